@@ -1,0 +1,112 @@
+#!/usr/bin/env bash
+# Brings a bare Debian 12 / Ubuntu 24.04 / Raspberry Pi OS to where Fogline runs, from any folder:
+#
+#     deploy/setup/setup.sh
+#
+# 1. the system packages that are missing, by apt, named aloud before they are installed
+# 2. .venv: uv, then the hashed Python dependencies of requirements.lock, then our three distributions
+# 3. .fogline/jars: the pinned jars of Kafka and Spark's connectors, by Ivy, checked against their sha256
+#
+# Nothing outside the checkout changes but the system packages. What is done is noted by a digest of its inputs in
+# .fogline/, so a second run does nothing and needs no network.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+state=.fogline
+uv=$state/bootstrap/bin/uv
+python=.venv/bin/python
+export UV_CACHE_DIR="$PWD/$state/uv-cache"
+mkdir -p "$state/done"
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+fail() { say "$*"; exit 2; }
+
+digest() { cat "$@" | sha256sum | cut -d' ' -f1; }
+is_done() { [ "$(cat "$state/done/$1" 2>/dev/null)" = "$2" ]; }
+mark_done() { printf '%s\n' "$2" >"$state/done/$1"; }
+
+java_version() { java -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p;q'; }
+
+# --- 1. system packages -------------------------------------------------------------------------------------------
+missing_packages() {
+    local has_java
+    has_java=$(command -v java >/dev/null && java_version || echo 0)
+    command -v gcc >/dev/null || echo gcc
+    command -v pkg-config >/dev/null || echo pkg-config
+    python3 -c 'import ensurepip, venv' 2>/dev/null || echo python3-venv
+    python3 -c 'import os, sysconfig, sys; sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))' \
+        || echo python3-dev
+    pkg-config --exists openssl 2>/dev/null || echo libssl-dev
+    [ "${has_java:-0}" -ge 17 ] 2>/dev/null || java_package
+    command -v mosquitto_pub >/dev/null || echo mosquitto-clients
+}
+
+java_package() {
+    if apt-cache show openjdk-17-jre-headless >/dev/null 2>&1; then echo openjdk-17-jre-headless
+    else echo openjdk-21-jre-headless; fi
+}
+
+install_packages() {
+    command -v python3 >/dev/null || fail "python3 is missing: install Python 3.11 or newer, then run this again"
+    python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+        || fail "python3 is $(python3 -V 2>&1): Fogline needs 3.11 or newer (Debian 12, Ubuntu 24.04, Raspberry Pi OS 12)"
+    local packages root=""
+    packages=$(missing_packages | sort -u | tr '\n' ' ')
+    [ -n "${packages// /}" ] || return 0
+    command -v apt-get >/dev/null || fail "missing: $packages- and this system has no apt-get; install them by hand"
+    if [ "$(id -u)" != 0 ]; then
+        command -v sudo >/dev/null || fail "missing: $packages- run as root: apt-get install $packages"
+        root=sudo
+    fi
+    say "installing system packages: $packages"
+    $root apt-get update -qq || say "apt-get update failed; trying with the lists that are here"
+    packages=$(missing_packages | sort -u | tr '\n' ' ')
+    # shellcheck disable=SC2086  # a list of package names
+    DEBIAN_FRONTEND=noninteractive $root apt-get install -y -qq --no-install-recommends $packages >"$state/apt.log" 2>&1 \
+        || { tail -n 20 "$state/apt.log" >&2; fail "apt-get could not install: $packages(see $state/apt.log)"; }
+}
+
+# --- 2. Python ----------------------------------------------------------------------------------------------------
+install_python() {
+    local want
+    want=$(digest requirements.lock shared/pyproject.toml edge/pyproject.toml cloud/pyproject.toml deploy/setup/setup.sh)
+    is_done python "$want-$PWD" && [ -x "$python" ] && return 0
+    if [ ! -x "$uv" ]; then
+        say "installing uv into $state/bootstrap"
+        python3 -m venv "$state/bootstrap"
+        "$state/bootstrap/bin/python" -m pip install -q --disable-pip-version-check 'uv>=0.9'
+    fi
+    say "installing the Python dependencies into .venv (the first time: about a minute)"
+    [ -x "$python" ] || "$uv" venv -q --python "$(command -v python3)" .venv
+    "$uv" pip install -q --python "$python" --require-hashes -r requirements.lock
+    "$uv" pip install -q --python "$python" --no-deps -e shared -e edge -e cloud
+    "$python" -c 'import proton, sys; sys.exit(not proton.SSL.present())' \
+        || fail "python-qpid-proton was built without TLS: install libssl-dev, remove .venv, and run this again"
+    mark_done python "$want-$PWD"
+}
+
+# --- 3. jars ------------------------------------------------------------------------------------------------------
+install_jars() {
+    local name=$1 want folder=$state/jars/$1
+    want=$(digest "deploy/setup/$name-ivy.xml" "deploy/setup/$name-jars.lock")
+    is_done "jars-$name" "$want" && return 0
+    say "fetching the jars of $name from Maven Central by Ivy into $folder"
+    local pyspark
+    pyspark=$("$python" -c 'import importlib.util as u; print(u.find_spec("pyspark").submodule_search_locations[0])')
+    rm -rf "$folder" && mkdir -p "$folder"
+    java -cp "$pyspark/jars/*" org.apache.ivy.Main -ivy "deploy/setup/$name-ivy.xml" -cache "$PWD/$state/ivy" \
+        -retrieve "$folder/[artifact]-[revision].[ext]" -types jar bundle >"$state/ivy-$name.log" 2>&1 \
+        || { tail -n 20 "$state/ivy-$name.log" >&2; fail "Ivy could not fetch the jars of $name (see $state/ivy-$name.log)"; }
+    while read -r path sum _; do
+        printf '%s  %s/%s\n' "$sum" "$folder" "${path##*/}"
+    done <"deploy/setup/$name-jars.lock" | sha256sum --check --quiet - \
+        || fail "a jar of $name is not the one pinned in deploy/setup/$name-jars.lock: remove $folder and run this again"
+    [ "$(find "$folder" -name '*.jar' | wc -l)" = "$(grep -c . "deploy/setup/$name-jars.lock")" ] \
+        || fail "$folder holds other jars than deploy/setup/$name-jars.lock names: remove it and run this again"
+    mark_done "jars-$name" "$want"
+}
+
+install_packages
+install_python
+install_jars kafka
+install_jars spark
