@@ -1,0 +1,138 @@
+"""Kafka record <-> `Event`: the only place where record headers are spelt.
+
+CloudEvents Kafka binding, binary mode (section 3.2): the value is the device's bytes, the attributes are headers
+`ce_*`; Eclipse Hono's headers stand beside them. The key is the device, the partition the shard.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from fogline.errors import Poison
+from fogline.event import Event, Lane, TimeQuality, parse_rfc3339, rfc3339
+from fogline.gap import GAP_CONTENT_TYPE, Gap, decode_gap, encode_gap
+
+Headers = list[tuple[str, bytes]]
+
+CHAIN = "fogline_chain"
+"""The chain value (16 bytes) of a batch's last event."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What is produced: key, value, headers."""
+
+    key: bytes
+    value: bytes
+    headers: Headers
+
+
+def record_of(event: Event, chain: bytes | None = None) -> Record:
+    """An event as a record; `chain` if it is the last of its batch."""
+    device = event.device.encode()
+    headers: Headers = [
+        ("ce_specversion", b"1.0"),
+        ("ce_id", event.id.encode()),
+        ("ce_source", event.source.encode()),
+        ("ce_type", event.type.encode()),
+        ("ce_subject", event.subject.encode()),
+        ("ce_recordedtime", event.recordedtime.encode()),
+        ("ce_gateway", event.gateway.encode()),
+        ("ce_stream", event.stream.encode()),
+        ("ce_sequence", b"%d" % event.sequence),
+        ("ce_lane", event.lane.encode()),
+        ("ce_timequality", event.timequality.encode()),
+        ("ce_dedup", event.dedup.encode()),
+        ("content-type", event.content_type.encode()),
+        ("device_id", device),
+        ("orig_adapter", event.adapter.encode()),
+        ("creation-time", b"%d" % (parse_rfc3339(event.recordedtime) // 1_000_000)),
+    ]
+    if event.time is not None:
+        headers.append(("ce_time", event.time.encode()))
+    if event.replayed:
+        headers.append(("ce_replayed", b"true"))
+    if chain is not None:
+        headers.append((CHAIN, chain))
+    return Record(device, event.data, headers)
+
+
+def gap_event(gap: Gap, *, tenant: str, gateway: str, stream: str, lane: Lane, now_ns: int) -> Event:
+    """A gap as the gateway's own event; it stands at the gap's last sequence."""
+    return Event(
+        id=f"gap-{stream}-{gap.first}-{gap.last}",
+        tenant=tenant,
+        device=gateway,
+        type="gap",
+        subject="gap",
+        recordedtime=rfc3339(now_ns),
+        content_type=GAP_CONTENT_TYPE,
+        data=encode_gap(gap),
+        gateway=gateway,
+        stream=stream,
+        sequence=gap.last,
+        lane=lane,
+        timequality=TimeQuality.SYNCED,
+        dedup="strong",
+        adapter="fogline",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a record stands in its stream. `first` < `last` only for a gap record over a range."""
+
+    gateway: str
+    stream: str
+    lane: Lane
+    first: int
+    last: int
+    chain: bytes | None
+
+
+def place_of(headers: Sequence[tuple[str, bytes]], value: bytes) -> Place | None:
+    """The transport identity of a record, `None` for one that no gateway numbered. Raises `Poison('malformed')`."""
+    found = dict(headers)
+    if "ce_stream" not in found:
+        return None
+    try:
+        last = int(found["ce_sequence"])
+        first = last
+        if found.get("content-type") == GAP_CONTENT_TYPE.encode():
+            first = decode_gap(value).first
+        return Place(
+            found["ce_gateway"].decode(),
+            found["ce_stream"].decode(),
+            Lane(found["ce_lane"].decode()),
+            first,
+            last,
+            found.get(CHAIN),
+        )
+    except (KeyError, ValueError) as error:
+        raise Poison("malformed", f"a record's headers are not ours: {error}") from None
+
+
+def event_of(headers: Mapping[str, bytes], value: bytes, tenant: str) -> Event:
+    """The inverse of `record_of`. Raises `Poison('malformed')`."""
+    text = {name: found.decode("utf-8", "replace") for name, found in headers.items()}
+    try:
+        return Event(
+            id=text["ce_id"],
+            tenant=tenant,
+            device=text["device_id"],
+            type=text["ce_type"],
+            subject=text["ce_subject"],
+            recordedtime=text["ce_recordedtime"],
+            content_type=text["content-type"],
+            data=value,
+            gateway=text["ce_gateway"],
+            stream=text["ce_stream"],
+            sequence=int(text["ce_sequence"]),
+            lane=Lane(text["ce_lane"]),
+            timequality=TimeQuality(text["ce_timequality"]),
+            dedup=text["ce_dedup"],
+            adapter=text["orig_adapter"],
+            time=text.get("ce_time"),
+            replayed=text.get("ce_replayed") == "true",
+        )
+    except (KeyError, ValueError) as error:
+        raise Poison("malformed", f"a record's headers are not ours: {error}") from None

@@ -1,0 +1,78 @@
+"""The cloud side's settings: one TOML file for bridge, flow and ledger, decoded once into these types."""
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from fogline.errors import Misconfigured
+from fogline.settings import load_settings
+
+Identifier = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._:\-]{1,64}$")]
+Scalar = str | int | float | bool
+
+
+class _Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """An unknown key is an error."""
+
+
+class BridgeSettings(_Strict, frozen=True, kw_only=True):
+    """The AMQP listener and its transactions. `advertised` is where gateways reach this bridge (default: `listen`).
+
+    `gateways`: the names that may connect; left out: any (only sensible on loopback).
+    """
+
+    name: Identifier = "bridge-1"
+    listen: str = "127.0.0.1:5672"
+    advertised: str | None = None
+    gateways: list[Identifier] | None = None
+    max_connections: Annotated[int, Meta(ge=1)] = 1000
+    transaction_events: Annotated[int, Meta(ge=1)] = 2000
+    transaction_ms: Annotated[int, Meta(ge=1, le=5000)] = 20
+    checkpoint_s: Annotated[float, Meta(gt=0)] = 5.0
+
+
+class FlowSettings(_Strict, frozen=True, kw_only=True):
+    """The Spark flow. `tables` and `checkpoint` are folders (relative to the settings file) or URLs of Spark.
+
+    `master`: where Spark runs. `spark`: any further Spark settings. `parsers`: content type -> parser name, over the
+    default choice.
+    """
+
+    name: Identifier = "main"
+    tables: str = "tables"
+    checkpoint: str = "checkpoint"
+    master: str = "local[2]"
+    trigger_ms: Annotated[int, Meta(ge=0)] = 1000
+    max_events_per_batch: Annotated[int, Meta(ge=1)] = 50_000
+    parse_limit_ms: Annotated[int, Meta(ge=1)] = 1000
+    spark: dict[str, Scalar] = msgspec.field(default_factory=dict)
+    parsers: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class Settings(_Strict, frozen=True, kw_only=True):
+    """Everything. `kafka` takes any librdkafka key; `bootstrap.servers` is a must. `shards` is fixed for ever once
+    the topics are made.
+    """
+
+    tenant: Identifier
+    kafka: dict[str, Scalar]
+    shards: Annotated[int, Meta(ge=1, le=1024)] = 8
+    bridge: BridgeSettings = msgspec.field(default_factory=BridgeSettings)
+    flow: FlowSettings = msgspec.field(default_factory=FlowSettings)
+
+
+def load(path: Path) -> Settings:
+    """Read and check the settings. Folders become absolute. Raises `Misconfigured`."""
+    settings = load_settings(path, Settings)
+    if not settings.kafka.get("bootstrap.servers"):
+        raise Misconfigured(f'{path}: missing key "bootstrap.servers" in [kafka], for example "127.0.0.1:9092"')
+    flow = msgspec.structs.replace(
+        settings.flow, tables=_absolute(settings.flow.tables, path), checkpoint=_absolute(settings.flow.checkpoint, path)
+    )
+    return msgspec.structs.replace(settings, flow=flow)
+
+
+def _absolute(folder: str, beside: Path) -> str:
+    return folder if "://" in folder else str((beside.parent / folder).resolve())

@@ -1,0 +1,84 @@
+"""The Kafka topics of a tenant: names, partitions, retention (pure), and the lanes that land in them."""
+
+from dataclasses import dataclass
+
+from fogline.event import Lane
+
+_DAY_MS = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """One topic as it should be. `config` holds Kafka topic settings."""
+
+    name: str
+    partitions: int
+    config: dict[str, str]
+
+
+def telemetry(tenant: str) -> str:
+    """Raw telemetry and bulk; partition = shard. Its partition count is the tenant's shard count."""
+    return f"hono.telemetry.{tenant}"
+
+
+def event(tenant: str) -> str:
+    """Raw alarms; partition = shard."""
+    return f"hono.event.{tenant}"
+
+
+def command_response(tenant: str) -> str:
+    """Replies to commands; partition = shard."""
+    return f"hono.command_response.{tenant}"
+
+
+def canonical(tenant: str) -> str:
+    """Readings, at least once with stable ids."""
+    return f"fogline.canonical.{tenant}"
+
+
+def slow(tenant: str) -> str:
+    """What the parser gave up on in time."""
+    return f"fogline.slow.{tenant}"
+
+
+def dead(tenant: str) -> str:
+    """What cannot be processed, with the reason."""
+    return f"fogline.dead.{tenant}"
+
+
+def fleet(tenant: str) -> str:
+    """Metadata of every event, without its body."""
+    return f"fogline.fleet.{tenant}"
+
+
+def checkpoint(tenant: str) -> str:
+    """Where to begin reading a shard (compacted); partition = shard."""
+    return f"fogline.checkpoint.{tenant}"
+
+
+_OF_LANE = {Lane.ALARM: event, Lane.TELEMETRY: telemetry, Lane.BULK: telemetry, Lane.REPLY: command_response}
+
+
+def of_lane(lane: Lane, tenant: str) -> str:
+    """The one topic that a lane lands in."""
+    return _OF_LANE[lane](tenant)
+
+
+def raw_topics(tenant: str) -> list[str]:
+    """The topics that lanes land in."""
+    return [telemetry(tenant), event(tenant), command_response(tenant)]
+
+
+def all_topics(tenant: str, shards: int) -> list[Topic]:
+    """Everything that `fogline topics create` makes."""
+    kept = {"cleanup.policy": "delete", "retention.ms": str(7 * _DAY_MS)}
+    long = {"cleanup.policy": "delete", "retention.ms": str(30 * _DAY_MS)}
+    compacted = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1", "segment.ms": str(_DAY_MS)}
+    return [
+        *(Topic(name, shards, kept) for name in raw_topics(tenant)),
+        Topic(canonical(tenant), shards, kept),
+        Topic(slow(tenant), shards, long),
+        Topic(dead(tenant), shards, long),
+        Topic(fleet(tenant), shards, kept),
+        Topic(checkpoint(tenant), shards, compacted),
+    ]

@@ -1,0 +1,109 @@
+"""The event: one thing that a device reported, raw bytes plus who, when, and by which protocol.
+
+Two values, one on each side of the durable border:
+
+- `Arrival`: what an adapter hands to the gateway. It has no number yet.
+- `Event`: what was stored. Immutable from then on, and the same on every wire (CloudEvents 1.0).
+"""
+
+from datetime import UTC, datetime
+from enum import StrEnum
+
+import msgspec
+
+from fogline.address import source_of
+from fogline.identity import Evidence, Retransmission
+
+
+class Lane(StrEnum):
+    """A class of traffic with its own AMQP link and, in the end, its own topic."""
+
+    ALARM = "alarm"
+    TELEMETRY = "telemetry"
+    BULK = "bulk"
+    REPLY = "reply"
+
+
+class TimeQuality(StrEnum):
+    """Whether the gateway's clock was known to be right when it stored the event."""
+
+    SYNCED = "synced"
+    UNSYNCED = "unsynced"
+
+
+class Arrival(msgspec.Struct, frozen=True, kw_only=True):
+    """What a device sent, as an adapter received it.
+
+    `channel`: where at the device it came from (an MQTT topic, a CoAP path, a characteristic).
+    `evidence`: the best identity that the device gave (tiers 1 to 4), `None` for nothing (tier 5).
+    `retransmission`: what the protocol says of resends; `None` where it says nothing (MQTT QoS 0).
+    `time_ns`: the device's own time in nanoseconds since 1970, if it gave one.
+    """
+
+    device: str
+    channel: str
+    lane: Lane
+    content_type: str
+    data: bytes
+    adapter: str
+    type: str = "telemetry"
+    time_ns: int | None = None
+    evidence: Evidence | None = None
+    retransmission: Retransmission | None = None
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """One stored event. Attribute names are those of CloudEvents; times are RFC 3339 in UTC.
+
+    `stream` is 16 lower-case hex digits; `sequence` counts from 1 within it, without holes.
+    `adapter` is Hono's `orig_adapter`. `data` is as the device sent it, byte for byte.
+    """
+
+    id: str
+    tenant: str
+    device: str
+    type: str
+    subject: str
+    recordedtime: str
+    content_type: str
+    data: bytes
+    gateway: str
+    stream: str
+    sequence: int
+    lane: Lane
+    timequality: TimeQuality
+    dedup: str
+    adapter: str
+    time: str | None = None
+    replayed: bool = False
+
+    @property
+    def source(self) -> str:
+        """The CloudEvents `source`: the device."""
+        return source_of(self.tenant, self.device)
+
+
+_NS = 1_000_000_000
+
+
+def rfc3339(time_ns: int) -> str:
+    """Nanoseconds since 1970 as RFC 3339 in UTC with microseconds (what Spark and Delta keep)."""
+    seconds, rest = divmod(time_ns, _NS)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest // 1000:06d}Z"
+
+
+def parse_rfc3339(text: str) -> int:
+    """RFC 3339 to nanoseconds since 1970. Raises `ValueError`; a time without an offset is refused."""
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(f"a time needs an offset or Z: {text!r}")
+    since = moment - datetime(1970, 1, 1, tzinfo=UTC)
+    return (since.days * 86_400 + since.seconds) * _NS + since.microseconds * 1000
+
+
+class Receipt(StrEnum):
+    """What became of an arrival, told after the commit: all three are acknowledged to the device as success."""
+
+    STORED = "stored"
+    DUPLICATE = "duplicate"
+    DEAD = "dead"

@@ -1,0 +1,31 @@
+"""An AMQP 1.0 message as a value: the sections that Fogline uses (OASIS AMQP 1.0, part 3, section 3.2)."""
+
+import uuid
+from collections.abc import Mapping
+
+import msgspec
+
+CorrelationId = str | int | uuid.UUID | bytes
+"""The four types that AMQP allows for a message id and a correlation id."""
+
+Property = str | int | bool | bytes | float | None
+"""What an application property may hold here."""
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    """One message. `body` is the content of a single Data section.
+
+    `ttl_ms`: time to live in milliseconds, `None` for no end. `properties`: the application properties.
+    """
+
+    body: bytes = b""
+    to: str | None = None
+    subject: str | None = None
+    reply_to: str | None = None
+    message_id: CorrelationId | None = None
+    correlation_id: CorrelationId | None = None
+    content_type: str | None = None
+    content_encoding: str | None = None
+    durable: bool = False
+    ttl_ms: int | None = None
+    properties: Mapping[str, Property] = msgspec.field(default_factory=dict)

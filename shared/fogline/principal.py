@@ -1,0 +1,61 @@
+"""Who is on the other side, and what they may do. Every border asks `Policy.may(...)` before it acts."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from fogline.address import Address, Control, Hello, Ingest, shard_of
+
+
+class Kind(StrEnum):
+    """What sort of party a principal is."""
+
+    GATEWAY = "gateway"
+    DEVICE = "device"
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """One authenticated (or, on loopback without credentials, asserted) party.
+
+    `proof` says how the name was proved: `asserted` (nothing but the peer's word) or `password`.
+    """
+
+    kind: Kind
+    tenant: str
+    name: str
+    proof: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.tenant}/{self.name} ({self.proof})"
+
+
+class Action(StrEnum):
+    """What a principal asks to do with an address."""
+
+    SEND = "send"
+    RECEIVE = "receive"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Which gateways exist. `gateways=None`: any gateway of `tenant` (only sensible on loopback)."""
+
+    tenant: str
+    shards: int
+    gateways: frozenset[str] | None = field(default=None)
+
+    def knows(self, principal: Principal) -> bool:
+        """Whether this party exists here at all."""
+        return principal.tenant == self.tenant and (self.gateways is None or principal.name in self.gateways)
+
+    def may(self, principal: Principal, action: Action, subject: Address) -> bool:
+        """Whether `principal` may do `action` at `subject`: a gateway speaks for itself and nobody else."""
+        if not self.knows(principal) or principal.kind is not Kind.GATEWAY or subject.tenant != self.tenant:
+            return False
+        match subject:
+            case Hello():
+                return action is Action.SEND
+            case Ingest(shard=shard):
+                return action is Action.SEND and shard == shard_of(principal.name, self.shards)
+            case Control(gateway=gateway):
+                return action is Action.RECEIVE and gateway == principal.name

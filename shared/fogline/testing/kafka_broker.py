@@ -1,0 +1,187 @@
+"""A real Kafka broker on loopback: KRaft, one node, from the jars that the set-up fetched.
+
+    python -m fogline.testing.kafka_broker --data DIR [--port 9092]
+
+Prints one JSON line with the bootstrap address when it answers; Ctrl-C or SIGTERM stops it.
+"""
+
+import argparse
+import base64
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from fogline.errors import Misconfigured
+
+START_LIMIT_S = 60.0
+
+
+def find_java() -> str:
+    """The Java to run. Raises `Misconfigured` if there is none."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    if java is None or not Path(java).exists():
+        raise Misconfigured("there is no Java: install openjdk-17-jre-headless, or set JAVA_HOME")
+    return java
+
+
+def find_jars(name: str) -> list[Path]:
+    """The jars of `kafka` or `spark` as the set-up left them: in $FOGLINE_JARS, or .fogline/jars of the checkout."""
+    root = Path(os.environ.get("FOGLINE_JARS") or Path(__file__).parents[3] / ".fogline" / "jars")
+    jars = sorted((root / name).glob("*.jar"))
+    if not jars:
+        raise Misconfigured(f"there are no jars in {root / name}: run deploy/setup/setup.sh, or set FOGLINE_JARS")
+    return jars
+
+
+def free_port() -> int:
+    """A TCP port of loopback that nobody listens on at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class KafkaBroker:
+    """One broker. A context manager; `kill` and `start` again keep the data and the port.
+
+    `data`: its folder. `properties`: further broker settings. `heap`: of the JVM.
+    """
+
+    def __init__(self, data: Path, *, port: int = 0, heap: str = "384m", properties: dict[str, str] | None = None) -> None:
+        self.data = data.absolute()
+        self.port = port or free_port()
+        self.log = self.data / "broker.log"
+        self.bootstrap = f"127.0.0.1:{self.port}"
+        self.process: subprocess.Popen[bytes] | None = None
+        self._controller_port = free_port()
+        self._heap = heap
+        self._properties = properties or {}
+
+    def start(self) -> Self:
+        """Format the folder if it is new, start, and return when the port is open. Raises `Misconfigured`."""
+        self.data.mkdir(parents=True, exist_ok=True)
+        configuration = self.data / "server.properties"
+        configuration.write_text("".join(f"{key}={value}\n" for key, value in self._settings().items()))
+        with self.log.open("ab") as log:
+            if not (self.data / "log" / "meta.properties").exists():
+                cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "A")
+                command = self._java("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(configuration))
+                subprocess.run(command, stdout=log, stderr=log, check=True)
+            self.process = subprocess.Popen(
+                self._java("kafka.Kafka", str(configuration)),
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        self._wait_for_port()
+        return self
+
+    def stop(self) -> None:
+        """End it in order."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it as a power cut would."""
+        self._end(signal.SIGKILL)
+
+    def _end(self, how: signal.Signals) -> None:
+        if self.process is None:
+            return
+        self.process.send_signal(how)
+        try:
+            self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.process = None
+
+    def _wait_for_port(self) -> None:
+        assert self.process is not None
+        deadline = time.monotonic() + START_LIMIT_S
+        while True:
+            if self.process.poll() is not None:
+                raise Misconfigured(f"the Kafka broker ended with status {self.process.returncode}: see {self.log}")
+            try:
+                socket.create_connection(("127.0.0.1", self.port), 0.5).close()
+            except OSError:
+                if time.monotonic() > deadline:
+                    self.kill()
+                    raise Misconfigured(
+                        f"the Kafka broker did not open port {self.port} in {START_LIMIT_S:.0f} s: see {self.log}"
+                    ) from None
+                time.sleep(0.05)
+            else:
+                return
+
+    def _java(self, *arguments: str) -> list[str]:
+        options = [f"-Xmx{self._heap}", "-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true"]
+        return [find_java(), *options, "-cp", ":".join(map(str, find_jars("kafka"))), *arguments]
+
+    def _settings(self) -> dict[str, str]:
+        return {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@127.0.0.1:{self._controller_port}",
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self._controller_port}",
+            "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "controller.listener.names": "CONTROLLER",
+            "log.dirs": str(self.data / "log"),
+            "auto.create.topics.enable": "false",
+            "offsets.topic.num.partitions": "4",
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.num.partitions": "4",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
+            "share.coordinator.state.topic.num.partitions": "1",
+            "group.initial.rebalance.delay.ms": "0",
+            "group.min.session.timeout.ms": "1000",
+            "num.network.threads": "2",
+            "num.io.threads": "4",
+            "log.cleaner.dedupe.buffer.size": str(4 << 20),
+            **self._properties,
+        }
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+
+def main() -> int:
+    """Run one broker until a signal ends it."""
+    parser = argparse.ArgumentParser(prog="python -m fogline.testing.kafka_broker", description=__doc__)
+    parser.add_argument("--data", type=Path, required=True, help="the broker's folder")
+    parser.add_argument("--port", type=int, default=0, help="the port (default: a free one)")
+    parser.add_argument("--heap", default="384m", help="heap of the JVM (default: 384m)")
+    arguments = parser.parse_args()
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, lambda *_: sys.exit(0))
+    try:
+        with KafkaBroker(arguments.data, port=arguments.port, heap=arguments.heap) as broker:
+            assert broker.process is not None
+            sys.stdout.write(json.dumps({"bootstrap": broker.bootstrap, "pid": broker.process.pid}) + "\n")
+            sys.stdout.flush()
+            return broker.process.wait()
+    except Misconfigured as error:
+        sys.stderr.write(f"kafka broker: {error}\n")
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())
