@@ -52,8 +52,9 @@ class FlowSettings(_Strict, frozen=True, kw_only=True):
 
 
 class Settings(_Strict, frozen=True, kw_only=True):
-    """Everything. `kafka` takes any librdkafka key; `bootstrap.servers` is a must. `shards` is fixed for ever once
-    the topics are made.
+    """Everything.
+
+    `kafka` takes any librdkafka key; `bootstrap.servers` is a must. `shards` is fixed for ever once the topics are made.
     """
 
     tenant: Identifier

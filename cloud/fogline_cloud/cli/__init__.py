@@ -1,0 +1,43 @@
+"""`fogline`: the command of operators and of the cloud side. One module a group of subcommands."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from fogline import commandline
+
+EXAMPLE = """\
+examples:
+  fogline topics create --config cloud.toml     make the topics, once
+  fogline bridge run --config cloud.toml        take gateways' events into Kafka
+  fogline flow run --config cloud.toml          turn them into tables with Spark
+  fogline ledger verify --config cloud.toml     show that nothing is lost and nothing is twice
+"""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The whole command line of `fogline`."""
+    from fogline_cloud.cli import bridge, flow, ledger, topics
+
+    parser = argparse.ArgumentParser(
+        prog="fogline", description=__doc__, epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    groups = parser.add_subparsers(title="commands", metavar="COMMAND")
+    for module in (topics, bridge, flow, ledger):
+        module.register(groups)
+    return parser
+
+
+def with_config(parser: argparse.ArgumentParser) -> None:
+    """Every subcommand reads the same settings file."""
+    parser.add_argument("--config", type=Path, default=Path("cloud.toml"), help="the settings file (default: cloud.toml)")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run `fogline`."""
+    return commandline.main(build_parser(), arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
