@@ -3,9 +3,9 @@
 import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from fogline import commandline
+from fogline_cloud.cli import bridge, flow, ledger, topics
 
 EXAMPLE = """\
 examples:
@@ -18,8 +18,6 @@ examples:
 
 def build_parser() -> argparse.ArgumentParser:
     """The whole command line of `fogline`."""
-    from fogline_cloud.cli import bridge, flow, ledger, topics
-
     parser = argparse.ArgumentParser(
         prog="fogline", description=__doc__, epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -27,11 +25,6 @@ def build_parser() -> argparse.ArgumentParser:
     for module in (topics, bridge, flow, ledger):
         module.register(groups)
     return parser
-
-
-def with_config(parser: argparse.ArgumentParser) -> None:
-    """Every subcommand reads the same settings file."""
-    parser.add_argument("--config", type=Path, default=Path("cloud.toml"), help="the settings file (default: cloud.toml)")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
