@@ -1,0 +1,374 @@
+"""AMQP over asyncio: one `Connection` drives one `Engine` over one socket, lane by lane.
+
+Bytes are handed to proton only while the socket takes them (write buffer of a chunk, `TCP_NOTSENT_LOWAT`), so that the
+scheduler's choice is never older than what the kernel has not sent yet.
+"""
+
+import asyncio
+import logging
+import socket
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from fogline.amqp.engine import Engine
+from fogline.amqp.events import (
+    Closed,
+    Credit,
+    Delivery,
+    Link,
+    LinkClosed,
+    LinkRequested,
+    Opened,
+    Peer,
+    Received,
+    Settled,
+)
+from fogline.amqp.outcome import Condition, Outcome
+from fogline.amqp.scheduler import CHUNK_BYTES, Scheduler, Share
+from fogline.amqp.wire import encode
+from fogline.errors import Unreachable
+from fogline.message import Message, Property
+
+HANDSHAKE_S = 10.0
+"""A peer that has not opened the connection by then is cut off."""
+
+_log = logging.getLogger("fogline.amqp")
+
+
+class Handler(Protocol):
+    """What a connection tells its owner. Called on the loop; must not block, must not raise."""
+
+    def opened(self, connection: "Connection", peer: Peer) -> None:
+        """The peer has opened: a server calls `connection.accept()` or `connection.close(why)`."""
+
+    def link_requested(self, connection: "Connection", link: Link) -> None:
+        """The peer wants a link: call `accept_link` or `refuse_link`."""
+
+    def link_closed(self, connection: "Connection", link: Link, condition: Condition | None) -> None:
+        """The peer closed a link; what was in flight on it is unknown."""
+
+    def received(self, connection: "Connection", delivery: Delivery, data: bytes) -> None:
+        """A whole message came: `connection.settle(delivery, ...)`, now or later."""
+
+    def closed(self, connection: "Connection", why: str) -> None:
+        """It is over. Called once, last; every waiting `Sender.send` has failed with `Unreachable`."""
+
+
+class Sender:
+    """A lane of messages to the peer over one link."""
+
+    def __init__(self, connection: "Connection", link: Link, lane: str) -> None:
+        self.link = link
+        self.lane = lane
+        self.credit = 0
+        self._connection = connection
+
+    def send(self, message: Message) -> "asyncio.Future[Outcome]":
+        """Queue one message; the future is its outcome.
+
+        It fails with `Unreachable` when link or connection end first: then it is unknown whether it arrived.
+        Cancelling the future does not take the message back.
+        """
+        return self._connection._send(self, encode(message))  # noqa: SLF001 - two halves of one thing
+
+    @property
+    def closed(self) -> bool:
+        """Whether the link is gone."""
+        return self.link.closed
+
+
+class Connection(asyncio.Protocol):
+    """One AMQP connection. Made by `connect` or `listen`."""
+
+    def __init__(self, engine: Engine, handler: Handler, clock: Callable[[], float] = time.monotonic) -> None:
+        self._engine = engine
+        self._handler = handler
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._scheduler: Scheduler[int] = Scheduler()
+        self._senders: dict[str, Sender] = {}
+        self._waiting: dict[int, asyncio.Future[Outcome]] = {}
+        self._on_wire: dict[Delivery, int] = {}
+        self._current: dict[str, Delivery] = {}
+        self._number = 0
+        self._transport: asyncio.Transport | None = None
+        self._paused = False
+        self._in_turn = False
+        self._again = False
+        self._why = ""
+        self._ended = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._handshake: asyncio.TimerHandle | None = None
+        self.bytes_sent = 0
+        self.bytes_received = 0
+
+    # --- for the owner
+
+    def accept(self) -> None:
+        """Answer the peer's open."""
+        self._engine.open()
+        self._turn()
+
+    def close(self, condition: Condition | None = None) -> None:
+        """Begin to close; `Handler.closed` follows. Safe to call twice."""
+        if condition is not None and not self._why:
+            self._why = f"closed from this side: {condition}"
+        self._engine.close(condition)
+        self._handshake = self._handshake or self._loop.call_later(HANDSHAKE_S, self.abort)
+        self._turn()
+
+    def abort(self) -> None:
+        """Cut the socket at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def open_session(self) -> Any:
+        """A new session for links of this connection."""
+        return self._engine.open_session()
+
+    def open_sender(self, session: Any, name: str, address: str, share: Share, properties: Mapping[str, Property]) -> Sender:
+        """Attach a sending link; messages wait until the peer grants credit."""
+        sender = self._add_sender(self._engine.open_sender(session, name, address, properties), share)
+        self._turn()
+        return sender
+
+    def open_receiver(self, session: Any, name: str, address: str, credit: int) -> Link:
+        """Attach a receiving link."""
+        link = self._engine.open_receiver(session, name, address, credit)
+        self._turn()
+        return link
+
+    def accept_link(self, link: Link, *, credit: int = 0, share: Share | None = None) -> Sender | None:
+        """Attach to a requested link: with `credit` if the peer sends, as a `Sender` with `share` if this side does."""
+        self._engine.accept_link(link, credit)
+        sender = self._add_sender(link, share or Share()) if link.sending else None
+        self._turn()
+        return sender
+
+    def refuse_link(self, link: Link, condition: Condition) -> None:
+        """Refuse or end a link; what waited on it fails."""
+        self._engine.refuse_link(link, condition)
+        self._drop_sender(link)
+        self._turn()
+
+    def grant(self, link: Link, credit: int) -> None:
+        """Let the peer send `credit` more messages."""
+        self._engine.grant(link, credit)
+        self._turn()
+
+    def settle(self, delivery: Delivery, outcome: Outcome) -> None:
+        """Say what became of a received message."""
+        self._engine.settle(delivery, outcome)
+        self._turn()
+
+    @property
+    def unsettled(self) -> int:
+        """Messages sent and not settled by the peer, or still waiting to be sent."""
+        return len(self._waiting)
+
+    # --- sending
+
+    def _add_sender(self, link: Link, share: Share) -> Sender:
+        lane = f"{len(self._senders)}:{link.name}"
+        sender = Sender(self, link, lane)
+        self._senders[lane] = sender
+        self._scheduler.add(lane, share)
+        return sender
+
+    def _drop_sender(self, link: Link) -> None:
+        for lane, sender in self._senders.items():
+            if sender.link is link:
+                numbers = set(self._scheduler.remove(lane))
+                numbers |= {number for delivery, number in self._on_wire.items() if delivery.link is link}
+                self._on_wire = {delivery: n for delivery, n in self._on_wire.items() if n not in numbers}
+                self._current.pop(lane, None)
+                self._fail(numbers, f"link {link.name} is closed")
+
+    def _send(self, sender: Sender, data: bytes) -> "asyncio.Future[Outcome]":
+        future: asyncio.Future[Outcome] = self._loop.create_future()
+        if self._ended or sender.closed:
+            future.set_exception(Unreachable(f"link {sender.link.name} is closed"))
+            return future
+        self._number += 1
+        self._waiting[self._number] = future
+        self._scheduler.offer(sender.lane, self._number, data)
+        self._turn()
+        return future
+
+    def _may_send(self, lane: str) -> bool:
+        return self._engine.room(self._senders[lane].link, CHUNK_BYTES)
+
+    def _hand_over(self) -> bool:
+        """Give proton the next chunk. Returns whether there was one."""
+        chunk = self._scheduler.next(self._may_send)
+        if chunk is None:
+            return False
+        if chunk.first:
+            delivery = self._engine.begin(self._senders[chunk.lane].link)
+            self._current[chunk.lane] = delivery
+            self._on_wire[delivery] = chunk.token
+        self._engine.send(self._current[chunk.lane], chunk.data.tobytes(), last=chunk.last)
+        return True
+
+    # --- one turn: events, then output while the socket takes it, then timers
+
+    def _turn(self) -> None:
+        if self._in_turn:
+            self._again = True
+            return
+        if self._transport is None or self._ended:
+            return
+        self._in_turn = True
+        try:
+            self._again = True
+            while self._again:
+                self._again = False
+                self._take_events()
+                self._write()
+        finally:
+            self._in_turn = False
+        self._arm_timer()
+
+    def _write(self) -> None:
+        transport = self._transport
+        assert transport is not None
+        while not self._paused and not transport.is_closing():
+            data = self._engine.data_to_send()
+            if data:
+                self.bytes_sent += len(data)
+                transport.write(data)
+            elif self._engine.finished:
+                transport.close()
+            elif not self._hand_over():
+                return
+
+    def _take_events(self) -> None:
+        for event in self._engine.events():
+            match event:
+                case Received(delivery, data):
+                    self._handler.received(self, delivery, data)
+                case Settled(delivery, outcome):
+                    self._on_outcome(delivery, outcome)
+                case Credit(link, credit):
+                    self._on_credit(link, credit)
+                case LinkRequested(link):
+                    self._handler.link_requested(self, link)
+                case LinkClosed(link, condition):
+                    self._drop_sender(link)
+                    self._handler.link_closed(self, link, condition)
+                case Opened(peer):
+                    self._on_opened(peer)
+                case Closed(condition):
+                    self._why = self._why or (str(condition) if condition else "closed by the peer")
+
+    def _on_opened(self, peer: Peer) -> None:
+        if self._handshake is not None:
+            self._handshake.cancel()
+            self._handshake = None
+        self._handler.opened(self, peer)
+
+    def _on_outcome(self, delivery: Delivery, outcome: Outcome) -> None:
+        number = self._on_wire.pop(delivery, None)
+        if number is not None and not (future := self._waiting.pop(number)).done():
+            future.set_result(outcome)
+
+    def _on_credit(self, link: Link, credit: int) -> None:
+        for lane, sender in self._senders.items():
+            if sender.link is link:
+                sender.credit = credit
+                self._scheduler.set_credit(lane, credit)
+
+    def _fail(self, numbers: set[int], why: str) -> None:
+        for number in numbers:
+            future = self._waiting.pop(number, None)
+            if future is not None and not future.done():
+                future.set_exception(Unreachable(why))
+
+    # --- timers
+
+    def _arm_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._ended or self._transport is None or self._transport.is_closing():
+            return
+        now = self._clock()
+        deadline = self._engine.tick(now)
+        if deadline:
+            self._timer = self._loop.call_later(max(0.0, deadline - now), self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._engine.tick(self._clock())
+        self._turn()
+
+    def _on_handshake_deadline(self) -> None:
+        self._why = f"no AMQP open in {HANDSHAKE_S:.0f} s"
+        self.abort()
+
+    # --- asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The socket is there."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=CHUNK_BYTES // 2)
+        sock: socket.socket | None = transport.get_extra_info("socket")
+        if sock is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if hasattr(socket, "TCP_NOTSENT_LOWAT"):
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, CHUNK_BYTES)
+        self._handshake = self._loop.call_later(HANDSHAKE_S, self._on_handshake_deadline)
+        self._turn()
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes came."""
+        self.bytes_received += len(data)
+        self._engine.receive_data(data)
+        self._turn()
+
+    def eof_received(self) -> bool:
+        """The peer closed its half: the rest is written, then the socket is closed."""
+        self._engine.receive_eof()
+        self._turn()
+        return False
+
+    def pause_writing(self) -> None:
+        """The socket takes no more."""
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        """The socket takes bytes again."""
+        self._paused = False
+        self._turn()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The socket is gone: everything unsettled is unknown."""
+        self._take_events()
+        self._ended = True
+        for timer in (self._timer, self._handshake):
+            if timer is not None:
+                timer.cancel()
+        why = self._why or (str(exc) if exc else "the connection was closed")
+        self._fail(set(self._waiting), why)
+        self._on_wire.clear()
+        for sender in self._senders.values():
+            sender.link.closed = True
+        self._handler.closed(self, why)
+
+
+async def connect(host: str, port: int, engine: Engine, handler: Handler, *, limit_s: float = HANDSHAKE_S) -> Connection:
+    """Open the socket of a client; `Handler.opened` follows. Raises `Unreachable`."""
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(limit_s):
+            _, connection = await loop.create_connection(lambda: Connection(engine, handler), host, port)
+    except (OSError, TimeoutError) as error:
+        raise Unreachable(f"no connection to {host}:{port}: {error or 'no answer'}") from None
+    return connection
+
+
+async def listen(host: str, port: int, make: Callable[[], Connection]) -> asyncio.Server:
+    """Serve AMQP: `make` builds the connection of each socket (an `Engine` of its own). Raises `OSError`."""
+    return await asyncio.get_running_loop().create_server(make, host, port, backlog=1024)

@@ -1,0 +1,91 @@
+"""`Message` <-> the bytes of its AMQP sections, by proton."""
+
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+import proton
+
+from fogline.errors import Poison
+from fogline.message import CorrelationId, Message, Property
+
+
+def encode(message: Message) -> bytes:
+    """The bare and annotated sections of one message; the body is one Data section."""
+    native = proton.Message(body=message.body, inferred=True, durable=message.durable)
+    native.address = message.to
+    native.subject = message.subject
+    native.reply_to = message.reply_to
+    if message.message_id is not None:
+        native.id = _native_id(message.message_id)
+    if message.correlation_id is not None:
+        native.correlation_id = _native_id(message.correlation_id)
+    if message.content_type is not None:
+        native.content_type = proton.symbol(message.content_type)
+    if message.content_encoding is not None:
+        native.content_encoding = proton.symbol(message.content_encoding)
+    if message.ttl_ms is not None:
+        native.ttl = message.ttl_ms / 1000
+    if message.properties:
+        native.properties = dict(message.properties)
+    encoded: bytes = native.encode()
+    return encoded
+
+
+def _native_id(value: CorrelationId) -> Any:
+    return proton.ulong(value) if isinstance(value, int) else value
+
+
+def decode(data: bytes) -> Message:
+    """One message out of its sections. Raises `Poison('malformed')`."""
+    native = proton.Message()
+    try:
+        native.decode(data)
+        return Message(
+            body=_body(native.body),
+            to=_text(native.address),
+            subject=_text(native.subject),
+            reply_to=_text(native.reply_to),
+            message_id=_id(native.id),
+            correlation_id=_id(native.correlation_id),
+            content_type=_text(native.content_type),
+            content_encoding=_text(native.content_encoding),
+            durable=bool(native.durable),
+            ttl_ms=round(native.ttl * 1000) if native.ttl else None,
+            properties=_properties(native.properties or {}),
+        )
+    except (proton.ProtonException, ValueError, TypeError, UnicodeDecodeError, RecursionError) as error:
+        raise Poison("malformed", f"not an AMQP message: {error}") from None
+
+
+def _body(body: object) -> bytes:
+    if body is None:
+        return b""
+    if isinstance(body, str):
+        return body.encode()
+    if isinstance(body, bytes | memoryview | bytearray):
+        return bytes(body)
+    raise ValueError("its body is neither binary nor text")
+
+
+def _text(value: object) -> str | None:
+    return str(value) if value else None
+
+
+def _id(value: object) -> CorrelationId | None:
+    """A binary id decodes to a memoryview, which proton would send on as null: keep bytes."""
+    if isinstance(value, memoryview):
+        return bytes(value)
+    if isinstance(value, str | uuid.UUID | bytes):
+        return value
+    return int(value) if isinstance(value, int) else None
+
+
+def _properties(found: Mapping[object, object]) -> dict[str, Property]:
+    kept: dict[str, Property] = {}
+    for name, value in found.items():
+        if isinstance(value, memoryview):
+            kept[str(name)] = bytes(value)
+        elif isinstance(value, bool | int | float | str | bytes) or value is None:
+            kept[str(name)] = value
+    return kept
