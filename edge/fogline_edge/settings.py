@@ -1,7 +1,7 @@
 """The gateway's settings: one TOML file, decoded once into these types."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
@@ -12,7 +12,6 @@ from fogline.settings import load_settings
 Identifier = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._:\-]{1,64}$")]
 Port = Annotated[int, Meta(ge=0, le=65535)]
 Positive = Annotated[int, Meta(ge=1)]
-WhenFull = Literal["block", "drop_oldest"]
 
 
 class _Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -22,13 +21,12 @@ class _Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 class OutboxSettings(_Strict, frozen=True, kw_only=True):
     """The durable queue. `max_bytes` bounds the database file; a tenth of it is kept for replies.
 
-    `when_full`: per lane, `block` (the device is not acknowledged) or `drop_oldest` (a gap record takes the place).
+    When it is full, devices are not acknowledged until the bridge has taken events.
     """
 
     max_bytes: Annotated[int, Meta(ge=1_000_000)] = 1_000_000_000
     group_commit_ms: Annotated[int, Meta(ge=0, le=1000)] = 10
     group_commit_events: Annotated[int, Meta(ge=1, le=10_000)] = 256
-    when_full: dict[Lane, WhenFull] = msgspec.field(default_factory=dict)
 
 
 class UplinkSettings(_Strict, frozen=True, kw_only=True):
@@ -61,7 +59,7 @@ class MqttSettings(_Strict, frozen=True, kw_only=True):
 
     host: str = "127.0.0.1"
     port: Port = 1883
-    max_packet_bytes: Annotated[int, Meta(ge=256, le=1_000_000)] = 262_144
+    max_packet_bytes: Annotated[int, Meta(ge=256, le=700_000)] = 262_144
     receive_maximum: Annotated[int, Meta(ge=1, le=65535)] = 100
     max_connections: Positive = 1000
     connect_timeout_s: Annotated[float, Meta(gt=0)] = 10.0

@@ -9,6 +9,7 @@ from enum import StrEnum
 import msgspec
 
 from fogline.errors import Poison
+from fogline.event import Event, Lane, TimeQuality, rfc3339
 
 GAP_CONTENT_TYPE = "application/vnd.fogline-gap+json"
 
@@ -53,3 +54,24 @@ def decode_gap(body: bytes) -> Gap:
     if not 1 <= gap.first <= gap.last:
         raise Poison("malformed", f"a gap cannot range from {gap.first} to {gap.last}")
     return gap
+
+
+def gap_event(gap: Gap, *, tenant: str, gateway: str, stream: str, lane: Lane, now_ns: int) -> Event:
+    """A gap as the gateway's own event; it stands at the gap's last sequence."""
+    return Event(
+        id=f"gap-{stream}-{gap.first}-{gap.last}",
+        tenant=tenant,
+        device=gateway,
+        type="gap",
+        subject="gap",
+        recordedtime=rfc3339(now_ns),
+        content_type=GAP_CONTENT_TYPE,
+        data=encode_gap(gap),
+        gateway=gateway,
+        stream=stream,
+        sequence=gap.last,
+        lane=lane,
+        timequality=TimeQuality.SYNCED,
+        dedup="strong",
+        adapter="fogline",
+    )

@@ -8,8 +8,6 @@ Prints one JSON line with the bootstrap address when it answers; Ctrl-C or SIGTE
 import argparse
 import base64
 import json
-import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -21,26 +19,9 @@ from types import TracebackType
 from typing import Self
 
 from fogline.errors import Misconfigured
+from fogline.installed import find_jars, find_java
 
 START_LIMIT_S = 60.0
-
-
-def find_java() -> str:
-    """The Java to run. Raises `Misconfigured` if there is none."""
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home, "bin", "java")) if home else shutil.which("java")
-    if java is None or not Path(java).exists():
-        raise Misconfigured("there is no Java: install openjdk-17-jre-headless, or set JAVA_HOME")
-    return java
-
-
-def find_jars(name: str) -> list[Path]:
-    """The jars of `kafka` or `spark` as the set-up left them: in $FOGLINE_JARS, or .fogline/jars of the checkout."""
-    root = Path(os.environ.get("FOGLINE_JARS") or Path(__file__).parents[3] / ".fogline" / "jars")
-    jars = sorted((root / name).glob("*.jar"))
-    if not jars:
-        raise Misconfigured(f"there are no jars in {root / name}: run deploy/setup/setup.sh, or set FOGLINE_JARS")
-    return jars
 
 
 def free_port() -> int:

@@ -1,0 +1,111 @@
+"""The border to librdkafka: clients as we configure them, its errors as ours."""
+
+import contextlib
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from fogline.errors import Misconfigured, Unreachable
+from fogline_cloud.settings import Scalar
+
+TRANSACTION_TIMEOUT_MS = 15_000
+SESSION_TIMEOUT_MS = 6_000
+
+_log = logging.getLogger("fogline.kafka")
+
+
+class KafkaClients:
+    """Makes clients from the settings' `[kafka]` table."""
+
+    def __init__(self, settings: dict[str, Scalar]) -> None:
+        self.where = str(settings["bootstrap.servers"])
+        self._base = {"log_level": 3, **settings}
+
+    def producer(self, transactional_id: str) -> Producer:
+        """A transactional producer; `init_transactions` is still to be called."""
+        return self._make(
+            Producer,
+            {
+                "transactional.id": transactional_id,
+                "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
+                "message.timeout.ms": TRANSACTION_TIMEOUT_MS,
+                "linger.ms": 5,
+                "compression.type": "lz4",
+                "socket.nagle.disable": True,
+            },
+        )
+
+    def reader(self, *, committed: bool = True) -> Consumer:
+        """A consumer that is assigned by hand and keeps no offsets."""
+        return self._make(
+            Consumer,
+            {
+                "group.id": "fogline-reader",
+                "isolation.level": "read_committed" if committed else "read_uncommitted",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "error",
+                "fetch.wait.max.ms": 50,
+            },
+        )
+
+    def member(self, group: str, name: str) -> Consumer:
+        """A member of a group whose assignment hints at who owns which shard."""
+        return self._make(
+            Consumer,
+            {
+                "group.id": group,
+                "group.instance.id": name,
+                "enable.auto.commit": False,
+                "auto.offset.reset": "latest",
+                "isolation.level": "read_committed",
+                "partition.assignment.strategy": "cooperative-sticky",
+                "session.timeout.ms": SESSION_TIMEOUT_MS,
+                "heartbeat.interval.ms": SESSION_TIMEOUT_MS // 6,
+                "max.poll.interval.ms": 120_000,
+            },
+        )
+
+    def admin(self) -> AdminClient:
+        """For topics. Keep a reference while its futures run."""
+        return self._make(AdminClient, {})
+
+    def topics(self, limit_s: float = 10.0) -> dict[str, int]:
+        """Every topic with its partition count. Raises `Misconfigured` if no broker answers."""
+        try:
+            found = self.admin().list_topics(timeout=limit_s).topics
+        except KafkaException as error:
+            what = f"Kafka does not answer at {self.where}: {readable(error)}"
+            raise Misconfigured(f'{what}; start it, or set "bootstrap.servers" in [kafka]') from None
+        return {name: len(topic.partitions) for name, topic in found.items()}
+
+    def _make(self, kind: Any, settings: dict[str, Any]) -> Any:
+        try:
+            return kind({**self._base, **settings}, logger=_log)
+        except (KafkaException, TypeError, ValueError) as error:
+            raise Misconfigured(f"[kafka]: {error}") from None
+
+
+@contextlib.contextmanager
+def mapped(what: str) -> Iterator[None]:
+    """Any error of Kafka becomes `Unreachable`: whoever gets it must not believe anything about what landed."""
+    try:
+        yield
+    except (KafkaException, BufferError) as error:
+        raise Unreachable(f"{what}: {readable(error)}") from None
+
+
+def readable(error: Exception) -> str:
+    """An exception of librdkafka in words."""
+    inner = error.args[0] if error.args else error
+    return str(inner.str()) if isinstance(inner, KafkaError) else str(error)
+
+
+def end_offset(reader: Consumer, topic: str, partition: int) -> tuple[int, int]:
+    """First offset and high watermark. `reader` must be read_uncommitted, or the answer is the last stable offset."""
+    with mapped(f"{topic}[{partition}]"):
+        low, high = reader.get_watermark_offsets(TopicPartition(topic, partition), timeout=10.0, cached=False)
+    return int(low), int(high)

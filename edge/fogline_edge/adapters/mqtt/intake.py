@@ -1,0 +1,158 @@
+"""A PUBLISH, and who sent it, to an `Arrival`: pure, and never an error. What can never be taken becomes a dead letter."""
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+
+import msgspec
+
+from fogline.address import check_identifier, shown
+from fogline.dead import dead_letter
+from fogline.errors import Poison
+from fogline.event import Arrival, parse_rfc3339
+from fogline.identity import Retransmission, UniqueId
+from fogline_edge.adapters.mqtt.packets import Publish
+from fogline_edge.adapters.mqtt.properties import NONE, Properties
+from fogline_edge.adapters.mqtt.topics import Target, Topics
+from fogline_edge.adapters.mqtt.wire import Reason
+
+ADAPTER = "mqtt"
+JSON = "application/json"
+OCTETS = "application/octet-stream"
+
+_CODES = {
+    "bad-topic": Reason.TOPIC_NAME_INVALID,
+    "bad-identifier": Reason.TOPIC_NAME_INVALID,
+    "foreign-tenant": Reason.NOT_AUTHORIZED,
+    "not-authorised": Reason.NOT_AUTHORIZED,
+    "reserved-content-type": Reason.NOT_AUTHORIZED,
+}
+_MEDIA_TYPE = re.compile(r"[!#$&^_.+\-A-Za-z0-9]{1,127}/[!#$&^_.+\-A-Za-z0-9]{1,127}(?:[ \t]*;[ -~]{0,128})?", re.ASCII)
+_MAX_MEDIA_TYPE = 256
+_RESERVED_TYPE = "application/vnd.fogline-"
+_MAX_TIME_NS = 2**63 - 1
+
+
+class Client(msgspec.Struct, frozen=True):
+    """Who publishes. `name`: the device as whom it logged in, `None` where nobody has to; `id`: its client id."""
+
+    id: str
+    name: str | None = None
+    for_others: bool = False
+
+    @property
+    def slot(self) -> bytes:
+        """What a resend of this client would carry again, before the packet id. Neither part can hold U+0000."""
+        return f"{ADAPTER}\0{self.name or ''}\0{self.id}\0".encode()
+
+
+class Intake:
+    """Turns PUBLISH packets of one gateway's clients into arrivals."""
+
+    def __init__(self, tenant: str, gateway: str, topics: Topics) -> None:
+        self._tenant = tenant
+        self._gateway = gateway
+        self._topics = topics
+
+    def client(self, client_id: str, username: str | None, publish_for_others: Sequence[str]) -> Client:
+        """Who a client is. `username`: as it logged in (`device` or Hono's `device@tenant`), `None`: nobody logs in.
+
+        Raises `Poison` (`foreign-tenant`, `bad-identifier`) for a name that no device of this gateway has.
+        """
+        if username is None:
+            return Client(client_id)
+        name, at, tenant = username.rpartition("@")
+        if at and tenant != self._tenant:
+            raise Poison("foreign-tenant", f"user {shown(username)} is of another tenant than {self._tenant}")
+        device = check_identifier(name if at else username, "user")
+        return Client(client_id, device, device in publish_for_others or username in publish_for_others)
+
+    def arrival(self, client: Client, publish: Publish, slot: bytes) -> tuple[Arrival, int]:
+        """What to store, and the reason code for its PUBACK (5: 3.4.2.1). `slot` is `client.slot`."""
+        number = publish.packet_id
+        retransmission = Retransmission(slot + number.to_bytes(2), publish.dup) if number else None
+        try:
+            return self._arrival(client, publish, retransmission), Reason.SUCCESS
+        except Poison as error:
+            letter = dead_letter(
+                error,
+                gateway=self._gateway,
+                adapter=ADAPTER,
+                sender=client.name or client.id,
+                channel=publish.topic,
+                data=publish.payload,
+                retransmission=retransmission,
+            )
+            return letter, _CODES.get(error.reason, Reason.IMPLEMENTATION_SPECIFIC)
+
+    def _arrival(self, client: Client, publish: Publish, retransmission: Retransmission | None) -> Arrival:
+        target = self._topics.resolve(publish.topic)
+        properties = publish.properties
+        plain = properties is NONE
+        return Arrival(
+            device=_device(client, target),
+            channel=target.channel,
+            lane=target.lane,
+            type=target.type,
+            content_type=_content_type(target, properties.content_type, publish.payload),
+            data=publish.payload,
+            adapter=ADAPTER,
+            time_ns=None if plain else _time_ns(properties),
+            evidence=None if plain else _evidence(properties),
+            retransmission=retransmission,
+        )
+
+
+def _device(client: Client, target: Target) -> str:
+    """For whom the client speaks here, and whether it may."""
+    if target.device is None:
+        return client.name or check_identifier(client.id, "client id")
+    if client.name is not None and client.name != target.device and not client.for_others:
+        raise Poison("not-authorised", f"user {client.name} may not publish for device {target.device}")
+    return target.device
+
+
+def _content_type(target: Target, told: str | None, payload: bytes) -> str:
+    """What the message says (5: 3.3.2.3.9), else what its topic says.
+
+    Hono's default is `application/octet-stream`; 3.1.1 clients cannot say better, and nearly all of them send JSON.
+    So where nobody says, the first byte decides between that and JSON. It decides what parsers try, and no more: the
+    bytes stay as they are.
+    """
+    for given in (told, target.content_type):
+        if given is not None and len(given) <= _MAX_MEDIA_TYPE and _is_media_type(given):
+            return given
+    return JSON if payload[:1] in (b"{", b"[") else OCTETS
+
+
+@lru_cache(maxsize=1024)
+def _is_media_type(given: str) -> bool:
+    """Whether a device may call its payload so: a media type (RFC 6838), and none that speaks for a gateway."""
+    if given[: len(_RESERVED_TYPE)].lower() == _RESERVED_TYPE:
+        raise Poison("reserved-content-type", f"content type {shown(given)} is the gateway's own")
+    return _MEDIA_TYPE.fullmatch(given) is not None
+
+
+def _evidence(properties: Properties) -> UniqueId | None:
+    """The `id` of a CloudEvent in binary mode (CloudEvents MQTT binding 1.0, section 3.1)."""
+    event_id = _attribute(properties, "id")
+    return UniqueId(event_id.encode()) if event_id and _attribute(properties, "specversion") else None
+
+
+def _time_ns(properties: Properties) -> int | None:
+    """The device's own time. One that cannot be read, or is not between 1970 and 2262, is left out."""
+    told = _attribute(properties, "time")
+    if told is None:
+        return None
+    try:
+        time_ns = parse_rfc3339(told)
+    except (ValueError, OverflowError):
+        return None
+    return time_ns if 0 <= time_ns <= _MAX_TIME_NS else None
+
+
+def _attribute(properties: Properties, name: str) -> str | None:
+    for key, value in properties.user:
+        if key == name:
+            return value
+    return None

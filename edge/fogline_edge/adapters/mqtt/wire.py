@@ -1,0 +1,185 @@
+"""What every MQTT packet is made of: reason codes, the errors that carry them, and the data types of section 1.5.
+
+MQTT 5.0 (OASIS, 2019) is quoted as "5", MQTT 3.1.1 (OASIS, 2014) as "3.1.1". Where both say the same, 5 is quoted.
+"""
+
+from enum import IntEnum
+
+from fogline.errors import Poison
+
+V3 = 4
+"""The protocol level of MQTT 3.1.1."""
+V5 = 5
+"""The protocol level of MQTT 5.0."""
+MAX_VARINT = 268_435_455
+"""The largest variable byte integer (5: 1.5.5), and so the largest remaining length."""
+
+
+class Kind(IntEnum):
+    """Control packet types (5: 2.1.2). `WILL` is none: it stands for the will's own properties."""
+
+    WILL = 0
+    CONNECT = 1
+    CONNACK = 2
+    PUBLISH = 3
+    PUBACK = 4
+    PUBREC = 5
+    PUBREL = 6
+    PUBCOMP = 7
+    SUBSCRIBE = 8
+    SUBACK = 9
+    UNSUBSCRIBE = 10
+    UNSUBACK = 11
+    PINGREQ = 12
+    PINGRESP = 13
+    DISCONNECT = 14
+    AUTH = 15
+
+
+class Reason(IntEnum):
+    """The reason codes that are used here (5: 2.4)."""
+
+    SUCCESS = 0x00
+    DISCONNECT_WITH_WILL = 0x04
+    NO_SUBSCRIPTION_EXISTED = 0x11
+    UNSPECIFIED = 0x80
+    MALFORMED_PACKET = 0x81
+    PROTOCOL_ERROR = 0x82
+    IMPLEMENTATION_SPECIFIC = 0x83
+    UNSUPPORTED_PROTOCOL_VERSION = 0x84
+    CLIENT_IDENTIFIER_NOT_VALID = 0x85
+    BAD_USER_NAME_OR_PASSWORD = 0x86
+    NOT_AUTHORIZED = 0x87
+    SERVER_SHUTTING_DOWN = 0x8B
+    BAD_AUTHENTICATION_METHOD = 0x8C
+    KEEP_ALIVE_TIMEOUT = 0x8D
+    SESSION_TAKEN_OVER = 0x8E
+    TOPIC_FILTER_INVALID = 0x8F
+    TOPIC_NAME_INVALID = 0x90
+    PACKET_IDENTIFIER_NOT_FOUND = 0x92
+    RECEIVE_MAXIMUM_EXCEEDED = 0x93
+    TOPIC_ALIAS_INVALID = 0x94
+    PACKET_TOO_LARGE = 0x95
+    QUOTA_EXCEEDED = 0x97
+    QOS_NOT_SUPPORTED = 0x9B
+
+
+class PacketError(Poison):
+    """What came is not acceptable MQTT: the connection ends with `code` (5: 4.13)."""
+
+    def __init__(self, reason: str, what: str, code: int) -> None:
+        super().__init__(reason, what)
+        self.code = code
+
+
+class MalformedPacket(PacketError):
+    """The bytes cannot be read as a packet."""
+
+    def __init__(self, what: str, code: int = Reason.MALFORMED_PACKET) -> None:
+        super().__init__("malformed", what, code)
+
+
+class ProtocolError(PacketError):
+    """The packet is readable, and must not come, or not like this."""
+
+    def __init__(self, what: str, code: int = Reason.PROTOCOL_ERROR) -> None:
+        super().__init__("protocol-error", what, code)
+
+
+def utf8(raw: bytes) -> str:
+    """A UTF-8 string (5: 1.5.4): well-formed, no surrogates, no U+0000."""
+    if b"\0" in raw:
+        raise MalformedPacket("a string holds U+0000")
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        raise MalformedPacket("a string is not UTF-8") from None
+
+
+class Reader:
+    """A packet's body from front to back. Reading beyond its end raises `MalformedPacket`."""
+
+    __slots__ = ("at", "body", "end")
+
+    def __init__(self, body: bytes, at: int = 0) -> None:
+        self.body = body
+        self.at = at
+        self.end = len(body)
+
+    def take(self, count: int) -> bytes:
+        """The next `count` bytes."""
+        start, self.at = self.at, self.at + count
+        if self.at > self.end:
+            raise MalformedPacket("a packet is cut")
+        return self.body[start : self.at]
+
+    def byte(self) -> int:
+        """One byte."""
+        return self.take(1)[0]
+
+    def two(self) -> int:
+        """A two byte integer (5: 1.5.2)."""
+        return int.from_bytes(self.take(2))
+
+    def four(self) -> int:
+        """A four byte integer (5: 1.5.3)."""
+        return int.from_bytes(self.take(4))
+
+    def varint(self) -> int:
+        """A variable byte integer (5: 1.5.5), in as few bytes as it needs."""
+        value = 0
+        for shift in (0, 7, 14, 21):
+            byte = self.byte()
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                if not byte and shift:
+                    raise MalformedPacket("a variable byte integer is longer than it needs to be")
+                return value
+        raise MalformedPacket("a variable byte integer has more than 4 bytes")
+
+    def binary(self) -> bytes:
+        """Binary data (5: 1.5.6)."""
+        return self.take(self.two())
+
+    def text(self) -> str:
+        """A UTF-8 string (5: 1.5.4)."""
+        return utf8(self.binary())
+
+    def rest(self) -> bytes:
+        """All that is left."""
+        return self.take(self.end - self.at)
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is left."""
+        return self.at == self.end
+
+    def finish(self) -> None:
+        """Raise `MalformedPacket` if anything is left."""
+        if self.at != self.end:
+            raise MalformedPacket("a packet is longer than what it holds")
+
+
+def varint(value: int) -> bytes:
+    """A variable byte integer (5: 1.5.5)."""
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def binary(data: bytes) -> bytes:
+    """Binary data (5: 1.5.6), at most 65,535 bytes."""
+    return len(data).to_bytes(2) + data
+
+
+def text(value: str) -> bytes:
+    """A UTF-8 string (5: 1.5.4)."""
+    return binary(value.encode())
+
+
+def packet(header: int, body: bytes) -> bytes:
+    """A whole packet: fixed header (5: 2.1) and body."""
+    return bytes((header,)) + varint(len(body)) + body

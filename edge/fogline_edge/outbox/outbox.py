@@ -1,0 +1,234 @@
+"""The outbox as the event loop sees it: the port that adapters put arrivals into, and what the uplink reads and settles."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import sqlite3
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from fogline.errors import Misconfigured, SlowDown
+from fogline.event import Arrival, Lane, Receipt
+from fogline.hello import Own
+from fogline_edge.outbox import work
+from fogline_edge.outbox.folder import check_owner, lock_folder
+from fogline_edge.outbox.ingest import Waiting, now_ns
+from fogline_edge.outbox.schema import open_database
+from fogline_edge.outbox.work import Row, StreamView
+from fogline_edge.outbox.writer import Call, Settlement, Told, Writer
+from fogline_edge.settings import Settings
+
+MAX_WAITING_EVENTS = 10_000
+MAX_WAITING_BYTES = 32 * 1024 * 1024
+_SETTLE_DELAY_S = 0.1
+
+_log = logging.getLogger("fogline.outbox")
+T = TypeVar("T")
+
+
+class Outbox:
+    """Open it with `Outbox.open`; a `Port` for adapters. All methods are called on the loop.
+
+    `on_commit` is called on the loop after each commit that added events.
+    """
+
+    def __init__(self, settings: Settings, connection: sqlite3.Connection, lock: int) -> None:
+        self.tenant = settings.tenant
+        self.gateway = settings.gateway
+        self.on_commit: Callable[[], None] = lambda: None
+        self.failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._settings = settings.outbox
+        self._lock = lock
+        self._loop = asyncio.get_running_loop()
+        self._group: list[Waiting] = []
+        self._flush: asyncio.TimerHandle | None = None
+        self._waiting_events = 0
+        self._waiting_bytes = 0
+        self._full = False
+        self._room_wanted: list[Callable[[], None]] = []
+        self._settlement = Settlement()
+        self._settle_timer: asyncio.TimerHandle | None = None
+        self._statement_s = settings.uplink.statement_s
+        self._statement_timer = self._loop.call_later(self._statement_s, self._statement_is_due)
+        self._writer = Writer(
+            connection,
+            tenant=settings.tenant,
+            gateway=settings.gateway,
+            max_bytes=settings.outbox.max_bytes,
+            statement_s=settings.uplink.statement_s,
+            told=Told(
+                committed=lambda results: self._from_thread(self._committed, results),
+                full=lambda full: self._from_thread(self._set_full, full),
+                fatal=lambda why: self._from_thread(self._fatal, why),
+            ),
+        )
+
+    @classmethod
+    def open(cls, settings: Settings) -> "Outbox":
+        """Open the file in `settings.data` for this process alone. Raises `Misconfigured`."""
+        folder = Path(settings.data)
+        connection = None
+        lock = lock_folder(folder)
+        try:
+            connection = open_database(folder / "outbox.db", settings.outbox.max_bytes)
+            check_owner(connection, settings, folder)
+            outbox = cls(settings, connection, lock)
+        except BaseException:
+            if connection is not None:
+                connection.close()
+            os.close(lock)
+            raise
+        outbox._writer.start()
+        return outbox
+
+    async def close(self) -> None:
+        """Store what waits, then close the file. Nothing may be put any more."""
+        self._statement_timer.cancel()
+        self._hand_over()
+        self._hand_over_settlement()
+        self._writer.submit(None)
+        await asyncio.to_thread(self._writer.join)
+        os.close(self._lock)
+
+    # --- the port
+
+    def put(self, arrival: Arrival, done: Callable[[Receipt], None]) -> None:
+        """See `fogline_edge.adapters.port.Port.put`."""
+        if self._full and arrival.lane is not Lane.REPLY:
+            raise SlowDown("the outbox is full", retry_after_s=30)
+        if self._waiting_events >= MAX_WAITING_EVENTS or self._waiting_bytes >= MAX_WAITING_BYTES:
+            raise SlowDown("too much waits for the disk", retry_after_s=1)
+        self._waiting_events += 1
+        self._waiting_bytes += len(arrival.data)
+        self._group.append(Waiting(arrival, now_ns(), done))
+        if len(self._group) >= self._settings.group_commit_events:
+            self._hand_over()
+        elif self._flush is None:
+            self._flush = self._loop.call_later(self._settings.group_commit_ms / 1000, self._hand_over)
+
+    def when_room(self, call: Callable[[], None]) -> None:
+        """See `fogline_edge.adapters.port.Port.when_room`."""
+        self._room_wanted.append(call)
+        self._tell_room()
+
+    def _hand_over(self) -> None:
+        if self._flush is not None:
+            self._flush.cancel()
+            self._flush = None
+        if self._group:
+            self._writer.submit(self._group)
+            self._group = []
+
+    def _committed(self, results: list[tuple[Waiting, Receipt]]) -> None:
+        for waiting, receipt in results:
+            self._waiting_events -= 1
+            self._waiting_bytes -= len(waiting.arrival.data)
+            waiting.done(receipt)
+        self._tell_room()
+        self.on_commit()
+
+    def _set_full(self, full: bool) -> None:  # noqa: FBT001 - a state, not an option
+        self._full = full
+        self._tell_room()
+
+    def _tell_room(self) -> None:
+        if self._full or self._waiting_events >= MAX_WAITING_EVENTS // 2 or self._waiting_bytes >= MAX_WAITING_BYTES // 2:
+            return
+        wanted, self._room_wanted = self._room_wanted, []
+        for call in wanted:
+            self._loop.call_soon(call)
+
+    def _fatal(self, why: str) -> None:
+        if not self.failed.done():
+            self.failed.set_result(why)
+
+    # --- the uplink's side
+
+    async def streams(self) -> list[StreamView]:
+        """Every stream that the bridge has to hear of: open ones, and closed ones with unsettled rows."""
+        self._hand_over_settlement()
+        return await self._call(work.pending)
+
+    async def own(self, stream: str, chain_sequence: int) -> Own:
+        """What hello needs to know of a stream. `chain_sequence`: where the bridge's newest chain value stands."""
+        return await self._call(partial(work.own, name=stream, chain_sequence=chain_sequence))
+
+    async def read(self, stream: str, after: int, limit: int) -> list[Row]:
+        """At most `limit` events of a stream with sequences above `after`, in order."""
+        return await self._call(partial(work.read, name=stream, after=after, limit=limit))
+
+    def settle(self, stream: str, upto: int) -> None:
+        """The bridge accepted everything up to `upto`. Written with the next transaction, within a moment."""
+        self._settlement.upto[stream] = max(upto, self._settlement.upto.get(stream, 0))
+        self._settle_soon()
+
+    def count_sent(self, stream: str, events: int) -> None:
+        """`events` were handed to the connection."""
+        self._settlement.sent[stream] = self._settlement.sent.get(stream, 0) + events
+        self._settle_soon()
+
+    async def quarantine(self, stream: str, sequence: int, condition: str, description: str) -> None:
+        """Set one refused event aside for ever; a gap record takes its place in the stream."""
+        refusal = work.Refusal(stream, sequence, condition, description)
+        await self._call(partial(work.quarantine, refusal=refusal))
+
+    async def reopen(self, stream: str, upto: int, why: str) -> None:
+        """Move everything of a stream above `upto` to a new one, marked `replayed`: its numbering cannot be trusted."""
+        _log.error("stream %s begins anew: %s", stream, why)
+        await self._call(partial(work.reopen, name=stream, upto=upto, why=why))
+        self.on_commit()
+
+    def _statement_is_due(self) -> None:
+        self._statement_timer = self._loop.call_later(self._statement_s, self._statement_is_due)
+        self._writer.submit(Settlement())
+
+    def _settle_soon(self) -> None:
+        if self._settle_timer is None:
+            self._settle_timer = self._loop.call_later(_SETTLE_DELAY_S, self._hand_over_settlement)
+
+    def _hand_over_settlement(self) -> None:
+        if self._settle_timer is not None:
+            self._settle_timer.cancel()
+            self._settle_timer = None
+        if self._settlement.upto or self._settlement.sent:
+            self._writer.submit(self._settlement)
+            self._settlement = Settlement()
+
+    # --- between the threads
+
+    async def _call(self, run: Callable[[Writer], T]) -> T:
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._writer.submit(
+            Call(
+                run,
+                done=lambda result: self._from_thread(_resolve, future, result),
+                failed=lambda error: self._from_thread(_fail, future, error),
+            )
+        )
+        return await self._or_failed(future)
+
+    async def _or_failed(self, future: asyncio.Future[T]) -> T:
+        """`future`, unless the outbox fails first: then `Misconfigured`, because the process has to end."""
+        waited: list[asyncio.Future[Any]] = [future, self.failed]
+        await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+        if not future.done():
+            future.cancel()
+            raise Misconfigured(self.failed.result())
+        return future.result()
+
+    def _from_thread(self, call: Callable[..., None], *arguments: object) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            self._loop.call_soon_threadsafe(call, *arguments)
+
+
+def _resolve(future: "asyncio.Future[T]", result: T) -> None:
+    if not future.done():
+        future.set_result(result)
+
+
+def _fail(future: "asyncio.Future[T]", error: BaseException) -> None:
+    if not future.done():
+        future.set_exception(error)

@@ -1,0 +1,60 @@
+-- Named queries of the outbox. `-- name: x` begins one.
+
+-- name: streams
+SELECT number, stream, lane, open, head, chain, settled, settled_chain,
+       acknowledged, stored, duplicate, dead, sent, settled_events, quarantined
+FROM stream ORDER BY number;
+
+-- name: open_stream
+INSERT INTO stream (stream, lane, open, head, chain, settled, settled_chain,
+                    acknowledged, stored, duplicate, dead, sent, settled_events, quarantined, reason)
+VALUES (?, ?, 1, 0, x'', 0, x'', 0, 0, 0, 0, 0, 0, 0, ?) RETURNING number;
+
+-- name: close_stream
+UPDATE stream SET open = 0, reason = ? WHERE number = ?;
+
+-- name: save_stream
+UPDATE stream SET head = ?, chain = ?, settled = ?, settled_chain = ?, acknowledged = ?, stored = ?, duplicate = ?,
+                  dead = ?, sent = ?, settled_events = ?, quarantined = ?
+WHERE number = ?;
+
+-- name: insert_event
+INSERT INTO event (stream, sequence, chain, body) VALUES (?, ?, ?, ?);
+
+-- name: read_events
+SELECT sequence, chain, body FROM event WHERE stream = ? AND sequence > ? ORDER BY sequence LIMIT ?;
+
+-- name: chain_at
+SELECT chain FROM event WHERE stream = ? AND sequence = ?;
+
+-- name: delete_settled
+DELETE FROM event WHERE stream = ? AND sequence <= ?;
+
+-- name: one_event
+SELECT chain, body FROM event WHERE stream = ? AND sequence = ?;
+
+-- name: replace_body
+UPDATE event SET body = ? WHERE stream = ? AND sequence = ?;
+
+-- name: quarantine
+INSERT INTO quarantine (stream, sequence, condition, description, body, quarantined_at) VALUES (?, ?, ?, ?, ?, ?);
+
+-- name: recall
+SELECT value FROM memory WHERE key = ?;
+
+-- name: remember
+INSERT INTO memory (key, device, stored_s, value) VALUES (?, ?, ?, ?)
+ON CONFLICT (key) DO UPDATE SET device = excluded.device, stored_s = excluded.stored_s, value = excluded.value;
+
+-- name: forget
+DELETE FROM memory WHERE key IN (
+    SELECT key FROM (
+        SELECT key, stored_s, row_number() OVER (PARTITION BY device ORDER BY stored_s DESC) AS newest FROM memory
+    ) WHERE stored_s < ? AND newest > ?
+);
+
+-- name: get_meta
+SELECT value FROM meta WHERE key = ?;
+
+-- name: set_meta
+INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value;

@@ -1,0 +1,169 @@
+"""Is this arrival a resend, and if not, what is its identity? Pure: what is remembered comes in by a function.
+
+The rules are those of `fogline.identity`; each answer says what has to be remembered with the event, in the same
+transaction. `age_s` is the gateway's own running time in seconds, which no clock that jumps can change.
+"""
+
+import hashlib
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from fogline.event import Arrival
+from fogline.identity import Counter, Dedup, DeviceTime, SessionCounter, UniqueId, digest, semantic_id
+
+COUNTER_RESEND_S = 60
+"""How long after the first copy the same counter value with the same payload is a resend."""
+COUNTER_RESEND_DISTANCE = 16
+"""How far behind the newest a counter may be and still be a late or repeated one."""
+
+
+class Trace(msgspec.Struct, frozen=True, array_like=True):
+    """What is remembered under a key: a payload's digest, when (`age_s`), and two numbers whose meaning the key gives."""
+
+    digest: bytes
+    age_s: int
+    first: int = 0
+    second: int = 0
+
+
+Recall = Callable[[bytes], Trace | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Resend:
+    """It is stored already."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fresh:
+    """A new event. `id` is `None` on tier 5, where stream and sequence give it. `remember`: key -> trace.
+
+    `conflict`: the device used an id again for something else; both are kept.
+    """
+
+    id: str | None
+    dedup: Dedup
+    remember: tuple[tuple[bytes, Trace], ...]
+    conflict: bool = False
+
+
+def recognise(arrival: Arrival, tenant: str, recall: Recall, age_s: int, nonce: int) -> Resend | Fresh:
+    """Decide about one arrival. `nonce`: 63 random bits, the name of a new incarnation if one begins."""
+    if arrival.evidence is None and arrival.retransmission is None:
+        return Fresh(None, Dedup.WEAK, ())
+    return _Case(arrival, tenant, digest(arrival.channel, arrival.data), recall, age_s, nonce).decide()
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """One arrival that gave something to go by. `payload`: its digest."""
+
+    arrival: Arrival
+    tenant: str
+    payload: bytes
+    recall: Recall
+    age_s: int
+    nonce: int
+
+    def decide(self) -> Resend | Fresh:
+        sent = self.arrival.retransmission
+        if sent is None:
+            return self.identify()
+        slot = self.key("slot", sent.slot)
+        if sent.again and self.repeats(self.recall(slot), sent.window_s):
+            return Resend()
+        verdict = self.identify()
+        if isinstance(verdict, Resend):
+            return verdict
+        return replace(verdict, remember=(*verdict.remember, (slot, self.trace())))
+
+    def identify(self) -> Resend | Fresh:
+        match self.arrival.evidence:
+            case UniqueId(value):
+                return self.named(1, value)
+            case SessionCounter(session, counter):
+                return self.named(2, session, _number(counter))
+            case Counter() as counter:
+                return self.counted(counter)
+            case DeviceTime(time_ns):
+                return self.timed(_number(time_ns))
+            case _:
+                return Fresh(None, Dedup.WEAK, ())
+
+    def named(self, tier: int, *key: bytes) -> Resend | Fresh:
+        """Tiers 1 and 2: the key says it; the same key with another payload is a conflict, and both are kept."""
+        place = self.key(f"named{tier}", *key)
+        former = self.recall(place)
+        conflict = former is not None and former.digest != self.payload
+        if conflict:
+            key = (*key, self.payload)
+            place = self.key(f"named{tier}", *key)
+            former = self.recall(place)
+        if former is not None:
+            return Resend()
+        return Fresh(self.id(tier, *key), Dedup.STRONG, ((place, self.trace()),), conflict)
+
+    def counted(self, counter: Counter) -> Resend | Fresh:
+        """Tier 3. Of the state, `first` is the incarnation, `second` the newest counter without its wraps."""
+        state_key = self.key("counter")
+        state = self.recall(state_key)
+        incarnation, extended, newest = self.nonce, counter.value, counter.value
+        if state is not None:
+            step = serial_distance(state.second, counter.value, counter.width_bits)
+            candidate = state.second + step
+            former = self.recall(self.count_key(state.first, candidate)) if step <= 0 else None
+            near = step >= -COUNTER_RESEND_DISTANCE and candidate >= 0
+            if near and self.repeats(former, COUNTER_RESEND_S):
+                return Resend()
+            if step > 0 or (near and former is None):
+                incarnation, extended, newest = state.first, candidate, max(state.second, candidate)
+        remember = (
+            (state_key, self.trace(incarnation, newest)),
+            (self.count_key(incarnation, extended), self.trace()),
+        )
+        return Fresh(self.id(3, _number(incarnation), _number(extended)), Dedup.STRONG, remember)
+
+    def timed(self, time: bytes) -> Fresh:
+        """Tier 4: an equal payload at an equal time that nothing marks as a resend is one more occurrence."""
+        place = self.key("timed", time, self.payload)
+        former = self.recall(place)
+        occurrence = former.first + 1 if former else 1
+        event_id = self.id(4, time, self.payload, _number(occurrence))
+        return Fresh(event_id, Dedup.GOOD, ((place, self.trace(occurrence)),))
+
+    def repeats(self, former: Trace | None, window_s: int) -> bool:
+        return former is not None and former.digest == self.payload and self.age_s - former.age_s <= window_s
+
+    def trace(self, first: int = 0, second: int = 0) -> Trace:
+        return Trace(self.payload, self.age_s, first, second)
+
+    def id(self, tier: int, *key: bytes) -> str:
+        return semantic_id(tier, self.tenant, self.arrival.device, self.arrival.channel, *key)
+
+    def count_key(self, incarnation: int, extended: int) -> bytes:
+        return self.key("count", _number(incarnation), _number(extended))
+
+    def key(self, kind: str, *fields: bytes) -> bytes:
+        """16 bytes under which something about this device is remembered; a slot is the client's, not a channel's."""
+        channel = b"" if kind == "slot" else self.arrival.channel.encode()
+        framed = (kind.encode(), self.arrival.device.encode(), channel, *fields)
+        return hashlib.blake2b(b"".join(struct.pack(">I", len(field)) + field for field in framed), digest_size=16).digest()
+
+
+def serial_distance(newest: int, value: int, width_bits: int) -> int:
+    """How far `value` is ahead of `newest`, modulo 2^width (RFC 1982 section 3.2); negative if behind."""
+    size = 1 << width_bits
+    ahead = (value - newest) % size
+    return ahead if ahead < size // 2 else ahead - size
+
+
+def first_id(arrival: Arrival, tenant: str, stream: str, sequence: int) -> str:
+    """The id on tier 5: stream and sequence of the first insert."""
+    return semantic_id(5, tenant, arrival.device, arrival.channel, stream.encode(), _number(sequence))
+
+
+def _number(value: int) -> bytes:
+    return b"%d" % value

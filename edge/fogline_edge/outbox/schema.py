@@ -1,0 +1,84 @@
+"""The outbox's file: how it is opened, what stands in it, how an older one becomes a newer one.
+
+WAL and `synchronous=FULL`: a commit that returned survives a power cut. The file is bounded by `max_page_count`, the
+WAL by `journal_size_limit`, so that a full disk is met before it wedges SQLite.
+"""
+
+import sqlite3
+from pathlib import Path
+
+from sqlite_utils import Database, Migrations
+
+from fogline.errors import Misconfigured
+
+PAGE_BYTES = 4096
+
+migrations = Migrations("fogline-edge")
+
+
+@migrations()
+def m001_outbox(db: Database) -> None:
+    """Streams, their events, quarantine, the memory of resends, and facts about the file itself."""
+    counts = ("acknowledged", "stored", "duplicate", "dead", "sent", "settled_events", "quarantined")
+    db.table("stream").create(
+        {
+            "number": int,
+            "stream": str,
+            "lane": str,
+            "open": int,
+            "head": int,
+            "chain": bytes,
+            "settled": int,
+            "settled_chain": bytes,
+            **dict.fromkeys(counts, int),
+            "reason": str,
+        },
+        pk="number",
+        not_null={"stream", "lane", "open", "head", "chain", "settled", "settled_chain", *counts},
+    )
+    db.table("stream").create_index(["stream"], unique=True)
+    db.execute(
+        "CREATE TABLE event (stream INTEGER NOT NULL, sequence INTEGER NOT NULL, chain BLOB NOT NULL, body BLOB NOT NULL,"
+        " PRIMARY KEY (stream, sequence)) WITHOUT ROWID"
+    )
+    db.table("quarantine").create(
+        {
+            "stream": int,
+            "sequence": int,
+            "condition": str,
+            "description": str,
+            "body": bytes,
+            "quarantined_at": str,
+        },
+        pk=("stream", "sequence"),
+    )
+    db.execute(
+        "CREATE TABLE memory (key BLOB PRIMARY KEY, device TEXT NOT NULL, stored_s INTEGER NOT NULL, value BLOB NOT NULL)"
+        " WITHOUT ROWID"
+    )
+    db.table("meta").create({"key": str, "value": str}, pk="key")
+
+
+def open_database(path: Path, max_bytes: int) -> sqlite3.Connection:
+    """Open or make the outbox at `path`. Raises `Misconfigured`: not writable, no space, not a database."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=64)
+        connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute(f"PRAGMA max_page_count = {max_bytes // PAGE_BYTES}")
+        connection.execute("PRAGMA journal_size_limit = 8388608")
+        connection.execute("PRAGMA wal_autocheckpoint = 1000")
+        migrations.apply(Database(connection))
+    except (OSError, sqlite3.Error) as error:
+        hint = "check the folder, its owner and the free space"
+        raise Misconfigured(f"the outbox {path} cannot be opened: {error}; {hint}") from None
+    return connection
+
+
+def used_pages(connection: sqlite3.Connection) -> int:
+    """Pages of the file that hold something."""
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    (free,) = connection.execute("PRAGMA freelist_count").fetchone()
+    return int(pages) - int(free)

@@ -1,0 +1,234 @@
+"""The one thread that owns the database. It waits for work, never polls, and acknowledges nothing before its commit.
+
+A group of arrivals is one transaction. A full database is waited out: the group is kept and tried again when the
+bridge has taken rows. Any other failure of the file is fatal: an fsync is never tried twice.
+"""
+
+import contextlib
+import logging
+import queue
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from fogline.event import Lane, Receipt
+from fogline_edge.outbox.ingest import Group, Ingest, Waiting, now_ns
+from fogline_edge.outbox.queries import SQL
+from fogline_edge.outbox.schema import PAGE_BYTES, used_pages
+from fogline_edge.outbox.streams import Streams
+
+REMEMBER_S = 48 * 3600
+REMEMBER_EVENTS = 10_000
+RESERVE = 0.10
+"""The share of the file that is kept for replies."""
+RESUME = 0.15
+"""The share that must be free before other lanes are taken again."""
+_AGE_SAVED_EVERY_S = 60
+
+_log = logging.getLogger("fogline.outbox")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Something to be done with the database, and whom to tell. `done` and `failed` are called on this thread."""
+
+    run: Callable[["Writer"], Any]
+    done: Callable[[Any], None]
+    failed: Callable[[BaseException], None]
+
+
+@dataclass(slots=True)
+class Settlement:
+    """What the uplink has learnt since the last transaction. `upto` by stream; `sent`: events handed over."""
+
+    upto: dict[str, int] = field(default_factory=dict)
+    sent: dict[str, int] = field(default_factory=dict)
+
+
+Work = list[Waiting] | Settlement | Call | None
+
+
+class Told:
+    """What the writer tells its owner; each is called on the writer's thread."""
+
+    def __init__(
+        self,
+        committed: Callable[[list[tuple[Waiting, Receipt]]], None],
+        full: Callable[[bool], None],
+        fatal: Callable[[str], None],
+    ) -> None:
+        self.committed = committed
+        self.full = full
+        self.fatal = fatal
+
+
+class Writer:
+    """`connection` is used by this thread alone once it runs. `statement_s`: how often counts are stated."""
+
+    def __init__(
+        self, connection: sqlite3.Connection, *, tenant: str, gateway: str, max_bytes: int, statement_s: float, told: Told
+    ) -> None:
+        self.connection = connection
+        self.age_s = self._saved_age()
+        self.identity = (tenant, gateway)
+        self._max_pages = max_bytes // PAGE_BYTES
+        self._statement_s = statement_s
+        self._told = told
+        self._queue: queue.SimpleQueue[Work] = queue.SimpleQueue()
+        self._held: list[Waiting] = []
+        self._full = False
+        self._started = time.clock_gettime(time.CLOCK_BOOTTIME)
+        self._base_age_s = self.age_s
+        self._next_statement = time.monotonic() + statement_s
+        self._next_housekeeping = 0.0
+        self._thread = threading.Thread(target=self._run, name="outbox-writer", daemon=True)
+        self._load()
+
+    def start(self) -> None:
+        """Begin to work."""
+        self._thread.start()
+
+    def submit(self, work: Work) -> None:
+        """Hand over work from any thread; `None` ends the thread after what was handed over before."""
+        self._queue.put(work)
+
+    def join(self) -> None:
+        """Wait until the thread has ended."""
+        self._thread.join()
+
+    # --- on the thread
+
+    def _load(self) -> None:
+        self.streams = Streams(self.connection)
+        self.ingest = Ingest(self.connection, self.streams, *self.identity)
+
+    def _run(self) -> None:
+        try:
+            while (work := self._queue.get()) is not None:
+                self._do(work)
+        except Exception as error:  # noqa: BLE001 - whatever it is, nothing more may be acknowledged: the process ends
+            _log.exception("the outbox's writer ends")
+            self._told.fatal(f"the outbox failed: {error}")
+        finally:
+            self.connection.close()
+
+    def _do(self, work: Work) -> None:
+        match work:
+            case Settlement():
+                self._settle(work)
+            case Call(run, done, failed):
+                try:
+                    result = run(self)
+                except (ValueError, KeyError) as error:
+                    failed(error)
+                else:
+                    done(result)
+            case list():
+                self._store(work)
+        self._housekeep()
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All or nothing, durable when it returns. After a failure the streams are as the file says."""
+        self.connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self.connection.execute("COMMIT")
+        except BaseException:
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK")
+            self._load()
+            raise
+
+    def _store(self, group: list[Waiting]) -> None:
+        if self._full:
+            kept = [each for each in group if each.arrival.lane is not Lane.REPLY]
+            group = [each for each in group if each.arrival.lane is Lane.REPLY]
+            self._held += kept
+        if not group:
+            return
+        try:
+            with self.transaction():
+                receipts = self.ingest.store(group, self.age_s)
+                self._state_counts()
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
+                raise
+            self._held += group
+            self._set_full(True)
+            return
+        self._told.committed(list(zip(group, receipts, strict=True)))
+        if used_pages(self.connection) > self._max_pages * (1 - RESERVE):
+            self._set_full(True)
+
+    def _settle(self, settlement: Settlement) -> None:
+        with self.transaction():
+            for name, sent in settlement.sent.items():
+                self.streams.get(name).counts.sent += sent
+            for name, upto in settlement.upto.items():
+                self.accept(name, upto)
+            for name in settlement.sent.keys() | settlement.upto.keys():
+                self.streams.save(self.streams.get(name))
+            if not self._full:
+                self._state_counts()
+        self._retry_held()
+
+    def accept(self, name: str, upto: int) -> None:
+        """Within a transaction: the bridge has everything of a stream up to `upto`; its rows go."""
+        stream = self.streams.get(name)
+        if upto <= stream.settled:
+            return
+        row = self.connection.execute(SQL["chain_at"], (stream.number, upto)).fetchone()
+        self.connection.execute(SQL["delete_settled"], (stream.number, upto))
+        stream.counts.settled += upto - stream.settled
+        stream.settled = upto
+        stream.settled_chain = row[0] if row else b""
+
+    def _retry_held(self) -> None:
+        if self._full and used_pages(self.connection) < self._max_pages * (1 - RESUME):
+            held, self._held = self._held, []
+            self._set_full(False)
+            self._store(held)
+
+    def _set_full(self, full: bool) -> None:  # noqa: FBT001 - a state, not an option
+        if full != self._full:
+            self._full = full
+            _log.warning("the outbox is full: devices wait" if full else "the outbox has room again")
+            self._told.full(full)
+
+    def _state_counts(self) -> None:
+        """Within a transaction: if it is time, append a statement to every open stream whose counts changed."""
+        if time.monotonic() < self._next_statement:
+            return
+        self._next_statement = time.monotonic() + self._statement_s
+        group = Group()
+        for stream in self.streams.opened():
+            if stream.arrivals != stream.stated:
+                self.ingest.state(group, stream, now_ns())
+        self.ingest.write(group, self.age_s)
+
+    # --- the gateway's own age, and what it remembers
+
+    def _saved_age(self) -> int:
+        row = self.connection.execute(SQL["get_meta"], ("age_s",)).fetchone()
+        return int(row[0]) if row else 0
+
+    def _housekeep(self) -> None:
+        """Advance the age (running time over all runs; no clock that is set can change it), forget what is too old."""
+        self.age_s = self._base_age_s + int(time.clock_gettime(time.CLOCK_BOOTTIME) - self._started)
+        if self._full or time.monotonic() < self._next_housekeeping:
+            return
+        self._next_housekeeping = time.monotonic() + _AGE_SAVED_EVERY_S
+        with self.transaction():
+            self.connection.execute(SQL["set_meta"], ("age_s", str(self.age_s)))
+            if self.age_s > REMEMBER_S and self.age_s % 3600 < _AGE_SAVED_EVERY_S:
+                self.connection.execute(SQL["forget"], (self.age_s - REMEMBER_S, REMEMBER_EVENTS))
+
+
+def utc_now() -> str:
+    """The wall clock as text, for people."""
+    return datetime.now(UTC).isoformat(timespec="seconds")

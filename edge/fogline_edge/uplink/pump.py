@@ -1,0 +1,115 @@
+"""One stream from the outbox onto its lane, for as long as one connection lasts."""
+
+import asyncio
+import logging
+from collections import deque
+from typing import Any
+
+from fogline.amqp.driver import Sender
+from fogline.amqp.outcome import Outcome
+from fogline.codec import MAX_BATCH_BYTES, Range, encode_batch
+from fogline.errors import Unreachable
+from fogline_edge.boot import beacon
+from fogline_edge.outbox.outbox import Outbox
+from fogline_edge.outbox.work import Row, StreamView
+from fogline_edge.settings import UplinkSettings
+from fogline_edge.uplink.window import HelloAgain, Pause, Quarantine, Settle, Window
+
+RETRY_S = 0.5
+"""How long a lane waits after the bridge would not take a batch at present."""
+
+_log = logging.getLogger("fogline.uplink")
+
+
+class Pump:
+    """Sends what is stored, settles what is accepted. `run` ends only by cancellation or `Unreachable`."""
+
+    def __init__(self, outbox: Outbox, sender: Sender, stream: StreamView, settings: UplinkSettings) -> None:
+        self.progressed = 0
+        self.lane = stream.lane
+        self._outbox = outbox
+        self._sender = sender
+        self._stream = stream.stream
+        self._window = Window(stream.settled, settings.batch_events, settings.batches_in_flight)
+        self._outcomes: deque[asyncio.Future[Outcome]] = deque()
+        self._more = asyncio.Event()
+        self._more.set()
+
+    @property
+    def waiting(self) -> bool:
+        """Whether something is on its way and not settled."""
+        return bool(self._outcomes)
+
+    def wake(self) -> None:
+        """There may be new rows."""
+        self._more.set()
+
+    async def run(self) -> None:
+        """Send and settle until the connection ends."""
+        while True:
+            while (limit := self._window.limit) and await self._send(limit):
+                pass
+            await self._wait()
+            while self._outcomes and self._outcomes[0].done():
+                await self._take(self._outcomes.popleft().result())
+
+    async def _send(self, limit: int) -> bool:
+        self._more.clear()
+        rows = within(await self._outbox.read(self._stream, self._window.sent, limit), MAX_BATCH_BYTES)
+        if not rows:
+            return False
+        first, last = rows[0].sequence, rows[-1].sequence
+        if first != self._window.sent + 1:
+            raise Unreachable(f"stream {self._stream} has a hole before {first} in the outbox")
+        span = Range(self._outbox.gateway, self._stream, self.lane, first, last, rows[-1].chain)
+        self._outcomes.append(self._sender.send(encode_batch(span, [row.body for row in rows], beacon())))
+        self._window.push(first, last)
+        self._outbox.count_sent(self._stream, last - first + 1)
+        self._more.set()
+        return True
+
+    async def _wait(self) -> None:
+        """Until the oldest batch has an outcome, or there are new rows and room to send them."""
+        wake = asyncio.ensure_future(self._more.wait())
+        waited: list[asyncio.Future[Any]] = [self._outcomes[0]] if self._outcomes else []
+        if self._window.limit or not waited:
+            waited.append(wake)
+        try:
+            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            wake.cancel()
+
+    async def _take(self, outcome: Outcome) -> None:
+        match self._window.outcome(outcome):
+            case Settle(upto):
+                self.progressed += 1
+                self._outbox.settle(self._stream, upto)
+            case Pause(why):
+                _log.info("%s: %s", self.lane.value, why)
+                await self._forget_flight()
+                await asyncio.sleep(RETRY_S)
+            case Quarantine(sequence, condition, description):
+                _log.error("event %s/%d is refused: %s %s", self._stream, sequence, condition, description)
+                await self._forget_flight()
+                await self._outbox.quarantine(self._stream, sequence, condition, description)
+            case HelloAgain(why):
+                raise Unreachable(why)
+        self._more.set()
+
+    async def _forget_flight(self) -> None:
+        """Let what is in flight come to its end, whatever that is: the bridge recognises what it gets again."""
+        outcomes, self._outcomes = self._outcomes, deque()
+        if outcomes:
+            await asyncio.wait(outcomes)
+            for each in outcomes:
+                each.result()
+
+
+def within(rows: list[Row], limit_bytes: int) -> list[Row]:
+    """The first rows whose bodies fit `limit_bytes` together; at least one, if there is one."""
+    total = 0
+    for count, row in enumerate(rows):
+        total += len(row.body) + 1
+        if total > limit_bytes and count:
+            return rows[:count]
+    return rows

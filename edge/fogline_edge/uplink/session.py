@@ -1,0 +1,196 @@
+"""One connection to the bridge, from hello to its end."""
+
+import asyncio
+import contextlib
+import logging
+import uuid
+from importlib.metadata import version
+from typing import Any, TypeVar
+
+from fogline import address, hello
+from fogline.amqp.driver import Connection, Sender, connect
+from fogline.amqp.engine import Engine
+from fogline.amqp.events import Delivery, Link, Peer
+from fogline.amqp.outcome import ACCEPTED, DECODE_ERROR, NOT_ALLOWED, Condition, rejected
+from fogline.amqp.scheduler import Share
+from fogline.amqp.wire import decode
+from fogline.errors import Poison, SlowDown, Unreachable
+from fogline.event import Lane
+from fogline.message import Message
+from fogline.settings import split_endpoint
+from fogline_edge.boot import beacon
+from fogline_edge.outbox.outbox import Outbox
+from fogline_edge.settings import UplinkSettings
+from fogline_edge.uplink.pump import Pump
+
+HELLO_S = 30.0
+"""How long the bridge may take to answer: it may have to take the shard first."""
+PROGRESS_S = 30.0
+"""With something on its way and no settlement for so long, the connection is given up."""
+
+SHARES = {
+    Lane.REPLY: Share(strict=1),
+    Lane.ALARM: Share(strict=2),
+    Lane.TELEMETRY: Share(weight=4),
+    Lane.BULK: Share(weight=1),
+}
+CONTROL_SHARE = Share(strict=0)
+
+_log = logging.getLogger("fogline.uplink")
+T = TypeVar("T")
+
+
+class Session:
+    """Serves one connection.
+
+    `run` never returns: it raises `Unreachable` when the connection is over, `SlowDown` when the bridge asked to come
+    back later (both possibly within exception groups).
+    """
+
+    def __init__(self, outbox: Outbox, settings: UplinkSettings) -> None:
+        self.welcomed = False
+        self._outbox = outbox
+        self._settings = settings
+        self._loop = asyncio.get_running_loop()
+        self._opened: asyncio.Future[None] = self._loop.create_future()
+        self._welcome: asyncio.Future[hello.Welcome] = self._loop.create_future()
+        self._over: asyncio.Future[str] = self._loop.create_future()
+        self._question = uuid.uuid4()
+        self._pumps: dict[str, Pump] = {}
+        self._senders: dict[Lane, Sender] = {}
+        self._new_rows = asyncio.Event()
+
+    async def run(self) -> None:
+        """Connect, say hello, pump every stream."""
+        host, port = split_endpoint(self._settings.bridge, "uplink.bridge")
+        engine = Engine(self._outbox.gateway, hostname=host, properties={"tenant": self._outbox.tenant})
+        connection = await connect(host, port, engine, self)
+        try:
+            await self._until_over(self._opened, HELLO_S)
+            welcome = await self._say_hello(connection)
+            await self._reconcile(welcome)
+            self._open_lanes(connection, welcome)
+            self.welcomed = True
+            self._outbox.on_commit = self._on_commit
+            await self._pump()
+        finally:
+            self._outbox.on_commit = lambda: None
+            connection.close()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(1.0):
+                    await asyncio.shield(self._over)
+            connection.abort()
+
+    async def _say_hello(self, connection: Connection) -> hello.Welcome:
+        control = connection.open_session()
+        here = address.Control(self._outbox.tenant, self._outbox.gateway)
+        connection.open_receiver(control, "control", str(here), credit=10)
+        sender = connection.open_sender(control, "hello", str(address.Hello(self._outbox.tenant)), CONTROL_SHARE, {})
+        streams = [hello.OpenStream(each.stream, each.lane) for each in await self._outbox.streams()]
+        question = hello.Hello(
+            protocol=hello.PROTOCOL,
+            version=version("fogline-edge"),
+            gateway=self._outbox.gateway,
+            beacon=beacon(),
+            streams=streams,
+        )
+        message = Message(
+            body=hello.encode_hello(question),
+            content_type=hello.HELLO_CONTENT_TYPE,
+            reply_to=str(here),
+            correlation_id=self._question,
+        )
+        sent = sender.send(message)
+        sent.add_done_callback(lambda future: future.cancelled() or future.exception())
+        welcome = await self._until_over(self._welcome, HELLO_S)
+        if welcome.refused:
+            raise SlowDown(f"the bridge refuses: {welcome.refused}", retry_after_s=welcome.retry_after_s)
+        return welcome
+
+    async def _reconcile(self, welcome: hello.Welcome) -> None:
+        """Settle what the bridge has; open new streams where the numbering cannot be trusted."""
+        for mark in welcome.marks:
+            own = await self._outbox.own(mark.stream, mark.chain_sequence)
+            match hello.resume(own, mark):
+                case hello.Resume(settled):
+                    self._outbox.settle(mark.stream, settled)
+                case hello.Reopen(why):
+                    await self._outbox.reopen(mark.stream, own.settled, why)
+
+    def _open_lanes(self, connection: Connection, welcome: hello.Welcome) -> None:
+        session = connection.open_session()
+        target = str(address.Ingest(self._outbox.tenant, welcome.shard))
+        for lane in Lane:
+            self._senders[lane] = connection.open_sender(session, lane.value, target, SHARES[lane], {"lane": lane.value})
+
+    async def _pump(self) -> None:
+        """One task a stream, more as streams are opened, until the first of them or the connection fails."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._raise_when_over(), name="uplink-over")
+            group.create_task(self._watch_progress(), name="uplink-progress")
+            self._new_rows.set()
+            while True:
+                await self._new_rows.wait()
+                self._new_rows.clear()
+                for stream in await self._outbox.streams():
+                    if stream.stream not in self._pumps:
+                        pump = Pump(self._outbox, self._senders[stream.lane], stream, self._settings)
+                        self._pumps[stream.stream] = pump
+                        group.create_task(pump.run(), name=f"uplink-{stream.lane}-{stream.stream}")
+
+    def _on_commit(self) -> None:
+        for pump in self._pumps.values():
+            pump.wake()
+        self._new_rows.set()
+
+    async def _raise_when_over(self) -> None:
+        raise Unreachable(await self._over)
+
+    async def _watch_progress(self) -> None:
+        """TCP may live while nothing moves: watch settlements themselves."""
+        while True:
+            before = {name: pump.progressed for name, pump in self._pumps.items()}
+            await asyncio.sleep(PROGRESS_S)
+            for name, progressed in before.items():
+                pump = self._pumps[name]
+                if pump.waiting and pump.progressed == progressed and self._senders[pump.lane].credit:
+                    raise Unreachable(f"nothing of stream {name} was settled for {PROGRESS_S:.0f} s")
+
+    async def _until_over(self, future: "asyncio.Future[T]", limit_s: float) -> T:
+        waited: list[asyncio.Future[Any]] = [future, self._over]
+        done, _ = await asyncio.wait(waited, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+        if future in done:
+            return future.result()
+        raise Unreachable(self._over.result() if done else f"the bridge did not answer in {limit_s:.0f} s")
+
+    # --- Handler of the connection
+
+    def opened(self, connection: Connection, peer: Peer) -> None:  # noqa: ARG002 - the handler's interface
+        """The bridge answered."""
+        if not self._opened.done():
+            self._opened.set_result(None)
+
+    def link_requested(self, connection: Connection, link: Link) -> None:
+        """The bridge opens no links."""
+        connection.refuse_link(link, Condition(NOT_ALLOWED, "a gateway serves no links"))
+
+    def link_closed(self, connection: Connection, link: Link, condition: Condition | None) -> None:
+        """Without one of its links a connection is not whole: start again."""
+        self.closed(connection, f"link {link.name} was closed: {condition or 'no reason given'}")
+
+    def received(self, connection: Connection, delivery: Delivery, data: bytes) -> None:
+        """The answer to hello."""
+        try:
+            message = decode(data)
+            welcome = hello.decode_welcome(message.body)
+        except Poison as error:
+            connection.settle(delivery, rejected(DECODE_ERROR, str(error)))
+            return
+        connection.settle(delivery, ACCEPTED)
+        if message.correlation_id == self._question and not self._welcome.done():
+            self._welcome.set_result(welcome)
+
+    def closed(self, connection: Connection, why: str) -> None:  # noqa: ARG002 - the handler's interface
+        """It is over."""
+        if not self._over.done():
+            self._over.set_result(why)

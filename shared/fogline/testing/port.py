@@ -1,0 +1,111 @@
+"""A port without a disk: what an adapter is given in tests. It passes the contract suite of the real one."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from fogline.errors import SlowDown
+from fogline.event import Arrival, Receipt
+from fogline.identity import digest
+
+Done = Callable[[Receipt], None]
+
+
+class MemoryPort:
+    """Commits what was put at the next turn of the loop, all at once; or, after `hold`, when `release` says so.
+
+    `arrivals`: what was stored, in order, without recognised resends. `receipts`: one for each arrival committed.
+    `capacity`: how many may wait for their commit; beyond, `put` raises `SlowDown`.
+    """
+
+    def __init__(self, *, tenant: str = "acme", gateway: str = "gw-1", capacity: int = 10_000) -> None:
+        self.tenant = tenant
+        self.gateway = gateway
+        self.capacity = capacity
+        self.arrivals: list[Arrival] = []
+        self.receipts: list[Receipt] = []
+        self._waiting: deque[tuple[Arrival, Done]] = deque()
+        self._for_room: list[Callable[[], None]] = []
+        self._slots: dict[bytes, bytes] = {}
+        self._held = False
+        self._scheduled = False
+        self._changed = asyncio.Event()
+
+    @property
+    def waiting(self) -> int:
+        """How many were put and are not committed."""
+        return len(self._waiting)
+
+    def put(self, arrival: Arrival, done: Done) -> None:
+        """As `Port.put`."""
+        if len(self._waiting) >= self.capacity:
+            raise SlowDown(f"{self.capacity} arrivals wait already")
+        self._waiting.append((arrival, done))
+        self._changed.set()
+        self._schedule()
+
+    def when_room(self, call: Callable[[], None]) -> None:
+        """As `Port.when_room`."""
+        self._for_room.append(call)
+        if len(self._waiting) < self.capacity:
+            asyncio.get_running_loop().call_soon(self._tell_room)
+
+    def hold(self) -> None:
+        """Commit nothing until `release`."""
+        self._held = True
+
+    def release(self, count: int | None = None) -> None:
+        """Commit the `count` oldest that wait and go on holding; without a count all, and hold no longer."""
+        if count is None:
+            self._held = False
+        self._commit(len(self._waiting) if count is None else count)
+
+    async def until(self, condition: Callable[[], bool], what: str, limit_s: float = 10.0) -> None:
+        """Return once `condition` holds; it is looked at after every put and commit. Raises `AssertionError` with `what`."""
+        try:
+            async with asyncio.timeout(limit_s):
+                while not condition():
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            raise AssertionError(
+                f"not within {limit_s:.0f} s: {what} ({len(self.arrivals)} stored, {len(self._waiting)} waiting)"
+            ) from None
+
+    async def until_stored(self, count: int, limit_s: float = 10.0) -> list[Arrival]:
+        """All arrivals, once there are at least `count`."""
+        await self.until(lambda: len(self.arrivals) >= count, f"{count} arrivals stored", limit_s)
+        return self.arrivals
+
+    def _schedule(self) -> None:
+        if not self._scheduled and not self._held:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._scheduled = False
+        if not self._held:
+            self._commit(len(self._waiting))
+
+    def _commit(self, count: int) -> None:
+        committed = [self._waiting.popleft() for _ in range(min(count, len(self._waiting)))]
+        for arrival, done in committed:
+            receipt = self._store(arrival)
+            self.receipts.append(receipt)
+            done(receipt)
+        self._changed.set()
+        self._tell_room()
+
+    def _store(self, arrival: Arrival) -> Receipt:
+        resend = arrival.retransmission
+        if resend is not None:
+            content = digest(arrival.channel, arrival.data)
+            if resend.again and self._slots.get(resend.slot) == content:
+                return Receipt.DUPLICATE
+            self._slots[resend.slot] = content
+        self.arrivals.append(arrival)
+        return Receipt.STORED
+
+    def _tell_room(self) -> None:
+        while self._for_room and len(self._waiting) < self.capacity:
+            self._for_room.pop(0)()
