@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from fogline.errors import Poison
 from fogline.event import Event, Lane, TimeQuality, parse_rfc3339, rfc3339
-from fogline.gap import GAP_CONTENT_TYPE, Gap, decode_gap, encode_gap
+from fogline.gap import GAP_CONTENT_TYPE, decode_gap
 
 Headers = list[tuple[str, bytes]]
 
@@ -56,27 +56,6 @@ def record_of(event: Event, chain: bytes | None = None) -> Record:
     return Record(device, event.data, headers)
 
 
-def gap_event(gap: Gap, *, tenant: str, gateway: str, stream: str, lane: Lane, now_ns: int) -> Event:
-    """A gap as the gateway's own event; it stands at the gap's last sequence."""
-    return Event(
-        id=f"gap-{stream}-{gap.first}-{gap.last}",
-        tenant=tenant,
-        device=gateway,
-        type="gap",
-        subject="gap",
-        recordedtime=rfc3339(now_ns),
-        content_type=GAP_CONTENT_TYPE,
-        data=encode_gap(gap),
-        gateway=gateway,
-        stream=stream,
-        sequence=gap.last,
-        lane=lane,
-        timequality=TimeQuality.SYNCED,
-        dedup="strong",
-        adapter="fogline",
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where a record stands in its stream. `first` < `last` only for a gap record over a range."""
@@ -109,6 +88,36 @@ def place_of(headers: Sequence[tuple[str, bytes]], value: bytes) -> Place | None
         )
     except (KeyError, ValueError) as error:
         raise Poison("malformed", f"a record's headers are not ours: {error}") from None
+
+
+def is_replayed(headers: Mapping[str, bytes]) -> bool:
+    """Whether a gateway sent this again because it could not prove it unsent."""
+    return headers.get("ce_replayed") == b"true"
+
+
+def completed(headers: Mapping[str, bytes], *, place: str, ingested_ns: int) -> Mapping[str, bytes]:
+    """The headers as `event_of` wants them, also of a record that no gateway numbered.
+
+    Such a one needs only Hono's `device_id`: what else it lacks gets a plain meaning, `place` (unique, stable) stands
+    in for its id, and the event has no gateway, no stream and sequence 0.
+    """
+    if "ce_stream" in headers:
+        return headers
+    return {
+        "ce_id": place.encode(),
+        "ce_type": b"telemetry",
+        "ce_subject": b"",
+        "ce_recordedtime": rfc3339(ingested_ns).encode(),
+        "ce_timequality": TimeQuality.SYNCED.encode(),
+        "ce_dedup": b"weak",
+        "content-type": b"application/octet-stream",
+        "orig_adapter": b"unknown",
+        **headers,
+        "ce_lane": Lane.TELEMETRY.encode(),
+        "ce_gateway": b"",
+        "ce_stream": b"",
+        "ce_sequence": b"0",
+    }
 
 
 def event_of(headers: Mapping[str, bytes], value: bytes, tenant: str) -> Event:

@@ -1,0 +1,106 @@
+"""The bridge: listener, ownership and shards put together."""
+
+import asyncio
+import logging
+import signal
+from collections.abc import Callable
+
+from fogline.errors import Misconfigured
+from fogline.principal import Policy
+from fogline.settings import require_loopback, split_endpoint
+from fogline_cloud.bridge.kafka import KafkaClients
+from fogline_cloud.bridge.listener import Listener
+from fogline_cloud.bridge.ownership import Ownership
+from fogline_cloud.bridge.shard import Shard
+from fogline_cloud.bridge.transaction import TransactionLog
+from fogline_cloud.provision import check_topics
+from fogline_cloud.settings import Settings
+
+_log = logging.getLogger("fogline.bridge")
+
+
+class Bridge:
+    """One bridge process. `start`, then `close`; both on the loop."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._clients = KafkaClients(settings.kafka)
+        self._loop = asyncio.get_running_loop()
+        self._shards: dict[int, Shard] = {}
+        gateways = settings.bridge.gateways
+        policy = Policy(settings.tenant, settings.shards, frozenset(gateways) if gateways is not None else None)
+        self.listener = Listener(settings.bridge, policy, self)
+        self._ownership = Ownership(self._clients, settings.tenant, settings.bridge.name, self._on_gained, self._on_lost)
+
+    async def start(self) -> tuple[str, int]:
+        """Check the topics, listen, join the group. Returns the address. Raises `Misconfigured`."""
+        host, port = split_endpoint(self._settings.bridge.listen, "bridge.listen")
+        require_loopback(host, "bridge.listen")
+        problems = await asyncio.to_thread(check_topics, self._clients, self._settings)
+        if problems:
+            raise Misconfigured(problems[0])
+        bound = await self.listener.start(host, port)
+        self._ownership.start()
+        return bound
+
+    async def close(self) -> None:
+        """Stop serving, then leave the group. What is in open transactions is aborted and sent again."""
+        await self.listener.close()
+        for shard in self._shards.values():
+            shard.stop()
+        await asyncio.to_thread(self._ownership.stop)
+        for shard in list(self._shards.values()):
+            await asyncio.to_thread(shard.join, 5.0)
+
+    def get(self, number: int) -> Shard | None:
+        """A shard of this bridge."""
+        return self._shards.get(number)
+
+    @property
+    def shards(self) -> list[Shard]:
+        """The shards of this bridge, ready or not."""
+        return [self._shards[number] for number in sorted(self._shards)]
+
+    # --- called by the group's thread
+
+    def _on_gained(self, number: int) -> None:
+        self._loop.call_soon_threadsafe(self._gain, number)
+
+    def _on_lost(self, number: int) -> None:
+        self._loop.call_soon_threadsafe(self._lose, number)
+
+    def _gain(self, number: int) -> None:
+        self._lose(number)
+
+        def make_log() -> TransactionLog:
+            return TransactionLog(self._clients, self._settings.tenant, number)
+
+        def changed(shard: Shard) -> None:
+            self._loop.call_soon_threadsafe(self._on_changed, shard)
+
+        shard = self._shards[number] = Shard(number, make_log, self._settings.bridge, changed)
+        shard.start()
+
+    def _lose(self, number: int) -> None:
+        if (shard := self._shards.pop(number, None)) is not None:
+            shard.stop()
+            self.listener.dismiss(number, f"shard {number} moved to another bridge")
+
+    def _on_changed(self, shard: Shard) -> None:
+        if not shard.ready and self._shards.get(shard.number) is shard:
+            self.listener.dismiss(shard.number, f"shard {shard.number}: {shard.why_not}")
+
+
+async def run_bridge(settings: Settings, on_ready: Callable[[str, int], None]) -> None:
+    """Serve until SIGINT or SIGTERM. `on_ready` gets the address."""
+    bridge = Bridge(settings)
+    stop = asyncio.Event()
+    for each in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(each, stop.set)
+    host, port = await bridge.start()
+    on_ready(host, port)
+    try:
+        await stop.wait()
+        _log.info("stopping")
+    finally:
+        await bridge.close()

@@ -1,0 +1,137 @@
+"""The Kafka side of one shard: fence, transactions, checkpoint. Used by one thread.
+
+Every method raises `Unreachable` on any error of Kafka; then the object is to be destroyed, and nothing may be
+concluded about what landed, not even from an abort.
+"""
+
+import time
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from fogline.codec import Range
+from fogline.event import Event
+from fogline.gap import Gap, GapReason, gap_event
+from fogline_cloud import topics
+from fogline_cloud.bridge.admission import Known
+from fogline_cloud.bridge.checkpoint import Entry, Owner, owner_entry, position_entry, stream_entry
+from fogline_cloud.bridge.kafka import TRANSACTION_TIMEOUT_MS, KafkaClients, mapped
+from fogline_cloud.bridge.recovery import Recovered, recover
+from fogline_cloud.records import record_of
+
+_LIMIT_S = TRANSACTION_TIMEOUT_MS / 1000
+
+
+class TransactionLog:
+    """One life of one shard's producer: `take` once, then transactions, `destroy` at the end."""
+
+    def __init__(self, clients: KafkaClients, tenant: str, shard: int) -> None:
+        self._clients = clients
+        self._tenant = tenant
+        self._shard = shard
+        self._producer: Producer | None = None
+        self._begun = False
+        self._position: dict[str, int] = {}
+        self._written: dict[str, int] = {}
+
+    def take(self, owner: Owner) -> Recovered:
+        """Fence the former owner, read what is committed, publish the new owner (the first transaction)."""
+        producer = self._clients.producer(f"fogline-{self._tenant}-{self._shard}")
+        self._producer = producer
+        with mapped(f"taking shard {self._shard}"):
+            producer.init_transactions(_LIMIT_S * 2)
+        recovered = recover(self._clients, self._tenant, self._shard)
+        self._position = dict(recovered.position)
+        self._write_entries([owner_entry(owner)])
+        self.commit()
+        return recovered
+
+    def produce(self, events: list[Event], span: Range) -> int:
+        """Write the events of a batch into the open transaction; returns how many were replaced by gap records."""
+        refused = 0
+        topic = topics.of_lane(span.lane, self._tenant)
+        for event in events:
+            last = event.sequence == span.last
+            chain = span.chain if last else None
+            if event.tenant == self._tenant and self._write(topic, event, chain):
+                continue
+            refused += 1
+            self._write(topic, self._refusal(event), chain)
+        return refused
+
+    def _refusal(self, event: Event) -> Event:
+        """The gap record that stands for an event which may not, or cannot, be a record."""
+        foreign = event.tenant != self._tenant
+        gap = Gap(
+            GapReason.REFUSED,
+            event.sequence,
+            event.sequence,
+            f"tenant {event.tenant} is not served here" if foreign else "too big for Kafka",
+            event.id,
+            None if foreign else event.device,
+            event.content_type,
+        )
+        return gap_event(
+            gap, tenant=self._tenant, gateway=event.gateway, stream=event.stream, lane=event.lane, now_ns=time.time_ns()
+        )
+
+    def _write(self, topic: str, event: Event, chain: bytes | None) -> bool:
+        """Produce one record; `False` if it is too big for the broker."""
+        record = record_of(event, chain)
+        producer = self._begin()
+        noted = self._note_offset if chain is not None else None
+        while True:
+            try:
+                producer.produce(
+                    topic, record.value, record.key, partition=self._shard, headers=record.headers, on_delivery=noted
+                )
+            except BufferError:
+                producer.poll(0.1)
+            except KafkaException as error:
+                if error.args[0].code() == KafkaError.MSG_SIZE_TOO_LARGE:
+                    return False
+                with mapped(topic):
+                    raise
+            else:
+                return True
+
+    def _note_offset(self, error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            self._written[message.topic()] = message.offset() + 1
+
+    def write_checkpoint(self, known: list[Known]) -> None:
+        """Say, within the open transaction, what the commits before it have brought."""
+        self._write_entries([*(stream_entry(each) for each in known), position_entry(self._position)])
+
+    def _write_entries(self, entries: list[Entry]) -> None:
+        producer = self._begin()
+        topic = topics.checkpoint(self._tenant)
+        for key, value in entries:
+            with mapped(topic):
+                producer.produce(topic, value, key, partition=self._shard)
+
+    def _begin(self) -> Producer:
+        assert self._producer is not None
+        if not self._begun:
+            with mapped(f"shard {self._shard}"):
+                self._producer.begin_transaction()
+            self._begun = True
+        return self._producer
+
+    def commit(self) -> bool:
+        """Commit what was written; `False` if there was nothing."""
+        if not self._begun:
+            return False
+        assert self._producer is not None
+        with mapped(f"commit on shard {self._shard}"):
+            self._producer.commit_transaction(_LIMIT_S)
+        self._begun = False
+        self._position |= self._written
+        self._written.clear()
+        return True
+
+    def destroy(self) -> None:
+        """Throw the producer away, with whatever is in its open transaction. Never waits for Kafka."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            producer.purge()
+            del producer
