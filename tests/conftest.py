@@ -1,5 +1,7 @@
 """Fixtures that stand for the real parts. The broker is one for the whole run; each test has a tenant of its own."""
 
+import asyncio
+import inspect
 import itertools
 import os
 from collections.abc import Iterator
@@ -10,6 +12,16 @@ import pytest
 from fogline.testing.kafka_broker import KafkaBroker
 
 _numbers = itertools.count(1)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine on a loop of its own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = pyfuncitem._fixtureinfo.argnames
+    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    return True
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import signal
 from collections.abc import Callable
+from typing import Any
 
 from fogline.errors import FoglineError, Misconfigured
 from fogline.settings import require_loopback, split_endpoint
@@ -51,7 +52,8 @@ async def _serve(uplink: Uplink, outbox: Outbox, stop: asyncio.Event) -> None:
     up = asyncio.create_task(uplink.run(), name="uplink")
     stopped = asyncio.create_task(stop.wait(), name="stop")
     try:
-        await asyncio.wait({up, stopped, outbox.failed}, return_when=asyncio.FIRST_COMPLETED)
+        waited: set[asyncio.Future[Any]] = {up, stopped, outbox.failed}
+        await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
         if outbox.failed.done():
             raise Misconfigured(outbox.failed.result())
         if up.done():

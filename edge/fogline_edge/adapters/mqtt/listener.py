@@ -8,11 +8,11 @@ import secrets
 from collections.abc import Callable
 from pathlib import Path
 
-from fogline.codec import MAX_MESSAGE_BYTES
 from fogline.errors import Misconfigured, SlowDown
 from fogline.event import Arrival, Receipt
 from fogline.settings import require_loopback
-from fogline_edge.adapters.mqtt.connection import Connection, Counters
+from fogline_edge.adapters.mqtt.connection import Connection
+from fogline_edge.adapters.mqtt.counters import Counters
 from fogline_edge.adapters.mqtt.intake import Intake
 from fogline_edge.adapters.mqtt.session import Border, LastWill, Opened, Verify
 from fogline_edge.adapters.mqtt.sessions import Key
@@ -23,8 +23,6 @@ from fogline_edge.settings import MqttSettings
 
 _log = logging.getLogger(__name__)
 
-LARGEST_PACKET = (MAX_MESSAGE_BYTES - 16_384) // 4 * 3
-"""Whatever the settings say: a payload must fit an event as JSON, in base64, with all its attributes."""
 _VERIFICATIONS = 2
 """How many passwords are checked at once."""
 
@@ -41,7 +39,6 @@ class MqttListener:
         self.border = Border(
             settings=settings,
             intake=Intake(port.tenant, port.gateway, Topics(port.tenant, settings.topics)),
-            max_packet_bytes=min(settings.max_packet_bytes, LARGEST_PACKET),
             with_users=settings.users is not None,
             new_client_id=lambda: f"auto-{secrets.token_hex(8)}",
         )
@@ -139,7 +136,7 @@ class MqttListener:
             if connection.ending:
                 return
             ok = await asyncio.to_thread(self._users.verify, verify.name, verify.password)
-        connection.verified(ok=ok)
+        connection.flow.verified(ok=ok)
 
     def schedule(self, flush: Callable[[], None]) -> None:
         """Call `flush` at the end of this turn, together with all others."""

@@ -22,7 +22,8 @@ from fogline_edge.adapters.mqtt.wire import (
     binary,
     packet,
     text,
-    utf8,
+    topic_filter,
+    topic_name,
 )
 
 MAX_FILTERS = 128
@@ -240,16 +241,6 @@ def decode_publish(header: int, body: bytes, version: int) -> Publish:
     )
 
 
-def topic_name(raw: bytes) -> str:
-    """A topic name (5: 4.7): a string of at least one character, without wildcards."""
-    name = utf8(raw)
-    if not name:
-        raise MalformedPacket("a topic name is empty")
-    if "#" in name or "+" in name:
-        raise MalformedPacket("a topic name holds a wildcard", Reason.TOPIC_NAME_INVALID)
-    return name
-
-
 _cached_topic = lru_cache(maxsize=4096)(topic_name)
 
 
@@ -351,21 +342,12 @@ def _ping(reader: Reader, kind: Kind, version: int) -> Ping:  # noqa: ARG001
     return Ping(kind)
 
 
-def _topic_filter(raw: bytes) -> str:
-    """A topic filter (5: 4.7.1): `#` only as the last level, `+` only as a whole one."""
-    found = utf8(raw)
-    levels = found.split("/")
-    if not found or "#" in found[:-1] or any(("+" in each or "#" in each) and len(each) > 1 for each in levels):
-        raise MalformedPacket("a topic filter is not well-formed", Reason.TOPIC_FILTER_INVALID)
-    return found
-
-
 def _subscribe(reader: Reader, kind: Kind, version: int) -> Subscribe:
     number = _packet_id(reader)
     properties = read_properties(reader, kind) if version == V5 else NONE
     filters: list[tuple[str, int]] = []
     while not reader.empty:
-        name, options = _topic_filter(reader.binary()), reader.byte()
+        name, options = topic_filter(reader.binary()), reader.byte()
         reserved = 0xC0 if version == V5 else 0xFC
         if options & reserved or options & 0x03 == 0x03 or options & 0x30 == 0x30:
             raise MalformedPacket("reserved subscription options are set")
@@ -379,7 +361,7 @@ def _unsubscribe(reader: Reader, kind: Kind, version: int) -> Unsubscribe:
     properties = read_properties(reader, kind) if version == V5 else NONE
     filters: list[str] = []
     while not reader.empty:
-        filters.append(_topic_filter(reader.binary()))
+        filters.append(topic_filter(reader.binary()))
     _check_count(filters)
     return Unsubscribe(packet_id=number, filters=tuple(filters), properties=properties)
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from fogline.errors import Poison
 from fogline.event import Arrival
+from fogline_edge.adapters.mqtt.greeting import expiry_s, keep_alive_s, limits, refusal, unacceptable
 from fogline_edge.adapters.mqtt.intake import Client, Intake
 from fogline_edge.adapters.mqtt.packets import (
     Answer,
@@ -28,21 +29,15 @@ from fogline_edge.adapters.mqtt.packets import (
     decode,
     decode_publish,
 )
-from fogline_edge.adapters.mqtt.properties import NONE, Properties
 from fogline_edge.adapters.mqtt.sessions import MAX_EXPIRY_S, Key, Sessions
 from fogline_edge.adapters.mqtt.window import Ticket, Window
 from fogline_edge.adapters.mqtt.wire import V3, V5, Kind, PacketError, ProtocolError, Reason
 from fogline_edge.settings import MqttSettings
 
-_MAX_CLIENT_ID = 256
 _KEEP_ALIVE_GRACE = 1.5
-_V3_CODES = {
-    Reason.UNSUPPORTED_PROTOCOL_VERSION: 1,
-    Reason.CLIENT_IDENTIFIER_NOT_VALID: 2,
-    Reason.BAD_USER_NAME_OR_PASSWORD: 4,
-    Reason.NOT_AUTHORIZED: 5,
-}
-"""CONNACK return codes of 3.1.1 (3.2.2.3) for the reason codes of 5; for others the connection just ends."""
+_NOT_FOUND = Reason.PACKET_IDENTIFIER_NOT_FOUND
+_UNFINISHED = {Kind.PUBREC: Kind.PUBREL, Kind.PUBREL: Kind.PUBCOMP}
+"""What brings a QoS 2 exchange that is not known here (any more) to its end (5: 4.3.3)."""
 
 
 class Why(StrEnum):
@@ -110,14 +105,17 @@ class Border:
 
     settings: MqttSettings
     intake: Intake
-    max_packet_bytes: int
     with_users: bool
     new_client_id: Callable[[], str]
     sessions: Sessions = field(default_factory=Sessions)
 
 
 class Session:
-    """One connection. Nothing raises: what cannot go on returns a `Close`, and nothing is done after it."""
+    """One connection. Nothing raises: what cannot go on returns a `Close`, and nothing is done after it.
+
+    `version`: the protocol level that it speaks, once it is known. `window`: say there what is committed, take there
+    what is to be acknowledged.
+    """
 
     def __init__(self, border: Border, now: float) -> None:
         self._border = border
@@ -130,7 +128,8 @@ class Session:
         self._expiry_s = 0
         self._keep_alive_s = 0
         self._ended = False
-        self._window = Window()
+        self.version = V3
+        self.window = Window()
 
     @property
     def key(self) -> Key | None:
@@ -140,14 +139,10 @@ class Session:
     @property
     def full(self) -> bool:
         """Whether so much waits for its commit that nothing should be read. A 5 client counts its QoS 1 messages itself."""
-        waiting = self._window.quiet
-        if self._version == V3:
-            waiting += self._window.numbered
+        waiting = self.window.quiet
+        if self.version == V3:
+            waiting += self.window.numbered
         return waiting >= self._receive_maximum
-
-    @property
-    def _version(self) -> int:
-        return V3 if self._connect is None else self._connect.version
 
     def deadline(self, heard: float) -> float | None:
         """When the client's silence ends the connection, if nothing was heard after `heard`; `None`: never."""
@@ -161,8 +156,8 @@ class Session:
             return ()
         try:
             if self._client is not None and header >> 4 == Kind.PUBLISH:
-                return (self._publish(decode_publish(header, body, self._version), self._client),)
-            return self._receive(decode(header, body, self._version), now)
+                return (self._publish(decode_publish(header, body, self.version), self._client),)
+            return self._receive(decode(header, body, self.version), now)
         except PacketError as error:
             return (self.fail(error),)
 
@@ -172,26 +167,19 @@ class Session:
         if self._ended:
             return ()
         if not ok:
-            return self._refuse(Reason.BAD_USER_NAME_OR_PASSWORD, "wrong user name or password")
+            data = refusal(self.version, Reason.BAD_USER_NAME_OR_PASSWORD)
+            return (Close(data, Why.REFUSED, "wrong user name or password"),)
         return self._accept(self._connect, now)
-
-    def committed(self, ticket: Ticket) -> None:
-        """What `Store` asked for is durable."""
-        self._window.committed(ticket)
-
-    def acknowledgements(self) -> tuple[bytes, int]:
-        """The PUBACKs that are due by now, and how many they are."""
-        return self._window.take()
 
     def fail(self, error: PacketError) -> Close:
         """The client broke the rules, here or in the framing (5: 4.13)."""
-        if error.code == Reason.UNSUPPORTED_PROTOCOL_VERSION:
-            return Close(Connack(code=_V3_CODES[Reason.UNSUPPORTED_PROTOCOL_VERSION]).encode(V3), Why.REFUSED, str(error))
+        if error.code == Reason.UNSUPPORTED_PROTOCOL_VERSION and self._connect is None:
+            return Close(refusal(V3, Reason.UNSUPPORTED_PROTOCOL_VERSION), Why.REFUSED, str(error))
         return self.dismiss(error.code, Why.MALFORMED, str(error))
 
     def dismiss(self, code: int, why: Why, detail: str) -> Close:
         """The connection ends from this side. Only a 5 client can be told (5: 3.14)."""
-        told = self._client is not None and self._version == V5
+        told = self._client is not None and self.version == V5
         return Close(Ending(code=code).encode(V5) if told else b"", why, detail)
 
     def end(self, now: float, *, taken_over: bool = False, resumed: bool = False) -> LastWill | None:
@@ -217,8 +205,8 @@ class Session:
     def _publish(self, publish: Publish, client: Client) -> Store:
         if publish.qos > 1:
             raise ProtocolError("QoS 2 is not taken here", Reason.QOS_NOT_SUPPORTED)
-        window = self._window
-        if publish.packet_id and self._version == V5 and window.numbered >= self._receive_maximum:
+        window = self.window
+        if publish.packet_id and self.version == V5 and window.numbered >= self._receive_maximum:
             raise ProtocolError(f"more than {self._receive_maximum} messages in flight", Reason.RECEIVE_MAXIMUM_EXCEEDED)
         arrival, code = self._border.intake.arrival(client, publish, self._slot)
         return Store(arrival, window.admit(publish.packet_id, code))
@@ -234,33 +222,29 @@ class Session:
             case Ping(kind=Kind.PINGREQ):
                 return self._send(Ping(Kind.PINGRESP))
             case Subscribe(packet_id=number, filters=filters):
-                code = Reason.NOT_AUTHORIZED if self._version == V5 else Reason.UNSPECIFIED
+                code = Reason.NOT_AUTHORIZED if self.version == V5 else Reason.UNSPECIFIED
                 return self._send(Suback(kind=Kind.SUBACK, packet_id=number, codes=(code,) * len(filters)))
             case Unsubscribe(packet_id=number, filters=filters):
                 codes = (Reason.NO_SUBSCRIPTION_EXISTED,) * len(filters)
                 return self._send(Suback(kind=Kind.UNSUBACK, packet_id=number, codes=codes))
-            case Answer():
-                return self._answer(packet)
+            case Answer(kind=kind, packet_id=number):
+                reply = _UNFINISHED.get(kind)
+                return () if reply is None else self._send(Answer(kind=reply, packet_id=number, code=_NOT_FOUND))
             case Ending(kind=Kind.DISCONNECT):
                 return self._leave(packet)
         raise ProtocolError("this packet may not come here")
 
     def _greet(self, connect: Connect, now: float) -> Sequence[Effect]:
         self._connect = connect
-        self._window.version = connect.version
-        code = _unacceptable(connect)
+        self.version = self.window.version = connect.version
+        code = unacceptable(connect)
         if code is not None:
-            return self._refuse(code, f"CONNECT asks for what is not given here (0x{code:02x})")
+            return (Close(refusal(self.version, code), Why.REFUSED, f"CONNECT asks for what is not given here (0x{code:02x})"),)
         if not self._border.with_users:
             return self._accept(connect, now)
         if connect.username is None or connect.password is None:
-            return self._refuse(Reason.NOT_AUTHORIZED, "no user name and password")
+            return (Close(refusal(self.version, Reason.NOT_AUTHORIZED), Why.REFUSED, "no user name and password"),)
         return (Verify(connect.username, connect.password),)
-
-    def _refuse(self, code: Reason, detail: str) -> Sequence[Effect]:
-        told = code if self._version == V5 else _V3_CODES.get(code)
-        data = b"" if told is None else Connack(code=told).encode(self._version)
-        return (Close(data, Why.REFUSED, detail),)
 
     def _accept(self, connect: Connect, now: float) -> Sequence[Effect]:
         border = self._border
@@ -269,42 +253,16 @@ class Session:
             username = connect.username if border.with_users else None
             self._client = border.intake.client(client_id, username, border.settings.publish_for_others)
         except Poison as error:
-            return self._refuse(Reason.NOT_AUTHORIZED, str(error))
+            return (Close(refusal(self.version, Reason.NOT_AUTHORIZED), Why.REFUSED, str(error)),)
         self._slot = self._client.slot
         self._will = connect.will
-        self._keep_alive_s = connect.keep_alive_s
-        self._expiry_s = _expiry_s(connect)
-        longest = border.settings.max_keep_alive_s
-        if connect.version == V5 and not 0 < connect.keep_alive_s <= longest:
-            self._keep_alive_s = longest
+        self._keep_alive_s = keep_alive_s(connect, border.settings.max_keep_alive_s)
+        self._expiry_s = expiry_s(connect)
         key = self._client.name or "", client_id
         present = border.sessions.open(key, clean=connect.clean_start, expiry_s=self._expiry_s, now=now)
-        answer = Connack(session_present=present, properties=self._told(connect, client_id))
+        told = limits(border.settings, connect, client_id, self._keep_alive_s, self._expiry_s)
+        answer = Connack(session_present=present, properties=told)
         return Opened(key, present), *self._send(answer)
-
-    def _told(self, connect: Connect, client_id: str) -> Properties:
-        """What CONNACK says of this server's limits (5: 3.2.2.3); it says nothing in 3.1.1."""
-        if connect.version == V3:
-            return NONE
-        asked_s = connect.properties.session_expiry_s or 0
-        return Properties(
-            receive_maximum=self._receive_maximum,
-            maximum_qos=1,
-            maximum_packet_bytes=self._border.max_packet_bytes,
-            topic_alias_maximum=0,
-            wildcard_subscriptions=0,
-            shared_subscriptions=0,
-            assigned_client_id=None if connect.client_id else client_id,
-            server_keep_alive_s=None if self._keep_alive_s == connect.keep_alive_s else self._keep_alive_s,
-            session_expiry_s=None if self._expiry_s == asked_s else self._expiry_s,
-        )
-
-    def _answer(self, answer: Answer) -> Sequence[Effect]:
-        """A step of a QoS 2 exchange that is not known here (any more): brought to its end (5: 4.3.3). Others mean nothing."""
-        reply = {Kind.PUBREC: Kind.PUBREL, Kind.PUBREL: Kind.PUBCOMP}.get(answer.kind)
-        if reply is None:
-            return ()
-        return self._send(Answer(kind=reply, packet_id=answer.packet_id, code=Reason.PACKET_IDENTIFIER_NOT_FOUND))
 
     def _leave(self, packet: Ending) -> Sequence[Effect]:
         """DISCONNECT (5: 3.14.4): the will goes with it, unless the client says otherwise."""
@@ -319,27 +277,6 @@ class Session:
 
     def _send(self, packet: Connack | Answer | Suback | Ping) -> Sequence[Effect]:
         """A packet, unless it is larger than the client takes (5: 3.1.2.11.4)."""
-        data = packet.encode(self._version)
+        data = packet.encode(self.version)
         most = None if self._connect is None else self._connect.properties.maximum_packet_bytes
         return (Send(data),) if most is None or len(data) <= most else ()
-
-
-def _unacceptable(connect: Connect) -> Reason | None:
-    """Why this CONNECT is refused before anybody looks at who it is (5: 3.1.4)."""
-    client_id = connect.client_id
-    if connect.properties.authentication_method is not None:
-        return Reason.BAD_AUTHENTICATION_METHOD
-    if not client_id and connect.version == V3 and not connect.clean_start:
-        return Reason.CLIENT_IDENTIFIER_NOT_VALID
-    if len(client_id) > _MAX_CLIENT_ID or not client_id.isprintable():
-        return Reason.CLIENT_IDENTIFIER_NOT_VALID
-    if connect.version == V5 and connect.will is not None and connect.will.qos > 1:
-        return Reason.QOS_NOT_SUPPORTED
-    return None
-
-
-def _expiry_s(connect: Connect) -> int:
-    """How long the session outlives the connection: as asked (5), or for good if it is not clean (3.1.1), but bounded."""
-    if connect.version == V5:
-        return min(connect.properties.session_expiry_s or 0, MAX_EXPIRY_S)
-    return 0 if connect.clean_start else MAX_EXPIRY_S

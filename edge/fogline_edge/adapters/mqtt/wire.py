@@ -1,4 +1,4 @@
-"""What every MQTT packet is made of: reason codes, the errors that carry them, and the data types of section 1.5.
+"""What every MQTT packet is made of: reason codes, the errors that carry them, the data types of section 1.5, topics.
 
 MQTT 5.0 (OASIS, 2019) is quoted as "5", MQTT 3.1.1 (OASIS, 2014) as "3.1.1". Where both say the same, 5 is quoted.
 """
@@ -94,6 +94,25 @@ def utf8(raw: bytes) -> str:
         return raw.decode()
     except UnicodeDecodeError:
         raise MalformedPacket("a string is not UTF-8") from None
+
+
+def topic_name(raw: bytes) -> str:
+    """A topic name (5: 4.7): a string of at least one character, without wildcards."""
+    name = utf8(raw)
+    if not name:
+        raise MalformedPacket("a topic name is empty")
+    if "#" in name or "+" in name:
+        raise MalformedPacket("a topic name holds a wildcard", Reason.TOPIC_NAME_INVALID)
+    return name
+
+
+def topic_filter(raw: bytes) -> str:
+    """A topic filter (5: 4.7.1): `#` only as the last level, `+` only as a whole one."""
+    found = utf8(raw)
+    levels = found.split("/")
+    if not found or "#" in found[:-1] or any(("+" in each or "#" in each) and len(each) > 1 for each in levels):
+        raise MalformedPacket("a topic filter is not well-formed", Reason.TOPIC_FILTER_INVALID)
+    return found
 
 
 class Reader:

@@ -1,0 +1,180 @@
+"""The packets of one connection on their way: bytes to packets to the session, its arrivals to the port, PUBACKs back.
+
+Whatever cannot go on at once (a password, a full port, a full window, a long turn) is a reason to read nothing; when
+the last reason is gone, it goes on where it stopped. Nothing here waits, and nothing is lost in between.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from enum import IntFlag
+from functools import partial
+from typing import Protocol
+
+from fogline.errors import SlowDown
+from fogline.event import Receipt
+from fogline_edge.adapters.mqtt.counters import Counters
+from fogline_edge.adapters.mqtt.framing import Framer
+from fogline_edge.adapters.mqtt.session import Border, Close, Effect, Opened, Send, Session, Store, Verify
+from fogline_edge.adapters.mqtt.window import Ticket
+from fogline_edge.adapters.mqtt.wire import PacketError
+from fogline_edge.adapters.port import Port
+
+PACKETS_A_TURN = 256
+"""How many packets of one connection are handled before the others have their turn."""
+
+
+class Hold(IntFlag):
+    """Why nothing is read at present."""
+
+    VERIFY = 1
+    ROOM = 2
+    WINDOW = 4
+    TURN = 8
+
+
+class Peer(Protocol):
+    """The connection, as its flow sees it."""
+
+    def opened(self, opened: Opened) -> None:
+        """The client is in."""
+
+    def verify(self, verify: Verify) -> None:
+        """Check a password, then call `Flow.verified`."""
+
+    def finish(self, close: Close) -> None:
+        """End; calls `Flow.stop`."""
+
+
+class Surroundings(Protocol):
+    """What all flows of a listener share."""
+
+    port: Port
+    border: Border
+    counters: Counters
+
+    def schedule(self, flush: Callable[[], None]) -> None:
+        """Call `flush` at the end of this turn."""
+
+
+class Flow:
+    """One connection's packets."""
+
+    def __init__(self, session: Session, peer: Peer, transport: asyncio.Transport, around: Surroundings) -> None:
+        self._session = session
+        self._peer = peer
+        self._transport = transport
+        self._port = around.port
+        self._counters = around.counters
+        self._schedule = around.schedule
+        self._loop = asyncio.get_running_loop()
+        self._framer = Framer(around.border.settings.max_packet_bytes)
+        self._held = Hold(0)
+        self._kept: Store | None = None
+        self._stopped = False
+        self._flushing = False
+        self._heard = self._loop.time()
+
+    @property
+    def heard(self) -> float:
+        """Until when the client was not silent, in the loop's time: until now, while it is not read."""
+        return self._loop.time() if self._held else self._heard
+
+    def feed(self, data: bytes) -> None:
+        """Bytes came."""
+        self._heard = self._loop.time()
+        self._framer.feed(data)
+        self._pump()
+
+    def verified(self, *, ok: bool) -> None:
+        """The answer to `Peer.verify`."""
+        self._perform(self._session.verified(ok=ok, now=self._loop.time()))
+        self._release(Hold.VERIFY)
+
+    def acknowledge(self) -> None:
+        """Send the PUBACKs that are due, in one write."""
+        data, count = self._session.window.take()
+        if count:
+            self._counters.acknowledged += count
+            self._transport.write(data)
+
+    def stop(self) -> None:
+        """Take nothing more, put nothing more."""
+        self._stopped = True
+
+    def _pump(self) -> None:
+        """Handle the packets that are there, a turn's worth at most."""
+        session, framer, now = self._session, self._framer, self._heard
+        for _ in range(PACKETS_A_TURN):
+            if self._held or self._stopped:
+                return
+            try:
+                packet = framer.next_packet()
+            except PacketError as error:
+                self._peer.finish(session.fail(error))
+                return
+            if packet is None:
+                return
+            self._perform(session.receive(*packet, now))
+        self._hold(Hold.TURN)
+        self._loop.call_soon(self._release, Hold.TURN)
+
+    def _perform(self, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Store():
+                    self._put(effect)
+                case Send(data):
+                    self._transport.write(data)
+                case Opened():
+                    self._peer.opened(effect)
+                case Verify():
+                    self._hold(Hold.VERIFY)
+                    self._peer.verify(effect)
+                case Close():
+                    self._peer.finish(effect)
+
+    def _put(self, store: Store) -> None:
+        try:
+            self._port.put(store.arrival, partial(self._committed, store.ticket))
+        except SlowDown:
+            self._kept = store
+            self._hold(Hold.ROOM)
+            self._port.when_room(self._room)
+            return
+        self._counters.received += 1
+        if self._session.full:
+            self._hold(Hold.WINDOW)
+
+    def _room(self) -> None:
+        """The port takes arrivals again: first the one that it did not take."""
+        kept, self._kept = self._kept, None
+        if kept is not None and not self._stopped:
+            self._put(kept)
+            if self._kept is None:
+                self._release(Hold.ROOM)
+
+    def _committed(self, ticket: Ticket, receipt: Receipt) -> None:  # noqa: ARG002 (all receipts are acknowledged)
+        self._session.window.committed(ticket)
+        if not self._flushing:
+            self._flushing = True
+            self._schedule(self._flush)
+
+    def _flush(self) -> None:
+        """The end of a turn in which something was committed: acknowledge it, and read on if the window has room."""
+        self._flushing = False
+        if not self._stopped:
+            self.acknowledge()
+            if self._held & Hold.WINDOW and not self._session.full:
+                self._release(Hold.WINDOW)
+
+    def _hold(self, why: Hold) -> None:
+        if not self._held and not self._stopped:
+            self._transport.pause_reading()
+        self._held |= why
+
+    def _release(self, why: Hold) -> None:
+        self._held &= ~why
+        if not self._held and not self._stopped:
+            self._heard = self._loop.time()
+            self._transport.resume_reading()
+            self._pump()

@@ -1,0 +1,67 @@
+"""CONNECT and CONNACK (3.1, 3.2): what is refused, what is granted, and how the client is told. Pure functions."""
+
+from fogline_edge.adapters.mqtt.packets import Connack, Connect
+from fogline_edge.adapters.mqtt.properties import NONE, Properties
+from fogline_edge.adapters.mqtt.sessions import MAX_EXPIRY_S
+from fogline_edge.adapters.mqtt.wire import V3, V5, Reason
+from fogline_edge.settings import MqttSettings
+
+_MAX_CLIENT_ID = 256
+_V3_CODES = {
+    Reason.UNSUPPORTED_PROTOCOL_VERSION: 1,
+    Reason.CLIENT_IDENTIFIER_NOT_VALID: 2,
+    Reason.BAD_USER_NAME_OR_PASSWORD: 4,
+    Reason.NOT_AUTHORIZED: 5,
+}
+
+
+def unacceptable(connect: Connect) -> Reason | None:
+    """Why this CONNECT is refused before anybody looks at who it is (5: 3.1.4)."""
+    client_id = connect.client_id
+    if connect.properties.authentication_method is not None:
+        return Reason.BAD_AUTHENTICATION_METHOD
+    if not client_id and connect.version == V3 and not connect.clean_start:
+        return Reason.CLIENT_IDENTIFIER_NOT_VALID
+    if len(client_id) > _MAX_CLIENT_ID or not client_id.isprintable():
+        return Reason.CLIENT_IDENTIFIER_NOT_VALID
+    if connect.version == V5 and connect.will is not None and connect.will.qos > 1:
+        return Reason.QOS_NOT_SUPPORTED
+    return None
+
+
+def refusal(version: int, code: Reason) -> bytes:
+    """The CONNACK that says no: 3.1.1 has a few return codes (3.2.2.3), and for the rest the connection just ends."""
+    told = code if version == V5 else _V3_CODES.get(code)
+    return b"" if told is None else Connack(code=told).encode(version)
+
+
+def keep_alive_s(connect: Connect, longest_s: int) -> int:
+    """The keep alive that counts, 0 for none. Only a 5 client can be told another than its own (5: 3.2.2.3.14)."""
+    if connect.version == V5 and not 0 < connect.keep_alive_s <= longest_s:
+        return longest_s
+    return connect.keep_alive_s
+
+
+def expiry_s(connect: Connect) -> int:
+    """How long the session outlives the connection: as asked (5), or for good if it is not clean (3.1.1), but bounded."""
+    if connect.version == V5:
+        return min(connect.properties.session_expiry_s or 0, MAX_EXPIRY_S)
+    return 0 if connect.clean_start else MAX_EXPIRY_S
+
+
+def limits(settings: MqttSettings, connect: Connect, client_id: str, keep_alive: int, expiry: int) -> Properties:
+    """What CONNACK says of this server (5: 3.2.2.3): what it is bounded to, and what was asked and is not granted."""
+    if connect.version == V3:
+        return NONE
+    asked_s = connect.properties.session_expiry_s or 0
+    return Properties(
+        receive_maximum=settings.receive_maximum,
+        maximum_qos=1,
+        maximum_packet_bytes=settings.max_packet_bytes,
+        topic_alias_maximum=0,
+        wildcard_subscriptions=0,
+        shared_subscriptions=0,
+        assigned_client_id=None if connect.client_id else client_id,
+        server_keep_alive_s=None if keep_alive == connect.keep_alive_s else keep_alive,
+        session_expiry_s=None if expiry == asked_s else expiry,
+    )

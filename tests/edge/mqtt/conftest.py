@@ -1,0 +1,123 @@
+"""Tests that are coroutines run in a loop of their own; `listening` gives them a listener on a free port, `dial` a client."""
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from fogline.testing.port import MemoryPort
+from fogline_edge.adapters.mqtt.framing import Framer
+from fogline_edge.adapters.mqtt.listener import MqttListener
+from fogline_edge.adapters.mqtt.packets import Connack, Connect, Packet, Ping, Publish, decode
+from fogline_edge.adapters.mqtt.wire import Kind
+from fogline_edge.settings import MqttSettings
+
+LIMIT_S = 20.0
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    asyncio.run(_run(pyfuncitem.obj(**arguments)))
+    return True
+
+
+async def _run(test: Any) -> None:
+    """The test itself; whatever the loop had to catch fails it."""
+    unhandled: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unhandled.append(context))
+    await test
+    assert unhandled == []
+
+
+@dataclass
+class Wire:
+    """A client made of bytes. `version` is what it speaks."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    version: int
+    framer: Framer = field(default_factory=lambda: Framer(1_000_000, first=None))
+
+    async def send(self, *packets: Packet | bytes) -> None:
+        """Write them all at once."""
+        self.writer.write(b"".join(each if isinstance(each, bytes) else each.encode(self.version) for each in packets))
+        async with asyncio.timeout(LIMIT_S):
+            await self.writer.drain()
+
+    async def receive(self) -> Packet | None:
+        """The next packet; `None` if the other side has ended the connection."""
+        async with asyncio.timeout(LIMIT_S):
+            while True:
+                packet = self.framer.next_packet()
+                if packet is not None:
+                    return decode(*packet, self.version)
+                try:
+                    data = await self.reader.read(65_536)
+                except ConnectionError:
+                    return None
+                if not data:
+                    return None
+                self.framer.feed(data)
+
+    async def publish(self, topic: str, payload: bytes = b"x", number: int = 1, **more: Any) -> None:
+        """One PUBLISH at QoS 1."""
+        await self.send(Publish(topic=topic, payload=payload, qos=1, packet_id=number, **more))
+
+    async def alive(self) -> None:
+        """The other side is there, and has handled all that was sent before."""
+        await self.send(Ping(Kind.PINGREQ))
+        assert await self.receive() == Ping(Kind.PINGRESP)
+
+    def cut(self) -> None:
+        """End as a lost network would."""
+        self.writer.transport.abort()
+
+
+@pytest.fixture
+def dial():
+    """Opens a client, and gives it with the CONNACK that it got; without a client id nothing is sent at first."""
+
+    @asynccontextmanager
+    async def dial(
+        listener: MqttListener, client_id: str | None = None, *, version: int = 5, **connect: Any
+    ) -> AsyncIterator[tuple[Wire, Packet | None]]:
+        async with asyncio.timeout(LIMIT_S):
+            wire = Wire(*await asyncio.open_connection(*listener.address), version)
+        answer: Packet | None = None
+        if client_id is not None:
+            await wire.send(Connect(version=version, client_id=client_id, **connect))
+            answer = await wire.receive()
+            assert isinstance(answer, Connack), answer
+        try:
+            yield wire, answer
+        finally:
+            wire.cut()
+
+    return dial
+
+
+@pytest.fixture
+def listening():
+    """Opens a listener for a port, with these settings of MQTT."""
+
+    def listening(port: MemoryPort, **settings: Any) -> AbstractAsyncContextManager[MqttListener]:
+        @asynccontextmanager
+        async def listening() -> AsyncIterator[MqttListener]:
+            listener = MqttListener(port, MqttSettings(**{"port": 0, **settings}))
+            await listener.start()
+            try:
+                yield listener
+            finally:
+                async with asyncio.timeout(LIMIT_S):
+                    await listener.close()
+
+        return listening()
+
+    return listening

@@ -1,0 +1,154 @@
+"""The listener's bounds: silence, number, size of window and buffer, and a port that is full."""
+
+import asyncio
+
+import pytest
+
+from fogline.testing.port import MemoryPort
+from fogline_edge.adapters.mqtt.packets import Answer, Ending, Ping, Publish
+from fogline_edge.adapters.mqtt.wire import V3, V5, Kind, Reason
+
+LIMIT_S = 20.0
+
+
+def puback(number, code=0):
+    return Answer(kind=Kind.PUBACK, packet_id=number, code=code)
+
+
+def publishes(numbers, topic="t"):
+    return [Publish(topic=topic, payload=b"%d" % each, qos=1, packet_id=each) for each in numbers]
+
+
+async def eventually(condition, what):
+    """Let the loop turn until `condition` holds."""
+    try:
+        async with asyncio.timeout(LIMIT_S):
+            while not condition():  # noqa: ASYNC110 (a counter has no event)
+                await asyncio.sleep(0.001)
+    except TimeoutError:
+        raise AssertionError(f"not within {LIMIT_S} s: {what}") from None
+
+
+@pytest.mark.parametrize(("version", "last"), [(V3, None), (V5, Ending(code=Reason.KEEP_ALIVE_TIMEOUT))])
+async def test_a_client_silent_beyond_its_keep_alive_is_ended(listening, dial, version, last):
+    port = MemoryPort()
+    async with listening(port) as listener, dial(listener, "d1", version=version, keep_alive_s=1) as (wire, _):
+        assert await wire.receive() == last
+        assert listener.counters.timed_out == 1
+
+
+async def test_a_client_that_is_not_read_is_not_to_blame_for_its_silence(listening, dial):
+    port = MemoryPort(capacity=1)
+    port.hold()
+    async with listening(port) as listener, dial(listener, "d1", keep_alive_s=1) as (wire, _):
+        await wire.send(*publishes([1, 2]))
+        await port.until(lambda: port.waiting == 1, "the port is full")
+        async with dial(listener, "later", keep_alive_s=1) as (later, _):
+            assert await later.receive() == Ending(code=Reason.KEEP_ALIVE_TIMEOUT)
+        port.release()
+        assert [await wire.receive() for _ in range(2)] == [puback(1), puback(2)]
+
+
+async def test_silent_and_dribbling_sockets_are_closed_and_a_good_client_is_served(listening, dial):
+    port = MemoryPort()
+    async with listening(port, connect_timeout_s=0.5) as listener:
+        silent = [await asyncio.open_connection(*listener.address) for _ in range(100)]
+        for _, writer in silent[:50]:
+            writer.write(b"\x10\x20\x00")
+        async with dial(listener, "good") as (wire, _):
+            await wire.publish("t")
+            assert await wire.receive() == puback(1)
+            async with asyncio.timeout(LIMIT_S):
+                assert [await reader.read() for reader, _ in silent] == [b""] * 100
+            await wire.alive()
+        assert listener.counters.timed_out == 100
+        for _, writer in silent:
+            writer.close()
+
+
+async def test_silent_sockets_make_room_for_a_client(listening, dial):
+    port = MemoryPort()
+    async with listening(port, max_connections=3) as listener:
+        silent = [await asyncio.open_connection(*listener.address) for _ in range(3)]
+        await eventually(lambda: listener.counters.connected == 3, "all are accepted")
+        async with dial(listener, "good") as (wire, _):
+            await wire.alive()
+            assert await gone(silent[0][0])
+            assert listener.counters.over_limit == 1
+        for _, writer in silent:
+            writer.close()
+
+
+async def gone(reader):
+    async with asyncio.timeout(LIMIT_S):
+        try:
+            return await reader.read() == b""
+        except ConnectionError:
+            return True
+
+
+async def test_beyond_the_most_connections_a_socket_is_closed_at_once(listening, dial):
+    port = MemoryPort()
+    async with listening(port, max_connections=2) as listener, dial(listener, "a") as (a, _), dial(listener, "b") as (b, _):
+        reader, writer = await asyncio.open_connection(*listener.address)
+        assert await gone(reader)
+        writer.close()
+        assert listener.counters.over_limit == 1
+        await a.alive()
+        await b.alive()
+
+
+async def test_a_5_client_that_floods_beyond_its_window_is_told(listening, dial):
+    port = MemoryPort()
+    port.hold()
+    async with listening(port, receive_maximum=10) as listener, dial(listener, "d1") as (wire, connack):
+        assert connack.properties.receive_maximum == 10
+        await wire.send(*publishes(range(1, 1000)))
+        assert await wire.receive() == Ending(code=Reason.RECEIVE_MAXIMUM_EXCEEDED)
+        assert port.waiting == 10
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+async def test_a_3_1_1_client_that_floods_is_only_slowed(listening, dial, qos):
+    port = MemoryPort()
+    port.hold()
+    async with listening(port, receive_maximum=10) as listener, dial(listener, "flood", version=V3) as (wire, _):
+        numbers = range(1, 1001)
+        await wire.send(*[Publish(topic="t", payload=b"%d" % each, qos=qos, packet_id=each * qos) for each in numbers])
+        await port.until(lambda: port.waiting == 10, "the window is full")
+        async with dial(listener, "other") as (other, _):
+            await other.publish("t", b"other")
+            await port.until(lambda: port.waiting == 11, "another client is served")
+            assert port.waiting == 11
+            port.release()
+            assert await other.receive() == puback(1)
+        if qos:
+            assert [await wire.receive() for _ in numbers] == [puback(each) for each in numbers]
+        await port.until_stored(1001)
+        assert [each.data for each in port.arrivals if each.data != b"other"] == [b"%d" % each for each in numbers]
+
+
+async def test_while_the_port_is_full_nothing_is_read_and_nothing_is_lost(listening, dial):
+    port = MemoryPort(capacity=5)
+    port.hold()
+    async with listening(port) as listener, dial(listener, "d1") as (wire, _):
+        numbers = range(1, 101)
+        await wire.send(*publishes(numbers))
+        await port.until(lambda: port.waiting == 5, "the port is full")
+        for _ in range(3):
+            port.release(2)
+            await port.until(lambda: port.waiting == 5, "what was kept is put")
+        port.release()
+        assert [await wire.receive() for _ in numbers] == [puback(each) for each in numbers]
+        assert [each.data for each in port.arrivals] == [b"%d" % each for each in numbers]
+        await wire.alive()
+
+
+async def test_a_client_that_never_reads_is_ended(listening, dial):
+    async with listening(MemoryPort()) as listener, dial(listener, "d1") as (wire, _):
+        wire.reader._transport.pause_reading()
+        pings = Ping(Kind.PINGREQ).encode(V5) * 50_000
+        with pytest.raises((ConnectionError, TimeoutError)):  # noqa: PT012 (how many it takes depends on the kernel's buffers)
+            for _ in range(200):
+                await wire.send(pings)
+        assert listener.counters.slow_reader == 1

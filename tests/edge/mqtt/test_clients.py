@@ -1,0 +1,167 @@
+"""Clients that others wrote: paho-mqtt and mosquitto_pub, both protocol versions."""
+
+import asyncio
+import shutil
+from contextlib import asynccontextmanager
+
+import paho.mqtt.client as paho
+import pytest
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties as PahoProperties
+
+from fogline.event import Lane, Receipt
+from fogline.identity import UniqueId
+from fogline.testing.port import MemoryPort
+from fogline_edge.adapters.mqtt.wire import V3
+
+LIMIT_S = 20.0
+VERSIONS = [paho.MQTTv311, paho.MQTTv5]
+
+
+@asynccontextmanager
+async def paho_client(listener, client_id, version):
+    """A connected paho client with its own thread."""
+    client = paho.Client(paho.CallbackAPIVersion.VERSION2, client_id=client_id, protocol=version)
+    connected = Told()
+    client.on_connect = lambda _c, _u, _f, code, _p: connected.tell(code.is_failure)
+    client.connect_async(*listener.address)
+    client.loop_start()
+    try:
+        assert await connected.value() is False
+        yield client
+    finally:
+        client.disconnect()
+        await asyncio.to_thread(client.loop_stop)
+
+
+class Told:
+    """The first value that another thread tells."""
+
+    def __init__(self):
+        self._loop = asyncio.get_running_loop()
+        self._future = self._loop.create_future()
+
+    def tell(self, value):
+        self._loop.call_soon_threadsafe(lambda: self._future.done() or self._future.set_result(value))
+
+    async def value(self):
+        async with asyncio.timeout(LIMIT_S):
+            return await self._future
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_paho_is_acknowledged_after_the_commit(listening, version):
+    port = MemoryPort()
+    port.hold()
+    async with listening(port) as listener:
+        async with paho_client(listener, "d1", version) as client:
+            sent = [client.publish("telemetry", b"%d" % number, qos=1) for number in range(50)]
+            await port.until(lambda: port.waiting > 0, "something is put")
+            assert not any(each.is_published() for each in sent)
+            port.release()
+            for each in sent:
+                await asyncio.to_thread(each.wait_for_publish, LIMIT_S)
+            assert all(each.is_published() for each in sent)
+        assert [each.data for each in port.arrivals] == [b"%d" % number for number in range(50)]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_what_paho_sends_again_on_a_new_connection_is_stored_once(listening, dial, version):
+    port = MemoryPort()
+    port.hold()
+    async with listening(port) as listener, paho_client(listener, "d1", version) as client:
+        sent = client.publish("telemetry", b"once", qos=1)
+        await port.until(lambda: port.waiting == 1, "the first copy is put")
+        async with dial(listener, "d1", version=V3) as (thief, _):
+            thief.cut()
+        await port.until(lambda: port.waiting == 2, "the resend is put")
+        port.release()
+        await asyncio.to_thread(sent.wait_for_publish, LIMIT_S)
+        assert sent.is_published()
+    assert port.receipts == [Receipt.STORED, Receipt.DUPLICATE]
+
+
+async def test_paho_reads_why_a_message_was_refused(listening):
+    port = MemoryPort()
+    async with listening(port) as listener:
+        async with paho_client(listener, "d1", paho.MQTTv5) as client:
+            told = Told()
+            client.on_publish = lambda _c, _u, _m, code, _p: told.tell(code.value)
+            client.publish("no/such/topic", b"x", qos=1)
+            assert await told.value() == 0x90
+        assert [each.type for each in port.arrivals] == ["dead"]
+
+
+async def test_paho_may_subscribe_and_is_told_no(listening):
+    async with listening(MemoryPort()) as listener, paho_client(listener, "d1", paho.MQTTv311) as client:
+        told = Told()
+        client.on_subscribe = lambda _c, _u, _m, codes, _p: told.tell([each.value for each in codes])
+        client.subscribe("command/+/+/req/#", 1)
+        assert await told.value() == [0x80]
+
+
+async def test_a_cloud_event_of_paho_keeps_its_id(listening):
+    port = MemoryPort()
+    async with listening(port) as listener, paho_client(listener, "d1", paho.MQTTv5) as client:
+        properties = PahoProperties(PacketTypes.PUBLISH)
+        properties.ContentType = "application/senml+json"
+        properties.UserProperty = [("specversion", "1.0"), ("id", "e-1"), ("time", "2024-01-01T00:00:00Z")]
+        client.publish("telemetry/acme/d9", b"[]", qos=1, properties=properties)
+        (arrival,) = await port.until_stored(1)
+    assert (arrival.device, arrival.content_type) == ("d9", "application/senml+json")
+    assert (arrival.evidence, arrival.time_ns) == (UniqueId(b"e-1"), 1_704_067_200_000_000_000)
+
+
+async def mosquitto_pub(listener, *arguments):
+    """Run it to its end. Returns its status and what it said."""
+    program = shutil.which("mosquitto_pub")
+    if program is None:
+        pytest.skip("mosquitto_pub is not installed")
+    host, port = listener.address
+    process = await asyncio.create_subprocess_exec(
+        program, "-h", host, "-p", str(port), *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    try:
+        async with asyncio.timeout(LIMIT_S):
+            said, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+    return process.returncode, said.decode()
+
+
+@pytest.mark.parametrize("version", ["mqttv311", "mqttv5"])
+@pytest.mark.parametrize("qos", ["0", "1"])
+async def test_mosquitto_pub(listening, version, qos):
+    port = MemoryPort()
+    async with listening(port) as listener:
+        status, said = await mosquitto_pub(listener, "-V", version, "-q", qos, "-i", "d1", "-t", "event", "-m", '{"alarm":1}')
+        assert (status, said) == (0, "")
+        (arrival,) = await port.until_stored(1)
+    assert (arrival.device, arrival.lane, arrival.data, arrival.content_type) == (
+        "d1",
+        Lane.ALARM,
+        b'{"alarm":1}',
+        "application/json",
+    )
+
+
+async def test_mosquitto_pub_with_a_content_type_in_hono_s_way(listening):
+    port = MemoryPort()
+    async with listening(port) as listener:
+        status, said = await mosquitto_pub(
+            listener, "-q", "1", "-t", "telemetry/acme/4711/?content-type=text%2Fplain", "-m", "{}", "-r"
+        )
+        assert (status, said) == (0, "")
+    (arrival,) = port.arrivals
+    assert (arrival.device, arrival.content_type, arrival.channel) == ("4711", "text/plain", "telemetry/acme/4711")
+
+
+async def test_mosquitto_pub_reads_that_qos_2_is_not_taken(listening):
+    port = MemoryPort()
+    async with listening(port) as listener:
+        _, said = await mosquitto_pub(listener, "-V", "mqttv5", "-q", "2", "-i", "d1", "-t", "t", "-m", "x")
+        assert "QoS not supported" in said
+        status, _ = await mosquitto_pub(listener, "-V", "mqttv311", "-q", "2", "-i", "d1", "-t", "t", "-m", "x")
+        assert status != 0
+    assert port.arrivals == []

@@ -1,0 +1,389 @@
+"""One client's state machine, as transcripts: what it sends, what comes of it. Times are seconds of a made-up clock."""
+
+import pytest
+
+from fogline_edge.adapters.mqtt.framing import Framer
+from fogline_edge.adapters.mqtt.intake import Intake
+from fogline_edge.adapters.mqtt.packets import (
+    Answer,
+    Connack,
+    Connect,
+    Ending,
+    Ping,
+    Publish,
+    Suback,
+    Subscribe,
+    Unsubscribe,
+    Will,
+    decode,
+)
+from fogline_edge.adapters.mqtt.properties import Properties
+from fogline_edge.adapters.mqtt.session import Border, Close, Opened, Send, Session, Store, Verify, Why
+from fogline_edge.adapters.mqtt.sessions import MAX_EXPIRY_S
+from fogline_edge.adapters.mqtt.topics import Topics
+from fogline_edge.adapters.mqtt.wire import V3, V5, Kind, Reason
+from fogline_edge.settings import MqttSettings
+
+
+class Talk:
+    """A client and its session, without a network."""
+
+    def __init__(self, version=V5, *, border=None, now=0.0, **settings):
+        self.version = version
+        self.border = border or make_border(**settings)
+        self.session = Session(self.border, now)
+        self.now = now
+
+    def say(self, *packets):
+        """Send packets; returns what comes of them, with bytes decoded."""
+        framer = Framer(1_000_000, None)
+        for packet in packets:
+            framer.feed(packet if isinstance(packet, bytes) else packet.encode(self.version))
+        effects = []
+        while (packet := framer.next_packet()) is not None:
+            effects += self.session.receive(*packet, self.now)
+        return [self.read(effect) for effect in effects]
+
+    def read(self, effect):
+        if isinstance(effect, Send):
+            return packets_of(effect.data, self.version)[0]
+        if isinstance(effect, Close):
+            return (*packets_of(effect.data, self.version), effect.why)
+        return effect
+
+    def connect(self, client_id="d1", **more):
+        return self.say(Connect(version=self.version, client_id=client_id, **more))
+
+    def verify(self, ok):
+        return [self.read(effect) for effect in self.session.verified(ok=ok, now=self.now)]
+
+    def publish(self, number=0, **more):
+        (store,) = self.say(Publish(topic="t", payload=b"x", qos=1 if number else 0, packet_id=number, **more))
+        return store
+
+    def acknowledged(self):
+        data, count = self.session.window.take()
+        answers = packets_of(data, self.version)
+        assert len(answers) == count
+        return [(each.packet_id, each.code) for each in answers]
+
+
+def make_border(*, with_users=False, **settings):
+    return Border(
+        settings=MqttSettings(**settings),
+        intake=Intake("acme", "gw-1", Topics("acme", [])),
+        with_users=with_users,
+        new_client_id=lambda: "made-up",
+    )
+
+
+def packets_of(data, version):
+    framer = Framer(1_000_000, None)
+    framer.feed(data)
+    found = []
+    while (packet := framer.next_packet()) is not None:
+        found.append(decode(*packet, version))
+    return found
+
+
+def test_a_5_client_is_told_the_limits():
+    opened, connack = Talk(receive_maximum=7, max_packet_bytes=1000, max_keep_alive_s=60).connect(keep_alive_s=61)
+    assert opened == Opened(("", "d1"), resumed=False)
+    assert connack == Connack(
+        properties=Properties(
+            receive_maximum=7,
+            maximum_qos=1,
+            maximum_packet_bytes=1000,
+            topic_alias_maximum=0,
+            wildcard_subscriptions=0,
+            shared_subscriptions=0,
+            server_keep_alive_s=60,
+        )
+    )
+
+
+def test_a_3_1_1_client_is_told_nothing():
+    assert Talk(V3).connect() == [Opened(("", "d1"), resumed=False), Connack()]
+
+
+@pytest.mark.parametrize(("version", "assigned"), [(V3, None), (V5, "made-up")])
+def test_a_client_without_an_id_is_given_one(version, assigned):
+    opened, connack = Talk(version).connect("")
+    assert opened.key == ("", "made-up")
+    assert connack.properties.assigned_client_id == assigned
+
+
+@pytest.mark.parametrize(
+    ("version", "connect", "code"),
+    [
+        (V3, {"client_id": "", "clean_start": False}, 2),
+        (V3, {"client_id": "x" * 257}, 2),
+        (V5, {"client_id": "x" * 257}, Reason.CLIENT_IDENTIFIER_NOT_VALID),
+        (V5, {"client_id": "a\nb"}, Reason.CLIENT_IDENTIFIER_NOT_VALID),
+        (V5, {"properties": Properties(authentication_method="SCRAM-SHA-1")}, Reason.BAD_AUTHENTICATION_METHOD),
+        (V5, {"will": Will("t", b"", 2)}, Reason.QOS_NOT_SUPPORTED),
+    ],
+)
+def test_what_is_refused_at_connect(version, connect, code):
+    assert Talk(version).connect(**connect) == [(Connack(code=code), Why.REFUSED)]
+
+
+def test_another_level_is_refused_as_3_1_1_has_it():
+    assert Talk(V3).say(b"\x10\x0e\0\6MQIsdp\3\2\0\0\0\0") == [(Connack(code=1), Why.REFUSED)]
+
+
+def test_but_not_on_a_connection_that_is_open():
+    talk = Talk()
+    talk.connect()
+    assert talk.say(b"\x10\x0e\0\6MQIsdp\3\2\0\0\0\0")[0][-1] is Why.MALFORMED
+
+
+def test_the_first_packet_is_connect_and_the_second_is_not():
+    assert Talk().say(Ping(Kind.PINGREQ)) == [(Why.MALFORMED,)]
+    talk = Talk()
+    talk.connect()
+    assert talk.connect() == [(Ending(code=Reason.PROTOCOL_ERROR), Why.MALFORMED)]
+
+
+@pytest.mark.parametrize(("version", "code"), [(V3, 5), (V5, Reason.NOT_AUTHORIZED)])
+def test_with_users_nobody_comes_in_without_a_name(version, code):
+    assert Talk(version, with_users=True).connect() == [(Connack(code=code), Why.REFUSED)]
+
+
+@pytest.mark.parametrize(("version", "code"), [(V3, 4), (V5, Reason.BAD_USER_NAME_OR_PASSWORD)])
+def test_with_users_the_password_decides(version, code):
+    talk = Talk(version, with_users=True)
+    assert talk.connect("any", username="d1", password=b"p") == [Verify("d1", b"p")]
+    assert talk.verify(ok=False) == [(Connack(code=code), Why.REFUSED)]
+    talk = Talk(version, with_users=True)
+    talk.connect("any", username="d1@acme", password=b"p")
+    assert talk.verify(ok=True)[0] == Opened(("d1", "any"), resumed=False)
+    assert talk.publish().arrival.device == "d1"
+
+
+def test_a_user_of_another_tenant_is_refused_whatever_the_password():
+    talk = Talk(with_users=True)
+    talk.connect("any", username="d1@other", password=b"p")
+    assert talk.verify(ok=True) == [(Connack(code=Reason.NOT_AUTHORIZED), Why.REFUSED)]
+
+
+@pytest.mark.parametrize("version", [V3, V5])
+def test_pubacks_come_after_the_commit_in_the_order_of_the_publishes(version):
+    talk = Talk(version)
+    talk.connect()
+    first, second, third = talk.publish(7), talk.publish(3), talk.publish(9)
+    talk.session.window.committed(second.ticket)
+    assert talk.acknowledged() == []
+    talk.session.window.committed(first.ticket)
+    assert talk.acknowledged() == [(7, 0), (3, 0)]
+    talk.session.window.committed(third.ticket)
+    assert talk.acknowledged() == [(9, 0)]
+
+
+def test_qos_0_is_stored_and_not_acknowledged():
+    talk = Talk()
+    talk.connect()
+    talk.session.window.committed(talk.publish().ticket)
+    assert talk.acknowledged() == []
+
+
+@pytest.mark.parametrize(("version", "code"), [(V3, 0), (V5, Reason.TOPIC_NAME_INVALID)])
+def test_what_is_refused_is_acknowledged_once_its_dead_letter_is_stored(version, code):
+    talk = Talk(version)
+    talk.connect()
+    (store,) = talk.say(Publish(topic="nowhere", payload=b"", qos=1, packet_id=1))
+    assert store.arrival.type == "dead"
+    talk.session.window.committed(store.ticket)
+    assert talk.acknowledged() == [(1, code)]
+
+
+def test_a_retained_and_an_empty_message_are_events_like_others():
+    talk = Talk()
+    talk.connect()
+    (store,) = talk.say(Publish(topic="t", payload=b"", retain=True))
+    assert isinstance(store, Store)
+    assert store.arrival.data == b""
+
+
+@pytest.mark.parametrize(
+    ("version", "end"), [(V3, (Why.MALFORMED,)), (V5, (Ending(code=Reason.QOS_NOT_SUPPORTED), Why.MALFORMED))]
+)
+def test_qos_2_ends_the_connection(version, end):
+    talk = Talk(version)
+    talk.connect()
+    assert talk.say(Publish(topic="t", payload=b"", qos=2, packet_id=1)) == [end]
+
+
+def test_a_5_client_may_not_have_more_in_flight_than_it_was_told():
+    talk = Talk(receive_maximum=2)
+    talk.connect()
+    first = talk.publish(1)
+    talk.publish(2)
+    assert not talk.session.full
+    talk.session.window.committed(first.ticket)
+    talk.publish(3)
+    end = (Ending(code=Reason.RECEIVE_MAXIMUM_EXCEEDED), Why.MALFORMED)
+    assert talk.say(Publish(topic="t", payload=b"", qos=1, packet_id=4)) == [end]
+
+
+def test_a_3_1_1_client_is_not_read_while_too_much_is_in_flight():
+    talk = Talk(V3, receive_maximum=2)
+    talk.connect()
+    first = talk.publish(1)
+    assert not talk.session.full
+    talk.publish()
+    assert talk.session.full
+    talk.session.window.committed(first.ticket)
+    assert not talk.session.full
+
+
+@pytest.mark.parametrize("version", [V3, V5])
+def test_qos_0_fills_the_window_too(version):
+    talk = Talk(version, receive_maximum=1)
+    talk.connect()
+    store = talk.publish()
+    assert talk.session.full
+    talk.session.window.committed(store.ticket)
+    assert not talk.session.full
+
+
+@pytest.mark.parametrize(("version", "code", "gone"), [(V3, 0x80, ()), (V5, Reason.NOT_AUTHORIZED, (0x11, 0x11))])
+def test_there_is_nothing_to_subscribe_to(version, code, gone):
+    talk = Talk(version)
+    talk.connect()
+    assert talk.say(
+        Subscribe(packet_id=5, filters=(("command/+/+/req/#", 1), ("a", 0))),
+        Unsubscribe(packet_id=6, filters=("a", "b")),
+    ) == [Suback(kind=Kind.SUBACK, packet_id=5, codes=(code, code)), Suback(kind=Kind.UNSUBACK, packet_id=6, codes=gone)]
+
+
+@pytest.mark.parametrize(("version", "code"), [(V3, 0), (V5, Reason.PACKET_IDENTIFIER_NOT_FOUND)])
+def test_an_old_qos_2_exchange_is_brought_to_its_end(version, code):
+    talk = Talk(version)
+    talk.connect()
+    said = [Answer(kind=kind, packet_id=4) for kind in (Kind.PUBREC, Kind.PUBREL, Kind.PUBACK, Kind.PUBCOMP)]
+    assert talk.say(*said) == [Answer(kind=kind, packet_id=4, code=code) for kind in (Kind.PUBREL, Kind.PUBCOMP)]
+
+
+def test_ping():
+    talk = Talk()
+    talk.connect()
+    assert talk.say(Ping(Kind.PINGREQ)) == [Ping(Kind.PINGRESP)]
+
+
+@pytest.mark.parametrize(
+    "packet", [Ping(Kind.PINGRESP), Connack(), Ending(kind=Kind.AUTH), Suback(kind=Kind.SUBACK, packet_id=1, codes=(0,))]
+)
+def test_a_servers_packet_ends_the_connection(packet):
+    talk = Talk()
+    talk.connect()
+    assert talk.say(packet) == [(Ending(code=Reason.PROTOCOL_ERROR), Why.MALFORMED)]
+
+
+def test_nothing_is_done_after_the_end():
+    talk = Talk()
+    talk.connect()
+    assert talk.say(Ending()) == [(Why.LEFT,)]
+    talk.session.end(talk.now)
+    assert talk.say(Publish(topic="t", payload=b"late")) == []
+    assert talk.verify(ok=True) == []
+
+
+def test_an_answer_larger_than_the_client_takes_is_not_sent():
+    talk = Talk()
+    talk.connect(properties=Properties(maximum_packet_bytes=40))
+    assert talk.say(Unsubscribe(packet_id=1, filters=("a",) * 100)) == []
+
+
+WILL = Will("event", b"gone")
+
+
+@pytest.mark.parametrize(
+    ("last", "published"),
+    [([], True), ([Ending(code=Reason.DISCONNECT_WITH_WILL)], True), ([Ending()], False)],
+    ids=["lost", "DISCONNECT with will", "DISCONNECT"],
+)
+def test_the_will_is_an_event_of_the_device_unless_it_says_good_bye(last, published):
+    talk = Talk()
+    talk.connect(will=WILL)
+    talk.say(*last)
+    will = talk.session.end(1.0)
+    assert (will is not None) == published
+    if will is not None:
+        assert (will.arrival.device, will.arrival.type, will.arrival.data, will.delay_s) == ("d1", "alarm", b"gone", 0)
+    assert talk.session.end(2.0) is None
+
+
+DELAYED = Will("event", b"gone", properties=Properties(will_delay_s=30))
+
+
+@pytest.mark.parametrize(("expiry_s", "delay_s"), [(0, 0), (10, 10), (60, 30)])
+def test_a_will_is_delayed_no_longer_than_its_session_lives(expiry_s, delay_s):
+    talk = Talk()
+    talk.connect(will=DELAYED, properties=Properties(session_expiry_s=expiry_s))
+    assert talk.session.end(1.0).delay_s == delay_s
+
+
+@pytest.mark.parametrize(("resumed", "published"), [(True, False), (False, True)])
+def test_a_delayed_will_goes_when_the_session_goes_on(resumed, published):
+    talk = Talk()
+    talk.connect(will=DELAYED, properties=Properties(session_expiry_s=60))
+    assert (talk.session.end(1.0, taken_over=True, resumed=resumed) is not None) == published
+
+
+def test_a_session_outlives_its_connection_as_long_as_was_asked():
+    border = make_border()
+
+    def present(now, *, clean=False):
+        talk = Talk(border=border, now=now)
+        opened, connack = talk.connect(clean_start=clean, properties=Properties(session_expiry_s=100))
+        assert connack.session_present == opened.resumed
+        talk.session.end(now)
+        return opened.resumed
+
+    assert [present(0), present(50), present(149), present(250)] == [False, True, True, False]
+    assert not present(260, clean=True)
+    assert present(270)
+
+
+def test_a_session_of_3_1_1_stays_unless_it_is_clean():
+    border = make_border()
+    found = []
+    for clean in (False, False, True, False, False):
+        talk = Talk(V3, border=border)
+        found.append(talk.connect(clean_start=clean)[0].resumed)
+        talk.session.end(0)
+    assert found == [False, True, False, False, True]
+
+
+def test_a_session_does_not_live_for_ever():
+    _, connack = Talk().connect(properties=Properties(session_expiry_s=2**32 - 1))
+    assert connack.properties.session_expiry_s == MAX_EXPIRY_S
+
+
+def test_disconnect_may_shorten_a_session_but_not_bring_it_to_life():
+    border = make_border()
+    talk = Talk(border=border)
+    talk.connect(properties=Properties(session_expiry_s=100))
+    talk.say(Ending(properties=Properties(session_expiry_s=0)))
+    talk.session.end(0)
+    talk = Talk(border=border)
+    assert not talk.connect(clean_start=False)[0].resumed
+    end = (Ending(code=Reason.PROTOCOL_ERROR), Why.MALFORMED)
+    assert talk.say(Ending(properties=Properties(session_expiry_s=9))) == [end]
+
+
+def test_silence_ends_a_connection_at_one_and_a_half_keep_alives():
+    talk = Talk(now=100.0, connect_timeout_s=10)
+    assert talk.session.deadline(109.0) == 110.0
+    talk.connect(keep_alive_s=20)
+    assert talk.session.deadline(105.0) == 135.0
+
+
+def test_without_keep_alive_a_3_1_1_client_may_be_silent_and_a_5_client_is_told_one():
+    talk = Talk(V3)
+    talk.connect()
+    assert talk.session.deadline(0) is None
+    talk = Talk(max_keep_alive_s=60)
+    talk.connect()
+    assert talk.session.deadline(0) == 90

@@ -1,0 +1,84 @@
+"""The password file."""
+
+import base64
+import hashlib
+
+import pytest
+
+from fogline.errors import Misconfigured
+from fogline_edge.adapters.mqtt.users import load_users
+
+
+def line(name, password, iterations=101):
+    """As `mosquitto_passwd -H sha512-pbkdf2` writes it."""
+    salt = b"0123456789ab"
+    hashed = hashlib.pbkdf2_hmac("sha512", password, salt, iterations)
+    return f"{name}:$7${iterations}${base64.b64encode(salt).decode()}${base64.b64encode(hashed).decode()}"
+
+
+@pytest.fixture
+def users(folder):
+    def users(*lines):
+        path = folder / "users"
+        path.write_text("\n".join(lines) + "\n")
+        return load_users(path)
+
+    return users
+
+
+def test_a_hash_from_elsewhere_is_understood(users):
+    """PBKDF2-HMAC-SHA512 of "password" with salt "salt", one iteration: a widely published test vector."""
+    hashed = bytes.fromhex(
+        "867f70cf1ade02cff3752599a3a53dc4af34c7a669815ae5d513554e1c8cf252"
+        "c02d470a285a0501bad999bfe943c08f050235d7d68b1da55e63f73b60a57fce"
+    )
+    found = users(f"d1:$7$1${base64.b64encode(b'salt').decode()}${base64.b64encode(hashed).decode()}")
+    assert found.verify("d1", b"password")
+
+
+def test_only_the_right_password_of_a_known_name_is_let_in(users):
+    found = users("# people", "", line("d1", b"one"), line("d2", b"two", 1000))
+    assert found.verify("d1", b"one")
+    assert found.verify("d2", b"two")
+    assert not found.verify("d1", b"two")
+    assert not found.verify("d1", b"")
+    assert not found.verify("d3", b"one")
+    assert not found.verify("", b"one")
+    assert len(found) == 2
+
+
+def test_a_name_may_be_written_with_its_tenant(users):
+    found = users(line("d1", b"one"), line("d2@acme", b"two"))
+    assert found.verify("d1@acme", b"one")
+    assert found.verify("d2@acme", b"two")
+    assert not found.verify("d2", b"two")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("d1:$6$c2FsdA==$aGFzaA==", r"\$6\$ hashes are not accepted.*mosquitto_passwd -H sha512-pbkdf2"),
+        ("d1:$argon2id$v=19$m=1,t=1,p=1$c2FsdA$aGFzaA", "no .* hash"),
+        ("d1:secret", "no .* hash"),
+        ("d1", "name:hash"),
+        ("d1:$7$x$c2FsdA==$aGFzaA==", "not readable"),
+        ("d1:$7$101$c2FsdA==$aGFzaA==", "not readable"),
+        ("d1:$7$101$???$aGFzaA==", "not readable"),
+        ("a b:$7$101$c2FsdA==$aGFzaA==", "names no device"),
+        ("", "names nobody"),
+    ],
+)
+def test_what_is_wrong_with_the_file_is_said_in_one_line(users, text, said):
+    with pytest.raises(Misconfigured, match=said) as caught:
+        users(text)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_name_stands_there_once(users):
+    with pytest.raises(Misconfigured, match="line 2: d1 stands there twice"):
+        users(line("d1", b"one"), line("d1", b"two"))
+
+
+def test_a_file_that_is_not_there_is_said(folder):
+    with pytest.raises(Misconfigured, match="cannot be read"):
+        load_users(folder / "nobody")
