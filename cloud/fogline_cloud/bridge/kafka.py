@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +14,14 @@ from fogline_cloud.settings import Scalar
 
 TRANSACTION_TIMEOUT_MS = 15_000
 SESSION_TIMEOUT_MS = 6_000
+LEADER_LIMIT_S = 15.0
+_NO_LEADER = {
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001 - librdkafka's name for it
+    KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001 - librdkafka's name for it
+}
 
 _log = logging.getLogger("fogline.kafka")
 
@@ -105,7 +114,17 @@ def readable(error: Exception) -> str:
 
 
 def end_offset(reader: Consumer, topic: str, partition: int) -> tuple[int, int]:
-    """First offset and high watermark. `reader` must be read_uncommitted, or the answer is the last stable offset."""
-    with mapped(f"{topic}[{partition}]"):
-        low, high = reader.get_watermark_offsets(TopicPartition(topic, partition), timeout=10.0, cached=False)
-    return int(low), int(high)
+    """First offset and high watermark. `reader` must be read_uncommitted, or the answer is the last stable offset.
+
+    A partition without a leader (it was just made, or moves) is waited for, for a while. Raises `Unreachable`.
+    """
+    deadline = time.monotonic() + LEADER_LIMIT_S
+    while True:
+        try:
+            low, high = reader.get_watermark_offsets(TopicPartition(topic, partition), timeout=10.0, cached=False)
+        except KafkaException as error:
+            if time.monotonic() < deadline and error.args[0].code() in _NO_LEADER:
+                time.sleep(0.05)
+                continue
+            raise Unreachable(f"{topic}[{partition}]: {readable(error)}") from None
+        return int(low), int(high)

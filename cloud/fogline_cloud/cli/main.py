@@ -1,4 +1,4 @@
-"""`fogline`: the command of operators and of the cloud side. One module a group of subcommands."""
+"""`fogline`: the command of operators and of the cloud side."""
 
 import argparse
 import sys

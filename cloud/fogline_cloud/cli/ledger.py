@@ -1,0 +1,89 @@
+"""`fogline ledger`: show that nothing is lost and nothing is twice."""
+
+import argparse
+import json
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from fogline_cloud.bridge.kafka import KafkaClients
+from fogline_cloud.cli.common import with_config, with_json
+from fogline_cloud.ledger.balance import Evidence, Finding, judge
+from fogline_cloud.ledger.sources import gather
+from fogline_cloud.settings import load
+
+
+def register(groups: "argparse._SubParsersAction[Any]") -> None:
+    """Add the subcommands."""
+    parser = groups.add_parser("ledger", help="show that nothing is lost and nothing is twice")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    verify = commands.add_parser(
+        "verify",
+        help="hold gateways' counts, Kafka and the tables against each other; status 1 if they do not balance",
+        epilog="example: fogline ledger verify --config cloud.toml",
+    )
+    with_config(verify)
+    with_json(verify)
+    verify.set_defaults(run=run_verify)
+
+
+def run_verify(arguments: argparse.Namespace) -> int:
+    """Read everything, judge every stream."""
+    settings = load(arguments.config)
+    streams = gather(KafkaClients(settings.kafka), settings)
+    findings = [finding for stream in streams for finding in judge(stream)]
+    if arguments.json:
+        print(json.dumps(as_json(streams, findings)))
+    else:
+        show(streams, findings)
+    return 1 if findings else 0
+
+
+def as_json(streams: list[Evidence], findings: list[Finding]) -> dict[str, Any]:
+    """The whole verdict for a program."""
+    return {
+        "balances": not findings,
+        "findings": [asdict(finding) for finding in findings],
+        "streams": [
+            {
+                "gateway": each.gateway,
+                "stream": each.stream,
+                "lane": each.lane,
+                "kafka": each.kafka.count,
+                "table": each.table.count,
+                "pending": sum(last - first + 1 for first, last in each.pending),
+                "gaps": each.gaps,
+                "acknowledged": each.statement.acknowledged if each.statement else None,
+                "refused": {
+                    "edge": each.statement.duplicate if each.statement else None,
+                    "bridge": each.bridge_duplicate,
+                },
+            }
+            for each in streams
+        ],
+    }
+
+
+def show(streams: list[Evidence], findings: list[Finding]) -> None:
+    """The whole verdict for a person."""
+    console = Console()
+    table = Table("gateway", "lane", "stream", "acknowledged", "Kafka", "table", "pending", "resends refused", box=None)
+    for each in streams:
+        told = each.statement
+        pending = sum(last - first + 1 for first, last in each.pending)
+        table.add_row(
+            each.gateway,
+            each.lane,
+            each.stream,
+            f"{told.acknowledged:,}" if told else "-",
+            f"{each.kafka.count:,}",
+            f"{each.table.count:,}",
+            f"{pending:,}",
+            f"{told.duplicate if told else 0:,} edge, {each.bridge_duplicate:,} bridge",
+        )
+    console.print(table)
+    for finding in findings:
+        console.print(f"[red]{finding.kind}[/red] {finding.text}", highlight=False)
+    console.print("the ledger balances" if not findings else f"the ledger does not balance: {len(findings)} findings")

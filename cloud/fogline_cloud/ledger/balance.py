@@ -1,0 +1,91 @@
+"""The verdict on one stream: what its gateway says, what Kafka holds, what the tables hold. Pure."""
+
+from dataclasses import dataclass, field
+
+from fogline.ledger import Counts
+from fogline_cloud.ledger.ranges import Numbers, Span, shown, without
+
+
+@dataclass(slots=True)
+class Evidence:
+    """Everything known of a stream.
+
+    `kafka`: sequences of the committed records. `kafka_from`: the first sequence that Kafka can still have (older ones
+    were deleted by its retention), 1 for all. `table`: sequences of the rows of `events`. `pending`: sequences whose
+    records lie behind what the flow has read. `readings_missing`, `readings_double`: sequences of rows of `events`
+    whose readings are not all in `readings`, or more than once. `statement`: the gateway's last word, the sequence it
+    stands at, and how many of the events before it are arrivals of devices.
+    """
+
+    gateway: str
+    stream: str
+    lane: str
+    kafka: Numbers = field(default_factory=Numbers)
+    kafka_from: int = 1
+    table: Numbers = field(default_factory=Numbers)
+    pending: list[Span] = field(default_factory=list)
+    readings_missing: list[Span] = field(default_factory=list)
+    readings_double: list[Span] = field(default_factory=list)
+    gaps: list[Span] = field(default_factory=list)
+    statement: Counts | None = None
+    statement_at: int = 0
+    arrivals_before: int = 0
+    bridge_duplicate: int = 0
+    bridge_refused: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that does not balance. `kind` is a short, stable word; `spans` the sequences."""
+
+    gateway: str
+    stream: str
+    kind: str
+    spans: list[Span]
+    text: str
+
+
+def judge(evidence: Evidence) -> list[Finding]:
+    """What is missing, double or unexplained; empty if the stream balances. What is pending is no finding."""
+    last = max(evidence.kafka.last, evidence.table.last)
+    everything = [(1, last)] if last else []
+    both = sorted([*evidence.kafka.spans, *evidence.table.spans])
+    expected = without(evidence.kafka.spans, evidence.pending)
+    stored = [(evidence.kafka_from, last)] if last >= evidence.kafka_from else []
+    found = [
+        ("lost", without(everything, both), "in neither Kafka nor the table"),
+        ("kafka-double", evidence.kafka.doubles, "more than once in Kafka"),
+        ("table-missing", without(expected, evidence.table.spans), "in Kafka, not in the table"),
+        ("table-double", evidence.table.doubles, "more than once in the table"),
+        ("phantom", without(_within(evidence.table.spans, stored), evidence.kafka.spans), "in the table, not in Kafka"),
+        ("readings-missing", evidence.readings_missing, "in the table without its readings"),
+        ("readings-double", evidence.readings_double, "in the table with its readings more than once"),
+    ]
+    place = f"{evidence.gateway} {evidence.lane} {evidence.stream}"
+    findings = [
+        Finding(evidence.gateway, evidence.stream, kind, spans, f"{place}: {shown(spans)}: {text}")
+        for kind, spans, text in found
+        if spans
+    ]
+    if why := _statement_problem(evidence):
+        at = [(evidence.statement_at, evidence.statement_at)]
+        findings.append(Finding(evidence.gateway, evidence.stream, "statement", at, f"{place}: {why}"))
+    return findings
+
+
+def _within(spans: list[Span], bounds: list[Span]) -> list[Span]:
+    return without(spans, without(spans, bounds))
+
+
+def _statement_problem(evidence: Evidence) -> str:
+    """Whether the gateway's own counts agree with the numbers before its statement."""
+    counts = evidence.statement
+    if counts is None:
+        return ""
+    at = evidence.statement_at
+    if counts.stored != at - 1:
+        return f"the gateway counted {counts.stored} stored events before sequence {at}"
+    if evidence.kafka_from == 1 and counts.acknowledged - counts.duplicate != evidence.arrivals_before:
+        told = counts.acknowledged - counts.duplicate
+        return f"the gateway acknowledged {told} events before sequence {at}, {evidence.arrivals_before} are there"
+    return ""

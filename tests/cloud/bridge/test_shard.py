@@ -1,0 +1,213 @@
+"""One shard against a real broker: what lands, what is answered, and who is fenced."""
+
+import queue
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from fogline.amqp.outcome import ACCEPTED, MODIFIED, State
+from fogline.codec import Range
+from fogline.event import Lane
+from fogline.message import Message
+from fogline.testing.events import STREAM, make_batch
+from fogline_cloud import topics
+from fogline_cloud.bridge.kafka import KafkaClients
+from fogline_cloud.bridge.recovery import read_checkpoint, read_committed, recover
+from fogline_cloud.bridge.shard import Question, Shard, Submission
+from fogline_cloud.bridge.transaction import TransactionLog
+from fogline_cloud.provision import create_topics
+from fogline_cloud.records import place_of
+from fogline_cloud.settings import BridgeSettings, Settings
+
+LIMIT_S = 60.0
+
+
+class Bench:
+    """A tenant of one shard, and shards on it that are stopped at the end."""
+
+    def __init__(self, kafka, tenant):
+        self.tenant = tenant
+        self.settings = Settings(tenant=tenant, kafka={"bootstrap.servers": kafka.bootstrap}, shards=1)
+        self.clients = KafkaClients(self.settings.kafka)
+        self.shards: list[Shard] = []
+        create_topics(self.clients, self.settings, 1)
+
+    def shard(self, make_log: Callable[[], TransactionLog] | None = None, **settings) -> Shard:
+        """A shard that is ready."""
+        changes: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        shard = Shard(
+            0, make_log or self.log, BridgeSettings(**{"transaction_ms": 5, **settings}), lambda each: changes.put(each.ready)
+        )
+        self.shards.append(shard)
+        shard.start()
+        assert changes.get(timeout=LIMIT_S), "the shard was not taken"
+        return shard
+
+    def log(self) -> TransactionLog:
+        return TransactionLog(self.clients, self.tenant, 0)
+
+    def landed(self, lane=Lane.TELEMETRY) -> list[tuple[str, int]]:
+        """Stream and sequence of every committed record of a lane, in order."""
+        records = read_committed(self.clients, {(topics.of_lane(lane, self.tenant), 0): None})
+        places = (place_of(record.headers, record.value) for record in records)
+        return [(place.stream, place.last) for place in places if place]
+
+
+class Answers:
+    """Outcomes as they come from the shard's thread."""
+
+    def __init__(self):
+        self._queue = queue.SimpleQueue()
+
+    def submit(self, shard: Shard, batch: tuple[Range, Message]):
+        shard.submit(Submission(*batch, self._queue.put))
+
+    def next(self, limit_s=LIMIT_S):
+        try:
+            return self._queue.get(timeout=limit_s)
+        except queue.Empty:
+            raise AssertionError(f"no answer in {limit_s} s") from None
+
+    def of(self, shard: Shard, first: int, last: int, **other):
+        self.submit(shard, make_batch(first, last, **other))
+        return self.next()
+
+
+@pytest.fixture
+def bench(kafka, tenant) -> Iterator[Bench]:
+    made = Bench(kafka, tenant)
+    yield made
+    for shard in made.shards:
+        shard.stop()
+    for shard in made.shards:
+        shard.join(30)
+
+
+def batch_of(bench, first, last, **other):
+    return make_batch(first, last, tenant=bench.tenant, **other)
+
+
+def sequences(count):
+    return [(STREAM, sequence) for sequence in range(1, count + 1)]
+
+
+def test_a_batch_that_straddles_the_mark_lands_once(bench):
+    shard, answers = bench.shard(), Answers()
+    assert answers.of(shard, 1, 10, tenant=bench.tenant) == ACCEPTED
+    assert answers.of(shard, 6, 15, tenant=bench.tenant) == ACCEPTED
+    assert answers.of(shard, 1, 15, tenant=bench.tenant) == ACCEPTED
+    assert bench.landed() == sequences(15)
+    assert shard.counters.duplicate == 5 + 15
+
+
+def test_a_batch_beyond_the_next_is_modified_and_nothing_lands(bench):
+    shard, answers = bench.shard(), Answers()
+    assert answers.of(shard, 1, 5, tenant=bench.tenant) == ACCEPTED
+    assert answers.of(shard, 7, 9, tenant=bench.tenant) == MODIFIED
+    assert bench.landed() == sequences(5)
+
+
+def test_the_middle_of_an_unknown_stream_is_rejected_as_unknown(bench):
+    outcome = Answers().of(bench.shard(), 5, 9, tenant=bench.tenant)
+    assert (outcome.state, outcome.condition) == (State.REJECTED, "fogline:unknown-stream")
+
+
+class FencedOnce(TransactionLog):
+    """Another producer of the same name appears right before this one commits, as a second bridge would."""
+
+    armed = False
+
+    def commit(self):
+        if FencedOnce.armed:
+            FencedOnce.armed = False
+            intruder = self._clients.producer(f"fogline-{self._tenant}-{self._shard}")
+            intruder.init_transactions(30)
+        return super().commit()
+
+
+def test_a_resend_while_the_first_copys_transaction_is_open_which_then_aborts(bench):
+    shard = bench.shard(lambda: FencedOnce(bench.clients, bench.tenant, 0), transaction_ms=500)
+    first, second, straddling = Answers(), Answers(), Answers()
+    FencedOnce.armed = True
+    first.submit(shard, batch_of(bench, 1, 10))
+    second.submit(shard, batch_of(bench, 1, 10))
+    straddling.submit(shard, batch_of(bench, 5, 12))
+    assert [first.next(), second.next(), straddling.next()] == [ACCEPTED] * 3
+    assert not FencedOnce.armed, "the transaction was to be aborted"
+    assert shard.counters.retaken == 1
+    assert bench.landed() == sequences(12)
+
+
+def test_a_takeover_knows_every_lane_and_the_former_owner_commits_nothing(bench):
+    former, answers = bench.shard(), Answers()
+    lanes = {Lane.TELEMETRY: "0" * 16, Lane.ALARM: "a" * 16, Lane.REPLY: "e" * 16, Lane.BULK: "b" * 16}
+    for number, (lane, stream) in enumerate(lanes.items(), start=1):
+        assert answers.of(former, 1, 10 * number, lane=lane, stream=stream, tenant=bench.tenant) == ACCEPTED
+    heir, marks = bench.shard(), queue.SimpleQueue()
+    heir.ask(Question("gw-1", list(lanes.values()), marks.put))
+    assert [(mark.hwm, mark.chain_sequence) for mark in marks.get(timeout=LIMIT_S)] == [(10 * n, 10 * n) for n in range(1, 5)]
+
+    zombie = Answers()
+    zombie.submit(former, batch_of(bench, 11, 20, stream=lanes[Lane.TELEMETRY]))
+    former.stop()
+    former.join(LIMIT_S)
+    for number, (lane, stream) in enumerate(lanes.items(), start=1):
+        last = 10 * number
+        assert answers.of(heir, last - 4, last + 5, lane=lane, stream=stream, tenant=bench.tenant) == ACCEPTED
+    for number, (lane, stream) in enumerate(lanes.items(), start=1):
+        of_stream = [sequence for name, sequence in bench.landed(lane) if name == stream]
+        assert of_stream == list(range(1, 10 * number + 6)), lane
+
+
+def test_a_woken_owner_cannot_commit_what_it_had_open(bench):
+    """The zombie's transaction is open while the heir takes the shard: its commit fails, and its data is not there."""
+    zombie = bench.log()
+    zombie.take(bench_owner())
+    span, message = batch_of(bench, 1, 10)
+    from fogline.codec import decode_batch
+
+    zombie.produce(decode_batch(span, message), span)
+    heir, answers = bench.shard(), Answers()
+    with pytest.raises(Exception, match="shard 0"):
+        zombie.commit()
+    assert answers.of(heir, 1, 3, tenant=bench.tenant) == ACCEPTED
+    assert bench.landed() == sequences(3)
+
+
+def bench_owner():
+    from fogline_cloud.bridge.checkpoint import Owner
+
+    return Owner("zombie", "127.0.0.1:1")
+
+
+def test_an_event_of_another_tenant_leaves_a_gap_record_without_its_body(bench):
+    shard, answers = bench.shard(), Answers()
+    assert answers.of(shard, 1, 2, tenant="other") == ACCEPTED
+    records = list(read_committed(bench.clients, {(topics.telemetry(bench.tenant), 0): None}))
+    assert Counter(dict(record.headers)["content-type"] for record in records) == {b"application/vnd.fogline-gap+json": 2}
+    assert all(b"temperature" not in record.value and b"lamp" not in record.value for record in records)
+
+
+def test_recovery_starts_at_the_checkpoint_and_comes_to_the_same_knowledge(bench):
+    shard, answers = bench.shard(checkpoint_s=0.001), Answers()
+    for begin in range(1, 100, 10):
+        assert answers.of(shard, begin, begin + 9, tenant=bench.tenant) == ACCEPTED
+    read = []
+    recovered = recover(bench.clients, bench.tenant, 0, on_record=lambda: read.append(1))
+    checkpoint = read_checkpoint(bench.clients, bench.tenant, 0)
+    assert checkpoint.streams["gw-1", STREAM].hwm >= 90
+    assert len(read) <= 10
+    known = recovered.known["gw-1", STREAM]
+    assert (known.hwm, known.landed, known.chain_sequence) == (100, 100, 100)
+
+
+def test_a_batch_that_cannot_be_read_is_rejected_and_the_stream_goes_on(bench):
+    import msgspec
+
+    shard, answers = bench.shard(), Answers()
+    span, message = batch_of(bench, 1, 5)
+    answers.submit(shard, (span, msgspec.structs.replace(message, body=message.body[:-3])))
+    assert answers.next().state is State.REJECTED
+    assert answers.of(shard, 1, 5, tenant=bench.tenant) == ACCEPTED
+    assert bench.landed() == sequences(5)
