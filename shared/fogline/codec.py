@@ -50,7 +50,7 @@ class _Wire(msgspec.Struct, kw_only=True, omit_defaults=True):
     dedup: str
     adapter: str
     replayed: bool = False
-    data: msgspec.Raw = msgspec.Raw()
+    data: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     data_base64: str | None = None
 
 
@@ -99,7 +99,7 @@ def encode_event(event: Event) -> bytes:
             dedup=event.dedup,
             adapter=event.adapter,
             replayed=event.replayed,
-            data=msgspec.Raw(event.data) if as_json else msgspec.Raw(),
+            data=msgspec.Raw(event.data) if as_json else msgspec.UNSET,
             data_base64=None if as_json else base64.b64encode(event.data).decode(),
         )
     )
@@ -137,8 +137,10 @@ def _event(wire: _Wire) -> Event:
 
 
 def _data(wire: _Wire) -> bytes:
-    if wire.data_base64 is None:
+    if not isinstance(wire.data, msgspec.UnsetType):
         return bytes(wire.data)
+    if wire.data_base64 is None:
+        raise Poison("malformed", f"event {shown(wire.id)} has no data")
     try:
         return base64.b64decode(wire.data_base64, validate=True)
     except (binascii.Error, ValueError) as error:

@@ -128,8 +128,7 @@ async def test_a_silent_socket_is_cut_off_at_the_handshake_deadline(monkeypatch)
 async def test_a_half_open_peer_is_noticed():
     """A peer that falls silent without closing is gone after the idle time-out."""
     client, server = End(), End()
-    async with served(server, idle_timeout_s=0.5) as port:
-        async with dialled(client, port) as connection:
-            connection._transport.pause_reading()
-            connection._engine.tick = lambda _: 0.0
-            await within(server.is_closed.wait(), "a dead peer is believed alive")
+    async with served(server, idle_timeout_s=0.5) as port, dialled(client, port) as connection:
+        connection._transport.pause_reading()
+        connection._engine.tick = lambda _: 0.0
+        await within(server.is_closed.wait(), "a dead peer is believed alive")

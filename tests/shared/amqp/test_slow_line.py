@@ -36,7 +36,7 @@ class FirstComeFirstServed(Scheduler):
         self._lane_of[token] = lane
         super().offer("all", token, message)
 
-    def next(self, may_send=lambda _: True):
+    def next(self, _=None):
         chunk = super().next()
         return chunk and type(chunk)(self._lane_of[chunk.token], chunk.token, chunk.data, chunk.first, chunk.last)
 

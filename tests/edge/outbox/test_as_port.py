@@ -1,0 +1,37 @@
+"""The outbox does what every port does."""
+
+from contextlib import asynccontextmanager
+
+import pytest
+
+from contracts.test_port import Opened, PortContract
+from fogline.codec import decode_event
+from fogline_edge.outbox import outbox as module
+from fogline_edge.outbox.outbox import Outbox
+from fogline_edge.outbox.schema import open_database
+from fogline_edge.settings import Settings
+
+
+class TestOutbox(PortContract):
+    """The same contract as the fake's."""
+
+    @pytest.fixture
+    def opening(self, folder, monkeypatch):
+        monkeypatch.setattr(module, "MAX_WAITING_EVENTS", 1000)
+
+        @asynccontextmanager
+        async def opened():
+            outbox = Outbox.open(Settings(tenant="acme", gateway="gw-1", data=str(folder)))
+            reader = open_database(folder / "outbox.db", 1_000_000_000)
+
+            def stored():
+                rows = reader.execute("SELECT body FROM event ORDER BY stream, sequence").fetchall()
+                return [decode_event(body).data for (body,) in rows]
+
+            try:
+                yield Opened(outbox, stored)
+            finally:
+                reader.close()
+                await outbox.close()
+
+        return opened

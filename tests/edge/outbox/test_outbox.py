@@ -1,0 +1,220 @@
+"""The durable queue, on a real file."""
+
+import asyncio
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from fogline.codec import decode_event
+from fogline.errors import Misconfigured, SlowDown
+from fogline.event import Lane, Receipt
+from fogline.gap import GAP_CONTENT_TYPE, decode_gap
+from fogline.ledger import STATEMENT_CONTENT_TYPE, decode_statement
+from fogline.testing.amqp import within
+from fogline.testing.events import make_arrival
+from fogline_edge.outbox import outbox as module
+from fogline_edge.outbox.outbox import Outbox
+from fogline_edge.settings import OutboxSettings, Settings, UplinkSettings
+
+
+def settings(folder: Path, *, statement_s: float = 3600, **outbox) -> Settings:
+    return Settings(
+        tenant="acme",
+        gateway="gw-1",
+        data=str(folder / "data"),
+        outbox=OutboxSettings(**outbox),
+        uplink=UplinkSettings(statement_s=statement_s),
+    )
+
+
+async def put(outbox: Outbox, arrival) -> Receipt:
+    done = asyncio.get_running_loop().create_future()
+    outbox.put(arrival, done.set_result)
+    return await within(done, "nothing was committed")
+
+
+async def bodies(outbox: Outbox, stream: str, after: int = 0):
+    return [decode_event(row.body) for row in await outbox.read(stream, after, 10_000)]
+
+
+async def test_what_was_acknowledged_is_there_after_a_restart(folder):
+    outbox = Outbox.open(settings(folder))
+    receipts = await asyncio.gather(*(put(outbox, make_arrival(n)) for n in range(100)))
+    assert set(receipts) == {Receipt.STORED}
+    await outbox.close()
+    outbox = Outbox.open(settings(folder))
+    (stream,) = await outbox.streams()
+    assert [event.data for event in await bodies(outbox, stream.stream)] == [b'{"n": %d}' % n for n in range(100)]
+    assert (stream.head, stream.counts.acknowledged, stream.counts.stored) == (100, 100, 100)
+    await outbox.close()
+
+
+async def test_sequences_are_contiguous_and_chained_over_restarts(folder):
+    chains = []
+    for _ in range(3):
+        outbox = Outbox.open(settings(folder))
+        await asyncio.gather(*(put(outbox, make_arrival(n)) for n in range(5)))
+        (stream,) = await outbox.streams()
+        rows = await outbox.read(stream.stream, 0, 100)
+        chains = [row.chain for row in rows]
+        await outbox.close()
+    assert [row.sequence for row in rows] == list(range(1, 16))
+    assert len(set(chains)) == 15
+
+
+async def test_a_resend_is_recognised_across_a_restart(folder):
+    outbox = Outbox.open(settings(folder))
+    assert await put(outbox, make_arrival(1, slot=b"7")) is Receipt.STORED
+    await outbox.close()
+    outbox = Outbox.open(settings(folder))
+    assert await put(outbox, make_arrival(1, slot=b"7", again=True)) is Receipt.DUPLICATE
+    (stream,) = await outbox.streams()
+    assert (stream.head, stream.counts.acknowledged, stream.counts.duplicate) == (1, 2, 1)
+    await outbox.close()
+
+
+async def test_a_resend_within_one_group_is_recognised(folder):
+    outbox = Outbox.open(settings(folder))
+    first = put(outbox, make_arrival(1, slot=b"7"))
+    again = put(outbox, make_arrival(1, slot=b"7", again=True))
+    assert await asyncio.gather(first, again) == [Receipt.STORED, Receipt.DUPLICATE]
+    await outbox.close()
+
+
+async def test_each_lane_has_a_stream_of_its_own(folder):
+    outbox = Outbox.open(settings(folder))
+    for lane in Lane:
+        await put(outbox, make_arrival(lane=lane))
+    assert sorted(stream.lane for stream in await outbox.streams()) == sorted(Lane)
+    await outbox.close()
+
+
+async def test_settled_rows_go_and_the_rest_stays(folder):
+    outbox = Outbox.open(settings(folder))
+    await asyncio.gather(*(put(outbox, make_arrival(n)) for n in range(10)))
+    (stream,) = await outbox.streams()
+    outbox.count_sent(stream.stream, 10)
+    outbox.settle(stream.stream, 7)
+    await outbox.close()
+    outbox = Outbox.open(settings(folder))
+    (stream,) = await outbox.streams()
+    assert (stream.settled, stream.counts.settled, stream.counts.sent) == (7, 7, 10)
+    assert [event.sequence for event in await bodies(outbox, stream.stream)] == [8, 9, 10]
+    own = await outbox.own(stream.stream, 8)
+    assert own.settled == 7
+    assert own.settled_chain
+    assert own.chain_at_mark
+    await outbox.close()
+
+
+async def test_a_statement_says_what_was_counted_before_it(folder):
+    outbox = Outbox.open(settings(folder, statement_s=0.05))
+    await asyncio.gather(*(put(outbox, make_arrival(n)) for n in range(10)))
+    (stream,) = await outbox.streams()
+
+    async def stated():
+        while True:
+            events = await bodies(outbox, stream.stream)
+            if events[-1].content_type == STATEMENT_CONTENT_TYPE:
+                return events[-1]
+
+    event = await within(stated(), "no statement came")
+    counts = decode_statement(event.data).counts
+    assert (event.device, counts.acknowledged, counts.stored) == ("gw-1", 10, event.sequence - 1)
+    await outbox.close()
+
+
+async def test_a_refused_event_is_set_aside_and_a_gap_record_takes_its_place(folder):
+    outbox = Outbox.open(settings(folder))
+    await asyncio.gather(*(put(outbox, make_arrival(n)) for n in range(3)))
+    (stream,) = await outbox.streams()
+    await outbox.quarantine(stream.stream, 2, "amqp:decode-error", "not readable")
+    events = await bodies(outbox, stream.stream)
+    assert [event.content_type for event in events] == ["application/json", GAP_CONTENT_TYPE, "application/json"]
+    gap = decode_gap(events[1].data)
+    assert (gap.first, gap.last, gap.device) == (2, 2, "lamp-1")
+    await outbox.close()
+    kept = sqlite3.connect(folder / "data" / "outbox.db").execute("SELECT condition, body FROM quarantine").fetchall()
+    assert kept[0][0] == "amqp:decode-error"
+    assert decode_event(kept[0][1]).data == b'{"n": 1}'
+
+
+async def test_a_stream_that_cannot_be_trusted_begins_anew_with_the_same_ids(folder):
+    outbox = Outbox.open(settings(folder))
+    await asyncio.gather(*(put(outbox, make_arrival(n)) for n in range(10)))
+    (old,) = await outbox.streams()
+    before = await bodies(outbox, old.stream)
+    await outbox.reopen(old.stream, 4, "the chains differ")
+    (new,) = await outbox.streams()
+    assert new.stream != old.stream
+    after = await bodies(outbox, new.stream)
+    assert [event.id for event in after] == [event.id for event in before[4:]]
+    assert [event.sequence for event in after] == list(range(1, 7))
+    assert all(event.replayed for event in after)
+    await put(outbox, make_arrival(99))
+    (again,) = await outbox.streams()
+    assert (again.stream, again.head) == (new.stream, 7)
+    await outbox.close()
+
+
+async def test_a_full_outbox_stops_acknowledging_and_heals_when_rows_go(folder):
+    outbox = Outbox.open(settings(folder, max_bytes=1_000_000, group_commit_ms=1))
+    acknowledged, payload = [], b"x" * 20_000
+    room = asyncio.Event()
+    for n in range(200):
+        try:
+            outbox.put(make_arrival(n, data=payload), lambda _, n=n: acknowledged.append(n))
+        except SlowDown:
+            break
+        await asyncio.sleep(0.002)
+    else:
+        pytest.fail("a megabyte took four")
+    (stream,) = await outbox.streams()
+    assert stream.head == len(acknowledged)
+    assert (folder / "data" / "outbox.db").stat().st_size <= 1_000_000
+    assert await put(outbox, make_arrival(lane=Lane.REPLY, data=payload)) is Receipt.STORED, "replies keep their reserve"
+    outbox.when_room(room.set)
+    outbox.settle(stream.stream, stream.head)
+    await within(room.wait(), "no room came")
+    assert await put(outbox, make_arrival(data=payload)) is Receipt.STORED
+    assert acknowledged == list(range(len(acknowledged)))
+    await outbox.close()
+
+
+async def test_too_much_that_waits_is_pushed_back(folder, monkeypatch):
+    monkeypatch.setattr(module, "MAX_WAITING_EVENTS", 100)
+    outbox = Outbox.open(settings(folder))
+    receipts = []
+    for n in range(100):
+        outbox.put(make_arrival(n), receipts.append)
+    with pytest.raises(SlowDown):
+        outbox.put(make_arrival(100), receipts.append)
+    room = asyncio.Event()
+    outbox.when_room(room.set)
+    await within(room.wait(), "no room came")
+    await outbox.close()
+    assert len(receipts) == 100
+
+
+async def test_one_folder_serves_one_gateway_at_a_time(folder):
+    outbox = Outbox.open(settings(folder))
+    with pytest.raises(Misconfigured, match="in use by another gateway"):
+        Outbox.open(settings(folder))
+    await outbox.close()
+    (folder / "x").touch()
+    with pytest.raises(Misconfigured, match="cannot be used"):
+        Outbox.open(Settings(tenant="t", gateway="g", data=str(folder / "x" / "y")))
+
+
+async def test_a_folder_belongs_to_its_gateway(folder):
+    await Outbox.open(settings(folder)).close()
+    with pytest.raises(Misconfigured, match="belongs to gateway acme/gw-1"):
+        Outbox.open(Settings(tenant="acme", gateway="gw-2", data=str(folder / "data")))
+
+
+async def test_a_file_that_is_no_database_is_named(folder):
+    (folder / "data").mkdir()
+    (folder / "data" / "outbox.db").write_bytes(b"not a database" * 1000)
+    with pytest.raises(Misconfigured, match="cannot be opened"):
+        Outbox.open(settings(folder))

@@ -1,0 +1,145 @@
+"""Is it a resend? Histories in, verdicts out."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fogline.event import Arrival, Lane
+from fogline.identity import Counter, Dedup, DeviceTime, Retransmission, SessionCounter, UniqueId
+from fogline_edge.outbox.recognition import COUNTER_RESEND_S, Fresh, Resend, recognise, serial_distance
+
+
+class Device:
+    """A device and what is remembered of it. `say` returns the id of a new event, or None for a resend."""
+
+    def __init__(self):
+        self.memory = {}
+        self.age_s = 1000
+        self.nonce = 0
+
+    def verdict(self, data=b"21.5", evidence=None, slot=None, *, again=False):
+        self.nonce += 1
+        arrival = Arrival(
+            device="d",
+            channel="c",
+            lane=Lane.TELEMETRY,
+            content_type="x",
+            data=data,
+            adapter="mqtt",
+            evidence=evidence,
+            retransmission=None if slot is None else Retransmission(slot, again),
+        )
+        verdict = recognise(arrival, "t", self.memory.get, self.age_s, self.nonce)
+        if isinstance(verdict, Fresh):
+            self.memory.update(verdict.remember)
+        return verdict
+
+    def say(self, *args, **kwargs):
+        verdict = self.verdict(*args, **kwargs)
+        return None if isinstance(verdict, Resend) else verdict.id or "weak"
+
+
+def test_without_evidence_two_equal_readings_are_two_events():
+    device = Device()
+    assert device.say() == "weak"
+    assert device.say() == "weak"
+
+
+def test_a_marked_resend_of_the_same_is_recognised():
+    device = Device()
+    assert device.say(slot=b"1") == "weak"
+    assert device.say(slot=b"1", again=True) is None
+
+
+def test_an_unmarked_one_in_the_same_slot_is_a_new_event():
+    device = Device()
+    assert device.say(slot=b"1") == "weak"
+    assert device.say(slot=b"1") == "weak"
+
+
+def test_a_marked_one_that_never_came_before_is_a_new_event():
+    device = Device()
+    assert device.say(slot=b"1", again=True) == "weak"
+    assert device.say(b"other", slot=b"1", again=True) == "weak"
+    assert device.say(slot=b"2", again=True) == "weak"
+
+
+def test_a_slot_is_forgotten_after_its_window():
+    device = Device()
+    device.say(slot=b"1")
+    device.age_s += 48 * 3600 + 1
+    assert device.say(slot=b"1", again=True) == "weak"
+
+
+@pytest.mark.parametrize("evidence", [UniqueId(b"42"), SessionCounter(b"boot", 42)], ids=str)
+def test_a_named_event_is_itself_whenever_it_comes_again(evidence):
+    device = Device()
+    first = device.verdict(evidence=evidence)
+    assert first.dedup is Dedup.STRONG
+    device.age_s += 10**9
+    assert device.say(evidence=evidence) is None
+    assert Device().say(evidence=evidence) == first.id
+
+
+@pytest.mark.parametrize("evidence", [UniqueId(b"42"), SessionCounter(b"boot", 42)], ids=str)
+def test_one_name_for_two_things_keeps_both_and_says_so(evidence):
+    device = Device()
+    device.verdict(b"one", evidence)
+    other = device.verdict(b"two", evidence)
+    assert other.conflict
+    assert device.say(b"two", evidence) is None
+    assert device.say(b"one", evidence) is None
+
+
+@pytest.mark.parametrize(
+    ("newest", "value", "distance"), [(5, 6, 1), (6, 5, -1), (255, 0, 1), (0, 255, -1), (0, 127, 127), (0, 128, -128)]
+)
+def test_serial_distance(newest, value, distance):
+    assert serial_distance(newest, value, 8) == distance
+
+
+def test_a_counter_wraps_without_a_merge():
+    device = Device()
+    ids = [device.say(b"same", Counter(n % 256, 8)) for n in range(1000)]
+    assert len(set(ids)) == 1000
+
+
+def test_a_counter_that_comes_again_soon_is_a_resend():
+    device = Device()
+    for n in range(10):
+        device.say(b"%d" % n, Counter(n, 16))
+    assert device.say(b"9", Counter(9, 16)) is None
+    assert device.say(b"5", Counter(5, 16)) is None
+    device.age_s += COUNTER_RESEND_S + 1
+    assert device.say(b"9", Counter(9, 16)) is not None
+
+
+def test_a_late_counter_is_an_event_of_the_same_incarnation():
+    device = Device()
+    for n in (1, 2, 4):
+        device.say(b"%d" % n, Counter(n, 16))
+    assert device.say(b"3", Counter(3, 16)) is not None
+    assert device.say(b"5", Counter(5, 16)) is not None
+    assert device.say(b"4", Counter(4, 16)) is None
+
+
+@given(st.lists(st.tuples(st.integers(1, 300), st.sampled_from([8, 16])), min_size=1, max_size=6), st.booleans())
+def test_reboots_never_swallow_a_reading(boots, constant):
+    """Every reading differs in truth; a device that always sends the same bytes is the hardest case."""
+    device, stored, sent = Device(), [], 0
+    width = boots[0][1]
+    for count, _ in boots:
+        for n in range(count):
+            sent += 1
+            device.age_s += COUNTER_RESEND_S + 1
+            stored.append(device.say(b"same" if constant else b"%d" % sent, Counter(n % 2**width, width)))
+    assert None not in stored
+    assert len(set(stored)) == sent
+
+
+def test_equal_readings_at_one_time_are_occurrences():
+    device = Device()
+    first, second = (device.verdict(evidence=DeviceTime(5), slot=slot) for slot in (b"1", b"2"))
+    assert first.dedup is Dedup.GOOD
+    assert first.id != second.id
+    assert device.say(evidence=DeviceTime(5), slot=b"2", again=True) is None

@@ -1,0 +1,54 @@
+"""What goes next and what an outcome means, as a transcript."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fogline.amqp.outcome import ACCEPTED, DECODE_ERROR, MODIFIED, RELEASED, RESOURCE_LIMIT, UNKNOWN, UNKNOWN_STREAM, rejected
+from fogline_edge.uplink.window import HelloAgain, Pause, Quarantine, Settle, Window
+
+REFUSED = rejected(DECODE_ERROR, "no")
+
+
+def sending(batches: int, size: int = 10) -> Window:
+    window = Window(0, size, 4)
+    for _ in range(batches):
+        window.push(window.sent + 1, window.sent + size)
+    return window
+
+
+def test_several_batches_fly_and_settle_in_order():
+    window = sending(4)
+    assert window.limit == 0
+    assert window.outcome(ACCEPTED) == Settle(10)
+    assert window.limit == 10
+    assert window.outcome(ACCEPTED) == Settle(20)
+
+
+def test_anything_but_accepted_goes_back_to_the_lowest_unconfirmed():
+    for outcome in (RELEASED, MODIFIED, UNKNOWN, rejected(RESOURCE_LIMIT, "later")):
+        window = sending(3)
+        window.outcome(ACCEPTED)
+        assert isinstance(window.outcome(outcome), Pause)
+        assert (window.sent, window.flying, window.settled) == (10, 0, 10)
+
+
+def test_a_stream_that_the_bridge_does_not_know_needs_a_hello():
+    assert isinstance(sending(1).outcome(rejected(UNKNOWN_STREAM, "")), HelloAgain)
+
+
+@given(st.integers(1, 100), st.sets(st.integers(1, 300), max_size=5))
+def test_halving_finds_every_refused_row_and_no_other(size, refused):
+    window, quarantined = Window(0, size, 4), []
+    for _ in range(5000):
+        if window.settled >= 300:
+            break
+        while window.limit and window.sent < 300:
+            window.push(window.sent + 1, min(300, window.sent + window.limit))
+        first, last = window.settled + 1, window._batches[0][1]
+        bad = any(first <= row <= last and row not in quarantined for row in refused)
+        effect = window.outcome(REFUSED if bad else ACCEPTED)
+        if isinstance(effect, Quarantine):
+            quarantined.append(effect.sequence)
+    assert window.settled == 300
+    assert set(quarantined) == refused
+    assert len(quarantined) == len(refused)

@@ -1,0 +1,173 @@
+"""One Spark session for the whole run, a tenant's topics in a real Kafka, and records as the bridge writes them."""
+
+import importlib
+import itertools
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from fogline.event import Event, Lane, TimeQuality
+from fogline.testing.kafka_broker import KafkaBroker
+from fogline_cloud import records, topics
+from fogline_cloud.flows import job, parsers
+from fogline_cloud.flows.commit import Progress
+from fogline_cloud.flows.session import spark_session
+from fogline_cloud.settings import FlowSettings, Settings
+
+SHARDS = 2
+PLUGIN = Path(__file__).parent / "plugin"
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def make_event() -> Callable[..., Event]:
+    """Events of one stream, numbered on; any attribute may be given."""
+    sequences = itertools.count(1)
+
+    def make(data: bytes = b'{"t": 21.5}', **given: Any) -> Event:
+        sequence = given.get("sequence") or next(sequences)
+        usual: dict[str, Any] = {
+            "id": f"ID-{sequence}",
+            "tenant": "t",
+            "device": "d-1",
+            "type": "telemetry",
+            "subject": "air",
+            "recordedtime": "2026-01-02T03:04:05.000006Z",
+            "content_type": "application/json",
+            "data": data,
+            "gateway": "gw-1",
+            "stream": "00000000000000aa",
+            "sequence": sequence,
+            "lane": Lane.TELEMETRY,
+            "timequality": TimeQuality.SYNCED,
+            "dedup": "strong",
+            "adapter": "mqtt",
+        }
+        return Event(**{**usual, **given})
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def plugin() -> Iterator[None]:
+    """The test parsers, installed for this process and for Spark's workers."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(PLUGIN))
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(PLUGIN), os.environ.get("PYTHONPATH", "")]))
+        importlib.invalidate_caches()
+        parsers.installed.cache_clear()
+        yield
+    parsers.installed.cache_clear()
+    sys.modules.pop("fogline_test_parsers", None)
+
+
+@pytest.fixture(scope="session")
+def spark(plugin: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    folder = tmp_path_factory.mktemp("spark")
+    flow = FlowSettings(checkpoint=str(folder / "spark"), spark={"spark.driver.memory": "1g"})
+    with spark_session(Settings(tenant="t", kafka={"bootstrap.servers": "127.0.0.1:1"}, flow=flow)) as session:
+        yield session
+
+
+class Flow:
+    """A tenant with its topics, and a flow over them that runs as far as there are records."""
+
+    def __init__(self, spark: SparkSession, settings: Settings) -> None:
+        self.spark = spark
+        self.settings = settings
+        self.tables = Path(settings.flow.tables)
+        self.checkpoint = Path(settings.flow.checkpoint)
+        self._counts: dict[str, int] = {}
+
+    def make_topics(self) -> None:
+        """What `fogline topics create` does."""
+        admin = AdminClient(dict(self.settings.kafka))
+        wanted = [NewTopic(t.name, t.partitions, 1, config=t.config) for t in topics.all_topics(self.settings.tenant, SHARDS)]
+        for future in admin.create_topics(wanted).values():
+            future.result(30)
+        self._counts = job.preflight(self.settings)
+
+    def land(self, events: Sequence[Event | records.Record], *, commit: bool = True, partition: int = 0) -> None:
+        """Write in one Kafka transaction, as the bridge does. A bare record goes to the telemetry topic."""
+        tenant = self.settings.tenant
+        producer = Producer({**self.settings.kafka, "transactional.id": f"land-{next(_numbers)}"})
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        for each in events:
+            topic = topics.of_lane(each.lane, tenant) if isinstance(each, Event) else topics.telemetry(tenant)
+            record = records.record_of(each) if isinstance(each, Event) else each
+            producer.produce(topic, record.value, record.key, partition=partition, headers=record.headers)
+        producer.flush(30)
+        if commit:
+            producer.commit_transaction(30)
+        else:
+            producer.abort_transaction(30)
+
+    def run(self) -> list[Progress]:
+        """Once, over what is there. Returns the batches."""
+        batches: list[Progress] = []
+        job.run_on(
+            self.spark,
+            self.settings,
+            self._counts,
+            on_ready=lambda: None,
+            on_progress=batches.append,
+            stop=threading.Event(),
+            once=True,
+        )
+        return batches
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        """A table's rows, read without Spark."""
+        found = DeltaTable(str(self.tables / table)).to_pyarrow_table().to_pylist()
+        return sorted(found, key=lambda row: (row["stream"] or "", row["sequence"] or 0, row.get("ordinal", 0)))
+
+    def derived(self, topic: str) -> list[tuple[bytes | None, bytes, dict[str, bytes]]]:
+        """Key, value and headers of everything in a derived topic."""
+        group = {"group.id": f"look-{next(_numbers)}", "enable.auto.commit": False, "isolation.level": "read_committed"}
+        consumer = Consumer({**self.settings.kafka, **group})
+        found = []
+        try:
+            for partition in range(SHARDS):
+                end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30)[1]
+                consumer.assign([TopicPartition(topic, partition, 0)])
+                for _ in range(end):
+                    message = consumer.poll(30)
+                    assert message is not None, f"{topic} {partition} ends before its watermark {end}"
+                    assert message.error() is None, message.error()
+                    found.append((message.key(), message.value(), dict(message.headers() or [])))
+        finally:
+            consumer.close()
+        return found
+
+    def derived_json(self, topic: str) -> list[dict[str, Any]]:
+        """The values of a derived topic, read as JSON."""
+        return [json.loads(value) for _, value, _ in self.derived(topic)]
+
+
+@pytest.fixture
+def flow(spark: SparkSession, kafka: KafkaBroker, tenant: str, folder: Path) -> Flow:
+    settings = Settings(
+        tenant=tenant,
+        kafka={"bootstrap.servers": kafka.bootstrap},
+        shards=SHARDS,
+        flow=FlowSettings(
+            tables=str(folder / "tables"),
+            checkpoint=str(folder / "checkpoint"),
+            parse_limit_ms=300,
+            parsers={f"application/x-{name}": f"test-{name}" for name in ("endless", "wrong", "again")},
+        ),
+    )
+    made = Flow(spark, settings)
+    made.make_topics()
+    return made

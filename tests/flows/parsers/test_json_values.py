@@ -1,0 +1,90 @@
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fogline.errors import Poison
+from fogline.event import Event, Lane, TimeQuality
+from fogline_cloud.flows.asking import check
+from fogline_cloud.flows.parsers import MAX_READINGS, Reading
+from fogline_cloud.flows.parsers.json_values import parse
+from fogline_cloud.flows.parsers.strict_json import MAX_BYTES, MAX_DEPTH
+
+MakeEvent = Callable[..., Event]
+
+
+@pytest.mark.parametrize(
+    ("body", "readings"),
+    [
+        ("21.5", [Reading("value", 21.5)]),
+        ('"on"', [Reading("value", text="on")]),
+        ("null", []),
+        ("{}", []),
+        ('{"t": 21.5, "ok": true, "off": false}', [Reading("t", 21.5), Reading("ok", 1.0), Reading("off", 0.0)]),
+        ('{"air": {"t": 1, "rh": {"now": 2}}}', [Reading("air.t", 1.0), Reading("air.rh.now", 2.0)]),
+        ('{"state": "open", "none": null}', [Reading("state", text="open")]),
+        ('{"v": [1, [2, "x"], {"a": 3}]}', [Reading("v.0", 1.0), Reading("v.1.0", 2.0), Reading("v.1.1", text="x"), Reading("v.2.a", 3.0)]),
+        ("[1, 2]", [Reading("0", 1.0), Reading("1", 2.0)]),
+        (' {"t": -0.5e-3} ', [Reading("t", -0.0005)]),
+        ('{"time": 1700000000, "ts": 5}', [Reading("time", 1_700_000_000.0), Reading("ts", 5.0)]),
+        ('{"n": 9007199254740993}', [Reading("n", 9007199254740992.0, "9007199254740993")]),
+        ('{"größe": 1}', [Reading("größe", 1.0)]),
+    ],
+)
+def test_values_become_readings_named_by_the_way_to_them(make_event: MakeEvent, body: str, readings: list[Reading]) -> None:
+    assert parse(make_event(body.encode())) == readings
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b"", "malformed"),
+        (b"{", "malformed"),
+        (b'{"a": 1} x', "malformed"),
+        (b"\xff\xfe", "malformed"),
+        ("\ufeff1".encode(), "malformed"),
+        (b"9" * 5000, "malformed"),
+        (b'{"a": 1, "a": 1}', "duplicate-key"),
+        (b'{"x": {"a": 1, "\\u0061": 2}}', "duplicate-key"),
+        (b"NaN", "not-finite"),
+        (b'{"a": -Infinity}', "not-finite"),
+        (b"9" * 400, "not-finite"),
+        (b"[" * 100_000, "too-deep"),
+        (b"[" * (MAX_DEPTH + 1) + b"]" * (MAX_DEPTH + 1), "too-deep"),
+        (b'{"a":' * 40 + b"1" + b"}" * 40, "too-deep"),
+        (json.dumps([0] * (MAX_READINGS + 1)).encode(), "too-many"),
+        (b'"' + b"x" * MAX_BYTES + b'"', "too-big"),
+    ],
+)
+def test_what_is_not_strict_or_not_bounded_is_refused(make_event: MakeEvent, body: bytes, reason: str) -> None:
+    with pytest.raises(Poison) as refused:
+        parse(make_event(body))
+    assert refused.value.reason == reason
+
+
+def test_the_most_that_is_allowed_is_taken(make_event: MakeEvent) -> None:
+    deepest = b"[" * MAX_DEPTH + b"1" + b"]" * MAX_DEPTH
+    assert parse(make_event(deepest)) == [Reading(".".join("0" * MAX_DEPTH), 1.0)]
+    assert len(parse(make_event(json.dumps([0] * MAX_READINGS).encode()))) == MAX_READINGS
+
+
+def test_a_number_beyond_a_double_never_becomes_a_reading(make_event: MakeEvent) -> None:
+    with pytest.raises(Poison, match="finite"):
+        check(parse(make_event(b"1e999")))
+
+
+@given(st.binary(max_size=200) | st.text(max_size=100).map(str.encode) | st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
+).map(lambda value: json.dumps(value).encode()))
+def test_hostile_bytes_give_readings_or_poison(body: bytes) -> None:
+    event: Any = Event(
+        id="1", tenant="t", device="d", type="telemetry", subject="", recordedtime="2026-01-01T00:00:00Z", content_type="application/json",
+        data=body, gateway="g", stream="s", sequence=1, lane=Lane.TELEMETRY, timequality=TimeQuality.SYNCED, dedup="weak", adapter="x",
+    )
+    try:
+        check(parse(event))
+    except Poison:
+        pass

@@ -1,0 +1,86 @@
+import signal
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from fogline_cloud.flows.limit import Overrun, TimeLimit
+
+
+def test_a_loop_that_never_ends_is_ended() -> None:
+    def endless() -> None:
+        while True:
+            pass
+
+    with TimeLimit(0.02) as limit, pytest.raises(Overrun):
+        limit.call(endless)
+
+
+def test_one_that_swallows_the_alarm_meets_it_again() -> None:
+    met = 0
+
+    def stubborn() -> None:
+        nonlocal met
+        while True:
+            try:
+                while True:
+                    pass
+            except BaseException:
+                met += 1
+                if met == 3:
+                    raise
+
+    with TimeLimit(0.02) as limit, pytest.raises(Overrun):
+        limit.call(stubborn)
+    assert met == 3
+
+
+def test_a_generator_is_ended_where_it_is_read() -> None:
+    def endless() -> Iterator[int]:
+        yield 1
+        while True:
+            pass
+
+    with TimeLimit(0.02) as limit, pytest.raises(Overrun):
+        limit.call(lambda: list(endless()))
+
+
+def test_results_and_errors_pass() -> None:
+    def wrong() -> None:
+        raise LookupError("x")
+
+    with TimeLimit(60) as limit:
+        assert limit.call(lambda: 5) == 5
+        with pytest.raises(LookupError):
+            limit.call(wrong)
+
+
+def test_nothing_is_left_behind() -> None:
+    former = signal.getsignal(signal.SIGALRM)
+    with TimeLimit(60) as limit:
+        limit.call(lambda: None)
+        assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+        with pytest.raises(RuntimeError):
+            limit.call(lambda: (_ for _ in ()).throw(RuntimeError()).__next__())
+        assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+    assert signal.getsignal(signal.SIGALRM) is former
+
+
+def test_an_alarm_outside_a_call_does_nothing() -> None:
+    with TimeLimit(60):
+        signal.raise_signal(signal.SIGALRM)
+
+
+def test_it_refuses_any_thread_but_the_main_one() -> None:
+    refused: list[BaseException] = []
+
+    def enter() -> None:
+        try:
+            TimeLimit(1).__enter__()
+        except RuntimeError as error:
+            refused.append(error)
+
+    thread = threading.Thread(target=enter)
+    thread.start()
+    thread.join(10)
+    assert len(refused) == 1

@@ -1,0 +1,16 @@
+"""When to try again."""
+
+from fogline.amqp.reconnect import Backoff
+
+
+def test_the_ceiling_doubles_to_the_cap_and_a_stable_connection_resets_it():
+    ceilings = []
+    backoff = Backoff(draw=lambda low, high: ceilings.append((low, high)) or high)
+    assert [backoff.next_s() for _ in range(8)] == [1, 2, 4, 8, 16, 32, 60, 60]
+    assert all(low == 0 for low, _ in ceilings)
+    backoff.stable()
+    assert backoff.next_s() == 1
+
+
+def test_the_peers_wish_is_the_least():
+    assert Backoff(draw=lambda _, high: high).next_s(at_least_s=7) == 8

@@ -1,0 +1,63 @@
+"""Names and addresses: what is let in."""
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fogline.address import Control, Hello, Ingest, check_identifier, is_identifier, parse_address, shard_of, shown
+from fogline.errors import Poison
+from fogline.principal import Action, Kind, Policy, Principal
+
+
+@pytest.mark.parametrize("name", ["a", "A-1_b.c:d", "x" * 64])
+def test_identifiers(name):
+    assert check_identifier(name, "device") == name
+
+
+@pytest.mark.parametrize("name", ["", "x" * 65, "a/b", "a b", "a+", "#", "a\0", "ä", "\u0430", "a\n", "10²"])
+def test_what_is_no_identifier(name):
+    with pytest.raises(Poison, match="device"):
+        check_identifier(name, "device")
+
+
+@pytest.mark.parametrize("place", [Hello("t"), Ingest("t", 7), Control("t", "gw-1")], ids=str)
+def test_an_address_comes_back(place):
+    assert parse_address(str(place)) == place
+
+
+@given(st.text(max_size=40))
+def test_any_text_is_an_address_or_poison(text):
+    with contextlib.suppress(Poison):
+        assert str(parse_address(text)) == text or text.startswith("ingest/")
+
+
+@given(st.text(max_size=200))
+def test_what_is_shown_disturbs_no_terminal(text):
+    assert shown(text).isascii()
+    assert shown(text).isprintable()
+
+
+@given(st.text(min_size=1, max_size=64), st.integers(1, 64))
+def test_a_shard_is_within_its_count(gateway, shards):
+    assert 0 <= shard_of(gateway, shards) < shards
+
+
+def test_a_shard_is_the_standard_crc32():
+    assert shard_of("123456789", 2**32) == 0xCBF43926
+
+
+def test_a_gateway_speaks_for_itself_only():
+    policy = Policy("t", 8)
+    gateway = Principal(Kind.GATEWAY, "t", "gw-1", "asserted")
+    own = shard_of("gw-1", 8)
+    assert policy.may(gateway, Action.SEND, Hello("t"))
+    assert policy.may(gateway, Action.SEND, Ingest("t", own))
+    assert policy.may(gateway, Action.RECEIVE, Control("t", "gw-1"))
+    assert not policy.may(gateway, Action.SEND, Ingest("t", (own + 1) % 8))
+    assert not policy.may(gateway, Action.RECEIVE, Control("t", "gw-2"))
+    assert not policy.may(gateway, Action.SEND, Control("t", "gw-1"))
+    assert not policy.may(gateway, Action.SEND, Hello("other"))
+    assert not Policy("t", 8, frozenset({"gw-2"})).may(gateway, Action.SEND, Hello("t"))
+    assert is_identifier(gateway.name)

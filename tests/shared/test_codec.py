@@ -1,0 +1,128 @@
+"""Batches: what goes in comes out, byte for byte, and nothing else is believed."""
+
+import contextlib
+
+import msgspec
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fogline.amqp import wire
+from fogline.codec import (
+    MAX_BODY_BYTES,
+    Range,
+    decode_batch,
+    decode_event,
+    decode_range,
+    encode_batch,
+    encode_event,
+)
+from fogline.errors import Poison
+from fogline.event import parse_rfc3339, rfc3339
+from fogline.message import Message
+from fogline.testing.events import BEACON, make_batch, make_event
+
+JSON_LIKE = st.one_of(
+    st.sampled_from([b"null", b"[]", b" {}", b"{}\n", b'{"a":1,"a":2}', b"NaN", b"[" * 2000, b'"\xff"', b"1 2", b""]),
+    st.binary(max_size=60),
+    st.recursive(st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.text(), st.lists, max_leaves=8).map(
+        msgspec.json.encode
+    ),
+)
+
+
+@given(JSON_LIKE, st.sampled_from(["application/json", "application/senml+json; charset=utf-8", "text/plain", "", "x/y"]))
+def test_a_payload_comes_back_byte_for_byte(data, content_type):
+    event = make_event(data=data, content_type=content_type)
+    assert decode_event(encode_event(event)) == event
+
+
+def test_json_travels_as_json_and_anything_else_as_base64():
+    assert b'"data":{"a": 1}' in encode_event(make_event(data=b'{"a": 1}'))
+    assert b'"data_base64":"eyJh"' in encode_event(make_event(data=b'{"a'))
+    assert b'"data_base64":"MQ=="' in encode_event(make_event(data=b"1", content_type="text/plain"))
+
+
+@given(st.integers(1, 50), st.integers(0, 20))
+def test_a_batch_comes_back_through_amqp(first, more):
+    span, message = make_batch(first, first + more)
+    received = wire.decode(wire.encode(message))
+    assert decode_range(received) == span
+    assert decode_batch(span, received) == [make_event(sequence) for sequence in range(first, first + more + 1)]
+
+
+def test_a_hundred_events_cost_few_bytes_each():
+    _, message = make_batch(1, 100)
+    assert len(wire.encode(message)) / 100 < 60
+
+
+def broken(message: Message, **changes: object) -> Message:
+    return msgspec.structs.replace(message, properties={**message.properties, **changes})
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"first": 0},
+        {"first": 9, "last": 3},
+        {"first": "1"},
+        {"last": None},
+        {"chain": "zz"},
+        {"lane": "tunnel"},
+        {"gateway": 7},
+    ],
+    ids=str,
+)
+def test_a_range_that_makes_no_sense_is_poison(changes):
+    with pytest.raises(Poison):
+        decode_range(broken(make_batch(1, 3)[1], **changes))
+
+
+def test_another_content_type_is_poison():
+    with pytest.raises(Poison, match="a lane takes"):
+        decode_range(msgspec.structs.replace(make_batch(1, 3)[1], content_type="application/json"))
+
+
+@pytest.mark.parametrize("lie", [(1, 2), (1, 4), (2, 4)], ids=str)
+def test_a_range_that_lies_about_its_events_is_poison(lie):
+    span, message = make_batch(1, 3)
+    told = Range(span.gateway, span.stream, span.lane, *lie, span.chain)
+    with pytest.raises(Poison):
+        decode_batch(told, message)
+
+
+def test_an_event_of_another_gateway_is_poison():
+    span, _ = make_batch(1, 1)
+    message = encode_batch(span, [encode_event(make_event(1, gateway="gw-2"))], BEACON)
+    with pytest.raises(Poison, match="another place"):
+        decode_batch(span, message)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"garbage",
+        zstandard.compress(b"x" * (MAX_BODY_BYTES + 1)),
+        zstandard.compress(b"[" * 100_000),
+        zstandard.compress(b'[{"specversion":"1.0"}]'),
+        zstandard.compress(b"\xff\xfe"),
+    ],
+    ids=["empty", "garbage", "bomb", "deep", "incomplete", "not utf-8"],
+)
+def test_a_hostile_body_is_poison(body):
+    span, message = make_batch(1, 1)
+    with pytest.raises(Poison):
+        decode_batch(span, msgspec.structs.replace(message, body=body))
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_a_message_or_poison(data):
+    with contextlib.suppress(Poison):
+        wire.decode(data)
+
+
+@given(st.integers(0, 4_000_000_000_000_000_000))
+def test_times_keep_their_microseconds(time_ns):
+    assert parse_rfc3339(rfc3339(time_ns)) == time_ns // 1000 * 1000

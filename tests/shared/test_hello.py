@@ -1,0 +1,49 @@
+"""Where a stream goes on after hello, or that it cannot."""
+
+import pytest
+
+from fogline.errors import Poison
+from fogline.hello import Mark, Own, Reopen, Resume, decode_hello, decode_welcome, resume
+
+
+def own(settled=10, chain="aa", head=20, at_mark=None):
+    return Own(settled, chain, head, at_mark)
+
+
+def test_both_agree():
+    assert resume(own(), Mark("s", 10, 10, "aa")) == Resume(10)
+
+
+def test_the_bridge_has_more_than_the_gateway_knows_of():
+    assert resume(own(at_mark="bb"), Mark("s", 15, 15, "bb")) == Resume(15)
+
+
+def test_a_new_stream():
+    assert resume(own(0, "", 5), Mark("s")) == Resume(0)
+
+
+@pytest.mark.parametrize(
+    ("knowledge", "mark", "why"),
+    [
+        (own(), Mark("s", 25, 25, "cc"), "older copy"),
+        (own(), Mark("s", 3, 3, "xx"), "lost data"),
+        (own(), Mark("s", 10, 10, "bb"), "chains differ"),
+        (own(at_mark="bb"), Mark("s", 15, 15, "cc"), "chains differ"),
+    ],
+    ids=["restored", "kafka lost", "cloned at settled", "cloned later"],
+)
+def test_the_numbering_cannot_be_trusted(knowledge, mark, why):
+    verdict = resume(knowledge, mark)
+    assert isinstance(verdict, Reopen)
+    assert why in verdict.why
+
+
+def test_a_torn_transaction_leaves_an_older_chain():
+    assert resume(own(10, "aa", 20), Mark("s", 13, 10, "aa")) == Resume(13)
+
+
+@pytest.mark.parametrize("decode", [decode_hello, decode_welcome])
+@pytest.mark.parametrize("body", [b"", b"{}", b"[]", b'{"protocol":"x"}', b"\xff"])
+def test_nonsense_is_poison(decode, body):
+    with pytest.raises(Poison):
+        decode(body)
