@@ -82,7 +82,7 @@ class KafkaClients:
         """For topics. Keep a reference while its futures run."""
         return self._make(AdminClient, {})
 
-    def topics(self, limit_s: float = 10.0) -> dict[str, int]:
+    def topics(self, limit_s: float = 5.0) -> dict[str, int]:
         """Every topic with its partition count. Raises `Misconfigured` if no broker answers."""
         try:
             found = self.admin().list_topics(timeout=limit_s).topics

@@ -13,7 +13,7 @@ from fogline_edge.boot import beacon
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.outbox.work import Row, StreamView
 from fogline_edge.settings import UplinkSettings
-from fogline_edge.uplink.window import HelloAgain, Pause, Quarantine, Settle, Window
+from fogline_edge.uplink.window import Halve, HelloAgain, Pause, Quarantine, Settle, Window
 
 RETRY_S = 0.5
 """How long a lane waits after the bridge would not take a batch at present."""
@@ -88,6 +88,9 @@ class Pump:
                 _log.info("%s: %s", self.lane.value, why)
                 await self._forget_flight()
                 await asyncio.sleep(RETRY_S)
+            case Halve(why):
+                _log.warning("%s: %s", self.lane.value, why)
+                await self._forget_flight()
             case Quarantine(sequence, condition, description):
                 _log.error("event %s/%d is refused: %s %s", self._stream, sequence, condition, description)
                 await self._forget_flight()

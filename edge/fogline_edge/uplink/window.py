@@ -35,13 +35,20 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True)
+class Halve:
+    """The batch holds a row that the bridge will not take: begin again at once, with smaller batches."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class HelloAgain:
     """The two sides disagree about the stream: a new hello has to sort it out."""
 
     why: str
 
 
-Effect = Settle | Quarantine | Pause | HelloAgain
+Effect = Settle | Quarantine | Pause | Halve | HelloAgain
 
 
 @dataclass(slots=True)
@@ -100,7 +107,7 @@ class Window:
             return Quarantine(first, outcome.condition, outcome.description)
         self._halving_until = last
         self._limit = max(1, (last - first + 1) // 2)
-        return Pause(f"{outcome}; halving {first}..{last}")
+        return Halve(f"{outcome}; halving {first}..{last}")
 
     def go_back(self) -> None:
         """Forget what is in flight: the next batch begins at the lowest unconfirmed row."""

@@ -1,0 +1,86 @@
+"""What the ledger says of a stream, from what is there."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fogline.ledger import Counts
+from fogline_cloud.ledger.balance import Evidence, judge
+from fogline_cloud.ledger.ranges import collect, shown, without
+
+SPANS = st.lists(st.tuples(st.integers(1, 60), st.integers(0, 8)).map(lambda pair: (pair[0], pair[0] + pair[1])), max_size=12)
+
+
+def numbers(spans):
+    return {number for first, last in spans for number in range(first, last + 1)}
+
+
+@given(SPANS)
+def test_collected_spans_are_the_same_numbers(spans):
+    collected = collect(spans)
+    assert numbers(collected.spans) == numbers(spans)
+    assert collected.count == len(numbers(spans))
+    seen = [number for first, last in spans for number in range(first, last + 1)]
+    assert numbers(collected.doubles) == {number for number in seen if seen.count(number) > 1}
+
+
+@given(SPANS, SPANS)
+def test_without_is_the_difference(one, other):
+    assert numbers(without(collect(one).spans, collect(other).spans)) == numbers(one) - numbers(other)
+
+
+def test_many_spans_are_shown_shortly():
+    assert shown([(1, 1), (3, 5), (7, 7)], most=2) == "1, 3..5 and 1 more"
+
+
+def stream(kafka, table, **more) -> Evidence:
+    evidence = Evidence("gw-1", "s", "telemetry", **more)
+    evidence.kafka, evidence.table = collect(kafka), collect(table)
+    return evidence
+
+
+def kinds(evidence):
+    return {finding.kind: finding.spans for finding in judge(evidence)}
+
+
+def test_a_stream_that_balances():
+    assert kinds(stream([(1, 100)], [(1, 60), (61, 100)])) == {}
+
+
+@pytest.mark.parametrize(
+    ("kafka", "table", "expected"),
+    [
+        ([(1, 100)], [(1, 41), (43, 100)], {"table-missing": [(42, 42)]}),
+        ([(1, 100)], [(1, 100), (42, 44)], {"table-double": [(42, 44)]}),
+        ([(1, 100), (7, 7)], [(1, 100)], {"kafka-double": [(7, 7)]}),
+        ([(1, 40), (51, 100)], [(1, 40), (51, 100)], {"lost": [(41, 50)]}),
+        ([(1, 40), (51, 100)], [(1, 100)], {"phantom": [(41, 50)]}),
+    ],
+    ids=["deleted from the table", "doubled in the table", "doubled in Kafka", "lost", "range deleted from the topic"],
+)
+def test_what_does_not_balance_is_named_by_range(kafka, table, expected):
+    evidence = stream(kafka, table)
+    assert kinds(evidence) == expected
+    assert "gw-1 telemetry s" in judge(evidence)[0].text
+
+
+def test_what_the_flow_has_not_read_yet_is_pending_not_missing():
+    assert kinds(stream([(1, 100)], [(1, 60)], pending=[(61, 100)])) == {}
+
+
+def test_what_kafka_has_let_go_by_retention_is_in_the_table():
+    assert kinds(stream([(51, 100)], [(1, 100)], kafka_from=51)) == {}
+
+
+def test_readings_that_do_not_match_their_events():
+    assert kinds(stream([(1, 3)], [(1, 3)], readings_missing=[(2, 2)], readings_double=[(3, 3)])) == {
+        "readings-missing": [(2, 2)],
+        "readings-double": [(3, 3)],
+    }
+
+
+def test_a_gateway_that_acknowledged_more_than_is_there():
+    counts = Counts(acknowledged=12, stored=10, duplicate=1)
+    assert kinds(stream([(1, 11)], [(1, 11)], statement=counts, statement_at=11, arrivals_before=11)) == {}
+    assert set(kinds(stream([(1, 11)], [(1, 11)], statement=counts, statement_at=11, arrivals_before=10))) == {"statement"}
+    assert set(kinds(stream([(1, 11)], [(1, 11)], statement=counts, statement_at=10, arrivals_before=11))) == {"statement"}
