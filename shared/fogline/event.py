@@ -8,6 +8,7 @@ Two values, one on each side of the durable border:
 
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import lru_cache
 
 import msgspec
 
@@ -89,7 +90,12 @@ _NS = 1_000_000_000
 def rfc3339(time_ns: int) -> str:
     """Nanoseconds since 1970 as RFC 3339 in UTC with microseconds (what Spark and Delta keep)."""
     seconds, rest = divmod(time_ns, _NS)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest // 1000:06d}Z"
+    return f"{_second(seconds)}.{rest // 1000:06d}Z"
+
+
+@lru_cache(maxsize=64)
+def _second(seconds: int) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"
 
 
 def parse_rfc3339(text: str) -> int:

@@ -1,9 +1,11 @@
 """Identities: what enters them, and what does not."""
 
+import base64
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fogline.identity import chained, digest, semantic_id
+from fogline.identity import _base32, chained, digest, semantic_id
 
 TEXT = st.text(max_size=20)
 FIELDS = st.tuples(TEXT, TEXT, TEXT, st.lists(st.binary(max_size=12), max_size=4))
@@ -13,6 +15,11 @@ def test_an_id_is_26_characters_of_base32():
     made = semantic_id(1, "acme", "lamp-1", "telemetry", b"42")
     assert len(made) == 26
     assert set(made) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZ234567")
+
+
+@given(st.binary(min_size=16, max_size=16))
+def test_our_base32_is_the_standards(data):
+    assert _base32(data) == base64.b32encode(data).decode().rstrip("=")
 
 
 @given(FIELDS, FIELDS)

@@ -5,9 +5,8 @@ transaction. `age_s` is the gateway's own running time in seconds, which no cloc
 """
 
 import hashlib
-import struct
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import msgspec
 
@@ -78,7 +77,7 @@ class _Case:
         verdict = self.identify()
         if isinstance(verdict, Resend):
             return verdict
-        return replace(verdict, remember=(*verdict.remember, (slot, self.trace())))
+        return Fresh(verdict.id, verdict.dedup, (*verdict.remember, (slot, self.trace())), verdict.conflict)
 
     def identify(self) -> Resend | Fresh:
         match self.arrival.evidence:
@@ -150,7 +149,8 @@ class _Case:
         """16 bytes under which something about this device is remembered; a slot is the client's, not a channel's."""
         channel = b"" if kind == "slot" else self.arrival.channel.encode()
         framed = (kind.encode(), self.arrival.device.encode(), channel, *fields)
-        return hashlib.blake2b(b"".join(struct.pack(">I", len(field)) + field for field in framed), digest_size=16).digest()
+        joined = b"".join([len(field).to_bytes(4, "big") + field for field in framed])
+        return hashlib.blake2b(joined, digest_size=16).digest()
 
 
 def serial_distance(newest: int, value: int, width_bits: int) -> int:
