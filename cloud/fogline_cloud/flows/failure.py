@@ -1,0 +1,46 @@
+"""Spark's failures in one line for a person, by the reaction that they ask for. The whole story is in the log file."""
+
+import re
+from pathlib import Path
+
+from fogline.errors import FoglineError, Misconfigured, Unreachable
+
+_KAFKA_AWAY = re.compile(
+    r"kafka\.common\.errors\.(Timeout|Disconnect|Network|BrokerNotAvailable|CoordinatorNotAvailable|LeaderNotAvailable)"
+    r"|TimeoutException: (Timed out waiting for a node|Timeout of \d+ms expired|Topic \S+ not present in metadata)"
+    r"|No resolvable bootstrap urls"
+)
+_KNOWN = (
+    (
+        r"OffsetOutOfRange|KAFKA_DATA_LOSS|data may have been lost|aged out by Kafka",
+        "Kafka no longer has records that the flow has not read: its retention is shorter than the flow was away",
+    ),
+    (r"UnknownTopicOrPartition", "a topic of the flow is gone: run `fogline topics create`"),
+    (r"No space left on device", "the disk of the tables or the checkpoint is full"),
+    (
+        r"streaming queries are concurrently using|CONCURRENT_STREAM_LOG_UPDATE|another streaming query",
+        "another flow runs with the same checkpoint: stop one of them",
+    ),
+    (
+        r"OutOfMemoryError|GC overhead limit",
+        'Spark ran out of memory: set [flow.spark] "spark.driver.memory" higher, or max_events_per_batch lower',
+    ),
+    (r"Python worker exited unexpectedly", "a parser killed its worker process several times"),
+    (r"SaslAuthenticationException|SslAuthenticationException", "Kafka refuses the credentials in [kafka]"),
+    (r"TopicAuthorizationException|ClusterAuthorizationException", "Kafka does not allow the flow what it needs"),
+    (r"Permission denied|AccessDeniedException", "a folder of the flow may not be written"),
+)
+
+
+def explained(error: BaseException, log: Path) -> FoglineError:
+    """`Unreachable` if Kafka does not answer, else `Misconfigured`: what to do, and where Spark's own words are."""
+    if isinstance(error, FoglineError):
+        return error
+    text = str(error)
+    if _KAFKA_AWAY.search(text):
+        return Unreachable("Kafka does not answer")
+    for pattern, meaning in _KNOWN:
+        if re.search(pattern, text):
+            return Misconfigured(f"{meaning} (see {log})")
+    line = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
+    return Misconfigured(f"the flow ended: {line[:300]} (see {log})")

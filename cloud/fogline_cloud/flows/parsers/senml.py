@@ -1,0 +1,141 @@
+"""Parser `senml`: Sensor Measurement Lists in JSON (RFC 8428).
+
+Each record is resolved (section 4.6): base fields are applied, names are checked, times become absolute. A sum
+(`s`) is a reading of its own, `{name}.sum`, in unit seconds; binary data (`vd`) stays in base64url as a text.
+"""
+
+import math
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from fogline.errors import Poison
+from fogline.event import Event, parse_rfc3339
+from fogline_cloud.flows.parsers import MAX_READINGS, Reading
+from fogline_cloud.flows.parsers.strict_json import loads
+
+_NS = 1_000_000_000
+_VERSION = 10
+_RELATIVE_BELOW_S = 2**28
+"""Section 4.5.3: a time below this is relative to now."""
+_MAX_TIME_S = 253_402_300_800
+"""The year 10000: beyond what a timestamp can say."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9\-:./_]*")
+_BASE64URL = re.compile(r"[A-Za-z0-9_-]*={0,2}")
+
+
+class _Record(msgspec.Struct, frozen=True):
+    """One SenML record; a label that is not known is ignored (section 4.4), but for one that ends with `_`."""
+
+    n: str = ""
+    u: str | None = None
+    v: float | None = None
+    vs: str | None = None
+    vb: bool | None = None
+    vd: str | None = None
+    s: float | None = None
+    t: float = 0.0
+    bn: str | None = None
+    bt: float | None = None
+    bu: str | None = None
+    bv: float | None = None
+    bs: float | None = None
+    bver: int | None = None
+
+
+class _Base(msgspec.Struct):
+    """The base fields in force; each record may change them for itself and those after it."""
+
+    name: str = ""
+    time: float = 0.0
+    unit: str | None = None
+    value: float | None = None
+    sum: float | None = None
+    version: int | None = None
+
+    def take(self, record: _Record) -> None:
+        if record.bver is not None:
+            if record.bver != _VERSION or self.version not in (None, record.bver):
+                raise Poison("bad-version", f"SenML version {record.bver}; only {_VERSION} is known")
+            self.version = record.bver
+        self.name = self.name if record.bn is None else record.bn
+        self.time = self.time if record.bt is None else record.bt
+        self.unit = self.unit if record.bu is None else record.bu
+        self.value = self.value if record.bv is None else record.bv
+        self.sum = self.sum if record.bs is None else record.bs
+
+
+def parse(event: Event) -> list[Reading]:
+    """Raises `Poison` (`malformed`, `bad-name`, `bad-version`, `bad-time`, `too-many`, and those of strict JSON).
+
+    Now, for relative times, is when the gateway stored the event; a time of 0 leaves it to the event's own time.
+    """
+    pack = loads(event.data)
+    if not isinstance(pack, list) or not pack:
+        raise Poison("malformed", "a SenML pack is an array of records")
+    if len(pack) > MAX_READINGS:
+        raise Poison("too-many", f"{len(pack)} records; at most {MAX_READINGS}")
+    now_s = parse_rfc3339(event.recordedtime) / _NS
+    base = _Base()
+    readings = [reading for raw in pack for reading in _resolve(_record(raw), base, now_s)]
+    if len(readings) > MAX_READINGS:
+        raise Poison("too-many", f"more than {MAX_READINGS} values in one event")
+    return readings
+
+
+def _record(raw: Any) -> _Record:
+    if isinstance(raw, dict) and any(label.endswith("_") for label in raw):
+        raise Poison("must-understand", "a label that ends with _ must be understood, and is not")
+    try:
+        return msgspec.convert(raw, _Record)
+    except (msgspec.ValidationError, OverflowError) as error:
+        raise Poison("malformed", f"not a SenML record: {error}") from None
+
+
+def _resolve(record: _Record, base: _Base, now_s: float) -> Iterator[Reading]:
+    base.take(record)
+    name = base.name + record.n
+    if _NAME.fullmatch(name) is None:
+        raise Poison("bad-name", "a resolved name must be of A-Z a-z 0-9 - : . / _ and begin with a letter or digit")
+    unit = record.u if record.u is not None else base.unit
+    time_ns = _time(base.time + record.t, now_s)
+    value, text = _value(record, base)
+    total = None if record.s is None and base.sum is None else _finite((base.sum or 0.0) + (record.s or 0.0))
+    if value is None and text is None and total is None:
+        raise Poison("malformed", "a record has neither a value nor a sum")
+    if value is not None or text is not None:
+        yield Reading(name, value, text, unit, time_ns)
+    if total is not None:
+        yield Reading(f"{name}.sum", total, None, f"{unit}.s" if unit else None, time_ns)
+
+
+def _value(record: _Record, base: _Base) -> tuple[float | None, str | None]:
+    if sum(field is not None for field in (record.v, record.vs, record.vb, record.vd)) > 1:
+        raise Poison("malformed", "a record has more than one value")
+    if record.v is not None:
+        return _finite((base.value or 0.0) + record.v), None
+    if record.vb is not None:
+        return float(record.vb), None
+    if record.vd is not None and _BASE64URL.fullmatch(record.vd) is None:
+        raise Poison("malformed", "a data value is not base64url")
+    text = record.vs if record.vs is not None else record.vd
+    if text is None and record.s is None and base.value is not None:
+        return _finite(base.value), None
+    return None, text
+
+
+def _finite(number: float) -> float:
+    if not math.isfinite(number):
+        raise Poison("not-finite", "a number is too big for a double")
+    return number
+
+
+def _time(seconds: float, now_s: float) -> int | None:
+    if seconds == 0:
+        return None
+    absolute = seconds if seconds >= _RELATIVE_BELOW_S else now_s + seconds
+    if not 0 <= absolute < _MAX_TIME_S:
+        raise Poison("bad-time", f"a time of {seconds} s is out of range")
+    return round(absolute * 1_000_000) * 1000

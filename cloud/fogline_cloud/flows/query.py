@@ -1,0 +1,129 @@
+"""One streaming query from start to end."""
+
+import threading
+from collections.abc import Callable
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from fogline.errors import FoglineError, Misconfigured, Unreachable
+from fogline_cloud.flows.checkpoint import read_checkpoint
+from fogline_cloud.flows.commit import Landing, Progress
+from fogline_cloud.flows.failure import explained
+from fogline_cloud.flows.kafka import spark_options
+from fogline_cloud.flows.parse import Plan
+from fogline_cloud.flows.parsers import checked_overrides
+from fogline_cloud.flows.session import log_file
+from fogline_cloud.flows.source import raw_stream, starting_offsets
+from fogline_cloud.flows.tables import Batch, make_tables, newest_batch, standing, tables_in
+from fogline_cloud.settings import Settings
+
+FINISH_LIMIT_S = 30.0
+"""How long a batch may go on after a stop was asked for, before it is abandoned (it is then replayed)."""
+_LOOK_S = 0.25
+"""How often a running query is left to see whether a stop was asked for: Spark has no other way to wait for two things."""
+
+
+class Query:
+    """Reads the tenant's raw topics into the flow's tables. `counts`: partitions of every topic."""
+
+    def __init__(
+        self, spark: SparkSession, settings: Settings, counts: dict[str, int], on_progress: Callable[[Progress], None]
+    ) -> None:
+        flow = settings.flow
+        self._spark = spark
+        self._settings = settings
+        self._counts = counts
+        self._on_progress = on_progress
+        self._landing = Landing(
+            spark=spark,
+            flow=flow.name,
+            tables=tables_in(flow.tables),
+            plan=Plan(tenant=settings.tenant, limit_s=flow.parse_limit_ms / 1000, parsers=checked_overrides(flow.parsers)),
+            kafka=spark_options(settings.kafka),
+            tasks=spark.sparkContext.defaultParallelism,
+        )
+        self._decided = -1
+        self._run = ""
+        self._started = threading.Event()
+        self._stopping = False
+        self._idle = threading.Event()
+        self._idle.set()
+        self._failure: FoglineError | None = None
+
+    def run(self, stop: threading.Event, on_ready: Callable[[], None], *, once: bool) -> None:
+        """Start, wait for the end or for `stop`, end in order.
+
+        Raises `Misconfigured` or `Unreachable` for what ended it otherwise.
+        """
+        try:
+            query = self._start(once=once)
+            on_ready()
+            while not query.awaitTermination(_LOOK_S):
+                if stop.is_set():
+                    self._end(query)
+                    return
+        except (PySparkException, Py4JError) as error:
+            raise self._failure or explained(error, log_file(self._settings)) from error
+
+    def _start(self, *, once: bool) -> StreamingQuery:
+        flow = self._settings.flow
+        there = make_tables(self._spark, self._landing.tables)
+        trigger = {"availableNow": True} if once else {"processingTime": f"{flow.trigger_ms} milliseconds"}
+        query = (
+            raw_stream(self._spark, self._settings, self._begin(there=there))
+            .writeStream.queryName(f"fogline-{flow.name}")
+            .option("checkpointLocation", flow.checkpoint)
+            .foreachBatch(self._batch)
+            .trigger(**trigger)
+            .start()
+        )
+        self._run = query.id
+        self._started.set()
+        return query
+
+    def _begin(self, *, there: bool) -> str:
+        """Hold the checkpoint against the tables; for a new one, finish what the former left, and go on after it.
+
+        `there`: the tables are not new. Returns Spark's starting offsets.
+        """
+        flow = self._settings.flow
+        tables = self._landing.tables
+        checkpoint = read_checkpoint(self._spark, flow.checkpoint)
+        if checkpoint.run is not None:
+            self._decided = newest_batch(self._spark, tables, flow.name, checkpoint.run)
+        if self._decided > checkpoint.planned:
+            raise Misconfigured(
+                f"[flow] checkpoint = {flow.checkpoint}: it is older than the tables (it knows batch {checkpoint.planned}, "
+                f"they hold {self._decided}): delete it, and the flow goes on from where the tables end"
+            )
+        if checkpoint.planned >= 0 or not there:
+            return starting_offsets(self._settings.tenant, self._counts, {})
+        stand = standing(self._spark, tables, flow.name)
+        for batch in stand.last:
+            self._landing.derive(batch)
+        return starting_offsets(self._settings.tenant, self._counts, stand.offsets)
+
+    def _batch(self, raw: DataFrame, number: int) -> None:
+        """Spark calls this, in a thread of its own. To return means: the batch is done for ever."""
+        self._idle.clear()
+        try:
+            if self._stopping:
+                raise Unreachable("the flow was told to stop before this batch began")
+            self._started.wait()
+            batch = Batch(self._settings.flow.name, self._run, number)
+            self._landing.land(raw, batch, decided=number <= self._decided, on_progress=self._on_progress)
+            self._decided = number
+        except (PySparkException, Py4JError) as error:
+            self._failure = explained(error, log_file(self._settings))
+            raise
+        finally:
+            self._idle.set()
+
+    def _end(self, query: StreamingQuery) -> None:
+        """Let the batch under way finish, or abandon it: its replay changes nothing."""
+        self._stopping = True
+        self._idle.wait(FINISH_LIMIT_S)
+        query.stop()

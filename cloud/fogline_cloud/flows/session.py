@@ -1,0 +1,123 @@
+"""The Spark session, local or on a cluster, as the flow needs it."""
+
+import logging
+import os
+import re
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from fogline.errors import Misconfigured
+from fogline.installed import find_jars, find_java
+from fogline_cloud.settings import Scalar, Settings
+
+log = logging.getLogger(__name__)
+
+_LOGGING = Path(__file__).with_name("log4j2.properties")
+_LOCAL = re.compile(r"local(?:\[(\*|[0-9]+)(?:,[0-9]+)?\])?")
+_ATTEMPTS = 4
+"""How often a task is tried that dies with its worker."""
+
+_ALWAYS: dict[str, Scalar] = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.maxConcurrentOutputFileWriters": 8,
+    "spark.sql.execution.arrow.maxRecordsPerBatch": 5000,
+    "spark.sql.execution.arrow.maxBytesPerBatch": 16 << 20,
+    "spark.databricks.delta.optimize.maxFileSize": 128 << 20,
+    "spark.databricks.delta.optimize.minFileSize": 64 << 20,
+}
+_LOCALLY: dict[str, Scalar] = {
+    "spark.ui.enabled": False,
+    "spark.ui.showConsoleProgress": False,
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "2g",
+    "spark.sql.shuffle.partitions": 2,
+    "spark.databricks.delta.snapshotPartitions": 2,
+    "spark.sql.streaming.metricsEnabled": False,
+}
+
+
+def is_local(master: str) -> bool:
+    """Whether driver and workers are this one process and its children."""
+    return _LOCAL.fullmatch(master) is not None
+
+
+def spark_master(master: str) -> str:
+    """`master`, where it is local with `_ATTEMPTS` tries of a task."""
+    match = _LOCAL.fullmatch(master)
+    return master if match is None else f"local[{match[1] or 1},{_ATTEMPTS}]"
+
+
+def log_file(settings: Settings) -> Path:
+    """Where Spark's own log goes: beside the checkpoint, or into the working folder if that is a URL."""
+    checkpoint = settings.flow.checkpoint
+    if "://" in checkpoint:
+        return Path(f"fogline-flow-{settings.flow.name}.log").absolute()
+    return Path(f"{checkpoint}.log")
+
+
+def configuration(settings: Settings) -> dict[str, str]:
+    """Every Spark setting of the flow; `[flow.spark]` has the last word. Raises `Misconfigured` without the jars."""
+    flow = settings.flow
+    chosen: dict[str, Scalar] = {
+        **_ALWAYS,
+        "spark.app.name": f"fogline-{flow.name}",
+        "spark.jars": ",".join(map(str, find_jars("spark"))),
+        "spark.driver.extraJavaOptions": (
+            f'-Dlog4j2.configurationFile="{_LOGGING.as_uri()}" -Dfogline.log="{log_file(settings)}" -Duser.timezone=UTC'
+        ),
+        **(_LOCALLY if is_local(flow.master) else {}),
+        **flow.spark,
+    }
+    return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in chosen.items()}
+
+
+@contextmanager
+def spark_session(settings: Settings) -> Iterator[SparkSession]:
+    """A session that is stopped in the end. Raises `Misconfigured` if it cannot start.
+
+    Python workers run this interpreter; on a cluster PYSPARK_PYTHON may name theirs.
+    """
+    java = find_java()
+    if is_local(settings.flow.master):
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+    else:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    log_file(settings).parent.mkdir(parents=True, exist_ok=True)
+    builder = SparkSession.builder.master(spark_master(settings.flow.master))
+    for key, value in configuration(settings).items():
+        builder = builder.config(key, value)
+    with _own_signals():
+        try:
+            spark = builder.getOrCreate()
+        except (PySparkException, OSError) as error:
+            what = str(error).strip().partition("\n")[0]
+            raise Misconfigured(f"Spark does not start with {java}: {what} (see {log_file(settings)})") from error
+    spark.sparkContext.setLogLevel("WARN")
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+@contextmanager
+def _own_signals() -> Iterator[None]:
+    """Keep this process's SIGINT handler: a new Spark context puts its own in its place."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    former = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, former)

@@ -1,0 +1,163 @@
+"""The demo's command line."""
+
+import argparse
+import asyncio
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from demo.judgement import Report
+from demo.place import Place, choose_ports, take_folder
+from demo.run import Demonstration, Options
+from demo.stay import make_world, stay
+from fogline import commandline
+from fogline.errors import Misconfigured
+
+DESCRIPTION = """\
+The whole of Fogline on this machine: Kafka, bridge, gateways, Spark, and simulated MQTT devices, while every few
+seconds one part is killed (SIGKILL) under load. In the end the sets of ids are compared: acknowledged by the devices,
+in Kafka, in the table. Everything lies in .fogline/demo, logs in .fogline/demo/logs."""
+
+EXAMPLE = """\
+examples:
+  python deploy/demo                                  until Ctrl-C, then the judgement
+  python deploy/demo --events 30000 --json out.json   ends by itself
+  python deploy/demo --stay                           everything on the usual ports, to try by hand
+
+exit status: 0 nothing lost and nothing twice; 1 otherwise; 2 something has to be changed first, one line says what
+"""
+
+STAY_PORTS = {"kafka": 9092, "amqp": 5672, "mqtt": 1883}
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The options."""
+    parser = argparse.ArgumentParser(
+        prog="demo", description=DESCRIPTION, epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--events", type=_count, default=0, help="end when at least so many are acknowledged (default: Ctrl-C)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the judgement to this file")
+    parser.add_argument("--devices", type=_count, default=40, help="how many devices (default: 40)")
+    parser.add_argument("--rate", type=float, default=430.0, help="events/s of all devices (default: 430)")
+    parser.add_argument("--kill-every", type=float, default=15.0, metavar="S", help="seconds between kills (default: 15)")
+    parser.add_argument("--no-kills", action="store_true", help="kill nothing")
+    parser.add_argument("--plain", action="store_true", help="lines in place of the live screen")
+    parser.add_argument("--stay", action="store_true", help="no devices and no kills: stay up until Ctrl-C")
+    parser.add_argument("--keep", action="store_true", help="with --stay: keep the data of the last run")
+    for name, what in (("mqtt", "the first gateway's MQTT"), ("amqp", "the bridge's AMQP"), ("kafka", "Kafka's")):
+        usual = STAY_PORTS[name]
+        text = f"{what} port (default: a free one; with --stay {usual})"
+        parser.add_argument(f"--{name}-port", type=_port, default=0, metavar="PORT", help=text)
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError("expected a number from 1")
+    return value
+
+
+def _port(text: str) -> int:
+    value = int(text)
+    if not 1 <= value <= 65535:
+        raise argparse.ArgumentTypeError("expected a port from 1 to 65535")
+    return value
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the demo, or stay."""
+    if arguments.keep and not arguments.stay:
+        raise Misconfigured("--keep needs --stay: the demo's devices count from 1, so it begins empty")
+    if arguments.rate <= 0 or arguments.kill_every <= 0:
+        raise Misconfigured("--rate and --kill-every have to be over 0")
+    wanted = {
+        name: getattr(arguments, f"{name}_port") or (usual if arguments.stay else 0) for name, usual in STAY_PORTS.items()
+    }
+    if arguments.json is not None and not arguments.json.absolute().parent.is_dir():
+        raise Misconfigured(f"--json {arguments.json}: there is no such folder")
+    ports = choose_ports(**wanted, gateways=1 if arguments.stay else 2)
+    place = take_folder(ports, keep=arguments.keep)
+    logging.basicConfig(force=True, level=logging.INFO, filename=place.logs / "demo.log", format="%(asctime)s %(message)s")
+    console = Console(stderr=True)
+    return asyncio.run(_stay(place, console) if arguments.stay else _demonstrate(place, arguments, console))
+
+
+async def _stay(place: Place, console: Console) -> int:
+    stop = asyncio.Event()
+    world = make_world(place, console, stop)
+    _on_signal(stop, world.strike, console)
+    return await stay(place, console, world, stop)
+
+
+async def _demonstrate(place: Place, arguments: argparse.Namespace, console: Console) -> int:
+    options = Options(
+        events=arguments.events,
+        devices=arguments.devices,
+        rate=arguments.rate,
+        kill_every_s=0.0 if arguments.no_kills else arguments.kill_every,
+        plain=arguments.plain or not console.is_terminal,
+    )
+    demonstration = Demonstration(place, options, console)
+    _on_signal(demonstration.stop, demonstration.strike, console)
+    report = await demonstration.run()
+    if report is None:
+        return 0
+    if arguments.json is not None:
+        arguments.json.write_text(json.dumps(report.as_json(), indent=2) + "\n", "utf-8")
+    show_report(report, Console())
+    return report.status
+
+
+def _on_signal(stop: asyncio.Event, strike: Callable[[], None], console: Console) -> None:
+    """The first Ctrl-C ends it in order, the second at once."""
+
+    def interrupted() -> None:
+        if stop.is_set():
+            strike()
+            os._exit(130)
+        stop.set()
+        console.print("ending in order; Ctrl-C again ends at once")
+
+    for each in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(each, interrupted)
+
+
+def show_report(report: Report, console: Console) -> None:
+    """The judgement for a person."""
+    found = report.judgement
+    table = Table("", "", box=None, show_header=False)
+    rows: list[tuple[str, object]] = [
+        ("acknowledged by the devices", found.acknowledged),
+        ("in Kafka", found.kafka),
+        ("in the table", found.table),
+        ("lost", len(found.lost)),
+        ("duplicate", len(found.duplicate)),
+        ("resends refused at the gateways", report.refused["edge"]),
+        ("resends refused at the bridge", report.refused["bridge"]),
+        *((f"kills of {part}", count) for part, count in report.kills.items()),
+        ("events/s while parts were killed", f"{report.details['rate']['average']:.0f}"),
+    ]
+    for name, value in rows:
+        table.add_row(name, f"{value:,}" if isinstance(value, int) else str(value))
+    console.print(table)
+    for problem in report.problems:
+        console.print(f"problem: {problem}", style="red", highlight=False, soft_wrap=True)
+    console.print(found.sentence, style="bold green" if report.status == 0 else "bold red", highlight=False, soft_wrap=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the demo."""
+    return commandline.main(build_parser(), arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

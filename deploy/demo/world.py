@@ -1,0 +1,91 @@
+"""All parts together: started in order, stopped in order, and never left behind."""
+
+import asyncio
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from demo.parts import Part, run_once, script
+from demo.picture import Picture
+from demo.place import Place
+from demo.watch import hear_devices, hear_flow
+from fogline.errors import Misconfigured
+from fogline.installed import find_jars, find_java
+
+DEVICES = Path(__file__).with_name("devices.py")
+
+
+class World:
+    """`on_end` is called with the name of a part that ended although nobody told it to."""
+
+    def __init__(self, place: Place, picture: Picture, on_end: Callable[[Part], None]) -> None:
+        folder = place.folder
+        self.place = place
+        self._fogline = script("fogline")
+        broker = [sys.executable, "-m", "fogline.testing.kafka_broker", "--data", str(folder / "kafka")]
+        part = partial(Part, folder=folder, on_end=on_end)
+        cloud = ["--config", str(place.cloud)]
+        self.kafka = part("kafka", [*broker, "--port", str(place.ports.kafka)], gently=True)
+        self.bridge = part("bridge", [self._fogline, "bridge", "run", *cloud])
+        self.spark = part("spark", [self._fogline, "flow", "run", "--json", *cloud], on_news=partial(hear_flow, picture.flow))
+        self.gateways = [
+            part(name, [script("fogline-edge"), "run", "--config", str(place.edge(name))]) for name in place.gateways
+        ]
+        self._picture = picture
+
+    @property
+    def parts(self) -> dict[str, Part]:
+        """By name, as the plan of kills calls them."""
+        return {part.name: part for part in (self.kafka, self.bridge, self.spark, *self.gateways)}
+
+    async def start(self) -> None:
+        """Kafka and its topics, then all the others. Raises `Misconfigured`."""
+        find_java()
+        find_jars("kafka")
+        find_jars("spark")
+        self._picture.doing = "starting Kafka"
+        await self.kafka.start()
+        log = self.place.logs / "topics.log"
+        status, _ = await run_once(
+            [self._fogline, "topics", "create", "--config", str(self.place.cloud)], self.place.folder, log
+        )
+        if status:
+            raise Misconfigured(f"the topics cannot be made: {log.read_text('utf-8').strip()}")
+        self._picture.doing = "starting bridge, gateways and Spark"
+        async with asyncio.TaskGroup() as group:
+            for part in (self.spark, self.bridge, *self.gateways):
+                group.create_task(part.start(), name=f"start {part.name}")
+
+    def devices(self, *, count: int, rate: float) -> Part:
+        """The devices' process, not started."""
+        endpoints = ",".join(f"127.0.0.1:{port}" for port in self.place.ports.mqtt)
+        options = ["--gateways", endpoints, "--book", str(self.place.book), "--devices", str(count), "--rate", str(rate)]
+        launch = f"import sys; sys.path[0] = {str(DEVICES.parents[1])!r}; from demo.devices import main; sys.exit(main())"
+        return Part(
+            "devices",
+            [sys.executable, "-c", launch, *options],
+            self.place.folder,
+            on_news=partial(hear_devices, self._picture.devices),
+            on_end=lambda _: None,
+        )
+
+    async def verify(self) -> tuple[int, str]:
+        """`fogline ledger verify`: its status and its JSON."""
+        command = [self._fogline, "ledger", "verify", "--json", "--config", str(self.place.cloud)]
+        return await run_once(command, self.place.folder, self.place.logs / "ledger.log")
+
+    async def stop_gateways(self) -> None:
+        """In order: the gateways send what they have before the bridge goes."""
+        await asyncio.gather(*(part.stop() for part in self.gateways))
+
+    async def end(self) -> None:
+        """Stop everything that still runs."""
+        await asyncio.gather(*(part.stop() for part in (self.spark, *self.gateways)))
+        await self.bridge.stop()
+        await self.kafka.stop()
+
+    def strike(self) -> None:
+        """End everything at once, without waiting."""
+        for part in self.parts.values():
+            part.strike()
