@@ -8,9 +8,12 @@ publishing, and then the process, once everything is acknowledged; the end of st
 """
 
 import argparse
+import contextlib
 import json
 import math
+import random
 import signal
+import socket
 import sys
 import threading
 import time
@@ -31,6 +34,8 @@ IN_FLIGHT = 20
 OUTSTANDING = 50
 """Messages of one device without acknowledgement, those that wait in it included: then it measures nothing more."""
 TICK_S = 0.005
+LOSE_EVERY_S = 2.0
+"""How often one of the devices loses its line while it waits for an acknowledgement."""
 NEWS_S = 0.25
 FLUSH_S = 1.0
 
@@ -88,6 +93,13 @@ class Simulated:
         mid = self._client.publish(self._topic, body, qos=1, properties=self._properties).mid
         self._waiting[mid] = self.sent, now
 
+    def lose_line(self) -> None:
+        """The radio is gone for a moment, with an acknowledgement on its way; the client connects again and resends."""
+        line = self._client.socket()
+        if line is not None:
+            with contextlib.suppress(OSError):
+                line.shutdown(socket.SHUT_RDWR)
+
     def take_answers(self) -> list[tuple[int, bool, float]]:
         """What was acknowledged since: counter, whether with success, seconds that it took."""
         taken = []
@@ -141,7 +153,7 @@ class Fleet:
         for each in self._devices:
             each.connect()
         budget, turn, last = 0.0, 0, time.monotonic()
-        news_at = flush_at = last
+        news_at = flush_at = lose_at = last
         while not (self.finishing.is_set() and not any(each.waiting or each.answers for each in self._devices)):
             now = time.monotonic()
             budget = min(budget + (now - last) * self._rate, self._rate)
@@ -149,6 +161,9 @@ class Fleet:
             if not self.finishing.is_set():
                 turn, budget = self._publish(turn, budget, now)
             self._take_answers()
+            if now >= lose_at:
+                self._lose_a_line()
+                lose_at = now + LOSE_EVERY_S
             if now >= flush_at:
                 self._book.flush()
                 flush_at = now + FLUSH_S
@@ -160,6 +175,12 @@ class Fleet:
         tell({**self._news(), "finished": True, "sent": {each.device.name: each.sent for each in self._devices}})
         for each in self._devices:
             each.close()
+
+    def _lose_a_line(self) -> None:
+        """Of a device that waits for an acknowledgement: then the gateway has, or will have, what is sent again."""
+        waiting = [each for each in self._devices if each.waiting and each.connected]
+        if waiting:
+            random.choice(waiting).lose_line()
 
     def _publish(self, turn: int, budget: float, now: float) -> tuple[int, float]:
         """Spend the budget on the devices in turn; those that wait for too much are passed over."""

@@ -99,9 +99,10 @@ class Own:
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """Everything up to `settled` is in Kafka; go on after it."""
+    """The numbering holds: go on after the lowest unconfirmed row.
 
-    settled: int
+    What the bridge has beyond it is sent again and refused there: a row goes only when it was accepted and settled.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,4 +121,4 @@ def resume(own: Own, mark: Mark) -> Resume | Reopen:
     known = own.settled_chain if mark.chain_sequence == own.settled else own.chain_at_mark
     if mark.chain_sequence and known is not None and known != mark.chain:
         return Reopen(f"the chains differ at sequence {mark.chain_sequence}: another copy of this outbox has sent")
-    return Resume(mark.hwm)
+    return Resume()

@@ -11,15 +11,15 @@ def own(settled=10, chain="aa", head=20, at_mark=None):
 
 
 def test_both_agree():
-    assert resume(own(), Mark("s", 10, 10, "aa")) == Resume(10)
+    assert resume(own(), Mark("s", 10, 10, "aa")) == Resume()
 
 
 def test_the_bridge_has_more_than_the_gateway_knows_of():
-    assert resume(own(at_mark="bb"), Mark("s", 15, 15, "bb")) == Resume(15)
+    assert resume(own(at_mark="bb"), Mark("s", 15, 15, "bb")) == Resume()
 
 
 def test_a_new_stream():
-    assert resume(own(0, "", 5), Mark("s")) == Resume(0)
+    assert resume(own(0, "", 5), Mark("s")) == Resume()
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_the_numbering_cannot_be_trusted(knowledge, mark, why):
 
 
 def test_a_torn_transaction_leaves_an_older_chain():
-    assert resume(own(10, "aa", 20), Mark("s", 13, 10, "aa")) == Resume(13)
+    assert resume(own(10, "aa", 20), Mark("s", 13, 10, "aa")) == Resume()
 
 
 @pytest.mark.parametrize("decode", [decode_hello, decode_welcome])

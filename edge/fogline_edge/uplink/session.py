@@ -108,14 +108,12 @@ class Session:
         return welcome
 
     async def _reconcile(self, welcome: hello.Welcome) -> None:
-        """Settle what the bridge has; open new streams where the numbering cannot be trusted."""
+        """Open new streams where the numbering cannot be trusted."""
         for mark in welcome.marks:
             own = await self._outbox.own(mark.stream, mark.chain_sequence)
-            match hello.resume(own, mark):
-                case hello.Resume(settled):
-                    self._outbox.settle(mark.stream, settled)
-                case hello.Reopen(why):
-                    await self._outbox.reopen(mark.stream, own.settled, why)
+            verdict = hello.resume(own, mark)
+            if isinstance(verdict, hello.Reopen):
+                await self._outbox.reopen(mark.stream, own.settled, verdict.why)
 
     def _open_lanes(self, connection: Connection, welcome: hello.Welcome) -> None:
         session = connection.open_session()
