@@ -8,8 +8,8 @@ from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType
 from fogline.errors import Misconfigured
 from fogline_cloud import topics
 from fogline_cloud.bridge.checkpoint import Layout, layout_entry
-from fogline_cloud.bridge.kafka import KafkaClients, mapped, readable
 from fogline_cloud.bridge.recovery import read_checkpoint
+from fogline_cloud.kafka import KafkaClients, mapped, readable
 from fogline_cloud.settings import Settings
 
 _VISIBLE_S = 20.0
@@ -62,11 +62,12 @@ def _write_layout(clients: KafkaClients, settings: Settings) -> None:
 
 
 def check_topics(clients: KafkaClients, settings: Settings) -> list[str]:
-    """What is wrong with the topics, one line each; empty if nothing. Raises `Misconfigured` if Kafka is not there."""
+    """What is wrong with the topics, one line each; empty if nothing.
+
+    Raises `Misconfigured` if Kafka or a topic is not there.
+    """
     there = clients.topics()
-    missing = [topic.name for topic in topics.all_topics(settings.tenant, settings.shards) if topic.name not in there]
-    if missing:
-        return [f"topics are missing: {', '.join(missing)}; run: fogline topics create"]
+    topics.require([topic.name for topic in topics.all_topics(settings.tenant, settings.shards)], there)
     if problems := _partition_problems(there, settings):
         return problems
     layout = read_checkpoint(clients, settings.tenant, 0).layout

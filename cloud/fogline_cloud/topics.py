@@ -1,7 +1,9 @@
 """The Kafka topics of a tenant: names, partitions, retention (pure), and the lanes that land in them."""
 
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+from fogline.errors import Misconfigured
 from fogline.event import Lane
 
 _DAY_MS = 86_400_000
@@ -82,3 +84,9 @@ def all_topics(tenant: str, shards: int) -> list[Topic]:
         Topic(fleet(tenant), shards, kept),
         Topic(checkpoint(tenant), shards, compacted),
     ]
+
+
+def require(wanted: Iterable[str], there: Collection[str]) -> None:
+    """Raise `Misconfigured` if one of the topics is not there."""
+    if missing := [name for name in wanted if name not in there]:
+        raise Misconfigured(f"topics are missing: {', '.join(missing)}; run: fogline topics create")

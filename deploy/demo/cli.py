@@ -29,6 +29,7 @@ EXAMPLE = """\
 examples:
   python deploy/demo                                  until Ctrl-C, then the judgement
   python deploy/demo --events 30000 --json out.json   ends by itself
+  python deploy/demo --plain --minutes 60             an hour of it
   python deploy/demo --stay                           everything on the usual ports, to try by hand
 
 exit status: 0 nothing lost and nothing twice; 1 otherwise; 2 something has to be changed first, one line says what
@@ -43,6 +44,7 @@ def build_parser() -> argparse.ArgumentParser:
         prog="demo", description=DESCRIPTION, epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--events", type=_count, default=0, help="end when at least so many are acknowledged (default: Ctrl-C)")
+    parser.add_argument("--minutes", type=float, default=0.0, metavar="M", help="run for at least so long")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the judgement to this file")
     parser.add_argument("--devices", type=_count, default=40, help="how many devices (default: 40)")
     parser.add_argument("--rate", type=float, default=430.0, help="events/s of all devices (default: 430)")
@@ -77,8 +79,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the demo, or stay."""
     if arguments.keep and not arguments.stay:
         raise Misconfigured("--keep needs --stay: the demo's devices count from 1, so it begins empty")
-    if arguments.rate <= 0 or arguments.kill_every <= 0:
-        raise Misconfigured("--rate and --kill-every have to be over 0")
+    if min(arguments.rate, arguments.kill_every) <= 0 or arguments.minutes < 0:
+        raise Misconfigured("--rate and --kill-every have to be over 0, --minutes not below")
     wanted = {
         name: getattr(arguments, f"{name}_port") or (usual if arguments.stay else 0) for name, usual in STAY_PORTS.items()
     }
@@ -101,6 +103,7 @@ async def _stay(place: Place, console: Console) -> int:
 async def _demonstrate(place: Place, arguments: argparse.Namespace, console: Console) -> int:
     options = Options(
         events=arguments.events,
+        seconds=arguments.minutes * 60,
         devices=arguments.devices,
         rate=arguments.rate,
         kill_every_s=0.0 if arguments.no_kills else arguments.kill_every,

@@ -96,7 +96,7 @@ class Simulated:
     def lose_line(self) -> None:
         """The radio is gone for a moment, with an acknowledgement on its way; the client connects again and resends."""
         line = self._client.socket()
-        if line is not None:
+        if isinstance(line, socket.socket):
             with contextlib.suppress(OSError):
                 line.shutdown(socket.SHUT_RDWR)
 
@@ -161,7 +161,7 @@ class Fleet:
             if not self.finishing.is_set():
                 turn, budget = self._publish(turn, budget, now)
             self._take_answers()
-            if now >= lose_at:
+            if now >= lose_at and not self.finishing.is_set():
                 self._lose_a_line()
                 lose_at = now + LOSE_EVERY_S
             if now >= flush_at:

@@ -12,8 +12,8 @@ from demo.payload import METRICS, counter_of
 from demo.place import SHARDS, TENANT, Place
 from fogline.errors import Misconfigured
 from fogline_cloud import topics
-from fogline_cloud.bridge.kafka import KafkaClients
-from fogline_cloud.bridge.recovery import read_committed
+from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.reading import read_committed
 
 
 def gather(place: Place, sent: Mapping[str, int]) -> Evidence:

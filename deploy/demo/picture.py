@@ -69,9 +69,10 @@ class KafkaNews:
 
 @dataclass(slots=True)
 class FlowNews:
-    """`rows` of table `events`; the last batch; `batches` since Spark was started."""
+    """`rows` of table `events`, `newest` batch in it; the last batch that was finished; `batches` since Spark's start."""
 
     rows: Meter = field(default_factory=lambda: Meter(10.0))
+    newest: int = -1
     batch: int = -1
     batch_events: int = 0
     batch_s: float = 0.0
@@ -97,7 +98,7 @@ class Picture:
     kafka: KafkaNews = field(default_factory=KafkaNews)
     flow: FlowNews = field(default_factory=FlowNews)
     readings: deque[ReadingNews] = field(default_factory=lambda: deque(maxlen=6))
-    down: str | None = None
+    down: set[str] = field(default_factory=set)
     doing: str = "starting"
     journal: deque[str] = field(default_factory=lambda: deque(maxlen=8))
 
@@ -105,6 +106,11 @@ class Picture:
     def backlog(self) -> int:
         """Events in the outboxes."""
         return sum(each.backlog for each in self.gateways.values())
+
+    @property
+    def state(self) -> str:
+        """In words."""
+        return f"{' and '.join(sorted(self.down))} down" if self.down else self.doing
 
     @property
     def lag(self) -> int:

@@ -9,20 +9,20 @@ ENOUGH = 2
 """How often each kind has to be killed."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Kill:
     """One kill. `rate`: acknowledged events/s in the second before. `at_s`: since the devices began.
 
-    `back_s`: until it was ready again; `flowing_s`: until something had gone through it again. `told_late`: events that
-    were in Kafka already, while the gateways had not yet noted that they were.
+    Filled in as it recovers: `back_s` until it was ready again; `flowing_s` until something had gone through it again;
+    `told_late`: events that were in Kafka at its kill, while the gateways had not noted that they were.
     """
 
     part: str
     at_s: float
     rate: float
-    back_s: float
-    flowing_s: float
-    told_late: int
+    back_s: float | None = None
+    flowing_s: float | None = None
+    told_late: int = 0
 
 
 def kind(part: str) -> str:

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -27,13 +26,15 @@ from fogline.errors import FoglineError
 FINISH_LIMIT_S = 30.0
 """How long the devices may take until everything is acknowledged."""
 ARRIVE_LIMIT_S = 120.0
+"""How long what was acknowledged may take to Kafka, and from there, once Spark runs, to the table."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What was asked for. `events`: at least so many, 0 for until Ctrl-C. `kill_every_s` 0: no kills."""
+    """What was asked for. `events`, `seconds`: at least so many, both 0 for until Ctrl-C. `kill_every_s` 0: no kills."""
 
     events: int
+    seconds: float
     devices: int
     rate: float
     kill_every_s: float
@@ -90,6 +91,7 @@ class Demonstration:
             return await self._judge()
         finally:
             await _cancel(screen)
+            await self._killer.abandon()
             await self._devices.stop()
             await self.world.end()
 
@@ -113,13 +115,13 @@ class Demonstration:
         self.picture.doing = "devices publish"
         await self._devices.start()
         began = time.monotonic()
-        killing = self._killer.run(self._options.rate) if self._options.kill_every_s else asyncio.sleep(math.inf)
-        kills = asyncio.create_task(killing, name="killer")
+        kills = asyncio.create_task(self._killer.run(self._options.rate), name="killer")
+        if not self._options.kill_every_s:
+            self._killer.finish()
         try:
-            await until(lambda: self.stop.is_set() or self._fallen.is_set() or self._enough() or kills.done())
-            if kills.done():
-                self._course.problems.append(f"a killed part did not come back: {kills.exception()}")
-            await self._bring_back()
+            await until(lambda: self.stop.is_set() or self._fallen.is_set() or self._enough(began))
+            self._killer.finish()
+            await asyncio.wait([kills], timeout=FINISH_LIMIT_S * 2)
         finally:
             await _cancel(kills)
         self._course.load_s = time.monotonic() - began
@@ -129,27 +131,25 @@ class Demonstration:
         if not await self._until(lambda: not self._devices.running, FINISH_LIMIT_S):
             self._course.problems.append(f"{self.picture.devices.waiting} messages were not acknowledged")
 
-    def _enough(self) -> bool:
-        wanted = self._options.events
-        reached = bool(wanted) and self.picture.devices.acknowledged.total >= wanted
+    def _enough(self, began: float) -> bool:
+        wanted, seconds = self._options.events, self._options.seconds
+        if not (wanted or seconds):
+            return False
+        reached = self.picture.devices.acknowledged.total >= wanted and time.monotonic() - began >= seconds
         return reached and (not self._options.kill_every_s or enough(self._killer.killed))
-
-    async def _bring_back(self) -> None:
-        """A part that is being killed at this moment comes back first."""
-        await self._until(lambda: self.picture.down is None, FINISH_LIMIT_S * 2)
 
     async def _drain(self) -> None:
         """Until everything is in the table; then end gateways, bridge and Spark in the order of the flow."""
         self.picture.doing = "waiting until everything is in the table"
-        limit_s = ARRIVE_LIMIT_S
-        began = time.monotonic()
-        if not await self._until(lambda: self.picture.backlog == 0, limit_s):
+        if not await self._until(lambda: self.picture.backlog == 0, ARRIVE_LIMIT_S):
             self._course.problems.append(f"{self.picture.backlog} events are still in the outboxes")
         await self.world.stop_gateways()
         for name, news in self.picture.gateways.items():
             look_at_outbox(self._place.outbox(name), news)
         await self.world.bridge.stop()
-        if not await self._until(self._arrived, max(10.0, limit_s - (time.monotonic() - began))):
+        if not self._fallen.is_set():
+            await self._killer.settle()
+        if not await self._until(self._arrived, ARRIVE_LIMIT_S):
             self._course.problems.append(f"{self.picture.lag} records of Kafka are not in the table")
         self.picture.doing = "stopping Spark"
         await self.world.spark.stop()
@@ -157,7 +157,8 @@ class Demonstration:
 
     def _arrived(self) -> bool:
         picture = self.picture
-        return picture.lag == 0 and picture.kafka.events.total >= picture.devices.acknowledged.total
+        everything = picture.lag == 0 and picture.kafka.events.total >= picture.devices.acknowledged.total
+        return everything and picture.flow.batch >= picture.flow.newest
 
     async def _until(self, condition: Callable[[], bool], limit_s: float) -> bool:
         """As `until`, but it is in vain once a part has ended by itself."""

@@ -30,9 +30,8 @@ async def show(picture: Picture, console: Console, *, plain: bool) -> None:
 def line(picture: Picture, now_s: float) -> str:
     """Everything that matters, in one line."""
     devices, kafka, flow = picture.devices, picture.kafka, picture.flow
-    state = f"{picture.down} is down" if picture.down else picture.doing
     return (
-        f"{state}: acknowledged {devices.acknowledged.total:,} ({devices.acknowledged.rate(now_s):.0f}/s), "
+        f"{picture.state}: acknowledged {devices.acknowledged.total:,} ({devices.acknowledged.rate(now_s):.0f}/s), "
         f"outboxes {picture.backlog:,}, Kafka {kafka.events.total:,} ({kafka.events.rate(now_s):.0f}/s), "
         f"table {flow.rows.total:,} rows, behind {picture.lag:,}"
     )
@@ -40,7 +39,7 @@ def line(picture: Picture, now_s: float) -> str:
 
 def screen(picture: Picture, now_s: float) -> Group:
     """The whole screen."""
-    state = Text(f"{picture.down} was killed", style="bold red") if picture.down else Text(picture.doing, style="bold green")
+    state = Text(picture.state, style="bold red" if picture.down else "bold green")
     readings = Table("device", "metric", "value", "after", box=None, pad_edge=False)
     for each in list(picture.readings):
         readings.add_row(each.device, each.metric, each.value, f"{each.late_s:.1f} s")

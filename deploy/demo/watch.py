@@ -17,7 +17,7 @@ from demo.place import SHARDS, TENANT, Place
 from fogline.errors import Misconfigured
 from fogline.event import parse_rfc3339
 from fogline_cloud import topics
-from fogline_cloud.bridge.kafka import KafkaClients
+from fogline_cloud.kafka import KafkaClients
 from fogline_edge.status import read_status
 
 OUTBOX_S = 0.5
@@ -65,7 +65,7 @@ async def watch_table(place: Place, picture: Picture) -> None:
 
 
 def look_at_table(place: Place, picture: Picture) -> None:
-    """The number of rows now, if there is a table."""
+    """The number of rows and the newest batch now, if there is a table."""
     path = place.folder / "tables" / "events"
     if not (path / "_delta_log").is_dir():
         return
@@ -73,8 +73,9 @@ def look_at_table(place: Place, picture: Picture) -> None:
         files = DeltaTable(str(path)).get_add_actions(flatten=True)
     except (DeltaError, OSError):
         return  # it is being made
-    rows = sum(count.as_py() or 0 for count in files.column("num_records")) if files.num_rows else 0
-    picture.flow.rows.set(rows, time.monotonic())
+    if files.num_rows:
+        picture.flow.rows.set(sum(count.as_py() or 0 for count in files.column("num_records")), time.monotonic())
+        picture.flow.newest = max(batch.as_py() for batch in files.column("max.batch"))
 
 
 def hear_devices(news: DeviceNews, line: News) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fogline.testing.kafka_broker import free_port
-from fogline_cloud.bridge.kafka import KafkaClients
+from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.provision import create_topics
 from fogline_cloud.settings import Settings
 

@@ -16,11 +16,11 @@ from fogline.testing.amqp import within
 from fogline.testing.events import make_arrival
 from fogline_cloud import topics
 from fogline_cloud.bridge.bridge import Bridge
-from fogline_cloud.bridge.kafka import KafkaClients
-from fogline_cloud.bridge.recovery import Stored, read_committed
+from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.ledger.balance import judge
 from fogline_cloud.ledger.sources import gather
 from fogline_cloud.provision import create_topics
+from fogline_cloud.reading import Stored, read_committed
 from fogline_cloud.records import place_of
 from fogline_cloud.settings import BridgeSettings, FlowSettings
 from fogline_cloud.settings import Settings as CloudSettings

@@ -74,7 +74,8 @@ def plugin() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def spark(plugin: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     folder = tmp_path_factory.mktemp("spark")
-    flow = FlowSettings(checkpoint=str(folder / "spark"), spark={"spark.driver.memory": "1g"})
+    quick = {"spark.driver.memory": "1g", "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+    flow = FlowSettings(checkpoint=str(folder / "spark"), spark=quick)
     with spark_session(Settings(tenant="t", kafka={"bootstrap.servers": "127.0.0.1:1"}, flow=flow)) as session:
         yield session
 
@@ -113,17 +114,24 @@ class Flow:
         else:
             producer.abort_transaction(30)
 
-    def run(self) -> list[Progress]:
-        """Once, over what is there. Returns the batches."""
+    def run(
+        self, *, once: bool = True, stop: threading.Event | None = None, on_batch: Callable[[], None] = lambda: None
+    ) -> list[Progress]:
+        """Run it, by default once, over what is there. Returns the batches."""
         batches: list[Progress] = []
+
+        def done(progress: Progress) -> None:
+            batches.append(progress)
+            on_batch()
+
         job.run_on(
             self.spark,
             self.settings,
             self._counts,
             on_ready=lambda: None,
-            on_progress=batches.append,
-            stop=threading.Event(),
-            once=True,
+            on_progress=done,
+            stop=stop or threading.Event(),
+            once=once,
         )
         return batches
 

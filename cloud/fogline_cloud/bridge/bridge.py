@@ -8,11 +8,11 @@ from collections.abc import Callable
 from fogline.errors import Misconfigured
 from fogline.principal import Policy
 from fogline.settings import require_loopback, split_endpoint
-from fogline_cloud.bridge.kafka import KafkaClients
 from fogline_cloud.bridge.listener import Listener
 from fogline_cloud.bridge.ownership import Ownership
 from fogline_cloud.bridge.shard import Shard
 from fogline_cloud.bridge.transaction import TransactionLog
+from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.provision import check_topics
 from fogline_cloud.settings import Settings
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from fogline_cloud import topics
-from fogline_cloud.bridge.kafka import KafkaClients, readable
+from fogline_cloud.kafka import KafkaClients, readable
 
 _log = logging.getLogger("fogline.bridge")
 

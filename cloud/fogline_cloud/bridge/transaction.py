@@ -14,8 +14,8 @@ from fogline.gap import Gap, GapReason, gap_event
 from fogline_cloud import topics
 from fogline_cloud.bridge.admission import Known
 from fogline_cloud.bridge.checkpoint import Entry, Owner, owner_entry, position_entry, stream_entry
-from fogline_cloud.bridge.kafka import TRANSACTION_TIMEOUT_MS, KafkaClients, mapped
 from fogline_cloud.bridge.recovery import Recovered, recover
+from fogline_cloud.kafka import TRANSACTION_TIMEOUT_MS, KafkaClients, mapped
 from fogline_cloud.records import record_of
 
 _LIMIT_S = TRANSACTION_TIMEOUT_MS / 1000

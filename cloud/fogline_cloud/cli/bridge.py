@@ -8,9 +8,9 @@ from fogline.commandline import announce
 from fogline.settings import require_loopback, split_endpoint
 from fogline_cloud import provision
 from fogline_cloud.bridge.bridge import run_bridge
-from fogline_cloud.bridge.kafka import KafkaClients
 from fogline_cloud.cli.common import with_config, with_json
 from fogline_cloud.cli.topics import report
+from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.settings import load
 
 

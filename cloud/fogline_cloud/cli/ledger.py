@@ -8,8 +8,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from fogline_cloud.bridge.kafka import KafkaClients
 from fogline_cloud.cli.common import with_config, with_json
+from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.ledger.balance import Evidence, Finding, judge
 from fogline_cloud.ledger.sources import gather
 from fogline_cloud.settings import load

@@ -6,8 +6,8 @@ import sys
 from typing import Any
 
 from fogline_cloud import provision
-from fogline_cloud.bridge.kafka import KafkaClients
 from fogline_cloud.cli.common import with_config, with_json
+from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.settings import load
 
 

@@ -42,5 +42,6 @@ def explained(error: BaseException, log: Path) -> FoglineError:
     for pattern, meaning in _KNOWN:
         if re.search(pattern, text):
             return Misconfigured(f"{meaning} (see {log})")
-    line = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    line = f"{type(error).__name__}: {line}" if not line.startswith("[") else line
     return Misconfigured(f"the flow ended: {line[:300]} (see {log})")

@@ -111,6 +111,8 @@ def _read(raw: Raw, tenant: str) -> tuple[Event, int, tuple[int | None, int]]:
         headers = records.completed(headers, place=raw.place(), ingested_ns=raw.ingested_ns)
     event = records.event_of(headers, raw.value, tenant)
     check_identifier(event.device, "device_id")
+    if not event.id:
+        raise Poison("malformed", "a record's id is empty")
     first = event.sequence
     if event.content_type == GAP_CONTENT_TYPE:
         first = decode_gap(raw.value).first

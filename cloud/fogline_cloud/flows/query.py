@@ -15,7 +15,7 @@ from fogline_cloud.flows.failure import explained
 from fogline_cloud.flows.kafka import spark_options
 from fogline_cloud.flows.parse import Plan
 from fogline_cloud.flows.parsers import checked_overrides
-from fogline_cloud.flows.session import log_file
+from fogline_cloud.flows.session import is_local, log_file
 from fogline_cloud.flows.source import raw_stream, starting_offsets
 from fogline_cloud.flows.tables import Batch, make_tables, newest_batch, standing, tables_in
 from fogline_cloud.settings import Settings
@@ -24,6 +24,7 @@ FINISH_LIMIT_S = 30.0
 """How long a batch may go on after a stop was asked for, before it is abandoned (it is then replayed)."""
 _LOOK_S = 0.25
 """How often a running query is left to see whether a stop was asked for: Spark has no other way to wait for two things."""
+_PRODUCER = {"kafka.linger.ms": "20", "kafka.batch.size": str(128 * 1024), "kafka.compression.type": "lz4"}
 
 
 class Query:
@@ -42,8 +43,9 @@ class Query:
             flow=flow.name,
             tables=tables_in(flow.tables),
             plan=Plan(tenant=settings.tenant, limit_s=flow.parse_limit_ms / 1000, parsers=checked_overrides(flow.parsers)),
-            kafka=spark_options(settings.kafka),
+            kafka={**_PRODUCER, **spark_options(settings.kafka)},
             tasks=spark.sparkContext.defaultParallelism,
+            keeps=is_local(flow.master),
         )
         self._decided = -1
         self._run = ""
@@ -103,24 +105,27 @@ class Query:
             return starting_offsets(self._settings.tenant, self._counts, {})
         stand = standing(self._spark, tables, flow.name)
         for batch in stand.last:
-            self._landing.derive(batch)
+            self._landing.finish(batch)
         return starting_offsets(self._settings.tenant, self._counts, stand.offsets)
 
     def _batch(self, raw: DataFrame, number: int) -> None:
         """Spark calls this, in a thread of its own. To return means: the batch is done for ever."""
         self._idle.clear()
         try:
-            if self._stopping:
-                raise Unreachable("the flow was told to stop before this batch began")
-            self._started.wait()
-            batch = Batch(self._settings.flow.name, self._run, number)
-            self._landing.land(raw, batch, decided=number <= self._decided, on_progress=self._on_progress)
-            self._decided = number
-        except (PySparkException, Py4JError) as error:
+            self._land(raw, number)
+        except Exception as error:  # whatever it is, it ends the query, and Spark would tell it as a page of Java
             self._failure = explained(error, log_file(self._settings))
             raise
         finally:
             self._idle.set()
+
+    def _land(self, raw: DataFrame, number: int) -> None:
+        if self._stopping:
+            raise Unreachable("the flow was told to stop before this batch began")
+        self._started.wait()
+        batch = Batch(self._settings.flow.name, self._run, number)
+        self._landing.land(raw, batch, decided=number <= self._decided, on_progress=self._on_progress)
+        self._decided = number
 
     def _end(self, query: StreamingQuery) -> None:
         """Let the batch under way finish, or abandon it: its replay changes nothing."""

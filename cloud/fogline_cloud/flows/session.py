@@ -17,8 +17,6 @@ from fogline.errors import Misconfigured
 from fogline.installed import find_jars, find_java
 from fogline_cloud.settings import Scalar, Settings
 
-log = logging.getLogger(__name__)
-
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 _LOCAL = re.compile(r"local(?:\[(\*|[0-9]+)(?:,[0-9]+)?\])?")
 _ATTEMPTS = 4
@@ -30,6 +28,7 @@ _ALWAYS: dict[str, Scalar] = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.maxConcurrentOutputFileWriters": 8,
+    "spark.sql.inMemoryColumnarStorage.compressed": False,
     "spark.sql.execution.arrow.maxRecordsPerBatch": 5000,
     "spark.sql.execution.arrow.maxBytesPerBatch": 16 << 20,
     "spark.databricks.delta.optimize.maxFileSize": 128 << 20,
@@ -104,6 +103,7 @@ def spark_session(settings: Settings) -> Iterator[SparkSession]:
             what = str(error).strip().partition("\n")[0]
             raise Misconfigured(f"Spark does not start with {java}: {what} (see {log_file(settings)})") from error
     spark.sparkContext.setLogLevel("WARN")
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # what goes wrong between Python and Java is in Spark's own log
     try:
         yield spark
     finally:

@@ -28,22 +28,22 @@ def event_rows(parsed: DataFrame, tenant: str, batch: Batch) -> DataFrame:
     return parsed.select(*(added.get(name, F.col(name)).alias(name) for name in schema.names(schema.EVENTS)))
 
 
-def mark_duplicates(parsed: DataFrame, events: DataFrame) -> DataFrame:
-    """Parsed records, those marked `replayed` made duplicates if their event is in `events` already, or came before.
+def mark_duplicates(rows: DataFrame, events: DataFrame) -> DataFrame:
+    """Rows of `events` to be, those marked `replayed` made duplicates if their event is there already, or came before.
 
     `events`: what this flow has, without this batch. The first of several in one batch stays, a record that is not
-    marked before any that is. `parsed` is read three times, so it should be persisted.
+    marked before any that is. `rows` is read twice, so it should be persisted.
     """
     identity = ["source", "id"]
-    resent = parsed.where("replayed").select(*identity).distinct()
+    resent = rows.where("replayed").select(*identity).distinct()
     known = (
         events.where(F.col("outcome") != Outcome.DUPLICATE.value)
         .join(F.broadcast(resent), identity, "left_semi")
-        .select(*identity, F.lit(value=True).alias("known"))
+        .select(*identity, F.lit(True).alias("known"))
         .distinct()
     )
     in_order = Window.partitionBy(*identity).orderBy("replayed", "ingested", "topic", "partition", "offset")
-    came_before = F.coalesce(F.col("known"), F.lit(value=False)) | (F.row_number().over(in_order) > 1)
+    came_before = F.coalesce(F.col("known"), F.lit(False)) | (F.row_number().over(in_order) > 1)
     has_identity = F.col("source").isNotNull() & F.col("id").isNotNull()
     again = F.col("replayed") & has_identity & came_before
     instead = {
@@ -53,11 +53,11 @@ def mark_duplicates(parsed: DataFrame, events: DataFrame) -> DataFrame:
         "readings": F.array().cast(schema.READINGS_TYPE),
         "data": F.lit(None),
     }
-    marked = parsed.join(F.broadcast(known), identity, "left").withColumn("again", again)
+    marked = rows.join(F.broadcast(known), identity, "left").withColumn("again", again)
     return marked.select(
         *(
             F.when(F.col("again"), instead[name]).otherwise(F.col(name)).alias(name) if name in instead else F.col(name)
-            for name in schema.names(schema.PARSED)
+            for name in schema.names(schema.EVENTS)
         )
     )
 

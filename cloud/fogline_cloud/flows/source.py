@@ -3,38 +3,29 @@
 import json
 from collections.abc import Mapping
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark uses
 
-from fogline.errors import Misconfigured
 from fogline_cloud import topics
 from fogline_cloud.flows.kafka import spark_options
 from fogline_cloud.flows.tables import Offsets
+from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.settings import Settings
 
 RAW = ("topic", "partition", "offset", "ingested", "value", "headers")
 """What a record is to the flow."""
 _EARLIEST = -2
-_ANSWER_LIMIT_S = 10.0
 
 
 def partitions(settings: Settings) -> dict[str, int]:
     """Partition counts of the topics that the flow reads and writes.
 
-    Raises `Misconfigured` if no Kafka answers there or a topic is missing.
+    Raises `Misconfigured` if Kafka does not answer or a topic is missing.
     """
-    servers = settings.kafka["bootstrap.servers"]
-    try:
-        found = AdminClient(dict(settings.kafka)).list_topics(timeout=_ANSWER_LIMIT_S).topics
-    except KafkaException as error:
-        raise Misconfigured(f"no Kafka answers at {servers}: {error.args[0].str()}") from None
+    found = KafkaClients(settings.kafka).topics()
     wanted = [*topics.raw_topics(settings.tenant), *derived_topics(settings.tenant)]
-    missing = [name for name in wanted if name not in found]
-    if missing:
-        raise Misconfigured(f"Kafka at {servers} lacks {', '.join(missing)}: run `fogline topics create` first")
-    return {name: len(found[name].partitions) for name in wanted}
+    topics.require(wanted, found)
+    return {name: found[name] for name in wanted}
 
 
 def derived_topics(tenant: str) -> list[str]:

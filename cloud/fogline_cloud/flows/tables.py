@@ -31,9 +31,10 @@ def tables_in(folder: str) -> Tables:
 
 
 _STATS = {
-    "events": "ingested,gateway,stream,sequence,device,outcome,flow,run,batch",
-    "readings": "time,ingested,device,metric,stream,sequence,flow,run,batch",
+    "events": "run,batch,ingested,stream,sequence",
+    "readings": "run,batch,time,device",
 }
+"""Columns that files keep statistics of: what they are found by."""
 
 
 def make_tables(spark: SparkSession, tables: Tables) -> bool:
@@ -80,11 +81,10 @@ class Batch:
         return f"{self.flow}/{self.run}/{what}"
 
 
-def rows_of(spark: SparkSession, path: str, batch: Batch, days: tuple[date, date] | None = None) -> DataFrame:
-    """What one micro-batch wrote, found by the files' statistics; `days` (first, last), where known, spare the rest."""
+def rows_of(spark: SparkSession, path: str, batch: Batch) -> DataFrame:
+    """What one micro-batch wrote, found by the files' statistics."""
     mine = (F.col("flow") == batch.flow) & (F.col("run") == batch.run) & (F.col("batch") == batch.number)
-    rows = spark.read.format("delta").load(path).where(mine)
-    return rows if days is None else rows.where(F.col("day").between(*map(F.lit, days)))
+    return spark.read.format("delta").load(path).where(mine)
 
 
 def compact(spark: SparkSession, path: str, days: tuple[date, date]) -> None:

@@ -14,10 +14,11 @@ from fogline.gap import GAP_CONTENT_TYPE
 from fogline.ledger import STATEMENT_CONTENT_TYPE, decode_statement
 from fogline_cloud import topics
 from fogline_cloud.bridge.admission import Known
-from fogline_cloud.bridge.kafka import KafkaClients
-from fogline_cloud.bridge.recovery import Stored, read_checkpoint, read_committed
+from fogline_cloud.bridge.recovery import read_checkpoint
+from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.ledger.balance import Evidence
 from fogline_cloud.ledger.ranges import Span, collect
+from fogline_cloud.reading import Stored, read_committed
 from fogline_cloud.records import Place, is_replayed, place_of
 from fogline_cloud.settings import Settings
 
@@ -93,9 +94,7 @@ class _Reader:
 
 def gather(clients: KafkaClients, settings: Settings) -> list[Evidence]:
     """Read everything. Raises `Misconfigured` if Kafka or the topics are not there, `Unreachable` if reading fails."""
-    missing = set(topics.raw_topics(settings.tenant)) - clients.topics().keys()
-    if missing:
-        raise Misconfigured(f"topics are missing: {', '.join(sorted(missing))}; run: fogline topics create")
+    topics.require(topics.raw_topics(settings.tenant), clients.topics())
     reader = _Reader()
     rows, readings = _tables(settings)  # before Kafka: so a row without a record is no matter of time
     read = reader.take_rows(iter(rows))

@@ -1,0 +1,79 @@
+"""Every committed record of some partitions, to the high watermark.
+
+The first end of a partition is not believed: under read_committed it is the last stable offset, which an open
+transaction keeps early.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from fogline.errors import Misconfigured, Unreachable
+from fogline_cloud.kafka import KafkaClients, end_offset, mapped
+
+READ_LIMIT_S = 60.0
+"""Without any progress for so long, reading is given up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """One committed record."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes
+    value: bytes
+    headers: list[tuple[str, bytes]]
+
+
+def read_committed(clients: KafkaClients, starts: Mapping[tuple[str, int], int | None]) -> Iterator[Stored]:
+    """Every committed record of the partitions, from the offset given (`None`: the beginning) to the high watermark.
+
+    Raises `Unreachable`; `Misconfigured` if a start lies below what Kafka still has.
+    """
+    probe = clients.reader(committed=False)
+    try:
+        bounds = {place: end_offset(probe, *place) for place in starts}
+    finally:
+        probe.close()
+    begin: dict[tuple[str, int], int] = {}
+    for place, start in starts.items():
+        low, high = bounds[place]
+        if start is not None and start < low:
+            what = f"{place[0]}[{place[1]}] begins at offset {low}, but has to be read from {start}"
+            raise Misconfigured(f"{what}: records were deleted before they were counted; raise the topic's retention")
+        if (low if start is None else start) < high:
+            begin[place] = low if start is None else start
+    if begin:
+        reader = clients.reader()
+        try:
+            yield from _read_until(reader, begin, {place: bounds[place][1] for place in begin})
+        finally:
+            reader.close()
+
+
+def _read_until(reader: Consumer, begin: dict[tuple[str, int], int], end: dict[tuple[str, int], int]) -> Iterator[Stored]:
+    reader.assign([TopicPartition(*place, offset) for place, offset in begin.items()])
+    position = dict(begin)
+    deadline = time.monotonic() + READ_LIMIT_S
+    while behind := [place for place, offset in position.items() if offset < end[place]]:
+        if time.monotonic() > deadline:
+            place = behind[0]
+            raise Unreachable(f"{place[0]}[{place[1]}]: read to {position[place]}, the high watermark is {end[place]}")
+        with mapped("reading back"):
+            messages = reader.consume(2000, 0.2)
+        for message in messages:
+            place = (message.topic(), message.partition())
+            error = message.error()
+            if error is None:
+                position[place] = message.offset() + 1
+                deadline = time.monotonic() + READ_LIMIT_S
+                yield Stored(*place, message.offset(), message.key() or b"", message.value() or b"", message.headers() or [])
+            elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's name for it
+                position[place] = max(position[place], message.offset())  # control records are never returned
+            elif not error.retriable():
+                with mapped("reading back"):
+                    raise KafkaException(error)

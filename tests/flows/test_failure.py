@@ -1,0 +1,49 @@
+from pathlib import Path
+
+import pytest
+
+from fogline.errors import Misconfigured, Unreachable
+from fogline_cloud.flows.failure import explained
+
+LOG = Path("/var/log/flow.log")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ExecutionException: org.apache.kafka.common.errors.TimeoutException: Timed out waiting for a node",
+        "Caused by: org.apache.kafka.common.errors.DisconnectException",
+        "org.apache.kafka.common.errors.TimeoutException: Topic t not present in metadata after 60000 ms.",
+    ],
+)
+def test_a_kafka_that_is_away_is_waited_for(text: str) -> None:
+    assert isinstance(explained(RuntimeError(f"[STREAM_FAILED] Query terminated\n{text}"), LOG), Unreachable)
+
+
+@pytest.mark.parametrize(
+    ("text", "meaning"),
+    [
+        ("Some data may have been lost because they are not available in Kafka any more", "retention"),
+        ("java.io.IOException: No space left on device", "disk"),
+        ("java.lang.OutOfMemoryError: Java heap space", "memory"),
+        ("org.apache.kafka.common.errors.UnknownTopicOrPartitionException", "topics create"),
+        ("org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)", "parser"),
+    ],
+)
+def test_what_a_person_can_mend_is_said_in_a_line(text: str, meaning: str) -> None:
+    error = explained(RuntimeError(f"\tat some.Java(Class.java:1)\n{text}"), LOG)
+    assert isinstance(error, Misconfigured)
+    assert meaning in str(error)
+    assert str(LOG) in str(error)
+    assert "\n" not in str(error)
+
+
+def test_the_unknown_is_its_first_line_and_the_log_file() -> None:
+    error = explained(RuntimeError("\n [ODD] something new \n\tat java.lang.Thread\n"), LOG)
+    assert str(error) == "the flow ended: [ODD] something new (see /var/log/flow.log)"
+    assert str(explained(KeyError("x"), LOG)) == "the flow ended: KeyError: 'x' (see /var/log/flow.log)"
+
+
+def test_our_own_words_pass() -> None:
+    own = Misconfigured("as it is")
+    assert explained(own, LOG) is own
