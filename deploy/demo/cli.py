@@ -19,6 +19,7 @@ from demo.run import Demonstration, Options
 from demo.stay import make_world, stay
 from fogline import commandline
 from fogline.errors import Misconfigured
+from fogline.installed import find_jars, find_java
 
 DESCRIPTION = """\
 The whole of Fogline on this machine: Kafka, bridge, gateways, Spark, and simulated MQTT devices, while every few
@@ -86,6 +87,9 @@ def run(arguments: argparse.Namespace) -> int:
     }
     if arguments.json is not None and not arguments.json.absolute().parent.is_dir():
         raise Misconfigured(f"--json {arguments.json}: there is no such folder")
+    find_java()
+    for jars in ("kafka", "spark"):
+        find_jars(jars)
     ports = choose_ports(**wanted, gateways=1 if arguments.stay else 2)
     place = take_folder(ports, keep=arguments.keep)
     logging.basicConfig(force=True, level=logging.INFO, filename=place.logs / "demo.log", format="%(asctime)s %(message)s")

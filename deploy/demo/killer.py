@@ -50,7 +50,7 @@ class Killer:
             victim = next_victim(self.killed)
             if kind(victim) == "spark":
                 await self.settle()
-                await self._until(lambda: self._picture.flow.batches > 0, FLOW_LIMIT_S)
+                await self._until(lambda: self._picture.flow.batches > 0 and self._picture.flow.rows.total > 0, FLOW_LIMIT_S)
             await self._until(lambda: self._rate() > _LOADED * rate, _LOAD_S)
             if not self._enough.is_set():
                 await self._kill(victim)
@@ -130,7 +130,8 @@ class Killer:
             case "bridge":
                 events = picture.kafka.events.total
                 return lambda: picture.kafka.events.total > events
-        return lambda: picture.flow.batches > 0
+        rows = picture.flow.rows.total
+        return lambda: picture.flow.batches > 0 and picture.flow.rows.total > rows
 
     async def _until(self, condition: Callable[[], bool], limit_s: float) -> None:
         await until(lambda: condition() or self._enough.is_set(), limit_s)

@@ -11,7 +11,6 @@ from demo.picture import Picture
 from demo.place import Place
 from demo.watch import hear_devices, hear_flow
 from fogline.errors import Misconfigured
-from fogline.installed import find_jars, find_java
 
 DEVICES = Path(__file__).with_name("devices.py")
 
@@ -41,9 +40,6 @@ class World:
 
     async def start(self) -> None:
         """Kafka and its topics, then all the others. Raises `Misconfigured`."""
-        find_java()
-        find_jars("kafka")
-        find_jars("spark")
         self._picture.doing = "starting Kafka"
         await self.kafka.start()
         log = self.place.logs / "topics.log"
