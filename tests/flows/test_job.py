@@ -7,9 +7,8 @@ import pytest
 
 from fogline import commandline
 from fogline.errors import Misconfigured
-from fogline.testing.kafka_broker import KafkaBroker, free_port
+from fogline.testing.kafka_broker import KafkaBroker
 from fogline_cloud.cli import flow as flow_command
-from fogline_cloud.flows import source
 from fogline_cloud.flows.job import preflight
 from fogline_cloud.settings import FlowSettings, Settings
 
@@ -19,15 +18,8 @@ def given(bootstrap: str, tenant: str, folder: Path, **flow: object) -> Settings
     return Settings(tenant=tenant, kafka={"bootstrap.servers": bootstrap}, flow=FlowSettings(**places))  # type: ignore[arg-type]
 
 
-def test_no_kafka_is_one_line(tenant: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source, "ANSWER_LIMIT_S", 0.2)
-    port = free_port()
-    with pytest.raises(Misconfigured, match=f"no Kafka answers at 127.0.0.1:{port}"):
-        preflight(given(f"127.0.0.1:{port}", tenant, folder))
-
-
 def test_missing_topics_are_named_with_the_command_that_makes_them(kafka: KafkaBroker, tenant: str, folder: Path) -> None:
-    with pytest.raises(Misconfigured, match=rf"lacks hono\.telemetry\.{tenant}, .*fogline topics create"):
+    with pytest.raises(Misconfigured, match=rf"hono\.telemetry\.{tenant}, .*fogline topics create"):
         preflight(given(kafka.bootstrap, tenant, folder))
 
 
