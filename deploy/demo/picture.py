@@ -91,13 +91,13 @@ class ReadingNews:
 
 @dataclass(slots=True)
 class Picture:
-    """Everything."""
+    """Everything. `readings`: the last one of each sort of device; `down`: which parts are killed and not back."""
 
     gateways: dict[str, GatewayNews]
     devices: DeviceNews = field(default_factory=DeviceNews)
     kafka: KafkaNews = field(default_factory=KafkaNews)
     flow: FlowNews = field(default_factory=FlowNews)
-    readings: deque[ReadingNews] = field(default_factory=lambda: deque(maxlen=6))
+    readings: dict[str, ReadingNews] = field(default_factory=dict)
     down: set[str] = field(default_factory=set)
     doing: str = "starting"
     journal: deque[str] = field(default_factory=lambda: deque(maxlen=8))

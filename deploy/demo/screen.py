@@ -41,7 +41,7 @@ def screen(picture: Picture, now_s: float) -> Group:
     """The whole screen."""
     state = Text(picture.state, style="bold red" if picture.down else "bold green")
     readings = Table("device", "metric", "value", "after", box=None, pad_edge=False)
-    for each in list(picture.readings):
+    for _, each in sorted(picture.readings.copy().items()):
         readings.add_row(each.device, each.metric, each.value, f"{each.late_s:.1f} s")
     journal = Text("\n".join(picture.journal) or "nobody yet")
     return Group(

@@ -163,4 +163,5 @@ class KafkaTail:
             return
         shown = f"{reading.value:g} {reading.unit or ''}" if reading.value is not None else reading.text or ""
         device = reading.source.rpartition("/")[2]
-        self._picture.readings.append(ReadingNews(device, reading.metric, shown.strip(), late_s))
+        sort = device.rpartition("-")[0]
+        self._picture.readings[sort] = ReadingNews(device, reading.metric, shown.strip(), late_s)

@@ -81,6 +81,9 @@ class Settings(_Strict, frozen=True, kw_only=True):
 
 
 def load(path: Path) -> Settings:
-    """Read and check the settings. Raises `Misconfigured`."""
+    """Read and check the settings; files and folders are beside the settings file. Raises `Misconfigured`."""
     settings = load_settings(path, Settings)
-    return msgspec.structs.replace(settings, data=str(path.parent / settings.data))
+    mqtt = settings.mqtt
+    if mqtt is not None and mqtt.users is not None:
+        mqtt = msgspec.structs.replace(mqtt, users=str(path.parent / mqtt.users))
+    return msgspec.structs.replace(settings, data=str(path.parent / settings.data), mqtt=mqtt)

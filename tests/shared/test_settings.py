@@ -47,8 +47,9 @@ def test_kafka_needs_an_address(folder):
 
 def test_folders_are_beside_the_file(folder):
     path = folder / "edge.toml"
-    path.write_text(EDGE)
+    path.write_text(EDGE + '[mqtt]\nusers = "passwd"')
     assert edge.load(path).data == str(folder / "data")
+    assert edge.load(path).mqtt.users == str(folder / "passwd")
 
 
 @pytest.mark.parametrize("text", ["", "host", "host:", "host:x", "host:99999", ":1"])
