@@ -28,7 +28,8 @@ class Part:
     """One child process, started again as often as needed.
 
     It is ready when it has printed its first JSON line; every later line goes to `on_news`. `on_end` is called if it
-    ends without having been told to. `gently`: the signal that the kernel sends if the demo dies.
+    ends without having been told to. `gently`: it is asked to end, not killed, if the demo dies. `environment`: what is
+    added where our own does not say otherwise.
     """
 
     def __init__(
@@ -40,12 +41,14 @@ class Part:
         on_news: Callable[[News], None] = lambda _: None,
         on_end: Callable[["Part"], None] = lambda _: None,
         gently: bool = False,
+        environment: dict[str, str] | None = None,
     ) -> None:
         self.name = name
         self.log = folder / "logs" / f"{name}.log"
         self.starts = 0
         self.process: asyncio.subprocess.Process | None = None
         self._command = [find_setpriv(), "--pdeathsig", "TERM" if gently else "KILL", "--", *command]
+        self._environment = {**(environment or {}), **os.environ}
         self._folder = folder
         self._on_news = on_news
         self._on_end = on_end
@@ -70,6 +73,7 @@ class Part:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,
                 cwd=self._folder,
+                env=self._environment,
                 start_new_session=True,
             )
         self.starts += 1

@@ -12,6 +12,8 @@ from demo.place import Place
 from demo.watch import hear_devices, hear_flow
 from fogline.errors import Misconfigured
 
+QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""A JVM that lives for a minute on two cores should not spend it on compiling."""
 DEVICES = Path(__file__).with_name("devices.py")
 
 
@@ -27,7 +29,12 @@ class World:
         cloud = ["--config", str(place.cloud)]
         self.kafka = part("kafka", [*broker, "--port", str(place.ports.kafka)], gently=True)
         self.bridge = part("bridge", [self._fogline, "bridge", "run", *cloud])
-        self.spark = part("spark", [self._fogline, "flow", "run", "--json", *cloud], on_news=partial(hear_flow, picture.flow))
+        self.spark = part(
+            "spark",
+            [self._fogline, "flow", "run", "--json", *cloud],
+            on_news=partial(hear_flow, picture.flow),
+            environment={"JDK_JAVA_OPTIONS": QUICK_START},
+        )
         self.gateways = [
             part(name, [script("fogline-edge"), "run", "--config", str(place.edge(name))]) for name in place.gateways
         ]

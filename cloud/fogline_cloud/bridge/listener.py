@@ -243,7 +243,7 @@ class Listener:
             to=question.reply_to,
             correlation_id=question.correlation_id,
         )
-        guest.control.send(answer).add_done_callback(lambda future: future.cancelled() or future.exception())
+        guest.control.send(answer)
 
     def _on_batch(self, guest: Guest, delivery: Delivery, message: Message) -> None:
         span = decode_range(message)

@@ -68,21 +68,23 @@ def as_json(streams: list[Evidence], findings: list[Finding]) -> dict[str, Any]:
 
 def show(streams: list[Evidence], findings: list[Finding]) -> None:
     """The whole verdict for a person."""
-    console = Console()
-    table = Table("gateway", "lane", "stream", "acknowledged", "Kafka", "table", "pending", "resends refused", box=None)
+    console = Console(width=max(Console().width, 110))  # a stream's name is there to be copied, not cut
+    columns = ("gateway", "lane", "stream", "acknowledged", "Kafka", "table", "pending", "resends refused: edge", "bridge")
+    table = Table(box=None)
+    for name in columns:
+        table.add_column(name, no_wrap=True, justify="left" if name in columns[:3] else "right")
     for each in streams:
         told = each.statement
         pending = sum(last - first + 1 for first, last in each.pending)
-        table.add_row(
-            each.gateway,
-            each.lane,
-            each.stream,
-            f"{told.acknowledged:,}" if told else "-",
-            f"{each.kafka.count:,}",
-            f"{each.table.count:,}",
-            f"{pending:,}",
-            f"{told.duplicate if told else 0:,} edge, {each.bridge_duplicate:,} bridge",
+        counts = (
+            told and told.acknowledged,
+            each.kafka.count,
+            each.table.count,
+            pending,
+            told and told.duplicate,
+            each.bridge_duplicate,
         )
+        table.add_row(each.gateway, each.lane, each.stream, *("-" if count is None else f"{count:,}" for count in counts))
     console.print(table)
     for finding in findings:
         console.print(f"[red]{finding.kind}[/red] {finding.text}", highlight=False)

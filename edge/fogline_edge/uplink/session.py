@@ -100,8 +100,7 @@ class Session:
             reply_to=str(here),
             correlation_id=self._question,
         )
-        sent = sender.send(message)
-        sent.add_done_callback(lambda future: future.cancelled() or future.exception())
+        sender.send(message)
         welcome = await self._until_over(self._welcome, HELLO_S)
         if welcome.refused:
             raise SlowDown(f"the bridge refuses: {welcome.refused}", retry_after_s=welcome.retry_after_s)

@@ -192,6 +192,7 @@ class Connection(asyncio.Protocol):
             return future
         self._number += 1
         self._waiting[self._number] = future
+        future.add_done_callback(_seen)
         self._scheduler.offer(sender.lane, self._number, data)
         self._turn()
         return future
@@ -356,6 +357,12 @@ class Connection(asyncio.Protocol):
         for sender in self._senders.values():
             sender.link.closed = True
         self._handler.closed(self, why)
+
+
+def _seen(future: "asyncio.Future[Outcome]") -> None:
+    """Whoever does not wait for an outcome learns of the connection's end from its handler."""
+    if not future.cancelled():
+        future.exception()
 
 
 async def connect(host: str, port: int, engine: Engine, handler: Handler, *, limit_s: float = HANDSHAKE_S) -> Connection:
