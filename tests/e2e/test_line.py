@@ -131,6 +131,18 @@ async def test_what_is_acknowledged_lands_once_and_the_ledger_agrees(line):
     assert [finding for each in evidence for finding in judge(each)] == []
 
 
+async def test_a_statement_goes_out_when_nothing_else_does(line):
+    """The last word of a gateway on what it acknowledged must not wait for the next event."""
+    async with line.bridge(), line.gateway() as outbox:
+        await line.put(outbox, *range(10))
+
+        async def unstated() -> bool:
+            (stream,) = await outbox.streams()
+            return stream.head == 10 or stream.settled < stream.head
+
+        await until_not(unstated, "the statement was not written, or did not go out")
+
+
 async def test_what_was_stored_while_the_bridge_was_away_lands_when_it_comes(line):
     async with line.bridge():
         pass

@@ -173,8 +173,9 @@ class Writer:
                 self.accept(name, upto)
             for name in settlement.sent.keys() | settlement.upto.keys():
                 self.streams.save(self.streams.get(name))
-            if not self._full:
-                self._state_counts()
+            stated = not self._full and self._state_counts()
+        if stated:
+            self._told.committed([])
         self._retry_held()
 
     def accept(self, name: str, upto: int) -> None:
@@ -200,16 +201,20 @@ class Writer:
             _log.warning("the outbox is full: devices wait" if full else "the outbox has room again")
             self._told.full(full)
 
-    def _state_counts(self) -> None:
-        """Within a transaction: if it is time, append a statement to every open stream whose counts changed."""
+    def _state_counts(self) -> bool:
+        """Within a transaction: if it is time, append a statement to every open stream whose counts changed.
+
+        Returns whether there was one.
+        """
         if time.monotonic() < self._next_statement:
-            return
+            return False
         self._next_statement = time.monotonic() + self._statement_s
         group = Group()
         for stream in self.streams.opened():
             if stream.arrivals != stream.stated:
                 self.ingest.state(group, stream, now_ns())
         self.ingest.write(group, self.age_s)
+        return bool(group.events)
 
     # --- the gateway's own age, and what it remembers
 

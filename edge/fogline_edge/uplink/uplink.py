@@ -40,15 +40,16 @@ class Uplink:
     async def run(self) -> None:
         """Connect, serve, wait, connect again. Ends only by cancellation."""
         while True:
-            delay = self._backoff.next_s(await self._serve())
+            wish_s = await self._serve()
+            delay = self._backoff.next_s() if wish_s is None else self._backoff.asked_s(wish_s)
             _log.info("next try in %.1f s", delay)
             await asyncio.sleep(delay)
 
-    async def _serve(self) -> float:
-        """One connection, to its end. Returns how long the bridge asks to be left alone."""
+    async def _serve(self) -> float | None:
+        """One connection, to its end. Returns when the bridge asks to come back, `None` if it said nothing."""
         session = Session(self._outbox, self._settings)
         began = time.monotonic()
-        at_least_s = 0.0
+        wish_s: float | None = None
         try:
             await session.run()
         except* Unreachable as group:
@@ -56,13 +57,13 @@ class Uplink:
         except* SlowDown as group:
             slow = first(group)
             self.state.why = str(slow)
-            at_least_s = slow.retry_after_s
+            wish_s = slow.retry_after_s
         if session.welcomed:
             self.state.connections += 1
             if time.monotonic() - began >= STABLE_S:
                 self._backoff.stable()
         _log.warning("the connection to %s ended: %s", self._settings.bridge, self.state.why)
-        return at_least_s
+        return wish_s
 
 
 def first(group: BaseExceptionGroup[E]) -> E:

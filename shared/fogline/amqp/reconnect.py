@@ -14,11 +14,15 @@ class Backoff:
     draw: Callable[[float, float], float] = random.uniform
     failures: int = field(default=0, init=False)
 
-    def next_s(self, at_least_s: float = 0.0) -> float:
-        """Count a failure and say how long to wait. `at_least_s`: the peer's own wish, which jitter is added to."""
+    def next_s(self) -> float:
+        """Count a failure and say how long to wait."""
         ceiling = min(self.cap_s, self.base_s * 2 ** min(self.failures, 16))
         self.failures += 1
-        return at_least_s + self.draw(0.0, ceiling)
+        return self.draw(0.0, ceiling)
+
+    def asked_s(self, wish_s: float) -> float:
+        """The peer is there and says when to come back: its wish, and a little jitter. It counts as no failure."""
+        return wish_s + self.draw(0.0, self.base_s)
 
     def stable(self) -> None:
         """The connection has lasted: forget the failures."""

@@ -12,5 +12,7 @@ def test_the_ceiling_doubles_to_the_cap_and_a_stable_connection_resets_it():
     assert backoff.next_s() == 1
 
 
-def test_the_peers_wish_is_the_least():
-    assert Backoff(draw=lambda _, high: high).next_s(at_least_s=7) == 8
+def test_a_peer_that_says_when_is_no_failure():
+    backoff = Backoff(draw=lambda _, high: high)
+    assert [backoff.asked_s(7) for _ in range(9)] == [8] * 9
+    assert backoff.failures == 0
