@@ -76,7 +76,7 @@ class Outbox:
             connection = open_database(folder / "outbox.db", settings.outbox.max_bytes)
             check_owner(connection, settings, folder)
             outbox = cls(settings, connection, lock)
-        except BaseException:
+        except BaseException:  # whatever it is: nothing stays locked or open
             if connection is not None:
                 connection.close()
             os.close(lock)

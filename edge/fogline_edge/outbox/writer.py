@@ -138,7 +138,7 @@ class Writer:
         try:
             yield
             self.connection.execute("COMMIT")
-        except BaseException:
+        except BaseException:  # whatever it is: all or nothing
             if self.connection.in_transaction:
                 self.connection.execute("ROLLBACK")
             self._load()

@@ -170,20 +170,23 @@ class Connection(asyncio.Protocol):
     # --- sending
 
     def _add_sender(self, link: Link, share: Share) -> Sender:
-        lane = f"{len(self._senders)}:{link.name}"
+        self._number += 1
+        lane = f"{self._number}:{link.name}"
         sender = Sender(self, link, lane)
         self._senders[lane] = sender
         self._scheduler.add(lane, share)
         return sender
 
     def _drop_sender(self, link: Link) -> None:
-        for lane, sender in self._senders.items():
-            if sender.link is link:
-                numbers = set(self._scheduler.remove(lane))
-                numbers |= {number for delivery, number in self._on_wire.items() if delivery.link is link}
-                self._on_wire = {delivery: n for delivery, n in self._on_wire.items() if n not in numbers}
-                self._current.pop(lane, None)
-                self._fail(numbers, f"link {link.name} is closed")
+        lane = next((lane for lane, sender in self._senders.items() if sender.link is link), None)
+        if lane is None:
+            return
+        del self._senders[lane]
+        self._current.pop(lane, None)
+        numbers = set(self._scheduler.remove(lane))
+        numbers |= {number for delivery, number in self._on_wire.items() if delivery.link is link}
+        self._on_wire = {delivery: number for delivery, number in self._on_wire.items() if number not in numbers}
+        self._fail(numbers, f"link {link.name} is closed")
 
     def _send(self, sender: Sender, data: bytes) -> "asyncio.Future[Outcome]":
         future: asyncio.Future[Outcome] = self._loop.create_future()

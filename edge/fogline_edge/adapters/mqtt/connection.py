@@ -103,7 +103,7 @@ class Connection(asyncio.Protocol):
         self._owner.verify(self, verify)
 
     def take_over(self, *, resumed: bool) -> None:
-        """Another connection has come for this session; `resumed`: and goes on with it."""
+        """Another connection has come for the client; `resumed`: and goes on with its session."""
         self.finish(self._session.dismiss(Reason.SESSION_TAKEN_OVER, Why.TAKEN_OVER, "the client came again"), resumed=resumed)
 
     def shut_down(self) -> None:
