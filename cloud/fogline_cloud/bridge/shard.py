@@ -87,7 +87,6 @@ class Shard:
         self._log: TransactionLog | None = None
         self._admission = Admission({})
         self._dirty: dict[StreamKey, Known] = {}
-        self._duplicates_told = True
         self._next_checkpoint = 0.0
         self._thread = threading.Thread(target=self._run, name=f"shard-{number}", daemon=True)
 
