@@ -39,6 +39,9 @@ missing_packages() {
     pkg-config --exists openssl 2>/dev/null || echo libssl-dev
     [ "${has_java:-0}" -ge 17 ] 2>/dev/null || java_package
     command -v mosquitto_pub >/dev/null || echo mosquitto-clients
+    command -v coap-client-notls >/dev/null || command -v coap-client >/dev/null || echo libcoap3-bin
+    command -v node >/dev/null || echo nodejs
+    command -v npm >/dev/null || echo npm
 }
 
 java_package() {

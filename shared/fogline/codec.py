@@ -50,6 +50,13 @@ class _Wire(msgspec.Struct, kw_only=True, omit_defaults=True):
     dedup: str
     adapter: str
     replayed: bool = False
+    ttd: int | None = None
+    expirytime: str | None = None
+    properties: str | None = None
+    commandid: str | None = None
+    commandstate: str | None = None
+    correlationid: str | None = None
+    status: int | None = None
     data: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     data_base64: str | None = None
 
@@ -99,6 +106,13 @@ def encode_event(event: Event) -> bytes:
             dedup=event.dedup,
             adapter=event.adapter,
             replayed=event.replayed,
+            ttd=event.ttd,
+            expirytime=event.expirytime,
+            properties=event.properties,
+            commandid=event.commandid,
+            commandstate=event.commandstate,
+            correlationid=event.correlationid,
+            status=event.status,
             data=msgspec.Raw(event.data) if as_json else msgspec.UNSET,
             data_base64=None if as_json else base64.b64encode(event.data).decode(),
         )
@@ -133,6 +147,13 @@ def _event(wire: _Wire) -> Event:
         dedup=wire.dedup,
         adapter=wire.adapter,
         replayed=wire.replayed,
+        ttd=wire.ttd,
+        expirytime=wire.expirytime,
+        properties=wire.properties,
+        commandid=wire.commandid,
+        commandstate=wire.commandstate,
+        correlationid=wire.correlationid,
+        status=wire.status,
     )
 
 

@@ -32,13 +32,28 @@ class TimeQuality(StrEnum):
     UNSYNCED = "unsynced"
 
 
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a command: makes an arrival on lane `reply` of the device's answer, or of its having none.
+
+    `state` is a terminal `fogline.command.State`; `correlation` the operator's correlation id as text.
+    """
+
+    command: str
+    state: str
+    status: int
+    correlation: str
+
+
 class Arrival(msgspec.Struct, frozen=True, kw_only=True):
     """What a device sent, as an adapter received it.
 
     `channel`: where at the device it came from (an MQTT topic, a CoAP path, a characteristic).
     `evidence`: the best identity that the device gave (tiers 1 to 4), `None` for nothing (tier 5).
     `retransmission`: what the protocol says of resends; `None` where it says nothing (MQTT QoS 0).
-    `time_ns`: the device's own time in nanoseconds since 1970, if it gave one.
+    `time_ns`: the device's own time in nanoseconds since 1970, if it gave one. `ttd_s`: for how many seconds from now
+    the device takes commands (Eclipse Hono's time till disconnect), -1 until it says otherwise. `expiry_s`: after so
+    many seconds nobody wants to know any more (MQTT 5 message expiry). `properties`: what else the device said beside
+    the payload, as a URL query (`a=b&c=d`): MQTT 5 user properties, the rest of Hono's property bag.
     """
 
     device: str
@@ -51,13 +66,19 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
     time_ns: int | None = None
     evidence: Evidence | None = None
     retransmission: Retransmission | None = None
+    ttd_s: int | None = None
+    expiry_s: int | None = None
+    properties: str | None = None
+    outcome: Outcome | None = None
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
     """One stored event. Attribute names are those of CloudEvents; times are RFC 3339 in UTC.
 
     `stream` is 16 lower-case hex digits; `sequence` counts from 1 within it, without holes.
-    `adapter` is Hono's `orig_adapter`. `data` is as the device sent it, byte for byte.
+    `adapter` is Hono's `orig_adapter`. `data` is as the device sent it, byte for byte. `ttd`, `properties`: as in
+    `Arrival`. `expirytime`: when it stops being of use (CloudEvents extension `expirytime`). `commandid`,
+    `commandstate`, `correlationid`, `status`: on lane `reply`, the command that this is the end of (see `Outcome`).
     """
 
     id: str
@@ -77,6 +98,13 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     adapter: str
     time: str | None = None
     replayed: bool = False
+    ttd: int | None = None
+    expirytime: str | None = None
+    properties: str | None = None
+    commandid: str | None = None
+    commandstate: str | None = None
+    correlationid: str | None = None
+    status: int | None = None
 
     @property
     def source(self) -> str:

@@ -196,6 +196,33 @@ class PortContract:
 
         within(body)
 
+    def test_a_forgotten_slot_recognises_nothing(self, within):
+        async def body(opened: Opened) -> None:
+            receipts = Receipts()
+            forgotten = asyncio.Event()
+            opened.port.put(arrival(b"a", slot=b"s"), receipts.done(b"1"))
+            opened.port.forget("d1", b"s", forgotten.set)
+            opened.port.put(arrival(b"a", slot=b"s", again=True), receipts.done(b"2"))
+            async with asyncio.timeout(LIMIT_S):
+                await forgotten.wait()
+            assert [receipt for _, receipt in await receipts.until(2)] == [Receipt.STORED, Receipt.STORED]
+
+        within(body)
+
+    def test_what_is_kept_is_there_until_it_is_dropped(self, within):
+        async def body(opened: Opened) -> None:
+            done: list[str] = []
+            last = asyncio.Event()
+            opened.port.keep("a/1", b"x", lambda: done.append("a/1"))
+            opened.port.keep("b/1", b"y", lambda: done.append("b/1"))
+            assert (opened.port.kept("a/"), done) == ({"a/1": b"x"}, [])
+            opened.port.keep("a/1", None, last.set)
+            async with asyncio.timeout(LIMIT_S):
+                await last.wait()
+            assert (opened.port.kept(""), done) == ({"b/1": b"y"}, ["a/1", "b/1"])
+
+        within(body)
+
     def test_a_port_says_whose_it_is(self, within):
         async def body(opened: Opened) -> None:
             assert opened.port.tenant

@@ -5,6 +5,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 
@@ -14,7 +15,7 @@ from fogline.event import Arrival, Event, Lane, Receipt, TimeQuality, rfc3339
 from fogline.identity import Dedup, chained
 from fogline.ledger import STATEMENT_CONTENT_TYPE, Statement, encode_statement
 from fogline_edge.outbox.queries import SQL
-from fogline_edge.outbox.recognition import Fresh, Resend, Trace, first_id, recognise
+from fogline_edge.outbox.recognition import Fresh, Resend, Trace, first_id, recognise, slot_key
 from fogline_edge.outbox.streams import Stream, Streams
 
 CLOCK_IS_SET_NS = 1_735_689_600_000_000_000
@@ -33,10 +34,22 @@ class Waiting:
     done: Callable[[Receipt], None]
 
 
+@dataclass(frozen=True, slots=True)
+class Act:
+    """Something else that is to be durable with a group, in its place among the arrivals: run, then told."""
+
+    run: Callable[["Ingest", "Group"], Any]
+    done: Callable[[Any], None]
+
+
 @dataclass(slots=True)
 class Group:
-    """What one transaction writes: collected first, inserted together. `nonce` goes into the chain of its events."""
+    """What one transaction writes: collected first, inserted together.
 
+    `age_s`: the gateway's own running time. `nonce` goes into the chain of the group's events.
+    """
+
+    age_s: int
     events: list[tuple[int, int, bytes, bytes]] = field(default_factory=list)
     memory: dict[bytes, tuple[str, Trace]] = field(default_factory=dict)
     touched: dict[str, Stream] = field(default_factory=dict)
@@ -57,18 +70,31 @@ class Ingest:
         self._tenant = tenant
         self._gateway = gateway
 
-    def store(self, waiting: Sequence[Waiting], age_s: int) -> list[Receipt]:
-        """Take a group within the transaction that is open; one receipt each, to be told after the commit."""
-        group = Group()
-        receipts = [self._take(group, each, age_s) for each in waiting]
-        self.write(group, age_s)
-        return receipts
+    def store(self, work: Sequence[Waiting | Act], age_s: int) -> list[Any]:
+        """Take a group within the transaction that is open; a result each (an arrival's is its receipt), to be told later."""
+        group = Group(age_s)
+        results = [self.take(group, each) if isinstance(each, Waiting) else each.run(self, group) for each in work]
+        self.write(group)
+        return results
 
-    def write(self, group: Group, age_s: int) -> None:
+    def forget(self, group: Group, device: str, slot: bytes) -> None:
+        """Forget what was remembered under a slot."""
+        key = slot_key(device, slot)
+        group.memory.pop(key, None)
+        self._connection.execute(SQL["forget_one"], (key,))
+
+    def keep(self, key: str, value: bytes | None) -> None:
+        """Keep, or no longer keep, an adapter's own value."""
+        if value is None:
+            self._connection.execute(SQL["drop_kept"], (key,))
+        else:
+            self._connection.execute(SQL["keep"], (key, value))
+
+    def write(self, group: Group) -> None:
         """Insert what a group has collected."""
         self._connection.executemany(SQL["insert_event"], group.events)
         if group.memory:
-            rows = [(key, device, age_s, _pack(trace)) for key, (device, trace) in group.memory.items()]
+            rows = [(key, device, group.age_s, _pack(trace)) for key, (device, trace) in group.memory.items()]
             self._connection.executemany(SQL["remember"], rows)
         for stream in group.touched.values():
             self._streams.save(stream)
@@ -88,9 +114,10 @@ class Ingest:
         )
         self.append(group, arrival, time_ns, Fresh(None, Dedup.STRONG, ()))
 
-    def _take(self, group: Group, waiting: Waiting, age_s: int) -> Receipt:
+    def take(self, group: Group, waiting: Waiting) -> Receipt:
+        """Recognise an arrival, or give it its place."""
         arrival = waiting.arrival
-        verdict = recognise(arrival, self._tenant, lambda key: self._recall(group, key), age_s, group.incarnation())
+        verdict = recognise(arrival, self._tenant, lambda key: self._recall(group, key), group.age_s, group.incarnation())
         if isinstance(verdict, Resend):
             stream = self._streams.of_lane(arrival.lane)
             stream.counts.acknowledged += 1
@@ -119,6 +146,7 @@ class Ingest:
         return stream
 
     def _event(self, arrival: Arrival, time_ns: int, verdict: Fresh, stream: Stream) -> Event:
+        outcome = arrival.outcome
         return Event(
             id=verdict.id or first_id(arrival, self._tenant, stream.stream, stream.head),
             tenant=self._tenant,
@@ -136,6 +164,13 @@ class Ingest:
             dedup=verdict.dedup,
             adapter=arrival.adapter,
             time=rfc3339(arrival.time_ns) if arrival.time_ns is not None else None,
+            ttd=arrival.ttd_s,
+            expirytime=rfc3339(time_ns + arrival.expiry_s * 1_000_000_000) if arrival.expiry_s is not None else None,
+            properties=arrival.properties,
+            commandid=outcome.command if outcome else None,
+            commandstate=outcome.state if outcome else None,
+            correlationid=outcome.correlation if outcome else None,
+            status=outcome.status if outcome else None,
         )
 
     def _recall(self, group: Group, key: bytes) -> Trace | None:

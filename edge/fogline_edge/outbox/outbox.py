@@ -5,7 +5,7 @@ import contextlib
 import logging
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,7 +15,8 @@ from fogline.event import Arrival, Lane, Receipt
 from fogline.hello import Own
 from fogline_edge.outbox import work
 from fogline_edge.outbox.folder import check_owner, lock_folder
-from fogline_edge.outbox.ingest import Waiting, now_ns
+from fogline_edge.outbox.ingest import Act, Group, Ingest, Waiting, now_ns
+from fogline_edge.outbox.queries import SQL
 from fogline_edge.outbox.schema import open_database
 from fogline_edge.outbox.work import Row, StreamView
 from fogline_edge.outbox.writer import Call, Settlement, Told, Writer
@@ -43,12 +44,13 @@ class Outbox:
         self._settings = settings.outbox
         self._lock = lock
         self._loop = asyncio.get_running_loop()
-        self._group: list[Waiting] = []
+        self._group: list[Waiting | Act] = []
         self._flush: asyncio.TimerHandle | None = None
         self._waiting_events = 0
         self._waiting_bytes = 0
         self._full = False
         self._room_wanted: list[Callable[[], None]] = []
+        self._kept: dict[str, bytes] = dict(connection.execute(SQL["all_kept"]).fetchall())
         self._settlement = Settlement()
         self._settle_timer: asyncio.TimerHandle | None = None
         self._statement_s = settings.uplink.statement_s
@@ -103,7 +105,11 @@ class Outbox:
             raise SlowDown("too much waits for the disk", retry_after_s=1)
         self._waiting_events += 1
         self._waiting_bytes += len(arrival.data)
-        self._group.append(Waiting(arrival, now_ns(), done))
+        self._gather(Waiting(arrival, now_ns(), done))
+
+    def _gather(self, work: Waiting | Act) -> None:
+        """Into the group that is committed next."""
+        self._group.append(work)
         if len(self._group) >= self._settings.group_commit_events:
             self._hand_over()
         elif self._flush is None:
@@ -114,6 +120,29 @@ class Outbox:
         self._room_wanted.append(call)
         self._tell_room()
 
+    def forget(self, device: str, slot: bytes, done: Callable[[], None]) -> None:
+        """See `fogline_edge.adapters.port.Port.forget`."""
+        self.act(lambda ingest, group: ingest.forget(group, device, slot), lambda _: done())
+
+    def keep(self, key: str, value: bytes | None, done: Callable[[], None]) -> None:
+        """See `fogline_edge.adapters.port.Port.keep`."""
+        if value is None:
+            self._kept.pop(key, None)
+        else:
+            self._kept[key] = value
+        self.act(lambda ingest, _: ingest.keep(key, value), lambda _: done())
+
+    def kept(self, prefix: str) -> Mapping[str, bytes]:
+        """See `fogline_edge.adapters.port.Port.kept`."""
+        return {key: value for key, value in self._kept.items() if key.startswith(prefix)}
+
+    def act(self, run: Callable[[Ingest, Group], T], done: Callable[[T], None]) -> None:
+        """Have `run` done in the next transaction, after everything put before; `done` gets its result after the commit.
+
+        It is taken even when the outbox is full: `run` must write little.
+        """
+        self._gather(Act(run, done))
+
     def _hand_over(self) -> None:
         if self._flush is not None:
             self._flush.cancel()
@@ -122,11 +151,12 @@ class Outbox:
             self._writer.submit(self._group)
             self._group = []
 
-    def _committed(self, results: list[tuple[Waiting, Receipt]]) -> None:
-        for waiting, receipt in results:
-            self._waiting_events -= 1
-            self._waiting_bytes -= len(waiting.arrival.data)
-            waiting.done(receipt)
+    def _committed(self, results: list[tuple[Waiting | Act, Any]]) -> None:
+        for work_done, result in results:
+            if isinstance(work_done, Waiting):
+                self._waiting_events -= 1
+                self._waiting_bytes -= len(work_done.arrival.data)
+            work_done.done(result)
         self._tell_room()
         self.on_commit()
 

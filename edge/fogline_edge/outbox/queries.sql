@@ -53,6 +53,18 @@ DELETE FROM memory WHERE key IN (
     ) WHERE stored_s < ? AND newest > ?
 );
 
+-- name: forget_one
+DELETE FROM memory WHERE key = ?;
+
+-- name: all_kept
+SELECT key, value FROM kept;
+
+-- name: keep
+INSERT INTO kept (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value;
+
+-- name: drop_kept
+DELETE FROM kept WHERE key = ?;
+
 -- name: get_meta
 SELECT value FROM meta WHERE key = ?;
 

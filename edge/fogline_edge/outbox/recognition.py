@@ -71,7 +71,7 @@ class _Case:
         sent = self.arrival.retransmission
         if sent is None:
             return self.identify()
-        slot = self.key("slot", sent.slot)
+        slot = slot_key(self.arrival.device, sent.slot)
         if sent.again and self.repeats(self.recall(slot), sent.window_s):
             return Resend()
         verdict = self.identify()
@@ -146,11 +146,17 @@ class _Case:
         return self.key("count", _number(incarnation), _number(extended))
 
     def key(self, kind: str, *fields: bytes) -> bytes:
-        """16 bytes under which something about this device is remembered; a slot is the client's, not a channel's."""
-        channel = b"" if kind == "slot" else self.arrival.channel.encode()
-        framed = (kind.encode(), self.arrival.device.encode(), channel, *fields)
-        joined = b"".join([len(field).to_bytes(4, "big") + field for field in framed])
-        return hashlib.blake2b(joined, digest_size=16).digest()
+        """16 bytes under which something about this channel of the device is remembered."""
+        return _hashed(kind.encode(), self.arrival.device.encode(), self.arrival.channel.encode(), *fields)
+
+
+def slot_key(device: str, slot: bytes) -> bytes:
+    """16 bytes under which the last message of a slot is remembered; a slot is the client's, not a channel's."""
+    return _hashed(b"slot", device.encode(), b"", slot)
+
+
+def _hashed(*fields: bytes) -> bytes:
+    return hashlib.blake2b(b"".join([len(each).to_bytes(4, "big") + each for each in fields]), digest_size=16).digest()
 
 
 def serial_distance(newest: int, value: int, width_bits: int) -> int:

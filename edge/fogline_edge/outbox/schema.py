@@ -59,6 +59,12 @@ def m001_outbox(db: Database) -> None:
     db.table("meta").create({"key": str, "value": str}, pk="key")
 
 
+@migrations()
+def m002_kept(db: Database) -> None:
+    """What adapters keep for themselves across restarts."""
+    db.execute("CREATE TABLE kept (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID")
+
+
 def open_database(path: Path, max_bytes: int) -> sqlite3.Connection:
     """Open or make the outbox at `path`. Raises `Misconfigured`: not writable, no space, not a database."""
     try:

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from fogline.event import Lane, Receipt
-from fogline_edge.outbox.ingest import Group, Ingest, Waiting, now_ns
+from fogline.event import Lane
+from fogline_edge.outbox.ingest import Act, Group, Ingest, Waiting, now_ns
 from fogline_edge.outbox.queries import SQL
 from fogline_edge.outbox.schema import PAGE_BYTES, used_pages
 from fogline_edge.outbox.streams import Streams
@@ -49,7 +49,7 @@ class Settlement:
     sent: dict[str, int] = field(default_factory=dict)
 
 
-Work = list[Waiting] | Settlement | Call | None
+Work = list[Waiting | Act] | Settlement | Call | None
 
 
 class Told:
@@ -57,7 +57,7 @@ class Told:
 
     def __init__(
         self,
-        committed: Callable[[list[tuple[Waiting, Receipt]]], None],
+        committed: Callable[[list[tuple[Waiting | Act, Any]]], None],
         full: Callable[[bool], None],
         fatal: Callable[[str], None],
     ) -> None:
@@ -79,7 +79,7 @@ class Writer:
         self._statement_s = statement_s
         self._told = told
         self._queue: queue.SimpleQueue[Work] = queue.SimpleQueue()
-        self._held: list[Waiting] = []
+        self._held: list[Waiting | Act] = []
         self._full = False
         self._started = time.clock_gettime(time.CLOCK_BOOTTIME)
         self._base_age_s = self.age_s
@@ -144,16 +144,15 @@ class Writer:
             self._load()
             raise
 
-    def _store(self, group: list[Waiting]) -> None:
+    def _store(self, group: list[Waiting | Act]) -> None:
         if self._full:
-            kept = [each for each in group if each.arrival.lane is not Lane.REPLY]
-            group = [each for each in group if each.arrival.lane is Lane.REPLY]
-            self._held += kept
+            self._held += [each for each in group if not uses_reserve(each)]
+            group = [each for each in group if uses_reserve(each)]
         if not group:
             return
         try:
             with self.transaction():
-                receipts = self.ingest.store(group, self.age_s)
+                results = self.ingest.store(group, self.age_s)
                 self._state_counts()
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
@@ -161,7 +160,7 @@ class Writer:
             self._held += group
             self._set_full(True)
             return
-        self._told.committed(list(zip(group, receipts, strict=True)))
+        self._told.committed(list(zip(group, results, strict=True)))
         if used_pages(self.connection) > self._max_pages * (1 - RESERVE):
             self._set_full(True)
 
@@ -209,11 +208,11 @@ class Writer:
         if time.monotonic() < self._next_statement:
             return False
         self._next_statement = time.monotonic() + self._statement_s
-        group = Group()
+        group = Group(self.age_s)
         for stream in self.streams.opened():
             if stream.arrivals != stream.stated:
                 self.ingest.state(group, stream, now_ns())
-        self.ingest.write(group, self.age_s)
+        self.ingest.write(group)
         return bool(group.events)
 
     # --- the gateway's own age, and what it remembers
@@ -232,6 +231,11 @@ class Writer:
             self.connection.execute(SQL["set_meta"], ("age_s", str(self.age_s)))
             if self.age_s > REMEMBER_S and self.age_s % 3600 < _AGE_SAVED_EVERY_S:
                 self.connection.execute(SQL["forget"], (self.age_s - REMEMBER_S, REMEMBER_EVENTS))
+
+
+def uses_reserve(work: Waiting | Act) -> bool:
+    """Whether this is taken even when the file is full: replies, and what makes or frees a little room."""
+    return isinstance(work, Act) or work.arrival.lane is Lane.REPLY
 
 
 def utc_now() -> str:

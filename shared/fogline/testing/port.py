@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from fogline.errors import SlowDown
 from fogline.event import Arrival, Receipt
@@ -24,9 +24,10 @@ class MemoryPort:
         self.capacity = capacity
         self.arrivals: list[Arrival] = []
         self.receipts: list[Receipt] = []
-        self._waiting: deque[tuple[Arrival, Done]] = deque()
+        self._waiting: deque[tuple[Arrival, Done] | Callable[[], None]] = deque()
         self._for_room: list[Callable[[], None]] = []
-        self._slots: dict[bytes, bytes] = {}
+        self._slots: dict[tuple[str, bytes], bytes] = {}
+        self._kept: dict[str, bytes] = {}
         self._held = False
         self._scheduled = False
         self._changed = asyncio.Event()
@@ -49,6 +50,32 @@ class MemoryPort:
         self._for_room.append(call)
         if len(self._waiting) < self.capacity:
             asyncio.get_running_loop().call_soon(self._tell_room)
+
+    def forget(self, device: str, slot: bytes, done: Callable[[], None]) -> None:
+        """As `Port.forget`."""
+
+        def commit() -> None:
+            self._slots.pop((device, slot), None)
+            done()
+
+        self._later(commit)
+
+    def keep(self, key: str, value: bytes | None, done: Callable[[], None]) -> None:
+        """As `Port.keep`."""
+        if value is None:
+            self._kept.pop(key, None)
+        else:
+            self._kept[key] = value
+        self._later(done)
+
+    def kept(self, prefix: str) -> Mapping[str, bytes]:
+        """As `Port.kept`."""
+        return {key: value for key, value in self._kept.items() if key.startswith(prefix)}
+
+    def _later(self, commit: Callable[[], None]) -> None:
+        self._waiting.append(commit)
+        self._changed.set()
+        self._schedule()
 
     def hold(self) -> None:
         """Commit nothing until `release`."""
@@ -89,7 +116,11 @@ class MemoryPort:
 
     def _commit(self, count: int) -> None:
         committed = [self._waiting.popleft() for _ in range(min(count, len(self._waiting)))]
-        for arrival, done in committed:
+        for each in committed:
+            if callable(each):
+                each()
+                continue
+            arrival, done = each
             receipt = self._store(arrival)
             self.receipts.append(receipt)
             done(receipt)
@@ -100,9 +131,10 @@ class MemoryPort:
         resend = arrival.retransmission
         if resend is not None:
             content = digest(arrival.channel, arrival.data)
-            if resend.again and self._slots.get(resend.slot) == content:
+            slot = (arrival.device, resend.slot)
+            if resend.again and self._slots.get(slot) == content:
                 return Receipt.DUPLICATE
-            self._slots[resend.slot] = content
+            self._slots[slot] = content
         self.arrivals.append(arrival)
         return Receipt.STORED
 
