@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from fogline.errors import Poison
 from fogline.event import Event, Lane, TimeQuality, parse_rfc3339, rfc3339
 from fogline.gap import GAP_CONTENT_TYPE, decode_gap
+from fogline.identity import Dedup
 
 Headers = list[tuple[str, bytes]]
 
@@ -28,7 +29,27 @@ class Record:
 
 def record_of(event: Event, chain: bytes | None = None) -> Record:
     """An event as a record; `chain` if it is the last of its batch."""
-    device = event.device.encode()
+    headers: Headers = [
+        *_plain_headers(event),
+        ("ce_gateway", event.gateway.encode()),
+        ("ce_stream", event.stream.encode()),
+        ("ce_sequence", b"%d" % event.sequence),
+        ("ce_lane", event.lane.encode()),
+    ]
+    if event.replayed:
+        headers.append(("ce_replayed", b"true"))
+    if chain is not None:
+        headers.append((CHAIN, chain))
+    return Record(event.device.encode(), event.data, headers)
+
+
+def report_of(event: Event) -> Record:
+    """An event that no gateway numbered, as a record."""
+    return Record(event.device.encode(), event.data, _plain_headers(event))
+
+
+def _plain_headers(event: Event) -> Headers:
+    """What every event has, numbered or not."""
     headers: Headers = [
         ("ce_specversion", b"1.0"),
         ("ce_id", event.id.encode()),
@@ -36,24 +57,29 @@ def record_of(event: Event, chain: bytes | None = None) -> Record:
         ("ce_type", event.type.encode()),
         ("ce_subject", event.subject.encode()),
         ("ce_recordedtime", event.recordedtime.encode()),
-        ("ce_gateway", event.gateway.encode()),
-        ("ce_stream", event.stream.encode()),
-        ("ce_sequence", b"%d" % event.sequence),
-        ("ce_lane", event.lane.encode()),
         ("ce_timequality", event.timequality.encode()),
         ("ce_dedup", event.dedup.encode()),
         ("content-type", event.content_type.encode()),
-        ("device_id", device),
+        ("device_id", event.device.encode()),
         ("orig_adapter", event.adapter.encode()),
         ("creation-time", b"%d" % (parse_rfc3339(event.recordedtime) // 1_000_000)),
     ]
-    if event.time is not None:
-        headers.append(("ce_time", event.time.encode()))
-    if event.replayed:
-        headers.append(("ce_replayed", b"true"))
-    if chain is not None:
-        headers.append((CHAIN, chain))
-    return Record(device, event.data, headers)
+    headers += [(name, str(value).encode()) for name, value in _optional(event) if value is not None]
+    return headers
+
+
+def _optional(event: Event) -> tuple[tuple[str, str | int | None], ...]:
+    """Headers that only some events have. `correlation-id`, `status` and `ttd` are Hono's."""
+    return (
+        ("ce_time", event.time),
+        ("ce_expirytime", event.expirytime),
+        ("ce_properties", event.properties),
+        ("ce_commandid", event.commandid),
+        ("ce_commandstate", event.commandstate),
+        ("correlation-id", event.correlationid),
+        ("status", event.status),
+        ("ttd", event.ttd),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +117,13 @@ def place_of(headers: Sequence[tuple[str, bytes]], value: bytes) -> Place | None
 
 
 def is_replayed(headers: Mapping[str, bytes]) -> bool:
-    """Whether a gateway sent this again because it could not prove it unsent."""
-    return headers.get("ce_replayed") == b"true"
+    """Whether this may be here already.
+
+    A gateway sent it again because it could not prove it unsent; or a client that numbers nothing gave it an id of its
+    own, so that it can be told from others when it comes again.
+    """
+    own_id = not headers.get("ce_stream") and headers.get("ce_dedup") == Dedup.STRONG.encode()
+    return own_id or headers.get("ce_replayed") == b"true"
 
 
 def completed(headers: Mapping[str, bytes], *, place: str, ingested_ns: int) -> Mapping[str, bytes]:
@@ -141,7 +172,18 @@ def event_of(headers: Mapping[str, bytes], value: bytes, tenant: str) -> Event:
             dedup=text["ce_dedup"],
             adapter=text["orig_adapter"],
             time=text.get("ce_time"),
-            replayed=text.get("ce_replayed") == "true",
+            replayed=is_replayed(headers),
+            ttd=_number(text.get("ttd")),
+            expirytime=text.get("ce_expirytime"),
+            properties=text.get("ce_properties"),
+            commandid=text.get("ce_commandid"),
+            commandstate=text.get("ce_commandstate"),
+            correlationid=text.get("correlation-id"),
+            status=_number(text.get("status")),
         )
     except (KeyError, ValueError) as error:
         raise Poison("malformed", f"a record's headers are not ours: {error}") from None
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None else None

@@ -33,6 +33,21 @@ class BridgeSettings(_Strict, frozen=True, kw_only=True):
     checkpoint_s: Annotated[float, Meta(gt=0)] = 5.0
 
 
+class CommandSettings(_Strict, frozen=True, kw_only=True):
+    """Operators' commands.
+
+    `max_ttl_s`: the longest that one may wait for its device; `direct_ttl_s`: how long one that does not wait may take,
+    unless it says; `grace_s`: how long after its end the gateway's word is waited for, before it is in doubt.
+    `signing_key`: a file with the private key that signs commands (base64), `key_id` its name at the gateways.
+    """
+
+    max_ttl_s: Annotated[float, Meta(gt=0, le=604_800)] = 604_800
+    direct_ttl_s: Annotated[float, Meta(gt=0)] = 30.0
+    grace_s: Annotated[float, Meta(ge=0)] = 10.0
+    signing_key: str | None = None
+    key_id: Identifier = "key-1"
+
+
 class FlowSettings(_Strict, frozen=True, kw_only=True):
     """The Spark flow. `tables` and `checkpoint` are folders (relative to the settings file) or URLs of Spark.
 
@@ -61,6 +76,7 @@ class Settings(_Strict, frozen=True, kw_only=True):
     kafka: dict[str, Scalar]
     shards: Annotated[int, Meta(ge=1, le=1024)] = 8
     bridge: BridgeSettings = msgspec.field(default_factory=BridgeSettings)
+    commands: CommandSettings = msgspec.field(default_factory=CommandSettings)
     flow: FlowSettings = msgspec.field(default_factory=FlowSettings)
 
 
@@ -72,7 +88,10 @@ def load(path: Path) -> Settings:
     flow = msgspec.structs.replace(
         settings.flow, tables=_absolute(settings.flow.tables, path), checkpoint=_absolute(settings.flow.checkpoint, path)
     )
-    return msgspec.structs.replace(settings, flow=flow)
+    commands = settings.commands
+    if commands.signing_key is not None:
+        commands = msgspec.structs.replace(commands, signing_key=_absolute(commands.signing_key, path))
+    return msgspec.structs.replace(settings, flow=flow, commands=commands)
 
 
 def _absolute(folder: str, beside: Path) -> str:

@@ -53,6 +53,16 @@ def fleet(tenant: str) -> str:
     return f"fogline.fleet.{tenant}"
 
 
+def commands(tenant: str) -> str:
+    """The newest record of every command (compacted), key = command id; partition = the gateway's shard."""
+    return f"fogline.commands.{tenant}"
+
+
+def audit(tenant: str) -> str:
+    """Every decision about a command, key = command id; partition = the gateway's shard."""
+    return f"fogline.audit.{tenant}"
+
+
 def checkpoint(tenant: str) -> str:
     """Where to begin reading a shard (compacted); partition = shard."""
     return f"fogline.checkpoint.{tenant}"
@@ -82,6 +92,8 @@ def all_topics(tenant: str, shards: int) -> list[Topic]:
         Topic(slow(tenant), shards, long),
         Topic(dead(tenant), shards, long),
         Topic(fleet(tenant), shards, kept),
+        Topic(commands(tenant), shards, {**compacted, "cleanup.policy": "compact,delete", "retention.ms": str(30 * _DAY_MS)}),
+        Topic(audit(tenant), shards, {"cleanup.policy": "delete", "retention.ms": str(365 * _DAY_MS)}),
         Topic(checkpoint(tenant), shards, compacted),
     ]
 

@@ -8,7 +8,9 @@ from typing import Any
 
 from fogline.errors import FoglineError, Misconfigured
 from fogline.settings import require_loopback, split_endpoint
+from fogline.signature import read_keys
 from fogline_edge.adapters.mqtt.listener import MqttListener
+from fogline_edge.downlink.downlink import Downlink
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import Settings
 from fogline_edge.uplink.uplink import Uplink
@@ -28,15 +30,18 @@ async def run_gateway(settings: Settings, on_ready: Callable[[dict[str, str]], N
         asyncio.get_running_loop().add_signal_handler(each, stop.set)
     outbox = Outbox.open(settings)
     try:
+        downlink = Downlink(outbox, read_keys(settings.commands.keys, "commands.keys"))
+        await downlink.start()
         mqtt = MqttListener(outbox, settings.mqtt) if settings.mqtt else None
         if mqtt is not None:
             await mqtt.start()
         try:
             on_ready({"mqtt": "{}:{}".format(*mqtt.address)} if mqtt is not None else {})
-            await _serve(Uplink(outbox, settings.uplink), outbox, stop)
+            await _serve(Uplink(outbox, settings.uplink, downlink.received), outbox, stop)
         finally:
             if mqtt is not None:
                 await mqtt.close()
+            downlink.close()
     finally:
         await outbox.close()
 
@@ -45,6 +50,7 @@ def check(settings: Settings) -> None:
     """What the types cannot say. Raises `Misconfigured`."""
     host, _ = split_endpoint(settings.uplink.bridge, "uplink.bridge")
     require_loopback(host, "uplink.bridge")
+    read_keys(settings.commands.keys, "commands.keys")
 
 
 async def _serve(uplink: Uplink, outbox: Outbox, stop: asyncio.Event) -> None:

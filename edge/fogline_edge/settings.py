@@ -1,11 +1,12 @@
 """The gateway's settings: one TOML file, decoded once into these types."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
+from fogline.errors import Misconfigured
 from fogline.event import Lane
 from fogline.settings import load_settings
 
@@ -36,6 +37,12 @@ class UplinkSettings(_Strict, frozen=True, kw_only=True):
     batch_events: Annotated[int, Meta(ge=1, le=5000)] = 200
     batches_in_flight: Annotated[int, Meta(ge=1, le=100)] = 8
     statement_s: Annotated[float, Meta(gt=0)] = 10.0
+
+
+class CommandSettings(_Strict, frozen=True, kw_only=True):
+    """Commands from the bridge. `keys`: public keys (base64) by key id; with any, unsigned commands are refused."""
+
+    keys: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class TopicSettings(_Strict, frozen=True, kw_only=True):
@@ -69,6 +76,85 @@ class MqttSettings(_Strict, frozen=True, kw_only=True):
     topics: list[TopicSettings] = msgspec.field(default_factory=list)
 
 
+class MqttClientSettings(_Strict, frozen=True, kw_only=True):
+    """A client of an MQTT broker that is there already; each entry of `[[mqtt_clients]]` is one.
+
+    `broker` is `host:port`; it must speak MQTT 5. `client_id`: by default of tenant, gateway and name. `password_file`: its
+    first line. `ca_file`: whom `tls` trusts, by default whom the system does. `base_topic` is of profile `zigbee2mqtt`,
+    `full_topic` of `tasmota`, `topics` of `plain`. `session_expiry_s`: for how long the broker keeps messages while the
+    gateway is away. `receive_maximum`: how many it sends ahead of their acknowledgement.
+    """
+
+    name: Identifier
+    profile: Literal["zigbee2mqtt", "tasmota", "plain"]
+    broker: str = "127.0.0.1:1883"
+    client_id: Annotated[str, Meta(min_length=1, max_length=256)] | None = None
+    username: str | None = None
+    password_file: str | None = None
+    tls: bool = False
+    ca_file: str | None = None
+    base_topic: str = "zigbee2mqtt"
+    full_topic: str = "%prefix%/%topic%/"
+    topics: list[TopicSettings] = msgspec.field(default_factory=list)
+    qos: Annotated[int, Meta(ge=1, le=2)] = 1
+    keep_alive_s: Annotated[int, Meta(ge=5, le=3600)] = 30
+    connect_timeout_s: Annotated[float, Meta(gt=0)] = 10.0
+    session_expiry_s: Annotated[int, Meta(ge=60, le=4_294_967_295)] = 604_800
+    receive_maximum: Annotated[int, Meta(ge=1, le=1000)] = 100
+    max_payload_bytes: Annotated[int, Meta(ge=256, le=700_000)] = 262_144
+
+
+class PathSettings(_Strict, frozen=True, kw_only=True):
+    """How one family of free CoAP paths maps to a device and a lane: `path = "plant/{device}/#"`.
+
+    `{device}` stands for exactly one segment and has to be there; `+` and `#` are as in MQTT. The first that matches
+    decides. `content_type`: for requests without a Content-Format.
+    """
+
+    path: str
+    lane: Lane = Lane.TELEMETRY
+    type: str = "telemetry"
+    content_type: str = "application/octet-stream"
+
+
+class ServingSettings(_Strict, frozen=True, kw_only=True):
+    """A device that is a CoAP server: a command goes to `{uri}/{name of the command}`, as a POST."""
+
+    device: Identifier
+    uri: str
+
+
+class CoapSettings(_Strict, frozen=True, kw_only=True):
+    """The CoAP listener. It knows no credentials yet, so only loopback is listened on.
+
+    `rate_s`, `burst`: datagrams a second that are read, from all endpoints and from each. `max_endpoints` and
+    `max_exchanges`: how many endpoints and messages are remembered; `max_transfers`: how many bodies may be under way
+    in blocks, each forgotten `transfer_timeout_s` after its last one. `max_asks`: how many devices may wait for a
+    command (`hono-ttd`), for up to `max_ttd_s`. `ack_timeout_s`: ACK_TIMEOUT of RFC 7252, section 4.8; `ack_delay_s`:
+    how long a request may take before it is acknowledged with an empty message. `command_timeout_s`: how long a device
+    that serves may take to answer.
+    """
+
+    host: str = "127.0.0.1"
+    port: Port = 5683
+    max_body_bytes: Annotated[int, Meta(ge=64, le=262_144)] = 262_144
+    rate_s: Annotated[float, Meta(gt=0)] = 5000.0
+    burst: Positive = 10_000
+    endpoint_rate_s: Annotated[float, Meta(gt=0)] = 500.0
+    endpoint_burst: Positive = 1000
+    max_endpoints: Positive = 4096
+    max_exchanges: Positive = 20_000
+    max_transfers: Positive = 64
+    transfer_timeout_s: Annotated[float, Meta(gt=0)] = 60.0
+    max_asks: Positive = 1000
+    max_ttd_s: Annotated[int, Meta(ge=1, le=3600)] = 60
+    ack_timeout_s: Annotated[float, Meta(gt=0)] = 2.0
+    ack_delay_s: Annotated[float, Meta(gt=0)] = 0.5
+    command_timeout_s: Annotated[float, Meta(gt=0)] = 93.0
+    paths: list[PathSettings] = msgspec.field(default_factory=list)
+    devices: list[ServingSettings] = msgspec.field(default_factory=list)
+
+
 class Settings(_Strict, frozen=True, kw_only=True):
     """Everything. `data` is the folder of the outbox, relative to the settings file."""
 
@@ -77,7 +163,10 @@ class Settings(_Strict, frozen=True, kw_only=True):
     data: str
     outbox: OutboxSettings = msgspec.field(default_factory=OutboxSettings)
     uplink: UplinkSettings = msgspec.field(default_factory=UplinkSettings)
+    commands: CommandSettings = msgspec.field(default_factory=CommandSettings)
     mqtt: MqttSettings | None = None
+    coap: CoapSettings | None = None
+    mqtt_clients: list[MqttClientSettings] = msgspec.field(default_factory=list)
 
 
 def load(path: Path) -> Settings:
@@ -86,4 +175,13 @@ def load(path: Path) -> Settings:
     mqtt = settings.mqtt
     if mqtt is not None and mqtt.users is not None:
         mqtt = msgspec.structs.replace(mqtt, users=str(path.parent / mqtt.users))
-    return msgspec.structs.replace(settings, data=str(path.parent / settings.data), mqtt=mqtt)
+    clients = [_beside(path, each) for each in settings.mqtt_clients]
+    if len({each.name for each in clients}) < len(clients):
+        raise Misconfigured(f"{path}: two entries of mqtt_clients have the same name")
+    return msgspec.structs.replace(settings, data=str(path.parent / settings.data), mqtt=mqtt, mqtt_clients=clients)
+
+
+def _beside(path: Path, client: MqttClientSettings) -> MqttClientSettings:
+    """`client` with its files beside the settings file."""
+    files = {"password_file": client.password_file, "ca_file": client.ca_file}
+    return msgspec.structs.replace(client, **{key: str(path.parent / name) for key, name in files.items() if name is not None})

@@ -8,6 +8,10 @@ AMQP addresses (the same ones directly against a bridge, through a router and th
 | `hello/{tenant}` | a gateway, first thing on a connection |
 | `ingest/{tenant}/{shard}` | a gateway, one link a lane |
 | `control/{tenant}/{gateway}` | the bridge: answers to hello, commands |
+| `command/{tenant}`, `command/{tenant}/{device}` | an operator: commands (Eclipse Hono's command and control API) |
+| `command_response/{tenant}/{reply_id}` | the bridge: what became of an operator's commands |
+| `telemetry/{tenant}/{device}`, `event/{tenant}/{device}` | any AMQP client: a device's events |
+| none (a link without a target address) | any of the last three, each message by its own `to` (anonymous relay) |
 """
 
 import re
@@ -79,7 +83,53 @@ class Control:
         return f"control/{self.tenant}/{self.gateway}"
 
 
-Address = Hello | Ingest | Control
+@dataclass(frozen=True, slots=True)
+class Commands:
+    """`command/{tenant}` or `command/{tenant}/{device}`; `device` is "" where the message itself says."""
+
+    tenant: str
+    device: str
+
+    def __str__(self) -> str:
+        return f"command/{self.tenant}/{self.device}".rstrip("/")
+
+
+@dataclass(frozen=True, slots=True)
+class CommandResponse:
+    """`command_response/{tenant}/{reply_id}`."""
+
+    tenant: str
+    reply_id: str
+
+    def __str__(self) -> str:
+        return f"command_response/{self.tenant}/{self.reply_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Reports:
+    """`telemetry/{tenant}/{device}` or `event/{tenant}/{device}`; `device` is "" where the message itself says."""
+
+    endpoint: str
+    tenant: str
+    device: str
+
+    def __str__(self) -> str:
+        return f"{self.endpoint}/{self.tenant}/{self.device}".rstrip("/")
+
+
+@dataclass(frozen=True, slots=True)
+class Relay:
+    """A link without an address: each message names its own (AMQP anonymous terminus for message routing)."""
+
+    tenant: str
+
+    def __str__(self) -> str:
+        return "the anonymous relay"
+
+
+Address = Hello | Ingest | Control | Commands | CommandResponse | Reports | Relay
+_ENDPOINTS = {"telemetry": "telemetry", "t": "telemetry", "event": "event", "e": "event"}
+_REPLY_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,256}", re.ASCII)
 
 
 def parse_address(text: str) -> Address:
@@ -91,4 +141,14 @@ def parse_address(text: str) -> Address:
             return Ingest(tenant, int(shard))
         case ["control", tenant, gateway] if is_identifier(tenant) and is_identifier(gateway):
             return Control(tenant, gateway)
+        case ["command", tenant, *device] if is_identifier(tenant) and _is_device(device):
+            return Commands(tenant, "".join(device))
+        case ["command_response", tenant, *reply_id] if is_identifier(tenant) and _REPLY_ID.fullmatch("/".join(reply_id)):
+            return CommandResponse(tenant, "/".join(reply_id))
+        case [endpoint, tenant, *device] if endpoint in _ENDPOINTS and is_identifier(tenant) and _is_device(device):
+            return Reports(_ENDPOINTS[endpoint], tenant, "".join(device))
     raise Poison("bad-address", f"no such address: {shown(text)}")
+
+
+def _is_device(levels: list[str]) -> bool:
+    return not levels or (len(levels) == 1 and is_identifier(levels[0]))

@@ -232,6 +232,14 @@ def decode_range(message: Message) -> Range:
     return span
 
 
+def decode_beacon(message: Message) -> Beacon:
+    """The gateway's clock as it sent a batch. Raises `Poison('malformed')`."""
+    boot_id, boottime_ms = message.properties.get("boot"), message.properties.get("boottime")
+    if not isinstance(boot_id, str) or not isinstance(boottime_ms, int):
+        raise Poison("malformed", "a batch carries the gateway's boot id and boottime")
+    return Beacon(boot_id, boottime_ms)
+
+
 def decode_batch(span: Range, message: Message) -> list[Event]:
     """The events of a batch, checked against its range. Raises `Poison` (`malformed`, `too-big`, `bad-identifier`)."""
     try:

@@ -13,7 +13,7 @@ else leaves a terminal state.
 """
 
 import hashlib
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 
 import msgspec
 
@@ -25,6 +25,10 @@ from fogline.message import Message
 MAX_COMMAND_BYTES = 256 * 1024
 """The most bytes that a command, or the answer to one, may carry."""
 MAX_NAME = 128
+EXPIRED = "fogline:expired"
+"""The condition under which a gateway rejects a command that came too late."""
+CONFLICT = "fogline:conflict"
+"""The condition under which a command is rejected whose id is known with another body."""
 
 
 class State(StrEnum):
@@ -52,7 +56,7 @@ _NEXT: dict[State, set[State]] = {
     State.ACCEPTED: {State.DISPATCHED, *_TERMINAL},
     State.DISPATCHED: {*_TERMINAL},
     State.QUEUED: {State.SENDING, State.REJECTED, State.CANCELLED, State.EXPIRED},
-    State.SENDING: {State.QUEUED, State.SUCCEEDED, State.FAILED, State.REJECTED, State.IN_DOUBT},
+    State.SENDING: {State.QUEUED, *_TERMINAL},
     State.IN_DOUBT: {State.SUCCEEDED, State.FAILED, State.REJECTED, State.EXPIRED},
 }
 
@@ -62,13 +66,15 @@ def may_become(now: State, then: State) -> bool:
     return then in _NEXT.get(now, ())
 
 
-class Status:
-    """Status codes of what never reached a device, or never came back (RFC 9110's meanings where it has them)."""
+class Status(IntEnum):
+    """Status codes that no device gave: nothing reached it, or nothing came back (meanings as in RFC 9110 section 15)."""
 
+    TAKEN = 202
     UNKNOWN_DEVICE = 404
     EXPIRED = 408
     CONFLICT = 409
     CANCELLED = 410
+    UNDELIVERABLE = 422
     QUOTA = 429
     OFFLINE = 503
     NO_ANSWER = 504
@@ -136,17 +142,18 @@ def check_name(name: str) -> str:
 def digest(command: Command) -> bytes:
     """16 bytes of what a command asks: the same id with another digest is a conflict (409)."""
     parts = (command.device, command.name, command.content_type or "", str(command.reply), str(command.idempotent))
-    return hashlib.blake2b(_framed(*(part.encode() for part in parts), command.data), digest_size=16).digest()
+    return hashlib.blake2b(framed(*(part.encode() for part in parts), command.data), digest_size=16).digest()
 
 
 def signed_bytes(command: Command) -> bytes:
     """What the service signs: id, tenant, gateway, device, name, arguments, deadline, key id, each length-prefixed."""
     parts = (command.id, command.tenant, command.gateway, command.device, command.name, command.deadline.boot_id)
     numbers = (str(command.deadline.boottime_ms), command.key_id)
-    return _framed(*(part.encode() for part in (*parts, *numbers)), digest(command))
+    return framed(*(part.encode() for part in (*parts, *numbers)), digest(command))
 
 
-def _framed(*fields: bytes) -> bytes:
+def framed(*fields: bytes) -> bytes:
+    """Fields joined so that no two lists of them give the same bytes."""
     return b"".join(len(field).to_bytes(4, "big") + field for field in fields)
 
 

@@ -14,6 +14,8 @@ from fogline.event import Lane
 
 HELLO_CONTENT_TYPE = "application/vnd.fogline-hello+json"
 PROTOCOL = 1
+PRODUCT = "fogline-edge"
+"""What a gateway calls itself in its open frame (`product`): this tells it from any other AMQP client."""
 
 
 class OpenStream(msgspec.Struct, frozen=True):

@@ -1,5 +1,6 @@
 """An AMQP 1.0 message as a value: the sections that Fogline uses (OASIS AMQP 1.0, part 3, section 3.2)."""
 
+import base64
 import uuid
 from collections.abc import Mapping
 
@@ -29,3 +30,31 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     durable: bool = False
     ttl_ms: int | None = None
     properties: Mapping[str, Property] = msgspec.field(default_factory=dict)
+
+
+def pack_id(value: CorrelationId) -> str:
+    """An id as text that keeps its type: `string:a`, `ulong:1`, `uuid:...`, `binary:<base64>`."""
+    match value:
+        case str():
+            return f"string:{value}"
+        case int():
+            return f"ulong:{value}"
+        case uuid.UUID():
+            return f"uuid:{value}"
+        case bytes():
+            return f"binary:{base64.b64encode(value).decode()}"
+
+
+def unpack_id(text: str) -> CorrelationId:
+    """The inverse of `pack_id`. Raises `ValueError`."""
+    kind, _, value = text.partition(":")
+    match kind:
+        case "string":
+            return value
+        case "ulong":
+            return int(value)
+        case "uuid":
+            return uuid.UUID(value)
+        case "binary":
+            return base64.b64decode(value, validate=True)
+    raise ValueError(f"no such type of id: {kind}")

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from fogline.address import Address, Control, Hello, Ingest, shard_of
+from fogline.address import Address, CommandResponse, Commands, Control, Hello, Ingest, Relay, Reports, shard_of
 
 
 class Kind(StrEnum):
@@ -11,6 +11,8 @@ class Kind(StrEnum):
 
     GATEWAY = "gateway"
     DEVICE = "device"
+    CLIENT = "client"
+    """An AMQP client that is no gateway: an operator's program, or one that brings events of devices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,11 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Which gateways exist. `gateways=None`: any gateway of `tenant` (only sensible on loopback)."""
+    """Who exists, and what each may do.
+
+    `gateways=None`: any gateway of `tenant`. Clients need no name of ours as long as nothing proves one: both are only
+    sensible on loopback.
+    """
 
     tenant: str
     shards: int
@@ -46,12 +52,23 @@ class Policy:
 
     def knows(self, principal: Principal) -> bool:
         """Whether this party exists here at all."""
-        return principal.tenant == self.tenant and (self.gateways is None or principal.name in self.gateways)
+        named = principal.kind is not Kind.GATEWAY or self.gateways is None or principal.name in self.gateways
+        return principal.tenant == self.tenant and named
 
     def may(self, principal: Principal, action: Action, subject: Address) -> bool:
         """Whether `principal` may do `action` at `subject`: a gateway speaks for itself and nobody else."""
-        if not self.knows(principal) or principal.kind is not Kind.GATEWAY or subject.tenant != self.tenant:
+        if not self.knows(principal) or subject.tenant != self.tenant:
             return False
+        match principal.kind:
+            case Kind.GATEWAY:
+                return self._gateway_may(principal, action, subject)
+            case Kind.CLIENT:
+                sends = isinstance(subject, Commands | Reports | Relay)
+                return sends if action is Action.SEND else isinstance(subject, CommandResponse)
+            case Kind.DEVICE:
+                return False
+
+    def _gateway_may(self, principal: Principal, action: Action, subject: Address) -> bool:
         match subject:
             case Hello():
                 return action is Action.SEND
@@ -59,3 +76,5 @@ class Policy:
                 return action is Action.SEND and shard == shard_of(principal.name, self.shards)
             case Control(gateway=gateway):
                 return action is Action.RECEIVE and gateway == principal.name
+            case _:
+                return False

@@ -2,122 +2,15 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Awaitable, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
 
-import pytest
-
-from fogline.amqp.reconnect import Backoff
-from fogline.event import Lane, Receipt
+from e2e.parts import Line, until_not
+from fogline.event import Lane
 from fogline.gap import GAP_CONTENT_TYPE, decode_gap
-from fogline.testing.amqp import within
-from fogline.testing.events import make_arrival
-from fogline_cloud import topics
-from fogline_cloud.bridge.bridge import Bridge
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.ledger.balance import judge
 from fogline_cloud.ledger.sources import gather
-from fogline_cloud.provision import create_topics
-from fogline_cloud.reading import Stored, read_committed
 from fogline_cloud.records import place_of
-from fogline_cloud.settings import BridgeSettings, FlowSettings
-from fogline_cloud.settings import Settings as CloudSettings
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.settings import Settings, UplinkSettings
-from fogline_edge.uplink.uplink import Uplink
-
-LIMIT_S = 60.0
-
-
-async def until_not(condition: Callable[[], Awaitable[bool]], what: str) -> None:
-    """Ask again at every moment until it is no longer so."""
-
-    async def gone():
-        while await condition():  # noqa: ASYNC110 - the counts of another thread give no event
-            await asyncio.sleep(0.01)
-
-    await within(gone(), what, LIMIT_S)
-
-
-@dataclass
-class Line:
-    """One tenant: a bridge on a port that stays, and the parts of one gateway."""
-
-    tenant: str
-    folder: Path
-    cloud: CloudSettings
-    port: int = 0
-    acknowledged: list[int] = field(default_factory=list)
-
-    @asynccontextmanager
-    async def bridge(self, name: str = "bridge-1"):
-        settings = CloudSettings(
-            tenant=self.tenant,
-            kafka=self.cloud.kafka,
-            shards=2,
-            bridge=BridgeSettings(name=name, listen=f"127.0.0.1:{self.port}", checkpoint_s=0.2),
-        )
-        bridge = Bridge(settings)
-        _, self.port = await bridge.start()
-        try:
-            yield bridge
-        finally:
-            await bridge.close()
-
-    def settings(self, gateway: str = "gw-1") -> Settings:
-        uplink = UplinkSettings(bridge=f"127.0.0.1:{self.port}", batch_events=100, statement_s=0.5)
-        return Settings(tenant=self.tenant, gateway=gateway, data=str(self.folder / gateway), uplink=uplink)
-
-    @asynccontextmanager
-    async def gateway(self, name: str = "gw-1"):
-        outbox = Outbox.open(self.settings(name))
-        async with self.uplink(outbox):
-            yield outbox
-        await outbox.close()
-
-    @asynccontextmanager
-    async def uplink(self, outbox: Outbox):
-        uplink = Uplink(outbox, self.settings().uplink, Backoff(base_s=0.05, cap_s=0.5))
-        task = asyncio.create_task(uplink.run())
-        try:
-            yield uplink
-        finally:
-            task.cancel()
-            await asyncio.wait({task})
-
-    async def put(self, outbox: Outbox, *numbers: int, **other) -> None:
-        receipts = [asyncio.get_running_loop().create_future() for _ in numbers]
-        for number, receipt in zip(numbers, receipts, strict=True):
-            outbox.put(make_arrival(number, **other), receipt.set_result)
-        assert set(await within(asyncio.gather(*receipts), "not acknowledged")) == {Receipt.STORED}
-        self.acknowledged += numbers
-
-    async def drained(self, outbox: Outbox) -> None:
-        async def backlog() -> bool:
-            return any(stream.head != stream.settled for stream in await outbox.streams())
-
-        await until_not(backlog, "the outbox does not drain")
-
-    def records(self, *lanes: Lane) -> list[Stored]:
-        names = {topics.of_lane(lane, self.tenant) for lane in lanes or (Lane.TELEMETRY,)}
-        clients = KafkaClients(self.cloud.kafka)
-        return list(read_committed(clients, {(name, shard): None for name in names for shard in range(2)}))
-
-    def landed(self, *lanes: Lane) -> list[int]:
-        import msgspec
-
-        return [msgspec.json.decode(each.value)["n"] for each in self.records(*lanes) if each.value.startswith(b'{"n"')]
-
-
-@pytest.fixture
-def line(kafka, tenant, folder) -> Line:
-    settings = CloudSettings(
-        tenant=tenant, kafka={"bootstrap.servers": kafka.bootstrap}, shards=2, flow=FlowSettings(tables=str(folder / "tables"))
-    )
-    create_topics(KafkaClients(settings.kafka), settings, 1)
-    return Line(tenant, folder, settings)
 
 
 async def test_what_is_acknowledged_lands_once_and_the_ledger_agrees(line):
@@ -227,10 +120,10 @@ async def test_two_connections_of_one_name_the_second_takes_over(line):
     async with line.bridge() as bridge, line.gateway() as outbox:
         await line.put(outbox, 1)
         await line.drained(outbox)
-        assert bridge.listener.gateways == ["gw-1"]
+        assert bridge.gateways.names == ["gw-1"]
         copy = Line(line.tenant, line.folder / "copy", line.cloud, line.port)
         async with copy.gateway() as other:
             await copy.put(other, 2)
             await copy.drained(other)
-            assert bridge.listener.gateways == ["gw-1"]
+            assert bridge.gateways.names == ["gw-1"]
     assert set(line.landed()) == {1, 2}

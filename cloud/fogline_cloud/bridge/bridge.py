@@ -4,17 +4,24 @@ import asyncio
 import logging
 import signal
 from collections.abc import Callable
+from pathlib import Path
 
 from fogline.errors import Misconfigured
 from fogline.principal import Policy
 from fogline.settings import require_loopback, split_endpoint
+from fogline.signature import Signer, read_signer
+from fogline_cloud.bridge.gateways import GatewayDesk
 from fogline_cloud.bridge.listener import Listener
 from fogline_cloud.bridge.ownership import Ownership
+from fogline_cloud.bridge.reports import ReportDesk
 from fogline_cloud.bridge.shard import Shard
 from fogline_cloud.bridge.transaction import TransactionLog
+from fogline_cloud.commands.desk import CommandDesk
+from fogline_cloud.commands.dispatch import Dispatcher
+from fogline_cloud.commands.routes import Routes
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.provision import check_topics
-from fogline_cloud.settings import Settings
+from fogline_cloud.settings import CommandSettings, Settings
 
 _log = logging.getLogger("fogline.bridge")
 
@@ -29,7 +36,11 @@ class Bridge:
         self._shards: dict[int, Shard] = {}
         gateways = settings.bridge.gateways
         policy = Policy(settings.tenant, settings.shards, frozenset(gateways) if gateways is not None else None)
-        self.listener = Listener(settings.bridge, policy, self)
+        self._routes = Routes()
+        self.gateways = GatewayDesk(self, settings.shards)
+        self.dispatcher = Dispatcher(self, self.gateways, self._routes, settings.commands, _signer(settings.commands))
+        commands = CommandDesk(self.dispatcher, settings.commands)
+        self.listener = Listener(settings.bridge, policy, self.gateways, ReportDesk(self, settings.shards), commands)
         self._ownership = Ownership(self._clients, settings.tenant, settings.bridge.name, self._on_gained, self._on_lost)
 
     async def start(self) -> tuple[str, int]:
@@ -46,6 +57,7 @@ class Bridge:
     async def close(self) -> None:
         """Stop serving, then leave the group. What is in open transactions is aborted and sent again."""
         await self.listener.close()
+        self.dispatcher.close()
         for shard in self._shards.values():
             shard.stop()
         await asyncio.to_thread(self._ownership.stop)
@@ -55,6 +67,11 @@ class Bridge:
     def get(self, number: int) -> Shard | None:
         """A shard of this bridge."""
         return self._shards.get(number)
+
+    @property
+    def whole(self) -> bool:
+        """Whether all shards of the tenant are this bridge's, and ready."""
+        return len(self._shards) == self._settings.shards and all(shard.ready for shard in self._shards.values())
 
     @property
     def shards(self) -> list[Shard]:
@@ -78,17 +95,30 @@ class Bridge:
         def changed(shard: Shard) -> None:
             self._loop.call_soon_threadsafe(self._on_changed, shard)
 
-        shard = self._shards[number] = Shard(number, make_log, self._settings.bridge, changed)
+        shard = self._shards[number] = Shard(
+            number, make_log, self._settings.bridge, changed, routes=self._routes, tell=self.dispatcher.tell
+        )
         shard.start()
 
     def _lose(self, number: int) -> None:
         if (shard := self._shards.pop(number, None)) is not None:
             shard.stop()
-            self.listener.dismiss(number, f"shard {number} moved to another bridge")
+            self.gateways.dismiss(number, f"shard {number} moved to another bridge")
 
     def _on_changed(self, shard: Shard) -> None:
         if not shard.ready and self._shards.get(shard.number) is shard:
-            self.listener.dismiss(shard.number, f"shard {shard.number}: {shard.why_not}")
+            self.gateways.dismiss(shard.number, f"shard {shard.number}: {shard.why_not}")
+
+
+def _signer(settings: CommandSettings) -> Signer:
+    if settings.signing_key is None:
+        return Signer()
+    where = f"commands.signing_key = {settings.signing_key!r}"
+    try:
+        text = Path(settings.signing_key).read_text("ascii")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Misconfigured(f"{where}: the key cannot be read: {error}; make one with: fogline command key") from None
+    return read_signer(settings.key_id, text, where)
 
 
 async def run_bridge(settings: Settings, on_ready: Callable[[str, int], None]) -> None:

@@ -7,6 +7,7 @@ Written within a transaction that follows the commits that it describes, so that
 | `layout` (partition 0) | the shard count, as the topics were made |
 | `owner` | which bridge took the shard last, and where it listens |
 | `stream/{gateway}/{stream}` | `Known`: HWM, chain and counts of one stream |
+| `route/{device}` | the gateway that reaches the device |
 | `position` | per topic: everything below this offset is in the stream entries |
 """
 
@@ -20,6 +21,7 @@ LAYOUT = b"layout"
 OWNER = b"owner"
 POSITION = b"position"
 _STREAM = b"stream/"
+_ROUTE = b"route/"
 
 
 class Layout(msgspec.Struct, frozen=True):
@@ -40,6 +42,7 @@ class Checkpoint(msgspec.Struct):
 
     streams: dict[StreamKey, Known] = msgspec.field(default_factory=dict)
     position: dict[str, int] = msgspec.field(default_factory=dict)
+    routes: dict[str, str] = msgspec.field(default_factory=dict)
     owner: Owner | None = None
     layout: Layout | None = None
 
@@ -50,6 +53,11 @@ Entry = tuple[bytes, bytes]
 def stream_entry(known: Known) -> Entry:
     """Key and value of one stream."""
     return _STREAM + f"{known.gateway}/{known.stream}".encode(), msgspec.json.encode(known)
+
+
+def route_entry(device: str, gateway: str) -> Entry:
+    """Key and value of one device's route."""
+    return _ROUTE + device.encode(), gateway.encode()
 
 
 def position_entry(position: dict[str, int]) -> Entry:
@@ -77,6 +85,8 @@ def read_entries(entries: Iterable[Entry]) -> Checkpoint:
             checkpoint.owner = msgspec.json.decode(value, type=Owner)
         elif key == LAYOUT:
             checkpoint.layout = msgspec.json.decode(value, type=Layout)
+        elif key.startswith(_ROUTE):
+            checkpoint.routes[key[len(_ROUTE) :].decode()] = value.decode()
         elif key.startswith(_STREAM):
             known = msgspec.json.decode(value, type=Known)
             checkpoint.streams[known.gateway, known.stream] = known

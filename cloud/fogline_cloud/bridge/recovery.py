@@ -3,24 +3,42 @@
 Called only after the fence (`init_transactions`), so that nobody else can commit there any more.
 """
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+
+import msgspec
 
 from fogline_cloud import topics
 from fogline_cloud.bridge.admission import Known, StreamKey
 from fogline_cloud.bridge.checkpoint import Checkpoint, read_entries
+from fogline_cloud.commands.record import Record, decode_record
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.reading import read_committed
 from fogline_cloud.records import Place, place_of
 
+_log = logging.getLogger("fogline.shard")
+
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What a shard holds. `position`: by topic, the offset up to which `known` is true."""
+    """What a shard holds. `position`: by topic, the offset up to which `known` is true. `commands`: the newest of each."""
 
     known: dict[StreamKey, Known]
     position: dict[str, int]
     checkpoint: Checkpoint
+    commands: list[Record]
+
+
+def read_commands(clients: KafkaClients, tenant: str, shard: int) -> list[Record]:
+    """The newest record of every command of a shard."""
+    newest: dict[bytes, Record] = {}
+    for stored in read_committed(clients, {(topics.commands(tenant), shard): None}):
+        try:
+            newest[stored.key] = decode_record(stored.value)
+        except msgspec.MsgspecError as error:
+            _log.warning("%s[%d] at %d is no command's record: %s", stored.topic, shard, stored.offset, error)
+    return list(newest.values())
 
 
 def read_checkpoint(clients: KafkaClients, tenant: str, shard: int) -> Checkpoint:
@@ -41,7 +59,7 @@ def recover(clients: KafkaClients, tenant: str, shard: int, on_record: Callable[
         place = place_of(record.headers, record.value)
         if place is not None:
             learn(known, place)
-    return Recovered(known, position, checkpoint)
+    return Recovered(known, position, checkpoint, read_commands(clients, tenant, shard))
 
 
 def learn(known: dict[StreamKey, Known], place: Place) -> None:

@@ -10,33 +10,23 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from fogline.amqp.outcome import ACCEPTED, DECODE_ERROR, MODIFIED, RELEASED, UNKNOWN_STREAM, Outcome, rejected
-from fogline.codec import Range, decode_batch
-from fogline.errors import FoglineError, Misconfigured, Poison
-from fogline.event import Event
+from fogline.errors import FoglineError, Misconfigured
 from fogline.hello import Mark
-from fogline.message import Message
-from fogline_cloud.bridge.admission import Admission, Covered, Duplicate, Foreign, Hole, Known, Produce, StreamKey
+from fogline_cloud.bridge.admission import Admission
 from fogline_cloud.bridge.checkpoint import Owner
+from fogline_cloud.bridge.holding import Holding, ShardCounters, Work
 from fogline_cloud.bridge.transaction import TransactionLog
+from fogline_cloud.commands.record import Record
+from fogline_cloud.commands.registry import Registry
+from fogline_cloud.commands.routes import Routes
 from fogline_cloud.settings import BridgeSettings
 
 RETAKE_S = 2.0
 """How long to wait before a shard is taken again after that failed."""
 
 _log = logging.getLogger("fogline.shard")
-
-
-@dataclass(slots=True)
-class Submission:
-    """A batch from a gateway. `answer` is called once, on the shard's thread."""
-
-    span: Range
-    message: Message
-    answer: Callable[[Outcome], None]
-    events: list[Event] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -49,31 +39,29 @@ class Question:
 
 
 @dataclass(slots=True)
-class ShardCounters:
-    """Since this process took the shard."""
-
-    landed: int = 0
-    duplicate: int = 0
-    transactions: int = 0
-    retaken: int = 0
-
-
-@dataclass(slots=True)
 class _Stop:
     pass
 
 
-Work = Submission | Question | _Stop
+Item = Work | Question | _Stop
 
 
 class Shard:
     """Owned from `start` until `stop`. `submit` and `ask` may be called from any thread.
 
-    `changed` is called on the shard's thread whenever `ready` changes.
+    `changed` is called on the shard's thread whenever `ready` changes; `tell` with the records of commands, as soon as
+    they are known here and again after their commit. `routes` are shared by all shards of a bridge.
     """
 
     def __init__(
-        self, number: int, make_log: Callable[[], TransactionLog], settings: BridgeSettings, changed: Callable[["Shard"], None]
+        self,
+        number: int,
+        make_log: Callable[[], TransactionLog],
+        settings: BridgeSettings,
+        changed: Callable[["Shard"], None],
+        *,
+        routes: Routes | None = None,
+        tell: Callable[[Sequence[Record]], None] = lambda _: None,
     ) -> None:
         self.number = number
         self.ready = False
@@ -82,11 +70,11 @@ class Shard:
         self._make_log = make_log
         self._settings = settings
         self._changed = changed
-        self._queue: queue.SimpleQueue[Work] = queue.SimpleQueue()
+        self._routes = routes or Routes()
+        self._tell = tell
+        self._queue: queue.SimpleQueue[Item] = queue.SimpleQueue()
         self._stopping = threading.Event()
-        self._log: TransactionLog | None = None
-        self._admission = Admission({})
-        self._dirty: dict[StreamKey, Known] = {}
+        self._holding: Holding | None = None
         self._next_checkpoint = 0.0
         self._thread = threading.Thread(target=self._run, name=f"shard-{number}", daemon=True)
 
@@ -103,8 +91,8 @@ class Shard:
         """Wait until the thread has ended, at most `limit_s`."""
         self._thread.join(limit_s)
 
-    def submit(self, work: Submission) -> None:
-        """Queue a batch."""
+    def submit(self, work: Work) -> None:
+        """Queue something for the next transaction."""
         self._queue.put(work)
 
     def ask(self, question: Question) -> None:
@@ -114,27 +102,39 @@ class Shard:
     # --- on the thread
 
     def _run(self) -> None:
-        pending: list[Submission] = []
+        pending: list[Work] = []
         while not self._stopping.is_set():
             try:
-                if self._log is None:
+                if self._holding is None:
                     self._take()
                 pending = self._serve(pending)
             except FoglineError as error:
                 self._lose(str(error), retry=not isinstance(error, Misconfigured))
-        for each in pending:
-            each.answer(RELEASED)
+        for each in (*pending, *self._rest()):
+            each.give_up()
         self._drop()
         self._set_ready(ready=False, why="this bridge gave it up")
+
+    def _rest(self) -> list[Work]:
+        """What is still queued when the thread ends."""
+        rest = []
+        while (item := self._get(0)) is not None:
+            if not isinstance(item, Question | _Stop):
+                rest.append(item)
+        return rest
 
     def _take(self) -> None:
         """Fence the former owner, read what is committed."""
         began = time.monotonic()
         log = self._make_log()
         recovered = log.take(Owner(self._settings.name, self._settings.advertised or self._settings.listen))
-        self._log = log
-        self._admission = Admission(recovered.known)
-        self._dirty.clear()
+        registry = Registry()
+        for record in recovered.commands:
+            registry.put(record)
+        for device, gateway in recovered.checkpoint.routes.items():
+            self._routes.recall(device, gateway)
+        self._holding = Holding(log, Admission(recovered.known), registry, self._routes, self.counters, self._tell)
+        self._tell(registry.everything())
         _log.info("shard %d is ours: %d streams, %.1f s", self.number, len(recovered.known), time.monotonic() - began)
         self._set_ready(ready=True, why="")
 
@@ -149,16 +149,16 @@ class Shard:
         self._stopping.wait(RETAKE_S if retry else RETAKE_S * 15)
 
     def _drop(self) -> None:
-        if self._log is not None:
-            self._log.destroy()
-            self._log = None
+        if self._holding is not None:
+            self._holding.log.destroy()
+            self._holding = None
 
     def _set_ready(self, *, ready: bool, why: str) -> None:
         if ready != self.ready or why != self.why_not:
             self.ready, self.why_not = ready, why
             self._changed(self)
 
-    def _serve(self, again: list[Submission]) -> list[Submission]:
+    def _serve(self, again: list[Work]) -> list[Work]:
         """One transaction: what a failed one left (`again`), or what waits. Returns what must be judged again.
 
         The list returned is never lost: it is what `_serve` gets after the shard was taken again.
@@ -173,29 +173,31 @@ class Shard:
             return group
         return []
 
-    def _collect(self) -> list[Submission]:
-        """Wait for work; answer questions at once; gather batches for one transaction."""
-        group: list[Submission] = []
+    def _collect(self) -> list[Work]:
+        """Wait for work; answer questions at once; gather for one transaction, unless something is urgent."""
+        group: list[Work] = []
         events = 0
         deadline = 0.0
+        urgent = False
         while events < self._settings.transaction_events:
-            work = self._get(deadline - time.monotonic() if group else self._idle_s())
-            match work:
-                case Submission():
-                    if not group:
-                        deadline = time.monotonic() + self._settings.transaction_ms / 1000
-                    group.append(work)
-                    events += work.span.last - work.span.first + 1
+            item = self._get((0 if urgent else deadline - time.monotonic()) if group else self._idle_s())
+            match item:
+                case None | _Stop():
+                    return group
                 case Question():
                     if group:
-                        self._queue.put(work)  # it is about what is committed: after this transaction
+                        self._queue.put(item)  # it is about what is committed: after this transaction
                         return group
-                    self._answer(work)
+                    self._answer(item)
                 case _:
-                    return group
+                    if not group:
+                        deadline = time.monotonic() + self._settings.transaction_ms / 1000
+                    group.append(item)
+                    events += item.size
+                    urgent = urgent or item.urgent
         return group
 
-    def _get(self, limit_s: float | None) -> Work | None:
+    def _get(self, limit_s: float | None) -> Item | None:
         try:
             if limit_s is None:
                 return self._queue.get()
@@ -205,67 +207,32 @@ class Shard:
 
     def _idle_s(self) -> float | None:
         """How long to wait for work: for ever, unless a checkpoint is due."""
-        if not self._dirty:
+        if self._holding is None or not self._holding.dirty:
             return None
         return max(0.01, self._next_checkpoint - time.monotonic())
 
     def _answer(self, question: Question) -> None:
-        known = (self._admission.known.get((question.gateway, stream)) for stream in question.streams)
+        assert self._holding is not None
+        found = self._holding.admission.known
+        known = (found.get((question.gateway, stream)) for stream in question.streams)
         marks = [
             Mark(stream, each.hwm, each.chain_sequence, each.chain) if each else Mark(stream)
             for stream, each in zip(question.streams, known, strict=True)
         ]
         question.answer(marks)
 
-    def _transact(self, group: list[Submission]) -> None:
-        """Admit, produce, commit, answer. Raises if anything but a clean commit happened: then nothing was answered."""
-        log = self._log
-        assert log is not None
-        answers = [(each, self._admit(log, each)) for each in group]
-        if self._checkpoint_is_due():
-            log.write_checkpoint(list(self._dirty.values()))
-            self._dirty.clear()
+    def _transact(self, group: list[Work]) -> None:
+        """Perform, commit, answer. Raises if anything but a clean commit happened: then nothing was answered."""
+        holding = self._holding
+        assert holding is not None
+        answers = [each.perform(holding) for each in group]
+        if holding.dirty and time.monotonic() >= self._next_checkpoint:
+            holding.log.write_checkpoint(list(holding.dirty.values()))
+            holding.dirty.clear()
             self._next_checkpoint = time.monotonic() + self._settings.checkpoint_s
-        if log.commit():
+        if holding.log.commit():
             self.counters.transactions += 1
-            for known in self._admission.committed():
-                self._dirty[known.gateway, known.stream] = known
-        for each, outcome in answers:
-            each.answer(outcome)
-
-    def _checkpoint_is_due(self) -> bool:
-        return bool(self._dirty) and time.monotonic() >= self._next_checkpoint
-
-    def _admit(self, log: TransactionLog, each: Submission) -> Outcome:
-        span = each.span
-        match self._admission.admit(span):
-            case Produce(skip):
-                return self._produce(log, each, skip)
-            case Duplicate() | Covered():
-                self._count_duplicates(span, span.last - span.first + 1)
-                return ACCEPTED
-            case Hole(expected):
-                _log.info("stream %s: %d..%d came, %d is next", span.stream, span.first, span.last, expected)
-                return MODIFIED
-            case Foreign(why):
-                return rejected(UNKNOWN_STREAM, why)
-
-    def _produce(self, log: TransactionLog, each: Submission, skip: int) -> Outcome:
-        span = each.span
-        try:
-            events = each.events or decode_batch(span, each.message)
-        except Poison as error:
-            return rejected(DECODE_ERROR, str(error))
-        each.events = events
-        refused = log.produce(events[skip:], span)
-        self._admission.wrote(span, refused)
-        self.counters.landed += len(events) - skip
-        if skip:
-            self._count_duplicates(span, skip)
-        return ACCEPTED
-
-    def _count_duplicates(self, span: Range, events: int) -> None:
-        self.counters.duplicate += events
-        self._admission.count_duplicates(span, events)
-        if (known := self._admission.known.get((span.gateway, span.stream))) is not None:
-            self._dirty[span.gateway, span.stream] = known
+            for known in holding.admission.committed():
+                holding.dirty[known.gateway, known.stream] = known
+        for answer in answers:
+            answer()

@@ -13,10 +13,12 @@ from fogline.event import Event
 from fogline.gap import Gap, GapReason, gap_event
 from fogline_cloud import topics
 from fogline_cloud.bridge.admission import Known
-from fogline_cloud.bridge.checkpoint import Entry, Owner, owner_entry, position_entry, stream_entry
+from fogline_cloud.bridge.checkpoint import Entry, Owner, owner_entry, position_entry, route_entry, stream_entry
 from fogline_cloud.bridge.recovery import Recovered, recover
+from fogline_cloud.commands.record import Audit, Record, audit_of, encode
 from fogline_cloud.kafka import TRANSACTION_TIMEOUT_MS, KafkaClients, mapped
-from fogline_cloud.records import record_of
+from fogline_cloud.records import Record as KafkaRecord
+from fogline_cloud.records import record_of, report_of
 
 _LIMIT_S = TRANSACTION_TIMEOUT_MS / 1000
 
@@ -58,6 +60,10 @@ class TransactionLog:
             self._write(topic, self._refusal(event), chain)
         return refused
 
+    def produce_report(self, topic: str, event: Event) -> bool:
+        """Write an event that no gateway numbered; `False` if it is too big for the broker."""
+        return self._write_record(topic, report_of(event), noted=False)
+
     def _refusal(self, event: Event) -> Event:
         """The gap record that stands for an event which may not, or cannot, be a record."""
         foreign = event.tenant != self._tenant
@@ -75,14 +81,16 @@ class TransactionLog:
         )
 
     def _write(self, topic: str, event: Event, chain: bytes | None) -> bool:
+        return self._write_record(topic, record_of(event, chain), noted=chain is not None)
+
+    def _write_record(self, topic: str, record: KafkaRecord, *, noted: bool) -> bool:
         """Produce one record; `False` if it is too big for the broker."""
-        record = record_of(event, chain)
         producer = self._begin()
-        noted = self._note_offset if chain is not None else None
+        told = self._note_offset if noted else None
         while True:
             try:
                 producer.produce(
-                    topic, record.value, record.key, partition=self._shard, headers=record.headers, on_delivery=noted
+                    topic, record.value, record.key, partition=self._shard, headers=record.headers, on_delivery=told
                 )
             except BufferError:
                 producer.poll(0.1)
@@ -102,9 +110,24 @@ class TransactionLog:
         """Say, within the open transaction, what the commits before it have brought."""
         self._write_entries([*(stream_entry(each) for each in known), position_entry(self._position)])
 
+    def write_route(self, device: str, gateway: str) -> None:
+        """Say, within the open transaction, which gateway reaches a device."""
+        self._write_entries([route_entry(device, gateway)])
+
+    def write_command(self, record: Record) -> None:
+        """Write a command's newest record, and the decision to the audit."""
+        self._write_plain(topics.commands(self._tenant), [(record.id.encode(), encode(record))])
+        self.write_audit(audit_of(record))
+
+    def write_audit(self, audit: Audit) -> None:
+        """Write a decision to the audit."""
+        self._write_plain(topics.audit(self._tenant), [(audit.command.encode(), encode(audit))])
+
     def _write_entries(self, entries: list[Entry]) -> None:
+        self._write_plain(topics.checkpoint(self._tenant), entries)
+
+    def _write_plain(self, topic: str, entries: list[Entry]) -> None:
         producer = self._begin()
-        topic = topics.checkpoint(self._tenant)
         for key, value in entries:
             with mapped(topic):
                 producer.produce(topic, value, key, partition=self._shard)

@@ -5,13 +5,14 @@ import sys
 from collections.abc import Sequence
 
 from fogline import commandline
-from fogline_cloud.cli import bridge, flow, ledger, topics
+from fogline_cloud.cli import bridge, command, flow, ledger, topics
 
 EXAMPLE = """\
 examples:
   fogline topics create --config cloud.toml     make the topics, once
   fogline bridge run --config cloud.toml        take gateways' events into Kafka
   fogline flow run --config cloud.toml          turn them into tables with Spark
+  fogline command send lamp-1 switch --json '{"on": true}' --ttl 30s
   fogline ledger verify --config cloud.toml     show that nothing is lost and nothing is twice
 """
 
@@ -22,7 +23,7 @@ def build_parser() -> argparse.ArgumentParser:
         prog="fogline", description=__doc__, epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     groups = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for module in (topics, bridge, flow, ledger):
+    for module in (topics, bridge, flow, command, ledger):
         module.register(groups)
     return parser
 

@@ -62,10 +62,11 @@ class Group:
 
 
 class Ingest:
-    """Turns arrivals into rows. Used on the writer's thread only."""
+    """Turns arrivals into rows. Used on the writer's thread only. `identity`: tenant and gateway."""
 
     def __init__(self, connection: sqlite3.Connection, streams: Streams, tenant: str, gateway: str) -> None:
-        self._connection = connection
+        self.connection = connection
+        self.identity = (tenant, gateway)
         self._streams = streams
         self._tenant = tenant
         self._gateway = gateway
@@ -81,21 +82,21 @@ class Ingest:
         """Forget what was remembered under a slot."""
         key = slot_key(device, slot)
         group.memory.pop(key, None)
-        self._connection.execute(SQL["forget_one"], (key,))
+        self.connection.execute(SQL["forget_one"], (key,))
 
     def keep(self, key: str, value: bytes | None) -> None:
         """Keep, or no longer keep, an adapter's own value."""
         if value is None:
-            self._connection.execute(SQL["drop_kept"], (key,))
+            self.connection.execute(SQL["drop_kept"], (key,))
         else:
-            self._connection.execute(SQL["keep"], (key, value))
+            self.connection.execute(SQL["keep"], (key, value))
 
     def write(self, group: Group) -> None:
         """Insert what a group has collected."""
-        self._connection.executemany(SQL["insert_event"], group.events)
+        self.connection.executemany(SQL["insert_event"], group.events)
         if group.memory:
             rows = [(key, device, group.age_s, _pack(trace)) for key, (device, trace) in group.memory.items()]
-            self._connection.executemany(SQL["remember"], rows)
+            self.connection.executemany(SQL["remember"], rows)
         for stream in group.touched.values():
             self._streams.save(stream)
 
@@ -176,7 +177,7 @@ class Ingest:
     def _recall(self, group: Group, key: bytes) -> Trace | None:
         if (pending := group.memory.get(key)) is not None:
             return pending[1]
-        row = self._connection.execute(SQL["recall"], (key,)).fetchone()
+        row = self.connection.execute(SQL["recall"], (key,)).fetchone()
         return _trace.decode(row[0]) if row else None
 
 

@@ -101,14 +101,14 @@ class Outbox:
         """See `fogline_edge.adapters.port.Port.put`."""
         if self._full and arrival.lane is not Lane.REPLY:
             raise SlowDown("the outbox is full", retry_after_s=30)
-        if self._waiting_events >= MAX_WAITING_EVENTS or self._waiting_bytes >= MAX_WAITING_BYTES:
+        if self.crowded:
             raise SlowDown("too much waits for the disk", retry_after_s=1)
-        self._waiting_events += 1
         self._waiting_bytes += len(arrival.data)
         self._gather(Waiting(arrival, now_ns(), done))
 
     def _gather(self, work: Waiting | Act) -> None:
         """Into the group that is committed next."""
+        self._waiting_events += 1
         self._group.append(work)
         if len(self._group) >= self._settings.group_commit_events:
             self._hand_over()
@@ -136,12 +136,22 @@ class Outbox:
         """See `fogline_edge.adapters.port.Port.kept`."""
         return {key: value for key, value in self._kept.items() if key.startswith(prefix)}
 
-    def act(self, run: Callable[[Ingest, Group], T], done: Callable[[T], None]) -> None:
+    def act(self, run: Callable[[Ingest, Group], T], done: Callable[[T], None], *, urgent: bool = False) -> None:
         """Have `run` done in the next transaction, after everything put before; `done` gets its result after the commit.
 
-        It is taken even when the outbox is full: `run` must write little.
+        It is taken even when the outbox is full: `run` must write little. `urgent`: the transaction begins at the next
+        turn of the loop, and waits for nothing else.
         """
         self._gather(Act(run, done))
+        if urgent and self._group:
+            if self._flush is not None:
+                self._flush.cancel()
+            self._flush = self._loop.call_later(0, self._hand_over)
+
+    @property
+    def crowded(self) -> bool:
+        """Whether so much waits for the disk that nothing should be added."""
+        return self._waiting_events >= MAX_WAITING_EVENTS or self._waiting_bytes >= MAX_WAITING_BYTES
 
     def _hand_over(self) -> None:
         if self._flush is not None:
@@ -153,8 +163,8 @@ class Outbox:
 
     def _committed(self, results: list[tuple[Waiting | Act, Any]]) -> None:
         for work_done, result in results:
+            self._waiting_events -= 1
             if isinstance(work_done, Waiting):
-                self._waiting_events -= 1
                 self._waiting_bytes -= len(work_done.arrival.data)
             work_done.done(result)
         self._tell_room()
@@ -204,6 +214,10 @@ class Outbox:
         """Set one refused event aside for ever; a gap record takes its place in the stream."""
         refusal = work.Refusal(stream, sequence, condition, description)
         await self._call(partial(work.quarantine, refusal=refusal))
+
+    async def read_journal(self, read: Callable[[sqlite3.Connection, tuple[str, str]], T]) -> T:
+        """What `read` finds in the file; it is given the connection, and tenant and gateway."""
+        return await self._call(lambda writer: read(writer.connection, writer.identity))
 
     async def reopen(self, stream: str, upto: int, why: str) -> None:
         """Move everything of a stream above `upto` to a new one, marked `replayed`: its numbering cannot be trusted."""

@@ -70,3 +70,31 @@ SELECT value FROM meta WHERE key = ?;
 
 -- name: set_meta
 INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value;
+
+-- name: command_digest
+SELECT digest FROM command WHERE id = ?;
+
+-- name: command_state
+SELECT state FROM command WHERE id = ?;
+
+-- name: insert_command
+INSERT INTO command (id, device, name, content_type, data, reply, durable, idempotent, correlation, boot, deadline_ms,
+                     digest, state, changed_s)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: set_command_state
+UPDATE command SET state = ? WHERE id = ?;
+
+-- name: finish_command
+UPDATE command SET state = ?, status = ?, answer_digest = ?, changed_s = ?, data = x'' WHERE id = ?;
+
+-- name: one_command
+SELECT id, device, name, content_type, data, reply, durable, idempotent, correlation, boot, deadline_ms, state, answer_digest
+FROM command WHERE id = ?;
+
+-- name: open_commands
+SELECT id, device, name, content_type, data, reply, durable, idempotent, correlation, boot, deadline_ms, state, answer_digest
+FROM command WHERE state IN ('QUEUED', 'SENDING') ORDER BY number;
+
+-- name: forget_commands
+DELETE FROM command WHERE state NOT IN ('QUEUED', 'SENDING') AND changed_s < ?;

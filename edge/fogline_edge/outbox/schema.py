@@ -65,6 +65,18 @@ def m002_kept(db: Database) -> None:
     db.execute("CREATE TABLE kept (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID")
 
 
+@migrations()
+def m003_journal(db: Database) -> None:
+    """Commands to devices, and where each is."""
+    db.execute(
+        "CREATE TABLE command (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, device TEXT NOT NULL, name TEXT NOT NULL,"
+        " content_type TEXT, data BLOB NOT NULL, reply INTEGER NOT NULL, durable INTEGER NOT NULL,"
+        " idempotent INTEGER NOT NULL, correlation TEXT NOT NULL, boot TEXT NOT NULL, deadline_ms INTEGER NOT NULL,"
+        " digest BLOB NOT NULL, state TEXT NOT NULL, changed_s INTEGER NOT NULL, status INTEGER, answer_digest BLOB)"
+    )
+    db.table("command").create_index(["state"])
+
+
 def open_database(path: Path, max_bytes: int) -> sqlite3.Connection:
     """Open or make the outbox at `path`. Raises `Misconfigured`: not writable, no space, not a database."""
     try:

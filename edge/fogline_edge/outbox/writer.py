@@ -23,6 +23,8 @@ from fogline_edge.outbox.streams import Streams
 
 REMEMBER_S = 48 * 3600
 REMEMBER_EVENTS = 10_000
+REMEMBER_COMMANDS_S = 8 * 24 * 3600
+"""Longer than any command may live, so that a copy that comes late is known."""
 RESERVE = 0.10
 """The share of the file that is kept for replies."""
 RESUME = 0.15
@@ -231,6 +233,7 @@ class Writer:
             self.connection.execute(SQL["set_meta"], ("age_s", str(self.age_s)))
             if self.age_s > REMEMBER_S and self.age_s % 3600 < _AGE_SAVED_EVERY_S:
                 self.connection.execute(SQL["forget"], (self.age_s - REMEMBER_S, REMEMBER_EVENTS))
+                self.connection.execute(SQL["forget_commands"], (self.age_s - REMEMBER_COMMANDS_S,))
 
 
 def uses_reserve(work: Waiting | Act) -> bool:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import uuid
+from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any, TypeVar
 
@@ -11,12 +12,13 @@ from fogline import address, hello
 from fogline.amqp.driver import Connection, Sender, connect
 from fogline.amqp.engine import Engine
 from fogline.amqp.events import Delivery, Link, Peer
-from fogline.amqp.outcome import ACCEPTED, DECODE_ERROR, NOT_ALLOWED, Condition, rejected
+from fogline.amqp.outcome import ACCEPTED, DECODE_ERROR, NOT_ALLOWED, Condition, Outcome, rejected
 from fogline.amqp.scheduler import Share
 from fogline.amqp.wire import decode
+from fogline.command import Command, decode_command, is_command
 from fogline.errors import Poison, SlowDown, Unreachable
 from fogline.event import Lane
-from fogline.message import Message
+from fogline.message import Message, Property
 from fogline.settings import split_endpoint
 from fogline_edge.boot import beacon
 from fogline_edge.outbox.outbox import Outbox
@@ -35,6 +37,11 @@ SHARES = {
     Lane.BULK: Share(weight=1),
 }
 CONTROL_SHARE = Share(strict=0)
+CONTROL_CREDIT = 32
+"""Commands that the bridge may have on their way."""
+
+OnCommand = Callable[[Command, Callable[[Outcome], None]], None]
+"""What takes a command; its second argument is to be called once with the outcome."""
 
 _log = logging.getLogger("fogline.uplink")
 T = TypeVar("T")
@@ -47,8 +54,9 @@ class Session:
     back later (both possibly within exception groups).
     """
 
-    def __init__(self, outbox: Outbox, settings: UplinkSettings) -> None:
+    def __init__(self, outbox: Outbox, settings: UplinkSettings, on_command: OnCommand) -> None:
         self.welcomed = False
+        self._on_command = on_command
         self._outbox = outbox
         self._settings = settings
         self._loop = asyncio.get_running_loop()
@@ -63,7 +71,8 @@ class Session:
     async def run(self) -> None:
         """Connect, say hello, pump every stream."""
         host, port = split_endpoint(self._settings.bridge, "uplink.bridge")
-        engine = Engine(self._outbox.gateway, hostname=host, properties={"tenant": self._outbox.tenant})
+        properties: dict[str, Property] = {"tenant": self._outbox.tenant, "product": hello.PRODUCT, "version": version("fogline-edge")}
+        engine = Engine(self._outbox.gateway, hostname=host, properties=properties)
         connection = await connect(host, port, engine, self)
         try:
             await self._until_over(self._opened, HELLO_S)
@@ -84,7 +93,7 @@ class Session:
     async def _say_hello(self, connection: Connection) -> hello.Welcome:
         control = connection.open_session()
         here = address.Control(self._outbox.tenant, self._outbox.gateway)
-        connection.open_receiver(control, "control", str(here), credit=10)
+        connection.open_receiver(control, "control", str(here), credit=CONTROL_CREDIT)
         sender = connection.open_sender(control, "hello", str(address.Hello(self._outbox.tenant)), CONTROL_SHARE, {})
         streams = [hello.OpenStream(each.stream, each.lane) for each in await self._outbox.streams()]
         question = hello.Hello(
@@ -176,14 +185,22 @@ class Session:
         self.closed(connection, f"link {link.name} was closed: {condition or 'no reason given'}")
 
     def received(self, connection: Connection, delivery: Delivery, data: bytes) -> None:
-        """The answer to hello."""
+        """The answer to hello, or a command."""
+
+        def settle(outcome: Outcome) -> None:
+            connection.settle(delivery, outcome)
+            connection.grant(delivery.link, 1)
+
         try:
             message = decode(data)
+            if is_command(message):
+                self._on_command(decode_command(message), settle)
+                return
             welcome = hello.decode_welcome(message.body)
         except Poison as error:
-            connection.settle(delivery, rejected(DECODE_ERROR, str(error)))
+            settle(rejected(DECODE_ERROR, str(error)))
             return
-        connection.settle(delivery, ACCEPTED)
+        settle(ACCEPTED)
         if message.correlation_id == self._question and not self._welcome.done():
             self._welcome.set_result(welcome)
 

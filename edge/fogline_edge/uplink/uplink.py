@@ -10,7 +10,7 @@ from fogline.amqp.reconnect import Backoff
 from fogline.errors import SlowDown, Unreachable
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import UplinkSettings
-from fogline_edge.uplink.session import Session
+from fogline_edge.uplink.session import OnCommand, Session
 
 STABLE_S = 10.0
 """A connection that served for so long makes earlier failures forgotten."""
@@ -31,10 +31,13 @@ class UplinkState:
 class Uplink:
     """Keeps one connection to the bridge."""
 
-    def __init__(self, outbox: Outbox, settings: UplinkSettings, backoff: Backoff | None = None) -> None:
+    def __init__(
+        self, outbox: Outbox, settings: UplinkSettings, on_command: OnCommand, backoff: Backoff | None = None
+    ) -> None:
         self.state = UplinkState()
         self._outbox = outbox
         self._settings = settings
+        self._on_command = on_command
         self._backoff = backoff or Backoff()
 
     async def run(self) -> None:
@@ -47,7 +50,7 @@ class Uplink:
 
     async def _serve(self) -> float | None:
         """One connection, to its end. Returns when the bridge asks to come back, `None` if it said nothing."""
-        session = Session(self._outbox, self._settings)
+        session = Session(self._outbox, self._settings, self._on_command)
         began = time.monotonic()
         wish_s: float | None = None
         try:

@@ -4,7 +4,7 @@ One `Engine` is one side of one connection and is never used for a second one: w
 unknown, and its owner says so to whoever waits. Settlement is always explicit.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import proton
@@ -45,7 +45,8 @@ _NATIVE = {state: native for native, state in _STATES.items()}
 class Engine:
     """One side of one connection. After every call take `events` and `data_to_send`.
 
-    `container`: this side's name; `hostname`: what a client asks for; `properties`: of the open frame.
+    `container`: this side's name; `hostname`: what a client asks for; `properties`: of the open frame;
+    `capabilities`: what it offers there.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Engine:
         server: bool = False,
         hostname: str = "",
         properties: Mapping[str, Property] | None = None,
+        capabilities: Sequence[str] = (),
         max_message_bytes: int = MAX_MESSAGE_BYTES,
         idle_timeout_s: float = IDLE_TIMEOUT_S,
     ) -> None:
@@ -72,6 +74,8 @@ class Engine:
             self._connection.hostname = hostname
         if properties:
             self._connection.properties = {proton.symbol(name): value for name, value in properties.items()}
+        if capabilities:
+            self._connection.offered_capabilities = [proton.symbol(each) for each in capabilities]
         self._transport = proton.Transport(proton.Transport.SERVER if server else proton.Transport.CLIENT)
         self._transport.max_frame_size = MAX_FRAME_BYTES
         self._transport.idle_timeout = idle_timeout_s

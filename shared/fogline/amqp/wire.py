@@ -48,8 +48,8 @@ def decode(data: bytes) -> Message:
             reply_to=_text(native.reply_to),
             message_id=_id(native.id),
             correlation_id=_id(native.correlation_id),
-            content_type=_text(native.content_type),
-            content_encoding=_text(native.content_encoding),
+            content_type=_symbol(native.content_type),
+            content_encoding=_symbol(native.content_encoding),
             durable=bool(native.durable),
             ttl_ms=round(native.ttl * 1000) if native.ttl else None,
             properties=_properties(native.properties or {}),
@@ -70,6 +70,11 @@ def _body(body: object) -> bytes:
 
 def _text(value: object) -> str | None:
     return str(value) if value else None
+
+
+def _symbol(value: object) -> str | None:
+    """Proton gives a symbol that is not there as the text "None"."""
+    return None if value == "None" else _text(value)
 
 
 def _id(value: object) -> CorrelationId | None:

@@ -13,8 +13,9 @@ from fogline.message import Message
 from fogline.testing.events import STREAM, make_batch
 from fogline_cloud import topics
 from fogline_cloud.bridge.recovery import read_checkpoint, recover
-from fogline_cloud.bridge.shard import Question, Shard, Submission
+from fogline_cloud.bridge.shard import Question, Shard
 from fogline_cloud.bridge.transaction import TransactionLog
+from fogline_cloud.bridge.work import Submission
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.provision import create_topics
 from fogline_cloud.reading import read_committed

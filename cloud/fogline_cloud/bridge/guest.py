@@ -1,0 +1,65 @@
+"""One AMQP connection to the bridge, and who serves which of its addresses."""
+
+import time
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from fogline.address import Address
+from fogline.amqp.driver import Connection, Sender
+from fogline.amqp.events import Delivery, Link
+from fogline.amqp.outcome import Outcome
+from fogline.codec import Beacon
+from fogline.command import Deadline
+from fogline.message import Message
+from fogline.principal import Principal
+
+
+@dataclass(eq=False, slots=True)
+class Guest:
+    """A connection. `addresses`: of the links on which it sends.
+
+    Of a gateway: its `shard`; `control`, where answers and commands go once it has attached there; `welcomed`, once
+    its hello was answered.
+    """
+
+    principal: Principal
+    connection: Connection
+    shard: int = -1
+    control: Sender | None = None
+    welcomed: bool = False
+    addresses: dict[Link, Address] = field(default_factory=dict)
+    _beacon: Beacon | None = None
+    _beacon_at: float = 0.0
+
+    def settle(self, delivery: Delivery, outcome: Outcome) -> None:
+        """Say what became of a message, and let the next one come."""
+        self.connection.settle(delivery, outcome)
+        self.connection.grant(delivery.link, 1)
+
+    def heard(self, beacon: Beacon) -> None:
+        """The gateway's clock, as it was when it sent what has just arrived."""
+        self._beacon = beacon
+        self._beacon_at = time.monotonic()
+
+    def deadline(self, left_ms: int) -> Deadline | None:
+        """`left_ms` from now, on the gateway's own clock: early by the time that its last word travelled, never late."""
+        if self._beacon is None:
+            return None
+        passed_ms = int((time.monotonic() - self._beacon_at) * 1000)
+        return Deadline(self._beacon.boot_id, self._beacon.boottime_ms + passed_ms + left_ms)
+
+
+class Desk(Protocol):
+    """Serves some addresses. Everything is called on the loop, after the policy has said yes."""
+
+    def attach(self, guest: Guest, link: Link, place: Address) -> None:
+        """A link is wanted: accept or refuse it."""
+
+    def received(self, guest: Guest, delivery: Delivery, message: Message, place: Address) -> None:
+        """A message for an address: settle it, now or later. Raises `Poison` for one that cannot be read."""
+
+    def detached(self, guest: Guest, link: Link) -> None:
+        """A link is gone."""
+
+    def gone(self, guest: Guest) -> None:
+        """The connection is gone."""

@@ -1,0 +1,299 @@
+"""Commands on the bridge's loop: from operators to gateways, and answers back.
+
+What is true of a command is decided by its shard's thread, one transaction after the other; here is a copy of it. A
+durable command is sent to the gateway only after its record is committed. A direct one is sent at once, beside that:
+the gateway writes it down before it accepts it, and that is what its operator is told.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import msgspec
+
+from fogline.amqp.driver import Sender
+from fogline.amqp.events import Link
+from fogline.amqp.outcome import ACCEPTED, MODIFIED, NOT_ALLOWED, NOT_FOUND, RELEASED, RESOURCE_LIMIT, Outcome, State, rejected
+from fogline.command import CONFLICT, EXPIRED, Answer, Command, Status, encode_command
+from fogline.command import State as CommandState
+from fogline.errors import Unreachable
+from fogline.signature import Signer
+from fogline_cloud.bridge.gateways import GatewayDesk, Shards, ready_shard
+from fogline_cloud.bridge.guest import Guest
+from fogline_cloud.commands.record import Record, audit_of, ended
+from fogline_cloud.commands.registry import Registry
+from fogline_cloud.commands.replies import Replies
+from fogline_cloud.commands.routes import Routes
+from fogline_cloud.commands.work import Change, Note
+from fogline_cloud.settings import CommandSettings
+
+MAX_OPEN_A_GATEWAY = 10_000
+
+_log = logging.getLogger("fogline.commands")
+Settle = Callable[[Outcome], None]
+
+
+@dataclass(slots=True)
+class Course:
+    """A command that is not over, beside its record. `sent`: it may have reached the gateway."""
+
+    sent: bool = False
+    waiting: list[Settle] = field(default_factory=list)
+    timer: asyncio.TimerHandle | None = None
+
+
+class Dispatcher:
+    """All commands of one bridge. Everything is called on the loop, but `tell`."""
+
+    def __init__(
+        self, shards: Shards, gateways: GatewayDesk, routes: Routes, settings: CommandSettings, signer: Signer
+    ) -> None:
+        self.unknown_devices = 0
+        self._shards = shards
+        self._gateways = gateways
+        self._routes = routes
+        self._settings = settings
+        self._signer = signer
+        self._loop = asyncio.get_running_loop()
+        self._registry = Registry()
+        self._courses: dict[str, Course] = {}
+        self._replies = Replies(self._told)
+        gateways.arrived = self._arrived
+
+    def close(self) -> None:
+        """Stop all timers."""
+        for course in self._courses.values():
+            if course.timer is not None:
+                course.timer.cancel()
+
+    # --- operators
+
+    def listens(self, reply_id: str, sender: Sender) -> None:
+        """An operator wants the answers for its reply id: what it is owed goes out at once."""
+        owed = [each for each in self._registry.everything() if each.reply_to == reply_id and each.owes_answer]
+        self._replies.listens(reply_id, sender, owed)
+
+    def stops_listening(self, link: Link | None) -> None:
+        """A link for answers is gone (`None`: look at all of them)."""
+        self._replies.stops_listening(link)
+
+    def submit(self, record: Record, settle: Settle) -> None:
+        """A command, without its gateway. `settle` is called once, now or later."""
+        known = self._registry.get(record.id)
+        gateway = self._routes.gateway_of(record.device)
+        if known is not None:
+            self._again(known, record, settle)
+        elif gateway is None and not self._shards.whole:
+            settle(RELEASED)  # it may be known to a shard that is not here at present
+        elif gateway is None:
+            self.unknown_devices += 1
+            settle(rejected(NOT_FOUND, f"device {record.device} is not known here: nothing has come from it"))
+        else:
+            self._begin(msgspec.structs.replace(record, gateway=gateway), settle)
+
+    def _begin(self, record: Record, settle: Settle) -> None:
+        guest = self._present(record.gateway)
+        shard = ready_shard(self._shards, self._gateways.shard_of(record.gateway))
+        if shard is None:
+            settle(RELEASED)
+        elif len(self._registry.open_for(record.gateway)) >= MAX_OPEN_A_GATEWAY:
+            settle(rejected(RESOURCE_LIMIT, f"too many commands wait already for gateway {record.gateway}"))
+        elif record.durable:
+            shard.submit(Change(record, self._on_loop(self._committed, settle), lambda: self._from_thread(settle, MODIFIED)))
+        elif guest is None:
+            refusal = Answer(int(Status.OFFLINE))
+            shard.submit(Note(audit_of(ended(record, CommandState.REJECTED, refusal, _now_ms(), why="the gateway is away"))))
+            settle(RELEASED)
+        else:
+            self._follow(record).waiting.append(settle)
+            self._change(record)
+            self._send(record, guest)
+
+    def _committed(self, settle: Settle, record: Record) -> None:
+        """A durable command is written down: the operator need not care any more."""
+        settle(ACCEPTED)
+        self._take(record)
+        guest = self._present(record.gateway)
+        if guest is not None and record.state is CommandState.ACCEPTED:
+            self._send(record, guest)
+
+    def _again(self, known: Record, record: Record, settle: Settle) -> None:
+        """A copy of a command that is known."""
+        course = self._courses.get(known.id)
+        if known.digest and known.digest != record.digest:
+            settle(rejected(CONFLICT, f"command {known.id} is known with another body"))
+        elif course is not None and course.waiting:
+            course.waiting.append(settle)
+        elif known.state is CommandState.REJECTED and known.told:
+            settle(rejected(NOT_ALLOWED, f"it was refused before ({known.why}); send it with a new message-id"))
+        else:
+            settle(ACCEPTED)
+            if known.state.terminal and record.reply_to:
+                asked = msgspec.structs.replace(known, told=False, reply_to=record.reply_to, correlation=record.correlation)
+                self._replies.send(asked)
+
+    # --- gateways
+
+    def _present(self, gateway: str) -> Guest | None:
+        guest = self._gateways.get(gateway)
+        return guest if guest is not None and guest.welcomed else None
+
+    def _arrived(self, guest: Guest) -> None:
+        """A gateway is there: what it has not accepted is sent to it."""
+        for record in self._registry.open_for(guest.principal.name):
+            if record.state is CommandState.ACCEPTED:
+                self._send(record, guest)
+
+    def _send(self, record: Record, guest: Guest) -> None:
+        deadline = guest.deadline(record.expires_ms - _now_ms())
+        if guest.control is None or deadline is None:
+            return
+        command = Command(
+            id=record.id,
+            tenant=record.tenant,
+            gateway=record.gateway,
+            device=record.device,
+            name=record.name,
+            deadline=deadline,
+            data=record.data,
+            content_type=record.content_type,
+            reply=bool(record.reply_to),
+            durable=record.durable,
+            idempotent=record.idempotent,
+            correlation=record.correlation,
+        )
+        self._follow(record).sent = True
+        outcome = guest.control.send(encode_command(self._signer.sign(command)))
+        outcome.add_done_callback(partial(self._on_outcome, record))
+
+    def _on_outcome(self, record: Record, future: "asyncio.Future[Outcome]") -> None:
+        """What the gateway says of a command that was sent to it. Without a word it is sent again at its next hello."""
+        if future.cancelled() or isinstance(future.exception(), Unreachable):
+            return
+        outcome = future.result()
+        match outcome.state:
+            case State.ACCEPTED:
+                self._settle_waiting(record.id, ACCEPTED)
+                self._change(msgspec.structs.replace(record, state=CommandState.DISPATCHED, changed_ms=_now_ms()))
+            case State.RELEASED:
+                self._settle_waiting(record.id, RELEASED)
+                self._refused(record, CommandState.REJECTED, Status.OFFLINE, "the device is not connected")
+            case State.REJECTED:
+                _log.info("gateway %s refuses command %s: %s", record.gateway, record.id, outcome)
+                self._settle_waiting(record.id, outcome)
+                state, status = _REFUSALS.get(outcome.condition, (CommandState.REJECTED, Status.UNDELIVERABLE))
+                self._refused(record, state, status, outcome.description)
+
+    # --- the truth, and its copy here
+
+    def tell(self, records: Sequence[Record]) -> None:
+        """A shard's thread knows something new of these commands."""
+        for record in records:
+            self._from_thread(self._learn, record)
+
+    def _learn(self, record: Record) -> None:
+        """From a shard: the end of a command, or one of a former bridge, which may have sent it."""
+        self._take(record)
+        if record.id in self._courses:
+            self._courses[record.id].sent = True
+
+    def _change(self, record: Record) -> None:
+        """Have a record written, unless what is known by then forbids it."""
+        if (shard := ready_shard(self._shards, self._gateways.shard_of(record.gateway))) is not None:
+            shard.submit(Change(record, self._on_loop(self._take), lambda: None))
+
+    def _take(self, record: Record) -> None:
+        """What is true of a command."""
+        known = self._registry.get(record.id)
+        if known is not None and known.told and not record.told:
+            record = msgspec.structs.replace(record, told=True)
+        self._registry.put(record)
+        if record.state.terminal:
+            self._settle_waiting(record.id, ACCEPTED)
+            if record.owes_answer:
+                self._replies.send(record)
+        if record.over:
+            self._forget(record.id)
+        else:
+            course = self._follow(record)
+            course.sent = course.sent or record.state is not CommandState.ACCEPTED
+
+    def _told(self, record: Record) -> None:
+        """The operator has the answer."""
+        told = msgspec.structs.replace(record, told=True)
+        self._registry.put(told)
+        self._change(told)
+
+    def _refused(self, record: Record, state: CommandState, status: Status, why: str) -> None:
+        """The gateway did not take it. The operator of a direct command was told so by the outcome itself."""
+        over = ended(record, state, Answer(int(status), why.encode(), "text/plain"), _now_ms(), why=why)
+        self._change(msgspec.structs.replace(over, told=not record.durable))
+
+    def _end(self, record: Record, state: CommandState, status: Status, why: str) -> None:
+        """The bridge's own verdict, final if the gateway cannot have the command."""
+        answer = Answer(int(status), why.encode(), "text/plain")
+        provisional = state is CommandState.IN_DOUBT
+        self._change(ended(record, state, answer, _now_ms(), why=why, provisional=provisional))
+
+    # --- time
+
+    def _follow(self, record: Record) -> Course:
+        """Watch a command until it is over."""
+        course = self._courses.get(record.id)
+        if course is None:
+            course = self._courses[record.id] = Course()
+            self._registry.put(record)
+            self._arm(course, record.id, (record.expires_ms - _now_ms()) / 1000)
+        return course
+
+    def _arm(self, course: Course, command_id: str, in_s: float) -> None:
+        course.timer = self._loop.call_later(max(0.0, in_s), self._on_time, command_id)
+
+    def _on_time(self, command_id: str) -> None:
+        """The time to live is over: certain if the gateway cannot have it, else its word is waited for a while longer."""
+        record, course = self._registry.get(command_id), self._courses.get(command_id)
+        if record is None or course is None or record.state.terminal:
+            return
+        late_ms = _now_ms() - record.expires_ms
+        if not course.sent:
+            self._end(record, CommandState.EXPIRED, Status.EXPIRED, "the gateway was not connected in time")
+        elif late_ms >= self._settings.grace_s * 1000:
+            self._end(record, CommandState.IN_DOUBT, Status.NO_ANSWER, "no word from the gateway")
+        else:
+            self._arm(course, command_id, self._settings.grace_s - late_ms / 1000)
+
+    def _forget(self, command_id: str) -> None:
+        course = self._courses.pop(command_id, None)
+        if course is not None and course.timer is not None:
+            course.timer.cancel()
+
+    def _settle_waiting(self, command_id: str, outcome: Outcome) -> None:
+        course = self._courses.get(command_id)
+        if course is not None:
+            waiting, course.waiting = course.waiting, []
+            for settle in waiting:
+                settle(outcome)
+
+    # --- between the threads
+
+    def _on_loop(self, call: Callable[..., None], *first: object) -> Callable[[Record], None]:
+        return lambda record: self._from_thread(call, *first, record)
+
+    def _from_thread(self, call: Callable[..., None], *arguments: object) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            self._loop.call_soon_threadsafe(call, *arguments)
+
+
+_REFUSALS = {
+    EXPIRED: (CommandState.EXPIRED, Status.EXPIRED),
+    CONFLICT: (CommandState.REJECTED, Status.CONFLICT),
+    RESOURCE_LIMIT: (CommandState.REJECTED, Status.QUOTA),
+}
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

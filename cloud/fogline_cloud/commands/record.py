@@ -1,0 +1,142 @@
+"""One command as the cloud knows it: the value of its record on `fogline.commands`, newest last. Pure."""
+
+import base64
+
+import msgspec
+
+from fogline.command import Answer, State
+from fogline.event import Event
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A command and where it is.
+
+    Times are milliseconds since 1970 on the bridge's clock. `correlation`: the operator's id, packed with its type;
+    `reply_to`: the reply id of the operator's address, empty for a one-way command. `digest` (hex): of what is asked.
+    `provisional`: the bridge's own verdict, because the gateway has said nothing; its word supersedes it. `told`: the
+    operator has accepted the answer.
+    """
+
+    id: str
+    tenant: str
+    gateway: str
+    device: str
+    name: str
+    state: State
+    operator: str
+    accepted_ms: int
+    expires_ms: int
+    changed_ms: int
+    digest: str
+    correlation: str = ""
+    reply_to: str = ""
+    content_type: str | None = None
+    data_base64: str = ""
+    durable: bool = False
+    idempotent: bool = False
+    provisional: bool = False
+    status: int | None = None
+    answer_type: str | None = None
+    answer_base64: str = ""
+    why: str = ""
+    told: bool = False
+
+    @property
+    def over(self) -> bool:
+        """Whether the gateway, or certainty without it, has decided: nothing needs to be sent any more."""
+        return self.state.terminal and not self.provisional
+
+    @property
+    def owes_answer(self) -> bool:
+        """Whether the operator is still to be told how it ended."""
+        return self.state.terminal and bool(self.reply_to) and not self.told
+
+    @property
+    def data(self) -> bytes:
+        """The command's arguments."""
+        return base64.b64decode(self.data_base64)
+
+    @property
+    def answer(self) -> bytes:
+        """The body of the device's answer."""
+        return base64.b64decode(self.answer_base64)
+
+
+class Audit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One decision about a command, kept on `fogline.audit`."""
+
+    time_ms: int
+    command: str
+    device: str
+    gateway: str
+    name: str
+    operator: str
+    decision: str
+    status: int | None = None
+    why: str = ""
+
+
+def encode(value: Record | Audit) -> bytes:
+    """As JSON."""
+    return msgspec.json.encode(value)
+
+
+def decode_record(body: bytes) -> Record:
+    """The inverse. Raises `msgspec.MsgspecError`."""
+    return msgspec.json.decode(body, type=Record)
+
+
+def audit_of(record: Record) -> Audit:
+    """The decision that brought a record to where it is."""
+    return Audit(
+        time_ms=record.changed_ms,
+        command=record.id,
+        device=record.device,
+        gateway=record.gateway,
+        name=record.name,
+        operator=record.operator,
+        decision=f"{record.state} (provisional)" if record.provisional else record.state.value,
+        status=record.status,
+        why=record.why,
+    )
+
+
+def ended(record: Record, state: State, answer: Answer, now_ms: int, *, why: str = "", provisional: bool = False) -> Record:
+    """The record at the end of its command."""
+    return msgspec.structs.replace(
+        record,
+        state=state,
+        status=answer.status,
+        answer_type=answer.content_type,
+        answer_base64=base64.b64encode(answer.data).decode(),
+        provisional=provisional,
+        why=why,
+        changed_ms=now_ms,
+        data_base64="",
+    )
+
+
+def of_reply(event: Event, former: Record | None, now_ms: int) -> Record | None:
+    """What a gateway's event on lane `reply` says of its command; `None` for an event that speaks of none.
+
+    `former=None`: the bridge that took the command died before it wrote it down. It is known from now on, by what the
+    event itself carries.
+    """
+    if event.commandid is None or event.commandstate is None or event.status is None:
+        return None
+    record = former or Record(
+        id=event.commandid,
+        tenant=event.tenant,
+        gateway=event.gateway,
+        device=event.device,
+        name=event.subject.removeprefix("command/"),
+        state=State.DISPATCHED,
+        operator="",
+        accepted_ms=now_ms,
+        expires_ms=now_ms,
+        changed_ms=now_ms,
+        digest="",
+        correlation=event.correlationid or "",
+    )
+    answer = Answer(event.status, event.data, event.content_type if event.data else None)
+    return ended(record, State(event.commandstate), answer, now_ms)

@@ -1,0 +1,48 @@
+"""Which gateway reaches a device: the one that last sent something of it. Shared by the shards' threads and the loop."""
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from fogline.event import Event
+
+STAY_S = 30.0
+"""For so long after its last event a device stays with its gateway, though another one hears it too."""
+
+
+@dataclass(slots=True)
+class Route:
+    """Through `gateway`, which was last heard from at `seen` (monotonic seconds; 0: before this bridge began)."""
+
+    gateway: str
+    seen: float
+
+
+class Routes:
+    """By device. Reads and single writes are atomic: no lock."""
+
+    def __init__(self) -> None:
+        self._routes: dict[str, Route] = {}
+
+    def gateway_of(self, device: str) -> str | None:
+        """The gateway that reaches `device`, if any is known."""
+        route = self._routes.get(device)
+        return route.gateway if route else None
+
+    def learn(self, gateway: str, events: Iterable[Event]) -> list[str]:
+        """Take a gateway's events into account; returns the devices whose route changed, to be written down."""
+        now = time.monotonic()
+        changed = []
+        announced = {event.device for event in events if event.ttd}
+        for device in {event.device for event in events} - {gateway}:
+            route = self._routes.get(device)
+            if route is not None and route.gateway == gateway:
+                route.seen = now
+            elif route is None or device in announced or now - route.seen > STAY_S:
+                self._routes[device] = Route(gateway, now)
+                changed.append(device)
+        return changed
+
+    def recall(self, device: str, gateway: str) -> None:
+        """What was written down by an earlier owner of the shard."""
+        self._routes.setdefault(device, Route(gateway, 0.0))

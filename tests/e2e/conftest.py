@@ -1,0 +1,18 @@
+"""A fresh tenant on the broker of the run."""
+
+import pytest
+
+from e2e.parts import Line
+from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.provision import create_topics
+from fogline_cloud.settings import FlowSettings
+from fogline_cloud.settings import Settings as CloudSettings
+
+
+@pytest.fixture
+def line(kafka, tenant, folder) -> Line:
+    settings = CloudSettings(
+        tenant=tenant, kafka={"bootstrap.servers": kafka.bootstrap}, shards=2, flow=FlowSettings(tables=str(folder / "tables"))
+    )
+    create_topics(KafkaClients(settings.kafka), settings, 1)
+    return Line(tenant, folder, settings)

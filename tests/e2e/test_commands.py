@@ -1,0 +1,157 @@
+"""Commands from an operator to a device and back: bridge, gateway, journal and a real broker."""
+
+import asyncio
+from contextlib import asynccontextmanager
+from functools import partial
+
+import pytest
+
+from e2e.parts import until_not
+from fogline.command import Answer, State
+from fogline.event import Lane
+from fogline.signature import Keys
+from fogline.testing.amqp import within
+from fogline_cloud.bridge.recovery import read_commands
+from fogline_cloud.commands.client import Ask, Operator
+from fogline_cloud.kafka import KafkaClients
+from fogline_edge.downlink.downlink import Downlink
+from fogline_edge.outbox.outbox import Outbox
+
+YES = Answer(200, b'{"ok":true}', "application/json")
+
+
+class Device:
+    """A device that answers what it is told to do, and counts it. `answer=None`: it stays silent."""
+
+    def __init__(self, commands, name="lamp-1", answer: Answer | None = YES):
+        self.commands = commands
+        self.name = name
+        self.answer = answer
+        self.ran: list[str] = []
+        self.came = asyncio.Event()
+        self.tell = "answer"
+
+    def execute(self, command):
+        self.ran.append(command.id)
+        self.came.set()
+        if self.tell == "lost":
+            self.commands.lost(command.id)
+        elif self.answer is not None:
+            self.commands.answer(self.name, command.id, self.answer, lambda _: None)
+
+    def abandon(self, command):
+        pass
+
+
+@asynccontextmanager
+async def gateway(line, name="gw-1"):
+    outbox = Outbox.open(line.settings(name))
+    downlink = Downlink(outbox, Keys())
+    await downlink.start()
+    try:
+        async with line.uplink(outbox, downlink.received):
+            yield outbox, downlink
+    finally:
+        downlink.close()
+        await outbox.close()
+
+
+@asynccontextmanager
+async def everything(line):
+    """A bridge, a gateway whose device `lamp-1` has been heard of, and an operator."""
+    async with (
+        line.bridge() as bridge,
+        gateway(line) as (outbox, downlink),
+        Operator("127.0.0.1", line.port, line.tenant) as op,
+    ):
+        await line.put(outbox, 1)
+        await line.drained(outbox)
+        await within(op.attached(), "the operator cannot attach")
+        yield bridge, outbox, downlink, op
+
+
+async def test_a_command_reaches_the_device_and_its_answer_the_operator(line):
+    async with everything(line) as (_, _, downlink, operator):
+        device = Device(downlink)
+        downlink.reachable("lamp-1", device)
+        for durable in (True, False):
+            verdict = await within(operator.request(Ask("lamp-1", "switch", b"{}", durable=durable)), "no answer")
+            assert (verdict.state, verdict.status, verdict.data) == (State.SUCCEEDED, 200, b'{"ok":true}')
+        assert len(device.ran) == 2
+
+
+async def test_a_durable_command_waits_for_its_device_a_direct_one_does_not(line):
+    async with everything(line) as (_, _, downlink, operator):
+        direct = await within(operator.request(Ask("lamp-1", "switch", durable=False)), "no answer")
+        assert (direct.state, direct.status) == (State.REJECTED, 503)
+        waiting = asyncio.create_task(operator.request(Ask("lamp-1", "switch")))
+        brief = await within(operator.request(Ask("lamp-1", "switch", ttl_s=0.2)), "it does not expire")
+        assert (brief.state, brief.status) == (State.EXPIRED, 408)
+        device = Device(downlink)
+        downlink.reachable("lamp-1", device)
+        assert (await within(waiting, "it was not run")).state is State.SUCCEEDED
+        assert len(device.ran) == 1
+
+
+async def test_an_unknown_device_is_refused_with_its_name(line):
+    async with everything(line) as (_, _, _, operator):
+        verdict = await within(operator.request(Ask("nobody", "switch")), "no answer")
+        assert (verdict.state, verdict.status) == (State.REJECTED, 404)
+        assert "nobody" in verdict.why
+
+
+async def test_without_an_answer_it_is_in_doubt(line):
+    async with everything(line) as (_, _, downlink, operator):
+        device = Device(downlink, answer=None)
+        downlink.reachable("lamp-1", device)
+        verdict = await within(operator.request(Ask("lamp-1", "switch", ttl_s=0.5)), "no verdict")
+        assert (verdict.state, verdict.status, len(device.ran)) == (State.IN_DOUBT, 504, 1)
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+async def test_a_lost_connection_runs_it_again_only_if_that_does_no_harm(line, idempotent):
+    async with everything(line) as (_, _, downlink, operator):
+        device = Device(downlink)
+        device.tell = "lost"
+        downlink.reachable("lamp-1", device)
+        asked = asyncio.create_task(operator.request(Ask("lamp-1", "switch", ttl_s=2, idempotent=idempotent)))
+        await within(device.came.wait(), "it was not run")
+        device.tell = "answer"
+        downlink.reachable("lamp-1", device)
+        verdict = await within(asked, "no verdict")
+        assert verdict.state is (State.SUCCEEDED if idempotent else State.IN_DOUBT)
+        assert len(device.ran) == (2 if idempotent else 1)
+
+
+async def test_a_command_survives_both_ends_and_runs_once(line):
+    """The bridge goes before the gateway is there; the gateway goes with the command in its journal."""
+    async with everything(line):
+        pass
+    operator = Operator("127.0.0.1", line.port, line.tenant)
+    async with operator:
+        asked = asyncio.create_task(operator.request(Ask("lamp-1", "switch", ttl_s=60)))
+        async with line.bridge():
+            clients = KafkaClients(line.cloud.kafka)
+
+            async def unrecorded() -> bool:
+                return not await asyncio.to_thread(
+                    lambda: [*map(partial(read_commands, clients, line.tenant), range(2))] != [[], []]
+                )
+
+            await until_not(unrecorded, "it was not written down")
+        async with line.bridge():
+            async with gateway(line) as (outbox, downlink):
+
+                async def not_here() -> bool:
+                    return not downlink.counters.received
+
+                await until_not(not_here, "the gateway did not get it")
+                await outbox.streams()  # comes after the commit of the journal
+            async with gateway(line) as (outbox, downlink):
+                device = Device(downlink)
+                downlink.reachable("lamp-1", device)
+                verdict = await within(asked, "no verdict", 60)
+                assert (verdict.state, len(device.ran)) == (State.SUCCEEDED, 1)
+                await line.drained(outbox)
+    (reply,) = [each for each in line.records(Lane.REPLY) if dict(each.headers).get("ce_commandid")]
+    assert dict(reply.headers)["status"] == b"200"
