@@ -5,7 +5,8 @@
 #
 # 1. the system packages that are missing, by apt, named aloud before they are installed
 # 2. .venv: uv, then the hashed Python dependencies of requirements.lock, then our three distributions
-# 3. .fogline/jars: the pinned jars of Kafka and Spark's connectors, by Ivy, checked against their sha256
+# 3. .fogline/jars: the pinned jars of Kafka, Spark's connectors and an AMQP client, by Ivy, checked against their sha256
+# 4. tests/contracts/foreign/rhea/node_modules: an AMQP client in JavaScript, by npm, checked against its lock file
 #
 # Nothing outside the checkout changes but the system packages. What is done is noted by a digest of its inputs in
 # .fogline/, so a second run does nothing and needs no network.
@@ -39,6 +40,7 @@ missing_packages() {
     pkg-config --exists openssl 2>/dev/null || echo libssl-dev
     [ "${has_java:-0}" -ge 17 ] 2>/dev/null || java_package
     command -v mosquitto_pub >/dev/null || echo mosquitto-clients
+    PATH=$PATH:/usr/sbin command -v mosquitto >/dev/null || echo mosquitto
     command -v coap-client-notls >/dev/null || command -v coap-client >/dev/null || echo libcoap3-bin
     command -v node >/dev/null || echo nodejs
     command -v npm >/dev/null || echo npm
@@ -64,8 +66,9 @@ install_packages() {
     say "installing system packages: $packages"
     $root apt-get update -qq || say "apt-get update failed; trying with the lists that are here"
     packages=$(missing_packages | sort -u | tr '\n' ' ')
-    # shellcheck disable=SC2086  # a list of package names
-    DEBIAN_FRONTEND=noninteractive $root apt-get install -y -qq --no-install-recommends $packages >"$state/apt.log" 2>&1 \
+    # shellcheck disable=SC2086  # a list of package names; RUNLEVEL=1: no service that a package brings is started
+    $root env RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y -qq --no-install-recommends $packages >"$state/apt.log" 2>&1 \
         || { tail -n 20 "$state/apt.log" >&2; fail "apt-get could not install: $packages(see $state/apt.log)"; }
 }
 
@@ -109,7 +112,21 @@ install_jars() {
     mark_done "jars-$name" "$want"
 }
 
+# --- 4. JavaScript ------------------------------------------------------------------------------------------------
+install_javascript() {
+    local want folder=$1 name=${1##*/}
+    want=$(digest "$folder/package.json" "$folder/package-lock.json")
+    is_done "javascript-$name" "$want-$PWD" && [ -d "$folder/node_modules" ] && return 0
+    say "installing $name by npm into $folder/node_modules"
+    npm ci --prefix "$folder" --cache "$PWD/$state/npm-cache" --prefer-offline --ignore-scripts --no-audit --no-fund \
+        --no-update-notifier >"$state/npm-$name.log" 2>&1 \
+        || { tail -n 20 "$state/npm-$name.log" >&2; fail "npm could not install $name (see $state/npm-$name.log)"; }
+    mark_done "javascript-$name" "$want-$PWD"
+}
+
 install_packages
 install_python
 install_jars kafka
 install_jars spark
+install_jars amqp
+install_javascript tests/contracts/foreign/rhea

@@ -1,15 +1,21 @@
 """The gateway: every part of it made and wired, on one page."""
 
 import asyncio
+import contextlib
+import gc
 import logging
 import signal
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 from fogline.errors import FoglineError, Misconfigured
 from fogline.settings import require_loopback, split_endpoint
 from fogline.signature import read_keys
+from fogline_edge.adapters.coap.listener import CoapListener
 from fogline_edge.adapters.mqtt.listener import MqttListener
+from fogline_edge.adapters.mqtt_client.access import check_client
+from fogline_edge.adapters.mqtt_client.client import MqttClient
 from fogline_edge.downlink.downlink import Downlink
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import Settings
@@ -25,6 +31,7 @@ async def run_gateway(settings: Settings, on_ready: Callable[[dict[str, str]], N
     acknowledged, and a restart goes on from what is durable.
     """
     check(settings)
+    _spare_collections()
     stop = asyncio.Event()
     for each in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(each, stop.set)
@@ -32,18 +39,42 @@ async def run_gateway(settings: Settings, on_ready: Callable[[dict[str, str]], N
     try:
         downlink = Downlink(outbox, read_keys(settings.commands.keys, "commands.keys"))
         await downlink.start()
-        mqtt = MqttListener(outbox, settings.mqtt) if settings.mqtt else None
-        if mqtt is not None:
-            await mqtt.start()
-        try:
-            on_ready({"mqtt": "{}:{}".format(*mqtt.address)} if mqtt is not None else {})
+        async with contextlib.AsyncExitStack() as open_adapters:
+            open_adapters.callback(downlink.close)
+            addresses = await _open_adapters(settings, outbox, downlink, open_adapters)
+            on_ready(addresses)
             await _serve(Uplink(outbox, settings.uplink, downlink.received), outbox, stop)
-        finally:
-            if mqtt is not None:
-                await mqtt.close()
-            downlink.close()
     finally:
         await outbox.close()
+
+
+async def _open_adapters(
+    settings: Settings, outbox: Outbox, downlink: Downlink, stack: contextlib.AsyncExitStack
+) -> dict[str, str]:
+    """Start every adapter that the settings name; `stack` closes them. Returns the addresses that are listened on."""
+    addresses: dict[str, str] = {}
+    if settings.mqtt is not None:
+        mqtt = MqttListener(outbox, settings.mqtt, downlink)
+        stack.push_async_callback(_end, "mqtt", mqtt)
+        await mqtt.start()
+        addresses["mqtt"] = "{}:{}".format(*mqtt.address)
+    if settings.coap is not None:
+        coap = CoapListener(outbox, settings.coap, downlink)
+        stack.push_async_callback(_end, "coap", coap)
+        await coap.start()
+        addresses["coap"] = "{}:{}".format(*coap.address)
+    for each in settings.mqtt_clients:
+        client = MqttClient(outbox, each)
+        stack.push_async_callback(_end, each.name, client)
+        await client.start()
+    return addresses
+
+
+async def _end(name: str, adapter: MqttListener | CoapListener | MqttClient) -> None:
+    """Close an adapter, and say what it has counted."""
+    await adapter.close()
+    counted = {each: value for each, value in asdict(adapter.counters).items() if value}
+    _log.info("%s counted: %s", name, ", ".join(f"{each} {value}" for each, value in counted.items()) or "nothing")
 
 
 def check(settings: Settings) -> None:
@@ -51,6 +82,17 @@ def check(settings: Settings) -> None:
     host, _ = split_endpoint(settings.uplink.bridge, "uplink.bridge")
     require_loopback(host, "uplink.bridge")
     read_keys(settings.commands.keys, "commands.keys")
+    for each in settings.mqtt_clients:
+        check_client(each)
+    if settings.mqtt is None and settings.coap is None and not settings.mqtt_clients:
+        raise Misconfigured("no adapter is configured: add [mqtt], [coap] or [[mqtt_clients]] to the settings")
+
+
+def _spare_collections() -> None:
+    """Nothing on the path of an event makes cycles: look for them rarely, and never among what the start has made."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
 
 
 async def _serve(uplink: Uplink, outbox: Outbox, stop: asyncio.Event) -> None:

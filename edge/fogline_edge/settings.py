@@ -118,7 +118,10 @@ class PathSettings(_Strict, frozen=True, kw_only=True):
 
 
 class ServingSettings(_Strict, frozen=True, kw_only=True):
-    """A device that is a CoAP server: a command goes to `{uri}/{name of the command}`, as a POST."""
+    """A device that is a CoAP server: a command goes to `{uri}/{name of the command}`, as a POST.
+
+    A host name in `uri` is looked up once, for the first command.
+    """
 
     device: Identifier
     uri: str
@@ -152,7 +155,7 @@ class CoapSettings(_Strict, frozen=True, kw_only=True):
     ack_delay_s: Annotated[float, Meta(gt=0)] = 0.5
     command_timeout_s: Annotated[float, Meta(gt=0)] = 93.0
     paths: list[PathSettings] = msgspec.field(default_factory=list)
-    devices: list[ServingSettings] = msgspec.field(default_factory=list)
+    devices: Annotated[list[ServingSettings], Meta(max_length=64)] = msgspec.field(default_factory=list)
 
 
 class Settings(_Strict, frozen=True, kw_only=True):

@@ -44,7 +44,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     correlation: str
 
 
-class Arrival(msgspec.Struct, frozen=True, kw_only=True):
+class Arrival(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a device sent, as an adapter received it.
 
     `channel`: where at the device it came from (an MQTT topic, a CoAP path, a characteristic).
@@ -72,7 +72,7 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
     outcome: Outcome | None = None
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True):
+class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One stored event. Attribute names are those of CloudEvents; times are RFC 3339 in UTC.
 
     `stream` is 16 lower-case hex digits; `sequence` counts from 1 within it, without holes.
@@ -115,6 +115,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 _NS = 1_000_000_000
 
 
+@lru_cache(maxsize=64)
 def rfc3339(time_ns: int) -> str:
     """Nanoseconds since 1970 as RFC 3339 in UTC with microseconds (what Spark and Delta keep)."""
     seconds, rest = divmod(time_ns, _NS)

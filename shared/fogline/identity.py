@@ -58,51 +58,82 @@ class DeviceTime(msgspec.Struct, frozen=True, tag=4):
 Evidence = UniqueId | SessionCounter | Counter | DeviceTime
 
 
-class Retransmission(msgspec.Struct, frozen=True):
+class Retransmission(msgspec.Struct, frozen=True, gc=False):
     """What a protocol says of a message that may come again.
 
-    `slot` names the place that a resend would use once more (MQTT: client and packet id; CoAP: endpoint, message id
-    and token). `again`: the sender marks this message as possibly sent before (MQTT: DUP). `window_s`: for how long
-    after the first copy the slot means the same message.
+    `slot` and `number` name the place that a resend would use once more (MQTT: the client, and the packet id; CoAP:
+    the endpoint, and the message id); numbers up to 65,535 that are used one after the other cost least. `again`: the
+    sender marks this message as possibly sent before (MQTT: DUP). `window_s`: for how long after the first copy the
+    slot means the same message. `token`: what else must be the same (CoAP: the token).
     """
 
     slot: bytes
     again: bool
     window_s: int = 48 * 3600
+    number: int = 0
+    token: bytes = b""
 
 
-def digest(channel: str, data: bytes) -> bytes:
+def digest(channel: str, data: bytes, token: bytes = b"") -> bytes:
     """16 bytes that stand for a payload on its channel."""
-    return hashlib.blake2b(_framed(channel.encode()) + data, digest_size=16).digest()
+    return hashlib.blake2b(_channel_frame(channel, token) + data, digest_size=16).digest()
+
+
+@lru_cache(maxsize=4096)
+def _channel_frame(channel: str, token: bytes) -> bytes:
+    return _framed(channel.encode()) + (_framed(token) if token else b"")
 
 
 def semantic_id(tier: int, tenant: str, device: str, channel: str, *key: bytes) -> str:
     """The CloudEvents `id`: 26 characters of base32 (RFC 4648 section 6) without padding."""
-    link = _beginning(tier, tenant, device, channel).copy()
-    for field in key:
-        link.update(_framed(field))
-    return _base32(link.digest())
+    return _id_of(_beginning(tier, tenant, device, channel) + b"".join([_framed(field) for field in key]))
+
+
+def sequence_id(tenant: str, device: str, channel: str, stream: str, sequence: int) -> str:
+    """The `id` on tier 5: `semantic_id` with stream and sequence of the first insert as its key."""
+    return numbered_id(stream_beginning(tenant, device, channel, stream), sequence)
+
+
+def numbered_id(beginning: bytes, sequence: int) -> str:
+    """`sequence_id` in two steps: what `stream_beginning` gave, and the sequence."""
+    number = b"%d" % sequence
+    return _base32(hashlib.blake2b(b"%b\0\0\0%c%b" % (beginning, len(number), number), digest_size=16).digest())
+
+
+def _id_of(fields: bytes) -> str:
+    return _base32(hashlib.blake2b(fields, digest_size=16).digest())
 
 
 @lru_cache(maxsize=4096)
-def _beginning(tier: int, tenant: str, device: str, channel: str) -> "hashlib.blake2b":
-    """The hash after what all events of one channel have in common; copied, never updated."""
-    fields = (_framed(field.encode()) for field in (tenant, device, channel))
-    return hashlib.blake2b(bytes((tier,)) + b"".join(fields), digest_size=16)
+def _beginning(tier: int, tenant: str, device: str, channel: str) -> bytes:
+    """What all ids of one channel have in common."""
+    return bytes((tier,)) + b"".join(_framed(field.encode()) for field in (tenant, device, channel))
+
+
+def stream_beginning(tenant: str, device: str, channel: str, stream: str) -> bytes:
+    """What all ids on tier 5 of one channel and stream have in common."""
+    return _beginning(5, tenant, device, channel) + _framed(stream.encode())
 
 
 def _framed(field: bytes) -> bytes:
     return len(field).to_bytes(4, "big") + field
 
 
-_PAIRS = tuple(a + b for a in "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567" for b in "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567")
-_SHIFTS = tuple(range(120, -1, -10))
+_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
+_TRIPLES = tuple(a + b + c for a in _ALPHABET for b in _ALPHABET for c in _ALPHABET)
 
 
 def _base32(data: bytes) -> str:
-    """16 bytes, two characters a step: five times as fast as the standard library's, and on the path of every event."""
-    number = int.from_bytes(data, "big") << 2
-    return "".join([_PAIRS[number >> shift & 1023] for shift in _SHIFTS])
+    """16 bytes, three characters a step: many times as fast as the standard library's, and on the path of every event.
+
+    In two halves, because shifting shorter numbers is cheaper.
+    """
+    number = int.from_bytes(data, "big") << 7
+    high, low = number >> 75, number & ((1 << 75) - 1)
+    of = _TRIPLES
+    left = of[high >> 45] + of[high >> 30 & 32767] + of[high >> 15 & 32767] + of[high & 32767]
+    right = of[low >> 60] + of[low >> 45 & 32767] + of[low >> 30 & 32767] + of[low >> 15 & 32767] + of[low & 32767]
+    return left + right[:14]
 
 
 def chained(former: bytes, event_id: str, data: bytes, nonce: bytes) -> bytes:
@@ -110,8 +141,4 @@ def chained(former: bytes, event_id: str, data: bytes, nonce: bytes) -> bytes:
 
     Two copies of one outbox that go on separately differ from the first event on, because their nonces do.
     """
-    link = hashlib.blake2b(former, digest_size=16)
-    link.update(event_id.encode())
-    link.update(nonce)
-    link.update(data)
-    return link.digest()
+    return hashlib.blake2b(b"".join((former, event_id.encode(), nonce, data)), digest_size=16).digest()

@@ -1,4 +1,4 @@
-"""One tenant with a bridge and gateways of this process, on a real broker."""
+"""One tenant with a bridge, gateways and a device of this process, on a real broker."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fogline.amqp.reconnect import Backoff
+from fogline.command import Answer
 from fogline.event import Lane, Receipt
+from fogline.signature import Keys
 from fogline.testing.amqp import within
 from fogline.testing.events import make_arrival
 from fogline_cloud import topics
@@ -16,12 +18,14 @@ from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.reading import Stored, read_committed
 from fogline_cloud.settings import BridgeSettings
 from fogline_cloud.settings import Settings as CloudSettings
+from fogline_edge.downlink.downlink import Downlink
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import Settings, UplinkSettings
 from fogline_edge.uplink.session import OnCommand
 from fogline_edge.uplink.uplink import Uplink
 
 LIMIT_S = 60.0
+YES = Answer(200, b'{"ok":true}', "application/json")
 
 
 async def until_not(condition: Callable[[], Awaitable[bool]], what: str) -> None:
@@ -106,3 +110,48 @@ class Line:
         import msgspec
 
         return [msgspec.json.decode(each.value)["n"] for each in self.records(*lanes) if each.value.startswith(b'{"n"')]
+
+
+class Device:
+    """A device that answers what it is told to do, and counts it. `answer=None`: it stays silent."""
+
+    def __init__(self, commands, name="lamp-1", answer: Answer | None = YES):
+        self.commands = commands
+        self.name = name
+        self.answer = answer
+        self.ran: list[str] = []
+        self.came = asyncio.Event()
+        self.tell = "answer"
+
+    def execute(self, command):
+        self.ran.append(command.id)
+        self.came.set()
+        if self.tell == "lost":
+            self.commands.lost(command.id)
+        elif self.answer is not None:
+            self.commands.answer(self.name, command.id, self.answer, lambda _: None)
+
+    def abandon(self, command):
+        pass
+
+
+@asynccontextmanager
+async def gateway(line, name="gw-1"):
+    outbox = Outbox.open(line.settings(name))
+    downlink = Downlink(outbox, Keys())
+    await downlink.start()
+    try:
+        async with line.uplink(outbox, downlink.received):
+            yield outbox, downlink
+    finally:
+        downlink.close()
+        await outbox.close()
+
+
+@asynccontextmanager
+async def commandable(line):
+    """A bridge, and a gateway whose device `lamp-1` has been heard of."""
+    async with line.bridge() as bridge, gateway(line) as (outbox, downlink):
+        await line.put(outbox, 1)
+        await line.drained(outbox)
+        yield bridge, outbox, downlink

@@ -6,66 +6,22 @@ from functools import partial
 
 import pytest
 
-from e2e.parts import until_not
-from fogline.command import Answer, State
+from e2e.parts import Device, commandable, gateway, until_not
+from fogline.command import State
 from fogline.event import Lane
-from fogline.signature import Keys
 from fogline.testing.amqp import within
 from fogline_cloud.bridge.recovery import read_commands
 from fogline_cloud.commands.client import Ask, Operator
 from fogline_cloud.kafka import KafkaClients
-from fogline_edge.downlink.downlink import Downlink
-from fogline_edge.outbox.outbox import Outbox
-
-YES = Answer(200, b'{"ok":true}', "application/json")
-
-
-class Device:
-    """A device that answers what it is told to do, and counts it. `answer=None`: it stays silent."""
-
-    def __init__(self, commands, name="lamp-1", answer: Answer | None = YES):
-        self.commands = commands
-        self.name = name
-        self.answer = answer
-        self.ran: list[str] = []
-        self.came = asyncio.Event()
-        self.tell = "answer"
-
-    def execute(self, command):
-        self.ran.append(command.id)
-        self.came.set()
-        if self.tell == "lost":
-            self.commands.lost(command.id)
-        elif self.answer is not None:
-            self.commands.answer(self.name, command.id, self.answer, lambda _: None)
-
-    def abandon(self, command):
-        pass
-
-
-@asynccontextmanager
-async def gateway(line, name="gw-1"):
-    outbox = Outbox.open(line.settings(name))
-    downlink = Downlink(outbox, Keys())
-    await downlink.start()
-    try:
-        async with line.uplink(outbox, downlink.received):
-            yield outbox, downlink
-    finally:
-        downlink.close()
-        await outbox.close()
 
 
 @asynccontextmanager
 async def everything(line):
     """A bridge, a gateway whose device `lamp-1` has been heard of, and an operator."""
     async with (
-        line.bridge() as bridge,
-        gateway(line) as (outbox, downlink),
+        commandable(line) as (bridge, outbox, downlink),
         Operator("127.0.0.1", line.port, line.tenant) as op,
     ):
-        await line.put(outbox, 1)
-        await line.drained(outbox)
         await within(op.attached(), "the operator cannot attach")
         yield bridge, outbox, downlink, op
 

@@ -17,6 +17,8 @@ from fogline.codec import (
     decode_range,
     encode_batch,
     encode_event,
+    encode_framed,
+    frame_of,
 )
 from fogline.errors import Poison
 from fogline.event import parse_rfc3339, rfc3339
@@ -30,6 +32,19 @@ JSON_LIKE = st.one_of(
         msgspec.json.encode
     ),
 )
+
+
+NASTY = st.text(max_size=30) | st.sampled_from(
+    ['","recordedtime":"', '"id":"', '\\","sequence":', ',"lane":', '","datacontenttype":']
+)
+
+
+@given(JSON_LIKE, st.sampled_from(["application/json", "text/plain", 'x/y;a="data":0}']), NASTY, NASTY)
+def test_an_event_written_by_its_frame_is_the_same_bytes(data, content_type, subject, kind):
+    common = {"content_type": content_type, "subject": subject, "type": kind}
+    event = make_event(7, data=data, **common)
+    parts = frame_of(make_event(1, data=b"other", **common))
+    assert encode_framed(parts, event.id, event.recordedtime, event.sequence, data) == encode_event(event)
 
 
 @given(JSON_LIKE, st.sampled_from(["application/json", "application/senml+json; charset=utf-8", "text/plain", "", "x/y"]))

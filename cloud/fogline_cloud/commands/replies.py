@@ -8,6 +8,7 @@ from fogline.address import CommandResponse
 from fogline.amqp.driver import Sender
 from fogline.amqp.events import Link
 from fogline.amqp.outcome import Outcome, State
+from fogline.amqp.wire import as_int
 from fogline.errors import Unreachable
 from fogline.message import Message, unpack_id
 from fogline_cloud.commands.record import Record
@@ -50,7 +51,7 @@ class Replies:
 
 
 def reply_message(record: Record) -> Message:
-    """The answer as Eclipse Hono's API has it; `state` and `command_id` are ours."""
+    """The answer as Eclipse Hono's API has it (its `status` is an `int`); `state` and `command_id` are ours."""
     return Message(
         body=record.answer,
         to=str(CommandResponse(record.tenant, record.reply_to)),
@@ -58,7 +59,7 @@ def reply_message(record: Record) -> Message:
         correlation_id=unpack_id(record.correlation),
         content_type=record.answer_type,
         properties={
-            "status": record.status,
+            "status": None if record.status is None else as_int(record.status),
             "device_id": record.device,
             "tenant_id": record.tenant,
             "command_id": record.id,

@@ -32,8 +32,8 @@ class Port(Protocol):
     def when_room(self, call: Callable[[], None]) -> None:
         """Call `call` once, on the loop, when `put` takes arrivals again (at the next turn if it does now)."""
 
-    def forget(self, device: str, slot: bytes, done: Callable[[], None]) -> None:
-        """Durably forget what was put under a `Retransmission.slot`: its next use is a new message.
+    def forget(self, device: str, slot: bytes, done: Callable[[], None], number: int = 0) -> None:
+        """Durably forget what was put under a `Retransmission`'s slot and number: its next use is a new message.
 
         Takes effect after everything put before it; `done` is called once, on the loop, after the commit.
         """

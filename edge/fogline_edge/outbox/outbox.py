@@ -18,7 +18,8 @@ from fogline_edge.outbox.folder import check_owner, lock_folder
 from fogline_edge.outbox.ingest import Act, Group, Ingest, Waiting, now_ns
 from fogline_edge.outbox.queries import SQL
 from fogline_edge.outbox.schema import open_database
-from fogline_edge.outbox.work import Row, StreamView
+from fogline_edge.outbox.streams import Row
+from fogline_edge.outbox.work import StreamView
 from fogline_edge.outbox.writer import Call, Settlement, Told, Writer
 from fogline_edge.settings import Settings
 
@@ -45,6 +46,7 @@ class Outbox:
         self._lock = lock
         self._loop = asyncio.get_running_loop()
         self._group: list[Waiting | Act] = []
+        self._group_ns = 0
         self._flush: asyncio.TimerHandle | None = None
         self._waiting_events = 0
         self._waiting_bytes = 0
@@ -104,7 +106,9 @@ class Outbox:
         if self.crowded:
             raise SlowDown("too much waits for the disk", retry_after_s=1)
         self._waiting_bytes += len(arrival.data)
-        self._gather(Waiting(arrival, now_ns(), done))
+        if not self._group:
+            self._group_ns = now_ns()
+        self._gather(Waiting(arrival, self._group_ns, done))
 
     def _gather(self, work: Waiting | Act) -> None:
         """Into the group that is committed next."""
@@ -120,9 +124,9 @@ class Outbox:
         self._room_wanted.append(call)
         self._tell_room()
 
-    def forget(self, device: str, slot: bytes, done: Callable[[], None]) -> None:
+    def forget(self, device: str, slot: bytes, done: Callable[[], None], number: int = 0) -> None:
         """See `fogline_edge.adapters.port.Port.forget`."""
-        self.act(lambda ingest, group: ingest.forget(group, device, slot), lambda _: done())
+        self.act(lambda ingest, _: ingest.forget(device, slot, number), lambda _: done())
 
     def keep(self, key: str, value: bytes | None, done: Callable[[], None]) -> None:
         """See `fogline_edge.adapters.port.Port.keep`."""

@@ -53,8 +53,19 @@ DELETE FROM memory WHERE key IN (
     ) WHERE stored_s < ? AND newest > ?
 );
 
--- name: forget_one
-DELETE FROM memory WHERE key = ?;
+-- name: recall_slots
+SELECT value FROM slot WHERE owner = ? AND page = ?;
+
+-- name: remember_slots
+INSERT INTO slot (owner, page, device, stored_s, value) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (owner, page) DO UPDATE SET stored_s = excluded.stored_s, value = excluded.value;
+
+-- name: forget_slots
+DELETE FROM slot WHERE (owner, page) IN (
+    SELECT owner, page FROM (
+        SELECT owner, page, stored_s, row_number() OVER (PARTITION BY device ORDER BY stored_s DESC) AS newest FROM slot
+    ) WHERE stored_s < ? AND newest > ?
+);
 
 -- name: all_kept
 SELECT key, value FROM kept;

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import msgspec
 
 from fogline.event import Arrival
-from fogline.identity import Counter, Dedup, DeviceTime, SessionCounter, UniqueId, digest, semantic_id
+from fogline.identity import Counter, Dedup, DeviceTime, SessionCounter, UniqueId, semantic_id, sequence_id
 
 COUNTER_RESEND_S = 60
 """How long after the first copy the same counter value with the same payload is a resend."""
@@ -49,11 +49,19 @@ class Fresh:
     conflict: bool = False
 
 
-def recognise(arrival: Arrival, tenant: str, recall: Recall, age_s: int, nonce: int) -> Resend | Fresh:
-    """Decide about one arrival. `nonce`: 63 random bits, the name of a new incarnation if one begins."""
-    if arrival.evidence is None and arrival.retransmission is None:
-        return Fresh(None, Dedup.WEAK, ())
-    return _Case(arrival, tenant, digest(arrival.channel, arrival.data), recall, age_s, nonce).decide()
+NOTHING_GIVEN = Fresh(None, Dedup.WEAK, ())
+"""Tier 5: the device gave no identity."""
+
+
+def recognise(arrival: Arrival, payload: bytes, *, tenant: str, recall: Recall, age_s: int, nonce: int) -> Resend | Fresh:
+    """Decide by the identity that the device gave. `payload`: its digest.
+
+    `nonce`: 63 random bits, the name of a new incarnation if one begins. What the protocol says of resends is decided
+    before (`slots`).
+    """
+    if arrival.evidence is None:
+        return NOTHING_GIVEN
+    return _Case(arrival, tenant, payload, recall, age_s, nonce).identify()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,18 +75,6 @@ class _Case:
     age_s: int
     nonce: int
 
-    def decide(self) -> Resend | Fresh:
-        sent = self.arrival.retransmission
-        if sent is None:
-            return self.identify()
-        slot = slot_key(self.arrival.device, sent.slot)
-        if sent.again and self.repeats(self.recall(slot), sent.window_s):
-            return Resend()
-        verdict = self.identify()
-        if isinstance(verdict, Resend):
-            return verdict
-        return Fresh(verdict.id, verdict.dedup, (*verdict.remember, (slot, self.trace())), verdict.conflict)
-
     def identify(self) -> Resend | Fresh:
         match self.arrival.evidence:
             case UniqueId(value):
@@ -90,7 +86,7 @@ class _Case:
             case DeviceTime(time_ns):
                 return self.timed(_number(time_ns))
             case _:
-                return Fresh(None, Dedup.WEAK, ())
+                return NOTHING_GIVEN
 
     def named(self, tier: int, *key: bytes) -> Resend | Fresh:
         """Tiers 1 and 2: the key says it; the same key with another payload is a conflict, and both are kept."""
@@ -150,11 +146,6 @@ class _Case:
         return _hashed(kind.encode(), self.arrival.device.encode(), self.arrival.channel.encode(), *fields)
 
 
-def slot_key(device: str, slot: bytes) -> bytes:
-    """16 bytes under which the last message of a slot is remembered; a slot is the client's, not a channel's."""
-    return _hashed(b"slot", device.encode(), b"", slot)
-
-
 def _hashed(*fields: bytes) -> bytes:
     return hashlib.blake2b(b"".join([len(each).to_bytes(4, "big") + each for each in fields]), digest_size=16).digest()
 
@@ -168,7 +159,7 @@ def serial_distance(newest: int, value: int, width_bits: int) -> int:
 
 def first_id(arrival: Arrival, tenant: str, stream: str, sequence: int) -> str:
     """The id on tier 5: stream and sequence of the first insert."""
-    return semantic_id(5, tenant, arrival.device, arrival.channel, stream.encode(), _number(sequence))
+    return sequence_id(tenant, arrival.device, arrival.channel, stream, sequence)
 
 
 def _number(value: int) -> bytes:

@@ -77,6 +77,15 @@ def m003_journal(db: Database) -> None:
     db.table("command").create_index(["state"])
 
 
+@migrations()
+def m004_slots(db: Database) -> None:
+    """The last message of each numbered slot, 64 slots a row (see `slots`)."""
+    db.execute(
+        "CREATE TABLE slot (owner BLOB NOT NULL, page INTEGER NOT NULL, device TEXT NOT NULL, stored_s INTEGER NOT NULL,"
+        " value BLOB NOT NULL, PRIMARY KEY (owner, page)) WITHOUT ROWID"
+    )
+
+
 def open_database(path: Path, max_bytes: int) -> sqlite3.Connection:
     """Open or make the outbox at `path`. Raises `Misconfigured`: not writable, no space, not a database."""
     try:

@@ -1,12 +1,29 @@
 """What the outbox knows of each stream, kept beside the rows and saved in every transaction that changes it."""
 
 import sqlite3
+from collections import deque
 from dataclasses import dataclass, field
+from itertools import islice
 from secrets import token_hex
+from typing import NamedTuple
 
 from fogline.event import Lane
 from fogline.ledger import Counts
 from fogline_edge.outbox.queries import SQL
+
+MAX_TAIL_BYTES = 4 * 1024 * 1024
+
+
+class Row(NamedTuple):
+    """One event as it will be sent."""
+
+    sequence: int
+    chain: bytes
+    body: bytes
+
+
+Written = tuple[int, int, bytes, bytes]
+"""A row of `event`: the stream's number, sequence, chain, body."""
 
 
 @dataclass(slots=True)
@@ -14,7 +31,7 @@ class Stream:
     """One stream.
 
     `head`: the highest sequence written, `settled`: the highest that the bridge accepted; `chain` and `settled_chain`
-    belong to them. `stated`: what the last statement of this run said of arrivals.
+    belong to them. `stated`: what the last statement of this run said of arrivals. `tail`: the newest committed rows.
     """
 
     number: int
@@ -27,6 +44,30 @@ class Stream:
     settled_chain: bytes = b""
     counts: Counts = field(default_factory=Counts)
     stated: tuple[int, ...] = (0, 0, 0, 0)
+    tail: deque[Written] = field(default_factory=deque)
+    tail_bytes: int = 0
+
+    def keep(self, rows: list[Written]) -> None:
+        """Remember rows that were committed just now, so that what is sent soon is not read from the file."""
+        if self.tail and self.tail[-1][1] + 1 != rows[0][1]:
+            self.forget_tail()
+        self.tail.extend(rows)
+        self.tail_bytes += sum([len(row[3]) for row in rows])
+        while self.tail_bytes > MAX_TAIL_BYTES:
+            self.tail_bytes -= len(self.tail.popleft()[3])
+
+    def forget_tail(self, upto: int | None = None) -> None:
+        """The rows up to a sequence (all of them, if none is given) are not as remembered, or of no use any more."""
+        tail = self.tail
+        while tail and (upto is None or tail[0][1] <= upto):
+            self.tail_bytes -= len(tail.popleft()[3])
+
+    def remembered(self, after: int, limit: int) -> list[Row] | None:
+        """At most `limit` rows above `after`, `None` if the file has to be asked."""
+        if not self.tail or not self.tail[0][1] <= after + 1 <= self.tail[-1][1]:
+            return None
+        skip = after + 1 - self.tail[0][1]
+        return [Row(sequence, chain, body) for _, sequence, chain, body in islice(self.tail, skip, skip + limit)]
 
     @property
     def arrivals(self) -> tuple[int, ...]:
@@ -72,6 +113,13 @@ class Streams:
     def get(self, stream: str) -> Stream:
         """A stream by its name. Raises `KeyError`."""
         return self._all[stream]
+
+    def remember(self, rows: list[Written]) -> None:
+        """Rows were committed: keep them at hand, by stream."""
+        for stream in self._open.values():
+            own = [row for row in rows if row[0] == stream.number]
+            if own:
+                stream.keep(own)
 
     def opened(self) -> list[Stream]:
         """The open streams."""

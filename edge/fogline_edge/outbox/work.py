@@ -12,17 +12,8 @@ from fogline.hello import Own
 from fogline.ledger import Counts
 from fogline_edge.outbox.ingest import now_ns
 from fogline_edge.outbox.queries import SQL
-from fogline_edge.outbox.streams import Stream
+from fogline_edge.outbox.streams import Row, Stream
 from fogline_edge.outbox.writer import Writer, utc_now
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One event as it will be sent."""
-
-    sequence: int
-    chain: bytes
-    body: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +45,8 @@ def own(writer: Writer, name: str, chain_sequence: int) -> Own:
 def read(writer: Writer, name: str, after: int, limit: int) -> list[Row]:
     """At most `limit` rows above `after`."""
     stream = writer.streams.get(name)
+    if (remembered := stream.remembered(after, limit)) is not None:
+        return remembered
     return [Row(*row) for row in writer.connection.execute(SQL["read_events"], (stream.number, after, limit))]
 
 
@@ -80,6 +73,7 @@ def quarantine(writer: Writer, refusal: Refusal) -> None:
         writer.connection.execute(SQL["quarantine"], aside)
         writer.connection.execute(SQL["replace_body"], (encode_event(event), *place))
         stream.counts.quarantined += 1
+        stream.forget_tail()
         writer.streams.save(stream)
 
 
@@ -117,5 +111,6 @@ def reopen(writer: Writer, name: str, upto: int, why: str) -> None:
             writer.connection.execute(SQL["insert_event"], (new.number, new.head, chain, encode_event(event)))
         writer.connection.execute(SQL["delete_settled"], (old.number, old.head))
         old.settled = old.head
+        old.forget_tail()
         writer.streams.save(old)
         writer.streams.save(new)

@@ -162,6 +162,7 @@ class Writer:
             self._held += group
             self._set_full(True)
             return
+        self.ingest.committed()
         self._told.committed(list(zip(group, results, strict=True)))
         if used_pages(self.connection) > self._max_pages * (1 - RESERVE):
             self._set_full(True)
@@ -175,6 +176,7 @@ class Writer:
             for name in settlement.sent.keys() | settlement.upto.keys():
                 self.streams.save(self.streams.get(name))
             stated = not self._full and self._state_counts()
+        self.ingest.committed()
         if stated:
             self._told.committed([])
         self._retry_held()
@@ -189,6 +191,7 @@ class Writer:
         stream.counts.settled += upto - stream.settled
         stream.settled = upto
         stream.settled_chain = row[0] if row else b""
+        stream.forget_tail(upto)
 
     def _retry_held(self) -> None:
         if self._full and used_pages(self.connection) < self._max_pages * (1 - RESUME):
@@ -233,6 +236,7 @@ class Writer:
             self.connection.execute(SQL["set_meta"], ("age_s", str(self.age_s)))
             if self.age_s > REMEMBER_S and self.age_s % 3600 < _AGE_SAVED_EVERY_S:
                 self.connection.execute(SQL["forget"], (self.age_s - REMEMBER_S, REMEMBER_EVENTS))
+                self.connection.execute(SQL["forget_slots"], (self.age_s - REMEMBER_S, REMEMBER_EVENTS // 64))
                 self.connection.execute(SQL["forget_commands"], (self.age_s - REMEMBER_COMMANDS_S,))
 
 

@@ -11,7 +11,8 @@ from fogline.codec import MAX_BATCH_BYTES, Range, encode_batch
 from fogline.errors import Unreachable
 from fogline_edge.boot import beacon
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.outbox.work import Row, StreamView
+from fogline_edge.outbox.streams import Row
+from fogline_edge.outbox.work import StreamView
 from fogline_edge.settings import UplinkSettings
 from fogline_edge.uplink.window import Halve, HelloAgain, Pause, Quarantine, Settle, Window
 

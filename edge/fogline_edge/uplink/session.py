@@ -71,7 +71,11 @@ class Session:
     async def run(self) -> None:
         """Connect, say hello, pump every stream."""
         host, port = split_endpoint(self._settings.bridge, "uplink.bridge")
-        properties: dict[str, Property] = {"tenant": self._outbox.tenant, "product": hello.PRODUCT, "version": version("fogline-edge")}
+        properties: dict[str, Property] = {
+            "tenant": self._outbox.tenant,
+            "product": hello.PRODUCT,
+            "version": version("fogline-edge"),
+        }
         engine = Engine(self._outbox.gateway, hostname=host, properties=properties)
         connection = await connect(host, port, engine, self)
         try:

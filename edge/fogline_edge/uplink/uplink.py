@@ -31,9 +31,7 @@ class UplinkState:
 class Uplink:
     """Keeps one connection to the bridge."""
 
-    def __init__(
-        self, outbox: Outbox, settings: UplinkSettings, on_command: OnCommand, backoff: Backoff | None = None
-    ) -> None:
+    def __init__(self, outbox: Outbox, settings: UplinkSettings, on_command: OnCommand, backoff: Backoff | None = None) -> None:
         self.state = UplinkState()
         self._outbox = outbox
         self._settings = settings

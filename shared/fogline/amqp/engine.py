@@ -22,7 +22,7 @@ from fogline.amqp.events import (
     Received,
     Settled,
 )
-from fogline.amqp.outcome import MESSAGE_SIZE_EXCEEDED, UNKNOWN, Condition, Outcome, State
+from fogline.amqp.outcome import MESSAGE_SIZE_EXCEEDED, NOT_IMPLEMENTED, RESOURCE_LIMIT, UNKNOWN, Condition, Outcome, State
 from fogline.codec import MAX_MESSAGE_BYTES
 from fogline.message import Property
 
@@ -181,11 +181,16 @@ class Engine:
             native.flow(credit)
 
     def refuse_link(self, link: Link, condition: Condition) -> None:
-        """Refuse or end a link, with the reason."""
+        """Refuse or end a link, with the reason.
+
+        A refused one is attached without a terminus first: a peer that reads the reply knows that a detach follows
+        (AMQP 1.0 part 2, section 2.6.3).
+        """
         if link.closed:
             return
         native = link.native
         if native.state & proton.Endpoint.LOCAL_UNINIT:
+            (native.source if native.is_sender else native.target).type = proton.Terminus.UNSPECIFIED
             native.open()
         native.condition = proton.Condition(condition.name, condition.description)
         native.close()
@@ -278,10 +283,13 @@ class Engine:
         if not native.state & proton.Endpoint.LOCAL_UNINIT:
             return
         remote = native.remote_source if native.is_sender else native.remote_target
+        beyond_us = remote.dynamic or remote.type == proton.Terminus.COORDINATOR
         link = Link(native.name, remote.address or "", native.is_sender, _plain(native.remote_properties), native)
         self._links[_key(native)] = link
         if len(self._links) > MAX_LINKS:
-            self.refuse_link(link, Condition("amqp:resource-limit-exceeded", f"at most {MAX_LINKS} links a connection"))
+            self.refuse_link(link, Condition(RESOURCE_LIMIT, f"at most {MAX_LINKS} links a connection"))
+        elif beyond_us:
+            self.refuse_link(link, Condition(NOT_IMPLEMENTED, "there are neither temporary addresses nor transactions here"))
         else:
             yield LinkRequested(link)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import proton
 
+from fogline.amqp.sections import content_of
 from fogline.errors import Poison
 from fogline.message import CorrelationId, Message, Property
 
@@ -36,13 +37,20 @@ def _native_id(value: CorrelationId) -> Any:
     return proton.ulong(value) if isinstance(value, int) else value
 
 
+def as_int(value: int) -> int:
+    """A property that goes out as AMQP's `int`, for a peer that minds; any other integer is a `long`."""
+    number: int = proton.int32(value)
+    return number
+
+
 def decode(data: bytes) -> Message:
     """One message out of its sections. Raises `Poison('malformed')`."""
     native = proton.Message()
     try:
         native.decode(data)
+        content = content_of(data)
         return Message(
-            body=_body(native.body),
+            body=_body(native.body) if content is None else content,
             to=_text(native.address),
             subject=_text(native.subject),
             reply_to=_text(native.reply_to),
@@ -87,10 +95,18 @@ def _id(value: object) -> CorrelationId | None:
 
 
 def _properties(found: Mapping[object, object]) -> dict[str, Property]:
+    """As Python's own types: proton gives an `int` or a `symbol` as a class of its own."""
     kept: dict[str, Property] = {}
     for name, value in found.items():
-        if isinstance(value, memoryview):
-            kept[str(name)] = bytes(value)
-        elif isinstance(value, bool | int | float | str | bytes) or value is None:
-            kept[str(name)] = value
+        match value:
+            case None | bool():
+                kept[str(name)] = value
+            case str():
+                kept[str(name)] = str(value)
+            case int():
+                kept[str(name)] = int(value)
+            case float():
+                kept[str(name)] = float(value)
+            case memoryview() | bytes():
+                kept[str(name)] = bytes(value)
     return kept

@@ -26,7 +26,7 @@ class MemoryPort:
         self.receipts: list[Receipt] = []
         self._waiting: deque[tuple[Arrival, Done] | Callable[[], None]] = deque()
         self._for_room: list[Callable[[], None]] = []
-        self._slots: dict[tuple[str, bytes], bytes] = {}
+        self._slots: dict[tuple[str, bytes, int], bytes] = {}
         self._kept: dict[str, bytes] = {}
         self._held = False
         self._scheduled = False
@@ -51,11 +51,11 @@ class MemoryPort:
         if len(self._waiting) < self.capacity:
             asyncio.get_running_loop().call_soon(self._tell_room)
 
-    def forget(self, device: str, slot: bytes, done: Callable[[], None]) -> None:
+    def forget(self, device: str, slot: bytes, done: Callable[[], None], number: int = 0) -> None:
         """As `Port.forget`."""
 
         def commit() -> None:
-            self._slots.pop((device, slot), None)
+            self._slots.pop((device, slot, number), None)
             done()
 
         self._later(commit)
@@ -130,8 +130,8 @@ class MemoryPort:
     def _store(self, arrival: Arrival) -> Receipt:
         resend = arrival.retransmission
         if resend is not None:
-            content = digest(arrival.channel, arrival.data)
-            slot = (arrival.device, resend.slot)
+            content = digest(arrival.channel, arrival.data, resend.token)
+            slot = (arrival.device, resend.slot, resend.number)
             if resend.again and self._slots.get(slot) == content:
                 return Receipt.DUPLICATE
             self._slots[slot] = content

@@ -9,11 +9,20 @@ from typing import Any
 
 import pytest
 
-from fogline.testing.port import MemoryPort
 from fogline_edge.adapters.mqtt.framing import Framer
 from fogline_edge.adapters.mqtt.listener import MqttListener
-from fogline_edge.adapters.mqtt.packets import Connack, Connect, Packet, Ping, Publish, decode
+from fogline_edge.adapters.mqtt.packets import (
+    Connack,
+    Connect,
+    Packet,
+    Ping,
+    Publish,
+    Suback,
+    Subscribe,
+    decode,
+)
 from fogline_edge.adapters.mqtt.wire import Kind
+from fogline_edge.adapters.port import Commands, Port
 from fogline_edge.settings import MqttSettings
 
 LIMIT_S = 20.0
@@ -70,6 +79,13 @@ class Wire:
         """One PUBLISH at QoS 1."""
         await self.send(Publish(topic=topic, payload=payload, qos=1, packet_id=number, **more))
 
+    async def subscribe(self, *filters: str, qos: int = 1) -> None:
+        """Subscribe, and see it granted."""
+        await self.send(Subscribe(packet_id=1, filters=tuple((each, qos) for each in filters)))
+        answer = await self.receive()
+        assert isinstance(answer, Suback), answer
+        assert answer.codes == (qos,) * len(filters)
+
     async def alive(self) -> None:
         """The other side is there, and has handled all that was sent before."""
         await self.send(Ping(Kind.PINGREQ))
@@ -105,12 +121,12 @@ def dial():
 
 @pytest.fixture
 def listening():
-    """Opens a listener for a port, with these settings of MQTT."""
+    """Opens a listener for a port, with these settings of MQTT, and for commands."""
 
-    def listening(port: MemoryPort, **settings: Any) -> AbstractAsyncContextManager[MqttListener]:
+    def listening(port: Port, commands: Commands | None = None, **settings: Any) -> AbstractAsyncContextManager[MqttListener]:
         @asynccontextmanager
         async def listening() -> AsyncIterator[MqttListener]:
-            listener = MqttListener(port, MqttSettings(**{"port": 0, **settings}))
+            listener = MqttListener(port, MqttSettings(**{"port": 0, **settings}), commands)
             await listener.start()
             try:
                 yield listener

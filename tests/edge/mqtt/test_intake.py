@@ -6,7 +6,8 @@ from fogline.dead import DEAD_CONTENT_TYPE, decode_dead_letter
 from fogline.errors import Poison
 from fogline.event import Lane, parse_rfc3339
 from fogline.identity import Retransmission, UniqueId
-from fogline_edge.adapters.mqtt.intake import Client, Intake
+from fogline_edge.adapters.mqtt.counters import Counters
+from fogline_edge.adapters.mqtt.intake import MAX_PROPERTIES, Client, Intake
 from fogline_edge.adapters.mqtt.packets import Publish
 from fogline_edge.adapters.mqtt.properties import Properties
 from fogline_edge.adapters.mqtt.topics import Topics
@@ -141,13 +142,13 @@ def test_the_slot_is_the_client_and_the_packet_id():
     first = stored("t", qos=1, packet_id=7).retransmission
     again = stored("t", qos=1, packet_id=7, dup=True).retransmission
     assert first is not None
-    assert again == Retransmission(first.slot, again=True)
+    assert again == Retransmission(first.slot, again=True, number=7)
+    assert stored("t", qos=1, packet_id=8).retransmission == Retransmission(first.slot, again=False, number=8)
     others = [
-        stored("t", qos=1, packet_id=8),
         stored("t", qos=1, packet_id=7, client=Client("d2")),
         stored("t", qos=1, packet_id=7, client=Client("d1", "d1")),
     ]
-    assert len({first.slot, *(each.retransmission.slot for each in others)}) == 4
+    assert len({first.slot, *(each.retransmission.slot for each in others)}) == 3
 
 
 def test_qos_0_has_no_slot():
@@ -169,3 +170,33 @@ def test_a_user_is_a_device_of_this_tenant(username, device):
 def test_other_users_are_none(username):
     with pytest.raises(Poison):
         INTAKE.client("c", username, [])
+
+
+def test_user_properties_and_the_rest_of_the_property_bag_go_with_the_event():
+    arrival = stored(
+        "t/?content-type=a%2Fb&ttl=1",
+        properties=Properties(user=(("site", "a&b"), ("site", "ü"), ("", "empty name"))),
+    )
+    assert arrival.properties == "ttl=1&site=a%26b&site=%C3%BC&=empty+name"
+    assert stored("t/?content-type=a%2Fb").properties is None
+    assert stored("t/?ttl=1").properties == "ttl=1"
+    assert stored("t", properties=Properties(content_type="a/b")).properties is None
+
+
+def test_what_is_read_of_a_cloud_event_is_not_said_twice():
+    user = (("specversion", "1.0"), ("id", "1"), ("time", "2024-05-06T07:08:09Z"), ("site", "a"))
+    assert stored("t", properties=Properties(user=user)).properties == "site=a"
+    assert stored("t", properties=Properties(user=(("id", "1"),))).properties == "id=1"
+
+
+def test_too_many_properties_are_left_out_and_counted():
+    counters = Counters()
+    intake = Intake("acme", "gw-1", Topics("acme", []), counters)
+    message = Publish(topic="t", payload=b"x", properties=Properties(user=(("a", "x" * MAX_PROPERTIES),)))
+    arrival, code = intake.arrival(ANYONE, message, b"")
+    assert (arrival.properties, arrival.data, code, counters.properties_dropped) == (None, b"x", 0, 1)
+
+
+def test_message_expiry_is_the_events():
+    assert stored("t", properties=Properties(message_expiry_s=60)).expiry_s == 60
+    assert stored("t").expiry_s is None

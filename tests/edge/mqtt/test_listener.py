@@ -194,7 +194,8 @@ async def test_a_will_waits_for_room(listening, dial):
         (b"\x82\x04\0\1\0\1", Reason.MALFORMED_PACKET),
         (b"\x30\x05\0\2a#\0", Reason.TOPIC_NAME_INVALID),
         (b"\x30\x06\0\1t\x23\0\1", Reason.MALFORMED_PACKET),
-        (b"\x34\x06\0\1t\0\1\0", Reason.QOS_NOT_SUPPORTED),
+        (b"\x30\x07\0\1t\x03\x23\0\x21", Reason.TOPIC_ALIAS_INVALID),
+        (b"\x40\x02\0\0", Reason.PROTOCOL_ERROR),
     ],
 )
 async def test_a_malformed_packet_ends_its_own_connection_and_no_other(listening, dial, broken, code):

@@ -2,88 +2,20 @@
 
 import pytest
 
-from fogline_edge.adapters.mqtt.framing import Framer
-from fogline_edge.adapters.mqtt.intake import Intake
+from edge.mqtt.talking import Talk, make_border
+from fogline_edge.adapters.mqtt.effects import Opened, Store, Verify, Why
 from fogline_edge.adapters.mqtt.packets import (
-    Answer,
     Connack,
-    Connect,
     Ending,
     Ping,
     Publish,
     Suback,
-    Subscribe,
     Unsubscribe,
     Will,
-    decode,
 )
 from fogline_edge.adapters.mqtt.properties import Properties
-from fogline_edge.adapters.mqtt.session import Border, Close, Opened, Send, Session, Store, Verify, Why
 from fogline_edge.adapters.mqtt.sessions import MAX_EXPIRY_S
-from fogline_edge.adapters.mqtt.topics import Topics
 from fogline_edge.adapters.mqtt.wire import V3, V5, Kind, Reason
-from fogline_edge.settings import MqttSettings
-
-
-class Talk:
-    """A client and its session, without a network."""
-
-    def __init__(self, version=V5, *, border=None, now=0.0, **settings):
-        self.version = version
-        self.border = border or make_border(**settings)
-        self.session = Session(self.border, now)
-        self.now = now
-
-    def say(self, *packets):
-        """Send packets; returns what comes of them, with bytes decoded."""
-        framer = Framer(1_000_000, None)
-        for packet in packets:
-            framer.feed(packet if isinstance(packet, bytes) else packet.encode(self.version))
-        effects = []
-        while (packet := framer.next_packet()) is not None:
-            effects += self.session.receive(*packet, self.now)
-        return [self.read(effect) for effect in effects]
-
-    def read(self, effect):
-        if isinstance(effect, Send):
-            return packets_of(effect.data, self.version)[0]
-        if isinstance(effect, Close):
-            return (*packets_of(effect.data, self.version), effect.why)
-        return effect
-
-    def connect(self, client_id="d1", **more):
-        return self.say(Connect(version=self.version, client_id=client_id, **more))
-
-    def verify(self, ok):
-        return [self.read(effect) for effect in self.session.verified(ok=ok, now=self.now)]
-
-    def publish(self, number=0, **more):
-        (store,) = self.say(Publish(topic="t", payload=b"x", qos=1 if number else 0, packet_id=number, **more))
-        return store
-
-    def acknowledged(self):
-        data, count = self.session.window.take()
-        answers = packets_of(data, self.version)
-        assert len(answers) == count
-        return [(each.packet_id, each.code) for each in answers]
-
-
-def make_border(*, with_users=False, **settings):
-    return Border(
-        settings=MqttSettings(**settings),
-        intake=Intake("acme", "gw-1", Topics("acme", [])),
-        with_users=with_users,
-        new_client_id=lambda: "made-up",
-    )
-
-
-def packets_of(data, version):
-    framer = Framer(1_000_000, None)
-    framer.feed(data)
-    found = []
-    while (packet := framer.next_packet()) is not None:
-        found.append(decode(*packet, version))
-    return found
 
 
 def test_a_5_client_is_told_the_limits():
@@ -92,10 +24,8 @@ def test_a_5_client_is_told_the_limits():
     assert connack == Connack(
         properties=Properties(
             receive_maximum=7,
-            maximum_qos=1,
             maximum_packet_bytes=1000,
-            topic_alias_maximum=0,
-            wildcard_subscriptions=0,
+            topic_alias_maximum=32,
             shared_subscriptions=0,
             server_keep_alive_s=60,
         )
@@ -121,7 +51,6 @@ def test_a_client_without_an_id_is_given_one(version, assigned):
         (V5, {"client_id": "x" * 257}, Reason.CLIENT_IDENTIFIER_NOT_VALID),
         (V5, {"client_id": "a\nb"}, Reason.CLIENT_IDENTIFIER_NOT_VALID),
         (V5, {"properties": Properties(authentication_method="SCRAM-SHA-1")}, Reason.BAD_AUTHENTICATION_METHOD),
-        (V5, {"will": Will("t", b"", 2)}, Reason.QOS_NOT_SUPPORTED),
     ],
 )
 def test_what_is_refused_at_connect(version, connect, code):
@@ -205,15 +134,6 @@ def test_a_retained_and_an_empty_message_are_events_like_others():
     assert store.arrival.data == b""
 
 
-@pytest.mark.parametrize(
-    ("version", "end"), [(V3, (Why.MALFORMED,)), (V5, (Ending(code=Reason.QOS_NOT_SUPPORTED), Why.MALFORMED))]
-)
-def test_qos_2_ends_the_connection(version, end):
-    talk = Talk(version)
-    talk.connect()
-    assert talk.say(Publish(topic="t", payload=b"", qos=2, packet_id=1)) == [end]
-
-
 def test_a_5_client_may_not_have_more_in_flight_than_it_was_told():
     talk = Talk(receive_maximum=2)
     talk.connect()
@@ -245,24 +165,6 @@ def test_qos_0_fills_the_window_too(version):
     assert talk.session.full
     talk.session.window.committed(store.ticket)
     assert not talk.session.full
-
-
-@pytest.mark.parametrize(("version", "code", "gone"), [(V3, 0x80, ()), (V5, Reason.NOT_AUTHORIZED, (0x11, 0x11))])
-def test_there_is_nothing_to_subscribe_to(version, code, gone):
-    talk = Talk(version)
-    talk.connect()
-    assert talk.say(
-        Subscribe(packet_id=5, filters=(("command/+/+/req/#", 1), ("a", 0))),
-        Unsubscribe(packet_id=6, filters=("a", "b")),
-    ) == [Suback(kind=Kind.SUBACK, packet_id=5, codes=(code, code)), Suback(kind=Kind.UNSUBACK, packet_id=6, codes=gone)]
-
-
-@pytest.mark.parametrize(("version", "code"), [(V3, 0), (V5, Reason.PACKET_IDENTIFIER_NOT_FOUND)])
-def test_an_old_qos_2_exchange_is_brought_to_its_end(version, code):
-    talk = Talk(version)
-    talk.connect()
-    said = [Answer(kind=kind, packet_id=4) for kind in (Kind.PUBREC, Kind.PUBREL, Kind.PUBACK, Kind.PUBCOMP)]
-    assert talk.say(*said) == [Answer(kind=kind, packet_id=4, code=code) for kind in (Kind.PUBREL, Kind.PUBCOMP)]
 
 
 def test_ping():
@@ -307,11 +209,11 @@ def test_the_will_is_an_event_of_the_device_unless_it_says_good_bye(last, publis
     talk = Talk()
     talk.connect(will=WILL)
     talk.say(*last)
-    will = talk.session.end(1.0)
+    will = talk.session.end(1.0).will
     assert (will is not None) == published
     if will is not None:
         assert (will.arrival.device, will.arrival.type, will.arrival.data, will.delay_s) == ("d1", "alarm", b"gone", 0)
-    assert talk.session.end(2.0) is None
+    assert talk.session.end(2.0).will is None
 
 
 DELAYED = Will("event", b"gone", properties=Properties(will_delay_s=30))
@@ -321,14 +223,14 @@ DELAYED = Will("event", b"gone", properties=Properties(will_delay_s=30))
 def test_a_will_is_delayed_no_longer_than_its_session_lives(expiry_s, delay_s):
     talk = Talk()
     talk.connect(will=DELAYED, properties=Properties(session_expiry_s=expiry_s))
-    assert talk.session.end(1.0).delay_s == delay_s
+    assert talk.session.end(1.0).will.delay_s == delay_s
 
 
 @pytest.mark.parametrize(("resumed", "published"), [(True, False), (False, True)])
 def test_a_delayed_will_goes_when_the_session_goes_on(resumed, published):
     talk = Talk()
     talk.connect(will=DELAYED, properties=Properties(session_expiry_s=60))
-    assert (talk.session.end(1.0, taken_over=True, resumed=resumed) is not None) == published
+    assert (talk.session.end(1.0, taken_over=True, resumed=resumed).will is not None) == published
 
 
 def test_a_session_outlives_its_connection_as_long_as_was_asked():
@@ -336,7 +238,7 @@ def test_a_session_outlives_its_connection_as_long_as_was_asked():
 
     def present(now, *, clean=False):
         talk = Talk(border=border, now=now)
-        opened, connack = talk.connect(clean_start=clean, properties=Properties(session_expiry_s=100))
+        opened, *_, connack = talk.connect(clean_start=clean, properties=Properties(session_expiry_s=100))
         assert connack.session_present == opened.resumed
         talk.session.end(now)
         return opened.resumed
@@ -357,7 +259,7 @@ def test_a_session_of_3_1_1_stays_unless_it_is_clean():
 
 
 def test_a_session_does_not_live_for_ever():
-    _, connack = Talk().connect(properties=Properties(session_expiry_s=2**32 - 1))
+    *_, connack = Talk().connect(properties=Properties(session_expiry_s=2**32 - 1))
     assert connack.properties.session_expiry_s == MAX_EXPIRY_S
 
 

@@ -25,9 +25,9 @@ def topics(*patterns, **more):
         ("t//d1", Target("d1", "t//d1", Lane.TELEMETRY, "telemetry", None)),
         ("e/acme/a:b.c-d_1", Target("a:b.c-d_1", "e/acme/a:b.c-d_1", Lane.ALARM, "alarm", None)),
         ("t/?content-type=text%2Fplain", Target(None, "t", Lane.TELEMETRY, "telemetry", "text/plain")),
-        ("e//d1/?x=1&content-type=a%2Fb&y=", Target("d1", "e//d1", Lane.ALARM, "alarm", "a/b")),
-        ("event/?hono-ttl=10", Target(None, "event", Lane.ALARM, "alarm", None)),
-        ("t/?%zz&&==", Target(None, "t", Lane.TELEMETRY, "telemetry", None)),
+        ("e//d1/?x=1&content-type=a%2Fb&y=", Target("d1", "e//d1", Lane.ALARM, "alarm", "a/b", "x=1&y=")),
+        ("event/?hono-ttl=10", Target(None, "event", Lane.ALARM, "alarm", None, "hono-ttl=10")),
+        ("t/?%zz&&==", Target(None, "t", Lane.TELEMETRY, "telemetry", None, "%25zz=&=%3D")),
     ],
 )
 def test_hono_topics(topic, target):

@@ -1,12 +1,16 @@
 """Is it a resend? Histories in, verdicts out."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fogline.event import Arrival, Lane
-from fogline.identity import Counter, Dedup, DeviceTime, Retransmission, SessionCounter, UniqueId
+from fogline.identity import Counter, Dedup, DeviceTime, Retransmission, SessionCounter, UniqueId, digest
 from fogline_edge.outbox.recognition import COUNTER_RESEND_S, Fresh, Resend, recognise, serial_distance
+from fogline_edge.outbox.schema import open_database
+from fogline_edge.outbox.slots import Slots
 
 
 class Device:
@@ -14,6 +18,7 @@ class Device:
 
     def __init__(self):
         self.memory = {}
+        self.slots = Slots(open_database(Path(":memory:"), 10**6))
         self.age_s = 1000
         self.nonce = 0
 
@@ -29,9 +34,14 @@ class Device:
             evidence=evidence,
             retransmission=None if slot is None else Retransmission(slot, again),
         )
-        verdict = recognise(arrival, "t", self.memory.get, self.age_s, self.nonce)
+        sent, payload = arrival.retransmission, digest(arrival.channel, arrival.data)
+        if sent is not None and again and self.slots.repeats("d", sent, payload, self.age_s):
+            return Resend()
+        verdict = recognise(arrival, payload, tenant="t", recall=self.memory.get, age_s=self.age_s, nonce=self.nonce)
         if isinstance(verdict, Fresh):
             self.memory.update(verdict.remember)
+            if sent is not None:
+                self.slots.note("d", sent, payload, self.age_s)
         return verdict
 
     def say(self, *args, **kwargs):

@@ -13,7 +13,10 @@ from fogline_cloud.flows.parsers import checked_overrides, installed, parser_nam
         ("application/senml+json", "senml"),
         ("text/plain;charset=us-ascii", "raw-number"),
         ("application/octet-stream", "raw-number"),
-        ("application/cbor", None),
+        ("application/cbor", "cbor"),
+        ("application/vnd.acme+cbor", "cbor"),
+        ("application/senml+cbor", "senml-cbor"),
+        ("application/cbor-seq", None),
         ("", None),
         ("json", None),
     ],
@@ -35,7 +38,7 @@ def test_a_parser_that_is_not_installed_is_named() -> None:
 
 
 def test_the_parsers_of_the_box_are_installed() -> None:
-    assert {"json", "senml", "raw-number"} <= installed().keys()
+    assert {"json", "senml", "cbor", "senml-cbor", "raw-number"} <= installed().keys()
 
 
 def test_a_plugin_is_found_by_its_entry_point(plugin: None) -> None:

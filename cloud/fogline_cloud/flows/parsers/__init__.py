@@ -57,6 +57,8 @@ class Retry(Exception):
 _DEFAULTS = {
     "application/json": "json",
     "application/senml+json": "senml",
+    "application/cbor": "cbor",
+    "application/senml+cbor": "senml-cbor",
     "text/plain": "raw-number",
     "application/octet-stream": "raw-number",
 }
@@ -74,7 +76,8 @@ def essence(content_type: str) -> str:
 def parser_name(content_type: str, overrides: Mapping[str, str]) -> str | None:
     """The parser that an event of this content type goes to, `None` if there is none. `overrides` come first."""
     kind = essence(content_type)
-    return overrides.get(kind) or _DEFAULTS.get(kind) or ("json" if is_json_type(kind) else None)
+    by_suffix = "json" if is_json_type(kind) else "cbor" if kind.endswith("+cbor") else None
+    return overrides.get(kind) or _DEFAULTS.get(kind) or by_suffix
 
 
 @cache

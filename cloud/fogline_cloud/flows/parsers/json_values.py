@@ -15,8 +15,13 @@ _EXACT = 2**53
 
 def parse(event: Event) -> list[Reading]:
     """Raises `Poison` (also `too-many`, `too-deep`, `not-finite`)."""
+    return readings_of(loads(event.data))
+
+
+def readings_of(value: Json) -> list[Reading]:
+    """The readings of a document that is decoded already. Raises `Poison` (`too-many`, `too-deep`, `not-finite`)."""
     found: list[Reading] = []
-    _collect("", loads(event.data), 0, found)
+    _collect("", value, 0, found)
     return found
 
 

@@ -72,7 +72,11 @@ def parse(event: Event) -> list[Reading]:
 
     Now, for relative times, is when the gateway stored the event; a time of 0 leaves it to the event's own time.
     """
-    pack = loads(event.data)
+    return resolved(loads(event.data), event)
+
+
+def resolved(pack: Any, event: Event) -> list[Reading]:
+    """The readings of a pack that is decoded already, with the labels of JSON. Raises `Poison` as `parse` does."""
     if not isinstance(pack, list) or not pack:
         raise Poison("malformed", "a SenML pack is an array of records")
     if len(pack) > MAX_READINGS:

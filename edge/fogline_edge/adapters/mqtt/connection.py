@@ -8,9 +8,10 @@ from typing import Protocol
 
 from fogline.address import shown
 from fogline_edge.adapters.mqtt.counters import Counters
+from fogline_edge.adapters.mqtt.dispatch import Dispatch
+from fogline_edge.adapters.mqtt.effects import Close, Key, LastWill, Opened, Verify, Why
 from fogline_edge.adapters.mqtt.flow import Flow
-from fogline_edge.adapters.mqtt.session import Border, Close, LastWill, Opened, Session, Verify, Why
-from fogline_edge.adapters.mqtt.sessions import Key
+from fogline_edge.adapters.mqtt.session import Border, Session
 from fogline_edge.adapters.mqtt.wire import Reason
 from fogline_edge.adapters.port import Port
 
@@ -18,6 +19,9 @@ _log = logging.getLogger(__name__)
 
 WRITE_BUFFER_BYTES = 65_536
 """How much may wait for a client that does not read; beyond, the connection ends."""
+DRAIN_S = 10.0
+"""How long a client may take to read a command that is larger than that."""
+_SLOW = "the client does not read"
 _LINGER_S = 1.0
 """How long a client may take to read the last words."""
 
@@ -28,6 +32,7 @@ class Owner(Protocol):
     port: Port
     border: Border
     counters: Counters
+    dispatch: Dispatch
 
     def schedule(self, flush: Callable[[], None]) -> None:
         """Call `flush` at the end of this turn."""
@@ -60,6 +65,7 @@ class Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._session = Session(owner.border, self._loop.time())
         self._timer: asyncio.TimerHandle | None = None
+        self._draining: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The socket was accepted."""
@@ -84,14 +90,25 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is closed, whoever did it."""
         self._conclude(Why.LOST, f"the connection was lost: {exc}" if exc else "the client closed the connection")
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._draining):
+            if timer is not None:
+                timer.cancel()
         self._owner.gone(self)
 
     def pause_writing(self) -> None:
-        """The client does not read what it is sent."""
-        self._conclude(Why.SLOW_READER, "the client does not read")
-        self._transport.abort()
+        """The client does not read what it is sent. If that is a command, it is given time, and nothing more meanwhile."""
+        if self.flow.bulky and not self.ending:
+            self.flow.slow(slow=True)
+            self._draining = self._loop.call_later(DRAIN_S, self.drop, Why.SLOW_READER, _SLOW)
+        else:
+            self.drop(Why.SLOW_READER, _SLOW)
+
+    def resume_writing(self) -> None:
+        """The client reads again."""
+        if self._draining is not None:
+            self._draining.cancel()
+            self._draining = None
+            self.flow.slow(slow=False)
 
     def opened(self, opened: Opened) -> None:
         """As `Peer.opened`."""
@@ -110,9 +127,9 @@ class Connection(asyncio.Protocol):
         """The listener ends."""
         self.finish(self._session.dismiss(Reason.SERVER_SHUTTING_DOWN, Why.SHUT_DOWN, "the listener ends"))
 
-    def give_way(self) -> None:
-        """End at once, because another socket needs the place."""
-        self._conclude(Why.OVER_LIMIT, "too many connections, and this one has said nothing for longest")
+    def drop(self, why: Why, detail: str) -> None:
+        """End at once, without a word."""
+        self._conclude(why, detail)
         self._transport.abort()
 
     def finish(self, close: Close, *, resumed: bool = False) -> None:
@@ -144,8 +161,9 @@ class Connection(asyncio.Protocol):
         level = logging.INFO if why in (Why.REFUSED, Why.MALFORMED) else logging.DEBUG
         client = "a client" if key is None else f"client {shown(key[1])}"
         _log.log(level, "%s at %s %s: %s", client, self._transport.get_extra_info("peername"), why, detail)
-        will = self._session.end(self._loop.time(), taken_over=why is Why.TAKEN_OVER, resumed=resumed)
-        self._owner.ended(self, key, will)
+        ended = self._session.end(self._loop.time(), taken_over=why is Why.TAKEN_OVER, resumed=resumed)
+        self.flow.perform(ended.effects)
+        self._owner.ended(self, key, ended.will)
         return True
 
     def _watch(self) -> None:

@@ -1,4 +1,4 @@
-"""The packets of one connection on their way: bytes to packets to the session, its arrivals to the port, PUBACKs back.
+"""The packets of one connection on their way: bytes to packets to the session, arrivals to the port, PUBACKs back.
 
 Whatever cannot go on at once (a password, a full port, a full window, a long turn) is a reason to read nothing; when
 the last reason is gone, it goes on where it stopped. Nothing here waits, and nothing is lost in between.
@@ -13,12 +13,17 @@ from typing import Protocol
 from fogline.errors import SlowDown
 from fogline.event import Receipt
 from fogline_edge.adapters.mqtt.counters import Counters
+from fogline_edge.adapters.mqtt.dispatch import Dispatch
+from fogline_edge.adapters.mqtt.effects import Close, Effect, Opened, Respond, Send, Store, Verify
 from fogline_edge.adapters.mqtt.framing import Framer
-from fogline_edge.adapters.mqtt.session import Border, Close, Effect, Opened, Send, Session, Store, Verify
+from fogline_edge.adapters.mqtt.outlet import Outlet
+from fogline_edge.adapters.mqtt.session import Border, Session
 from fogline_edge.adapters.mqtt.window import Ticket
 from fogline_edge.adapters.mqtt.wire import PacketError
 from fogline_edge.adapters.port import Port
 
+_BULKY_BYTES = 1024
+"""What is larger is a command, and may take its time to be read."""
 PACKETS_A_TURN = 256
 """How many packets of one connection are handled before the others have their turn."""
 
@@ -30,6 +35,7 @@ class Hold(IntFlag):
     ROOM = 2
     WINDOW = 4
     TURN = 8
+    SLOW = 16
 
 
 class Peer(Protocol):
@@ -51,13 +57,14 @@ class Surroundings(Protocol):
     port: Port
     border: Border
     counters: Counters
+    dispatch: Dispatch
 
     def schedule(self, flush: Callable[[], None]) -> None:
         """Call `flush` at the end of this turn."""
 
 
 class Flow:
-    """One connection's packets."""
+    """One connection's packets. `bulky`: something large was written since the client last read all."""
 
     def __init__(self, session: Session, peer: Peer, transport: asyncio.Transport, around: Surroundings) -> None:
         self._session = session
@@ -65,11 +72,14 @@ class Flow:
         self._transport = transport
         self._port = around.port
         self._counters = around.counters
+        self._outlet = Outlet(session, self.perform)
+        self._dispatch = around.dispatch
         self._schedule = around.schedule
         self._loop = asyncio.get_running_loop()
         self._framer = Framer(around.border.settings.max_packet_bytes)
         self._held = Hold(0)
-        self._kept: Store | None = None
+        self._kept: Store | Respond | None = None
+        self.bulky = False
         self._stopped = False
         self._flushing = False
         self._heard = self._loop.time()
@@ -87,7 +97,7 @@ class Flow:
 
     def verified(self, *, ok: bool) -> None:
         """The answer to `Peer.verify`."""
-        self._perform(self._session.verified(ok=ok, now=self._loop.time()))
+        self.perform(self._session.verified(ok=ok, now=self._loop.time()))
         self._release(Hold.VERIFY)
 
     def acknowledge(self) -> None:
@@ -98,8 +108,19 @@ class Flow:
             self._transport.write(data)
 
     def stop(self) -> None:
-        """Take nothing more, put nothing more."""
+        """Take nothing more, put nothing more, carry nothing more."""
         self._stopped = True
+        self._outlet.stop()
+
+    def slow(self, *, slow: bool) -> None:
+        """The client does not read (then nothing more is read from it, or begun), or it has read."""
+        self.bulky = slow
+        if slow:
+            self._hold(Hold.SLOW)
+        else:
+            self._release(Hold.SLOW)
+        if not self._stopped:
+            self.perform(self._session.downstream.slow(slow=slow))
 
     def _pump(self) -> None:
         """Handle the packets that are there, a turn's worth at most."""
@@ -114,17 +135,21 @@ class Flow:
                 return
             if packet is None:
                 return
-            self._perform(session.receive(*packet, now))
+            self.perform(session.receive(*packet, now))
         self._hold(Hold.TURN)
         self._loop.call_soon(self._release, Hold.TURN)
 
-    def _perform(self, effects: Sequence[Effect]) -> None:
+    def perform(self, effects: Sequence[Effect]) -> None:
+        """Do what comes of something, in order."""
         for effect in effects:
             match effect:
                 case Store():
                     self._put(effect)
                 case Send(data):
+                    self.bulky = self.bulky or len(data) > _BULKY_BYTES
                     self._transport.write(data)
+                case Respond():
+                    self._put(effect)
                 case Opened():
                     self._peer.opened(effect)
                 case Verify():
@@ -132,10 +157,15 @@ class Flow:
                     self._peer.verify(effect)
                 case Close():
                     self._peer.finish(effect)
+                case _:
+                    self._dispatch.run(effect, self._outlet)
 
-    def _put(self, store: Store) -> None:
+    def _put(self, store: Store | Respond) -> None:
         try:
-            self._port.put(store.arrival, partial(self._committed, store.ticket))
+            if isinstance(store, Store):
+                self._port.put(store.arrival, partial(self._committed, store.ticket))
+            else:
+                self._dispatch.answer(store, partial(self._committed, store.ticket))
         except SlowDown:
             self._kept = store
             self._hold(Hold.ROOM)

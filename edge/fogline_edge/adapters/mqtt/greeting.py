@@ -1,5 +1,6 @@
 """CONNECT and CONNACK (3.1, 3.2): what is refused, what is granted, and how the client is told. Pure functions."""
 
+from fogline_edge.adapters.mqtt.inbound import TOPIC_ALIASES
 from fogline_edge.adapters.mqtt.packets import Connack, Connect
 from fogline_edge.adapters.mqtt.properties import NONE, Properties
 from fogline_edge.adapters.mqtt.sessions import MAX_EXPIRY_S
@@ -24,8 +25,6 @@ def unacceptable(connect: Connect) -> Reason | None:
         return Reason.CLIENT_IDENTIFIER_NOT_VALID
     if len(client_id) > _MAX_CLIENT_ID or not client_id.isprintable():
         return Reason.CLIENT_IDENTIFIER_NOT_VALID
-    if connect.version == V5 and connect.will is not None and connect.will.qos > 1:
-        return Reason.QOS_NOT_SUPPORTED
     return None
 
 
@@ -56,10 +55,8 @@ def limits(settings: MqttSettings, connect: Connect, client_id: str, keep_alive:
     asked_s = connect.properties.session_expiry_s or 0
     return Properties(
         receive_maximum=settings.receive_maximum,
-        maximum_qos=1,
         maximum_packet_bytes=settings.max_packet_bytes,
-        topic_alias_maximum=0,
-        wildcard_subscriptions=0,
+        topic_alias_maximum=TOPIC_ALIASES,
         shared_subscriptions=0,
         assigned_client_id=None if connect.client_id else client_id,
         server_keep_alive_s=None if keep_alive == connect.keep_alive_s else keep_alive,

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from urllib.parse import urlencode
 
 import msgspec
 
@@ -11,6 +12,7 @@ from fogline.dead import dead_letter
 from fogline.errors import Poison
 from fogline.event import Arrival, parse_rfc3339
 from fogline.identity import Retransmission, UniqueId
+from fogline_edge.adapters.mqtt.counters import Counters
 from fogline_edge.adapters.mqtt.packets import Publish
 from fogline_edge.adapters.mqtt.properties import NONE, Properties
 from fogline_edge.adapters.mqtt.topics import Target, Topics
@@ -26,11 +28,16 @@ _CODES = {
     "foreign-tenant": Reason.NOT_AUTHORIZED,
     "not-authorised": Reason.NOT_AUTHORIZED,
     "reserved-content-type": Reason.NOT_AUTHORIZED,
+    "bad-status": Reason.TOPIC_NAME_INVALID,
 }
 _MEDIA_TYPE = re.compile(r"[!#$&^_.+\-A-Za-z0-9]{1,127}/[!#$&^_.+\-A-Za-z0-9]{1,127}(?:[ \t]*;[ -~]{0,128})?", re.ASCII)
 _MAX_MEDIA_TYPE = 256
 _RESERVED_TYPE = "application/vnd.fogline-"
 _MAX_TIME_NS = 2**63 - 1
+_CLOUD_EVENT = frozenset({"specversion", "id", "time"})
+"""The user properties that are read as a CloudEvent's attributes."""
+MAX_PROPERTIES = 4096
+"""The most characters that an event's `properties` may have."""
 
 
 class Client(msgspec.Struct, frozen=True):
@@ -47,12 +54,13 @@ class Client(msgspec.Struct, frozen=True):
 
 
 class Intake:
-    """Turns PUBLISH packets of one gateway's clients into arrivals."""
+    """Turns PUBLISH packets of one gateway's clients into arrivals. Counts `properties_dropped` in `counters`."""
 
-    def __init__(self, tenant: str, gateway: str, topics: Topics) -> None:
-        self._tenant = tenant
-        self._gateway = gateway
+    def __init__(self, tenant: str, gateway: str, topics: Topics, counters: Counters | None = None) -> None:
+        self.tenant = tenant
+        self.gateway = gateway
         self._topics = topics
+        self._counters = counters or Counters()
 
     def client(self, client_id: str, username: str | None, publish_for_others: Sequence[str]) -> Client:
         """Who a client is. `username`: as it logged in (`device` or Hono's `device@tenant`), `None`: nobody logs in.
@@ -62,35 +70,44 @@ class Intake:
         if username is None:
             return Client(client_id)
         name, at, tenant = username.rpartition("@")
-        if at and tenant != self._tenant:
-            raise Poison("foreign-tenant", f"user {shown(username)} is of another tenant than {self._tenant}")
+        if at and tenant != self.tenant:
+            raise Poison("foreign-tenant", f"user {shown(username)} is of another tenant than {self.tenant}")
         device = check_identifier(name if at else username, "user")
         return Client(client_id, device, device in publish_for_others or username in publish_for_others)
 
-    def arrival(self, client: Client, publish: Publish, slot: bytes) -> tuple[Arrival, int]:
-        """What to store, and the reason code for its PUBACK (5: 3.4.2.1). `slot` is `client.slot`."""
+    def arrival(self, client: Client, publish: Publish, slot: bytes, *, again: bool = False) -> tuple[Arrival, int]:
+        """What to store, and the reason code for its PUBACK or PUBREC (5: 3.4.2.1).
+
+        `slot`: whose packet ids these are. `again`: it may have been sent before, whatever its DUP flag says.
+        """
         number = publish.packet_id
-        retransmission = Retransmission(slot + number.to_bytes(2), publish.dup) if number else None
+        retransmission = Retransmission(slot, publish.dup or again, number=number) if number else None
         try:
             return self._arrival(client, publish, retransmission), Reason.SUCCESS
         except Poison as error:
-            letter = dead_letter(
-                error,
-                gateway=self._gateway,
-                adapter=ADAPTER,
-                sender=client.name or client.id,
-                channel=publish.topic,
-                data=publish.payload,
-                retransmission=retransmission,
-            )
-            return letter, _CODES.get(error.reason, Reason.IMPLEMENTATION_SPECIFIC)
+            return self.dead(error, client, publish, retransmission)
+
+    def dead(
+        self, error: Poison, client: Client, publish: Publish, retransmission: Retransmission | None
+    ) -> tuple[Arrival, int]:
+        """The dead letter of a message that can never be taken, and its reason code."""
+        letter = dead_letter(
+            error,
+            gateway=self.gateway,
+            adapter=ADAPTER,
+            sender=client.name or client.id,
+            channel=publish.topic,
+            data=publish.payload,
+            retransmission=retransmission,
+        )
+        return letter, _CODES.get(error.reason, Reason.IMPLEMENTATION_SPECIFIC)
 
     def _arrival(self, client: Client, publish: Publish, retransmission: Retransmission | None) -> Arrival:
         target = self._topics.resolve(publish.topic)
         properties = publish.properties
         plain = properties is NONE
         return Arrival(
-            device=_device(client, target),
+            device=device_of(client, target.device),
             channel=target.channel,
             lane=target.lane,
             type=target.type,
@@ -100,16 +117,28 @@ class Intake:
             time_ns=None if plain else _time_ns(properties),
             evidence=None if plain else _evidence(properties),
             retransmission=retransmission,
+            expiry_s=None if plain else properties.message_expiry_s,
+            properties=target.properties if plain else self._beside(target, properties),
         )
 
+    def _beside(self, target: Target, properties: Properties) -> str | None:
+        """What the topic and the user properties say beside the payload; nothing if it is too much."""
+        read = _CLOUD_EVENT if _attribute(properties, "specversion") else {"time"}
+        told = urlencode([each for each in properties.user if each[0] not in read])
+        found = "&".join(filter(None, (target.properties, told)))
+        if len(found) > MAX_PROPERTIES:
+            self._counters.properties_dropped += 1
+            return None
+        return found or None
 
-def _device(client: Client, target: Target) -> str:
-    """For whom the client speaks here, and whether it may."""
-    if target.device is None:
+
+def device_of(client: Client, named: str | None) -> str:
+    """For whom the client speaks where a topic names this device (`None`: nobody). Raises `Poison`, if it may not."""
+    if named is None:
         return client.name or check_identifier(client.id, "client id")
-    if client.name is not None and client.name != target.device and not client.for_others:
-        raise Poison("not-authorised", f"user {client.name} may not publish for device {target.device}")
-    return target.device
+    if client.name is not None and client.name != named and not client.for_others:
+        raise Poison("not-authorised", f"user {client.name} may not publish for device {named}")
+    return named
 
 
 def _content_type(target: Target, told: str | None, payload: bytes) -> str:
@@ -123,6 +152,11 @@ def _content_type(target: Target, told: str | None, payload: bytes) -> str:
         if given is not None and len(given) <= _MAX_MEDIA_TYPE and _is_media_type(given):
             return given
     return JSON if payload[:1] in (b"{", b"[") else OCTETS
+
+
+def media_type(given: str | None) -> str | None:
+    """`given`, if it is a media type. Raises `Poison('reserved-content-type')` for the gateway's own."""
+    return given if given is not None and len(given) <= _MAX_MEDIA_TYPE and _is_media_type(given) else None
 
 
 @lru_cache(maxsize=1024)

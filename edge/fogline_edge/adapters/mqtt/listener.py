@@ -8,47 +8,60 @@ import secrets
 from collections.abc import Callable
 from pathlib import Path
 
-from fogline.errors import Misconfigured, SlowDown
-from fogline.event import Arrival, Receipt
+from fogline.command import Command
+from fogline.errors import Misconfigured
 from fogline.settings import require_loopback
 from fogline_edge.adapters.mqtt.connection import Connection
 from fogline_edge.adapters.mqtt.counters import Counters
+from fogline_edge.adapters.mqtt.dispatch import Dispatch
+from fogline_edge.adapters.mqtt.effects import Key, LastWill, Opened, Verify, Why
 from fogline_edge.adapters.mqtt.intake import Intake
-from fogline_edge.adapters.mqtt.session import Border, LastWill, Opened, Verify
-from fogline_edge.adapters.mqtt.sessions import Key
+from fogline_edge.adapters.mqtt.lasting import Lives, Wills
+from fogline_edge.adapters.mqtt.session import Border
+from fogline_edge.adapters.mqtt.sessions import Sessions
 from fogline_edge.adapters.mqtt.topics import Topics
 from fogline_edge.adapters.mqtt.users import Users, load_users
-from fogline_edge.adapters.port import Port
+from fogline_edge.adapters.port import Commands, Port
+from fogline_edge.boot import beacon
 from fogline_edge.settings import MqttSettings
 
 _log = logging.getLogger(__name__)
 
 _VERIFICATIONS = 2
 """How many passwords are checked at once."""
+_EPOCH_BYTES = 8
 
 
 class MqttListener:
     """Listens where `settings` says, puts what comes into `port`, acknowledges what `port` has committed.
 
+    An `Executor`: carries `commands` to devices that subscribed to them; without, nobody can subscribe to anything.
     `counters` may be read at any time. Raises `Misconfigured` for topic patterns that are none.
     """
 
-    def __init__(self, port: Port, settings: MqttSettings) -> None:
+    def __init__(self, port: Port, settings: MqttSettings, commands: Commands | None = None) -> None:
         self.port = port
         self.counters = Counters()
+        sessions = Sessions(lambda: secrets.token_bytes(_EPOCH_BYTES), most=2 * settings.max_connections)
         self.border = Border(
             settings=settings,
-            intake=Intake(port.tenant, port.gateway, Topics(port.tenant, settings.topics)),
+            intake=Intake(port.tenant, port.gateway, Topics(port.tenant, settings.topics), self.counters),
             with_users=settings.users is not None,
             new_client_id=lambda: f"auto-{secrets.token_hex(8)}",
+            with_commands=commands is not None,
+            now=beacon,
+            counters=self.counters,
+            sessions=sessions,
         )
+        self.dispatch = Dispatch(port, commands, self, sessions, self.counters)
+        self._wills = Wills(self.dispatch, settings.max_connections)
+        self._lives = Lives(port, sessions, self.dispatch, self.counters)
         self._settings = settings
         self._users: Users | None = None
         self._server: asyncio.Server | None = None
         self._sockets: set[Connection] = set()
         self._silent: dict[Connection, None] = {}
         self._live: dict[Key, Connection] = {}
-        self._wills: dict[Key, tuple[asyncio.TimerHandle, Arrival]] = {}
         self._flushes: list[Callable[[], None]] = []
         self._verifying: set[asyncio.Task[None]] = set()
         self._turns = asyncio.Semaphore(_VERIFICATIONS)
@@ -61,10 +74,12 @@ class MqttListener:
             require_loopback(settings.host, "mqtt.host")
         else:
             self._users = await asyncio.to_thread(load_users, Path(settings.users))
+        self._lives.restore()
         loop = asyncio.get_running_loop()
         try:
             self._server = await loop.create_server(lambda: Connection(self), settings.host, settings.port, backlog=1024)
         except OSError as error:
+            self._lives.close()
             raise Misconfigured(_refusal(error, settings)) from None
         _log.info("MQTT listens on %s:%s", *self.address)
 
@@ -89,10 +104,8 @@ class MqttListener:
         for task in self._verifying:
             task.cancel()
         await asyncio.gather(*self._verifying, return_exceptions=True)
-        for timer, arrival in self._wills.values():
-            timer.cancel()
-            self._publish(arrival)
-        self._wills.clear()
+        self._wills.close()
+        self._lives.close()
         if self._sockets:
             self._empty.clear()
             await self._empty.wait()
@@ -107,7 +120,7 @@ class MqttListener:
             if not self._silent:
                 self.counters.over_limit += 1
                 return False
-            next(iter(self._silent)).give_way()
+            next(iter(self._silent)).drop(Why.OVER_LIMIT, "too many connections, and this one was silent for longest")
         self._silent[connection] = None
         return True
 
@@ -116,11 +129,7 @@ class MqttListener:
         former = self._live.get(opened.key)
         if former is not None:
             former.take_over(resumed=opened.resumed)
-        timer, arrival = self._wills.pop(opened.key, (None, None))
-        if timer is not None and arrival is not None:
-            timer.cancel()
-            if not opened.resumed:
-                self._publish(arrival)
+        self._wills.reopened(opened.key, resumed=opened.resumed)
         self._silent.pop(connection, None)
         self._live[opened.key] = connection
 
@@ -154,25 +163,18 @@ class MqttListener:
         self._silent.pop(connection, None)
         if key is not None and self._live.get(key) is connection:
             del self._live[key]
-        if will is None:
-            return
-        if key is None or not will.delay_s or len(self._wills) >= self._settings.max_connections:
-            self._publish(will.arrival)
-            return
-        timer = asyncio.get_running_loop().call_later(will.delay_s, self._publish_late, key)
-        self._wills[key] = timer, will.arrival
+        if will is not None:
+            self._wills.add(key, will)
+        if key is not None:
+            self._lives.watch()
 
-    def _publish_late(self, key: Key) -> None:
-        self._publish(self._wills.pop(key)[1])
+    def execute(self, command: Command) -> None:
+        """As `Executor.execute`."""
+        self.dispatch.execute(command)
 
-    def _publish(self, arrival: Arrival) -> None:
-        """Put a will, as soon as there is room."""
-        try:
-            self.port.put(arrival, _nobody_waits)
-        except SlowDown:
-            self.port.when_room(lambda: self._publish(arrival))
-        else:
-            self.counters.received += 1
+    def abandon(self, command: Command) -> None:
+        """As `Executor.abandon`."""
+        self.dispatch.abandon(command)
 
     def gone(self, connection: Connection) -> None:
         """A socket is closed."""
@@ -180,10 +182,6 @@ class MqttListener:
         self.counters.connected -= 1
         if not self._sockets:
             self._empty.set()
-
-
-def _nobody_waits(receipt: Receipt) -> None:
-    """A will has no sender any more that could be told."""
 
 
 def _refusal(error: OSError, settings: MqttSettings) -> str:

@@ -82,8 +82,8 @@ class Connack(msgspec.Struct, frozen=True, kw_only=True):
         return packet(Kind.CONNACK << 4, body)
 
 
-class Publish(msgspec.Struct, frozen=True, kw_only=True):
-    """PUBLISH (3.3). `packet_id` is 0 at QoS 0."""
+class Publish(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """PUBLISH (3.3). `packet_id` is 0 at QoS 0; `topic` is empty where the properties name an alias for it."""
 
     topic: str
     payload: bytes
@@ -228,7 +228,7 @@ def decode_publish(header: int, body: bytes, version: int) -> Publish:
         properties = read_properties(reader, Kind.PUBLISH)
         _check_message(properties)
         at = reader.at
-    if not topic:
+    if not topic and properties.topic_alias is None:
         raise ProtocolError("a topic name is empty")
     return Publish(
         topic=_cached_topic(topic) if len(topic) <= _CACHED_TOPIC_BYTES else topic_name(topic),
@@ -241,16 +241,16 @@ def decode_publish(header: int, body: bytes, version: int) -> Publish:
     )
 
 
-_cached_topic = lru_cache(maxsize=4096)(topic_name)
+@lru_cache(maxsize=4096)
+def _cached_topic(raw: bytes) -> str:
+    return topic_name(raw) if raw else ""
 
 
 def _check_message(properties: Properties) -> None:
     if properties is NONE:
         return
-    if properties.topic_alias is not None:
-        raise ProtocolError("topic aliases are not taken here", Reason.TOPIC_ALIAS_INVALID)
-    if properties.subscription_id is not None:
-        raise ProtocolError("a client's PUBLISH has no subscription identifier")
+    if properties.topic_alias == 0:
+        raise ProtocolError("topic alias 0", Reason.TOPIC_ALIAS_INVALID)
     _check_response_topic(properties)
 
 

@@ -12,15 +12,18 @@ MAX_USER_PROPERTIES = 128
 """How many user properties one packet may hold."""
 
 
-class Properties(msgspec.Struct, frozen=True, kw_only=True):
-    """What stands beside a packet's own fields; `None` for what was not sent. `user`: pairs, in order, repeats allowed."""
+class Properties(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What stands beside a packet's own fields; `None` for what was not sent. `user`: pairs, in order, repeats allowed.
+
+    `subscription_id`: one in SUBSCRIBE; in a PUBLISH one for each subscription that it matches.
+    """
 
     payload_format: int | None = None
     message_expiry_s: int | None = None
     content_type: str | None = None
     response_topic: str | None = None
     correlation_data: bytes | None = None
-    subscription_id: int | None = None
+    subscription_id: tuple[int, ...] = ()
     session_expiry_s: int | None = None
     assigned_client_id: str | None = None
     server_keep_alive_s: int | None = None
@@ -54,7 +57,7 @@ class _Form(Enum):
     FLAG = auto()
     TWO = auto()
     FOUR = auto()
-    VARINT = auto()
+    NUMBERS = auto()
     TEXT = auto()
     BINARY = auto()
     PAIR = auto()
@@ -88,7 +91,7 @@ _RULES = {
     0x03: _Rule("content_type", _Form.TEXT, _MESSAGE),
     0x08: _Rule("response_topic", _Form.TEXT, _MESSAGE),
     0x09: _Rule("correlation_data", _Form.BINARY, _MESSAGE),
-    0x0B: _Rule("subscription_id", _Form.VARINT, frozenset({Kind.PUBLISH, Kind.SUBSCRIBE}), zero=False),
+    0x0B: _Rule("subscription_id", _Form.NUMBERS, frozenset({Kind.PUBLISH, Kind.SUBSCRIBE}), zero=False),
     0x11: _Rule("session_expiry_s", _Form.FOUR, _BOTH | {Kind.DISCONNECT}),
     0x12: _Rule("assigned_client_id", _Form.TEXT, _only(_CONNACK)),
     0x13: _Rule("server_keep_alive_s", _Form.TWO, _only(_CONNACK)),
@@ -121,6 +124,7 @@ def read_properties(reader: Reader, kind: Kind) -> Properties:
     inner = Reader(reader.take(length))
     found: dict[str, Any] = {}
     user: list[tuple[str, str]] = []
+    numbers: list[int] = []
     while not inner.empty:
         rule = _RULES.get(inner.varint())
         if rule is None:
@@ -131,11 +135,15 @@ def read_properties(reader: Reader, kind: Kind) -> Properties:
             user.append((inner.text(), inner.text()))
             if len(user) > MAX_USER_PROPERTIES:
                 raise ProtocolError(f"more than {MAX_USER_PROPERTIES} user properties", Reason.QUOTA_EXCEEDED)
+        elif rule.form is _Form.NUMBERS:
+            if numbers and kind is not Kind.PUBLISH:
+                raise ProtocolError(f"{rule.field} stands there twice")
+            numbers.append(_number(inner.varint(), rule))
         elif rule.field in found:
             raise ProtocolError(f"{rule.field} stands there twice")
         else:
             found[rule.field] = _value(inner, rule)
-    return Properties(user=tuple(user), **found)
+    return Properties(user=tuple(user), subscription_id=tuple(numbers), **found)
 
 
 def _value(reader: Reader, rule: _Rule) -> int | str | bytes:
@@ -151,10 +159,12 @@ def _value(reader: Reader, rule: _Rule) -> int | str | bytes:
             return value
         case _Form.TWO:
             value = reader.two()
-        case _Form.FOUR:
-            value = reader.four()
         case _:
-            value = reader.varint()
+            value = reader.four()
+    return _number(value, rule)
+
+
+def _number(value: int, rule: _Rule) -> int:
     if not value and not rule.zero:
         raise ProtocolError(f"{rule.field} is 0")
     return value
@@ -169,6 +179,8 @@ def write_properties(properties: Properties) -> bytes:
         value = getattr(properties, rule.field)
         if rule.form is _Form.PAIR:
             parts += [bytes((number,)) + text(name) + text(each) for name, each in value]
+        elif rule.form is _Form.NUMBERS:
+            parts += [bytes((number,)) + varint(each) for each in value]
         elif value is not None:
             parts.append(bytes((number,)) + _encoded(value, rule.form))
     body = b"".join(parts)
@@ -181,8 +193,6 @@ def _encoded(value: Any, form: _Form) -> bytes:
             return text(value)
         case _Form.BINARY:
             return binary(value)
-        case _Form.VARINT:
-            return varint(value)
         case _:
             width = {_Form.FLAG: 1, _Form.TWO: 2, _Form.FOUR: 4}[form]
             return int(value).to_bytes(width)

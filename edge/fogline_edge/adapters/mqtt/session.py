@@ -1,19 +1,24 @@
 """One client's state machine (sections 3 and 4 of MQTT): pure. Packets and the clock go in, effects come out.
 
-What stands where the standard leaves a choice: QoS 0 and 1; no topic aliases; no subscriptions yet (each filter is
-answered with a failure); a retained message is an event like any other, and is not served back; sessions survive
-their connection by name only (`sessions`).
+What stands where the standard leaves a choice: a retained message is an event like any other, and is not served back;
+subscriptions are for commands only. `docs/mqtt.md` has it statement by statement.
 """
 
+import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import NamedTuple
 
+from fogline.address import is_identifier
+from fogline.codec import Beacon
 from fogline.errors import Poison
-from fogline.event import Arrival
+from fogline_edge.adapters.mqtt.counters import Counters
+from fogline_edge.adapters.mqtt.downstream import Downstream
+from fogline_edge.adapters.mqtt.effects import Close, Effect, Ended, Key, LastWill, Opened, Send, Verify, Why
 from fogline_edge.adapters.mqtt.greeting import expiry_s, keep_alive_s, limits, refusal, unacceptable
+from fogline_edge.adapters.mqtt.inbound import Inbound
 from fogline_edge.adapters.mqtt.intake import Client, Intake
+from fogline_edge.adapters.mqtt.kept import State
+from fogline_edge.adapters.mqtt.outbound import Pipe
 from fogline_edge.adapters.mqtt.packets import (
     Answer,
     Connack,
@@ -22,100 +27,58 @@ from fogline_edge.adapters.mqtt.packets import (
     Packet,
     Ping,
     Publish,
-    Suback,
     Subscribe,
     Unsubscribe,
     Will,
     decode,
     decode_publish,
 )
-from fogline_edge.adapters.mqtt.sessions import MAX_EXPIRY_S, Key, Sessions
-from fogline_edge.adapters.mqtt.window import Ticket, Window
+from fogline_edge.adapters.mqtt.sessions import MAX_EXPIRY_S, Sessions
+from fogline_edge.adapters.mqtt.window import Window
 from fogline_edge.adapters.mqtt.wire import V3, V5, Kind, PacketError, ProtocolError, Reason
 from fogline_edge.settings import MqttSettings
 
 _KEEP_ALIVE_GRACE = 1.5
-_NOT_FOUND = Reason.PACKET_IDENTIFIER_NOT_FOUND
-_UNFINISHED = {Kind.PUBREC: Kind.PUBREL, Kind.PUBREL: Kind.PUBCOMP}
-"""What brings a QoS 2 exchange that is not known here (any more) to its end (5: 4.3.3)."""
+_V3_IN_FLIGHT = 100
+"""How many commands at QoS 1 and 2 a 3.1.1 client, which cannot say, is sent at once."""
+_V5_IN_FLIGHT = 65_535
 
 
-class Why(StrEnum):
-    """Why a connection ended."""
-
-    LEFT = "left"
-    LOST = "lost"
-    MALFORMED = "malformed"
-    REFUSED = "refused"
-    TAKEN_OVER = "taken_over"
-    TIMED_OUT = "timed_out"
-    SLOW_READER = "slow_reader"
-    OVER_LIMIT = "over_limit"
-    SHUT_DOWN = "shut_down"
+def _new_epoch() -> bytes:
+    return secrets.token_bytes(8)
 
 
-class Send(NamedTuple):
-    """Write these bytes."""
-
-    data: bytes
-
-
-class Store(NamedTuple):
-    """Put this, and say `committed(ticket)` when it is durable."""
-
-    arrival: Arrival
-    ticket: Ticket
-
-
-class Verify(NamedTuple):
-    """Check this password, take no packet meanwhile, and say `verified`."""
-
-    name: str
-    password: bytes
-
-
-class Opened(NamedTuple):
-    """The client is in: whoever had its session before is out. `resumed`: that session goes on."""
-
-    key: Key
-    resumed: bool
-
-
-class Close(NamedTuple):
-    """Write `data`, then end the connection. `detail` is for a person."""
-
-    data: bytes
-    why: Why
-    detail: str
-
-
-Effect = Send | Store | Verify | Opened | Close
-
-
-class LastWill(NamedTuple):
-    """To be put after `delay_s`, unless the session is opened again before."""
-
-    arrival: Arrival
-    delay_s: float
+def _no_clock() -> Beacon:
+    return Beacon("", 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Border:
-    """What all sessions of a listener share. `with_users`: clients must log in."""
+    """What all sessions of a listener share.
+
+    `with_users`: clients must log in. `with_commands`: devices may subscribe to commands. `now`: the clock of deadlines.
+    """
 
     settings: MqttSettings
     intake: Intake
     with_users: bool
     new_client_id: Callable[[], str]
-    sessions: Sessions = field(default_factory=Sessions)
+    with_commands: bool = False
+    now: Callable[[], Beacon] = _no_clock
+    counters: Counters = field(default_factory=Counters)
+    sessions: Sessions = field(default_factory=lambda: Sessions(_new_epoch))
 
 
 class Session:
     """One connection. Nothing raises: what cannot go on returns a `Close`, and nothing is done after it.
 
     `version`: the protocol level that it speaks, once it is known. `window`: say there what is committed, take there
-    what is to be acknowledged.
+    what is to be acknowledged. `inbound` and `downstream`: what comes from the client and what goes to it, once it is in.
     """
+
+    inbound: Inbound
+    downstream: Downstream
+    _state: State
 
     def __init__(self, border: Border, now: float) -> None:
         self._border = border
@@ -123,7 +86,6 @@ class Session:
         self._started = now
         self._connect: Connect | None = None
         self._client: Client | None = None
-        self._slot = b""
         self._will: Will | None = None
         self._expiry_s = 0
         self._keep_alive_s = 0
@@ -138,7 +100,7 @@ class Session:
 
     @property
     def full(self) -> bool:
-        """Whether so much waits for its commit that nothing should be read. A 5 client counts its QoS 1 messages itself."""
+        """Whether so much waits for its commit that nothing should be read. A 5 client counts its messages itself."""
         waiting = self.window.quiet
         if self.version == V3:
             waiting += self.window.numbered
@@ -156,7 +118,7 @@ class Session:
             return ()
         try:
             if self._client is not None and header >> 4 == Kind.PUBLISH:
-                return (self._publish(decode_publish(header, body, self.version), self._client),)
+                return self.inbound.publish(decode_publish(header, body, self.version))
             return self._receive(decode(header, body, self.version), now)
         except PacketError as error:
             return (self.fail(error),)
@@ -182,16 +144,24 @@ class Session:
         told = self._client is not None and self.version == V5
         return Close(Ending(code=code).encode(V5) if told else b"", why, detail)
 
-    def end(self, now: float, *, taken_over: bool = False, resumed: bool = False) -> LastWill | None:
-        """The connection is over, however it came. Returns what is to be published (5: 3.1.2.5, 3.1.3.2.2).
+    def end(self, now: float, *, taken_over: bool = False, resumed: bool = False) -> Ended:
+        """The connection is over, however it came (5: 3.1.2.5, 3.1.3.2.2, 4.1).
 
         `taken_over`: by another connection; `resumed`: which goes on with the session.
         """
         ended, self._ended = self._ended, True
         if ended or self._client is None:
-            return None
-        if not taken_over:
-            self._border.sessions.close(self.key or ("", ""), expiry_s=self._expiry_s, now=now)
+            return Ended()
+        effects, state = self.downstream.end(), self._state
+        if self.downstream.owns:
+            if self._border.sessions.close(state, now):
+                state.owner = None
+                effects += [*state.outbound.end(lasting=True), *state.save()]
+            else:
+                effects += state.discard()
+        return Ended(self._last_will(self._client, taken_over=taken_over, resumed=resumed), effects)
+
+    def _last_will(self, client: Client, *, taken_over: bool, resumed: bool) -> LastWill | None:
         will, self._will = self._will, None
         if will is None:
             return None
@@ -199,17 +169,8 @@ class Session:
         if taken_over and resumed and delay_s:
             return None
         message = Publish(topic=will.topic, payload=will.payload, retain=will.retain, properties=will.properties)
-        arrival, _ = self._border.intake.arrival(self._client, message, self._slot)
+        arrival, _ = self._border.intake.arrival(client, message, b"")
         return LastWill(arrival, 0 if taken_over else delay_s)
-
-    def _publish(self, publish: Publish, client: Client) -> Store:
-        if publish.qos > 1:
-            raise ProtocolError("QoS 2 is not taken here", Reason.QOS_NOT_SUPPORTED)
-        window = self.window
-        if publish.packet_id and self.version == V5 and window.numbered >= self._receive_maximum:
-            raise ProtocolError(f"more than {self._receive_maximum} messages in flight", Reason.RECEIVE_MAXIMUM_EXCEEDED)
-        arrival, code = self._border.intake.arrival(client, publish, self._slot)
-        return Store(arrival, window.admit(publish.packet_id, code))
 
     def _receive(self, packet: Packet, now: float) -> Sequence[Effect]:
         if isinstance(packet, Connect):
@@ -220,16 +181,13 @@ class Session:
             raise ProtocolError("the first packet is not CONNECT")
         match packet:
             case Ping(kind=Kind.PINGREQ):
-                return self._send(Ping(Kind.PINGRESP))
-            case Subscribe(packet_id=number, filters=filters):
-                code = Reason.NOT_AUTHORIZED if self.version == V5 else Reason.UNSPECIFIED
-                return self._send(Suback(kind=Kind.SUBACK, packet_id=number, codes=(code,) * len(filters)))
-            case Unsubscribe(packet_id=number, filters=filters):
-                codes = (Reason.NO_SUBSCRIPTION_EXISTED,) * len(filters)
-                return self._send(Suback(kind=Kind.UNSUBACK, packet_id=number, codes=codes))
+                return _fitting(Ping(Kind.PINGRESP), self._connect, self.version)
             case Answer(kind=kind, packet_id=number):
-                reply = _UNFINISHED.get(kind)
-                return () if reply is None else self._send(Answer(kind=reply, packet_id=number, code=_NOT_FOUND))
+                return self.inbound.release(number) if kind is Kind.PUBREL else self.downstream.confirmed(packet)
+            case Subscribe():
+                return self.downstream.subscribe(packet)
+            case Unsubscribe():
+                return self.downstream.unsubscribe(packet)
             case Ending(kind=Kind.DISCONNECT):
                 return self._leave(packet)
         raise ProtocolError("this packet may not come here")
@@ -254,15 +212,38 @@ class Session:
             self._client = border.intake.client(client_id, username, border.settings.publish_for_others)
         except Poison as error:
             return (Close(refusal(self.version, Reason.NOT_AUTHORIZED), Why.REFUSED, str(error)),)
-        self._slot = self._client.slot
         self._will = connect.will
         self._keep_alive_s = keep_alive_s(connect, border.settings.max_keep_alive_s)
         self._expiry_s = expiry_s(connect)
         key = self._client.name or "", client_id
-        present = border.sessions.open(key, clean=connect.clean_start, expiry_s=self._expiry_s, now=now)
+        found = border.sessions.open(key, clean=connect.clean_start, expiry_s=self._expiry_s, now=now)
+        over = [effect for each in found.gone for effect in each.discard()]
+        border.counters.sessions_dropped += sum(each.key != key for each in found.gone)
+        former = self._attach(self._client, found.state, connect)
         told = limits(border.settings, connect, client_id, self._keep_alive_s, self._expiry_s)
-        answer = Connack(session_present=present, properties=told)
-        return Opened(key, present), *self._send(answer)
+        answer = Connack(session_present=found.present, properties=told)
+        opened = Opened(key, found.present)
+        return opened, *over, *former, *found.state.save(), *_fitting(answer, connect, self.version), *self.downstream.begin()
+
+    def _attach(self, client: Client, state: State, connect: Connect) -> Sequence[Effect]:
+        """Take the session, and make both directions of the connection."""
+        border, asked = self._border, connect.properties
+        tenant, own = border.intake.tenant, client.name or client.id
+        state.homes = (own, border.intake.gateway) if is_identifier(own) else (border.intake.gateway,)
+        most = (asked.receive_maximum or _V5_IN_FLIGHT) if self.version == V5 else _V3_IN_FLIGHT
+        pipe = Pipe(self.version, most, asked.maximum_packet_bytes, border.now)
+        self._state = state
+        self.inbound = Inbound(
+            border.intake,
+            client,
+            state,
+            self.window,
+            border.counters,
+            receive_maximum=border.settings.receive_maximum,
+            with_commands=border.with_commands,
+        )
+        self.downstream = Downstream(client, tenant, state, pipe, border.counters, with_commands=border.with_commands)
+        return self.downstream.take()
 
     def _leave(self, packet: Ending) -> Sequence[Effect]:
         """DISCONNECT (5: 3.14.4): the will goes with it, unless the client says otherwise."""
@@ -270,13 +251,14 @@ class Session:
         if changed is not None:
             if changed and not self._expiry_s:
                 raise ProtocolError("DISCONNECT prolongs a session that was to end")
-            self._expiry_s = min(changed, MAX_EXPIRY_S)
+            self._expiry_s = self._state.expiry_s = min(changed, MAX_EXPIRY_S)
         if packet.code == Reason.SUCCESS:
             self._will = None
         return (Close(b"", Why.LEFT, "the client disconnected"),)
 
-    def _send(self, packet: Connack | Answer | Suback | Ping) -> Sequence[Effect]:
-        """A packet, unless it is larger than the client takes (5: 3.1.2.11.4)."""
-        data = packet.encode(self.version)
-        most = None if self._connect is None else self._connect.properties.maximum_packet_bytes
-        return (Send(data),) if most is None or len(data) <= most else ()
+
+def _fitting(packet: Connack | Ping, connect: Connect | None, version: int) -> Sequence[Effect]:
+    """A packet, unless it is larger than the client takes [MQTT-3.1.2-24]."""
+    data = packet.encode(version)
+    most = None if connect is None else connect.properties.maximum_packet_bytes
+    return (Send(data),) if most is None or len(data) <= most else ()

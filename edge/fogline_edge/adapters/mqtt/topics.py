@@ -5,7 +5,7 @@
 | `telemetry`, `t` | the client's own device, lane telemetry |
 | `event`, `e` | the client's own device, lane alarm |
 | `telemetry/{tenant}/{device}`, `t//{device}`, ... | that device; an empty tenant is the gateway's own |
-| any of them + `/?name=value&...` | Hono's property bag, URL encoded; `content-type` is read, the rest means nothing here |
+| any of them + `/?name=value&...` | Hono's property bag, URL encoded; `content-type` is read, the rest goes with the event |
 | a pattern of the settings | as it says: `plant/{device}/#` |
 
 Hono's words keep their one-level and three-level forms to themselves; patterns see all other topics.
@@ -13,7 +13,7 @@ Hono's words keep their one-level and three-level forms to themselves; patterns 
 
 import re
 from collections.abc import Iterable
-from urllib.parse import parse_qs
+from urllib.parse import parse_qsl, urlencode
 
 import msgspec
 
@@ -27,19 +27,26 @@ MAX_TOPIC = 1024
 
 _LANES = {"telemetry": Lane.TELEMETRY, "t": Lane.TELEMETRY, "event": Lane.ALARM, "e": Lane.ALARM}
 _TYPES = {Lane.TELEMETRY: "telemetry", Lane.ALARM: "alarm"}
-_BAG = "/?"
+BAG = "/?"
+"""What begins Hono's property bag."""
+_KIND = "content-type"
+_MAX_BAG = 32
 _CACHED = 4096
 _CACHED_TOPIC = 256
 
 
 class Target(msgspec.Struct, frozen=True):
-    """What a topic stands for. `device` and `content_type` are `None` where the topic does not say."""
+    """What a topic stands for. `device` and `content_type` are `None` where the topic does not say.
+
+    `properties`: what else its property bag holds, as a URL query.
+    """
 
     device: str | None
     channel: str
     lane: Lane
     type: str
     content_type: str | None
+    properties: str | None = None
 
 
 class _Pattern:
@@ -87,17 +94,17 @@ class Topics:
     def _resolve(self, topic: str) -> Target:
         if len(topic) > MAX_TOPIC or not topic.isprintable():
             raise Poison("bad-topic", f"topic {shown(topic)} is over {MAX_TOPIC} characters, or not printable")
-        path, bag, query = topic.partition(_BAG)
+        path, bag, query = topic.partition(BAG)
         levels = path.split("/")
         lane = _LANES.get(levels[0])
         if lane is not None and len(levels) in (1, 3):
             device = self._device(levels[1], levels[2]) if len(levels) == 3 else None
-            return Target(device, path, lane, _TYPES[lane], _content_type(query) if bag else None)
+            kind, rest = bag_of(query) if bag else (None, None)
+            return Target(device, path, lane, _TYPES[lane], kind, rest)
         return self._free(topic)
 
     def _device(self, tenant: str, device: str) -> str:
-        if tenant not in ("", self._tenant):
-            raise Poison("foreign-tenant", f"tenant {shown(tenant)} is not {self._tenant}, which this gateway belongs to")
+        of_tenant(tenant, self._tenant)
         return check_identifier(device, "device")
 
     def _free(self, topic: str) -> Target:
@@ -110,9 +117,18 @@ class Topics:
         raise Poison("bad-topic", f"nothing is declared for topic {shown(topic)}")
 
 
-def _content_type(query: str) -> str | None:
-    """The first `content-type` of a property bag. A bag that cannot be read says nothing."""
+def of_tenant(level: str, tenant: str) -> None:
+    """Check a topic's level for the tenant: empty, or the gateway's own. Raises `Poison('foreign-tenant')`."""
+    if level not in ("", tenant):
+        raise Poison("foreign-tenant", f"tenant {shown(level)} is not {tenant}, which this gateway belongs to")
+
+
+def bag_of(query: str) -> tuple[str | None, str | None]:
+    """The first `content-type` of a property bag, and the rest as a URL query. A bag that cannot be read says nothing."""
     try:
-        return parse_qs(query, max_num_fields=32).get("content-type", [None])[0]
+        pairs = parse_qsl(query, max_num_fields=_MAX_BAG, keep_blank_values=True)
     except ValueError:
-        return None
+        return None, None
+    kinds = [value for name, value in pairs if name == _KIND and value]
+    rest = [each for each in pairs if each[0] != _KIND]
+    return (kinds[0] if kinds else None), (urlencode(rest) or None)

@@ -1,4 +1,4 @@
-"""What of one connection waits for its commit, and the PUBACKs in the order of their PUBLISHes (5: 4.6): pure."""
+"""What of one connection waits for its commit, and PUBACKs and PUBRECs in the order of their PUBLISHes (5: 4.6): pure."""
 
 from collections import deque
 
@@ -10,6 +10,7 @@ class Ticket:
     """One message that was handed on. `packet_id` 0: nobody waits for its acknowledgement (QoS 0, a will)."""
 
     __slots__ = ("code", "committed", "packet_id")
+    kind = Kind.PUBACK
 
     def __init__(self, packet_id: int, code: int = 0) -> None:
         self.packet_id = packet_id
@@ -17,21 +18,28 @@ class Ticket:
         self.committed = False
 
 
-class Window:
-    """The messages in flight of one connection."""
+class ReceivedTicket(Ticket):
+    """One at QoS 2: a PUBREC acknowledges it."""
 
-    __slots__ = ("_count", "_due", "_numbered", "_quiet", "version")
+    __slots__ = ()
+    kind = Kind.PUBREC
+
+
+class Window:
+    """The messages in flight of one connection. `unreleased`: those at QoS 2 between PUBREC and PUBCOMP."""
+
+    __slots__ = ("_due", "_numbered", "_quiet", "unreleased", "version")
 
     def __init__(self) -> None:
         self.version = V5
+        self.unreleased = 0
         self._numbered: deque[Ticket] = deque()
         self._quiet = 0
         self._due: list[bytes] = []
-        self._count = 0
 
     @property
     def numbered(self) -> int:
-        """QoS 1 messages without their PUBACK."""
+        """QoS 1 and 2 messages without their PUBACK or PUBREC."""
         return len(self._numbered)
 
     @property
@@ -48,8 +56,14 @@ class Window:
             self._quiet += 1
         return ticket
 
+    def admit_received(self, packet_id: int, code: int) -> Ticket:
+        """The same at QoS 2: its PUBREC takes its place in the order."""
+        ticket = ReceivedTicket(packet_id, code)
+        self._numbered.append(ticket)
+        return ticket
+
     def committed(self, ticket: Ticket) -> None:
-        """A message is durable. Its PUBACK is due once those of all before it are."""
+        """A message is durable. Its PUBACK or PUBREC is due once those of all before it are."""
         ticket.committed = True
         if not ticket.packet_id:
             self._quiet -= 1
@@ -57,10 +71,12 @@ class Window:
         numbered = self._numbered
         while numbered and numbered[0].committed:
             first = numbered.popleft()
-            self._due.append(Answer(kind=Kind.PUBACK, packet_id=first.packet_id, code=first.code).encode(self.version))
+            self._due.append(Answer(kind=first.kind, packet_id=first.packet_id, code=first.code).encode(self.version))
+            if first.kind is Kind.PUBREC and first.code < 0x80:
+                self.unreleased += 1
 
     def take(self) -> tuple[bytes, int]:
-        """The PUBACKs that are due, as bytes, and how many they are. They are not due again."""
+        """The PUBACKs and PUBRECs that are due, as bytes, and how many they are. They are not due again."""
         if not self._due:
             return b"", 0
         due, self._due = self._due, []

@@ -1,0 +1,158 @@
+"""PUBLISHes of one connection on their way in, at QoS 0, 1 and 2 (5: 3.3, 3.6, 4.3): pure.
+
+QoS 2: PUBREC says that the message is durable, the packet id means the same message until PUBREL, and PUBCOMP says that
+the id is durably free. A session that outlives its connection names its slots by its epoch, so that every copy is
+recognised whatever its DUP flag says, and nothing of another session is; in one that does not, DUP says it.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import msgspec
+
+from fogline.errors import Poison
+from fogline_edge.adapters.mqtt.counters import Counters
+from fogline_edge.adapters.mqtt.effects import Effect, Forget, Respond, Send, Store
+from fogline_edge.adapters.mqtt.intake import Client, Intake
+from fogline_edge.adapters.mqtt.kept import State
+from fogline_edge.adapters.mqtt.packets import Answer, Publish
+from fogline_edge.adapters.mqtt.properties import NONE
+from fogline_edge.adapters.mqtt.responses import is_response, response
+from fogline_edge.adapters.mqtt.window import Ticket, Window
+from fogline_edge.adapters.mqtt.wire import V5, Kind, ProtocolError, Reason
+
+TOPIC_ALIASES = 32
+"""How many topic aliases a client may have (5: 3.2.2.3.8)."""
+MAX_UNRELEASED = 2048
+"""How many QoS 2 messages of one session may wait for PUBREL: 3.1.1 has no other bound."""
+
+
+class Inbound:
+    """One connection's PUBLISHes and PUBRELs. `with_commands`: answers to commands are taken."""
+
+    def __init__(
+        self,
+        intake: Intake,
+        client: Client,
+        state: State,
+        window: Window,
+        counters: Counters,
+        *,
+        receive_maximum: int,
+        with_commands: bool,
+    ) -> None:
+        self._intake = intake
+        self._client = client
+        self._state = state
+        self._window = window
+        self._counters = counters
+        self._with_commands = with_commands
+        self._slot = client.slot
+        self._slot_2 = client.slot + b"q2" + state.epoch
+        self._tickets: dict[int, Ticket | None] = {}
+        self._aliases: dict[int, str] = {}
+        self._receive_maximum = receive_maximum
+
+    def publish(self, publish: Publish) -> Sequence[Effect]:
+        """Take one. Raises `ProtocolError`."""
+        if publish.properties is not NONE:
+            publish = self._named(publish, publish.properties.topic_alias)
+        window = self._window
+        if publish.qos > 1:
+            return self._publish_2(publish)
+        if publish.packet_id and window.version == V5 and window.numbered + window.unreleased >= self._receive_maximum:
+            raise _too_many(self._receive_maximum)
+        if publish.topic[0] == "c" and self._with_commands and is_response(publish.topic):
+            return (self._respond(publish, window.admit),)
+        arrival, code = self._intake.arrival(self._client, publish, self._slot)
+        return (Store(arrival, window.admit(publish.packet_id, code)),)
+
+    def release(self, number: int) -> Sequence[Effect]:
+        """PUBREL: its PUBCOMP goes when the id is durably free (5: 3.6, 3.7)."""
+        state = self._state
+        device = state.received.get(number)
+        if device is None:
+            if not state.restored:
+                return self._complete(Reason.PACKET_IDENTIFIER_NOT_FOUND, number)
+            devices = tuple(state.homes)
+        elif device:
+            devices = (device,)
+        else:
+            return self._released(number)
+        if number in self._tickets:
+            self._tickets[number] = None
+        return (Forget(devices, self._slot_2, number, partial(self._released, number)),)
+
+    def _released(self, number: int) -> Sequence[Effect]:
+        self._state.received.pop(number, None)
+        if number in self._tickets:
+            del self._tickets[number]
+            self._window.unreleased -= 1
+        return (*self._state.save(), *self._complete(Reason.SUCCESS, number))
+
+    def _complete(self, code: int, number: int) -> Sequence[Effect]:
+        self._counters.completed += 1
+        return (Send(Answer(kind=Kind.PUBCOMP, packet_id=number, code=code).encode(self._window.version)),)
+
+    def _publish_2(self, publish: Publish) -> Sequence[Effect]:
+        number, state, window = publish.packet_id, self._state, self._window
+        if number in self._tickets:
+            return self._once_more(self._tickets[number], number)
+        if window.version == V5 and window.numbered + window.unreleased >= self._receive_maximum:
+            raise _too_many(self._receive_maximum)
+        if len(state.received) >= MAX_UNRELEASED and number not in state.received:
+            raise ProtocolError(f"more than {MAX_UNRELEASED} messages wait for PUBREL", Reason.QUOTA_EXCEEDED)
+        if publish.topic[0] == "c" and self._with_commands and is_response(publish.topic):
+            effect = self._respond(publish, window.admit_received)
+            device = "" if isinstance(effect, Respond) else effect.arrival.device
+        else:
+            effect = self._store_2(publish)
+            device = effect.arrival.device
+        if effect.ticket.code >= Reason.UNSPECIFIED and window.version == V5:
+            return (effect,)
+        self._tickets[number] = effect.ticket
+        state.received[number] = device
+        kept = state.save() if device and device not in state.homes else ()
+        return (*kept, effect)
+
+    def _store_2(self, publish: Publish) -> Store:
+        arrival, code = self._intake.arrival(self._client, publish, self._slot_2, again=bool(self._state.epoch))
+        if code >= Reason.UNSPECIFIED and self._window.version == V5:  # its PUBREC ends it: no PUBREL will free the id
+            arrival, code = self._intake.arrival(self._client, publish, self._slot_2)
+        return Store(arrival, self._window.admit_received(publish.packet_id, code))
+
+    def _once_more(self, ticket: Ticket | None, number: int) -> Sequence[Effect]:
+        """The same packet id before PUBREL is the same message [MQTT-4.3.3-10]: a PUBREC, and no more."""
+        if ticket is None:
+            raise ProtocolError(f"PUBLISH before the PUBCOMP of packet {number}", Reason.PACKET_IDENTIFIER_IN_USE)
+        if not ticket.committed:
+            return ()
+        return (Send(Answer(kind=Kind.PUBREC, packet_id=number, code=ticket.code).encode(self._window.version)),)
+
+    def _respond(self, publish: Publish, admit: Callable[[int, int], Ticket]) -> Respond | Store:
+        try:
+            found = response(self._client, self._intake.tenant, publish)
+        except Poison as error:
+            arrival, code = self._intake.dead(error, self._client, publish, None)
+            return Store(arrival, admit(publish.packet_id, code))
+        return Respond(found.device, found.command_id, found.answer, admit(publish.packet_id, Reason.SUCCESS))
+
+    def _named(self, publish: Publish, alias: int | None) -> Publish:
+        """Topic aliases (5: 3.3.2.3.4): a topic gives its alias a meaning, an empty one is what the alias means."""
+        if publish.properties.subscription_id:
+            raise ProtocolError("a client's PUBLISH has no subscription identifier")
+        if alias is None:
+            return publish
+        if alias > TOPIC_ALIASES:
+            raise ProtocolError(f"topic alias {alias} is over {TOPIC_ALIASES}", Reason.TOPIC_ALIAS_INVALID)
+        if publish.topic:
+            self._aliases[alias] = publish.topic
+            return publish
+        topic = self._aliases.get(alias)
+        if topic is None:
+            raise ProtocolError(f"topic alias {alias} has no meaning yet")
+        return msgspec.structs.replace(publish, topic=topic)
+
+
+def _too_many(most: int) -> ProtocolError:
+    return ProtocolError(f"more than {most} messages in flight", Reason.RECEIVE_MAXIMUM_EXCEEDED)

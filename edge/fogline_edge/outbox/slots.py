@@ -1,0 +1,76 @@
+"""What the last message of each slot was, so that a marked resend is recognised: 64 slots a row of the file.
+
+A protocol's slots are numbered (MQTT packet ids, CoAP message ids) and used one after the other, so that a whole group
+of messages touches a row or two. A slot holds 8 bytes of the payload's digest and when it came, in the gateway's own
+age. Used on the writer's thread, within a transaction.
+"""
+
+import hashlib
+import sqlite3
+import struct
+from collections import OrderedDict
+from functools import lru_cache
+
+from fogline.identity import Retransmission
+from fogline_edge.outbox.queries import SQL
+
+_A_PAGE = 64
+_SLOT = struct.Struct(">8sI")
+_EMPTY = bytes(_A_PAGE * _SLOT.size)
+_CACHED = 4096
+
+Place = tuple[bytes, int]
+"""A row: whose, and which 64 of its slots."""
+
+
+class Slots:
+    """Reads through a cache, writes with `write`. After a rollback it is made anew."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._pages: OrderedDict[Place, bytearray] = OrderedDict()
+        self._dirty: dict[Place, str] = {}
+
+    def repeats(self, device: str, sent: Retransmission, payload: bytes, age_s: int) -> bool:
+        """Whether the slot's last message was the same, and not longer ago than the sender's window."""
+        page = self._page((_owner(device, sent.slot), sent.number // _A_PAGE))
+        known, then_s = _SLOT.unpack_from(page, sent.number % _A_PAGE * _SLOT.size)
+        return bool(known == payload[:8] and then_s and age_s + 1 - then_s <= sent.window_s)
+
+    def note(self, device: str, sent: Retransmission, payload: bytes, age_s: int) -> None:
+        """The slot's last message is this one."""
+        place = (_owner(device, sent.slot), sent.number // _A_PAGE)
+        _SLOT.pack_into(self._page(place), sent.number % _A_PAGE * _SLOT.size, payload[:8], age_s + 1)
+        self._dirty[place] = device
+
+    def forget(self, device: str, slot: bytes, number: int) -> None:
+        """The slot's next message is a new one, whatever it is."""
+        place = (_owner(device, slot), number // _A_PAGE)
+        _SLOT.pack_into(self._page(place), number % _A_PAGE * _SLOT.size, bytes(8), 0)
+        self._dirty[place] = device
+
+    def write(self, age_s: int) -> None:
+        """What changed, into the transaction that is open."""
+        if self._dirty:
+            pages = self._pages
+            rows = [(*place, device, age_s, bytes(pages[place])) for place, device in self._dirty.items()]
+            self._connection.executemany(SQL["remember_slots"], rows)
+            self._dirty.clear()
+            while len(pages) > _CACHED:
+                pages.popitem(last=False)
+
+    def _page(self, place: Place) -> bytearray:
+        page = self._pages.get(place)
+        if page is None:
+            row = self._connection.execute(SQL["recall_slots"], place).fetchone()
+            page = self._pages[place] = bytearray(row[0] if row else _EMPTY)
+        else:
+            self._pages.move_to_end(place)
+        return page
+
+
+@lru_cache(maxsize=4096)
+def _owner(device: str, slot: bytes) -> bytes:
+    """16 bytes for a device and a family of slots."""
+    name = device.encode()
+    return hashlib.blake2b(len(name).to_bytes(2, "big") + name + slot, digest_size=16).digest()

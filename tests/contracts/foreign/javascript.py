@@ -1,0 +1,54 @@
+"""rhea, run by Node: the scripts in rhea/ get their options as JSON and print what happened as JSON."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from contracts.foreign.clients import CLIENT_LIMIT_S, Id, Note, Reply, Sent
+from fogline.testing.amqp import within
+
+SCRIPTS = Path(__file__).parent / "rhea"
+
+
+class Rhea:
+    """See `ForeignClient`."""
+
+    def __init__(self, port: int, tenant: str) -> None:
+        assert (SCRIPTS / "node_modules" / "rhea").exists(), "rhea is not installed: run deploy/setup/setup.sh"
+        self._options = {"port": port, "tenant": tenant}
+
+    async def commands(self, device: str, ids: Sequence[Id], *, durable: bool = False) -> tuple[list[Sent], list[Reply]]:
+        told = await self._run("command.js", device=device, ids=ids, header={"durable": durable})
+        replies = [Reply(**{**each, "correlation": tuple(each["correlation"])}) for each in told["replies"]]
+        return [Sent(**each) for each in told["outcomes"]], replies
+
+    async def send(self, target: str | None, *notes: Note) -> list[Sent]:
+        return [Sent(**each) for each in await self._run("telemetry.js", target=target, messages=[*map(asdict, notes)])]
+
+    async def refused(self, *, senders: Sequence[Any] = (), receivers: Sequence[Any] = ()) -> list[Sent]:
+        told = await self._run("links.js", senders=senders, receivers=receivers)
+        return [Sent("ended", **each) for each in told]
+
+    async def oversize(self, target: str, size_bytes: int) -> tuple[Sent, Sent]:
+        told = await self._run("oversize.js", target=target, sizeBytes=size_bytes)
+        return Sent("ended", **told["end"]), Sent(**told["other"])
+
+    async def _run(self, script: str, **options: object) -> Any:
+        process = await asyncio.create_subprocess_exec(
+            "node",
+            str(SCRIPTS / script),
+            json.dumps({**self._options, **options}),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        try:
+            out, err = await within(process.communicate(), f"{script} does not end", CLIENT_LIMIT_S)
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        assert process.returncode == 0, f"{script}: {err.decode()}"
+        return json.loads(out)

@@ -1,0 +1,148 @@
+"""AMQP 1.0 clients that others wrote, against the real bridge: rhea (JavaScript) and Apache Qpid JMS (Java)."""
+
+import asyncio
+import re
+
+import pytest
+
+from contracts.foreign.clients import Note, Sent
+from contracts.foreign.java import QpidJms, java
+from contracts.foreign.javascript import Rhea
+from e2e.conftest import line  # noqa: F401 - a fixture
+from e2e.parts import Device, commandable
+from fogline.codec import MAX_MESSAGE_BYTES
+from fogline.event import Lane
+from fogline_cloud.records import is_replayed
+
+IDS = [
+    ("string", "switch-1"),
+    ("ulong", "7"),
+    ("ulong", str(2**40)),
+    ("uuid", "12345678-1234-5678-1234-567812345678"),
+    ("binary", "00ff10"),
+]
+JSON = "application/json"
+
+
+@pytest.fixture(scope="module")
+def jvm():
+    with java() as classes:
+        yield classes
+
+
+@pytest.fixture(params=["rhea", "qpid-jms"])
+def client(request, line):  # noqa: F811 - the fixture
+    """Makes a client of the bridge that listens by then."""
+    if request.param == "rhea":
+        return lambda: Rhea(line.port, line.tenant)
+    classes = request.getfixturevalue("jvm")
+    return lambda: QpidJms(line.port, line.tenant, classes)
+
+
+async def landed(line, device, *lanes):  # noqa: F811
+    """Bodies and headers of a device's events, in the order of their partition, as only committed ones are read."""
+    records = await asyncio.to_thread(line.records, *lanes)
+    with_headers = [(each.value.decode(), dict(each.headers)) for each in records]
+    return [each for each in with_headers if each[1]["device_id"] == device.encode()]
+
+
+async def test_a_command_is_answered_with_its_correlation_id_of_any_type(line, client):  # noqa: F811
+    async with commandable(line) as (_, _, downlink):
+        device = Device(downlink)
+        downlink.reachable("lamp-1", device)
+        outcomes, replies = await client().commands("lamp-1", IDS)
+    assert outcomes == [Sent("accepted")] * len(IDS)
+    assert {each.correlation for each in replies} == set(IDS)
+    assert {(each.status, each.state, each.device, each.body) for each in replies} == {
+        (200, "SUCCEEDED", "lamp-1", '{"ok":true}')
+    }
+    assert len(device.ran) == len(replies) == len(IDS)
+
+
+async def test_a_command_that_cannot_be_carried_out_is_refused_at_once(line, client):  # noqa: F811
+    async with commandable(line):
+        foreign = client()
+        (absent,), _ = await foreign.commands("lamp-1", IDS[:1])
+        (unknown,), _ = await foreign.commands("nobody", IDS[:1])
+        (endless,), _ = await foreign.commands("lamp-1", IDS[:1], durable=True)
+    assert absent == Sent("released")
+    assert (unknown.state, unknown.condition) == ("rejected", "amqp:not-found")
+    assert "nobody" in unknown.description
+    assert (endless.state, endless.condition) == ("rejected", "amqp:not-allowed")
+    assert "ttl" in endless.description
+
+
+async def test_a_one_way_command_runs(line, client):  # noqa: F811
+    async with commandable(line) as (_, _, downlink):
+        device = Device(downlink)
+        downlink.reachable("lamp-1", device)
+        command = Note('{"on":true}', subject="switch")
+        assert await client().send(f"command/{line.tenant}/lamp-1", command) == [Sent("accepted")]
+    assert len(device.ran) == 1
+
+
+async def test_events_land_in_kafka(line, client):  # noqa: F811
+    telemetry, event = (f"{endpoint}/{line.tenant}/meter-1" for endpoint in ("telemetry", "event"))
+    async with line.bridge():
+        foreign = client()
+        told = await foreign.send(telemetry, Note('{"w":1}', content_type=JSON), Note("plain", subject="status"))
+        told += await foreign.send(event, Note('{"w":3}', content_type=JSON))
+        told += await foreign.send(None, Note("relayed", to=telemetry), Note("relayed", to=event))
+        assert told == [Sent("accepted")] * 5
+        (first, headers), (second, others), (third, _) = await landed(line, "meter-1", Lane.TELEMETRY)
+        alarms = await landed(line, "meter-1", Lane.ALARM)
+    assert (first, second, third) == ('{"w":1}', "plain", "relayed")
+    assert (headers["content-type"], headers["ce_source"]) == (JSON.encode(), f"/{line.tenant}/devices/meter-1".encode())
+    assert (others["ce_subject"], others["content-type"]) == (b"status", b"application/octet-stream")
+    assert [body for body, _ in alarms] == ['{"w":3}', "relayed"]
+
+
+async def test_an_event_with_an_id_of_its_own_is_known_when_it_comes_again(line, client):  # noqa: F811
+    """Kafka has both copies under one id, marked so that the tables keep the first (`sinks.mark_duplicates`)."""
+    note = Note("1", properties={"cloudEvents_id": "reading-1", "cloudEvents_source": "/meters"})
+    async with line.bridge():
+        foreign = client()
+        for _ in range(2):
+            assert await foreign.send(f"telemetry/{line.tenant}/meter-1", note) == [Sent("accepted")]
+        assert await foreign.send(f"telemetry/{line.tenant}/meter-1", Note("1"), Note("1")) == [Sent("accepted")] * 2
+        found = [headers for _, headers in await landed(line, "meter-1", Lane.TELEMETRY)]
+    assert len({each["ce_id"] for each in found[:2]}) == 1
+    assert len({each["ce_id"] for each in found}) == 3
+    assert [is_replayed(each) for each in found] == [True, True, False, False]
+
+
+async def test_a_message_over_the_limit_ends_its_link_and_nothing_else(line, client):  # noqa: F811
+    async with line.bridge():
+        end, other = await client().oversize(f"telemetry/{line.tenant}/meter-1", 2 * MAX_MESSAGE_BYTES)
+        assert [body for body, _ in await landed(line, "meter-1", Lane.TELEMETRY)] == ["small"]
+    assert (end.state, end.condition) == ("ended", "amqp:link:message-size-exceeded")
+    assert str(MAX_MESSAGE_BYTES) in end.description
+    assert other == Sent("accepted")
+
+
+async def test_a_link_that_a_client_may_not_have_is_refused_with_the_reason(line, client):  # noqa: F811
+    gateways = {f"ingest/{line.tenant}/0": "senders", f"control/{line.tenant}/gw-1": "receivers"}
+    async with line.bridge():
+        foreign = client()
+        nowhere = await foreign.refused(senders=[f"nonsense/{line.tenant}"], receivers=["nonsense"])
+        not_theirs = [(await foreign.refused(**{role: [address]}))[0] for address, role in gateways.items()]
+        (relayed,) = await foreign.send(None, Note("x", to=f"ingest/{line.tenant}/0"))
+    assert [(each.state, each.condition) for each in nowhere] == [("ended", "amqp:not-found")] * 2
+    assert "nonsense" in nowhere[0].description
+    assert [(each.state, each.condition) for each in not_theirs] == [("ended", "amqp:unauthorized-access")] * 2
+    assert all(re.search(address, each.description) for address, each in zip(gateways, not_theirs, strict=True))
+    assert (relayed.state, relayed.condition) == ("rejected", "amqp:unauthorized-access")
+
+
+async def test_rheas_body_in_several_sections_lands_whole(line):  # noqa: F811
+    async with line.bridge():
+        told = await Rhea(line.port, line.tenant).send(f"telemetry/{line.tenant}/meter-1", Note(["in two ", "sections"]))
+        assert told == [Sent("accepted")]
+        assert [body for body, _ in await landed(line, "meter-1", Lane.TELEMETRY)] == ["in two sections"]
+
+
+async def test_what_jms_asks_for_and_the_bridge_has_not_is_refused_at_once(line, jvm):  # noqa: F811
+    async with line.bridge():
+        jms = QpidJms(line.port, line.tenant, jvm)
+        for told in (await jms.temporary_queue(), await jms.transaction()):
+            assert (told.state, told.condition) == ("ended", "amqp:not-implemented")

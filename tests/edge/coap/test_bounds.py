@@ -1,0 +1,164 @@
+"""What is remembered of others is bounded: buckets, exchanges, bodies in blocks."""
+
+import pytest
+
+from edge.coap.client import block1, request
+from fogline_edge.adapters.coap.blocks import Transfers
+from fogline_edge.adapters.coap.exchanges import EXCHANGE_LIFETIME_S, Exchanges
+from fogline_edge.adapters.coap.limits import REFUSALS_S, Bucket, Limits, Verdict
+from fogline_edge.adapters.coap.requests import read_request
+from fogline_edge.adapters.coap.wire import Code, Option, Refusal, uint
+
+HERE = ("127.0.0.1", 1)
+THERE = ("127.0.0.1", 2)
+
+
+def test_a_bucket_fills_with_time():
+    bucket = Bucket(rate_s=2, burst=3, now_s=0)
+    assert [bucket.take(0) for _ in range(4)] == [True, True, True, False]
+    assert [bucket.take(1) for _ in range(3)] == [True, True, False]
+    assert [bucket.take(100) for _ in range(4)] == [True, True, True, False]
+
+
+def limits(**more):
+    return Limits(**{"all_s": 1, "all_burst": 100, "each_s": 1, "each_burst": 2, "endpoints": 3, **more})
+
+
+def test_who_sends_too_much_is_told_so_and_then_ignored_and_costs_the_others_nothing():
+    found = limits(all_burst=3)
+    assert [found.admit(HERE, 0) for _ in range(2)] == [Verdict.ADMIT] * 2
+    assert [found.admit(HERE, 0) for _ in range(REFUSALS_S)] == [Verdict.REFUSE] * REFUSALS_S
+    assert found.admit(HERE, 0) is Verdict.DROP
+    assert found.admit(THERE, 0) is Verdict.ADMIT
+
+
+def test_over_the_limit_for_all_nothing_is_said_and_nobody_new_is_remembered():
+    found = limits(all_burst=1)
+    found.admit(HERE, 0)
+    assert [found.admit(("127.0.0.1", port), 0) for port in range(10, 20)] == [Verdict.DROP] * 10
+    assert len(found) == 1
+
+
+def test_the_latest_endpoints_are_remembered():
+    found = limits()
+    for port in range(100):
+        found.admit(("127.0.0.1", port), 0)
+    assert len(found) == 3
+
+
+def test_message_ids_do_not_repeat_towards_an_endpoint():
+    found = limits()
+    assert len({found.next_mid(HERE, 0) for _ in range(65_536)}) == 65_536
+
+
+def test_an_exchange_is_known_by_its_bytes_for_its_lifetime():
+    exchanges = Exchanges(10)
+    begun = exchanges.begin(HERE, request(), 1, now_s=0)
+    assert exchanges.known(HERE, 1, 1, now_s=EXCHANGE_LIFETIME_S) is begun
+    assert exchanges.known(HERE, 1, 2, now_s=0) is None
+    assert exchanges.known(THERE, 1, 1, now_s=0) is None
+    assert exchanges.known(HERE, 1, 1, now_s=EXCHANGE_LIFETIME_S + 1) is None
+
+
+def test_exchanges_are_forgotten_by_number_and_by_age():
+    exchanges = Exchanges(3)
+    for mid in range(10):
+        exchanges.begin(HERE, request(mid=mid), mid, now_s=mid)
+    assert len(exchanges) == 3
+    assert exchanges.known(HERE, 9, 9, now_s=9) is not None
+    exchanges.begin(HERE, request(mid=77), 77, now_s=EXCHANGE_LIFETIME_S + 100)
+    assert len(exchanges) == 1
+
+
+class Body:
+    """Feeds blocks of 16 bytes."""
+
+    def __init__(self, **settings):
+        self.transfers = Transfers(**{"most": 2, "max_bytes": 64, "timeout_s": 10, **settings})
+
+    def feed(self, number, payload, *, more, now_s=0.0, endpoint=HERE, **given):
+        options = [block1(number, more=more), *given.pop("options", ())]
+        message = request(payload=payload, options=options, **given)
+        return self.transfers.feed(endpoint, read_request(message), now_s)
+
+    def refused(self, *given, **more):
+        with pytest.raises(Refusal) as error:
+            self.feed(*given, **more)
+        return error.value
+
+
+BLOCK = b"0123456789abcdef"
+
+
+def test_blocks_become_a_body():
+    body = Body()
+    assert body.feed(0, BLOCK, more=True) is None
+    assert body.feed(1, BLOCK, more=True) is None
+    assert body.feed(2, b"x", more=False) == BLOCK * 2 + b"x"
+    assert len(body.transfers) == 0
+
+
+def test_a_block_that_comes_again_does_no_harm():
+    body = Body()
+    body.feed(0, BLOCK, more=True)
+    body.feed(1, BLOCK, more=True)
+    assert body.feed(1, BLOCK, more=True) is None
+    assert body.feed(2, b"x", more=False) == BLOCK * 2 + b"x"
+
+
+def test_the_size_of_blocks_may_change_on_the_way():
+    body = Body()
+    transfers = body.transfers
+    large = read_request(request(payload=BLOCK * 2, options=[block1(0, 1, more=True)]))
+    assert transfers.feed(HERE, large, 0) is None
+    assert body.feed(2, b"x", more=False) == BLOCK * 2 + b"x"
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_a_gap_is_4_08(number):
+    body = Body()
+    if number > 1:
+        body.feed(0, BLOCK, more=True)
+    assert body.refused(number, BLOCK, more=True).code == Code.REQUEST_ENTITY_INCOMPLETE
+
+
+def test_another_block_in_the_place_of_one_that_came_is_4_08():
+    body = Body()
+    body.feed(0, BLOCK, more=True)
+    body.feed(1, BLOCK, more=True)
+    assert body.refused(1, BLOCK[::-1], more=True).code == Code.REQUEST_ENTITY_INCOMPLETE
+
+
+def test_a_block_that_is_not_as_long_as_it_says_is_4_00():
+    body = Body()
+    assert body.refused(0, b"short", more=True).code == Code.BAD_REQUEST
+    assert body.refused(0, BLOCK + b"x", more=False).code == Code.BAD_REQUEST
+
+
+@pytest.mark.parametrize(
+    "given", [(0, BLOCK, {"options": [(Option.SIZE1, uint(65))]}), (4, b"x", {}), (1_000_000, BLOCK, {})], ids=str
+)
+def test_what_is_too_big_is_4_13_with_the_size_that_is_taken(given):
+    number, payload, more = given
+    refused = Body().refused(number, payload, more=True, **more)
+    assert (refused.code, refused.options) == (Code.REQUEST_ENTITY_TOO_LARGE, ((Option.SIZE1, uint(64)),))
+
+
+def test_bodies_of_others_are_other_bodies():
+    body = Body(most=10)
+    body.feed(0, BLOCK, more=True)
+    for more in ({"endpoint": THERE}, {"path": "t//d2"}, {"code": Code.POST}, {"query": ["a=1"]}):
+        assert body.refused(1, b"x", more=False, **more).code == Code.REQUEST_ENTITY_INCOMPLETE
+    assert body.refused(1, b"x", more=False, options=[(Option.REQUEST_TAG, b"1")]).code == Code.REQUEST_ENTITY_INCOMPLETE
+    assert body.feed(1, b"x", more=False) == BLOCK + b"x"
+
+
+def test_too_many_bodies_are_5_03_until_one_is_forgotten():
+    body = Body()
+    for port in (1, 2):
+        body.feed(0, BLOCK, more=True, endpoint=("127.0.0.1", port))
+    refused = body.refused(0, BLOCK, more=True, endpoint=("127.0.0.1", 3))
+    assert (refused.code, refused.options[0][0]) == (Code.SERVICE_UNAVAILABLE, Option.MAX_AGE)
+    assert body.feed(0, BLOCK, more=True, endpoint=("127.0.0.1", 3), now_s=11) is None
+    assert len(body.transfers) == 1
+    assert body.refused(1, b"x", more=False, now_s=11).code == Code.REQUEST_ENTITY_INCOMPLETE

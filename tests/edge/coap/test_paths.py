@@ -1,0 +1,85 @@
+"""Paths to devices and lanes."""
+
+import pytest
+
+from fogline.errors import Misconfigured
+from fogline.event import Lane
+from fogline_edge.adapters.coap.paths import Paths, Response, Target
+from fogline_edge.adapters.coap.wire import Code, Refusal
+from fogline_edge.settings import PathSettings
+
+PATHS = Paths(
+    "acme",
+    [
+        PathSettings(path="plant/{device}/#", lane=Lane.BULK, type="log"),
+        PathSettings(path="/+/of/{device}", content_type="a/b"),
+    ],
+)
+DEVICE = "4711"
+
+
+def resolve(path):
+    return PATHS.resolve(path.split("/"))
+
+
+@pytest.mark.parametrize("path", ["telemetry/acme/4711", "telemetry//4711", "t/acme/4711", "t//4711"])
+def test_telemetry_of_a_device(path):
+    assert resolve(path) == Target(DEVICE, path, Lane.TELEMETRY, "telemetry")
+
+
+@pytest.mark.parametrize("path", ["event/acme/4711", "event//4711", "e/acme/4711", "e//4711"])
+def test_an_event_of_a_device_is_an_alarm(path):
+    assert resolve(path) == Target(DEVICE, path, Lane.ALARM, "alarm")
+
+
+def test_an_answer_to_a_command():
+    assert resolve("command_response/acme/4711/CMD-1") == Response(DEVICE, "CMD-1")
+
+
+def test_free_paths():
+    octets = "application/octet-stream"
+    assert resolve("plant/4711") == Target(DEVICE, "plant/4711", Lane.BULK, "log", octets)
+    assert resolve("plant/4711/a/b").channel == "plant/4711/a/b"
+    assert resolve("temperature/of/4711") == Target(DEVICE, "temperature/of/4711", Lane.TELEMETRY, "telemetry", "a/b")
+
+
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [
+        ("", Code.NOT_FOUND),
+        ("nowhere", Code.NOT_FOUND),
+        ("telemetry/", Code.NOT_FOUND),
+        ("telemetry/acme", Code.NOT_FOUND),
+        ("telemetry/acme/4711/more", Code.NOT_FOUND),
+        (".well-known/core", Code.NOT_FOUND),
+        ("plant", Code.NOT_FOUND),
+        ("plant/4711/" + "x" * 1024, Code.NOT_FOUND),
+        ("plant/4711/\n", Code.NOT_FOUND),
+        ("telemetry", Code.UNAUTHORIZED),
+        ("t", Code.UNAUTHORIZED),
+        ("event", Code.UNAUTHORIZED),
+        ("e", Code.UNAUTHORIZED),
+        ("telemetry/other/4711", Code.FORBIDDEN),
+        ("telemetry/o t/4711", Code.BAD_REQUEST),
+        ("telemetry/acme/", Code.BAD_REQUEST),
+        ("telemetry/acme/a b", Code.BAD_REQUEST),
+        ("plant/ä/x", Code.BAD_REQUEST),
+        ("command_response/acme/4711/a b", Code.BAD_REQUEST),
+        ("command_response/other/4711/CMD-1", Code.FORBIDDEN),
+    ],
+)
+def test_what_stands_for_nothing_is_refused(path, code):
+    with pytest.raises(Refusal) as refused:
+        resolve(path)
+    assert refused.value.code == code
+
+
+def test_a_segment_with_a_slash_is_not_two_segments():
+    with pytest.raises(Refusal):
+        PATHS.resolve(["plant", "4711/x"])
+
+
+@pytest.mark.parametrize("path", ["", "plant/x", "{device}/{device}", "#/{device}", "a+/{device}", "a//{device}", "x{device}"])
+def test_a_pattern_that_is_none_is_a_mistake_of_the_settings(path):
+    with pytest.raises(Misconfigured, match=r"coap\.paths"):
+        Paths("acme", [PathSettings(path=path)])

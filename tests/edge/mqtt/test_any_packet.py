@@ -1,0 +1,105 @@
+"""Whatever a client sends, in whatever order: nothing is raised, and what is promised holds."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edge.mqtt.talking import Talk
+from fogline.testing.commands import make_command
+from fogline_edge.adapters.mqtt.effects import Close, Fate, Forget, Keep, Store, Tell
+from fogline_edge.adapters.mqtt.packets import Answer, Publish, Subscribe, Unsubscribe
+from fogline_edge.adapters.mqtt.properties import NONE, Properties
+from fogline_edge.adapters.mqtt.wire import V3, V5, Kind
+
+numbers = st.integers(1, 3)
+filters = st.sampled_from(["command///req/#", "c//lamp-1/q/#", "command/+/+/req/#", "#", "$share/a/b", "t"])
+packets = st.one_of(
+    st.builds(
+        Answer,
+        kind=st.sampled_from([Kind.PUBACK, Kind.PUBREC, Kind.PUBREL, Kind.PUBCOMP]),
+        packet_id=numbers,
+        code=st.sampled_from([0, 0x10, 0x92]),
+    ),
+    st.builds(
+        Publish,
+        topic=st.sampled_from(["t", "t//d2", "nowhere", "command///res/CMD-1/200", "c///s/x", "c"]),
+        payload=st.binary(max_size=3),
+        qos=st.integers(1, 2),
+        packet_id=numbers,
+        dup=st.booleans(),
+        properties=st.sampled_from([NONE, Properties(topic_alias=1), Properties(topic_alias=99)]),
+    ),
+    st.builds(Subscribe, packet_id=numbers, filters=st.lists(st.tuples(filters, st.integers(0, 2)), min_size=1).map(tuple)),
+    st.builds(Unsubscribe, packet_id=numbers, filters=st.lists(filters, min_size=1).map(tuple)),
+)
+bodies = st.tuples(
+    st.sampled_from([0x30, 0x32, 0x34, 0x3A, 0x40, 0x50, 0x62, 0x70, 0x82, 0xA2, 0xC0, 0xE0, 0xF0]), st.binary(max_size=30)
+)
+
+
+def connected(version, **more):
+    talk = Talk(version, with_commands=True, **more)
+    talk.connect("lamp-1", clean_start=False, properties=Properties(session_expiry_s=60) if version == V5 else NONE)
+    return talk
+
+
+@given(st.sampled_from([V3, V5]), st.lists(bodies, max_size=8))
+def test_no_bytes_raise(version, received):
+    talk = connected(version)
+    for header, body in received:
+        for effect in talk.session.receive(header, body, 0.0):
+            if isinstance(effect, Keep | Forget) and effect.then is not None:
+                effect.then()
+
+
+class Run:
+    """Plays packets, commits and commands, and looks at what is told of each command."""
+
+    def __init__(self, version):
+        self.talk = connected(version)
+        self.told = []
+        self.later = []
+        self.ended = False
+        self.stored = 0
+
+    def note(self, effects):
+        for effect in effects:
+            if isinstance(effect, Tell):
+                self.told.append(effect[:2])
+            elif isinstance(effect, Store):
+                self.stored += 1
+                self.later.append(lambda ticket=effect.ticket: self.talk.session.window.committed(ticket) or ())
+            elif isinstance(effect, Keep | Forget) and effect.then is not None:
+                self.later.append(effect.then)
+            elif isinstance(effect, Close) or (isinstance(effect, tuple) and effect and not hasattr(effect, "_fields")):
+                self.ended = True
+
+    def step(self, what):
+        if self.ended:
+            return
+        if what is None:
+            if self.later:
+                self.note(self.later.pop(0)())
+        elif isinstance(what, int):
+            self.note(self.talk.execute(make_command(device="lamp-1", id=f"CMD-{what}")))
+        else:
+            self.note(self.talk.say(what))
+
+
+@settings(max_examples=300)
+@given(st.sampled_from([V3, V5]), st.lists(st.one_of(packets, st.none(), st.integers(1, 2)), max_size=25))
+def test_no_order_raises_and_no_command_is_both_run_and_not(version, steps):
+    run = Run(version)
+    sent = set()
+    for step in steps:
+        if isinstance(step, int):
+            if step in sent:
+                continue
+            sent.add(step)
+        run.step(step)
+    for effect in run.talk.session.end(0.0).effects:
+        run.note([effect])
+    for number in sent:
+        fates = [fate for fate, command in run.told if command == f"CMD-{number}"]
+        assert len(fates) <= 1 or set(fates) <= {Fate.TAKEN}
+    state = run.talk.session._state
+    assert state.outbound.end(lasting=True) == []

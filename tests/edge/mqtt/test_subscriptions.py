@@ -1,0 +1,159 @@
+"""Who may subscribe to what."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edge.mqtt.talking import Talk
+from fogline.testing.commands import make_command
+from fogline_edge.adapters.mqtt.effects import Reach, Why
+from fogline_edge.adapters.mqtt.intake import Client
+from fogline_edge.adapters.mqtt.packets import Ending, Suback, Subscribe, Unsubscribe
+from fogline_edge.adapters.mqtt.properties import Properties
+from fogline_edge.adapters.mqtt.subscriptions import MAX_SUBSCRIPTIONS, Subscription, Subscriptions, grant
+from fogline_edge.adapters.mqtt.wire import V3, V5, Kind, Reason
+
+ANYONE = Client("lamp-1")
+USER = Client("any id", "lamp-1")
+HUB = Client("any id", "hub", for_others=True)
+
+
+@pytest.mark.parametrize("client", [ANYONE, USER])
+@pytest.mark.parametrize(
+    ("topic_filter", "topic"),
+    [
+        ("command///req/#", "command///req/CMD-1/switch"),
+        ("c///q/#", "c///q/CMD-1/switch"),
+        ("command//lamp-1/req/#", "command//lamp-1/req/CMD-1/switch"),
+        ("command/acme/lamp-1/req/#", "command/acme/lamp-1/req/CMD-1/switch"),
+        ("c/acme/lamp-1/q/#", "c/acme/lamp-1/q/CMD-1/switch"),
+        ("command/+/+/req/#", "command///req/CMD-1/switch"),
+        ("command/acme/+/req/#", "command/acme//req/CMD-1/switch"),
+    ],
+)
+def test_a_device_gets_its_own_commands_in_the_shape_of_its_filter(client, topic_filter, topic):
+    found = grant(client, "acme", topic_filter, 1)
+    assert found == Subscription(topic_filter, "lamp-1", 1)
+    assert found.topic(make_command()) == topic
+    assert found.matches(topic)
+
+
+def test_a_command_without_a_reply_has_no_request_id():
+    found = grant(ANYONE, "acme", "command///req/#", 0)
+    assert found.topic(make_command(reply=False)) == "command///req//switch"
+
+
+@pytest.mark.parametrize(
+    ("topic_filter", "reply_to"),
+    [("command/acme/lamp-1/req/#", "command/acme/lamp-1/res/CMD-1/200"), ("c///q/#", "c///s/CMD-1/200")],
+)
+def test_the_response_topic_has_the_shape_of_the_filter_too(topic_filter, reply_to):
+    assert grant(ANYONE, "acme", topic_filter, 0).response_topic(make_command()) == reply_to
+
+
+@pytest.mark.parametrize(
+    ("client", "topic_filter", "code"),
+    [
+        (ANYONE, "command//lamp-2/req/#", Reason.NOT_AUTHORIZED),
+        (USER, "c//lamp-2/q/#", Reason.NOT_AUTHORIZED),
+        (USER, "command/other/lamp-1/req/#", Reason.NOT_AUTHORIZED),
+        (HUB, "command/+/+/req/#", Reason.WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED),
+        (Client("a b"), "command///req/#", Reason.TOPIC_FILTER_INVALID),
+        (HUB, "command//a b/req/#", Reason.TOPIC_FILTER_INVALID),
+        (USER, "command///req/x/switch", Reason.TOPIC_FILTER_INVALID),
+        (USER, "command///q/#", Reason.WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED),
+        (USER, "c///req/#", Reason.WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED),
+        (USER, "#", Reason.WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED),
+        (USER, "command/#", Reason.WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED),
+        (USER, "command///req/+/switch", Reason.WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED),
+        (USER, "telemetry", Reason.TOPIC_FILTER_INVALID),
+        (USER, "$SYS/broker", Reason.TOPIC_FILTER_INVALID),
+        (USER, "$share/group/command///req/#", Reason.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED),
+        (USER, "$share/group", Reason.TOPIC_FILTER_INVALID),
+        (USER, "$share//t", Reason.TOPIC_FILTER_INVALID),
+        (USER, "$share/+/t", Reason.TOPIC_FILTER_INVALID),
+    ],
+)
+def test_everything_else_is_refused(client, topic_filter, code):
+    assert grant(client, "acme", topic_filter, 2) is code
+
+
+def test_a_user_that_publishes_for_others_gets_their_commands():
+    assert grant(HUB, "acme", "command//lamp-2/req/#", 2).device == "lamp-2"
+    assert grant(HUB, "acme", "command///req/#", 2).device == "hub"
+
+
+@given(st.text(st.sampled_from("command/req+#$aé "), max_size=30), st.sampled_from([ANYONE, USER]))
+def test_whatever_the_filter_nobody_gets_another_devices_commands(topic_filter, client):
+    found = grant(client, "acme", topic_filter, 0)
+    assert isinstance(found, Reason) or found.device == "lamp-1"
+
+
+def test_a_session_has_so_many_subscriptions_and_no_more():
+    mine = Subscriptions()
+    codes = [mine.add(HUB, "acme", f"c//d{number}/q/#", 1, 0) for number in range(MAX_SUBSCRIPTIONS + 1)]
+    assert codes == [1] * MAX_SUBSCRIPTIONS + [Reason.QUOTA_EXCEEDED]
+    assert mine.add(HUB, "acme", "c//d1/q/#", 2, 0) == 2
+
+
+def suback(*codes, number=5):
+    return Suback(kind=Kind.SUBACK, packet_id=number, codes=codes)
+
+
+@pytest.mark.parametrize(("version", "refused"), [(V3, (0x80, 0x80)), (V5, (Reason.NOT_AUTHORIZED, 0x8F))])
+def test_every_filter_is_answered_in_its_place(version, refused):
+    talk = Talk(version, with_commands=True)
+    talk.connect("lamp-1")
+    filters = (("c//lamp-2/q/#", 1), ("command///req/#", 2), ("telemetry", 0))
+    first, last = refused
+    assert talk.settled(Subscribe(packet_id=5, filters=filters)) == [suback(first, 2, last), Reach("lamp-1", on=True)]
+
+
+@pytest.mark.parametrize(("version", "code"), [(V3, 0x80), (V5, Reason.IMPLEMENTATION_SPECIFIC)])
+def test_without_commands_there_is_nothing_to_subscribe_to(version, code):
+    talk = Talk(version)
+    talk.connect("lamp-1")
+    assert talk.say(Subscribe(packet_id=5, filters=(("command///req/#", 1),))) == [suback(code)]
+
+
+@pytest.mark.parametrize(("version", "codes"), [(V3, ()), (V5, (0, Reason.NO_SUBSCRIPTION_EXISTED))])
+def test_unsubscribe_ends_a_subscription(version, codes):
+    talk = Talk(version, with_commands=True)
+    talk.connect("lamp-1")
+    talk.say(Subscribe(packet_id=5, filters=(("command///req/#", 1),)))
+    assert talk.settled(Unsubscribe(packet_id=6, filters=("command///req/#", "telemetry"))) == [
+        Reach("lamp-1", on=False),
+        Suback(kind=Kind.UNSUBACK, packet_id=6, codes=codes),
+    ]
+
+
+def test_no_local_on_a_shared_subscription_breaks_the_protocol():
+    talk = Talk(with_commands=True)
+    talk.connect("lamp-1")
+    end = (Ending(code=Reason.PROTOCOL_ERROR), Why.MALFORMED)
+    assert talk.say(Subscribe(packet_id=5, filters=(("$share/a/b", 4),))) == [end]
+
+
+def test_a_device_is_reached_until_its_last_subscription_ends():
+    talk = Talk(with_commands=True)
+    talk.connect("lamp-1")
+    one, two = "command///req/#", "c///q/#"
+    assert talk.settled(Subscribe(packet_id=5, filters=((one, 0), (two, 0)))) == [suback(0, 0), Reach("lamp-1", on=True)]
+    assert talk.settled(Subscribe(packet_id=5, filters=((one, 1),))) == [suback(1)]
+    assert len(talk.settled(Unsubscribe(packet_id=6, filters=(one,)))) == 1
+    assert Reach("lamp-1", on=False) in talk.settled(Unsubscribe(packet_id=6, filters=(two,)))
+
+
+@pytest.mark.parametrize("version", [V3, V5])
+def test_a_lasting_session_is_reached_again_without_a_word_and_a_clean_one_is_not(version):
+    more = {"clean_start": False, "properties": Properties(session_expiry_s=100) if version == V5 else Properties()}
+    talk = Talk(version, with_commands=True)
+    talk.connect("lamp-1", **more)
+    talk.settled(Subscribe(packet_id=5, filters=(("command///req/#", 1),)))
+    assert talk.end() == [Reach("lamp-1", on=False)]
+    talk = Talk(version, border=talk.border)
+    opened, connack, reach = talk.through(talk.connect("lamp-1", **more))
+    assert (opened.resumed, connack.session_present, reach) == (True, True, Reach("lamp-1", on=True))
+    talk.end()
+    talk = Talk(version, border=talk.border)
+    assert len(talk.through(talk.connect("lamp-1", clean_start=True))) == 2

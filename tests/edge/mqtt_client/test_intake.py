@@ -1,0 +1,46 @@
+"""A message to an arrival, something to pass over, or a dead letter."""
+
+from fogline.dead import decode_dead_letter
+from fogline.event import Arrival
+from fogline.identity import Retransmission
+from fogline_edge.adapters.mqtt_client.intake import Intake
+from fogline_edge.profiles.plain import Plain
+from fogline_edge.profiles.profile import Ignored, Message
+from fogline_edge.settings import TopicSettings
+
+RESEND = Retransmission(b"slot", again=True)
+
+
+def read(topic, payload=b"x", *, retained=False, limit=1000):
+    intake = Intake(
+        Plain([TopicSettings(topic="plant/{device}/#")]), "gw-1", sender="fogline-acme-gw-1-site", max_payload_bytes=limit
+    )
+    return intake.read(Message(topic, payload, retained), RESEND)
+
+
+def test_an_arrival_carries_what_is_known_of_resends():
+    arrival = read("plant/p1/rpm")
+    assert isinstance(arrival, Arrival)
+    assert (arrival.device, arrival.retransmission) == ("p1", RESEND)
+
+
+def test_what_the_profile_passes_over_is_passed_over():
+    assert isinstance(read("plant/p1/rpm", retained=True), Ignored)
+
+
+def test_what_cannot_be_taken_is_a_dead_letter_of_the_gateway():
+    arrival = read("plant/no device/rpm")
+    letter = decode_dead_letter(arrival.data)
+    assert (arrival.device, arrival.type, arrival.retransmission) == ("gw-1", "dead", RESEND)
+    assert (letter.reason, letter.body, letter.sender) == ("bad-identifier", b"x", "'fogline-acme-gw-1-site'")
+
+
+def test_a_topic_that_is_no_utf_8_is_a_dead_letter():
+    topic = b"plant/\xff/rpm".decode("utf-8", "surrogateescape")
+    assert decode_dead_letter(read(topic).data).reason == "bad-topic"
+
+
+def test_of_what_is_too_big_the_dead_letter_holds_the_start():
+    letter = decode_dead_letter(read("plant/p1/log", b"y" * 200_000).data)
+    assert letter.reason == "too-big"
+    assert letter.body == b"y" * 65_536

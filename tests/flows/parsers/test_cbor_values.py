@@ -1,0 +1,116 @@
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC
+from typing import Any
+
+import cbor2
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fogline.errors import Poison
+from fogline.event import Event
+from fogline_cloud.flows.asking import check
+from fogline_cloud.flows.parsers import MAX_READINGS, Reading
+from fogline_cloud.flows.parsers.cbor_values import parse
+from fogline_cloud.flows.parsers.strict_json import MAX_BYTES, MAX_DEPTH
+
+MakeEvent = Callable[..., Event]
+
+
+@pytest.mark.parametrize(
+    ("body", "readings"),
+    [
+        ("f94d60", [Reading("value", 21.5)]),
+        ("626f6e", [Reading("value", text="on")]),
+        ("f6", []),
+        ("f7", []),
+        ("a0", []),
+        ("a3 6174 f94d60 626f6b f5 636f6666 f4", [Reading("t", 21.5), Reading("ok", 1.0), Reading("off", 0.0)]),
+        ("a1 63616972 a1 6174 01", [Reading("air.t", 1.0)]),
+        ("a1 01 82 02 6178", [Reading("1.0", 2.0), Reading("1.1", text="x")]),
+        ("a1 20 03", [Reading("-1", 3.0)]),
+        ("bf 6174 9f 01 ff ff", [Reading("t.0", 1.0)]),
+        ("7f 6161 6162 ff", [Reading("value", text="ab")]),
+        ("43 f0003f", [Reading("value", text="8AA_")]),
+        ("1b0020000000000001", [Reading("value", 9007199254740992.0, "9007199254740993")]),
+        ("c2 49 010000000000000000", [Reading("value", 18446744073709551616.0, "18446744073709551616")]),
+        ("c3 41 01", [Reading("value", -2.0)]),
+        ("c4 82 21 196ab3", [Reading("value", 273.15)]),
+        ("c5 82 20 03", [Reading("value", 1.5)]),
+        ("d9d9f7 01", [Reading("value", 1.0)]),
+    ],
+)
+def test_values_become_readings_named_by_the_way_to_them(make_event: MakeEvent, body: str, readings: list[Reading]) -> None:
+    assert parse(make_event(bytes.fromhex(body))) == readings
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b"", "malformed"),
+        (b"\x82\x01", "malformed"),
+        (b"\x01\x01", "malformed"),
+        (b"\x1c", "malformed"),
+        (b"\xff", "malformed"),
+        (b"\x62\xff\xff", "malformed"),
+        (b"\xf0", "malformed"),
+        (b"\x5b" + b"\x7f" * 8, "malformed"),
+        (b"\x9b" + b"\x7f" * 8, "malformed"),
+        (b"\xa1\xf6\x01", "malformed"),
+        (b"\xa1\xf5\x01", "malformed"),
+        (b"\xa1\x81\x01\x01", "malformed"),
+        (b"\xc2\x01", "malformed"),
+        (b"\xc2\x58\x81" + b"\x01" * 129, "malformed"),
+        (b"\xc4\x82\x1b" + b"\x7f" * 8 + b"\x01", "malformed"),
+        (b"\xc4\x01", "malformed"),
+        (bytes.fromhex("a2616101616102"), "duplicate-key"),
+        (bytes.fromhex("bf616101616102ff"), "duplicate-key"),
+        (bytes.fromhex("a201016131" + "02"), "duplicate-key"),
+        (bytes.fromhex("f97e00"), "not-finite"),
+        (bytes.fromhex("81f97c00"), "not-finite"),
+        (bytes.fromhex("c482193e8001"), "not-finite"),
+        (bytes.fromhex("c582193e8001"), "not-finite"),
+        (b"\xc2\x58\x80" + b"\xff" * 128, "not-finite"),
+        (bytes.fromhex("c11a514b67b0"), "tag"),
+        (bytes.fromhex("c074323031332d30332d32315432303a30343a30305a"), "tag"),
+        (bytes.fromhex("d81c81d81d00"), "tag"),
+        (bytes.fromhex("d9010280"), "tag"),
+        (bytes.fromhex("d90100 81 6161"), "tag"),
+        (bytes.fromhex("d8236161"), "tag"),
+        (bytes.fromhex("a1c2410101"), "tag"),
+        (b"\x81" * 100_000, "too-deep"),
+        (b"\xc4" * 100_000, "too-deep"),
+        (b"\x81" * (MAX_DEPTH + 1) + b"\x01", "too-deep"),
+        (b"\x99\x03\xe9" + b"\x00" * (MAX_READINGS + 1), "too-many"),
+        (b"\x5a" + MAX_BYTES.to_bytes(4) + bytes(MAX_BYTES), "too-big"),
+    ],
+)
+def test_what_is_not_strict_or_not_bounded_is_refused(make_event: MakeEvent, body: bytes, reason: str) -> None:
+    with pytest.raises(Poison) as refused:
+        parse(make_event(body))
+    assert refused.value.reason == reason
+
+
+def test_the_most_that_is_allowed_is_taken(make_event: MakeEvent) -> None:
+    assert parse(make_event(b"\x81" * MAX_DEPTH + b"\x01")) == [Reading(".".join("0" * MAX_DEPTH), 1.0)]
+
+
+_values: Any = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text()
+    | st.binary()
+    | st.datetimes(timezones=st.just(UTC))
+    | st.decimals(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.integers(), inner),
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.binary(max_size=200) | _values.map(cbor2.dumps))
+def test_hostile_bytes_give_readings_or_poison(make_event: MakeEvent, body: bytes) -> None:
+    with suppress(Poison):
+        check(parse(make_event(body, content_type="application/cbor")))
