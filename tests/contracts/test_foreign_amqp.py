@@ -9,9 +9,10 @@ from contracts.foreign.clients import Note, Sent
 from contracts.foreign.java import QpidJms, java
 from contracts.foreign.javascript import Rhea
 from e2e.conftest import line  # noqa: F401 - a fixture
-from e2e.parts import Device, commandable
+from e2e.parts import Device, commandable, serving
 from fogline.codec import MAX_MESSAGE_BYTES
 from fogline.event import Lane
+from fogline.testing.amqp import within
 from fogline_cloud.records import is_replayed
 
 IDS = [
@@ -78,12 +79,12 @@ async def test_a_one_way_command_runs(line, client):  # noqa: F811
         downlink.reachable("lamp-1", device)
         command = Note('{"on":true}', subject="switch")
         assert await client().send(f"command/{line.tenant}/lamp-1", command) == [Sent("accepted")]
-    assert len(device.ran) == 1
+        await within(device.came.wait(), "it was not run")
 
 
 async def test_events_land_in_kafka(line, client):  # noqa: F811
     telemetry, event = (f"{endpoint}/{line.tenant}/meter-1" for endpoint in ("telemetry", "event"))
-    async with line.bridge():
+    async with serving(line):
         foreign = client()
         told = await foreign.send(telemetry, Note('{"w":1}', content_type=JSON), Note("plain", subject="status"))
         told += await foreign.send(event, Note('{"w":3}', content_type=JSON))
@@ -100,7 +101,7 @@ async def test_events_land_in_kafka(line, client):  # noqa: F811
 async def test_an_event_with_an_id_of_its_own_is_known_when_it_comes_again(line, client):  # noqa: F811
     """Kafka has both copies under one id, marked so that the tables keep the first (`sinks.mark_duplicates`)."""
     note = Note("1", properties={"cloudEvents_id": "reading-1", "cloudEvents_source": "/meters"})
-    async with line.bridge():
+    async with serving(line):
         foreign = client()
         for _ in range(2):
             assert await foreign.send(f"telemetry/{line.tenant}/meter-1", note) == [Sent("accepted")]
@@ -112,7 +113,7 @@ async def test_an_event_with_an_id_of_its_own_is_known_when_it_comes_again(line,
 
 
 async def test_a_message_over_the_limit_ends_its_link_and_nothing_else(line, client):  # noqa: F811
-    async with line.bridge():
+    async with serving(line):
         end, other = await client().oversize(f"telemetry/{line.tenant}/meter-1", 2 * MAX_MESSAGE_BYTES)
         assert [body for body, _ in await landed(line, "meter-1", Lane.TELEMETRY)] == ["small"]
     assert (end.state, end.condition) == ("ended", "amqp:link:message-size-exceeded")
@@ -122,7 +123,7 @@ async def test_a_message_over_the_limit_ends_its_link_and_nothing_else(line, cli
 
 async def test_a_link_that_a_client_may_not_have_is_refused_with_the_reason(line, client):  # noqa: F811
     gateways = {f"ingest/{line.tenant}/0": "senders", f"control/{line.tenant}/gw-1": "receivers"}
-    async with line.bridge():
+    async with serving(line):
         foreign = client()
         nowhere = await foreign.refused(senders=[f"nonsense/{line.tenant}"], receivers=["nonsense"])
         not_theirs = [(await foreign.refused(**{role: [address]}))[0] for address, role in gateways.items()]
@@ -135,14 +136,14 @@ async def test_a_link_that_a_client_may_not_have_is_refused_with_the_reason(line
 
 
 async def test_rheas_body_in_several_sections_lands_whole(line):  # noqa: F811
-    async with line.bridge():
+    async with serving(line):
         told = await Rhea(line.port, line.tenant).send(f"telemetry/{line.tenant}/meter-1", Note(["in two ", "sections"]))
         assert told == [Sent("accepted")]
         assert [body for body, _ in await landed(line, "meter-1", Lane.TELEMETRY)] == ["in two sections"]
 
 
 async def test_what_jms_asks_for_and_the_bridge_has_not_is_refused_at_once(line, jvm):  # noqa: F811
-    async with line.bridge():
+    async with serving(line):
         jms = QpidJms(line.port, line.tenant, jvm)
         for told in (await jms.temporary_queue(), await jms.transaction()):
             assert (told.state, told.condition) == ("ended", "amqp:not-implemented")

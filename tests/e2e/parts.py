@@ -149,6 +149,18 @@ async def gateway(line, name="gw-1"):
 
 
 @asynccontextmanager
+async def serving(line):
+    """A bridge that has its shards: it takes what comes."""
+    async with line.bridge() as bridge:
+
+        async def not_yet() -> bool:
+            return not bridge.whole
+
+        await until_not(not_yet, "the bridge does not get its shards")
+        yield bridge
+
+
+@asynccontextmanager
 async def commandable(line):
     """A bridge, and a gateway whose device `lamp-1` has been heard of."""
     async with line.bridge() as bridge, gateway(line) as (outbox, downlink):

@@ -121,7 +121,7 @@ def test_the_shard_count_was_changed(folder, command, kafka, tenant):
 
 def test_a_data_folder_that_cannot_be_made(folder):
     (folder / "file").touch()
-    fails_with(run("fogline-edge", "run", "--config", edge(folder, data="file/data")), "data folder", "choose one")
+    fails_with(run("fogline-edge", "run", "--config", edge(folder, "[mqtt]", data="file/data")), "data folder", "choose one")
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ def full_disk(folder):
 
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("mount") is None, reason="mounting a small file system needs root")
 def test_no_space(folder, full_disk):
-    config = edge(folder, data=str(full_disk / "data"))
+    config = edge(folder, "[mqtt]", data=str(full_disk / "data"))
     fails_with(run("fogline-edge", "run", "--config", config), "space")
 
 

@@ -1,6 +1,7 @@
 """The bridge: listener, ownership and shards put together."""
 
 import asyncio
+import contextlib
 import logging
 import signal
 from collections.abc import Callable
@@ -34,6 +35,7 @@ class Bridge:
         self._clients = KafkaClients(settings.kafka)
         self._loop = asyncio.get_running_loop()
         self._shards: dict[int, Shard] = {}
+        self._closing = False
         gateways = settings.bridge.gateways
         policy = Policy(settings.tenant, settings.shards, frozenset(gateways) if gateways is not None else None)
         self._routes = Routes()
@@ -58,10 +60,12 @@ class Bridge:
         """Stop serving, then leave the group. What is in open transactions is aborted and sent again."""
         await self.listener.close()
         self.dispatcher.close()
-        for shard in self._shards.values():
+        self._closing = True
+        shards = self.shards  # leaving the group takes them away, but not their threads
+        for shard in shards:
             shard.stop()
         await asyncio.to_thread(self._ownership.stop)
-        for shard in list(self._shards.values()):
+        for shard in shards:
             await asyncio.to_thread(shard.join, 5.0)
 
     def get(self, number: int) -> Shard | None:
@@ -88,12 +92,15 @@ class Bridge:
 
     def _gain(self, number: int) -> None:
         self._lose(number)
+        if self._closing:
+            return
 
         def make_log() -> TransactionLog:
             return TransactionLog(self._clients, self._settings.tenant, number)
 
         def changed(shard: Shard) -> None:
-            self._loop.call_soon_threadsafe(self._on_changed, shard)
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                self._loop.call_soon_threadsafe(self._on_changed, shard)
 
         shard = self._shards[number] = Shard(
             number, make_log, self._settings.bridge, changed, routes=self._routes, tell=self.dispatcher.tell

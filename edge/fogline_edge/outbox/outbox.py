@@ -47,6 +47,7 @@ class Outbox:
         self._loop = asyncio.get_running_loop()
         self._group: list[Waiting | Act] = []
         self._group_ns = 0
+        self._full_group = settings.outbox.group_commit_events - 1
         self._flush: asyncio.TimerHandle | None = None
         self._waiting_events = 0
         self._waiting_bytes = 0
@@ -103,11 +104,16 @@ class Outbox:
         """See `fogline_edge.adapters.port.Port.put`."""
         if self._full and arrival.lane is not Lane.REPLY:
             raise SlowDown("the outbox is full", retry_after_s=30)
-        if self.crowded:
+        if self._waiting_events >= MAX_WAITING_EVENTS or self._waiting_bytes >= MAX_WAITING_BYTES:
             raise SlowDown("too much waits for the disk", retry_after_s=1)
         self._waiting_bytes += len(arrival.data)
-        if not self._group:
+        group = self._group
+        if not group:
             self._group_ns = now_ns()
+        elif len(group) < self._full_group:
+            self._waiting_events += 1
+            group.append(Waiting(arrival, self._group_ns, done))
+            return
         self._gather(Waiting(arrival, self._group_ns, done))
 
     def _gather(self, work: Waiting | Act) -> None:

@@ -15,7 +15,7 @@ from py4j.java_gateway import GatewayParameters, JavaGateway
 from py4j.protocol import Py4JJavaError
 
 from contracts.foreign.clients import CLIENT_LIMIT_S, Id, Note, Reply, Sent
-from fogline.installed import find_java, find_jars
+from fogline.installed import find_jars, find_java
 from fogline.testing.amqp import within
 
 START_LIMIT_S = 30.0
@@ -32,7 +32,8 @@ _PREFIXES = {"ulong": "ID:AMQP_ULONG:", "uuid": "ID:AMQP_UUID:", "binary": "ID:A
 def java() -> Iterator[Any]:
     """The classes of a Java of its own, with the client's jars: `jvm.jakarta.jms...`."""
     spark = find_spec("pyspark")
-    assert spark is not None and spark.submodule_search_locations is not None
+    assert spark is not None, "pyspark is not installed: run deploy/setup/setup.sh"
+    assert spark.submodule_search_locations, "pyspark is no package"
     py4j = next(Path(spark.submodule_search_locations[0], "jars").glob("py4j-*.jar"))
     path = ":".join(map(str, [py4j, *find_jars("amqp")]))
     options = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
@@ -77,15 +78,15 @@ class QpidJms:
 
     async def refused(self, *, senders: Sequence[str] = (), receivers: Sequence[str] = ()) -> list[Sent]:
         def work(session: Any) -> list[Sent]:
-            sending = [_ended(lambda: session.createProducer(session.createQueue(each))) for each in senders]
-            return sending + [_ended(lambda: session.createConsumer(session.createQueue(each))) for each in receivers]
+            sending = [_ended(session.createProducer, session.createQueue(each)) for each in senders]
+            return sending + [_ended(session.createConsumer, session.createQueue(each)) for each in receivers]
 
         return await self._run(work)
 
     async def oversize(self, target: str, size_bytes: int) -> tuple[Sent, Sent]:
         def work(session: Any) -> tuple[Sent, Sent]:
             big, small = (session.createProducer(session.createQueue(target)) for _ in range(2))
-            end = _ended(lambda: big.send(session.createTextMessage("x" * size_bytes)))
+            end = _ended(big.send, session.createTextMessage("x" * size_bytes))
             return end, _send(small, session.createTextMessage("small"))
 
         return await self._run(work)
@@ -117,7 +118,7 @@ class QpidJms:
             try:
                 connection.start()
                 if transacted:
-                    return _ended(lambda: connection.createSession(True, 0))
+                    return _ended(connection.createSession, True, 0)
                 return work(connection.createSession(False, _AUTO_ACKNOWLEDGE))
             finally:
                 connection.close()
@@ -145,9 +146,9 @@ def _send(producer: Any, message: Any, to: Any = None, *, durable: bool = False)
     return Sent("accepted")
 
 
-def _ended(work: Callable[[], object]) -> Sent:
+def _ended(work: Callable[..., object], *arguments: object) -> Sent:
     try:
-        work()
+        work(*arguments)
     except Py4JJavaError as error:
         return _told(error, "ended")
     return Sent("accepted")

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import NamedTuple
 from urllib.parse import urlencode
 
 import msgspec
@@ -31,6 +32,8 @@ _CODES = {
     "bad-status": Reason.TOPIC_NAME_INVALID,
 }
 _MEDIA_TYPE = re.compile(r"[!#$&^_.+\-A-Za-z0-9]{1,127}/[!#$&^_.+\-A-Za-z0-9]{1,127}(?:[ \t]*;[ -~]{0,128})?", re.ASCII)
+_JSON_BEGINS = (b"{", b"[")
+_CACHED = 4096
 _MAX_MEDIA_TYPE = 256
 _RESERVED_TYPE = "application/vnd.fogline-"
 _MAX_TIME_NS = 2**63 - 1
@@ -53,6 +56,14 @@ class Client(msgspec.Struct, frozen=True):
         return f"{ADAPTER}\0{self.name or ''}\0{self.id}\0".encode()
 
 
+class Meaning(NamedTuple):
+    """What a topic means from a client: for whom it speaks, what the topic stands for, the media type that it declares."""
+
+    device: str
+    target: Target
+    content_type: str | None
+
+
 class Intake:
     """Turns PUBLISH packets of one gateway's clients into arrivals. Counts `properties_dropped` in `counters`."""
 
@@ -61,6 +72,7 @@ class Intake:
         self.gateway = gateway
         self._topics = topics
         self._counters = counters or Counters()
+        self._meanings: dict[tuple[bytes, str], Meaning] = {}
 
     def client(self, client_id: str, username: str | None, publish_for_others: Sequence[str]) -> Client:
         """Who a client is. `username`: as it logged in (`device` or Hono's `device@tenant`), `None`: nobody logs in.
@@ -78,11 +90,13 @@ class Intake:
     def arrival(self, client: Client, publish: Publish, slot: bytes, *, again: bool = False) -> tuple[Arrival, int]:
         """What to store, and the reason code for its PUBACK or PUBREC (5: 3.4.2.1).
 
-        `slot`: whose packet ids these are. `again`: it may have been sent before, whatever its DUP flag says.
+        `slot`: whose packet ids these are, empty for a will. `again`: it may have been sent before, whatever its DUP flag says.
         """
         number = publish.packet_id
         retransmission = Retransmission(slot, publish.dup or again, number=number) if number else None
         try:
+            if slot and publish.properties is NONE:
+                return self._plain(client, publish, slot, retransmission), Reason.SUCCESS
             return self._arrival(client, publish, retransmission), Reason.SUCCESS
         except Poison as error:
             return self.dead(error, client, publish, retransmission)
@@ -102,10 +116,33 @@ class Intake:
         )
         return letter, _CODES.get(error.reason, Reason.IMPLEMENTATION_SPECIFIC)
 
+    def _plain(self, client: Client, publish: Publish, slot: bytes, retransmission: Retransmission | None) -> Arrival:
+        """One without properties: all but its payload was the same the last time. `slot` stands for the client."""
+        key = (slot, publish.topic)
+        meaning = self._meanings.get(key)
+        if meaning is None:
+            target = self._topics.resolve(publish.topic)
+            meaning = Meaning(device_of(client, target.device), target, media_type(target.content_type))
+            if len(self._meanings) >= _CACHED:
+                self._meanings.clear()
+            self._meanings[key] = meaning
+        device, target, content_type = meaning
+        payload = publish.payload
+        return Arrival(
+            device=device,
+            channel=target.channel,
+            lane=target.lane,
+            type=target.type,
+            content_type=content_type or (JSON if payload[:1] in _JSON_BEGINS else OCTETS),
+            data=payload,
+            adapter=ADAPTER,
+            retransmission=retransmission,
+            properties=target.properties,
+        )
+
     def _arrival(self, client: Client, publish: Publish, retransmission: Retransmission | None) -> Arrival:
         target = self._topics.resolve(publish.topic)
         properties = publish.properties
-        plain = properties is NONE
         return Arrival(
             device=device_of(client, target.device),
             channel=target.channel,
@@ -114,11 +151,11 @@ class Intake:
             content_type=_content_type(target, properties.content_type, publish.payload),
             data=publish.payload,
             adapter=ADAPTER,
-            time_ns=None if plain else _time_ns(properties),
-            evidence=None if plain else _evidence(properties),
+            time_ns=_time_ns(properties),
+            evidence=_evidence(properties),
             retransmission=retransmission,
-            expiry_s=None if plain else properties.message_expiry_s,
-            properties=target.properties if plain else self._beside(target, properties),
+            expiry_s=properties.message_expiry_s,
+            properties=self._beside(target, properties),
         )
 
     def _beside(self, target: Target, properties: Properties) -> str | None:
@@ -151,7 +188,7 @@ def _content_type(target: Target, told: str | None, payload: bytes) -> str:
     for given in (told, target.content_type):
         if given is not None and len(given) <= _MAX_MEDIA_TYPE and _is_media_type(given):
             return given
-    return JSON if payload[:1] in (b"{", b"[") else OCTETS
+    return JSON if payload[:1] in _JSON_BEGINS else OCTETS
 
 
 def media_type(given: str | None) -> str | None:

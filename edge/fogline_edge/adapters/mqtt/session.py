@@ -101,9 +101,8 @@ class Session:
     @property
     def full(self) -> bool:
         """Whether so much waits for its commit that nothing should be read. A 5 client counts its messages itself."""
-        waiting = self.window.quiet
-        if self.version == V3:
-            waiting += self.window.numbered
+        window = self.window
+        waiting = window.quiet if self.version == V5 else window.quiet + window.numbered
         return waiting >= self._receive_maximum
 
     def deadline(self, heard: float) -> float | None:

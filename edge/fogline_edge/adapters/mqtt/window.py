@@ -5,6 +5,9 @@ from collections import deque
 from fogline_edge.adapters.mqtt.packets import Answer
 from fogline_edge.adapters.mqtt.wire import V5, Kind
 
+_PUBACK = Answer(kind=Kind.PUBACK, packet_id=0).encode(V5)[:2]
+"""How every PUBACK of success begins (3.4: without reason code and properties it is the same in 3.1.1 and 5)."""
+
 
 class Ticket:
     """One message that was handed on. `packet_id` 0: nobody waits for its acknowledgement (QoS 0, a will)."""
@@ -26,15 +29,18 @@ class ReceivedTicket(Ticket):
 
 
 class Window:
-    """The messages in flight of one connection. `unreleased`: those at QoS 2 between PUBREC and PUBCOMP."""
+    """The messages in flight of one connection.
 
-    __slots__ = ("_due", "_numbered", "_quiet", "unreleased", "version")
+    `quiet`: QoS 0 messages that are not committed; `unreleased`: those at QoS 2 between PUBREC and PUBCOMP.
+    """
+
+    __slots__ = ("_due", "_numbered", "quiet", "unreleased", "version")
 
     def __init__(self) -> None:
         self.version = V5
         self.unreleased = 0
         self._numbered: deque[Ticket] = deque()
-        self._quiet = 0
+        self.quiet = 0
         self._due: list[bytes] = []
 
     @property
@@ -42,18 +48,13 @@ class Window:
         """QoS 1 and 2 messages without their PUBACK or PUBREC."""
         return len(self._numbered)
 
-    @property
-    def quiet(self) -> int:
-        """QoS 0 messages that are not committed."""
-        return self._quiet
-
     def admit(self, packet_id: int, code: int) -> Ticket:
         """A message was received; `code` is the reason code that its PUBACK will carry (5 only)."""
         ticket = Ticket(packet_id, code)
         if packet_id:
             self._numbered.append(ticket)
         else:
-            self._quiet += 1
+            self.quiet += 1
         return ticket
 
     def admit_received(self, packet_id: int, code: int) -> Ticket:
@@ -66,11 +67,14 @@ class Window:
         """A message is durable. Its PUBACK or PUBREC is due once those of all before it are."""
         ticket.committed = True
         if not ticket.packet_id:
-            self._quiet -= 1
+            self.quiet -= 1
             return
         numbered = self._numbered
         while numbered and numbered[0].committed:
             first = numbered.popleft()
+            if first.kind is Kind.PUBACK and not first.code:
+                self._due.append(_PUBACK + first.packet_id.to_bytes(2))  # what nearly all of them are
+                continue
             self._due.append(Answer(kind=first.kind, packet_id=first.packet_id, code=first.code).encode(self.version))
             if first.kind is Kind.PUBREC and first.code < 0x80:
                 self.unreleased += 1
