@@ -7,9 +7,13 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from fogline.testing.kafka_broker import KafkaBroker
+
+hypothesis.settings.register_profile("fogline", deadline=None)  # how long a case takes is the machine's affair
+hypothesis.settings.load_profile("fogline")
 
 _numbers = itertools.count(1)
 

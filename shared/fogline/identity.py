@@ -1,6 +1,7 @@
 """Semantic identity: `(source, id)`, deterministic by the best thing that the device gives.
 
-`id = base32(BLAKE2b-128(tier, tenant, device, channel, key))`, every field length-prefixed. The gateway's clock and
+`id = base32(BLAKE2b-128(tier, tenant, device, channel, key))`, every field length-prefixed; where the device gives
+nothing (tier 5), the place of the first insert and a random tag, made once and kept. The gateway's clock and
 name and the time of arrival never enter it, so that two gateways that hear one device come to the same id.
 
 | tier | the device gives | evidence | dedup |
@@ -86,22 +87,16 @@ def _channel_frame(channel: str, token: bytes) -> bytes:
 
 def semantic_id(tier: int, tenant: str, device: str, channel: str, *key: bytes) -> str:
     """The CloudEvents `id`: 26 characters of base32 (RFC 4648 section 6) without padding."""
-    return _id_of(_beginning(tier, tenant, device, channel) + b"".join([_framed(field) for field in key]))
-
-
-def sequence_id(tenant: str, device: str, channel: str, stream: str, sequence: int) -> str:
-    """The `id` on tier 5: `semantic_id` with stream and sequence of the first insert as its key."""
-    return numbered_id(stream_beginning(tenant, device, channel, stream), sequence)
-
-
-def numbered_id(beginning: bytes, sequence: int) -> str:
-    """`sequence_id` in two steps: what `stream_beginning` gave, and the sequence."""
-    number = b"%d" % sequence
-    return _base32(hashlib.blake2b(b"%b\0\0\0%c%b" % (beginning, len(number), number), digest_size=16).digest())
-
-
-def _id_of(fields: bytes) -> str:
+    fields = _beginning(tier, tenant, device, channel) + b"".join([_framed(field) for field in key])
     return _base32(hashlib.blake2b(fields, digest_size=16).digest())
+
+
+def sequence_id(stream: str, sequence: int, tag: str) -> str:
+    """The `id` on tier 5: stream and sequence of the first insert, and a few random digits of that moment.
+
+    They tell apart what two copies of one outbox insert at the same place.
+    """
+    return f"{stream}.{sequence}.{tag}"
 
 
 @lru_cache(maxsize=4096)
@@ -110,30 +105,18 @@ def _beginning(tier: int, tenant: str, device: str, channel: str) -> bytes:
     return bytes((tier,)) + b"".join(_framed(field.encode()) for field in (tenant, device, channel))
 
 
-def stream_beginning(tenant: str, device: str, channel: str, stream: str) -> bytes:
-    """What all ids on tier 5 of one channel and stream have in common."""
-    return _beginning(5, tenant, device, channel) + _framed(stream.encode())
-
-
 def _framed(field: bytes) -> bytes:
     return len(field).to_bytes(4, "big") + field
 
 
-_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
-_TRIPLES = tuple(a + b + c for a in _ALPHABET for b in _ALPHABET for c in _ALPHABET)
+_PAIRS = tuple(a + b for a in "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567" for b in "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567")
+_SHIFTS = tuple(range(120, -1, -10))
 
 
 def _base32(data: bytes) -> str:
-    """16 bytes, three characters a step: many times as fast as the standard library's, and on the path of every event.
-
-    In two halves, because shifting shorter numbers is cheaper.
-    """
-    number = int.from_bytes(data, "big") << 7
-    high, low = number >> 75, number & ((1 << 75) - 1)
-    of = _TRIPLES
-    left = of[high >> 45] + of[high >> 30 & 32767] + of[high >> 15 & 32767] + of[high & 32767]
-    right = of[low >> 60] + of[low >> 45 & 32767] + of[low >> 30 & 32767] + of[low >> 15 & 32767] + of[low & 32767]
-    return left + right[:14]
+    """16 bytes, two characters a step: five times as fast as the standard library's."""
+    number = int.from_bytes(data, "big") << 2
+    return "".join([_PAIRS[number >> shift & 1023] for shift in _SHIFTS])
 
 
 def chained(former: bytes, event_id: str, data: bytes, nonce: bytes) -> bytes:

@@ -17,7 +17,7 @@ def find_java() -> str:
 
 
 def find_jars(name: str) -> list[Path]:
-    """The jars of `kafka` or `spark` as the set-up left them: in $FOGLINE_JARS, or .fogline/jars of the checkout."""
+    """The jars of `kafka`, `spark` or `amqp` as the set-up left them: in $FOGLINE_JARS, or .fogline/jars of the checkout."""
     root = Path(os.environ.get("FOGLINE_JARS") or Path(__file__).parents[2] / ".fogline" / "jars")
     jars = sorted((root / name).glob("*.jar"))
     if not jars:

@@ -2,19 +2,25 @@
 
     python tests/bench/null_peer.py
 
-Prints its port; after each line on stdin, what it has counted.
+Prints its port. After `counts` on stdin: what it has counted. After `arrivals`: for every event since it began, the
+`sent_ns` (CLOCK_MONOTONIC) of its payload and the moment at which its batch came, on the same clock.
 """
 
 import asyncio
 import json
 import sys
+import time
 
 from fogline import address, hello
 from fogline.amqp.driver import Connection, listen
 from fogline.amqp.engine import Engine
 from fogline.amqp.outcome import ACCEPTED
 from fogline.amqp.wire import decode
+from fogline.codec import decode_batch, decode_range
 from fogline.message import Message
+
+KEPT = 2000
+"""Batches kept for `arrivals`."""
 
 
 class NullPeer:
@@ -25,6 +31,7 @@ class NullPeer:
         self.bytes = 0
         self.control = None
         self.places = {}
+        self.kept: list[tuple[int, bytes]] = []
 
     def opened(self, connection, _peer) -> None:
         """Anybody may come."""
@@ -37,6 +44,7 @@ class NullPeer:
 
     def received(self, connection, delivery, data) -> None:
         """Accept; answer a hello."""
+        now_ns = time.monotonic_ns()
         self.bytes += len(data)
         message = decode(data)
         connection.settle(delivery, ACCEPTED)
@@ -46,8 +54,16 @@ class NullPeer:
             marks = [hello.Mark(each.stream) for each in asked.streams]
             body = hello.encode_hello(hello.Welcome(protocol=1, shards=1, marks=marks))
             self.control.send(Message(body=body, correlation_id=message.correlation_id))
-        else:
-            self.events += message.properties["last"] - message.properties["first"] + 1
+            return
+        self.events += message.properties["last"] - message.properties["first"] + 1
+        if len(self.kept) < KEPT:
+            self.kept.append((now_ns, data))
+
+    def arrivals(self) -> list[tuple[int, int]]:
+        """When each event was sent, and when it came."""
+        messages = [(at, decode(data)) for at, data in self.kept]
+        events = [(at, event) for at, message in messages for event in decode_batch(decode_range(message), message)]
+        return [(json.loads(event.data)["sent_ns"], at) for at, event in events if b'"sent_ns"' in event.data]
 
     def link_closed(self, *_) -> None:
         """Nothing to do."""
@@ -60,10 +76,11 @@ async def main() -> None:
     """Serve until stdin ends."""
     peer = NullPeer()
     server = await listen("127.0.0.1", 0, lambda: Connection(Engine("null", server=True), peer))
-    print(server.sockets[0].getsockname()[1], flush=True)
+    print(json.dumps({"port": server.sockets[0].getsockname()[1]}), flush=True)
     loop = asyncio.get_running_loop()
-    while await loop.run_in_executor(None, sys.stdin.readline):
-        print(json.dumps({"events": peer.events, "bytes": peer.bytes}), flush=True)
+    while asked := await loop.run_in_executor(None, sys.stdin.readline):
+        arrivals = asked.strip() == "arrivals"
+        print(json.dumps(peer.arrivals() if arrivals else {"events": peer.events, "bytes": peer.bytes}), flush=True)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
     python tests/bench/publisher.py PORT EVENTS CONNECTIONS WINDOW
 
-Prints one JSON line with the seconds from the first PUBLISH to the last PUBACK.
+Prints one JSON line when it is ready, waits for a line on stdin, publishes, and prints the seconds from the first
+PUBLISH to the last PUBACK.
 """
 
 import contextlib
@@ -12,16 +13,16 @@ import socket
 import sys
 import time
 
+from payload import payloads
+
 CONNECT = b"\x10%c\x00\x04MQTT\x04\x02\x00\x3c\x00%c%s"
 PUBACK_BYTES = 4
 
 
 def packets(client: int, events: int) -> list[bytes]:
-    """Every PUBLISH of one client: topic `telemetry`, 100 bytes of JSON."""
+    """Every PUBLISH of one client, on topic `telemetry`."""
     made = []
-    for n in range(events):
-        payload = b'{"n": %d, "temperature": 21.5, "humidity": 48.2, "client": %d, "padding": "' % (n, client)
-        payload += b"x" * (98 - len(payload)) + b'"}'
+    for n, payload in enumerate(payloads(client, events)):
         body = b"\x00\x09telemetry" + (n % 65535 + 1).to_bytes(2, "big") + payload
         made.append(b"\x32%c%c" % (128 | len(body) & 127, len(body) >> 7) + body)
     return made
@@ -65,6 +66,8 @@ def main() -> None:
     selector = selectors.DefaultSelector()
     for client in clients:
         selector.register(client.socket, selectors.EVENT_READ, client)
+    print(json.dumps({"ready": events}), flush=True)
+    sys.stdin.readline()
     began = time.perf_counter()
     busy = set(clients)
     for client in clients:
@@ -73,7 +76,7 @@ def main() -> None:
         for key, _ in selector.select(5.0):
             if key.data.step():
                 busy.discard(key.data)
-    print(json.dumps({"seconds": time.perf_counter() - began}))
+    print(json.dumps({"seconds": time.perf_counter() - began}), flush=True)
 
 
 if __name__ == "__main__":

@@ -7,23 +7,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from fogline.codec import Frame, encode_event, encode_framed, frame_of
 from fogline.dead import DEAD_TYPE
 from fogline.event import Arrival, Event, Lane, Receipt, TimeQuality, rfc3339
-from fogline.identity import Dedup, chained, digest, numbered_id, stream_beginning
+from fogline.identity import Dedup, chained, digest, sequence_id
 from fogline.ledger import STATEMENT_CONTENT_TYPE, Statement, encode_statement
 from fogline_edge.outbox.queries import SQL
-from fogline_edge.outbox.recognition import NOTHING_GIVEN, Fresh, Resend, Trace, first_id, recognise
+from fogline_edge.outbox.recognition import NOTHING_GIVEN, Fresh, Resend, Trace, recognise
 from fogline_edge.outbox.slots import Slots
 from fogline_edge.outbox.streams import Stream, Streams, Written
 
 CLOCK_IS_SET_NS = 1_735_689_600_000_000_000
 """2025-01-01: a clock before this has not been set since the machine started."""
-MAX_COMMONS = 4096
+MAX_FRAMES = 4096
 ROWS_A_STATEMENT = 32
 _INSERT_MANY = SQL["insert_event"].rstrip(";") + ", (?, ?, ?, ?)" * (ROWS_A_STATEMENT - 1)
 
@@ -52,26 +52,25 @@ class Act:
 class Group:
     """What one transaction writes: collected first, inserted together.
 
-    `age_s`: the gateway's own running time. `nonce` goes into the chain of the group's events.
+    `age_s`: the gateway's own running time. `nonce` goes into the chain of the group's events, `tag` (of it)
+    into the ids of those that have nothing better.
     """
 
     age_s: int
-    events: list[Written] = field(default_factory=list)
     memory: dict[bytes, tuple[str, Trace]] = field(default_factory=dict)
     touched: dict[str, Stream] = field(default_factory=dict)
     conflicts: int = 0
+    incarnations: int = 0
     nonce: bytes = field(default_factory=lambda: os.urandom(8))
+    tag: str = ""
+
+    def __post_init__(self) -> None:
+        self.tag = self.nonce[:4].hex()
 
     def incarnation(self) -> int:
         """63 random bits, another value for each event of the group."""
-        return (int.from_bytes(self.nonce, "big") + len(self.events)) & ((1 << 63) - 1)
-
-
-class Common(NamedTuple):
-    """What the events of one channel have in common: their frame, and what their ids are made of before the sequence."""
-
-    frame: Frame
-    id_beginning: bytes
+        self.incarnations += 1
+        return (int.from_bytes(self.nonce, "big") + self.incarnations) & ((1 << 63) - 1)
 
 
 class Ingest:
@@ -82,8 +81,8 @@ class Ingest:
         self.identity = (tenant, gateway)
         self._streams = streams
         self._slots = Slots(connection)
-        self._written: list[Written] = []
-        self._commons: dict[tuple[int | str, ...], Common] = {}
+        self._written: list[Stream] = []
+        self._frames: dict[tuple[int | str, ...], Frame] = {}
         self._tenant = tenant
         self._gateway = gateway
 
@@ -96,9 +95,9 @@ class Ingest:
 
     def committed(self) -> None:
         """What `write` wrote last is durable: it is kept at hand for whoever sends it."""
-        rows, self._written = self._written, []
-        if rows:
-            self._streams.remember(rows)
+        written, self._written = self._written, []
+        for stream in written:
+            stream.keep_fresh()
 
     def forget(self, device: str, slot: bytes, number: int) -> None:
         """Forget what was remembered under a slot."""
@@ -113,8 +112,9 @@ class Ingest:
 
     def write(self, group: Group) -> None:
         """Insert what a group has collected."""
-        insert_many(self.connection, group.events)
-        self._written += group.events
+        for stream in group.touched.values():
+            insert_many(self.connection, stream.fresh)
+        self._written = list(group.touched.values())
         if group.memory:
             rows = [(key, device, group.age_s, _pack(trace)) for key, (device, trace) in group.memory.items()]
             self.connection.executemany(SQL["remember"], rows)
@@ -148,7 +148,7 @@ class Ingest:
         """What nearly all arrivals are: no identity of the device's own, no rare attribute. In one go, for its speed."""
         data = arrival.data
         stream = self._streams.of_lane(arrival.lane)
-        common = self._common(arrival, stream, time_ns)
+        frame = self._frame(arrival, stream, time_ns)
         counts = stream.counts
         counts.acknowledged += 1
         group.touched[stream.stream] = stream
@@ -160,26 +160,25 @@ class Ingest:
             self._slots.note(arrival.device, sent, payload, group.age_s)
         stream.head = head = stream.head + 1
         counts.stored += 1
-        event_id = numbered_id(common.id_beginning, head)
+        event_id = sequence_id(stream.stream, head, group.tag)
         stream.chain = link = chained(stream.chain, event_id, data, group.nonce)
-        body = encode_framed(common.frame, event_id, rfc3339(time_ns), head, data)
-        group.events.append((stream.number, head, link, body))
+        body = encode_framed(frame, event_id, rfc3339(time_ns), head, data)
+        stream.fresh.append((stream.number, head, link, body))
         if arrival.type == DEAD_TYPE:
             counts.dead += 1
             return Receipt.DEAD
         return Receipt.STORED
 
-    def _common(self, arrival: Arrival, stream: Stream, time_ns: int) -> Common:
-        """What this arrival has in common with others of its channel."""
+    def _frame(self, arrival: Arrival, stream: Stream, time_ns: int) -> Frame:
+        """What this event has in common with others of its channel."""
         key = (stream.number, arrival.device, arrival.channel, arrival.content_type, arrival.type, arrival.adapter)
-        common = self._commons.get(key)
-        if common is None or time_ns < CLOCK_IS_SET_NS:
-            beginning = stream_beginning(self._tenant, arrival.device, arrival.channel, stream.stream)
-            common = Common(frame_of(self._event(arrival, "", time_ns, NOTHING_GIVEN, stream)), beginning)
-            if len(self._commons) >= MAX_COMMONS or time_ns < CLOCK_IS_SET_NS:
-                self._commons.clear()
-            self._commons[key] = common
-        return common
+        frame = self._frames.get(key)
+        if frame is None or time_ns < CLOCK_IS_SET_NS:
+            frame = frame_of(self._event(arrival, "", time_ns, NOTHING_GIVEN, stream))
+            if len(self._frames) >= MAX_FRAMES or time_ns < CLOCK_IS_SET_NS:
+                self._frames.clear()
+            self._frames[key] = frame
+        return frame
 
     def _take_special(self, group: Group, arrival: Arrival, time_ns: int) -> Receipt:
         """One with an identity of its own, or with attributes that few have."""
@@ -212,10 +211,10 @@ class Ingest:
         stream = self._streams.of_lane(arrival.lane)
         stream.head += 1
         stream.counts.stored += 1
-        event_id = verdict.id or first_id(arrival, self._tenant, stream.stream, stream.head)
+        event_id = verdict.id or sequence_id(stream.stream, stream.head, group.tag)
         stream.chain = chained(stream.chain, event_id, arrival.data, group.nonce)
         body = encode_event(self._event(arrival, event_id, time_ns, verdict, stream))
-        group.events.append((stream.number, stream.head, stream.chain, body))
+        stream.fresh.append((stream.number, stream.head, stream.chain, body))
         group.touched[stream.stream] = stream
         group.conflicts += verdict.conflict
         for key, trace in verdict.remember:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import msgspec
 
 from fogline.event import Arrival
-from fogline.identity import Counter, Dedup, DeviceTime, SessionCounter, UniqueId, semantic_id, sequence_id
+from fogline.identity import Counter, Dedup, DeviceTime, SessionCounter, UniqueId, semantic_id
 
 COUNTER_RESEND_S = 60
 """How long after the first copy the same counter value with the same payload is a resend."""
@@ -155,11 +155,6 @@ def serial_distance(newest: int, value: int, width_bits: int) -> int:
     size = 1 << width_bits
     ahead = (value - newest) % size
     return ahead if ahead < size // 2 else ahead - size
-
-
-def first_id(arrival: Arrival, tenant: str, stream: str, sequence: int) -> str:
-    """The id on tier 5: stream and sequence of the first insert."""
-    return sequence_id(tenant, arrival.device, arrival.channel, stream, sequence)
 
 
 def _number(value: int) -> bytes:

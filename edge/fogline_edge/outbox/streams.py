@@ -4,6 +4,7 @@ import sqlite3
 from collections import deque
 from dataclasses import dataclass, field
 from itertools import islice
+from operator import itemgetter
 from secrets import token_hex
 from typing import NamedTuple
 
@@ -24,6 +25,7 @@ class Row(NamedTuple):
 
 Written = tuple[int, int, bytes, bytes]
 """A row of `event`: the stream's number, sequence, chain, body."""
+_body_of = itemgetter(3)
 
 
 @dataclass(slots=True)
@@ -31,7 +33,8 @@ class Stream:
     """One stream.
 
     `head`: the highest sequence written, `settled`: the highest that the bridge accepted; `chain` and `settled_chain`
-    belong to them. `stated`: what the last statement of this run said of arrivals. `tail`: the newest committed rows.
+    belong to them. `stated`: what the last statement of this run said of arrivals. `fresh`: rows
+    of the transaction that is open; `tail`: the newest committed ones.
     """
 
     number: int
@@ -44,15 +47,19 @@ class Stream:
     settled_chain: bytes = b""
     counts: Counts = field(default_factory=Counts)
     stated: tuple[int, ...] = (0, 0, 0, 0)
+    fresh: list[Written] = field(default_factory=list)
     tail: deque[Written] = field(default_factory=deque)
     tail_bytes: int = 0
 
-    def keep(self, rows: list[Written]) -> None:
-        """Remember rows that were committed just now, so that what is sent soon is not read from the file."""
+    def keep_fresh(self) -> None:
+        """What was fresh is committed: remember it, so that what is sent soon is not read from the file."""
+        rows, self.fresh = self.fresh, []
+        if not rows:
+            return
         if self.tail and self.tail[-1][1] + 1 != rows[0][1]:
             self.forget_tail()
         self.tail.extend(rows)
-        self.tail_bytes += sum([len(row[3]) for row in rows])
+        self.tail_bytes += sum(map(len, map(_body_of, rows)))
         while self.tail_bytes > MAX_TAIL_BYTES:
             self.tail_bytes -= len(self.tail.popleft()[3])
 
@@ -113,13 +120,6 @@ class Streams:
     def get(self, stream: str) -> Stream:
         """A stream by its name. Raises `KeyError`."""
         return self._all[stream]
-
-    def remember(self, rows: list[Written]) -> None:
-        """Rows were committed: keep them at hand, by stream."""
-        for stream in self._open.values():
-            own = [row for row in rows if row[0] == stream.number]
-            if own:
-                stream.keep(own)
 
     def opened(self) -> list[Stream]:
         """The open streams."""

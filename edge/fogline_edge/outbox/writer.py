@@ -218,7 +218,7 @@ class Writer:
             if stream.arrivals != stream.stated:
                 self.ingest.state(group, stream, now_ns())
         self.ingest.write(group)
-        return bool(group.events)
+        return bool(group.touched)
 
     # --- the gateway's own age, and what it remembers
 

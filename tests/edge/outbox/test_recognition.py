@@ -1,5 +1,7 @@
 """Is it a resend? Histories in, verdicts out."""
 
+from functools import cache
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -13,12 +15,22 @@ from fogline_edge.outbox.schema import open_database
 from fogline_edge.outbox.slots import Slots
 
 
+NAMES = count()
+
+
+@cache
+def database():
+    """One for all devices of a run: each has a name of its own there."""
+    return open_database(Path(":memory:"), 10**7)
+
+
 class Device:
     """A device and what is remembered of it. `say` returns the id of a new event, or None for a resend."""
 
     def __init__(self):
+        self.name = f"d{next(NAMES)}"
         self.memory = {}
-        self.slots = Slots(open_database(Path(":memory:"), 10**6))
+        self.slots = Slots(database())
         self.age_s = 1000
         self.nonce = 0
 
@@ -35,13 +47,13 @@ class Device:
             retransmission=None if slot is None else Retransmission(slot, again),
         )
         sent, payload = arrival.retransmission, digest(arrival.channel, arrival.data)
-        if sent is not None and again and self.slots.repeats("d", sent, payload, self.age_s):
+        if sent is not None and again and self.slots.repeats(self.name, sent, payload, self.age_s):
             return Resend()
         verdict = recognise(arrival, payload, tenant="t", recall=self.memory.get, age_s=self.age_s, nonce=self.nonce)
         if isinstance(verdict, Fresh):
             self.memory.update(verdict.remember)
             if sent is not None:
-                self.slots.note("d", sent, payload, self.age_s)
+                self.slots.note(self.name, sent, payload, self.age_s)
         return verdict
 
     def say(self, *args, **kwargs):

@@ -1,0 +1,45 @@
+"""AMQP in, Kafka exactly once out: the bridge's own process, beside a bare producer of the same records."""
+
+from processes import Bench
+
+SHARDS = 8
+TIMES = 3
+"""Events, as a multiple of those of the gateway's row."""
+LIMIT_S = 300
+
+
+def measure(bench: Bench) -> dict[str, float]:
+    """The one after the other, on one broker."""
+    events = bench.events * TIMES
+    seconds, bridge_cpu_s = through_bridge(bench, events)
+    bare = bare_producer(bench, f"bare{bench.number}", SHARDS, events)
+    return {
+        "bridge.events": events / seconds,
+        "bridge.cpu": bridge_cpu_s / events * 1000,
+        "bridge.producer": events / bare["seconds"],
+        "bridge.producer_cpu": bare["cpu_s"] / events * 1000,
+        "bridge.ratio": bare["seconds"] / seconds,
+    }
+
+
+def through_bridge(bench: Bench, events: int) -> tuple[float, float]:
+    """Seconds until the last batch was settled, and the bridge's CPU seconds."""
+    tenant = f"bridge{bench.number}"
+    cloud = bench.cloud(tenant, SHARDS)
+    with (
+        bench.bridge(cloud) as (bridge, port),
+        bench.child("gateways", *bench.program("gateways"), port, tenant, SHARDS, events) as gateways,
+    ):
+        gateways.line()
+        before = bridge.cpu_s()
+        gateways.tell("go")
+        return gateways.line(LIMIT_S)["seconds"], bridge.cpu_s() - before
+
+
+def bare_producer(bench: Bench, tenant: str, shards: int, events: int) -> dict[str, float]:
+    """Into topics of its own, which stay."""
+    bench.cloud(tenant, shards)
+    with bench.child("producer", *bench.program("producer"), bench.bootstrap, tenant, shards, events) as producer:
+        producer.line()
+        producer.tell("go")
+        return producer.line(LIMIT_S)

@@ -1,0 +1,100 @@
+"""A direct command there and back: operator -> bridge -> gateway -> MQTT device -> and the answer the same way."""
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, nullcontext
+
+from device import Device
+from processes import Bench, Failed, quantile
+
+from fogline.command import State
+from fogline.testing.slow_line import SlowLine
+from fogline_cloud.commands.client import Ask, Operator
+from fogline_edge.status import read_status
+
+SHARDS = 2
+BACKLOG_BYTES = 20_000_000
+PAYLOAD_BYTES = 16_000
+IN_FLIGHT = 32
+LIMIT_S = 60.0
+CASES = (("idle", None, 200), ("10mbit", 10e6, 60), ("1mbit", 1e6, 60))
+"""Name, bits a second of the line between gateway and bridge, number of commands."""
+
+
+def measure(bench: Bench) -> dict[str, float]:
+    """Each case with a gateway of its own, all on one bridge."""
+    tenant = f"commands{bench.number}"
+    found = {}
+    with bench.bridge(bench.cloud(tenant, SHARDS)) as (_, port):
+        for name, bits_per_s, count in CASES:
+            bench.say(f"commands, {name}")
+            taken_s = asyncio.run(case(bench, tenant, f"gw-{name}", port, bits_per_s, count))
+            found |= {f"commands.{name}_p{percent}": quantile(taken_s, percent / 100) * 1000 for percent in (50, 99)}
+    return found
+
+
+async def case(bench: Bench, tenant: str, gateway: str, bridge_port: int, bits_per_s: float | None, count: int) -> list[float]:
+    """Seconds of each command, one after the other."""
+    line = SlowLine(bridge_port, bits_per_s) if bits_per_s else nullcontext()
+    async with line:
+        with bench.gateway(gateway, line.port if bits_per_s else bridge_port, tenant) as (_, mqtt_port):
+            async with connected(mqtt_port, f"{gateway}-lamp") as device, Operator("127.0.0.1", bridge_port, tenant) as operator:
+                await device.take_commands()
+                await device.publish("telemetry", b'{"on": true}')
+                await until_reached(operator, f"{gateway}-lamp")
+                if bits_per_s:
+                    await fill(bench, gateway, mqtt_port)
+                taken_s = [await command(operator, f"{gateway}-lamp") for _ in range(count)]
+                if bits_per_s and not backlog(bench, gateway):
+                    raise Failed(f"{gateway}: the backlog was over before the last command")
+    return taken_s
+
+
+@asynccontextmanager
+async def connected(port: int, name: str) -> AsyncIterator[Device]:
+    """A device, for the length of a block."""
+    device = Device()
+    await device.connect(port, name)
+    try:
+        yield device
+    finally:
+        await device.close()
+
+
+async def command(operator: Operator, device: str) -> float:
+    """Seconds until the device's answer is there."""
+    began = time.monotonic()
+    verdict = await asyncio.wait_for(operator.request(Ask(device, "ping", durable=False)), LIMIT_S)
+    if verdict.state is not State.SUCCEEDED:
+        raise Failed(f"a command ended as {verdict.state}: {verdict.status} {verdict.why}")
+    return time.monotonic() - began
+
+
+async def until_reached(operator: Operator, device: str) -> None:
+    """Until the bridge knows the way to the device."""
+    deadline = time.monotonic() + LIMIT_S
+    while True:
+        try:
+            await command(operator, device)
+        except Failed:
+            if time.monotonic() > deadline:
+                raise
+            await asyncio.sleep(0.05)
+        else:
+            return
+
+
+async def fill(bench: Bench, gateway: str, port: int) -> None:
+    """Bytes that cannot be compressed, until so many wait in the outbox."""
+    wanted = BACKLOG_BYTES // PAYLOAD_BYTES + 1
+    async with connected(port, f"{gateway}-bulk") as device:
+        while (missing := wanted - backlog(bench, gateway)) > 0:
+            for _ in range(0, missing, IN_FLIGHT):
+                await asyncio.gather(*(device.publish("telemetry", os.urandom(PAYLOAD_BYTES)) for _ in range(IN_FLIGHT)))
+
+
+def backlog(bench: Bench, gateway: str) -> int:
+    """Events that wait in the outbox."""
+    return int(read_status(bench.folder / gateway / "data")["backlog"])

@@ -1,0 +1,126 @@
+"""Gateways that are not the bottleneck: batches encoded before the clock starts, one connection each, the real protocol.
+
+    python tests/bench/gateways.py PORT TENANT SHARDS EVENTS
+
+One gateway for each shard. Prints one JSON line when all are welcome, waits for a line on stdin, sends everything as
+fast as the bridge's credit allows, and prints the seconds until the last batch was accepted.
+"""
+
+import asyncio
+import itertools
+import json
+import sys
+import time
+
+from records import BATCH, events_of, stream_of
+
+from fogline import address, hello
+from fogline.amqp.driver import Connection, connect
+from fogline.amqp.engine import Engine
+from fogline.amqp.outcome import ACCEPTED
+from fogline.amqp.scheduler import Share
+from fogline.amqp.wire import decode, encode
+from fogline.codec import Beacon, Range, encode_batch, encode_event
+from fogline.event import Lane
+from fogline.message import Message
+
+BEACON = Beacon("5f3a0c1e-0000-4000-8000-000000000001", 123_456)
+ASK_AGAIN_S = 0.2
+
+
+def names(shards: int) -> list[str]:
+    """A gateway for each shard."""
+    return [
+        next(name for name in (f"gw-{n}" for n in itertools.count()) if address.shard_of(name, shards) == shard)
+        for shard in range(shards)
+    ]
+
+
+def batches(tenant: str, gateway: str, number: int, events: int) -> list[bytes]:
+    """Everything that a gateway has, as AMQP messages."""
+    made = list(map(encode_event, events_of(tenant, gateway, number, events)))
+    found = []
+    for first in range(1, events + 1, BATCH):
+        last = min(first + BATCH - 1, events)
+        span = Range(gateway, stream_of(number), Lane.TELEMETRY, first, last, last.to_bytes(16, "big"))
+        found.append(encode(encode_batch(span, made[first - 1 : last], BEACON)))
+    return found
+
+
+class Gateway:
+    """A handler of one connection."""
+
+    def __init__(self, tenant: str, name: str, number: int, messages: list[bytes]) -> None:
+        self.welcome: hello.Welcome | None = None
+        self._place = (tenant, name, number)
+        self._messages = messages
+        self._answered = asyncio.Event()
+
+    async def greet(self, port: int) -> None:
+        """Connect and say hello until the shard is there; then attach the lane."""
+        tenant, name, number = self._place
+        engine = Engine(name, hostname="127.0.0.1", properties={"tenant": tenant, "product": hello.PRODUCT})
+        self._opened = asyncio.Event()
+        connection = await connect("127.0.0.1", port, engine, self)
+        await self._opened.wait()
+        session = connection.open_session()
+        control = str(address.Control(tenant, name))
+        connection.open_receiver(session, "control", control, credit=32)
+        question = connection.open_sender(session, "hello", str(address.Hello(tenant)), Share(strict=0), {})
+        streams = [hello.OpenStream(stream_of(number), Lane.TELEMETRY)]
+        body = hello.encode_hello(hello.Hello(protocol=1, version="0", gateway=name, beacon=BEACON, streams=streams))
+        while self.welcome is None or self.welcome.refused:
+            self._answered.clear()
+            question.send(Message(body=body, content_type=hello.HELLO_CONTENT_TYPE, reply_to=control, correlation_id=1))
+            await self._answered.wait()
+            if self.welcome.refused:
+                await asyncio.sleep(ASK_AGAIN_S)
+        target = str(address.Ingest(tenant, self.welcome.shard))
+        self._lane = connection.open_sender(connection.open_session(), "telemetry", target, Share(), {"lane": "telemetry"})
+        self._connection = connection
+
+    async def send(self) -> None:
+        """Everything, until it is accepted."""
+        outcomes = await asyncio.gather(*(self._connection._send(self._lane, data) for data in self._messages))
+        if any(outcome != ACCEPTED for outcome in outcomes):
+            raise SystemExit(f"{self._place}: not all was accepted: {set(outcomes)}")
+
+    def opened(self, connection, _peer) -> None:
+        """The bridge answered."""
+        self._opened.set()
+
+    def link_requested(self, connection, link) -> None:
+        """The bridge opens no links."""
+
+    def link_closed(self, connection, link, condition) -> None:
+        """Every link is needed."""
+        raise SystemExit(f"{self._place}: link {link.name} was closed: {condition}")
+
+    def received(self, connection: Connection, delivery, data) -> None:
+        """The answer to hello."""
+        connection.settle(delivery, ACCEPTED)
+        connection.grant(delivery.link, 1)
+        self.welcome = hello.decode_welcome(decode(data).body)
+        self._answered.set()
+
+    def closed(self, connection, why) -> None:
+        """What was not accepted fails by itself."""
+
+
+async def main() -> None:
+    """Greet, wait for the word, send."""
+    port, tenant, shards, events = int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+    gateways = [
+        Gateway(tenant, name, number, batches(tenant, name, number, events // shards))
+        for number, name in enumerate(names(shards))
+    ]
+    await asyncio.gather(*(each.greet(port) for each in gateways))
+    print(json.dumps({"ready": len(gateways)}), flush=True)
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
+    began = time.perf_counter()
+    await asyncio.gather(*(each.send() for each in gateways))
+    print(json.dumps({"seconds": time.perf_counter() - began}), flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,41 @@
+"""The events that go through bridge and flow: what a gateway makes of `payload.payloads`; ten devices a gateway."""
+
+from payload import payloads
+
+from fogline.event import Event, Lane, TimeQuality, rfc3339
+from fogline.identity import sequence_id
+
+BATCH = 200
+DEVICES = 10
+_BEGAN_NS = 1_790_000_000_000_000_000
+
+
+def stream_of(number: int) -> str:
+    """The stream of a gateway."""
+    return f"{number + 1:016x}"
+
+
+def events_of(tenant: str, gateway: str, number: int, events: int) -> list[Event]:
+    """Telemetry of one gateway, a millisecond apart."""
+    stream = stream_of(number)
+    return [
+        Event(
+            id=sequence_id(tenant, device, "telemetry", stream, sequence),
+            tenant=tenant,
+            device=device,
+            type="telemetry",
+            subject="telemetry",
+            recordedtime=rfc3339(_BEGAN_NS + sequence * 1_000_000),
+            content_type="application/json",
+            data=data,
+            gateway=gateway,
+            stream=stream,
+            sequence=sequence,
+            lane=Lane.TELEMETRY,
+            timequality=TimeQuality.SYNCED,
+            dedup="weak",
+            adapter="mqtt",
+        )
+        for sequence, data in enumerate(payloads(number, events), 1)
+        for device in (f"{gateway}-{sequence % DEVICES}",)
+    ]

@@ -1,0 +1,66 @@
+"""The rows of the table, with the goals that some of them have. docs/performance.md says how to read them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line. `goal` is a least value, or with `at_most` a greatest."""
+
+    text: str
+    goal: float | None = None
+    at_most: bool = False
+    digits: int = 0
+
+    def word(self, value: float) -> str:
+        """The goal and what became of it; empty without one."""
+        if self.goal is None:
+            return ""
+        sign = "<=" if self.at_most else ">="
+        return f"{sign} {self.goal:,.{self.digits}f}  {'met' if self.met(value) else 'SHORT'}"
+
+    def met(self, value: float) -> bool:
+        """Whether a value is as good as the goal."""
+        return self.goal is None or (value <= self.goal if self.at_most else value >= self.goal)
+
+
+ROWS = {
+    "gateway.sqlite": Row("bare SQLite FULL loop, rows/s"),
+    "gateway.acknowledged": Row("gateway MQTT QoS 1, acknowledged events/s", 20_000),
+    "gateway.settled": Row("gateway MQTT -> AMQP, settled events/s"),
+    "gateway.ratio": Row("gateway acknowledged / bare SQLite", digits=3),
+    "gateway.cpu": Row("gateway, CPU s per 1000 events", 0.03, at_most=True, digits=3),
+    "gateway.rss": Row("gateway, peak RSS MiB"),
+    "gateway.wire": Row("gateway -> AMQP, bytes on the wire per event", 60, at_most=True, digits=1),
+    "latency.puback_p50": Row("200 events/s: publish -> PUBACK, p50 ms", digits=1),
+    "latency.puback_p99": Row("200 events/s: publish -> PUBACK, p99 ms", digits=1),
+    "latency.arrival_p50": Row("200 events/s: publish -> AMQP peer, p50 ms", digits=1),
+    "latency.arrival_p99": Row("200 events/s: publish -> AMQP peer, p99 ms", digits=1),
+    "bridge.events": Row("bridge AMQP -> Kafka, settled events/s"),
+    "bridge.cpu": Row("bridge, CPU s per 1000 events", digits=3),
+    "bridge.producer": Row("bare idempotent producer, events/s"),
+    "bridge.producer_cpu": Row("bare idempotent producer, CPU s per 1000 events", digits=3),
+    "bridge.ratio": Row("bridge / bare producer", 0.5, digits=2),
+    "flow.events": Row("flow Kafka -> Delta and Kafka, events/s"),
+    "flow.plain": Row("plain PySpark job Kafka -> Delta, events/s"),
+    "flow.ratio": Row("flow / plain job", 0.8, digits=2),
+    "commands.idle_p50": Row("command there and back, idle, p50 ms", digits=1),
+    "commands.idle_p99": Row("command there and back, idle, p99 ms", 50, at_most=True, digits=1),
+    "commands.10mbit_p50": Row("command behind 20 MB at 10 Mbit/s, p50 ms", digits=1),
+    "commands.10mbit_p99": Row("command behind 20 MB at 10 Mbit/s, p99 ms", 200, at_most=True, digits=1),
+    "commands.1mbit_p50": Row("command behind 20 MB at 1 Mbit/s, p50 ms", digits=1),
+    "commands.1mbit_p99": Row("command behind 20 MB at 1 Mbit/s, p99 ms", 700, at_most=True, digits=1),
+}
+
+
+def table(values: Mapping[str, float]) -> str:
+    """One line for each row that has a value."""
+    shown = [(row.text, f"{values[key]:,.{row.digits}f}", row.word(values[key])) for key, row in ROWS.items() if key in values]
+    widths = [max(len(line[column]) for line in shown) for column in (0, 1)]
+    return "\n".join(f"{text:<{widths[0]}}  {value:>{widths[1]}}  {word}".rstrip() for text, value, word in shown)
+
+
+def short(values: Mapping[str, float]) -> list[str]:
+    """The rows that miss their goal."""
+    return [ROWS[key].text for key, value in values.items() if not ROWS[key].met(value)]

@@ -1,0 +1,100 @@
+"""An operator's message to a command: Hono's API in, records out, and what is wrong is named."""
+
+import uuid
+
+import msgspec
+import pytest
+
+from fogline.address import Commands
+from fogline.command import MAX_COMMAND_BYTES, State
+from fogline.errors import Poison
+from fogline.message import Message
+from fogline.principal import Kind, Principal
+from fogline_cloud.commands.replies import reply_message
+from fogline_cloud.commands.request import record_of
+from fogline_cloud.settings import CommandSettings
+
+ME = Principal(Kind.CLIENT, "acme", "me", "asserted")
+PLACE = Commands("acme", "")
+MESSAGE = Message(
+    body=b"{}",
+    to="command/acme/lamp-1",
+    subject="switch",
+    reply_to="command_response/acme/me/1",
+    message_id="m1",
+    correlation_id="c1",
+    content_type="application/json",
+)
+
+
+def record(operator=ME, place=PLACE, **change):
+    return record_of(msgspec.structs.replace(MESSAGE, **change), place, operator, 1000, CommandSettings())
+
+
+def test_honos_command_is_one_of_ours():
+    made = record()
+    assert (made.device, made.name, made.data, made.content_type) == ("lamp-1", "switch", b"{}", "application/json")
+    assert (made.reply_to, made.correlation, made.state, made.durable) == ("me/1", "string:c1", State.ACCEPTED, False)
+    assert made.expires_ms == 1000 + 30_000
+
+
+def test_without_a_reply_address_it_is_one_way():
+    assert record(reply_to=None).reply_to == ""
+
+
+@pytest.mark.parametrize(
+    ("to", "place", "properties"),
+    [
+        ("command/acme/lamp-1", PLACE, {}),
+        (None, Commands("acme", "lamp-1"), {}),
+        (None, PLACE, {"device_id": "lamp-1"}),
+        ("command/acme/lamp-1", PLACE, {"device_id": "lamp-2"}),
+    ],
+)
+def test_the_device_is_found_by_to_the_link_or_the_property(to, place, properties):
+    assert record(to=to, place=place, properties=properties).device == "lamp-1"
+
+
+@pytest.mark.parametrize("correlation", ["c", 7, uuid.UUID(int=9), b"\x00\xff"])
+def test_the_answer_carries_the_correlation_id_as_it_came(correlation):
+    made = msgspec.structs.replace(record(correlation_id=correlation), state=State.SUCCEEDED, status=200)
+    answer = reply_message(made)
+    assert (answer.correlation_id, answer.to) == (correlation, "command_response/acme/me/1")
+    assert type(answer.correlation_id) is type(correlation)
+
+
+def test_the_message_id_is_the_correlation_where_there_is_no_other():
+    assert record(correlation_id=None).correlation == "string:m1"
+
+
+def test_the_same_message_of_the_same_operator_is_the_same_command():
+    assert record().id == record(correlation_id="other").id
+    other = Principal(Kind.CLIENT, "acme", "you", "asserted")
+    ids = [record(), record(message_id="m2"), record(message_id=1), record(operator=other), record(reply_to=None)]
+    assert len({each.id for each in ids}) == 5
+    assert record(message_id=None).id != record(message_id=None).id
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"subject": None}, "bad-name"),
+        ({"subject": "a b"}, "bad-name"),
+        ({"to": "command/acme"}, "bad-identifier"),
+        ({"to": "command/acme/a+b"}, "bad-address"),
+        ({"to": "command/other/lamp-1"}, "not-authorised"),
+        ({"to": "telemetry/acme/lamp-1"}, "not-authorised"),
+        ({"reply_to": "command_response/other/me"}, "malformed"),
+        ({"reply_to": "somewhere"}, "malformed"),
+        ({"message_id": None, "correlation_id": None}, "malformed"),
+        ({"correlation_id": "x" * 1000}, "malformed"),
+        ({"content_type": "a\nb"}, "malformed"),
+        ({"body": bytes(MAX_COMMAND_BYTES + 1)}, "too-big"),
+        ({"durable": True}, "ttl"),
+        ({"ttl_ms": 604_800_001}, "ttl"),
+    ],
+)
+def test_what_cannot_be_a_command_says_why(change, reason):
+    with pytest.raises(Poison) as caught:
+        record(**change)
+    assert caught.value.reason == reason

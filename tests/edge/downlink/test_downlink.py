@@ -1,0 +1,249 @@
+"""Commands at the gateway: the journal on a real file, a device that does as it is told, and restarts between."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import msgspec
+import pytest
+
+from fogline.amqp.outcome import ACCEPTED, RELEASED, State
+from fogline.codec import decode_event
+from fogline.command import Answer, Deadline
+from fogline.event import Lane, Receipt
+from fogline.signature import Keys, make_key, read_keys, read_signer
+from fogline.testing.commands import make_command
+from fogline_edge.boot import beacon
+from fogline_edge.downlink import downlink as module
+from fogline_edge.downlink.downlink import Downlink
+from fogline_edge.outbox.outbox import Outbox
+from fogline_edge.settings import Settings
+
+LIMIT_S = 20.0
+
+
+class Device:
+    """An executor that notes what it gets."""
+
+    def __init__(self):
+        self.got = []
+        self.abandoned = []
+        self._came = asyncio.Event()
+
+    def execute(self, command):
+        self.got.append(command.id)
+        self._came.set()
+
+    def abandon(self, command):
+        self.abandoned.append(command.id)
+
+    async def has(self, count):
+        async with asyncio.timeout(LIMIT_S):
+            while len(self.got) < count:
+                self._came.clear()
+                await self._came.wait()
+        return self.got
+
+
+class Gateway:
+    """A downlink on an outbox."""
+
+    def __init__(self, outbox, downlink):
+        self.outbox = outbox
+        self.downlink = downlink
+
+    async def receive(self, command):
+        settled = asyncio.get_running_loop().create_future()
+        self.downlink.received(command, settled.set_result)
+        return await asyncio.wait_for(settled, LIMIT_S)
+
+    async def answer(self, command_id, status=200, data=b"ok", device="lamp-1"):
+        receipt = asyncio.get_running_loop().create_future()
+        self.downlink.answer(device, command_id, Answer(status, data, "text/plain"), receipt.set_result)
+        return await asyncio.wait_for(receipt, LIMIT_S)
+
+    async def replies(self, count):
+        """What stands on the reply lane, once there is so much: command, state, status."""
+        async with asyncio.timeout(LIMIT_S):
+            while True:
+                found = []
+                for stream in await self.outbox.streams():
+                    if stream.lane is Lane.REPLY:
+                        found += [decode_event(row.body) for row in await self.outbox.read(stream.stream, 0, 100)]
+                if len(found) >= count:
+                    return [(each.commandid, each.commandstate, each.status) for each in found]
+                await asyncio.sleep(0.005)
+
+
+@asynccontextmanager
+async def gateway(folder, keys=None):
+    outbox = Outbox.open(Settings(tenant="acme", gateway="gw-1", data=str(folder / "data")))
+    downlink = Downlink(outbox, keys or Keys())
+    await downlink.start()
+    try:
+        yield Gateway(outbox, downlink)
+    finally:
+        downlink.close()
+        await outbox.close()
+
+
+def command(command_id="C1", *, in_s=60.0, **other):
+    now = beacon()
+    deadline = Deadline(now.boot_id, now.boottime_ms + int(in_s * 1000))
+    return make_command(id=command_id, **{"durable": True, "deadline": deadline, **other})
+
+
+async def test_a_device_that_is_there_gets_it_and_its_answer_is_an_event(folder):
+    async with gateway(folder) as gw:
+        device = Device()
+        gw.downlink.reachable("lamp-1", device)
+        assert await gw.receive(command()) == ACCEPTED
+        assert await device.has(1) == ["C1"]
+        assert await gw.answer("C1") is Receipt.STORED
+        assert await gw.answer("C1") is Receipt.DUPLICATE
+        assert await gw.answer("C1", 500) is Receipt.DEAD
+        assert await gw.replies(1) == [("C1", "SUCCEEDED", 200)]
+
+
+async def test_commands_of_one_device_go_one_after_the_other_in_order(folder):
+    async with gateway(folder) as gw:
+        for name in ("C1", "C2", "C3"):
+            await gw.receive(command(name))
+        device = Device()
+        gw.downlink.reachable("lamp-1", device)
+        for count, name in enumerate(("C1", "C2", "C3"), start=1):
+            assert (await device.has(count))[-1] == name
+            await gw.answer(name)
+        assert [each[0] for each in await gw.replies(3)] == ["C1", "C2", "C3"]
+
+
+async def test_a_copy_is_accepted_and_not_run_again_another_body_is_a_conflict(folder):
+    async with gateway(folder) as gw:
+        device = Device()
+        gw.downlink.reachable("lamp-1", device)
+        for _ in range(3):
+            assert await gw.receive(command()) == ACCEPTED
+        await gw.answer("C1")
+        assert await gw.receive(command()) == ACCEPTED
+        assert (await gw.receive(command(data=b"other"))).condition == "fogline:conflict"
+        assert await device.has(1) == ["C1"]
+
+
+async def test_what_comes_too_late_or_directly_to_nobody_is_refused_and_leaves_nothing(folder):
+    async with gateway(folder) as gw:
+        assert (await gw.receive(command(in_s=-1))).condition == "fogline:expired"
+        assert (await gw.receive(command(deadline=Deadline("another boot", 2**50)))).condition == "fogline:expired"
+        assert await gw.receive(command(durable=False)) == RELEASED
+        assert (await gw.receive(command(gateway="gw-2"))).state is State.REJECTED
+    async with gateway(folder) as gw:
+        device = Device()
+        gw.downlink.reachable("lamp-1", device)
+        await gw.receive(command("C9"))
+        assert await device.has(1) == ["C9"]
+
+
+async def test_a_deadline_ends_what_waits_and_doubts_what_was_sent(folder):
+    async with gateway(folder) as gw:
+        await gw.receive(command("C1", in_s=0.1))
+        device = Device()
+        gw.downlink.reachable("lamp-2", device)
+        await gw.receive(command("C2", in_s=0.2, device="lamp-2"))
+        assert sorted(await gw.replies(2)) == [("C1", "EXPIRED", 408), ("C2", "IN_DOUBT", 504)]
+        assert device.abandoned == ["C2"]
+        assert await gw.answer("C1") is Receipt.DEAD
+        assert await gw.answer("C2", device="lamp-2") is Receipt.STORED
+        assert (await gw.replies(3))[-1] == ("C2", "SUCCEEDED", 200)
+
+
+async def test_one_way_ends_when_the_device_has_it(folder):
+    async with gateway(folder) as gw:
+        device = Device()
+        gw.downlink.reachable("lamp-1", device)
+        await gw.receive(command(reply=False))
+        await device.has(1)
+        gw.downlink.taken("C1")
+        assert await gw.replies(1) == [("C1", "SUCCEEDED", 202)]
+
+
+async def test_what_was_certainly_not_sent_waits_for_the_device_to_come_back(folder):
+    async with gateway(folder) as gw:
+        device = Device()
+        gw.downlink.reachable("lamp-1", device)
+        await gw.receive(command())
+        await device.has(1)
+        gw.downlink.not_sent("C1")
+        gw.downlink.unreachable("lamp-1", device)
+        gw.downlink.reachable("lamp-1", device)
+        assert await device.has(2) == ["C1", "C1"]
+        gw.downlink.refused("C1", "too big for it")
+        assert await gw.replies(1) == [("C1", "REJECTED", 422)]
+
+
+async def test_an_answer_of_another_device_is_a_dead_letter(folder):
+    async with gateway(folder) as gw:
+        device = Device()
+        gw.downlink.reachable("lamp-1", device)
+        await gw.receive(command())
+        await device.has(1)
+        assert await gw.answer("C1", device="lamp-2") is Receipt.DEAD
+        assert await gw.answer("nobody-knows") is Receipt.DEAD
+        assert await gw.answer("C1") is Receipt.STORED
+
+
+@pytest.mark.parametrize(
+    ("asked", "runs", "end"),
+    [
+        ({}, 1, ("C1", "SUCCEEDED", 200)),
+        ({"idempotent": True}, 2, ("C1", "SUCCEEDED", 200)),
+        ({"reply": False}, 1, ("C1", "IN_DOUBT", 504)),
+    ],
+    ids=["awaits the answer", "idempotent", "one-way"],
+)
+async def test_a_restart_in_sending_never_runs_it_twice(folder, asked, runs, end):
+    device = Device()
+    async with gateway(folder) as gw:
+        gw.downlink.reachable("lamp-1", device)
+        await gw.receive(command(**asked))
+        await device.has(1)
+    async with gateway(folder) as gw:
+        gw.downlink.reachable("lamp-1", device)
+        if end[1] == "SUCCEEDED":
+            await device.has(runs)
+            await gw.answer("C1")
+        assert await gw.replies(1) == [end]
+        assert len(device.got) == runs
+
+
+async def test_what_waited_over_a_restart_is_run_once(folder):
+    async with gateway(folder) as gw:
+        await gw.receive(command())
+    for _ in range(2):
+        async with gateway(folder):
+            pass
+    async with gateway(folder) as gw:
+        device = Device()
+        gw.downlink.reachable("lamp-1", device)
+        await device.has(1)
+        await gw.answer("C1")
+    async with gateway(folder) as gw:
+        gw.downlink.reachable("lamp-1", device)
+        assert await gw.receive(command()) == ACCEPTED
+        assert device.got == ["C1"]
+
+
+async def test_with_keys_only_what_is_signed_is_taken(folder):
+    private, public = make_key()
+    async with gateway(folder, read_keys({"k1": public}, "commands.keys")) as gw:
+        refused = await gw.receive(command())
+        assert (refused.condition, "not known" in refused.description) == ("amqp:not-allowed", True)
+        signed = read_signer("k1", private, "here").sign(command())
+        forged = msgspec.structs.replace(signed, data=b"forged")
+        assert (await gw.receive(forged)).condition == "amqp:not-allowed"
+        assert await gw.receive(signed) == ACCEPTED
+
+
+async def test_a_flood_for_one_device_is_bounded(folder, monkeypatch):
+    monkeypatch.setattr(module, "MAX_QUEUED_A_DEVICE", 5)
+    async with gateway(folder) as gw:
+        outcomes = [await gw.receive(command(f"C{number}")) for number in range(7)]
+        assert [each.condition for each in outcomes] == [""] * 5 + ["amqp:resource-limit-exceeded"] * 2
+        assert await gw.receive(command("D1", device="lamp-2")) == ACCEPTED

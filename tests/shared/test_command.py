@@ -1,0 +1,132 @@
+"""A command on the wire, and which state may follow which."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fogline.amqp import wire
+from fogline.codec import Beacon
+from fogline.command import (
+    MAX_COMMAND_BYTES,
+    Answer,
+    Deadline,
+    State,
+    check_name,
+    decode_command,
+    digest,
+    encode_command,
+    is_command,
+    may_become,
+)
+from fogline.errors import Misconfigured, Poison
+from fogline.message import Message, pack_id, unpack_id
+from fogline.signature import Keys, Signer, make_key, read_keys, read_signer
+from fogline.testing.commands import make_command
+
+
+@given(
+    data=st.binary(max_size=200),
+    content_type=st.none() | st.just("application/json"),
+    flags=st.tuples(st.booleans(), st.booleans(), st.booleans()),
+    signature=st.binary(max_size=64),
+)
+def test_a_command_comes_through_amqp_as_it_was(data, content_type, flags, signature):
+    reply, durable, idempotent = flags
+    command = make_command(
+        data=data, content_type=content_type, reply=reply, durable=durable, idempotent=idempotent, signature=signature
+    )
+    message = wire.decode(wire.encode(encode_command(command)))
+    assert is_command(message)
+    assert decode_command(message) == command
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"subject": "a/b"}, "bad-name"),
+        ({"subject": ""}, "bad-name"),
+        ({"message_id": "no/identifier"}, "bad-identifier"),
+        ({"body": bytes(MAX_COMMAND_BYTES + 1)}, "too-big"),
+        ({"properties": {"fogline": "command"}}, "malformed"),
+    ],
+)
+def test_what_is_no_command_says_why(change, reason):
+    message = msgspec.structs.replace(encode_command(make_command()), **change)
+    with pytest.raises(Poison) as caught:
+        decode_command(message)
+    assert caught.value.reason == reason
+
+
+def test_an_answer_to_hello_is_no_command():
+    assert not is_command(Message(body=b"{}"))
+
+
+def test_every_difference_in_what_is_asked_is_another_digest():
+    asked = [
+        make_command(),
+        make_command(device="lamp-2"),
+        make_command(name="blink"),
+        make_command(data=b"{}"),
+        make_command(content_type=None),
+        make_command(reply=False),
+        make_command(idempotent=True),
+    ]
+    assert len({digest(each) for each in asked}) == len(asked)
+    assert digest(make_command(deadline=Deadline("other", 1))) == digest(make_command())
+
+
+def test_a_deadline_of_another_boot_is_past():
+    deadline = Deadline("boot", 1000)
+    assert deadline.left_ms(Beacon("boot", 400)) == 600
+    assert deadline.left_ms(Beacon("boot", 1400)) == -400
+    assert deadline.left_ms(Beacon("other", 400)) == 0
+
+
+def test_nothing_leaves_an_end_but_a_doubt_that_is_resolved():
+    ends = [state for state in State if state.terminal]
+    assert {(now, then) for now in ends for then in State if may_become(now, then)} == {
+        (State.IN_DOUBT, then) for then in (State.SUCCEEDED, State.FAILED, State.REJECTED, State.EXPIRED)
+    }
+    assert not may_become(State.QUEUED, State.SUCCEEDED)
+
+
+@pytest.mark.parametrize(("status", "state"), [(200, State.SUCCEEDED), (299, State.SUCCEEDED), (404, State.FAILED)])
+def test_the_devices_own_status_decides(status, state):
+    assert Answer(status).state is state
+
+
+@given(st.text(max_size=200))
+def test_a_name_never_disturbs_a_topic_or_a_path(name):
+    try:
+        check_name(name)
+    except Poison:
+        return
+    assert not set(name) & set("/+#?& \n\0")
+
+
+@given(st.text(max_size=20) | st.integers(0, 2**64 - 1) | st.uuids() | st.binary(max_size=20))
+def test_an_id_keeps_its_type(value):
+    again = unpack_id(pack_id(value))
+    assert (type(again), again) == (type(value), value)
+
+
+def test_a_signature_holds_for_what_was_signed_and_nothing_else():
+    private, public = make_key()
+    signed = read_signer("k1", private, "here").sign(make_command())
+    keys = read_keys({"k1": public}, "commands.keys")
+    assert keys.doubt(signed) is None
+    for forged in ({"data": b"{}"}, {"device": "lamp-2"}, {"deadline": Deadline("boot", 1)}, {"id": "CMD-2"}):
+        assert "not right" in keys.doubt(msgspec.structs.replace(signed, **forged))
+    assert "not known" in keys.doubt(make_command())
+    assert "not right" in read_keys({"k1": make_key()[1]}, "commands.keys").doubt(signed)
+
+
+def test_without_keys_nobody_has_to_sign():
+    assert Keys().doubt(Signer().sign(make_command())) is None
+
+
+@pytest.mark.parametrize("text", ["", "?", "YWJj"])
+def test_a_key_that_is_none_names_its_place(text):
+    with pytest.raises(Misconfigured, match=r"commands\.keys\.k1"):
+        read_keys({"k1": text}, "commands.keys")
