@@ -15,6 +15,9 @@ import msgspec
 from fogline.address import source_of
 from fogline.identity import Evidence, Retransmission
 
+EMPTY_NOTIFICATION = "application/vnd.eclipse-hono-empty-notification"
+"""The content type of an event without a body that only says, by its `ttd`, when the device takes commands (Hono)."""
+
 
 class Lane(StrEnum):
     """A class of traffic with its own AMQP link and, in the end, its own topic."""

@@ -37,12 +37,19 @@ class Owner(msgspec.Struct, frozen=True):
     advertised: str
 
 
+class RouteEntry(msgspec.Struct, frozen=True):
+    """The gateway that reaches a device, and since when (milliseconds since 1970): another shard may hold another word."""
+
+    gateway: str
+    since_ms: int
+
+
 class Checkpoint(msgspec.Struct):
     """One shard's entries, the newest of each key."""
 
     streams: dict[StreamKey, Known] = msgspec.field(default_factory=dict)
     position: dict[str, int] = msgspec.field(default_factory=dict)
-    routes: dict[str, str] = msgspec.field(default_factory=dict)
+    routes: dict[str, RouteEntry] = msgspec.field(default_factory=dict)
     owner: Owner | None = None
     layout: Layout | None = None
 
@@ -55,9 +62,9 @@ def stream_entry(known: Known) -> Entry:
     return _STREAM + f"{known.gateway}/{known.stream}".encode(), msgspec.json.encode(known)
 
 
-def route_entry(device: str, gateway: str) -> Entry:
+def route_entry(device: str, route: RouteEntry) -> Entry:
     """Key and value of one device's route."""
-    return _ROUTE + device.encode(), gateway.encode()
+    return _ROUTE + device.encode(), msgspec.json.encode(route)
 
 
 def position_entry(position: dict[str, int]) -> Entry:
@@ -86,7 +93,7 @@ def read_entries(entries: Iterable[Entry]) -> Checkpoint:
         elif key == LAYOUT:
             checkpoint.layout = msgspec.json.decode(value, type=Layout)
         elif key.startswith(_ROUTE):
-            checkpoint.routes[key[len(_ROUTE) :].decode()] = value.decode()
+            checkpoint.routes[key[len(_ROUTE) :].decode()] = msgspec.json.decode(value, type=RouteEntry)
         elif key.startswith(_STREAM):
             known = msgspec.json.decode(value, type=Known)
             checkpoint.streams[known.gateway, known.stream] = known

@@ -131,8 +131,8 @@ class Shard:
         registry = Registry()
         for record in recovered.commands:
             registry.put(record)
-        for device, gateway in recovered.checkpoint.routes.items():
-            self._routes.recall(device, gateway)
+        for device, route in recovered.checkpoint.routes.items():
+            self._routes.recall(device, route.gateway, route.since_ms)
         self._holding = Holding(log, Admission(recovered.known), registry, self._routes, self.counters, self._tell)
         self._tell(registry.everything())
         _log.info("shard %d is ours: %d streams, %.1f s", self.number, len(recovered.known), time.monotonic() - began)

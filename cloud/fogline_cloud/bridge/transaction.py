@@ -13,7 +13,7 @@ from fogline.event import Event
 from fogline.gap import Gap, GapReason, gap_event
 from fogline_cloud import topics
 from fogline_cloud.bridge.admission import Known
-from fogline_cloud.bridge.checkpoint import Entry, Owner, owner_entry, position_entry, route_entry, stream_entry
+from fogline_cloud.bridge.checkpoint import Entry, Owner, RouteEntry, owner_entry, position_entry, route_entry, stream_entry
 from fogline_cloud.bridge.recovery import Recovered, recover
 from fogline_cloud.commands.record import Audit, Record, audit_of, encode
 from fogline_cloud.kafka import TRANSACTION_TIMEOUT_MS, KafkaClients, mapped
@@ -112,7 +112,7 @@ class TransactionLog:
 
     def write_route(self, device: str, gateway: str) -> None:
         """Say, within the open transaction, which gateway reaches a device."""
-        self._write_entries([route_entry(device, gateway)])
+        self._write_entries([route_entry(device, RouteEntry(gateway, time.time_ns() // 1_000_000))])
 
     def write_command(self, record: Record) -> None:
         """Write a command's newest record, and the decision to the audit."""

@@ -12,10 +12,14 @@ STAY_S = 30.0
 
 @dataclass(slots=True)
 class Route:
-    """Through `gateway`, which was last heard from at `seen` (monotonic seconds; 0: before this bridge began)."""
+    """Through `gateway`, which was last heard from at `seen` (monotonic seconds).
+
+    One that was only written down by an earlier owner of a shard has `seen` 0, and the time at which it was.
+    """
 
     gateway: str
     seen: float
+    written_ms: int = 0
 
 
 class Routes:
@@ -43,6 +47,8 @@ class Routes:
                 changed.append(device)
         return changed
 
-    def recall(self, device: str, gateway: str) -> None:
-        """What was written down by an earlier owner of the shard."""
-        self._routes.setdefault(device, Route(gateway, 0.0))
+    def recall(self, device: str, gateway: str, written_ms: int) -> None:
+        """What was written down by an earlier owner of a shard: the newest stands, until the device is heard."""
+        known = self._routes.get(device)
+        if known is None or (not known.seen and known.written_ms < written_ms):
+            self._routes[device] = Route(gateway, 0.0, written_ms)

@@ -7,7 +7,7 @@ import msgspec
 from fogline.address import check_identifier
 from fogline.dead import DEAD_CONTENT_TYPE, decode_dead_letter
 from fogline.errors import Poison
-from fogline.event import Event, parse_rfc3339
+from fogline.event import EMPTY_NOTIFICATION, Event, parse_rfc3339
 from fogline.gap import GAP_CONTENT_TYPE, decode_gap
 from fogline.ledger import STATEMENT_CONTENT_TYPE, decode_statement
 from fogline_cloud import records
@@ -126,7 +126,9 @@ def _read(raw: Raw, tenant: str) -> tuple[Event, int, tuple[int | None, int]]:
 
 
 def _special(event: Event) -> Answer | None:
-    """The answer for what is not a device's event but a word of the gateway itself; `None` for any other."""
+    """The answer for what is no measurement: a word of the gateway itself, or about commands; `None` for any other."""
+    if event.commandid is not None:
+        return Answer(Outcome.SKIP, 0, "reply", f"command {event.commandid}: {event.commandstate} {event.status}")
     match essence(event.content_type):
         case kind if kind == GAP_CONTENT_TYPE:
             gap = decode_gap(event.data)
@@ -134,6 +136,8 @@ def _special(event: Event) -> Answer | None:
         case kind if kind == STATEMENT_CONTENT_TYPE:
             decode_statement(event.data)
             return Answer(Outcome.STATEMENT)
+        case kind if kind == EMPTY_NOTIFICATION:
+            return Answer(Outcome.SKIP, 0, "notification", f"ready to receive commands: ttd {event.ttd}")
         case kind if kind == DEAD_CONTENT_TYPE:
             letter = decode_dead_letter(event.data)
             return Answer(Outcome.DEAD, 0, word(letter.reason), prose(letter.detail))

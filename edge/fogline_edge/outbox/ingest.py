@@ -81,7 +81,7 @@ class Ingest:
         self.identity = (tenant, gateway)
         self._streams = streams
         self._slots = Slots(connection)
-        self._written: list[Stream] = []
+        self._written: list[tuple[Stream, list[Written]]] = []
         self._frames: dict[tuple[int | str, ...], Frame] = {}
         self._tenant = tenant
         self._gateway = gateway
@@ -94,10 +94,10 @@ class Ingest:
         return results
 
     def committed(self) -> None:
-        """What `write` wrote last is durable: it is kept at hand for whoever sends it."""
+        """What was written in the transaction is durable: it is kept at hand for whoever sends it."""
         written, self._written = self._written, []
-        for stream in written:
-            stream.keep_fresh()
+        for stream, rows in written:
+            stream.keep(rows)
 
     def forget(self, device: str, slot: bytes, number: int) -> None:
         """Forget what was remembered under a slot."""
@@ -113,8 +113,9 @@ class Ingest:
     def write(self, group: Group) -> None:
         """Insert what a group has collected."""
         for stream in group.touched.values():
-            insert_many(self.connection, stream.fresh)
-        self._written = list(group.touched.values())
+            rows, stream.fresh = stream.fresh, []
+            insert_many(self.connection, rows)
+            self._written.append((stream, rows))
         if group.memory:
             rows = [(key, device, group.age_s, _pack(trace)) for key, (device, trace) in group.memory.items()]
             self.connection.executemany(SQL["remember"], rows)

@@ -34,7 +34,7 @@ class Stream:
 
     `head`: the highest sequence written, `settled`: the highest that the bridge accepted; `chain` and `settled_chain`
     belong to them. `stated`: what the last statement of this run said of arrivals. `fresh`: rows
-    of the transaction that is open; `tail`: the newest committed ones.
+    that are not written yet; `tail`: the newest committed ones.
     """
 
     number: int
@@ -51,9 +51,8 @@ class Stream:
     tail: deque[Written] = field(default_factory=deque)
     tail_bytes: int = 0
 
-    def keep_fresh(self) -> None:
-        """What was fresh is committed: remember it, so that what is sent soon is not read from the file."""
-        rows, self.fresh = self.fresh, []
+    def keep(self, rows: list[Written]) -> None:
+        """These are committed: remember them, so that what is sent soon is not read from the file."""
         if not rows:
             return
         if self.tail and self.tail[-1][1] + 1 != rows[0][1]:

@@ -41,8 +41,10 @@ def test_a_device_that_says_it_takes_commands_moves_at_once(clock):
 
 def test_what_was_written_down_gives_way_to_what_is_heard(clock):
     routes = Routes()
-    routes.recall("lamp-1", "gw-1")
+    routes.recall("lamp-1", "gw-3", 1)
+    routes.recall("lamp-1", "gw-1", 3)
+    routes.recall("lamp-1", "gw-4", 2)
     assert routes.gateway_of("lamp-1") == "gw-1"
     assert routes.learn("gw-2", [make_event()]) == ["lamp-1"]
-    routes.recall("lamp-1", "gw-1")
+    routes.recall("lamp-1", "gw-1", 4)
     assert routes.gateway_of("lamp-1") == "gw-2"

@@ -125,6 +125,19 @@ async def test_a_statement_says_what_was_counted_before_it(folder):
     await outbox.close()
 
 
+async def test_a_statement_in_the_transaction_of_its_events_writes_none_of_them_twice(folder):
+    outbox = Outbox.open(settings(folder, statement_s=0.000_001))
+    for n in range(5):
+        await put(outbox, make_arrival(n))
+        await put(outbox, make_arrival(n, lane=Lane.ALARM))
+    for stream in await outbox.streams():
+        events = await bodies(outbox, stream.stream)
+        assert [event.sequence for event in events] == list(range(1, stream.head + 1))
+        assert sum(event.content_type != STATEMENT_CONTENT_TYPE for event in events) == 5
+        assert stream.head > 5
+    await outbox.close()
+
+
 async def test_a_refused_event_is_set_aside_and_a_gap_record_takes_its_place(folder):
     outbox = Outbox.open(settings(folder))
     await asyncio.gather(*(put(outbox, make_arrival(n)) for n in range(3)))

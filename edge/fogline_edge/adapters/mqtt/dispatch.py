@@ -8,14 +8,13 @@ from typing import Protocol
 
 from fogline.command import Command
 from fogline.errors import SlowDown
-from fogline.event import Arrival, Lane, Receipt
+from fogline.event import EMPTY_NOTIFICATION, Arrival, Lane, Receipt
 from fogline_edge.adapters.mqtt.counters import Counters
 from fogline_edge.adapters.mqtt.effects import Effect, Fate, Forget, Keep, Reach, Respond, Tell, Then
 from fogline_edge.adapters.mqtt.intake import ADAPTER
 from fogline_edge.adapters.mqtt.sessions import Sessions
 from fogline_edge.adapters.port import Commands, Executor, Port
 
-NOTIFICATION = "application/vnd.eclipse-hono-empty-notification"
 _UNTIL_FURTHER_NOTICE = -1
 
 
@@ -137,7 +136,7 @@ class Dispatch:
                 channel="command",
                 lane=Lane.ALARM,
                 type="notification",
-                content_type=NOTIFICATION,
+                content_type=EMPTY_NOTIFICATION,
                 data=b"",
                 adapter=ADAPTER,
                 ttd_s=ttd_s,
