@@ -6,9 +6,8 @@ command a device is under way, in the order in which they came.
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 from fogline.amqp.outcome import ACCEPTED, NOT_ALLOWED, RELEASED, RESOURCE_LIMIT, Outcome, rejected
@@ -21,33 +20,14 @@ from fogline_edge.adapters.port import Executor
 from fogline_edge.boot import beacon
 from fogline_edge.downlink import journal
 from fogline_edge.downlink.journal import Stored
+from fogline_edge.downlink.lines import Lines, Task
 from fogline_edge.downlink.recall import Recalled, recall, unsure
 from fogline_edge.outbox.ingest import Group, Ingest
 from fogline_edge.outbox.outbox import Outbox
 
-MAX_QUEUED_A_DEVICE = 100
 MAX_QUEUED = 10_000
 
 _log = logging.getLogger("fogline.downlink")
-
-
-@dataclass(slots=True)
-class Task:
-    """One command that is not over. `state` is what the journal has, or will have after what is being committed."""
-
-    command: Command
-    state: State
-    timer: asyncio.TimerHandle | None = None
-
-
-@dataclass(slots=True)
-class Line:
-    """One device: who waits, who is under way, and through whom it is reached. `halted`: until it is reachable anew."""
-
-    queued: deque[Task] = field(default_factory=deque)
-    current: Task | None = None
-    executor: Executor | None = None
-    halted: bool = False
 
 
 @dataclass(slots=True)
@@ -78,7 +58,7 @@ class Downlink:
         self._keys = keys
         self._loop = asyncio.get_running_loop()
         self._tasks: dict[str, Task] = {}
-        self._lines: dict[str, Line] = {}
+        self._lines = Lines()
 
     async def start(self) -> None:
         """Take up what the journal holds of former runs."""
@@ -100,7 +80,6 @@ class Downlink:
             if task.timer is not None:
                 task.timer.cancel()
         self._tasks.clear()
-        self._lines.clear()
 
     # --- from the bridge
 
@@ -108,28 +87,26 @@ class Downlink:
         """A command from the bridge; `settle` is called once: accepted means that it is in the journal."""
         self.counters.received += 1
         refusal = self._refusal(command)
-        line = self._lines.get(command.device)
-        at_once = line is not None and line.executor is not None and not (line.current or line.queued or line.halted)
+        at_once = self._lines.idle(command.device)
         first = None if refusal else State.SENDING if at_once else State.QUEUED
         task = Task(command, first) if first is not None and command.id not in self._tasks else None
         if task is not None:
             self._add(task)
-            if line is not None and at_once:
-                line.current = task
+            if at_once:
+                self._lines.begin(task)
         store = partial(journal.store, command=command, first=first)
         self._outbox.act(store, partial(self._stored, command, task, refusal, settle), urgent=True)
 
     def _refusal(self, command: Command) -> Outcome | None:
-        line = self._lines.get(command.device)
         if (command.tenant, command.gateway) != (self._outbox.tenant, self._outbox.gateway):
             return rejected(NOT_ALLOWED, f"this is gateway {self._outbox.gateway} of {self._outbox.tenant}")
         if (why := self._keys.doubt(command)) is not None:
             return rejected(NOT_ALLOWED, why)
         if command.deadline.left_ms(beacon()) <= 0:
             return rejected(EXPIRED, "its deadline is past, or of another boot")
-        if not command.durable and (line is None or line.executor is None):
+        if not command.durable and self._lines.executor(command.device) is None:
             return RELEASED
-        if len(self._tasks) >= MAX_QUEUED or (line is not None and len(line.queued) >= MAX_QUEUED_A_DEVICE):
+        if len(self._tasks) >= MAX_QUEUED or self._lines.full(command.device):
             return rejected(RESOURCE_LIMIT, f"too many commands wait already for {command.device}")
         return None
 
@@ -175,65 +152,46 @@ class Downlink:
         elif task.state is State.QUEUED:
             self._finish(task, State.EXPIRED, journal.nothing(Status.EXPIRED))
         elif task.state is State.SENDING:
-            line = self._lines.get(task.command.device)
-            if line is not None and line.current is task and line.executor is not None:
-                line.executor.abandon(task.command)
+            executor = self._lines.executor(task.command.device)
+            if executor is not None and self._lines.is_current(task):
+                executor.abandon(task.command)
             self._finish(task, State.IN_DOUBT, journal.nothing(Status.NO_ANSWER))
 
-    def _line(self, device: str) -> Line:
-        return self._lines.setdefault(device, Line())
-
-    def _queue(self, task: Task, *, first: bool = False) -> None:
-        queued = self._line(task.command.device).queued
-        if first:
-            queued.appendleft(task)
-        else:
-            queued.append(task)
+    def _queue(self, task: Task) -> None:
+        self._lines.queue(task)
         self._next(task.command.device)
 
     def _next(self, device: str) -> None:
         """Begin with the command that waits longest, if the device is there and has none: first commit, then touch."""
-        line = self._line(device)
-        if line.current is not None or line.executor is None or line.halted or not line.queued:
-            self._tidy(device, line)
-            return
-        task = line.current = line.queued.popleft()
-        task.state = State.SENDING
-        act = partial(journal.become, command_id=task.command.id, state=State.SENDING)
-        self._outbox.act(act, lambda _: self._execute(task), urgent=True)
+        task = self._lines.next(device)
+        if task is not None:
+            task.state = State.SENDING
+            act = partial(journal.become, command_id=task.command.id, state=State.SENDING)
+            self._outbox.act(act, lambda _: self._execute(task), urgent=True)
 
     def _execute(self, task: Task) -> None:
         """The journal says that it is being tried: try it, unless it is too late or the device has just gone."""
-        line = self._line(task.command.device)
         if task.command.id not in self._tasks or task.state is not State.SENDING:
             return
+        executor = self._lines.executor(task.command.device)
         if task.command.deadline.left_ms(beacon()) <= 0:
             self._finish(task, State.EXPIRED, journal.nothing(Status.EXPIRED))
-        elif line.executor is None:
+        elif executor is None:
             self.not_sent(task.command.id)
         else:
             self.counters.executed += 1
-            line.executor.execute(task.command)
-
-    def _tidy(self, device: str, line: Line) -> None:
-        if line.executor is None and line.current is None and not line.queued:
-            self._lines.pop(device, None)
+            executor.execute(task.command)
 
     # --- from the adapters (the port's `Commands`)
 
     def reachable(self, device: str, by: Executor) -> None:
         """See `fogline_edge.adapters.port.Commands.reachable`."""
-        line = self._line(device)
-        line.executor = by
-        line.halted = False
+        self._lines.reach(device, by)
         self._loop.call_soon(self._next, device)
 
     def unreachable(self, device: str, by: Executor) -> None:
         """See `fogline_edge.adapters.port.Commands.unreachable`."""
-        line = self._lines.get(device)
-        if line is not None and line.executor is by:
-            line.executor = None
-            self._tidy(device, line)
+        self._lines.lose(device, by)
 
     def taken(self, command_id: str) -> None:
         """See `fogline_edge.adapters.port.Commands.taken`."""
@@ -314,13 +272,11 @@ class Downlink:
 
     def _queue_again(self, task: Task) -> None:
         """Back to the front of its device's line, until the device is reachable anew."""
-        line = self._line(task.command.device)
-        line.halted = True
         task.state = State.QUEUED
-        self._leave(task)
+        self._lines.leave(task)
+        self._lines.put_back(task)
         act = partial(journal.become, command_id=task.command.id, state=State.QUEUED)
         self._outbox.act(act, lambda _: None, urgent=True)
-        self._queue(task, first=True)
 
     def _finish(self, task: Task, state: State, answer: Answer) -> None:
         """Its end, in the journal and on the reply lane."""
@@ -337,14 +293,9 @@ class Downlink:
         self._tasks.pop(task.command.id, None)
         if task.timer is not None:
             task.timer.cancel()
-        line = self._lines.get(task.command.device)
-        if line is not None and task in line.queued:
-            line.queued.remove(task)
         self._leave(task)
 
     def _leave(self, task: Task) -> None:
         """It is not under way any more: the next one of the device may begin."""
-        line = self._lines.get(task.command.device)
-        if line is not None and line.current is task:
-            line.current = None
+        if self._lines.leave(task):
             self._loop.call_soon(self._next, task.command.device)

@@ -13,7 +13,7 @@ from fogline.event import Lane, Receipt
 from fogline.signature import Keys, make_key, read_keys, read_signer
 from fogline.testing.commands import make_command
 from fogline_edge.boot import beacon
-from fogline_edge.downlink import downlink as module
+from fogline_edge.downlink import lines as module
 from fogline_edge.downlink.downlink import Downlink
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import Settings
