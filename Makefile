@@ -7,10 +7,13 @@
 ARGS ?=
 PYTHON := .venv/bin/python
 
-.PHONY: setup demo up test check bench soak format clean
+.PHONY: setup setup-tests demo up test check bench soak format clean
 
 setup:
 	@deploy/setup/setup.sh
+
+setup-tests:
+	@deploy/setup/setup.sh tests
 
 demo: setup
 	@$(PYTHON) deploy/demo $(ARGS)
@@ -18,7 +21,7 @@ demo: setup
 up: setup
 	@$(PYTHON) deploy/demo --stay $(ARGS)
 
-test: check
+test: setup-tests check
 	@$(PYTHON) -m pytest $(ARGS)
 
 check: setup

@@ -1,17 +1,24 @@
 #!/usr/bin/env bash
 # Brings a bare Debian 12 / Ubuntu 24.04 / Raspberry Pi OS to where Fogline runs, from any folder:
 #
-#     deploy/setup/setup.sh
+#     deploy/setup/setup.sh            what it takes to run
+#     deploy/setup/setup.sh tests      and to test: other people's clients and a broker
 #
 # 1. the system packages that are missing, by apt, named aloud before they are installed
 # 2. .venv: uv, then the hashed Python dependencies of requirements.lock, then our three distributions
-# 3. .fogline/jars: the pinned jars of Kafka, Spark's connectors and an AMQP client, by Ivy, checked against their sha256
-# 4. tests/contracts/foreign/rhea/node_modules: an AMQP client in JavaScript, by npm, checked against its lock file
+# 3. .fogline/jars: the pinned jars of Kafka, Spark's connectors (tests: an AMQP client), by Ivy, checked against their sha256
+# 4. tests: tests/contracts/foreign/rhea/node_modules, an AMQP client in JavaScript, by npm, checked against its lock file
 #
 # Nothing outside the checkout changes but the system packages. What is done is noted by a digest of its inputs in
 # .fogline/, so a second run does nothing and needs no network.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+
+case "${1:-}" in
+    "") for_tests="" ;;
+    tests) for_tests=yes ;;
+    *) printf 'usage: %s [tests]\n' "$0" >&2; exit 2 ;;
+esac
 
 state=.fogline
 uv=$state/bootstrap/bin/uv
@@ -40,8 +47,12 @@ missing_packages() {
     pkg-config --exists openssl 2>/dev/null || echo libssl-dev
     [ "${has_java:-0}" -ge 17 ] 2>/dev/null || java_package
     command -v mosquitto_pub >/dev/null || echo mosquitto-clients
-    PATH=$PATH:/usr/sbin command -v mosquitto >/dev/null || echo mosquitto
     command -v coap-client-notls >/dev/null || command -v coap-client >/dev/null || echo libcoap3-bin
+    [ -z "$for_tests" ] || missing_packages_for_tests
+}
+
+missing_packages_for_tests() {
+    PATH=$PATH:/usr/sbin command -v mosquitto >/dev/null || echo mosquitto
     command -v node >/dev/null || echo nodejs
     command -v npm >/dev/null || echo npm
 }
@@ -70,6 +81,12 @@ install_packages() {
     $root env RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive \
         apt-get install -y -qq --no-install-recommends $packages >"$state/apt.log" 2>&1 \
         || { tail -n 20 "$state/apt.log" >&2; fail "apt-get could not install: $packages(see $state/apt.log)"; }
+    case " $packages" in *" mosquitto "*)
+        if [ -d /run/systemd/system ]; then
+            say "keeping the broker that came with the package mosquitto from starting by itself: systemctl disable mosquitto"
+            $root systemctl disable --quiet mosquitto
+        fi ;;
+    esac
 }
 
 # --- 2. Python ----------------------------------------------------------------------------------------------------
@@ -128,5 +145,7 @@ install_packages
 install_python
 install_jars kafka
 install_jars spark
-install_jars amqp
-install_javascript tests/contracts/foreign/rhea
+if [ -n "$for_tests" ]; then
+    install_jars amqp
+    install_javascript tests/contracts/foreign/rhea
+fi
