@@ -56,14 +56,10 @@ def ready_shard(shards: Shards, number: int) -> Shard | None:
 
 
 class GatewayDesk:
-    """Serves `hello/`, `ingest/` and `control/`.
-
-    `arrived` and `left` are told when a gateway can be sent commands, and when no more.
-    """
+    """Serves `hello/`, `ingest/` and `control/`. `arrived` is told when a gateway can be sent commands."""
 
     def __init__(self, shards: Shards, shard_count: int) -> None:
         self.arrived: Callable[[Guest], None] = lambda _: None
-        self.left: Callable[[Guest], None] = lambda _: None
         self._shards = shards
         self._shard_count = shard_count
         self._loop = asyncio.get_running_loop()
@@ -88,7 +84,6 @@ class GatewayDesk:
         guest.shard = self.shard_of(name)
         if (former := self._by_name.pop(name, None)) is not None:
             _log.warning("gateway %s connected a second time: the first connection is closed", name)
-            self.left(former)
             former.connection.close(Condition(LINK_STOLEN, f"gateway {name} connected a second time"))
         self._by_name[name] = guest
 
@@ -126,7 +121,6 @@ class GatewayDesk:
         """See `Desk`."""
         if self._by_name.get(guest.principal.name) is guest:
             del self._by_name[guest.principal.name]
-            self.left(guest)
 
     # --- hello and batches
 

@@ -103,7 +103,8 @@ class Dispatcher:
         elif len(self._registry.open_for(record.gateway)) >= MAX_OPEN_A_GATEWAY:
             settle(rejected(RESOURCE_LIMIT, f"too many commands wait already for gateway {record.gateway}"))
         elif record.durable:
-            shard.submit(Change(record, self._on_loop(self._committed, settle), lambda: self._from_thread(settle, MODIFIED)))
+            committed = self._on_loop(self._committed, settle, record.digest)
+            shard.submit(Change(record, committed, lambda: self._from_thread(settle, MODIFIED)))
         elif guest is None:
             refusal = Answer(int(Status.OFFLINE))
             shard.submit(Note(audit_of(ended(record, CommandState.REJECTED, refusal, _now_ms(), why="the gateway is away"))))
@@ -113,10 +114,13 @@ class Dispatcher:
             self._change(record)
             self._send(record, guest)
 
-    def _committed(self, settle: Settle, record: Record) -> None:
-        """A durable command is written down: the operator need not care any more."""
-        settle(ACCEPTED)
+    def _committed(self, settle: Settle, digest: str, record: Record) -> None:
+        """A durable command is written down (`record` is what stands): the operator need not care any more."""
         self._take(record)
+        if record.digest != digest:
+            settle(rejected(CONFLICT, f"command {record.id} is known with another body"))
+            return
+        settle(ACCEPTED)
         guest = self._present(record.gateway)
         if guest is not None and record.state is CommandState.ACCEPTED:
             self._send(record, guest)

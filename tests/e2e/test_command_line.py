@@ -1,0 +1,88 @@
+"""`fogline command` as a person runs it: exit status, one line, JSON; bridge, gateway and device are of this process."""
+
+import asyncio
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from e2e.parts import Device, commandable
+from fogline.command import Answer
+from fogline.testing.amqp import within
+
+FOGLINE = Path(sys.executable).parent / "fogline"
+
+
+@dataclass(frozen=True)
+class Ended:
+    status: int
+    out: str
+    err: str
+
+
+async def fogline(line, *arguments: str) -> Ended:
+    config = line.folder / "cloud.toml"
+    kafka = line.cloud.kafka["bootstrap.servers"]
+    config.write_text(
+        f'tenant = "{line.tenant}"\nshards = 2\n[kafka]\n"bootstrap.servers" = "{kafka}"\n'
+        f'[bridge]\nlisten = "127.0.0.1:{line.port}"\n'
+    )
+    process = await asyncio.create_subprocess_exec(
+        FOGLINE,
+        "command",
+        *arguments,
+        "--config",
+        config,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await within(process.communicate(), f"fogline command {arguments} does not end", 90)
+    return Ended(process.returncode or 0, out.decode(), err.decode())
+
+
+async def test_a_person_sends_a_command_and_reads_the_answer(line):
+    async with commandable(line) as (_, _, downlink):
+        device = Device(downlink)
+        downlink.reachable("lamp-1", device)
+        done = await fogline(line, "send", "lamp-1", "switch", "--json", '{"on": true}', "--ttl", "30s")
+        assert (done.status, done.out) == (0, '{"ok":true}\n')
+        assert "switch for lamp-1: SUCCEEDED 200" in done.err
+        told = await fogline(line, "send", "lamp-1", "switch", "--direct", "--output", "json")
+        answer = json.loads(told.out)
+        assert (told.status, answer["state"], answer["status"], answer["data"]) == (0, "SUCCEEDED", 200, '{"ok":true}')
+        shown = await fogline(line, "show", answer["command_id"], "--json")
+        assert (shown.status, json.loads(shown.out)["answer"]) == (0, '{"ok":true}')
+        listed = json.loads((await fogline(line, "list", "--device", "lamp-1", "--json")).out)
+        assert [each["state"] for each in listed] == ["SUCCEEDED", "SUCCEEDED"]
+        assert {each["gateway"] for each in listed} == {"gw-1"}
+
+
+async def test_every_no_has_a_status_and_says_why(line):
+    async with commandable(line):
+        cases = {
+            ("send", "nobody", "switch"): (1, "nobody is not known"),
+            ("send", "lamp-1", "switch", "--direct"): (1, "not connected"),
+            ("send", "lamp-1", "switch", "--ttl", "1s"): (1, "EXPIRED 408"),
+            ("send", "lamp-1", "switch", "--ttl", "9d"): (1, "604800 s at most"),
+            ("send", "lamp-1", "sw/itch"): (1, "no name of a command"),
+            ("send", "lamp+1", "switch"): (1, "lamp+1"),
+            ("send", "lamp-1", "switch", "--ttl", "soon"): (2, "--ttl"),
+            ("send", "lamp-1", "switch", "--json", "{"): (2, "is not JSON"),
+            ("send", "lamp-1", "switch", "--bridge", "127.0.0.1:1"): (2, "no bridge answers at 127.0.0.1:1"),
+            ("show", "nothing"): (1, "no commands begin with"),
+        }
+        ended = await asyncio.gather(*(fogline(line, *arguments) for arguments in cases))
+        for done, (arguments, (status, words)) in zip(ended, cases.items(), strict=True):
+            assert (done.status, words in done.err, "Traceback" in done.err) == (status, True, False), (arguments, done)
+
+
+async def test_a_device_that_fails_or_stays_silent(line):
+    async with commandable(line) as (_, _, downlink):
+        device = Device(downlink, answer=Answer(503, b"busy", "text/plain"))
+        downlink.reachable("lamp-1", device)
+        failed = await fogline(line, "send", "lamp-1", "switch")
+        assert (failed.status, "FAILED 503, busy" in failed.err) == (1, True)
+        device.answer = None
+        silent = await fogline(line, "send", "lamp-1", "switch", "--ttl", "1s")
+        assert (silent.status, "IN_DOUBT 504" in silent.err, len(device.ran)) == (1, True, 2)
