@@ -8,11 +8,10 @@ from fogline.command import Answer as CommandAnswer
 from fogline.command import Deadline
 from fogline.dead import decode_dead_letter
 from fogline.errors import SlowDown
-from fogline.event import Lane, Receipt
+from fogline.event import EMPTY_NOTIFICATION, Lane, Receipt
 from fogline.testing.commands import MemoryCommands, make_command
 from fogline.testing.port import MemoryPort
 from fogline_edge.adapters.mqtt import connection
-from fogline_edge.adapters.mqtt.dispatch import NOTIFICATION
 from fogline_edge.adapters.mqtt.packets import Answer, Connack, Ending, Publish, Unsubscribe
 from fogline_edge.adapters.mqtt.properties import Properties
 from fogline_edge.adapters.mqtt.wire import V3, V5, Kind, Reason
@@ -80,7 +79,7 @@ async def test_a_device_that_comes_and_goes_is_told_to_whoever_has_commands_for_
         assert [each.ttd_s for each in notes] == [-1, 0, -1, 0]
         first = notes[0]
         assert (first.device, first.lane, first.type, first.channel) == ("lamp-1", Lane.ALARM, "notification", "command")
-        assert (first.content_type, first.data, first.adapter) == (NOTIFICATION, b"", "mqtt")
+        assert (first.content_type, first.data, first.adapter) == (EMPTY_NOTIFICATION, b"", "mqtt")
 
 
 async def test_while_the_port_is_full_only_the_newest_word_about_a_device_waits(listening, dial):

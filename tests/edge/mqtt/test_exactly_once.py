@@ -10,6 +10,7 @@ from fogline_edge.adapters.mqtt.packets import Answer, Ending, Publish
 from fogline_edge.adapters.mqtt.properties import Properties
 from fogline_edge.adapters.mqtt.wire import V3, V5, Kind, Reason
 
+TOO_MANY = Ending(code=Reason.RECEIVE_MAXIMUM_EXCEEDED)
 VERSIONS = pytest.mark.parametrize("version", [V3, V5])
 
 
@@ -173,26 +174,12 @@ def test_a_5_client_reads_in_pubrec_that_it_was_refused_and_may_use_the_id_again
     assert talk.say(pubrel()) == [pubcomp(code=Reason.PACKET_IDENTIFIER_NOT_FOUND)]
 
 
-def test_a_message_counts_against_the_receive_maximum_until_its_pubcomp():
-    talk = connected(receive_maximum=1)
-    committed(talk, talk.say(publish(1))[0])
-    talk.settled(pubrel(1))
-    committed(talk, talk.say(publish(2))[0])
-    end = (Ending(code=Reason.RECEIVE_MAXIMUM_EXCEEDED), Why.MALFORMED)
-    assert talk.say(Publish(topic="t", payload=b"", qos=1, packet_id=3)) == [end]
-
-
-def test_and_one_at_qos_2_may_not_come_beyond_it_either():
-    talk = connected(receive_maximum=1)
-    talk.publish(1)
-    assert talk.say(publish(2)) == [(Ending(code=Reason.RECEIVE_MAXIMUM_EXCEEDED), Why.MALFORMED)]
-
-
-def test_a_3_1_1_client_that_never_releases_is_ended():
-    talk = connected(V3)
+@pytest.mark.parametrize(("version", "end"), [(V3, (Why.MALFORMED,)), (V5, (TOO_MANY, Why.MALFORMED))])
+def test_a_client_that_never_releases_is_ended(version, end):
+    talk = connected(version, receive_maximum=MAX_UNRELEASED * 2)
     for number in range(1, MAX_UNRELEASED + 1):
         talk.say(publish(number))
-    assert talk.say(publish(MAX_UNRELEASED + 1)) == [(Why.MALFORMED,)]
+    assert talk.say(publish(MAX_UNRELEASED + 1)) == [end]
 
 
 def test_a_topic_alias_stands_for_its_topic():

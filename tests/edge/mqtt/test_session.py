@@ -134,20 +134,9 @@ def test_a_retained_and_an_empty_message_are_events_like_others():
     assert store.arrival.data == b""
 
 
-def test_a_5_client_may_not_have_more_in_flight_than_it_was_told():
-    talk = Talk(receive_maximum=2)
-    talk.connect()
-    first = talk.publish(1)
-    talk.publish(2)
-    assert not talk.session.full
-    talk.session.window.committed(first.ticket)
-    talk.publish(3)
-    end = (Ending(code=Reason.RECEIVE_MAXIMUM_EXCEEDED), Why.MALFORMED)
-    assert talk.say(Publish(topic="t", payload=b"", qos=1, packet_id=4)) == [end]
-
-
-def test_a_3_1_1_client_is_not_read_while_too_much_is_in_flight():
-    talk = Talk(V3, receive_maximum=2)
+@pytest.mark.parametrize("version", [V3, V5])
+def test_a_client_is_not_read_while_too_much_is_in_flight(version):
+    talk = Talk(version, receive_maximum=2)
     talk.connect()
     first = talk.publish(1)
     assert not talk.session.full

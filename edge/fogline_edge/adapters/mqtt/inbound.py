@@ -24,7 +24,7 @@ from fogline_edge.adapters.mqtt.wire import V5, Kind, ProtocolError, Reason
 TOPIC_ALIASES = 32
 """How many topic aliases a client may have (5: 3.2.2.3.8)."""
 MAX_UNRELEASED = 2048
-"""How many QoS 2 messages of one session may wait for PUBREL: 3.1.1 has no other bound."""
+"""How many QoS 2 messages of one session may wait for PUBREL."""
 
 
 class Inbound:
@@ -38,7 +38,6 @@ class Inbound:
         window: Window,
         counters: Counters,
         *,
-        receive_maximum: int,
         with_commands: bool,
     ) -> None:
         self._intake = intake
@@ -51,7 +50,6 @@ class Inbound:
         self._slot_2 = client.slot + b"q2" + state.epoch
         self._tickets: dict[int, Ticket | None] = {}
         self._aliases: dict[int, str] = {}
-        self._receive_maximum = receive_maximum
 
     def publish(self, publish: Publish) -> Sequence[Effect]:
         """Take one. Raises `ProtocolError`."""
@@ -60,8 +58,6 @@ class Inbound:
         window = self._window
         if publish.qos > 1:
             return self._publish_2(publish)
-        if publish.packet_id and window.version == V5 and window.numbered + window.unreleased >= self._receive_maximum:
-            raise _too_many(self._receive_maximum)
         if publish.topic[0] == "c" and self._with_commands and is_response(publish.topic):
             return (self._respond(publish, window.admit),)
         arrival, code = self._intake.arrival(self._client, publish, self._slot)
@@ -85,9 +81,7 @@ class Inbound:
 
     def _released(self, number: int) -> Sequence[Effect]:
         self._state.received.pop(number, None)
-        if number in self._tickets:
-            del self._tickets[number]
-            self._window.unreleased -= 1
+        self._tickets.pop(number, None)
         return (*self._state.save(), *self._complete(Reason.SUCCESS, number))
 
     def _complete(self, code: int, number: int) -> Sequence[Effect]:
@@ -98,10 +92,8 @@ class Inbound:
         number, state, window = publish.packet_id, self._state, self._window
         if number in self._tickets:
             return self._once_more(self._tickets[number], number)
-        if window.version == V5 and window.numbered + window.unreleased >= self._receive_maximum:
-            raise _too_many(self._receive_maximum)
         if len(state.received) >= MAX_UNRELEASED and number not in state.received:
-            raise ProtocolError(f"more than {MAX_UNRELEASED} messages wait for PUBREL", Reason.QUOTA_EXCEEDED)
+            raise ProtocolError(f"more than {MAX_UNRELEASED} messages wait for PUBREL", Reason.RECEIVE_MAXIMUM_EXCEEDED)
         if publish.topic[0] == "c" and self._with_commands and is_response(publish.topic):
             effect = self._respond(publish, window.admit_received)
             device = "" if isinstance(effect, Respond) else effect.arrival.device
@@ -152,7 +144,3 @@ class Inbound:
         if topic is None:
             raise ProtocolError(f"topic alias {alias} has no meaning yet")
         return msgspec.structs.replace(publish, topic=topic)
-
-
-def _too_many(most: int) -> ProtocolError:
-    return ProtocolError(f"more than {most} messages in flight", Reason.RECEIVE_MAXIMUM_EXCEEDED)

@@ -100,10 +100,12 @@ class Session:
 
     @property
     def full(self) -> bool:
-        """Whether so much waits for its commit that nothing should be read. A 5 client counts its messages itself."""
+        """Whether so much waits for its commit that nothing should be read.
+
+        A 5 client knows how much that may be; many send more when they connect again, and are only slowed.
+        """
         window = self.window
-        waiting = window.quiet if self.version == V5 else window.quiet + window.numbered
-        return waiting >= self._receive_maximum
+        return window.quiet + window.numbered >= self._receive_maximum
 
     def deadline(self, heard: float) -> float | None:
         """When the client's silence ends the connection, if nothing was heard after `heard`; `None`: never."""
@@ -238,7 +240,6 @@ class Session:
             state,
             self.window,
             border.counters,
-            receive_maximum=border.settings.receive_maximum,
             with_commands=border.with_commands,
         )
         self.downstream = Downstream(client, tenant, state, pipe, border.counters, with_commands=border.with_commands)

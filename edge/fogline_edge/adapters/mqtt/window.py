@@ -29,16 +29,12 @@ class ReceivedTicket(Ticket):
 
 
 class Window:
-    """The messages in flight of one connection.
+    """The messages in flight of one connection. `quiet`: QoS 0 messages that are not committed."""
 
-    `quiet`: QoS 0 messages that are not committed; `unreleased`: those at QoS 2 between PUBREC and PUBCOMP.
-    """
-
-    __slots__ = ("_due", "_numbered", "quiet", "unreleased", "version")
+    __slots__ = ("_due", "_numbered", "quiet", "version")
 
     def __init__(self) -> None:
         self.version = V5
-        self.unreleased = 0
         self._numbered: deque[Ticket] = deque()
         self.quiet = 0
         self._due: list[bytes] = []
@@ -76,8 +72,6 @@ class Window:
                 self._due.append(_PUBACK + first.packet_id.to_bytes(2))  # what nearly all of them are
                 continue
             self._due.append(Answer(kind=first.kind, packet_id=first.packet_id, code=first.code).encode(self.version))
-            if first.kind is Kind.PUBREC and first.code < 0x80:
-                self.unreleased += 1
 
     def take(self) -> tuple[bytes, int]:
         """The PUBACKs and PUBRECs that are due, as bytes, and how many they are. They are not due again."""

@@ -1,0 +1,99 @@
+"""Real paho clients on a line that is cut in mid-packet, and a gateway that restarts: what is acknowledged is there once."""
+
+import asyncio
+import threading
+from contextlib import asynccontextmanager
+
+import pytest
+from paho.mqtt.client import Client, MQTTv5, MQTTv311
+from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+
+from fogline.codec import decode_event
+from fogline.testing.amqp import within
+from fogline.testing.cutting_line import cutting_line
+from fogline_edge.outbox.outbox import Outbox
+from fogline_edge.outbox.schema import open_database
+from fogline_edge.settings import Settings
+
+COUNT = 150
+LIMIT_S = 60.0
+
+
+class Publisher:
+    """A client with a session that lasts; it publishes everything at once, and connects again whenever it has to."""
+
+    def __init__(self, port: int, version: int, qos: int):
+        self.acknowledged: set[int] = set()
+        self.all = threading.Event()
+        self._numbers: dict[int, int] = {}
+        self._qos = qos
+        clean = None if version == MQTTv5 else False
+        self._client = Client(CallbackAPIVersion.VERSION2, client_id=f"d{version}-{qos}", protocol=version, clean_session=clean)
+        self._client.on_publish = self._on_publish
+        self._client.max_inflight_messages_set(20)
+        self._client.reconnect_delay_set(1, 1)
+        more = {}
+        if version == MQTTv5:
+            more["properties"] = Properties(PacketTypes.CONNECT)
+            more["properties"].SessionExpiryInterval = 3600
+            more["clean_start"] = False
+        self._client.connect_async("127.0.0.1", port, keepalive=30, **more)
+
+    def start(self):
+        for number in range(COUNT):
+            body = b"%d " % number + b"x" * 200
+            self._numbers[self._client.publish("telemetry", body, qos=self._qos).mid] = number
+        self._client.loop_start()
+
+    def _on_publish(self, _client, _userdata, mid, _code, _properties):
+        self.acknowledged.add(self._numbers[mid])
+        if len(self.acknowledged) == COUNT:
+            self.all.set()
+
+    def stop(self):
+        self._client.disconnect()
+        self._client.loop_stop()
+
+
+@pytest.mark.parametrize("version", [MQTTv311, MQTTv5])
+@pytest.mark.parametrize("qos", [1, 2])
+async def test_what_is_acknowledged_on_a_line_that_is_cut_is_stored_once(folder, listening, version, qos):
+    settings = Settings(tenant="acme", gateway="gw-1", data=str(folder))
+
+    @asynccontextmanager
+    async def gateway():
+        outbox = Outbox.open(settings)
+        try:
+            async with listening(outbox) as listener:
+                yield listener
+        finally:
+            await outbox.close()
+
+    async with cutting_line(("127.0.0.1", 1), f"{version}/{qos}", shortest=300, longest=12_000) as line:
+        publisher = Publisher(line.port, version, qos)
+
+        async def cut(times: int) -> None:
+            while line.cuts < times:  # noqa: ASYNC110 - the line gives no event
+                await asyncio.sleep(0.01)
+
+        publisher.start()
+        try:
+            for cuts in (1, 3):
+                async with gateway() as listener:
+                    line.target = listener.address
+                    await within(cut(cuts), "the line is not cut", LIMIT_S)
+            async with gateway() as listener:
+                line.target = listener.address
+                line.calm = True
+                done = await asyncio.to_thread(publisher.all.wait, LIMIT_S)
+                assert done, f"only {len(publisher.acknowledged)} of {COUNT} were acknowledged"
+        finally:
+            await asyncio.to_thread(publisher.stop)
+    reader = open_database(folder / "outbox.db", 1_000_000_000)
+    events = [decode_event(body) for (body,) in reader.execute("SELECT body FROM event ORDER BY stream, sequence")]
+    reader.close()
+    stored = [int(each.data.split()[0]) for each in events if each.type == "telemetry"]
+    assert sorted(stored) == list(range(COUNT))
+    assert line.cuts >= 3
