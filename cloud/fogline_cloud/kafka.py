@@ -61,13 +61,14 @@ class KafkaClients:
             },
         )
 
-    def member(self, group: str, name: str) -> Consumer:
-        """A member of a group whose assignment hints at who owns which shard."""
+    def member(self, group: str, name: str, client_id: str) -> Consumer:
+        """A member of a group whose assignment hints at who owns which shard; `client_id` says where it listens."""
         return self._make(
             Consumer,
             {
                 "group.id": group,
                 "group.instance.id": name,
+                "client.id": client_id,
                 "enable.auto.commit": False,
                 "auto.offset.reset": "latest",
                 "isolation.level": "read_committed",

@@ -79,8 +79,9 @@ async def _end(name: str, adapter: MqttListener | CoapListener | MqttClient) -> 
 
 def check(settings: Settings) -> None:
     """What the types cannot say. Raises `Misconfigured`."""
-    host, _ = split_endpoint(settings.uplink.bridge, "uplink.bridge")
-    require_loopback(host, "uplink.bridge")
+    for bridge in settings.uplink.bridges:
+        host, _ = split_endpoint(bridge, "uplink.bridge")
+        require_loopback(host, "uplink.bridge")
     read_keys(settings.commands.keys, "commands.keys")
     for each in settings.mqtt_clients:
         check_client(each)

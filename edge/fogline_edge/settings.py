@@ -31,12 +31,17 @@ class OutboxSettings(_Strict, frozen=True, kw_only=True):
 
 
 class UplinkSettings(_Strict, frozen=True, kw_only=True):
-    """The one connection. `bridge` is `host:port`."""
+    """The one connection. `bridge` is `host:port`, or a list of them: of bridges that stand in for each other."""
 
-    bridge: str = "127.0.0.1:5672"
+    bridge: str | Annotated[list[str], Meta(min_length=1)] = "127.0.0.1:5672"
     batch_events: Annotated[int, Meta(ge=1, le=5000)] = 200
     batches_in_flight: Annotated[int, Meta(ge=1, le=100)] = 8
     statement_s: Annotated[float, Meta(gt=0)] = 10.0
+
+    @property
+    def bridges(self) -> list[str]:
+        """All of them."""
+        return [self.bridge] if isinstance(self.bridge, str) else self.bridge
 
 
 class CommandSettings(_Strict, frozen=True, kw_only=True):

@@ -49,9 +49,9 @@ class Mark(msgspec.Struct, frozen=True):
 
 
 class Welcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The bridge's answer. `refused`: why there will be no service (then nothing else counts).
+    """The bridge's answer. `refused`: why there will be no service here (then only the rest of these count).
 
-    `retry_after_s`: when to come back, if refused for a time.
+    `retry_after_s`: when to come back, if refused for a time. `redirect`: `host:port` of the bridge that owns the shard.
     """
 
     protocol: int
@@ -61,6 +61,7 @@ class Welcome(msgspec.Struct, frozen=True, kw_only=True):
     marks: list[Mark] = msgspec.field(default_factory=list)
     refused: str = ""
     retry_after_s: float = 0.0
+    redirect: str = ""
 
 
 def encode_hello(value: Hello | Welcome) -> bytes:

@@ -79,8 +79,8 @@ class Line:
         await outbox.close()
 
     @asynccontextmanager
-    async def uplink(self, outbox: Outbox, on_command: OnCommand = no_commands):
-        uplink = Uplink(outbox, self.settings().uplink, on_command, Backoff(base_s=0.05, cap_s=0.5))
+    async def uplink(self, outbox: Outbox, on_command: OnCommand = no_commands, settings: UplinkSettings | None = None):
+        uplink = Uplink(outbox, settings or self.settings().uplink, on_command, Backoff(base_s=0.05, cap_s=0.5))
         task = asyncio.create_task(uplink.run())
         try:
             yield uplink

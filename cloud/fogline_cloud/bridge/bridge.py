@@ -13,7 +13,8 @@ from fogline.settings import require_loopback, split_endpoint
 from fogline.signature import Signer, read_signer
 from fogline_cloud.bridge.gateways import GatewayDesk
 from fogline_cloud.bridge.listener import Listener
-from fogline_cloud.bridge.ownership import Ownership
+from fogline_cloud.bridge.owners import Owners, client_id
+from fogline_cloud.bridge.ownership import Ownership, group_of
 from fogline_cloud.bridge.reports import ReportDesk
 from fogline_cloud.bridge.shard import Shard
 from fogline_cloud.bridge.transaction import TransactionLog
@@ -43,7 +44,7 @@ class Bridge:
         self.dispatcher = Dispatcher(self, self.gateways, self._routes, settings.commands, _signer(settings.commands))
         commands = CommandDesk(self.dispatcher, settings.commands)
         self.listener = Listener(settings.bridge, policy, self.gateways, ReportDesk(self, settings.shards), commands)
-        self._ownership = Ownership(self._clients, settings.tenant, settings.bridge.name, self._on_gained, self._on_lost)
+        self._ownership: Ownership | None = None
 
     async def start(self) -> tuple[str, int]:
         """Check the topics, listen, join the group. Returns the address. Raises `Misconfigured`."""
@@ -53,8 +54,23 @@ class Bridge:
         if problems:
             raise Misconfigured(problems[0])
         bound = await self.listener.start(host, port)
-        self._ownership.start()
+        self._join("{}:{}".format(*bound))
         return bound
+
+    def _join(self, bound: str) -> None:
+        """Join the group of bridges, and learn from it who has what."""
+        settings = self._settings
+        own = client_id(settings.bridge.name, settings.bridge.advertised or bound)
+        self.gateways.find_owner = Owners(self._clients, group_of(settings.tenant), own).find
+        self._ownership = Ownership(
+            self._clients,
+            settings.tenant,
+            settings.bridge.name,
+            client_id=own,
+            gained=self._on_gained,
+            lost=self._on_lost,
+        )
+        self._ownership.start()
 
     async def close(self) -> None:
         """Stop serving, then leave the group. What is in open transactions is aborted and sent again."""
@@ -64,7 +80,8 @@ class Bridge:
         shards = self.shards  # leaving the group takes them away, but not their threads
         for shard in shards:
             shard.stop()
-        await asyncio.to_thread(self._ownership.stop)
+        if self._ownership is not None:
+            await asyncio.to_thread(self._ownership.stop)
         for shard in shards:
             await asyncio.to_thread(shard.join, 5.0)
 

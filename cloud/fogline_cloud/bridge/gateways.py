@@ -6,7 +6,7 @@ Nothing is settled here that a shard has to decide: its thread answers each batc
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Protocol
 
@@ -55,11 +55,20 @@ def ready_shard(shards: Shards, number: int) -> Shard | None:
     return shard if shard is not None and shard.ready else None
 
 
+async def _nowhere(shard: int) -> str:  # noqa: ARG001 - the interface
+    return ""
+
+
 class GatewayDesk:
-    """Serves `hello/`, `ingest/` and `control/`. `arrived` is told when a gateway can be sent commands."""
+    """Serves `hello/`, `ingest/` and `control/`.
+
+    `arrived` is told when a gateway can be sent commands; `find_owner` says where another bridge has a shard.
+    """
 
     def __init__(self, shards: Shards, shard_count: int) -> None:
         self.arrived: Callable[[Guest], None] = lambda _: None
+        self.find_owner: Callable[[int], Awaitable[str]] = _nowhere
+        self._sending_on: set[asyncio.Task[None]] = set()
         self._shards = shards
         self._shard_count = shard_count
         self._loop = asyncio.get_running_loop()
@@ -134,17 +143,26 @@ class GatewayDesk:
         shard = ready_shard(self._shards, guest.shard)
         if asked.protocol != hello.PROTOCOL:
             self._refuse(guest, message, f"this bridge speaks protocol {hello.PROTOCOL}, not {asked.protocol}", 60.0)
+        elif shard is None and (found := self._shards.get(guest.shard)) is not None:
+            self._refuse(guest, message, f"shard {guest.shard} is not here at present: {found.why_not}", COME_BACK_S)
         elif shard is None:
-            found = self._shards.get(guest.shard)
-            why = found.why_not if found else "it is another bridge's"
-            self._refuse(guest, message, f"shard {guest.shard} is not here at present: {why}", COME_BACK_S)
+            task = self._loop.create_task(self._send_on(guest, message), name=f"send {asked.gateway} on")
+            self._sending_on.add(task)
+            task.add_done_callback(self._sending_on.discard)
         else:
             _log.info("gateway %s says hello (%s, %d streams)", asked.gateway, asked.version, len(asked.streams))
             answer = partial(self._from_thread, self._answer_hello, guest, message)
             shard.ask(Question(asked.gateway, [each.stream for each in asked.streams], answer))
 
-    def _refuse(self, guest: Guest, message: Message, why: str, retry_after_s: float) -> None:
-        self._send(guest, message, hello.Welcome(protocol=hello.PROTOCOL, refused=why, retry_after_s=retry_after_s))
+    async def _send_on(self, guest: Guest, message: Message) -> None:
+        """The shard is another bridge's: say which, if that is known."""
+        where = await self.find_owner(guest.shard)
+        why = f"shard {guest.shard} is not here: it is {f'at {where}' if where else 'another bridge'}"
+        self._refuse(guest, message, why, COME_BACK_S, where)
+
+    def _refuse(self, guest: Guest, message: Message, why: str, retry_after_s: float, redirect: str = "") -> None:
+        welcome = hello.Welcome(protocol=hello.PROTOCOL, refused=why, retry_after_s=retry_after_s, redirect=redirect)
+        self._send(guest, message, welcome)
 
     def _answer_hello(self, guest: Guest, message: Message, marks: list[hello.Mark]) -> None:
         welcome = hello.Welcome(

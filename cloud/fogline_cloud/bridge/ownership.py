@@ -16,15 +16,28 @@ from fogline_cloud.kafka import KafkaClients, readable
 _log = logging.getLogger("fogline.bridge")
 
 
+def group_of(tenant: str) -> str:
+    """The consumer group of a tenant's bridges."""
+    return f"fogline-bridge-{tenant}"
+
+
 class Ownership:
     """`gained` and `lost` are called with shard numbers, on this object's thread, which they must not hold up."""
 
     def __init__(
-        self, clients: KafkaClients, tenant: str, name: str, gained: Callable[[int], None], lost: Callable[[int], None]
+        self,
+        clients: KafkaClients,
+        tenant: str,
+        name: str,
+        *,
+        client_id: str,
+        gained: Callable[[int], None],
+        lost: Callable[[int], None],
     ) -> None:
         self._clients = clients
         self._tenant = tenant
         self._name = name
+        self._client_id = client_id
         self._gained = gained
         self._lost = lost
         self._stopping = threading.Event()
@@ -40,7 +53,7 @@ class Ownership:
         self._thread.join()
 
     def _run(self) -> None:
-        consumer = self._clients.member(f"fogline-bridge-{self._tenant}", self._name)
+        consumer = self._clients.member(group_of(self._tenant), self._name, self._client_id)
         try:
             consumer.subscribe(
                 [topics.telemetry(self._tenant)], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_revoke

@@ -60,10 +60,13 @@ class Verdict:
 
 @dataclass(slots=True)
 class _Pending:
+    """A command without a verdict. `unsure`: a copy of it had no word, or none that says whether it was taken."""
+
     message: Message
     ask: Ask
     verdict: "asyncio.Future[Verdict]"
     until: float
+    unsure: bool = False
     retry: asyncio.TimerHandle | None = None
 
 
@@ -136,21 +139,24 @@ class Operator:
 
     def _on_outcome(self, pending: _Pending, future: "asyncio.Future[Outcome]") -> None:
         """The bridge's word on a command. Without one it is sent again when the connection is back."""
-        if pending.verdict.done() or future.cancelled() or isinstance(future.exception(), Unreachable):
+        if pending.verdict.done() or future.cancelled():
+            return
+        if isinstance(future.exception(), Unreachable):
+            pending.unsure = True
             return
         outcome = future.result()
+        pending.unsure = pending.unsure or outcome.state is State.MODIFIED
         if outcome.state is State.ACCEPTED:
             if not pending.ask.reply:
                 pending.verdict.set_result(Verdict(CommandState.ACCEPTED, int(Status.TAKEN)))
         elif outcome.state is State.REJECTED:
             status = int(_STATUS.get(outcome.condition, Status.UNDELIVERABLE))
             pending.verdict.set_result(Verdict(CommandState.REJECTED, status, why=outcome.description or outcome.condition))
-        elif outcome.state is State.RELEASED and not pending.ask.durable:
+        elif outcome.state is State.RELEASED and not pending.ask.durable and not pending.unsure:
             why = "the device is not connected"
             pending.verdict.set_result(Verdict(CommandState.REJECTED, int(Status.OFFLINE), why=why))
         elif asyncio.get_running_loop().time() > pending.until:
-            why = "the bridge could not take it in time"
-            pending.verdict.set_result(Verdict(CommandState.EXPIRED, int(Status.EXPIRED), why=why))
+            pending.verdict.set_result(_too_late(pending))
         else:
             pending.retry = asyncio.get_running_loop().call_later(RETRY_S, self._send, pending)
 
@@ -214,6 +220,13 @@ class Operator:
         """It is over."""
         if self._over is not None and not self._over.done():
             self._over.set_result(why)
+
+
+def _too_late(pending: _Pending) -> Verdict:
+    """The end of a command that no bridge would take in time: in doubt if one may have."""
+    if pending.unsure:
+        return Verdict(CommandState.IN_DOUBT, int(Status.NO_ANSWER), provisional=True, why="a bridge may have taken it")
+    return Verdict(CommandState.EXPIRED, int(Status.EXPIRED), why="the bridge could not take it in time")
 
 
 _STATUS = {

@@ -117,8 +117,8 @@ class Ingest:
             insert_many(self.connection, rows)
             self._written.append((stream, rows))
         if group.memory:
-            rows = [(key, device, group.age_s, _pack(trace)) for key, (device, trace) in group.memory.items()]
-            self.connection.executemany(SQL["remember"], rows)
+            traces = [(key, device, group.age_s, _pack(trace)) for key, (device, trace) in group.memory.items()]
+            self.connection.executemany(SQL["remember"], traces)
         self._slots.write(group.age_s)
         for stream in group.touched.values():
             self._streams.save(stream)

@@ -16,10 +16,10 @@ from fogline.amqp.outcome import ACCEPTED, DECODE_ERROR, NOT_ALLOWED, Condition,
 from fogline.amqp.scheduler import Share
 from fogline.amqp.wire import decode
 from fogline.command import Command, decode_command, is_command
-from fogline.errors import Poison, SlowDown, Unreachable
+from fogline.errors import Misconfigured, Poison, SlowDown, Unreachable
 from fogline.event import Lane
 from fogline.message import Message, Property
-from fogline.settings import split_endpoint
+from fogline.settings import require_loopback, split_endpoint
 from fogline_edge.boot import beacon
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import UplinkSettings
@@ -47,14 +47,23 @@ _log = logging.getLogger("fogline.uplink")
 T = TypeVar("T")
 
 
+class Redirect(SlowDown):
+    """Another bridge has this gateway's shard: `where` is its `host:port`."""
+
+    def __init__(self, what: str, where: str) -> None:
+        super().__init__(what, retry_after_s=0.0)
+        self.where = where
+
+
 class Session:
-    """Serves one connection.
+    """Serves one connection, to `bridge` (`host:port`).
 
     `run` never returns: it raises `Unreachable` when the connection is over, `SlowDown` when the bridge asked to come
-    back later (both possibly within exception groups).
+    back later, `Redirect` when it names another one (all possibly within exception groups).
     """
 
-    def __init__(self, outbox: Outbox, settings: UplinkSettings, on_command: OnCommand) -> None:
+    def __init__(self, outbox: Outbox, settings: UplinkSettings, on_command: OnCommand, bridge: str) -> None:
+        self._bridge = bridge
         self.welcomed = False
         self._on_command = on_command
         self._outbox = outbox
@@ -70,7 +79,7 @@ class Session:
 
     async def run(self) -> None:
         """Connect, say hello, pump every stream."""
-        host, port = split_endpoint(self._settings.bridge, "uplink.bridge")
+        host, port = split_endpoint(self._bridge, "uplink.bridge")
         properties: dict[str, Property] = {
             "tenant": self._outbox.tenant,
             "product": hello.PRODUCT,
@@ -115,6 +124,8 @@ class Session:
         )
         sender.send(message)
         welcome = await self._until_over(self._welcome, HELLO_S)
+        if welcome.redirect:
+            raise Redirect(welcome.refused, _checked(welcome.redirect))
         if welcome.refused:
             raise SlowDown(f"the bridge refuses: {welcome.refused}", retry_after_s=welcome.retry_after_s)
         return welcome
@@ -212,3 +223,12 @@ class Session:
         """It is over."""
         if not self._over.done():
             self._over.set_result(why)
+
+
+def _checked(where: str) -> str:
+    """An address that a bridge names, if this gateway would go there. Raises `Unreachable`."""
+    try:
+        require_loopback(split_endpoint(where, "redirect")[0], "redirect")
+    except Misconfigured as error:
+        raise Unreachable(f"the bridge sends on to where this gateway does not go: {error}") from None
+    return where

@@ -4,14 +4,17 @@ import asyncio
 import logging
 import time
 from dataclasses import dataclass
+from itertools import cycle
 from typing import TypeVar
 
 from fogline.amqp.reconnect import Backoff
 from fogline.errors import SlowDown, Unreachable
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import UplinkSettings
-from fogline_edge.uplink.session import OnCommand, Session
+from fogline_edge.uplink.session import OnCommand, Redirect, Session
 
+REDIRECTED_S = 2.0
+"""How long to wait after one bridge sent on to another, and that one on again."""
 STABLE_S = 10.0
 """A connection that served for so long makes earlier failures forgotten."""
 
@@ -29,7 +32,10 @@ class UplinkState:
 
 
 class Uplink:
-    """Keeps one connection to the bridge."""
+    """Keeps one connection to a bridge: the configured one, or of several the next after each failure.
+
+    A bridge may send it on to the one that has its shard; when that connection ends, it asks a configured one again.
+    """
 
     def __init__(self, outbox: Outbox, settings: UplinkSettings, on_command: OnCommand, backoff: Backoff | None = None) -> None:
         self.state = UplinkState()
@@ -37,34 +43,40 @@ class Uplink:
         self._settings = settings
         self._on_command = on_command
         self._backoff = backoff or Backoff()
+        self._bridges = cycle(settings.bridges)
 
     async def run(self) -> None:
         """Connect, serve, wait, connect again. Ends only by cancellation."""
+        bridge = next(self._bridges)
         while True:
-            wish_s = await self._serve()
-            delay = self._backoff.next_s() if wish_s is None else self._backoff.asked_s(wish_s)
-            _log.info("next try in %.1f s", delay)
-            await asyncio.sleep(delay)
+            ended = await self._serve(bridge)
+            if isinstance(ended, Redirect) and bridge in self._settings.bridges:
+                bridge = ended.where
+                continue
+            wait_s = self._backoff.next_s() if ended is None else self._backoff.asked_s(ended.retry_after_s or REDIRECTED_S)
+            if ended is None or bridge not in self._settings.bridges:
+                bridge = next(self._bridges)
+            _log.info("next try, at %s, in %.1f s", bridge, wait_s)
+            await asyncio.sleep(wait_s)
 
-    async def _serve(self) -> float | None:
-        """One connection, to its end. Returns when the bridge asks to come back, `None` if it said nothing."""
-        session = Session(self._outbox, self._settings, self._on_command)
+    async def _serve(self, bridge: str) -> SlowDown | None:
+        """One connection, to its end. Returns the bridge's wish, `None` if it said nothing."""
+        session = Session(self._outbox, self._settings, self._on_command, bridge)
         began = time.monotonic()
-        wish_s: float | None = None
+        wish: SlowDown | None = None
         try:
             await session.run()
         except* Unreachable as group:
             self.state.why = str(first(group))
         except* SlowDown as group:
-            slow = first(group)
-            self.state.why = str(slow)
-            wish_s = slow.retry_after_s
+            wish = first(group)
+            self.state.why = str(wish)
         if session.welcomed:
             self.state.connections += 1
             if time.monotonic() - began >= STABLE_S:
                 self._backoff.stable()
-        _log.warning("the connection to %s ended: %s", self._settings.bridge, self.state.why)
-        return wish_s
+        _log.warning("the connection to %s ended: %s", bridge, self.state.why)
+        return wish
 
 
 def first(group: BaseExceptionGroup[E]) -> E:

@@ -126,7 +126,7 @@ async def test_a_statement_says_what_was_counted_before_it(folder):
 
 
 async def test_a_statement_in_the_transaction_of_its_events_writes_none_of_them_twice(folder):
-    outbox = Outbox.open(settings(folder, statement_s=0.000_001))
+    outbox = Outbox.open(settings(folder, statement_s=0.002))
     for n in range(5):
         await put(outbox, make_arrival(n))
         await put(outbox, make_arrival(n, lane=Lane.ALARM))
