@@ -13,7 +13,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from demo.judgement import Report
+from demo.judgement import CommandJudgement, Report
+from demo.payload import fleet
 from demo.place import Place, choose_ports, take_folder
 from demo.run import Demonstration, Options
 from demo.stay import make_world, stay
@@ -22,9 +23,10 @@ from fogline.errors import Misconfigured
 from fogline.installed import find_jars, find_java
 
 DESCRIPTION = """\
-The whole of Fogline on this machine: Kafka, bridge, gateways, Spark, and simulated MQTT devices, while every few
-seconds one part is killed (SIGKILL) under load. In the end the sets of ids are compared: acknowledged by the devices,
-in Kafka, in the table. Everything lies in .fogline/demo, logs in .fogline/demo/logs."""
+The whole of Fogline on this machine: Kafka, bridge, gateways, Spark, and simulated MQTT and CoAP devices and
+an operator that commands them, while every few seconds one part is killed (SIGKILL) under load. In the end the sets of ids are
+compared: acknowledged by the devices, in Kafka, in the table; and for every command, what the operator was told, what
+is written down, and what the device did. Everything lies in .fogline/demo, logs in .fogline/demo/logs."""
 
 EXAMPLE = """\
 examples:
@@ -36,7 +38,9 @@ examples:
 exit status: 0 nothing lost and nothing twice; 1 otherwise; 2 something has to be changed first, one line says what
 """
 
-STAY_PORTS = {"kafka": 9092, "amqp": 5672, "mqtt": 1883}
+STAY_PORTS = {"kafka": 9092, "amqp": 5672, "mqtt": 1883, "coap": 5683}
+GATEWAYS = 2
+COMMANDS = 300
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -45,6 +49,8 @@ def build_parser() -> argparse.ArgumentParser:
         prog="demo", description=DESCRIPTION, epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--events", type=_count, default=0, help="end when at least so many are acknowledged (default: Ctrl-C)")
+    text = f"and so many commands were sent, four a second (default: {COMMANDS} with --events)"
+    parser.add_argument("--commands", type=_count, default=0, metavar="N", help=text)
     parser.add_argument("--minutes", type=float, default=0.0, metavar="M", help="run for at least so long")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the judgement to this file")
     parser.add_argument("--devices", type=_count, default=40, help="how many devices (default: 40)")
@@ -54,7 +60,12 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--plain", action="store_true", help="lines in place of the live screen")
     parser.add_argument("--stay", action="store_true", help="no devices and no kills: stay up until Ctrl-C")
     parser.add_argument("--keep", action="store_true", help="with --stay: keep the data of the last run")
-    for name, what in (("mqtt", "the first gateway's MQTT"), ("amqp", "the bridge's AMQP"), ("kafka", "Kafka's")):
+    for name, what in (
+        ("mqtt", "the first gateway's MQTT"),
+        ("coap", "the first gateway's CoAP"),
+        ("amqp", "the bridge's AMQP"),
+        ("kafka", "Kafka's"),
+    ):
         usual = STAY_PORTS[name]
         text = f"{what} port (default: a free one; with --stay {usual})"
         parser.add_argument(f"--{name}-port", type=_port, default=0, metavar="PORT", help=text)
@@ -90,8 +101,10 @@ def run(arguments: argparse.Namespace) -> int:
     find_java()
     for jars in ("kafka", "spark"):
         find_jars(jars)
-    ports = choose_ports(**wanted, gateways=1 if arguments.stay else 2)
-    place = take_folder(ports, keep=arguments.keep)
+    devices = [] if arguments.stay else fleet(arguments.devices, GATEWAYS)
+    serving = sum(each.serves for each in devices)
+    ports = choose_ports(**wanted, gateways=1 if arguments.stay else GATEWAYS, serving=serving)
+    place = take_folder(ports, devices, keep=arguments.keep)
     logging.basicConfig(force=True, level=logging.INFO, filename=place.logs / "demo.log", format="%(asctime)s %(message)s")
     console = Console(stderr=True)
     return asyncio.run(_stay(place, console) if arguments.stay else _demonstrate(place, arguments, console))
@@ -107,6 +120,7 @@ async def _stay(place: Place, console: Console) -> int:
 async def _demonstrate(place: Place, arguments: argparse.Namespace, console: Console) -> int:
     options = Options(
         events=arguments.events,
+        commands=arguments.commands or (COMMANDS if arguments.events else 0),
         seconds=arguments.minutes * 60,
         devices=arguments.devices,
         rate=arguments.rate,
@@ -152,13 +166,22 @@ def show_report(report: Report, console: Console) -> None:
         ("resends refused at the bridge", report.refused["bridge"]),
         *((f"kills of {part}", count) for part, count in report.kills.items()),
         ("events/s while parts were killed", f"{report.details['rate']['average']:.0f}"),
+        *_about(report.commands),
     ]
     for name, value in rows:
         table.add_row(name, f"{value:,}" if isinstance(value, int) else str(value))
     console.print(table)
-    for problem in report.problems:
+    for problem in report.all_problems:
         console.print(f"problem: {problem}", style="red", highlight=False, soft_wrap=True)
     console.print(found.sentence, style="bold green" if report.status == 0 else "bold red", highlight=False, soft_wrap=True)
+
+
+def _about(commands: CommandJudgement | None) -> list[tuple[str, object]]:
+    if commands is None:
+        return []
+    ends = ", ".join(f"{count:,} {state}" for state, count in commands.by_state.items())
+    took = "" if commands.p50_ms is None else f"{commands.p50_ms:.0f} / {commands.p99_ms:.0f} ms"
+    return [("commands", f"{commands.sent:,}: {ends}"), ("a command's answer took (p50 / p99)", took)]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,7 +1,9 @@
 """What is known of every stage at this moment: written by the watchers, read by screen and killer."""
 
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, field
+
+from fogline.command import State
 
 RATE_WINDOW_S = 1.0
 
@@ -38,6 +40,7 @@ class DeviceNews:
     connected: int = 0
     connections: int = 0
     refused: int = 0
+    unknown: int = 0
     p50_ms: float | None = None
     p99_ms: float | None = None
     sent: dict[str, int] | None = None
@@ -79,6 +82,20 @@ class FlowNews:
     batches: int = 0
 
 
+@dataclass(slots=True)
+class OrderNews:
+    """What the operator says: commands sent, what it was told of them, and how long an answer took."""
+
+    sent: int = 0
+    states: Counter[State] = field(default_factory=Counter)
+    latency_ms: deque[float] = field(default_factory=lambda: deque(maxlen=400))
+
+    @property
+    def waiting(self) -> int:
+        """Commands without a verdict."""
+        return self.sent - self.states.total()
+
+
 @dataclass(frozen=True, slots=True)
 class ReadingNews:
     """One canonical reading, `late_s` after the gateway had stored its event."""
@@ -97,6 +114,7 @@ class Picture:
     devices: DeviceNews = field(default_factory=DeviceNews)
     kafka: KafkaNews = field(default_factory=KafkaNews)
     flow: FlowNews = field(default_factory=FlowNews)
+    orders: OrderNews = field(default_factory=OrderNews)
     readings: dict[str, ReadingNews] = field(default_factory=dict)
     down: set[str] = field(default_factory=set)
     doing: str = "starting"

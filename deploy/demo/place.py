@@ -5,9 +5,11 @@ import os
 import random
 import shutil
 import socket
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from demo.payload import Device
 from fogline.errors import Misconfigured
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -17,11 +19,13 @@ SHARDS = 4
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What listens where, all on loopback. `mqtt`: one for each gateway."""
+    """What listens where, all on loopback. `mqtt`, `coap`: one for each gateway; `serving`: of devices that are servers."""
 
     kafka: int
     amqp: int
     mqtt: tuple[int, ...]
+    coap: tuple[int, ...]
+    serving: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,11 @@ class Place:
         return self.folder / "acknowledged"
 
     @property
+    def effects(self) -> Path:
+        """What devices did for commands."""
+        return self.folder / "effects"
+
+    @property
     def gateways(self) -> list[str]:
         """Names of the gateways as parts."""
         return [f"gateway-{number}" for number in range(1, len(self.ports.mqtt) + 1)]
@@ -60,8 +69,11 @@ class Place:
         return self.folder / gateway
 
 
-def take_folder(ports: Ports, *, keep: bool) -> Place:
-    """Lock the folder for this process, empty it (unless `keep`), write the settings. Raises `Misconfigured`."""
+def take_folder(ports: Ports, devices: Sequence[Device], *, keep: bool) -> Place:
+    """Lock the folder for this process, empty it (unless `keep`), write the settings. Raises `Misconfigured`.
+
+    `devices`: those that serve get the ports for that, in their order.
+    """
     folder = ROOT / ".fogline" / "demo"
     folder.parent.mkdir(exist_ok=True)
     lock = os.open(folder.parent / "demo.lock", os.O_RDWR | os.O_CREAT, 0o644)  # open for as long as the process lives
@@ -74,8 +86,10 @@ def take_folder(ports: Ports, *, keep: bool) -> Place:
     place = Place(folder, ports)
     place.logs.mkdir(parents=True, exist_ok=True)
     place.cloud.write_text(_cloud(ports), "utf-8")
-    for gateway, port in zip(place.gateways, ports.mqtt, strict=True):
-        place.edge(gateway).write_text(_edge(gateway, port, ports.amqp), "utf-8")
+    serving = list(zip((each for each in devices if each.serves), ports.serving, strict=True))
+    for index, gateway in enumerate(place.gateways):
+        own = {device.name: port for device, port in serving if device.gateway == index}
+        place.edge(gateway).write_text(_edge(gateway, ports, index, own), "utf-8")
     return place
 
 
@@ -98,45 +112,65 @@ trigger_ms = 2000
 """
 
 
-def _edge(gateway: str, mqtt: int, amqp: int) -> str:
-    return f"""\
+def _edge(gateway: str, ports: Ports, index: int, serving: Mapping[str, int]) -> str:
+    settings = f"""\
 tenant = "{TENANT}"
 gateway = "{gateway}"
 data = "{gateway}"
 
 [uplink]
-bridge = "127.0.0.1:{amqp}"
+bridge = "127.0.0.1:{ports.amqp}"
 statement_s = 5.0
 
 [mqtt]
-port = {mqtt}
+port = {ports.mqtt[index]}
 
 [[mqtt.topics]]
 topic = "plant/{{device}}/#"
 content_type = "application/json"
+
+[coap]
+port = {ports.coap[index]}
 """
+    for device, port in serving.items():
+        settings += f"""
+[[coap.devices]]
+device = "{device}"
+uri = "coap://127.0.0.1:{port}/do"
+"""
+    return settings
 
 
-def choose_ports(*, kafka: int, amqp: int, mqtt: int, gateways: int) -> Ports:
-    """The ports asked for, each 0 for any free one; further gateways take the ports after `mqtt`.
+def choose_ports(*, kafka: int, amqp: int, mqtt: int, coap: int, gateways: int, serving: int) -> Ports:
+    """The ports asked for, each 0 for any free one; further gateways take the ports after `mqtt` and `coap`.
 
     Raises `Misconfigured` if one is taken.
     """
     chosen: list[int] = []
-    for name, port in (("Kafka", kafka), ("AMQP", amqp), *(("MQTT", mqtt + more if mqtt else 0) for more in range(gateways))):
+
+    def choose(name: str, port: int) -> int:
         if port and not is_free(port):
             option = f"--{name.lower()}-port"
             raise Misconfigured(f"port {port} ({name}) is taken: end what listens there, or choose another with {option}")
         chosen.append(port or _free_port(chosen))
-    return Ports(chosen[0], chosen[1], tuple(chosen[2:]))
+        return chosen[-1]
+
+    return Ports(
+        kafka=choose("Kafka", kafka),
+        amqp=choose("AMQP", amqp),
+        mqtt=tuple(choose("MQTT", mqtt and mqtt + more) for more in range(gateways)),
+        coap=tuple(choose("CoAP", coap and coap + more) for more in range(gateways)),
+        serving=tuple(choose("CoAP", 0) for _ in range(serving)),
+    )
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could listen there now."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    """Whether a server could listen there now, by TCP and by UDP."""
+    with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
+        tcp.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(("127.0.0.1", port))
+            tcp.bind(("127.0.0.1", port))
+            udp.bind(("127.0.0.1", port))
         except OSError:
             return False
     return True

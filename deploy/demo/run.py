@@ -9,8 +9,9 @@ from typing import Any
 
 from rich.console import Console
 
+from demo.commander import Commander, read_effects, read_records
 from demo.evidence import gather
-from demo.judgement import Judgement, Report, judge
+from demo.judgement import CommandJudgement, Judgement, Report, judge, judge_commands
 from demo.killer import Killer
 from demo.parts import Part
 from demo.payload import fleet
@@ -19,7 +20,7 @@ from demo.place import Place
 from demo.plan import by_kind, enough
 from demo.screen import show
 from demo.waiting import until
-from demo.watch import KafkaTail, look_at_outbox, look_at_table, watch_outboxes, watch_table
+from demo.watch import KafkaTail, look_at_outbox, look_at_table, settled_streams, watch_outboxes, watch_table
 from demo.world import World
 from fogline.errors import FoglineError
 
@@ -31,9 +32,13 @@ ARRIVE_LIMIT_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What was asked for. `events`, `seconds`: at least so many, both 0 for until Ctrl-C. `kill_every_s` 0: no kills."""
+    """What was asked for. `events`, `commands`, `seconds`: at least so many, all 0 for until Ctrl-C.
+
+    `kill_every_s` 0: no kills.
+    """
 
     events: int
+    commands: int
     seconds: float
     devices: int
     rate: float
@@ -64,6 +69,9 @@ class Demonstration:
         self._devices = self.world.devices(count=options.devices, rate=options.rate)
         self._killer = Killer(place, self.world.parts, self.picture, options.kill_every_s)
         self._fallen = asyncio.Event()
+        self._fleet = fleet(options.devices, len(place.gateways))
+        self._commander = Commander(place, self._fleet, self.picture.orders)
+        self._landed: dict[str, int] = {}
 
     def strike(self) -> None:
         """End everything at once."""
@@ -118,24 +126,34 @@ class Demonstration:
         kills = asyncio.create_task(self._killer.run(self._options.rate), name="killer")
         if not self._options.kill_every_s:
             self._killer.finish()
+        commands = asyncio.create_task(self._command(), name="commander")
         try:
             await until(lambda: self.stop.is_set() or self._fallen.is_set() or self._enough(began))
             self._killer.finish()
             await asyncio.wait([kills], timeout=FINISH_LIMIT_S * 2)
+            self._course.load_s = time.monotonic() - began
+            self._course.rate = self.picture.devices.acknowledged.total / self._course.load_s
+            self.picture.doing = "devices are quiet, and the operator waits for its last answers"
+            self._devices.tell("quiet")
+            await self._commander.finish(self._fallen.is_set)
         finally:
-            await _cancel(kills)
-        self._course.load_s = time.monotonic() - began
-        self._course.rate = self.picture.devices.acknowledged.total / self._course.load_s
+            await _cancel(kills, commands)
         self.picture.doing = "devices wait for their last acknowledgements"
         self._devices.tell("finish")
         if not await self._until(lambda: not self._devices.running, FINISH_LIMIT_S):
             self._course.problems.append(f"{self.picture.devices.waiting} messages were not acknowledged")
 
+    async def _command(self) -> None:
+        """Have the operator send, once every device is known to the bridge: a gateway is told by what comes from it."""
+        await until(lambda: self.picture.kafka.events.total > 5 * len(self._fleet))
+        await self._commander.run()
+
     def _enough(self, began: float) -> bool:
-        wanted, seconds = self._options.events, self._options.seconds
-        if not (wanted or seconds):
+        wanted = self._options
+        if not (wanted.events or wanted.commands or wanted.seconds):
             return False
-        reached = self.picture.devices.acknowledged.total >= wanted and time.monotonic() - began >= seconds
+        reached = self.picture.devices.acknowledged.total >= wanted.events and self.picture.orders.sent >= wanted.commands
+        reached = reached and time.monotonic() - began >= wanted.seconds
         return reached and (not self._options.kill_every_s or enough(self._killer.killed))
 
     async def _drain(self) -> None:
@@ -146,6 +164,7 @@ class Demonstration:
         await self.world.stop_gateways()
         for name, news in self.picture.gateways.items():
             look_at_outbox(self._place.outbox(name), news)
+        self._landed = settled_streams(self._place)
         await self.world.bridge.stop()
         if not self._fallen.is_set():
             await self._killer.settle()
@@ -157,8 +176,8 @@ class Demonstration:
 
     def _arrived(self) -> bool:
         picture = self.picture
-        everything = picture.lag == 0 and picture.kafka.events.total >= picture.devices.acknowledged.total
-        return everything and picture.flow.batch >= picture.flow.newest
+        read = all(picture.kafka.highest.get(stream, 0) >= settled for stream, settled in self._landed.items())
+        return read and picture.lag == 0 and picture.flow.batch >= picture.flow.newest
 
     async def _until(self, condition: Callable[[], bool], limit_s: float) -> bool:
         """As `until`, but it is in vain once a part has ended by itself."""
@@ -168,6 +187,8 @@ class Demonstration:
     async def _judge(self) -> Report:
         self.picture.doing = "comparing sets of ids, and verifying the ledger"
         evidence = await asyncio.to_thread(gather, self._place, self.picture.devices.sent or self._all_sent())
+        records = await asyncio.to_thread(read_records, self._place)
+        commands = judge_commands(self._commander.orders, records, read_effects(self._place))
         status, printed = await self.world.verify()
         problems = [*self._course.problems, *self._killer.problems]
         try:
@@ -177,13 +198,15 @@ class Demonstration:
             problems.append(f"the ledger could not be verified: see {self._place.logs / 'ledger.log'}")
         if status == 1:
             problems.append("the ledger does not balance")
-        return self._report(judge(evidence), ledger, problems)
+        return self._report(judge(evidence), commands, ledger, problems)
 
     def _all_sent(self) -> dict[str, int]:
         """The devices did not say how much they have sent: then only a strange device is a phantom."""
-        return {each.name: 2**53 for each in fleet(self._options.devices, len(self._place.gateways))}
+        return {each.name: 2**53 for each in self._fleet}
 
-    def _report(self, judgement: Judgement, ledger: dict[str, Any] | None, problems: list[str]) -> Report:
+    def _report(
+        self, judgement: Judgement, commands: CommandJudgement, ledger: dict[str, Any] | None, problems: list[str]
+    ) -> Report:
         streams = ledger["streams"] if ledger else []
         kills = self._killer.kills
         rates = [kill.rate for kill in kills]
@@ -195,6 +218,7 @@ class Demonstration:
             },
             kills=by_kind(self._killer.killed),
             problems=problems,
+            commands=commands,
             details={
                 "rate": {
                     "average": round(self._course.rate, 1),
@@ -204,6 +228,7 @@ class Demonstration:
                 "load_s": round(self._course.load_s, 1),
                 "each_kill": [asdict(kill) for kill in kills],
                 "device_connections": self.picture.devices.connections,
+                "given_up_by_coap_devices": self.picture.devices.unknown,
                 "lanes": self.picture.kafka.lanes,
                 "ledger": ledger,
             },

@@ -9,7 +9,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from demo.picture import Picture, middle
+from demo.picture import OrderNews, Picture, middle
 
 LIVE_S = 0.25
 LINE_S = 5.0
@@ -33,7 +33,7 @@ def line(picture: Picture, now_s: float) -> str:
     return (
         f"{picture.state}: acknowledged {devices.acknowledged.total:,} ({devices.acknowledged.rate(now_s):.0f}/s), "
         f"outboxes {picture.backlog:,}, Kafka {kafka.events.total:,} ({kafka.events.rate(now_s):.0f}/s), "
-        f"table {flow.rows.total:,} rows, behind {picture.lag:,}"
+        f"table {flow.rows.total:,} rows, behind {picture.lag:,}; commands {_orders(picture.orders)}"
     )
 
 
@@ -70,13 +70,23 @@ def _stages(picture: Picture, now_s: float) -> Table:
             f"{news.duplicate} resends refused",
         )  # fmt: skip
     lanes = ", ".join(f"{lane} {count:,}" for lane, count in sorted(kafka.lanes.items()))
+    ends = ", ".join(f"{state} {count:,}" for state, count in sorted(picture.orders.states.items()))
     late = _ms(middle(kafka.latency_ms), None)
     table.add_row("Kafka", f"{kafka.events.total:,}", f"{kafka.events.rate(now_s):.0f}", "", late, lanes)
     table.add_row(
         "table (Spark)", f"{flow.rows.total:,}", f"{flow.rows.rate(now_s):.0f}", f"{picture.lag:,}",
         f"{flow.batch_s:.1f} s" if flow.batches else "", f"batch {flow.batch}: {flow.batch_events:,} events",
     )  # fmt: skip
+    orders = picture.orders
+    table.add_row(
+        "commands", f"{orders.states.total():,}", "", f"{orders.waiting:,}", _ms(middle(orders.latency_ms), None), ends
+    )
     return table
+
+
+def _orders(orders: OrderNews) -> str:
+    ends = "".join(f", {count:,} {state}" for state, count in sorted(orders.states.items()))
+    return f"{orders.sent:,}{ends}, {orders.waiting:,} waiting"
 
 
 def _ms(half: float | None, most: float | None) -> str:

@@ -47,15 +47,18 @@ def make_world(place: Place, console: Console, stop: asyncio.Event) -> World:
 def to_type(place: Place) -> list[str]:
     """What a person may type now."""
     port = place.ports.mqtt[0]
+    coap = place.ports.coap[0]
     table = place.folder.relative_to(ROOT) / "tables" / "readings"
     cloud = place.cloud.relative_to(ROOT)
     edge = place.edge(place.gateways[0]).relative_to(ROOT)
     return [
-        f"ready on 127.0.0.1: MQTT {port}, AMQP {place.ports.amqp}, Kafka {place.ports.kafka}; tenant {TENANT}",
+        f"ready on 127.0.0.1: MQTT {port}, CoAP {coap}, AMQP {place.ports.amqp}, Kafka {place.ports.kafka}; tenant {TENANT}",
         "in another terminal:",
         f"""  mosquitto_pub -p {port} -i lamp-1 -q 1 -t telemetry -m '{{"temperature": 21.4}}'""",
+        f"""  coap-client-notls -m put coap://127.0.0.1:{coap}/telemetry//lamp-2 -t 50 -e '{{"temperature": 20.5}}'""",
         f"  .venv/bin/fogline ledger verify --config {cloud}",
         f"""  .venv/bin/python -c 'from deltalake import DeltaTable; print(DeltaTable("{table}").to_pandas())'""",
+        f"  .venv/bin/fogline command send lamp-1 switch --json true --ttl 30s --config {cloud}",
         f"  .venv/bin/fogline-edge status --config {edge}",
         "Ctrl-C ends it",
     ]

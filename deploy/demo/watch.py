@@ -1,6 +1,7 @@
 """Looks at every stage from outside, beside the parts: outboxes, Kafka, the table."""
 
 import asyncio
+import contextlib
 import threading
 import time
 from pathlib import Path
@@ -47,14 +48,17 @@ def look_at_outbox(folder: Path, news: GatewayNews) -> None:
 
 def unknown_to_gateways(place: Place, picture: Picture) -> int:
     """How many events are in Kafka that no gateway has noted as accepted."""
-    count = 0
-    for name in picture.gateways:
-        try:
-            streams = read_status(place.outbox(name))["streams"]
-        except Misconfigured:
-            continue
-        count += sum(max(0, picture.kafka.highest.get(each["stream"], 0) - each["settled"]) for each in streams)
-    return count
+    highest = picture.kafka.highest
+    return sum(max(0, highest.get(stream, 0) - settled) for stream, settled in settled_streams(place).items())
+
+
+def settled_streams(place: Place) -> dict[str, int]:
+    """By stream of a gateway, the highest sequence that the bridge has accepted, and Kafka therefore has."""
+    found: dict[str, int] = {}
+    for name in place.gateways:
+        with contextlib.suppress(Misconfigured):
+            found |= {each["stream"]: each["settled"] for each in read_status(place.outbox(name))["streams"]}
+    return found
 
 
 async def watch_table(place: Place, picture: Picture) -> None:
@@ -85,6 +89,7 @@ def hear_devices(news: DeviceNews, line: News) -> None:
     news.connected = line["connected"]
     news.connections = line["connections"]
     news.refused = line["refused"]
+    news.unknown = line["unknown"]
     if line["p50_ms"] is not None:
         news.p50_ms, news.p99_ms = line["p50_ms"], line["p99_ms"]
     news.sent = line.get("sent")

@@ -62,12 +62,20 @@ class World:
 
     def devices(self, *, count: int, rate: float) -> Part:
         """The devices' process, not started."""
-        endpoints = ",".join(f"127.0.0.1:{port}" for port in self.place.ports.mqtt)
-        options = ["--gateways", endpoints, "--book", str(self.place.book), "--devices", str(count), "--rate", str(rate)]
+        ports = self.place.ports
+        options = {
+            "gateways": ",".join(f"127.0.0.1:{port}" for port in ports.mqtt),
+            "coap-gateways": ",".join(f"127.0.0.1:{port}" for port in ports.coap),
+            "serving": ",".join(map(str, ports.serving)),
+            "book": self.place.book,
+            "effects": self.place.effects,
+            "devices": count,
+            "rate": rate,
+        }
         launch = f"import sys; sys.path[0] = {str(DEVICES.parents[1])!r}; from demo.devices import main; sys.exit(main())"
         return Part(
             "devices",
-            [sys.executable, "-c", launch, *options],
+            [sys.executable, "-c", launch, *(f"--{name}={value}" for name, value in options.items())],
             self.place.folder,
             on_news=partial(hear_devices, self._picture.devices),
             on_end=lambda _: None,

@@ -8,13 +8,18 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[2] / "deploy"))
 
+from demo.coap_device import command_name
 from demo.evidence import read_book
-from demo.judgement import Evidence, Judgement, Report, judge
-from demo.payload import METRICS, SENML, Device, Kind, content_type, counter_of, encode, fleet, topic
+from demo.judgement import CommandJudgement, Evidence, Judgement, Report, judge, judge_commands
+from demo.orders import TTLS_S, Order, Recorded, order
+from demo.payload import FORMATS, METRICS, SENML, Device, Kind, content_type, counter_of, encode, fleet, path, question, topic
 from demo.picture import Meter
 from demo.plan import ROUND, by_kind, enough, next_victim
+from fogline.command import State, check_name
 from fogline.event import Event, Lane, TimeQuality
 from fogline_cloud.flows.parsers import installed, parser_name
+from fogline_edge.adapters.coap.formats import media_type
+from fogline_edge.adapters.coap.paths import Paths
 from fogline_edge.adapters.mqtt.topics import Topics
 from fogline_edge.settings import TopicSettings
 
@@ -92,16 +97,32 @@ def test_the_fleet_has_all_kinds_both_versions_and_all_gateways():
     assert len({device.name for device in devices}) == 40
     assert {device.kind for device in devices} == set(Kind)
     assert Counter(device.gateway for device in devices) == {0: 20, 1: 20}
-    assert {(device.version, device.gateway) for device in devices} == {(4, 0), (4, 1), (5, 0), (5, 1)}
-    assert {device.version for device in devices if device.kind is Kind.WEATHER} == {4, 5}
+    mqtt = [device for device in devices if not device.coap]
+    assert {(device.version, device.gateway) for device in mqtt} == {(4, 0), (4, 1), (5, 0), (5, 1)}
+    assert {device.version for device in mqtt if device.kind is Kind.WEATHER} == {4, 5}
+    assert {(device.version, device.command_qos) for device in mqtt} == {(4, 1), (4, 2), (5, 1), (5, 2)}
 
 
-@pytest.mark.parametrize("kind", list(Kind))
-@pytest.mark.parametrize("version", [4, 5])
+def test_a_quarter_of_the_fleet_speaks_coap_and_takes_commands_in_both_ways():
+    devices = [device for device in fleet(40, 2) if device.coap]
+    assert Counter((device.kind, device.gateway) for device in devices) == {
+        (Kind.TANK, 0): 3, (Kind.TANK, 1): 3, (Kind.SOIL, 0): 2, (Kind.SOIL, 1): 2,
+    }  # fmt: skip
+    assert {device.kind for device in devices if device.serves} == {Kind.TANK}
+    assert {device.version for device in devices} == {0}
+
+
+COAP = (Kind.TANK, Kind.SOIL)
+
+
+@pytest.mark.parametrize(
+    ("kind", "version"), [(kind, version) for kind in Kind for version in ((0,) if kind in COAP else (4, 5))]
+)
 def test_the_counter_comes_back_out_of_the_record_and_of_the_readings(kind, version):
     device = Device(f"{kind}-01", kind, version, 0)
     topics = Topics("demo", [TopicSettings(topic="plant/{device}/#", content_type="application/json")])
-    target = topics.resolve(topic(device))
+    target = Paths("demo", []).resolve(path(device)) if device.coap else topics.resolve(topic(device))
+    assert not device.coap or target.device == device.name
     body = encode(device, 4711, 21.5)
     sniffed = "application/json" if body[:1] in b"{[" else "application/octet-stream"
     media_type = content_type(device) or target.content_type or sniffed
@@ -115,6 +136,21 @@ def test_the_counter_comes_back_out_of_the_record_and_of_the_readings(kind, vers
     assert parser is not None
     values = [reading.value for reading in installed()[parser](event) if reading.metric in METRICS]
     assert values == [4711.0]
+
+
+def test_the_numbers_of_coap_are_the_gateways():
+    assert {media_type(number): number for number in FORMATS.values()} == FORMATS
+
+
+def test_a_question_for_a_command_has_no_counter():
+    assert counter_of(SENML, question(71.5)) is None
+
+
+@pytest.mark.parametrize(
+    ("query", "name"), [((), None), (("a=b",), None), (("hono-command=dim.7",), "dim.7"), (("a=b", "hono-command=x"), "x")]
+)
+def test_the_command_in_a_response(query, name):
+    assert command_name(query) == name
 
 
 @pytest.mark.parametrize("body", [b"", b"hello", b'{"temperature": 1}', b"true", b"[]", b"null"])
@@ -154,3 +190,107 @@ def test_a_count_that_was_read_late_does_not_go_back():
     meter.set(10, 1.0)
     meter.set(7, 2.0)
     assert meter.total == 10
+
+
+# --- commands
+
+
+def told(state=State.SUCCEEDED, record=State.SUCCEEDED, effects=1, **other) -> CommandJudgement:
+    """One command: what its operator was told, what its record says (`None`: there is none), what the device did."""
+    provisional = other.pop("provisional", False)
+    sent = Order("dim.1", "lamp-01", 20.0, state=state, provisional=provisional, took_s=0.1, **other)
+    records = [Recorded("dim.1", "lamp-01", record)] if record else []
+    return judge_commands([sent], records, Counter({("lamp-01", "dim.1"): effects}) if effects else {})
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        told(),
+        told(State.FAILED, State.FAILED, 1),
+        told(State.EXPIRED, State.EXPIRED, 0),
+        told(State.IN_DOUBT, State.IN_DOUBT, 0),
+        told(State.IN_DOUBT, State.IN_DOUBT, 1),
+        told(State.REJECTED, State.REJECTED, 0, durable=False),
+        told(State.REJECTED, None, 0, durable=False),
+        told(State.SUCCEEDED, State.SUCCEEDED, 2, idempotent=True),
+        told(State.ACCEPTED, State.SUCCEEDED, 1, reply=False),
+        told(State.ACCEPTED, State.EXPIRED, 0, reply=False),
+        told(State.ACCEPTED, State.IN_DOUBT, 1, reply=False),
+        told(State.IN_DOUBT, State.SUCCEEDED, 1),
+        told(State.IN_DOUBT, None, 0, provisional=True),
+    ],
+)
+def test_what_a_command_may_come_to(found):
+    assert found.problems == []
+    assert Report(verdict(), {}, {}, commands=found).status == 0
+
+
+@pytest.mark.parametrize(
+    ("found", "problem"),
+    [
+        (told(None, None, 0), "its operator was told nothing"),
+        (told(None), "its operator was told nothing"),
+        (told(State.SUCCEEDED, None, 1), "its operator reads SUCCEEDED, and there is no record"),
+        (told(State.ACCEPTED, None, 1, reply=False), "its operator reads ACCEPTED, and there is no record"),
+        (told(State.SUCCEEDED, State.IN_DOUBT), "its operator reads SUCCEEDED, and the record IN_DOUBT"),
+        (told(State.REJECTED, State.SUCCEEDED, durable=False), "its operator reads REJECTED, and the record SUCCEEDED"),
+        (told(State.EXPIRED, State.IN_DOUBT), "its operator reads EXPIRED, and the record IN_DOUBT"),
+        (told(State.IN_DOUBT, State.DISPATCHED), "it has no end: DISPATCHED"),
+        (told(State.ACCEPTED, State.ACCEPTED, 0, reply=False), "it has no end: ACCEPTED"),
+        (told(State.CANCELLED, State.CANCELLED, 0), "it has no end: CANCELLED"),
+        (told(State.REJECTED, State.REJECTED, 0), "it was rejected, although it may wait"),
+        (told(effects=2), "it was done 2 times"),
+        (told(State.IN_DOUBT, State.IN_DOUBT, 2), "it was done 2 times"),
+        (told(State.EXPIRED, State.EXPIRED, 1), "it is EXPIRED, and was done"),
+        (told(State.REJECTED, None, 1, durable=False), "it is REJECTED, and was done"),
+        (told(effects=0), "it succeeded, and was not done"),
+        (told(State.ACCEPTED, State.SUCCEEDED, 0, reply=False), "it succeeded, and was not done"),
+    ],
+)
+def test_what_no_command_may_come_to(found, problem):
+    assert f"command dim.1 to lamp-01: {problem}" in found.problems
+    assert Report(verdict(), {}, {}, commands=found).status == 1
+
+
+def test_what_nobody_sent_is_neither_written_down_nor_done():
+    stray = Recorded("dim.9", "lamp-01", State.SUCCEEDED)
+    assert judge_commands([], [stray], {}).problems == ["command dim.9 is written down, and nobody sent it"]
+    assert judge_commands([], [], {("lamp-01", "dim.9"): 1}).problems == ["lamp-01 did dim.9, and nobody asked it to"]
+    sent = Order("dim.1", "lamp-01", 20.0, state=State.SUCCEEDED)
+    twice = judge_commands([sent], [Recorded("dim.1", "lamp-01", State.SUCCEEDED)] * 2, {("lamp-01", "dim.1"): 1})
+    assert twice.problems == ["command dim.1 to lamp-01: it is written down 2 times"]
+
+
+def test_the_report_counts_commands():
+    orders = [Order(f"dim.{n}", "lamp-01", 20.0, state=State.SUCCEEDED, took_s=n / 100) for n in range(1, 101)]
+    orders += [Order("dim.101", "lamp-01", 20.0, state=State.IN_DOUBT), Order("dim.102", "lamp-01", 20.0, idempotent=True)]
+    records = [Recorded(each.name, each.device, each.state) for each in orders if each.state]
+    effects = {(each.device, each.name): 1 for each in orders} | {("lamp-01", "dim.102"): 3}
+    found = Report(verdict(), {}, {}, commands=judge_commands(orders, records, effects)).as_json()["commands"]
+    assert found == {
+        "sent": 102,
+        "by_state": {"IN_DOUBT": 1, "SUCCEEDED": 100, "none": 1},
+        "unanswered": 1,
+        "in_doubt": 1,
+        "resolved": 0,
+        "effects_max": 1,
+        "effects_max_idempotent": 3,
+        "p50_ms": 510.0,
+        "p99_ms": 1000.0,
+    }
+
+
+def test_orders_are_of_all_sorts_and_none_has_the_name_of_another():
+    orders = [order(n, "lamp-01") for n in range(1, 301)]
+    assert len({check_name(each.name) for each in orders}) == 300
+    assert {each.ttl_s for each in orders} == set(TTLS_S)
+    sorts = Counter((each.durable, each.reply, each.idempotent) for each in orders)
+    assert set(sorts) == {
+        (True, True, False),
+        (True, True, True),
+        (True, False, False),
+        (False, True, False),
+        (False, False, False),
+    }
+    assert sorts[True, True, False] == 150

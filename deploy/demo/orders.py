@@ -1,0 +1,51 @@
+"""The commands that the demo's operator sends: which, how, and what became of each. Pure."""
+
+from dataclasses import dataclass
+
+from fogline.command import State
+
+TTLS_S = range(20, 31)
+"""How long commands may take, in turn."""
+VERBS = ("open", "close", "dim", "blink")
+
+
+@dataclass(slots=True)
+class Order:
+    """One command. `name` is nobody else's: the device does it under this name, and the record carries it.
+
+    What the operator reads in the end: `state` (ACCEPTED of a one-way command: the bridge took it), whether it is
+    `provisional`, and `took_s`, in which time; `None` while it waits.
+    """
+
+    name: str
+    device: str
+    ttl_s: float
+    durable: bool = True
+    reply: bool = True
+    idempotent: bool = False
+    state: State | None = None
+    provisional: bool = False
+    took_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What the newest record in `fogline.commands` says of a command."""
+
+    name: str
+    device: str
+    state: State
+    provisional: bool = False
+
+
+def order(n: int, device: str) -> Order:
+    """The `n`-th command: half of them are plain durable ones, the others direct, one-way or idempotent."""
+    turn = n % 10
+    return Order(
+        name=f"{VERBS[n % len(VERBS)]}.{n}",
+        device=device,
+        ttl_s=float(TTLS_S[n % len(TTLS_S)]),
+        durable=turn not in (2, 5),
+        reply=turn not in (5, 8),
+        idempotent=turn in (3, 9),
+    )
