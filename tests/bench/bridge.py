@@ -3,7 +3,7 @@
 from processes import Bench
 
 SHARDS = 8
-TIMES = 3
+TIMES = 6
 """Events, as a multiple of those of the gateway's row."""
 LIMIT_S = 300
 

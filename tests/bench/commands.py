@@ -40,7 +40,10 @@ async def case(bench: Bench, tenant: str, gateway: str, bridge_port: int, bits_p
     line = SlowLine(bridge_port, bits_per_s) if bits_per_s else nullcontext()
     async with line:
         with bench.gateway(gateway, line.port if bits_per_s else bridge_port, tenant) as (_, mqtt_port):
-            async with connected(mqtt_port, f"{gateway}-lamp") as device, Operator("127.0.0.1", bridge_port, tenant) as operator:
+            async with (
+                connected(mqtt_port, f"{gateway}-lamp") as device,
+                Operator("127.0.0.1", bridge_port, tenant) as operator,
+            ):
                 await device.take_commands()
                 await device.publish("telemetry", b'{"on": true}')
                 await until_reached(operator, f"{gateway}-lamp")

@@ -85,14 +85,14 @@ class Gateway:
         if any(outcome != ACCEPTED for outcome in outcomes):
             raise SystemExit(f"{self._place}: not all was accepted: {set(outcomes)}")
 
-    def opened(self, connection, _peer) -> None:
+    def opened(self, _connection, _peer) -> None:
         """The bridge answered."""
         self._opened.set()
 
     def link_requested(self, connection, link) -> None:
         """The bridge opens no links."""
 
-    def link_closed(self, connection, link, condition) -> None:
+    def link_closed(self, _connection, link, condition) -> None:
         """Every link is needed."""
         raise SystemExit(f"{self._place}: link {link.name} was closed: {condition}")
 

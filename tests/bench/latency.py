@@ -18,7 +18,7 @@ def measure(bench: Bench) -> dict[str, float]:
         bench.child("null_peer", *bench.program("null_peer")) as peer,
         bench.gateway("gw-calm", peer.line()["port"]) as (_, mqtt_port),
     ):
-        puback_s = asyncio.run(publish(mqtt_port))
+        puback_s = asyncio.run(asyncio.wait_for(publish(mqtt_port), SECONDS + LIMIT_S))
         arrival_s = arrivals(peer)
     return {
         f"latency.{what}_p{percent}": quantile(values, percent / 100) * 1000

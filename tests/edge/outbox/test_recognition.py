@@ -14,7 +14,6 @@ from fogline_edge.outbox.recognition import COUNTER_RESEND_S, Fresh, Resend, rec
 from fogline_edge.outbox.schema import open_database
 from fogline_edge.outbox.slots import Slots
 
-
 NAMES = count()
 
 
@@ -150,8 +149,8 @@ def test_reboots_never_swallow_a_reading(boots, constant):
     """Every reading differs in truth; a device that always sends the same bytes is the hardest case."""
     device, stored, sent = Device(), [], 0
     width = boots[0][1]
-    for count, _ in boots:
-        for n in range(count):
+    for readings, _ in boots:
+        for n in range(readings):
             sent += 1
             device.age_s += COUNTER_RESEND_S + 1
             stored.append(device.say(b"same" if constant else b"%d" % sent, Counter(n % 2**width, width)))
