@@ -1,7 +1,9 @@
 """Outbox, uplink, bridge and a real broker: everything that was acknowledged lands once."""
 
 import asyncio
+import json
 import sqlite3
+from collections import defaultdict
 
 from e2e.parts import Line, until_not
 from fogline.event import Lane
@@ -114,6 +116,39 @@ async def test_a_restored_copy_of_an_outbox_loses_nothing(line):
             await line.put(outbox, *range(20, 30))
             await line.drained(outbox)
     assert set(line.landed()) == set(range(30))
+
+
+async def test_what_two_copies_of_an_outbox_store_at_one_place_are_two_events(line):
+    """The original goes on after the backup; the copy, restored, stores other events at the very same places."""
+    outbox = Outbox.open(line.settings())
+    await line.put(outbox, *range(10))
+    await outbox.close()
+    source = line.folder / "gw-1" / "outbox.db"
+    backup = source.read_bytes()
+    async with line.bridge():
+        outbox = Outbox.open(line.settings())
+        await line.put(outbox, *range(10, 20))
+        async with line.uplink(outbox):
+            await line.drained(outbox)
+        await outbox.close()
+        for leftover in source.parent.glob("outbox.db*"):
+            leftover.unlink()
+        source.write_bytes(backup)
+        outbox = Outbox.open(line.settings())
+        await line.put(outbox, *range(20, 30))
+        async with line.uplink(outbox):
+            await line.drained(outbox)
+        await outbox.close()
+    ids = defaultdict(list)
+    for record in line.records():
+        headers = dict(record.headers)
+        if headers["device_id"] == b"lamp-1":
+            ids[json.loads(record.value)["n"]].append((headers["ce_source"], headers["ce_id"].decode()))
+    assert {n: len(found) for n, found in ids.items()} == {n: 2 if n < 10 else 1 for n in range(30)}
+    assert all(len(set(found)) == 1 for found in ids.values()), "what was sent twice is not one event"
+    assert len({one for found in ids.values() for one in found}) == 30, "two events are one"
+    places = {n: found[0][1].rpartition(".")[0] for n, found in ids.items()}
+    assert [places[n] for n in range(10, 20)] == [places[n] for n in range(20, 30)], "it was no copy of the same places"
 
 
 async def test_two_connections_of_one_name_the_second_takes_over(line):

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from fogline_cloud.cli.common import with_config, with_json
@@ -87,5 +88,5 @@ def show(streams: list[Evidence], findings: list[Finding]) -> None:
         table.add_row(each.gateway, each.lane, each.stream, *("-" if count is None else f"{count:,}" for count in counts))
     console.print(table)
     for finding in findings:
-        console.print(f"[red]{finding.kind}[/red] {finding.text}", highlight=False)
+        console.print(f"[red]{finding.kind}[/red] {escape(finding.text)}", highlight=False, soft_wrap=True)  # one line each
     console.print("the ledger balances" if not findings else f"the ledger does not balance: {len(findings)} findings")

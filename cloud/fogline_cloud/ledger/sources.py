@@ -1,9 +1,9 @@
 """What Kafka and the tables hold of every stream."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow.compute as pc
 from deltalake import DeltaTable
@@ -15,14 +15,24 @@ from fogline.ledger import STATEMENT_CONTENT_TYPE, decode_statement
 from fogline_cloud import topics
 from fogline_cloud.bridge.admission import Known
 from fogline_cloud.bridge.recovery import read_checkpoint
-from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.kafka import KafkaClients, end_offset
 from fogline_cloud.ledger.balance import Evidence
-from fogline_cloud.ledger.ranges import Span, collect
+from fogline_cloud.ledger.ranges import Span, collect, without
 from fogline_cloud.reading import Stored, read_committed
 from fogline_cloud.records import Place, is_replayed, place_of
 from fogline_cloud.settings import Settings
 
 Key = tuple[str, str]
+"""Gateway and stream."""
+Partition = tuple[str, int]
+
+
+class At(NamedTuple):
+    """Where something numbered stands in Kafka, or stood when the flow read it."""
+
+    partition: Partition
+    offset: int
+    span: Span
 
 
 class _Reader:
@@ -30,10 +40,9 @@ class _Reader:
 
     def __init__(self) -> None:
         self.streams: dict[Key, Evidence] = {}
-        self.kafka: dict[Key, list[Span]] = defaultdict(list)
-        self.offsets: dict[Key, list[tuple[str, int, int, Span]]] = defaultdict(list)
+        self.kafka: dict[Key, list[At]] = defaultdict(list)
+        self.table: dict[Key, list[At]] = defaultdict(list)
         self.arrivals: dict[Key, list[int]] = defaultdict(list)
-        self.table: dict[Key, list[Span]] = defaultdict(list)
 
     def stream(self, gateway: str, stream: str, lane: str) -> Evidence:
         return self.streams.setdefault((gateway, stream), Evidence(gateway, stream, lane))
@@ -41,21 +50,21 @@ class _Reader:
     # --- Kafka
 
     def take_record(self, record: Stored) -> None:
-        place = place_of(record.headers, record.value)
+        place = _place(record)
         if place is None:
             return
         key = (place.gateway, place.stream)
         evidence = self.stream(place.gateway, place.stream, place.lane.value)
         span = (place.first, place.last)
-        self.kafka[key].append(span)
-        self.offsets[key].append((record.topic, record.partition, record.offset, span))
-        content_type = dict(record.headers).get("content-type", b"").decode()
+        self.kafka[key].append(At((record.topic, record.partition), record.offset, span))
+        headers = dict(record.headers)
+        content_type = headers.get("content-type", b"").decode("utf-8", "replace")
         if content_type == STATEMENT_CONTENT_TYPE:
             self._take_statement(evidence, place, record.value)
-        elif not is_replayed(dict(record.headers)):
-            self.arrivals[key].append(place.last)
-        if content_type == GAP_CONTENT_TYPE:
+        elif content_type == GAP_CONTENT_TYPE:
             evidence.gaps.append(span)
+        elif not is_replayed(headers):
+            self.arrivals[key].append(place.last)
 
     def _take_statement(self, evidence: Evidence, place: Place, value: bytes) -> None:
         try:
@@ -67,28 +76,30 @@ class _Reader:
 
     # --- tables
 
-    def take_rows(self, rows: Iterator[dict[str, Any]]) -> dict[tuple[str, int], int]:
-        """Rows of `events`. Returns how far the flow has read, by topic and partition."""
-        read: dict[tuple[str, int], int] = {}
+    def take_rows(self, rows: Iterable[dict[str, Any]]) -> dict[Partition, int]:
+        """Rows of `events`. Returns how far the flow has read."""
+        read: dict[Partition, int] = {}
         for row in rows:
-            place = (row["topic"], row["partition"])
-            read[place] = max(read.get(place, -1), row["offset"])
+            partition = (row["topic"], row["partition"])
+            read[partition] = max(read.get(partition, -1), row["offset"])
             if row["stream"] is not None:
                 self.stream(row["gateway"], row["stream"], row["lane"])
-                self.table[row["gateway"], row["stream"]].append((row["first_sequence"], row["sequence"]))
+                at = At(partition, row["offset"], (row["first_sequence"], row["sequence"]))
+                self.table[row["gateway"], row["stream"]].append(at)
         return read
 
-    def finish(self, read: dict[tuple[str, int], int], low: dict[tuple[str, int], int]) -> list[Evidence]:
+    def finish(self, read: dict[Partition, int], low: dict[Partition, int]) -> list[Evidence]:
         """Everything together. `low`: the first offset of each partition that Kafka still has."""
         for key, evidence in self.streams.items():
-            evidence.kafka = collect(self.kafka[key])
-            evidence.table = collect(self.table[key])
+            evidence.kafka = collect(at.span for at in self.kafka[key])
+            evidence.table = collect(at.span for at in self.table[key])
             evidence.gaps = collect(evidence.gaps).spans
-            waiting = (span for topic, part, offset, span in self.offsets[key] if offset > read.get((topic, part), -1))
-            evidence.pending = collect(waiting).spans
-            evidence.arrivals_before = sum(1 for sequence in self.arrivals[key] if sequence < evidence.statement_at)
-            if any(low.get((topic, part), 0) > 0 for topic, part, _, _ in self.offsets[key][:1]) or not self.kafka[key]:
-                evidence.kafka_from = evidence.kafka.spans[0][0] if evidence.kafka.spans else evidence.table.last + 1
+            waiting = (at.span for at in self.kafka[key] if at.offset > read.get(at.partition, -1))
+            evidence.pending = without(collect(waiting).spans, evidence.table.spans)
+            evidence.arrivals_before = len({number for number in self.arrivals[key] if number < evidence.statement_at})
+            evidence.gaps_before = sum(last - first + 1 for first, last in evidence.gaps if last < evidence.statement_at)
+            let_go = (at.span[1] for at in self.table[key] if at.offset < low.get(at.partition, 0))
+            evidence.kafka_from = max(let_go, default=0) + 1
         return [self.streams[key] for key in sorted(self.streams)]
 
 
@@ -97,20 +108,44 @@ def gather(clients: KafkaClients, settings: Settings) -> list[Evidence]:
     topics.require(topics.raw_topics(settings.tenant), clients.topics())
     reader = _Reader()
     rows, readings = _tables(settings)  # before Kafka: so a row without a record is no matter of time
-    read = reader.take_rows(iter(rows))
+    read = reader.take_rows(rows)
     places = {(name, shard): None for name in topics.raw_topics(settings.tenant) for shard in range(settings.shards)}
-    low: dict[tuple[str, int], int] = {}
     for record in read_committed(clients, places):
-        low.setdefault((record.topic, record.partition), record.offset)
         reader.take_record(record)
-    evidence = reader.finish(read, {place: offset if offset > 1 else 0 for place, offset in low.items()})
+    for gateway, stream in {(gateway, stream) for gateway, stream, _ in readings}:
+        reader.stream(gateway, stream, "unknown")  # if nothing else has heard of it
+    evidence = reader.finish(read, _low(clients, places))  # after reading: what is above it was there to be read
     _add_readings(evidence, rows, readings)
     _add_bridge_counts(evidence, clients, settings)
     return evidence
 
 
-def _tables(settings: Settings) -> tuple[list[dict[str, Any]], dict[tuple[str, str, int], int]]:
-    """The rows of `events`, and how many rows of `readings` each event has."""
+def _place(record: Stored) -> Place | None:
+    """Its place as far as it can be told, as the flow tells it: a gap record that is not readable is its last number."""
+    without_type = [header for header in record.headers if header[0] != "content-type"]
+    for headers in (record.headers, without_type):
+        try:
+            place = place_of(headers, record.value)
+        except Poison:
+            continue
+        return place if place is not None and 1 <= place.first <= place.last else None
+    return None
+
+
+def _low(clients: KafkaClients, places: Iterable[Partition]) -> dict[Partition, int]:
+    probe = clients.reader(committed=False)
+    try:
+        return {place: end_offset(probe, *place)[0] for place in places}
+    finally:
+        probe.close()
+
+
+Found = dict[tuple[str, str, int], tuple[int, int]]
+"""Of an event (gateway, stream, sequence): how many rows `readings` has, and how many different ones."""
+
+
+def _tables(settings: Settings) -> tuple[list[dict[str, Any]], Found]:
+    """The rows of `events`, and what `readings` has of each event."""
     base = settings.flow.tables
     columns = ["topic", "partition", "offset", "gateway", "stream", "lane", "first_sequence", "sequence", "outcome"]
     events = _open(f"{base}/events")
@@ -119,13 +154,15 @@ def _tables(settings: Settings) -> tuple[list[dict[str, Any]], dict[tuple[str, s
     table = events.to_pyarrow_table(columns=[*columns, "readings"])
     counts = pc.list_value_length(table["readings"]).fill_null(0)
     rows = table.drop_columns(["readings"]).append_column("values", counts).to_pylist()
-    found: dict[tuple[str, str, int], int] = {}
+    found: Found = {}
     readings = _open(f"{base}/readings")
     if readings is not None:
         grouped = readings.to_pyarrow_table(columns=["gateway", "stream", "sequence", "ordinal"])
-        grouped = grouped.group_by(["gateway", "stream", "sequence"]).aggregate([("ordinal", "count")])
-        for row in grouped.to_pylist():
-            found[row["gateway"], row["stream"], row["sequence"]] = row["ordinal_count"]
+        grouped = grouped.group_by(["gateway", "stream", "sequence"])
+        for row in grouped.aggregate([("ordinal", "count"), ("ordinal", "count_distinct")]).to_pylist():
+            if row["stream"] is not None:
+                place = (row["gateway"], row["stream"], row["sequence"])
+                found[place] = (row["ordinal_count"], row["ordinal_count_distinct"])
     return rows, found
 
 
@@ -138,19 +175,30 @@ def _open(location: str) -> DeltaTable | None:
         raise Misconfigured(f"table {location} cannot be read: {error}") from None
 
 
-def _add_readings(streams: list[Evidence], rows: list[dict[str, Any]], readings: dict[tuple[str, str, int], int]) -> None:
+def _add_readings(streams: list[Evidence], rows: list[dict[str, Any]], readings: Found) -> None:
     missing: dict[Key, list[Span]] = defaultdict(list)
     double: dict[Key, list[Span]] = defaultdict(list)
+    phantom: dict[Key, list[Span]] = defaultdict(list)
+    wanted: dict[tuple[str, str, int], int] = {}
     for row in rows:
-        wanted = row["values"] if row["outcome"] == "ok" else 0
-        there = readings.get((row["gateway"], row["stream"], row["sequence"]), 0)
-        if there != wanted:
-            kind = missing if there < wanted else double
-            kind[row["gateway"], row["stream"]].append((row["sequence"], row["sequence"]))
+        if row["stream"] is not None:
+            place = (row["gateway"], row["stream"], row["sequence"])
+            wanted[place] = max(wanted.get(place, 0), row["values"] if row["outcome"] == "ok" else 0)
+    for place in wanted.keys() | readings.keys():
+        gateway, stream, sequence = place
+        count, different = readings.get(place, (0, 0))
+        if place not in wanted:
+            phantom[gateway, stream].append((sequence, sequence))
+            continue
+        if different < wanted[place]:
+            missing[gateway, stream].append((sequence, sequence))
+        if count > min(different, wanted[place]):
+            double[gateway, stream].append((sequence, sequence))
     for evidence in streams:
         key = (evidence.gateway, evidence.stream)
         evidence.readings_missing = collect(missing[key]).spans
         evidence.readings_double = collect(double[key]).spans
+        evidence.readings_phantom = collect(phantom[key]).spans
 
 
 def _add_bridge_counts(streams: list[Evidence], clients: KafkaClients, settings: Settings) -> None:

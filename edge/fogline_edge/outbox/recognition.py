@@ -11,21 +11,23 @@ from dataclasses import dataclass
 import msgspec
 
 from fogline.event import Arrival
-from fogline.identity import Counter, Dedup, DeviceTime, SessionCounter, UniqueId, semantic_id
+from fogline.identity import Counter, Dedup, DeviceTime, SessionCounter, UniqueId, digest, semantic_id
 
 COUNTER_RESEND_S = 60
 """How long after the first copy the same counter value with the same payload is a resend."""
 COUNTER_RESEND_DISTANCE = 16
 """How far behind the newest a counter may be and still be a late or repeated one."""
+_ALL_MISSING = (1 << COUNTER_RESEND_DISTANCE + 1) - 2
 
 
 class Trace(msgspec.Struct, frozen=True, array_like=True):
-    """What is remembered under a key: a payload's digest, when (`age_s`), and two numbers whose meaning the key gives."""
+    """What is remembered under a key: a payload's digest, when (`age_s`), and numbers whose meaning the key gives."""
 
     digest: bytes
     age_s: int
     first: int = 0
     second: int = 0
+    third: int = 0
 
 
 Recall = Callable[[bytes], Trace | None]
@@ -54,13 +56,15 @@ NOTHING_GIVEN = Fresh(None, Dedup.WEAK, ())
 
 
 def recognise(arrival: Arrival, payload: bytes, *, tenant: str, recall: Recall, age_s: int, nonce: int) -> Resend | Fresh:
-    """Decide by the identity that the device gave. `payload`: its digest.
+    """Decide by the identity that the device gave. `payload`: its digest, with the protocol's token if there is one.
 
     `nonce`: 63 random bits, the name of a new incarnation if one begins. What the protocol says of resends is decided
     before (`slots`).
     """
     if arrival.evidence is None:
         return NOTHING_GIVEN
+    if arrival.retransmission is not None and arrival.retransmission.token:
+        payload = digest(arrival.channel, arrival.data)  # another exchange, or another gateway, has another token
     return _Case(arrival, tenant, payload, recall, age_s, nonce).identify()
 
 
@@ -89,37 +93,47 @@ class _Case:
                 return NOTHING_GIVEN
 
     def named(self, tier: int, *key: bytes) -> Resend | Fresh:
-        """Tiers 1 and 2: the key says it; the same key with another payload is a conflict, and both are kept."""
+        """Tiers 1 and 2: the key says it; the same key with another payload is a conflict, and both are kept.
+
+        The payload is part of the id, because two gateways need not hear the two in the same order, or both of them.
+        """
         place = self.key(f"named{tier}", *key)
         former = self.recall(place)
+        remember = [(place, self.trace())]
         conflict = former is not None and former.digest != self.payload
-        if conflict:
-            key = (*key, self.payload)
-            place = self.key(f"named{tier}", *key)
-            former = self.recall(place)
+        if former is not None and conflict:
+            other = self.key(f"named{tier}", *key, self.payload)
+            remember = [(place, Trace(former.digest, self.age_s)), (other, self.trace())]  # forgotten in this order
+            former = self.recall(other)
         if former is not None:
             return Resend()
-        return Fresh(self.id(tier, *key), Dedup.STRONG, ((place, self.trace()),), conflict)
+        return Fresh(self.id(tier, *key, self.payload), Dedup.STRONG, tuple(remember), conflict)
 
     def counted(self, counter: Counter) -> Resend | Fresh:
-        """Tier 3. Of the state, `first` is the incarnation, `second` the newest counter without its wraps."""
+        """Tier 3. Of the state, `first` is the incarnation, `second` the newest counter without its wraps.
+
+        `third`: which of those behind it have not come, bit n for the newest less n. That one is not remembered does not
+        say so: the state outlives what is remembered of older counters. The payload is part of the id, because two
+        copies of one outbox go on with the same incarnation.
+        """
         state_key = self.key("counter")
         state = self.recall(state_key)
-        incarnation, extended, newest = self.nonce, counter.value, counter.value
+        incarnation, extended, newest, missing = self.nonce, counter.value, counter.value, _ALL_MISSING
         if state is not None:
             step = serial_distance(state.second, counter.value, counter.width_bits)
             candidate = state.second + step
-            former = self.recall(self.count_key(state.first, candidate)) if step <= 0 else None
-            near = step >= -COUNTER_RESEND_DISTANCE and candidate >= 0
-            if near and self.repeats(former, COUNTER_RESEND_S):
+            near = -COUNTER_RESEND_DISTANCE <= step <= 0 <= candidate
+            if near and self.repeats(self.recall(self.count_key(state.first, candidate)), COUNTER_RESEND_S):
                 return Resend()
-            if step > 0 or (near and former is None):
-                incarnation, extended, newest = state.first, candidate, max(state.second, candidate)
+            if step > 0:
+                incarnation, extended, newest, missing = state.first, candidate, candidate, _further(state.third, step)
+            elif near and state.third >> -step & 1:
+                incarnation, extended, newest, missing = state.first, candidate, state.second, state.third & ~(1 << -step)
         remember = (
-            (state_key, self.trace(incarnation, newest)),
+            (state_key, Trace(self.payload, self.age_s, incarnation, newest, missing)),
             (self.count_key(incarnation, extended), self.trace()),
         )
-        return Fresh(self.id(3, _number(incarnation), _number(extended)), Dedup.STRONG, remember)
+        return Fresh(self.id(3, _number(incarnation), _number(extended), self.payload), Dedup.STRONG, remember)
 
     def timed(self, time: bytes) -> Fresh:
         """Tier 4: an equal payload at an equal time that nothing marks as a resend is one more occurrence."""
@@ -132,8 +146,8 @@ class _Case:
     def repeats(self, former: Trace | None, window_s: int) -> bool:
         return former is not None and former.digest == self.payload and self.age_s - former.age_s <= window_s
 
-    def trace(self, first: int = 0, second: int = 0) -> Trace:
-        return Trace(self.payload, self.age_s, first, second)
+    def trace(self, first: int = 0) -> Trace:
+        return Trace(self.payload, self.age_s, first)
 
     def id(self, tier: int, *key: bytes) -> str:
         return semantic_id(tier, self.tenant, self.arrival.device, self.arrival.channel, *key)
@@ -155,6 +169,12 @@ def serial_distance(newest: int, value: int, width_bits: int) -> int:
     size = 1 << width_bits
     ahead = (value - newest) % size
     return ahead if ahead < size // 2 else ahead - size
+
+
+def _further(missing: int, step: int) -> int:
+    """What has not come, after the newest counter went `step` further."""
+    step = min(step, COUNTER_RESEND_DISTANCE + 1)
+    return (missing << step | (1 << step) - 2) & _ALL_MISSING
 
 
 def _number(value: int) -> bytes:
