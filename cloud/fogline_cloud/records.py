@@ -4,9 +4,14 @@ CloudEvents Kafka binding, binary mode (section 3.2): the value is the device's 
 `ce_*`; Eclipse Hono's headers stand beside them. The key is the device, the partition the shard.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
+import msgspec
+
+from fogline.address import source_of
 from fogline.errors import Poison
 from fogline.event import Event, Lane, TimeQuality, parse_rfc3339, rfc3339
 from fogline.gap import GAP_CONTENT_TYPE, decode_gap
@@ -18,8 +23,7 @@ CHAIN = "fogline_chain"
 """The chain value (16 bytes) of a batch's last event."""
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(msgspec.Struct, frozen=True):
     """What is produced: key, value, headers."""
 
     key: bytes
@@ -29,13 +33,9 @@ class Record:
 
 def record_of(event: Event, chain: bytes | None = None) -> Record:
     """An event as a record; `chain` if it is the last of its batch."""
-    headers: Headers = [
-        *_plain_headers(event),
-        ("ce_gateway", event.gateway.encode()),
-        ("ce_stream", event.stream.encode()),
-        ("ce_sequence", b"%d" % event.sequence),
-        ("ce_lane", event.lane.encode()),
-    ]
+    headers = _plain_headers(event)
+    headers += _stream_headers(event.gateway, event.stream, event.lane)
+    headers.append(("ce_sequence", b"%d" % event.sequence))
     if event.replayed:
         headers.append(("ce_replayed", b"true"))
     if chain is not None:
@@ -49,37 +49,50 @@ def report_of(event: Event) -> Record:
 
 
 def _plain_headers(event: Event) -> Headers:
-    """What every event has, numbered or not."""
-    headers: Headers = [
-        ("ce_specversion", b"1.0"),
+    """What every event has, numbered or not: first what is the same for most events of a device."""
+    same = (event.type, event.subject, event.timequality, event.dedup, event.content_type, event.device, event.adapter)
+    headers = [
+        *_same_headers(event.tenant, event.device, same),
         ("ce_id", event.id.encode()),
-        ("ce_source", event.source.encode()),
-        ("ce_type", event.type.encode()),
-        ("ce_subject", event.subject.encode()),
         ("ce_recordedtime", event.recordedtime.encode()),
-        ("ce_timequality", event.timequality.encode()),
-        ("ce_dedup", event.dedup.encode()),
-        ("content-type", event.content_type.encode()),
-        ("device_id", event.device.encode()),
-        ("orig_adapter", event.adapter.encode()),
-        ("creation-time", b"%d" % (parse_rfc3339(event.recordedtime) // 1_000_000)),
+        ("creation-time", _creation_time(event.recordedtime)),
     ]
-    headers += [(name, str(value).encode()) for name, value in _optional(event) if value is not None]
+    optional = (
+        event.time,
+        event.expirytime,
+        event.properties,
+        event.commandid,
+        event.commandstate,
+        event.correlationid,
+        event.status,
+        event.ttd,
+    )
+    if optional != _NONE:
+        headers += [(name, str(value).encode()) for name, value in zip(_FEW, optional, strict=True) if value is not None]
     return headers
 
 
-def _optional(event: Event) -> tuple[tuple[str, str | int | None], ...]:
-    """Headers that only some events have. `correlation-id`, `status` and `ttd` are Hono's."""
+_SAME = ("ce_type", "ce_subject", "ce_timequality", "ce_dedup", "content-type", "device_id", "orig_adapter")
+
+
+@lru_cache(maxsize=4096)
+def _same_headers(tenant: str, device: str, same: tuple[str, ...]) -> tuple[tuple[str, bytes], ...]:
     return (
-        ("ce_time", event.time),
-        ("ce_expirytime", event.expirytime),
-        ("ce_properties", event.properties),
-        ("ce_commandid", event.commandid),
-        ("ce_commandstate", event.commandstate),
-        ("correlation-id", event.correlationid),
-        ("status", event.status),
-        ("ttd", event.ttd),
+        ("ce_specversion", b"1.0"),
+        ("ce_source", source_of(tenant, device).encode()),
+        *((name, value.encode()) for name, value in zip(_SAME, same, strict=True)),
     )
+
+
+@lru_cache(maxsize=4096)
+def _stream_headers(gateway: str, stream: str, lane: str) -> tuple[tuple[str, bytes], ...]:
+    return ("ce_gateway", gateway.encode()), ("ce_stream", stream.encode()), ("ce_lane", lane.encode())
+
+
+@lru_cache(maxsize=256)
+def _creation_time(recordedtime: str) -> bytes:
+    """Hono's: milliseconds since 1970. A gateway stores many events at one moment."""
+    return b"%d" % (parse_rfc3339(recordedtime) // 1_000_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,37 +166,45 @@ def completed(headers: Mapping[str, bytes], *, place: str, ingested_ns: int) -> 
 
 def event_of(headers: Mapping[str, bytes], value: bytes, tenant: str) -> Event:
     """The inverse of `record_of`. Raises `Poison('malformed')`."""
-    text = {name: found.decode("utf-8", "replace") for name, found in headers.items()}
     try:
         return Event(
-            id=text["ce_id"],
+            id=_text(headers["ce_id"]),
             tenant=tenant,
-            device=text["device_id"],
-            type=text["ce_type"],
-            subject=text["ce_subject"],
-            recordedtime=text["ce_recordedtime"],
-            content_type=text["content-type"],
+            device=_text(headers["device_id"]),
+            type=_text(headers["ce_type"]),
+            subject=_text(headers["ce_subject"]),
+            recordedtime=_text(headers["ce_recordedtime"]),
+            content_type=_text(headers["content-type"]),
             data=value,
-            gateway=text["ce_gateway"],
-            stream=text["ce_stream"],
-            sequence=int(text["ce_sequence"]),
-            lane=Lane(text["ce_lane"]),
-            timequality=TimeQuality(text["ce_timequality"]),
-            dedup=text["ce_dedup"],
-            adapter=text["orig_adapter"],
-            time=text.get("ce_time"),
+            gateway=_text(headers["ce_gateway"]),
+            stream=_text(headers["ce_stream"]),
+            sequence=int(_text(headers["ce_sequence"])),
+            lane=_LANES[headers["ce_lane"]],
+            timequality=_QUALITIES[headers["ce_timequality"]],
+            dedup=_text(headers["ce_dedup"]),
+            adapter=_text(headers["orig_adapter"]),
             replayed=is_replayed(headers),
-            ttd=_number(text.get("ttd")),
-            expirytime=text.get("ce_expirytime"),
-            properties=text.get("ce_properties"),
-            commandid=text.get("ce_commandid"),
-            commandstate=text.get("ce_commandstate"),
-            correlationid=text.get("correlation-id"),
-            status=_number(text.get("status")),
+            **{name: read(headers[header]) for header, (name, read) in _FEW.items() if header in headers},
         )
     except (KeyError, ValueError) as error:
         raise Poison("malformed", f"a record's headers are not ours: {error}") from None
 
 
-def _number(text: str | None) -> int | None:
-    return int(text) if text is not None else None
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "replace")
+
+
+_LANES = {each.encode(): each for each in Lane}
+_QUALITIES = {each.encode(): each for each in TimeQuality}
+_FEW: dict[str, tuple[str, Callable[[bytes], Any]]] = {
+    "ce_time": ("time", _text),
+    "ce_expirytime": ("expirytime", _text),
+    "ce_properties": ("properties", _text),
+    "ce_commandid": ("commandid", _text),
+    "ce_commandstate": ("commandstate", _text),
+    "correlation-id": ("correlationid", _text),
+    "status": ("status", lambda value: int(_text(value))),
+    "ttd": ("ttd", lambda value: int(_text(value))),
+}
+"""Headers that only some events have: attribute of the event, and how it is read. The last three are Hono's."""
+_NONE = (None,) * len(_FEW)

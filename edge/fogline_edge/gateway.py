@@ -13,7 +13,7 @@ from fogline.errors import FoglineError, Misconfigured
 from fogline.settings import require_loopback, split_endpoint
 from fogline.signature import read_keys
 from fogline_edge.adapters.coap.listener import CoapListener
-from fogline_edge.adapters.mqtt.listener import MqttListener
+from fogline_edge.adapters.mqtt.listener import MqttListener, make_rates
 from fogline_edge.adapters.mqtt_client.access import check_client
 from fogline_edge.adapters.mqtt_client.client import MqttClient
 from fogline_edge.downlink.downlink import Downlink
@@ -54,7 +54,7 @@ async def _open_adapters(
     """Start every adapter that the settings name; `stack` closes them. Returns the addresses that are listened on."""
     addresses: dict[str, str] = {}
     if settings.mqtt is not None:
-        mqtt = MqttListener(outbox, settings.mqtt, downlink)
+        mqtt = MqttListener(outbox, settings.mqtt, downlink, make_rates(settings.limits))
         stack.push_async_callback(_end, "mqtt", mqtt)
         await mqtt.start()
         addresses["mqtt"] = "{}:{}".format(*mqtt.address)

@@ -50,6 +50,16 @@ class CommandSettings(_Strict, frozen=True, kw_only=True):
     keys: dict[str, str] = msgspec.field(default_factory=dict)
 
 
+class LimitSettings(_Strict, frozen=True, kw_only=True):
+    """How fast one device may send through the MQTT listener: `device_events_s` in the long run, `device_burst` at once.
+
+    One that is faster is read more slowly; nothing of it is lost, and the others go on as before.
+    """
+
+    device_events_s: Annotated[float, Meta(gt=0)] = 1000.0
+    device_burst: Positive = 10_000
+
+
 class TopicSettings(_Strict, frozen=True, kw_only=True):
     """How one family of free topics maps to a device and a lane: `topic = "plant/{device}/#"`.
 
@@ -172,6 +182,7 @@ class Settings(_Strict, frozen=True, kw_only=True):
     outbox: OutboxSettings = msgspec.field(default_factory=OutboxSettings)
     uplink: UplinkSettings = msgspec.field(default_factory=UplinkSettings)
     commands: CommandSettings = msgspec.field(default_factory=CommandSettings)
+    limits: LimitSettings = msgspec.field(default_factory=LimitSettings)
     mqtt: MqttSettings | None = None
     coap: CoapSettings | None = None
     mqtt_clients: list[MqttClientSettings] = msgspec.field(default_factory=list)

@@ -19,7 +19,7 @@ import zstandard
 
 from fogline.address import is_identifier, shown
 from fogline.errors import Poison
-from fogline.event import Event, Lane, TimeQuality
+from fogline.event import Event, Lane, TimeQuality, parse_rfc3339
 from fogline.message import Message, Property
 
 BATCH_CONTENT_TYPE = "application/cloudevents-batch+json"
@@ -168,14 +168,39 @@ def encode_framed(parts: Frame, event_id: str, recordedtime: str, sequence: int,
 
 def decode_event(body: bytes) -> Event:
     """The inverse of `encode_event`. Raises `Poison('malformed')`."""
+    return _event(_read(body))
+
+
+class Replay:
+    """A stored event that goes to another place, marked `replayed`. Raises `Poison('malformed')`: it cannot be read.
+
+    `stream`, `sequence`, `lane`: where it stood.
+    """
+
+    def __init__(self, body: bytes) -> None:
+        wire = self._wire = _read(body)
+        self.stream, self.sequence, self.lane = wire.stream, wire.sequence, wire.lane
+        _source(wire.source)
+        if isinstance(wire.data, msgspec.UnsetType):
+            _data(wire)
+
+    def encode(self, stream: str, sequence: int) -> bytes:
+        """The event at its new place."""
+        wire = self._wire
+        wire.stream, wire.sequence, wire.replayed = stream, sequence, True
+        return _encoder.encode(wire)
+
+
+def _read(body: bytes) -> _Wire:
     try:
-        return _event(_wire_decoder.decode(body))
+        return _wire_decoder.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Poison("malformed", f"an event is not readable: {error}") from None
 
 
 def _event(wire: _Wire) -> Event:
     tenant, device = _source(wire.source)
+    _check_time(wire.recordedtime)
     return Event(
         id=wire.id,
         tenant=tenant,
@@ -221,6 +246,15 @@ def _source(source: str) -> tuple[str, str]:
         case ["", tenant, "devices", device] if is_identifier(tenant) and is_identifier(device):
             return tenant, device
     raise Poison("bad-identifier", f"source {shown(source)} is not /tenant/devices/device")
+
+
+@lru_cache(maxsize=256)
+def _check_time(text: str) -> None:
+    """A gateway stores many events at one moment."""
+    try:
+        parse_rfc3339(text)
+    except ValueError as error:
+        raise Poison("malformed", f"recordedtime is not readable: {error}") from None
 
 
 class Range(msgspec.Struct, frozen=True):
@@ -295,8 +329,9 @@ def decode_batch(span: Range, message: Message) -> list[Event]:
         raise Poison("malformed", f"a batch is not readable: {error}") from None
     if len(wires) != span.last - span.first + 1:
         raise Poison("malformed", f"a batch of {span.first}..{span.last} holds {len(wires)} events")
+    stream, gateway, lane = span.stream, span.gateway, span.lane
     for expected, wire in enumerate(wires, start=span.first):
-        if (wire.sequence, wire.stream, wire.gateway, wire.lane) != (expected, span.stream, span.gateway, span.lane):
+        if wire.sequence != expected or wire.stream != stream or wire.gateway != gateway or wire.lane is not lane:
             raise Poison("malformed", f"a batch of {span.first}..{span.last} holds an event of another place")
     return [_event(wire) for wire in wires]
 

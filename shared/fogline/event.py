@@ -29,10 +29,14 @@ class Lane(StrEnum):
 
 
 class TimeQuality(StrEnum):
-    """Whether the gateway's clock was known to be right when it stored the event."""
+    """Whether the gateway's clock was known to be right when it stored the event.
+
+    `CORRECTED`: it was not, and `recordedtime` was reckoned later, once it was, from the clock of the machine's boot.
+    """
 
     SYNCED = "synced"
     UNSYNCED = "unsynced"
+    CORRECTED = "corrected"
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):

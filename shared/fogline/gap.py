@@ -24,10 +24,19 @@ class GapReason(StrEnum):
     QUARANTINED = "quarantined"
 
 
+class Lost(msgspec.Struct, frozen=True):
+    """What a former stream of the gateway had: its sequences `first` to `last`, as far as they are known."""
+
+    stream: str | None = None
+    first: int | None = None
+    last: int | None = None
+
+
 class Gap(msgspec.Struct, frozen=True):
     """Sequences `first` to `last` of the stream that the record stands in.
 
-    `id`, `device`, `body_base64`: of the one event that was refused, as far as its sender had the right to it.
+    `id`, `device`, `body_base64`: of the one event that was refused, as far as its sender had the right to it. `lost`: if
+    the record stands for events of another stream, which ones.
     """
 
     reason: GapReason
@@ -38,6 +47,7 @@ class Gap(msgspec.Struct, frozen=True):
     device: str | None = None
     content_type: str | None = None
     body_base64: str | None = None
+    lost: Lost | None = None
 
 
 def encode_gap(gap: Gap) -> bytes:
@@ -56,8 +66,21 @@ def decode_gap(body: bytes) -> Gap:
     return gap
 
 
-def gap_event(gap: Gap, *, tenant: str, gateway: str, stream: str, lane: Lane, now_ns: int) -> Event:
-    """A gap as the gateway's own event; it stands at the gap's last sequence."""
+def gap_event(
+    gap: Gap,
+    *,
+    tenant: str,
+    gateway: str,
+    stream: str,
+    lane: Lane,
+    now_ns: int,
+    timequality: TimeQuality = TimeQuality.SYNCED,
+    replayed: bool = False,
+) -> Event:
+    """A gap as the gateway's own event; it stands at the gap's last sequence.
+
+    `replayed`: it stands for no arrival that its own stream has acknowledged.
+    """
     return Event(
         id=f"gap-{stream}-{gap.first}-{gap.last}",
         tenant=tenant,
@@ -71,7 +94,8 @@ def gap_event(gap: Gap, *, tenant: str, gateway: str, stream: str, lane: Lane, n
         stream=stream,
         sequence=gap.last,
         lane=lane,
-        timequality=TimeQuality.SYNCED,
+        timequality=timequality,
         dedup="strong",
         adapter="fogline",
+        replayed=replayed,
     )

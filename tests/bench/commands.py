@@ -4,7 +4,8 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 
 from device import Device
 from processes import Bench, Failed, quantile
@@ -19,8 +20,18 @@ BACKLOG_BYTES = 20_000_000
 PAYLOAD_BYTES = 16_000
 IN_FLIGHT = 32
 LIMIT_S = 60.0
-CASES = (("idle", None, 200), ("10mbit", 10e6, 60), ("1mbit", 1e6, 60))
-"""Name, bits a second of the line between gateway and bridge, number of commands."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """So many commands through one gateway. `bits_per_s`: of the line between gateway and bridge, `None` for no limit."""
+
+    name: str
+    bits_per_s: float | None
+    commands: int
+
+
+CASES = (Case("idle", None, 200), Case("10mbit", 10e6, 60), Case("1mbit", 1e6, 60))
 
 
 def measure(bench: Bench) -> dict[str, float]:
@@ -28,30 +39,31 @@ def measure(bench: Bench) -> dict[str, float]:
     tenant = f"commands{bench.number}"
     found = {}
     with bench.bridge(bench.cloud(tenant, SHARDS)) as (_, port):
-        for name, bits_per_s, count in CASES:
-            bench.say(f"commands, {name}")
-            taken_s = asyncio.run(case(bench, tenant, f"gw-{name}", port, bits_per_s, count))
-            found |= {f"commands.{name}_p{percent}": quantile(taken_s, percent / 100) * 1000 for percent in (50, 99)}
+        for each in CASES:
+            bench.say(f"commands, {each.name}")
+            taken_s = asyncio.run(round_trips(bench, tenant, port, each))
+            found |= {f"commands.{each.name}_p{percent}": quantile(taken_s, percent / 100) * 1000 for percent in (50, 99)}
     return found
 
 
-async def case(bench: Bench, tenant: str, gateway: str, bridge_port: int, bits_per_s: float | None, count: int) -> list[float]:
+async def round_trips(bench: Bench, tenant: str, bridge_port: int, case: Case) -> list[float]:
     """Seconds of each command, one after the other."""
-    line = SlowLine(bridge_port, bits_per_s) if bits_per_s else nullcontext()
-    async with line:
-        with bench.gateway(gateway, line.port if bits_per_s else bridge_port, tenant) as (_, mqtt_port):
-            async with (
-                connected(mqtt_port, f"{gateway}-lamp") as device,
-                Operator("127.0.0.1", bridge_port, tenant) as operator,
-            ):
-                await device.take_commands()
-                await device.publish("telemetry", b'{"on": true}')
-                await until_reached(operator, f"{gateway}-lamp")
-                if bits_per_s:
-                    await fill(bench, gateway, mqtt_port)
-                taken_s = [await command(operator, f"{gateway}-lamp") for _ in range(count)]
-                if bits_per_s and not backlog(bench, gateway):
-                    raise Failed(f"{gateway}: the backlog was over before the last command")
+    gateway, lamp = f"gw-{case.name}", f"lamp-{case.name}"
+    async with AsyncExitStack() as stack:
+        port = bridge_port
+        if case.bits_per_s:
+            port = (await stack.enter_async_context(SlowLine(bridge_port, case.bits_per_s))).port
+        _, mqtt_port = stack.enter_context(bench.gateway(gateway, port, tenant))
+        device = await stack.enter_async_context(connected(mqtt_port, lamp))
+        operator = await stack.enter_async_context(Operator("127.0.0.1", bridge_port, tenant))
+        await device.take_commands()
+        await device.publish("telemetry", b'{"on": true}')
+        await until_reached(operator, lamp)
+        if case.bits_per_s:
+            await fill(bench, gateway, mqtt_port)
+        taken_s = [await command(operator, lamp) for _ in range(case.commands)]
+        if case.bits_per_s and not backlog(bench, gateway):
+            raise Failed(f"{gateway}: the backlog was over before the last command")
     return taken_s
 
 

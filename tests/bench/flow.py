@@ -6,7 +6,7 @@ from processes import BIN, Bench, Failed
 SHARDS = 4
 TIMES = 6
 """Events, as a multiple of those of the gateway's row."""
-BATCHES = 6
+BATCHES = 5
 LIMIT_S = 300
 
 
@@ -18,15 +18,26 @@ def measure(bench: Bench) -> dict[str, float]:
     folder = bench.subfolder("flow")
     place = f'tables = "{folder}/tables"\ncheckpoint = "{folder}/checkpoint"\n'
     cloud = bench.cloud(tenant, SHARDS, f"[flow]\n{place}max_events_per_batch = {events // BATCHES}\n")
-    flow = rate(bench, "flow", events, BIN / "fogline", "flow", "run", "--once", "--json", "--config", cloud)
-    plain = rate(bench, "plain_job", events, *bench.program("plain_job"), cloud, bench.subfolder("plain"))
-    return {"flow.events": flow, "flow.plain": plain, "flow.ratio": flow / plain}
+    flow, cpu = rate(bench, "flow", events, BIN / "fogline", "flow", "run", "--once", "--json", "--config", cloud)
+    plain, plain_cpu = rate(bench, "plain_job", events, *bench.program("plain_job"), cloud, bench.subfolder("plain"))
+    return {
+        "flow.events": flow,
+        "flow.cpu": cpu,
+        "flow.plain": plain,
+        "flow.plain_cpu": plain_cpu,
+        "flow.ratio": flow / plain,
+    }
 
 
-def rate(bench: Bench, name: str, events: int, *command: object) -> float:
-    """Events a second from the end of the first micro-batch, which warms everything up, to the end of the last."""
+def rate(bench: Bench, name: str, events: int, *command: object) -> tuple[float, float]:
+    """Events a second, and CPU seconds per 1000 of them, from the end of the first micro-batch to the end of the last.
+
+    The first one warms everything up. CPU: of driver, JVM and Python workers together.
+    """
     with bench.child(name, *command) as child:
-        ended = [(at, said["events"]) for at, said in child.lines_to_end(LIMIT_S) if "events" in said]
-    if sum(count for _, count in ended) != events or len(ended) < 3:
-        raise Failed(f"{name}: {ended} are not {events} events in {BATCHES} batches: {child.last_words()}")
-    return sum(count for _, count in ended[1:]) / (ended[-1][0] - ended[0][0])
+        ends = [(at, child.cpu_s(), said["events"]) for at, said in child.lines_to_end(LIMIT_S) if "events" in said]
+    counted = sum(count for *_, count in ends)
+    if counted != events or len(ends) < 3:
+        raise Failed(f"{name}: {counted} of {events} events in {len(ends)} batches: {child.last_words()}")
+    (began, cpu_before, warm), (ended, cpu_after, _) = ends[0], ends[-1]
+    return (events - warm) / (ended - began), (cpu_after - cpu_before) / (events - warm) * 1000

@@ -89,7 +89,7 @@ class Gateway:
         """The bridge answered."""
         self._opened.set()
 
-    def link_requested(self, connection, link) -> None:
+    def link_requested(self, *_) -> None:
         """The bridge opens no links."""
 
     def link_closed(self, _connection, link, condition) -> None:
@@ -103,7 +103,7 @@ class Gateway:
         self.welcome = hello.decode_welcome(decode(data).body)
         self._answered.set()
 
-    def closed(self, connection, why) -> None:
+    def closed(self, *_) -> None:
         """What was not accepted fails by itself."""
 
 

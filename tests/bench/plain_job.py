@@ -89,10 +89,7 @@ def main() -> None:
         )
         day = parsed.withColumn("day", F.to_date("ingested"))
         day.write.format("delta").partitionBy("day").mode("append").save(f"{folder}/readings")
-        print(json.dumps({"batch": number, "events": counted()}), flush=True)
-
-    def counted() -> int:
-        return settings.flow.max_events_per_batch
+        print(json.dumps({"batch": number, "events": settings.flow.max_events_per_batch}), flush=True)
 
     with spark_session(settings) as spark:
         stream = raw_stream(spark, settings, starting_offsets(settings.tenant, counts, {}))

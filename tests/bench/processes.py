@@ -64,17 +64,16 @@ class Child:
             raise Failed(f"{self.name} ended: {self.last_words()}")
         raise Failed(f"{self.name} said nothing for {limit_s:.0f} s: {self.last_words()}")
 
-    def lines_to_end(self, limit_s: float) -> list[tuple[float, dict[str, Any]]]:
-        """What it says until it ends by itself, with status 0."""
-        said, deadline = [], time.monotonic() + limit_s
+    def lines_to_end(self, limit_s: float) -> Iterator[tuple[float, dict[str, Any]]]:
+        """What it says, as it says it, until it ends by itself. Raises `Failed` if that is not with status 0."""
+        deadline = time.monotonic() + limit_s
         try:
             while (line := self._lines.get(timeout=max(0.1, deadline - time.monotonic()))) is not None:
-                said.append(line)
+                yield line
         except queue.Empty:
             raise Failed(f"{self.name} did not end in {limit_s:.0f} s") from None
         if self._process.wait(STOP_S):
             raise Failed(f"{self.name} failed: {self.last_words()}")
-        return said
 
     def tell(self, line: str = "") -> None:
         """Write a line to its stdin."""
@@ -88,9 +87,14 @@ class Child:
         return lines[-1] if lines else "without a word"
 
     def cpu_s(self) -> float:
-        """User and system time that it has used, seconds."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        """User and system time that it and its descendants have used, seconds."""
+        ticks = 0
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            with suppress(OSError):
+                fields = stat.read_text().rpartition(")")[2].split()
+                if int(fields[3]) == self.pid:  # the session
+                    ticks += sum(map(int, fields[11:15]))
+        return ticks / os.sysconf("SC_CLK_TCK")
 
     def peak_rss_mib(self) -> float:
         """The most memory that it had."""

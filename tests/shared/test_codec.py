@@ -107,6 +107,13 @@ def test_a_range_that_lies_about_its_events_is_poison(lie):
         decode_batch(told, message)
 
 
+@pytest.mark.parametrize("recordedtime", ["", "yesterday", "2026-01-02", "2026-01-02T03:04:05.000006"])
+def test_a_moment_that_is_none_is_poison(recordedtime):
+    span, message = make_batch(1, 1, recordedtime=recordedtime)
+    with pytest.raises(Poison, match="recordedtime"):
+        decode_batch(span, message)
+
+
 def test_an_event_of_another_gateway_is_poison():
     span, _ = make_batch(1, 1)
     message = encode_batch(span, [encode_event(make_event(1, gateway="gw-2"))], BEACON)

@@ -52,12 +52,12 @@ class TransactionLog:
         refused = 0
         topic = topics.of_lane(span.lane, self._tenant)
         for event in events:
-            last = event.sequence == span.last
-            chain = span.chain if last else None
-            if event.tenant == self._tenant and self._write(topic, event, chain):
+            chain = span.chain if event.sequence == span.last else None
+            noted = chain is not None
+            if event.tenant == self._tenant and self._write_record(topic, record_of(event, chain), noted=noted):
                 continue
             refused += 1
-            self._write(topic, self._refusal(event), chain)
+            self._write_record(topic, record_of(self._refusal(event), chain), noted=noted)
         return refused
 
     def produce_report(self, topic: str, event: Event) -> bool:
@@ -79,9 +79,6 @@ class TransactionLog:
         return gap_event(
             gap, tenant=self._tenant, gateway=event.gateway, stream=event.stream, lane=event.lane, now_ns=time.time_ns()
         )
-
-    def _write(self, topic: str, event: Event, chain: bytes | None) -> bool:
-        return self._write_record(topic, record_of(event, chain), noted=chain is not None)
 
     def _write_record(self, topic: str, record: KafkaRecord, *, noted: bool) -> bool:
         """Produce one record; `False` if it is too big for the broker."""

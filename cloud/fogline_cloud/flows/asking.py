@@ -136,9 +136,12 @@ def _text(text: Any, what: str, limit: int) -> str:
     return text
 
 
+_NUMBER = (int, float)
+
+
 def _number(value: Any) -> float:
     try:
-        number = float(value) if isinstance(value, int | float) else math.nan
+        number = float(value) if isinstance(value, _NUMBER) else math.nan
     except OverflowError:
         number = math.nan
     if not math.isfinite(number):

@@ -1,6 +1,7 @@
 """What becomes of one raw record. Pure but for the parser that is asked: no Spark, no Kafka, no files."""
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 
 import msgspec
 
@@ -110,7 +111,7 @@ def _read(raw: Raw, tenant: str) -> tuple[Event, int, tuple[int | None, int]]:
     if "ce_stream" not in headers:
         headers = records.completed(headers, place=raw.place(), ingested_ns=raw.ingested_ns)
     event = records.event_of(headers, raw.value, tenant)
-    check_identifier(event.device, "device_id")
+    _check_device(event.device)
     if not event.id:
         raise Poison("malformed", "a record's id is empty")
     first = event.sequence
@@ -119,10 +120,21 @@ def _read(raw: Raw, tenant: str) -> tuple[Event, int, tuple[int | None, int]]:
     if event.stream and not 1 <= first <= event.sequence <= _MAX_SEQUENCE:
         raise Poison("malformed", f"a record cannot stand for {first} to {event.sequence}")
     try:
-        own = None if event.time is None else parse_rfc3339(event.time) // 1000
-        return event, first, (own, parse_rfc3339(event.recordedtime) // 1000)
+        own = None if event.time is None else _microseconds(event.time)
+        return event, first, (own, _microseconds(event.recordedtime))
     except (ValueError, OverflowError) as error:
         raise Poison("malformed", f"a time is not readable: {error}") from None
+
+
+@lru_cache(maxsize=4096)
+def _check_device(device: str) -> None:
+    check_identifier(device, "device_id")
+
+
+@lru_cache(maxsize=4096)
+def _microseconds(text: str) -> int:
+    """RFC 3339 to microseconds since 1970. Raises `ValueError`, `OverflowError`."""
+    return parse_rfc3339(text) // 1000
 
 
 def _special(event: Event) -> Answer | None:

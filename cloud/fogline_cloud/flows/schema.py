@@ -60,7 +60,7 @@ DECIDED = (
     Column("replayed", "BOOLEAN", "sent again by a gateway that could not prove it unsent"),
     Column("time", "TIMESTAMP", "the device's own time, null if it gave none"),
     Column("recordedtime", "TIMESTAMP", "when the gateway stored it"),
-    Column("timequality", "STRING", "whether the gateway's clock was known to be right: synced, unsynced"),
+    Column("timequality", "STRING", "whether the gateway's clock was known to be right: synced, unsynced, corrected (later)"),
     Column("content_type", "STRING", "media type of the body as the device gave it"),
     Column("adapter", "STRING", "the protocol that it came by"),
     Column("outcome", "STRING", "ok, skip, slow, dead, gap, statement or duplicate"),

@@ -12,12 +12,12 @@ from functools import partial
 
 from fogline.amqp.outcome import ACCEPTED, NOT_ALLOWED, RELEASED, RESOURCE_LIMIT, Outcome, rejected
 from fogline.command import CONFLICT, EXPIRED, Answer, Command, State, Status
+from fogline.crash import CrashPoint, crash_point
 from fogline.dead import dead_letter
 from fogline.errors import Poison, SlowDown
 from fogline.event import Receipt
 from fogline.signature import Keys
 from fogline_edge.adapters.port import Executor
-from fogline_edge.boot import beacon
 from fogline_edge.downlink import journal
 from fogline_edge.downlink.journal import Stored
 from fogline_edge.downlink.lines import Lines, Task
@@ -55,6 +55,7 @@ class Downlink:
     def __init__(self, outbox: Outbox, keys: Keys) -> None:
         self.counters = DownlinkCounters()
         self._outbox = outbox
+        self._now = outbox.clock.beacon
         self._keys = keys
         self._loop = asyncio.get_running_loop()
         self._tasks: dict[str, Task] = {}
@@ -64,7 +65,7 @@ class Downlink:
         """Take up what the journal holds of former runs."""
         for entry in await self._outbox.read_journal(journal.open_entries):
             task = self._add(Task(entry.command, entry.state))
-            match recall(entry.command, entry.state, beacon()):
+            match recall(entry.command, entry.state, self._now()):
                 case Recalled.EXPIRE:
                     self._finish(task, State.EXPIRED, journal.nothing(Status.EXPIRED))
                 case Recalled.DOUBT:
@@ -102,7 +103,7 @@ class Downlink:
             return rejected(NOT_ALLOWED, f"this is gateway {self._outbox.gateway} of {self._outbox.tenant}")
         if (why := self._keys.doubt(command)) is not None:
             return rejected(NOT_ALLOWED, why)
-        if command.deadline.left_ms(beacon()) <= 0:
+        if command.deadline.left_ms(self._now()) <= 0:
             return rejected(EXPIRED, "its deadline is past, or of another boot")
         if not command.durable and self._lines.executor(command.device) is None:
             return RELEASED
@@ -142,12 +143,12 @@ class Downlink:
         return task
 
     def _arm(self, task: Task) -> None:
-        left_s = max(0.0, task.command.deadline.left_ms(beacon()) / 1000)
+        left_s = max(0.0, task.command.deadline.left_ms(self._now()) / 1000)
         task.timer = self._loop.call_later(left_s, self._on_deadline, task)
 
     def _on_deadline(self, task: Task) -> None:
         """The deadline, on the clock that also counts while the machine sleeps."""
-        if task.command.deadline.left_ms(beacon()) > 0:
+        if task.command.deadline.left_ms(self._now()) > 0:
             self._arm(task)
         elif task.state is State.QUEUED:
             self._finish(task, State.EXPIRED, journal.nothing(Status.EXPIRED))
@@ -174,12 +175,13 @@ class Downlink:
         if task.command.id not in self._tasks or task.state is not State.SENDING:
             return
         executor = self._lines.executor(task.command.device)
-        if task.command.deadline.left_ms(beacon()) <= 0:
+        if task.command.deadline.left_ms(self._now()) <= 0:
             self._finish(task, State.EXPIRED, journal.nothing(Status.EXPIRED))
         elif executor is None:
             self.not_sent(task.command.id)
         else:
             self.counters.executed += 1
+            crash_point(CrashPoint.AFTER_SENDING_COMMIT_BEFORE_DEVICE)
             executor.execute(task.command)
 
     # --- from the adapters (the port's `Commands`)
@@ -238,6 +240,7 @@ class Downlink:
             if receipt is Receipt.DEAD:
                 self._bury(device, command_id, answer, done)
                 return
+            crash_point(CrashPoint.AFTER_ANSWER_COMMIT)
             task = self._tasks.get(command_id)
             if state is not None and task is not None:
                 self._count(state)

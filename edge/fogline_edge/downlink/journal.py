@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from fogline.command import Answer, Command, Deadline, State, Status, digest, may_become
+from fogline.crash import CrashPoint, crash_point
 from fogline.event import Arrival, Lane, Outcome, Receipt
 from fogline.identity import UniqueId
-from fogline_edge.outbox.ingest import Group, Ingest, Waiting, now_ns
+from fogline_edge.boot import moment
+from fogline_edge.outbox.ingest import Group, Ingest, Waiting
 from fogline_edge.outbox.queries import SQL
 
 NO_CONTENT_TYPE = "application/octet-stream"
@@ -62,6 +64,8 @@ def store(ingest: Ingest, group: Group, command: Command, first: State | None) -
         group.age_s,
     )
     ingest.connection.execute(SQL["insert_command"], values)
+    if first is State.SENDING:
+        crash_point(CrashPoint.BEFORE_SENDING_COMMIT)
     return Stored.NEW
 
 
@@ -71,6 +75,8 @@ def become(ingest: Ingest, group: Group, command_id: str, state: State) -> bool:
     if now is None or not may_become(now, state):
         return False
     ingest.connection.execute(SQL["set_command_state"], (state.value, command_id))
+    if state is State.SENDING:
+        crash_point(CrashPoint.BEFORE_SENDING_COMMIT)
     return True
 
 
@@ -81,7 +87,7 @@ def finish(ingest: Ingest, group: Group, command: Command, state: State, answer:
         return False
     values = (state.value, answer.status, _answer_digest(answer), group.age_s, command.id)
     ingest.connection.execute(SQL["finish_command"], values)
-    ingest.take(group, Waiting(reply(command, state, answer), now_ns(), _nobody))
+    ingest.take(group, Waiting(reply(command, state, answer), moment(ingest.clock), _nobody))
     return True
 
 

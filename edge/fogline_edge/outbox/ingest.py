@@ -2,7 +2,6 @@
 
 import os
 import sqlite3
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -11,18 +10,17 @@ from typing import Any
 
 import msgspec
 
-from fogline.codec import Frame, encode_event, encode_framed, frame_of
+from fogline.codec import Beacon, Frame, encode_event, encode_framed, frame_of
 from fogline.dead import DEAD_TYPE
 from fogline.event import Arrival, Event, Lane, Receipt, TimeQuality, rfc3339
 from fogline.identity import Dedup, chained, digest, sequence_id
 from fogline.ledger import STATEMENT_CONTENT_TYPE, Statement, encode_statement
+from fogline_edge.boot import SYSTEM, Clock, Moment
 from fogline_edge.outbox.queries import SQL
 from fogline_edge.outbox.recognition import NOTHING_GIVEN, Fresh, Resend, Trace, recognise
 from fogline_edge.outbox.slots import Slots
 from fogline_edge.outbox.streams import Stream, Streams, Written
 
-CLOCK_IS_SET_NS = 1_735_689_600_000_000_000
-"""2025-01-01: a clock before this has not been set since the machine started."""
 MAX_FRAMES = 4096
 ROWS_A_STATEMENT = 32
 _INSERT_MANY = SQL["insert_event"].rstrip(";") + ", (?, ?, ?, ?)" * (ROWS_A_STATEMENT - 1)
@@ -33,10 +31,10 @@ _pack = msgspec.msgpack.Encoder().encode
 
 @dataclass(slots=True)
 class Waiting:
-    """An arrival, when it came (nanoseconds since 1970), and whom to tell once it is durable."""
+    """An arrival, when it came, and whom to tell once it is durable."""
 
     arrival: Arrival
-    time_ns: int
+    when: Moment
     done: Callable[[Receipt], None]
 
 
@@ -53,7 +51,8 @@ class Group:
     """What one transaction writes: collected first, inserted together.
 
     `age_s`: the gateway's own running time. `nonce` goes into the chain of the group's events, `tag` (of it)
-    into the ids of those that have nothing better.
+    into the ids of those that have nothing better. `unsynced`: by stream and beacon, the first and last of the events
+    that came while the clock was not set.
     """
 
     age_s: int
@@ -61,11 +60,18 @@ class Group:
     touched: dict[str, Stream] = field(default_factory=dict)
     conflicts: int = 0
     incarnations: int = 0
+    unsynced: dict[tuple[int, Beacon], tuple[int, int]] = field(default_factory=dict)
     nonce: bytes = field(default_factory=lambda: os.urandom(8))
     tag: str = ""
 
     def __post_init__(self) -> None:
         self.tag = self.nonce[:4].hex()
+
+    def unsure(self, stream: Stream, beacon: Beacon) -> None:
+        """The stream's newest event came at `beacon`; what the wall clock showed will have to be corrected."""
+        key = stream.number, beacon
+        first, _ = self.unsynced.get(key, (stream.head, 0))
+        self.unsynced[key] = first, stream.head
 
     def incarnation(self) -> int:
         """63 random bits, another value for each event of the group."""
@@ -74,10 +80,17 @@ class Group:
 
 
 class Ingest:
-    """Turns arrivals into rows. Used on the writer's thread only. `identity`: tenant and gateway."""
+    """Turns arrivals into rows. Used on the writer's thread only.
 
-    def __init__(self, connection: sqlite3.Connection, streams: Streams, tenant: str, gateway: str) -> None:
+    `identity`: tenant and gateway. `unsynced`: there may be rows whose times are to be corrected.
+    """
+
+    def __init__(
+        self, connection: sqlite3.Connection, streams: Streams, tenant: str, gateway: str, clock: Clock = SYSTEM
+    ) -> None:
         self.connection = connection
+        self.clock = clock
+        self.unsynced = bool(connection.execute(SQL["any_unsynced"]).fetchone()[0])
         self.identity = (tenant, gateway)
         self._streams = streams
         self._slots = Slots(connection)
@@ -119,11 +132,15 @@ class Ingest:
         if group.memory:
             traces = [(key, device, group.age_s, _pack(trace)) for key, (device, trace) in group.memory.items()]
             self.connection.executemany(SQL["remember"], traces)
+        if group.unsynced:
+            self.unsynced = True
+            times = [(stream, *span, *msgspec.structs.astuple(beacon)) for (stream, beacon), span in group.unsynced.items()]
+            self.connection.executemany(SQL["note_unsynced"], times)
         self._slots.write(group.age_s)
         for stream in group.touched.values():
             self._streams.save(stream)
 
-    def state(self, group: Group, stream: Stream, time_ns: int) -> None:
+    def state(self, group: Group, stream: Stream, when: Moment) -> None:
         """Append a statement of the stream's counts to the stream itself."""
         stream.stated = stream.arrivals
         body = encode_statement(Statement(stream.stream, stream.lane.value, stream.counts))
@@ -136,20 +153,20 @@ class Ingest:
             adapter="fogline",
             type="ledger",
         )
-        self.append(group, arrival, time_ns, Fresh(None, Dedup.STRONG, ()))
+        self.append(group, arrival, when, Fresh(None, Dedup.STRONG, ()))
 
     def take(self, group: Group, waiting: Waiting) -> Receipt:
         """Recognise an arrival, or give it its place."""
         arrival = waiting.arrival
         if arrival.evidence is not None or has_more(arrival):
-            return self._take_special(group, arrival, waiting.time_ns)
-        return self._take_plain(group, arrival, waiting.time_ns)
+            return self._take_special(group, arrival, waiting.when)
+        return self._take_plain(group, arrival, waiting.when)
 
-    def _take_plain(self, group: Group, arrival: Arrival, time_ns: int) -> Receipt:
+    def _take_plain(self, group: Group, arrival: Arrival, when: Moment) -> Receipt:
         """What nearly all arrivals are: no identity of the device's own, no rare attribute. In one go, for its speed."""
         data = arrival.data
         stream = self._streams.of_lane(arrival.lane)
-        frame = self._frame(arrival, stream, time_ns)
+        frame = self._frame(arrival, stream, when)
         counts = stream.counts
         counts.acknowledged += 1
         group.touched[stream.stream] = stream
@@ -163,25 +180,35 @@ class Ingest:
         counts.stored += 1
         event_id = sequence_id(stream.stream, head, group.tag)
         stream.chain = link = chained(stream.chain, event_id, data, group.nonce)
-        body = encode_framed(frame, event_id, rfc3339(time_ns), head, data)
+        body = encode_framed(frame, event_id, when.text, head, data)
         stream.fresh.append((stream.number, head, link, body))
+        if when.beacon is not None:
+            group.unsure(stream, when.beacon)
         if arrival.type == DEAD_TYPE:
             counts.dead += 1
             return Receipt.DEAD
         return Receipt.STORED
 
-    def _frame(self, arrival: Arrival, stream: Stream, time_ns: int) -> Frame:
+    def _frame(self, arrival: Arrival, stream: Stream, when: Moment) -> Frame:
         """What this event has in common with others of its channel."""
-        key = (stream.number, arrival.device, arrival.channel, arrival.content_type, arrival.type, arrival.adapter)
+        key = (
+            stream.number,
+            arrival.device,
+            arrival.channel,
+            arrival.content_type,
+            arrival.type,
+            arrival.adapter,
+            when.synced,
+        )
         frame = self._frames.get(key)
-        if frame is None or time_ns < CLOCK_IS_SET_NS:
-            frame = frame_of(self._event(arrival, "", time_ns, NOTHING_GIVEN, stream))
-            if len(self._frames) >= MAX_FRAMES or time_ns < CLOCK_IS_SET_NS:
+        if frame is None:
+            frame = frame_of(self._event(arrival, "", when, NOTHING_GIVEN, stream))
+            if len(self._frames) >= MAX_FRAMES:
                 self._frames.clear()
             self._frames[key] = frame
         return frame
 
-    def _take_special(self, group: Group, arrival: Arrival, time_ns: int) -> Receipt:
+    def _take_special(self, group: Group, arrival: Arrival, when: Moment) -> Receipt:
         """One with an identity of its own, or with attributes that few have."""
         sent = arrival.retransmission
         payload = digest(arrival.channel, arrival.data, sent.token if sent else b"")
@@ -192,7 +219,7 @@ class Ingest:
             stream.counts.duplicate += 1
             group.touched[stream.stream] = stream
             return Receipt.DUPLICATE
-        self.append(group, arrival, time_ns, verdict)
+        self.append(group, arrival, when, verdict)
         stream.counts.acknowledged += 1
         return Receipt.STORED
 
@@ -207,36 +234,38 @@ class Ingest:
             self._slots.note(arrival.device, sent, payload, group.age_s)
         return verdict
 
-    def append(self, group: Group, arrival: Arrival, time_ns: int, verdict: Fresh) -> None:
+    def append(self, group: Group, arrival: Arrival, when: Moment, verdict: Fresh) -> None:
         """Give an arrival the next sequence of its lane's stream."""
         stream = self._streams.of_lane(arrival.lane)
         stream.head += 1
         stream.counts.stored += 1
         event_id = verdict.id or sequence_id(stream.stream, stream.head, group.tag)
         stream.chain = chained(stream.chain, event_id, arrival.data, group.nonce)
-        body = encode_event(self._event(arrival, event_id, time_ns, verdict, stream))
+        body = encode_event(self._event(arrival, event_id, when, verdict, stream))
         stream.fresh.append((stream.number, stream.head, stream.chain, body))
+        if when.beacon is not None:
+            group.unsure(stream, when.beacon)
         group.touched[stream.stream] = stream
         group.conflicts += verdict.conflict
         for key, trace in verdict.remember:
             group.memory[key] = (arrival.device, trace)
 
-    def _event(self, arrival: Arrival, event_id: str, time_ns: int, verdict: Fresh, stream: Stream) -> Event:
-        outcome = arrival.outcome
+    def _event(self, arrival: Arrival, event_id: str, when: Moment, verdict: Fresh, stream: Stream) -> Event:
+        outcome, time_ns = arrival.outcome, when.time_ns
         return Event(
             id=event_id,
             tenant=self._tenant,
             device=arrival.device,
             type=arrival.type,
             subject=arrival.channel,
-            recordedtime=rfc3339(time_ns),
+            recordedtime=when.text,
             content_type=arrival.content_type,
             data=arrival.data,
             gateway=self._gateway,
             stream=stream.stream,
             sequence=stream.head,
             lane=Lane(stream.lane),
-            timequality=time_quality(time_ns),
+            timequality=TimeQuality.SYNCED if when.synced else TimeQuality.UNSYNCED,
             dedup=verdict.dedup,
             adapter=arrival.adapter,
             time=rfc3339(arrival.time_ns) if arrival.time_ns is not None else None,
@@ -273,13 +302,3 @@ def has_more(arrival: Arrival) -> bool:
         or arrival.ttd_s is not None
         or arrival.expiry_s is not None
     )
-
-
-def time_quality(time_ns: int) -> TimeQuality:
-    """Whether the clock had been set when it showed this."""
-    return TimeQuality.SYNCED if time_ns >= CLOCK_IS_SET_NS else TimeQuality.UNSYNCED
-
-
-def now_ns() -> int:
-    """The wall clock, nanoseconds since 1970."""
-    return time.time_ns()

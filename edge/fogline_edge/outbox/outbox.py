@@ -1,26 +1,27 @@
 """The outbox as the event loop sees it: the port that adapters put arrivals into, and what the uplink reads and settles."""
 
 import asyncio
-import contextlib
 import logging
-import os
 import sqlite3
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar
 
-from fogline.errors import Misconfigured, SlowDown
+from fogline.errors import SlowDown
 from fogline.event import Arrival, Lane, Receipt
 from fogline.hello import Own
+from fogline_edge.boot import SYSTEM, Clock, Moment, moment
 from fogline_edge.outbox import work
-from fogline_edge.outbox.folder import check_owner, lock_folder
-from fogline_edge.outbox.ingest import Act, Group, Ingest, Waiting, now_ns
+from fogline_edge.outbox.between import Between
+from fogline_edge.outbox.damage import is_damage
+from fogline_edge.outbox.folder import Ending, Folder
+from fogline_edge.outbox.ingest import Act, Group, Ingest, Waiting
+from fogline_edge.outbox.opening import open_file
 from fogline_edge.outbox.queries import SQL
-from fogline_edge.outbox.schema import open_database
+from fogline_edge.outbox.schema import Connect, connect_file
 from fogline_edge.outbox.streams import Row
 from fogline_edge.outbox.work import StreamView
-from fogline_edge.outbox.writer import Call, Settlement, Told, Writer
+from fogline_edge.outbox.writer import Settlement, Told, Writer
 from fogline_edge.settings import Settings
 
 MAX_WAITING_EVENTS = 10_000
@@ -37,16 +38,18 @@ class Outbox:
     `on_commit` is called on the loop after each commit that added events.
     """
 
-    def __init__(self, settings: Settings, connection: sqlite3.Connection, lock: int) -> None:
+    def __init__(self, settings: Settings, connection: sqlite3.Connection, folder: Folder, clock: Clock = SYSTEM) -> None:
+        self.clock = clock
         self.tenant = settings.tenant
         self.gateway = settings.gateway
         self.on_commit: Callable[[], None] = lambda: None
-        self.failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._between = Between()
+        self.failed = self._between.failed
         self._settings = settings.outbox
-        self._lock = lock
+        self._folder = folder
         self._loop = asyncio.get_running_loop()
         self._group: list[Waiting | Act] = []
-        self._group_ns = 0
+        self._group_when: Moment = moment(clock)
         self._full_group = settings.outbox.group_commit_events - 1
         self._flush: asyncio.TimerHandle | None = None
         self._waiting_events = 0
@@ -64,28 +67,30 @@ class Outbox:
             gateway=settings.gateway,
             max_bytes=settings.outbox.max_bytes,
             statement_s=settings.uplink.statement_s,
+            clock=clock,
             told=Told(
-                committed=lambda results: self._from_thread(self._committed, results),
-                full=lambda full: self._from_thread(self._set_full, full),
-                fatal=lambda why: self._from_thread(self._fatal, why),
+                committed=lambda results: self._between.tell(self._committed, results),
+                full=lambda full: self._between.tell(self._set_full, full),
+                fatal=lambda why: self._between.tell(self._fatal, why),
+                closing=self._closing,
             ),
         )
 
     @classmethod
-    def open(cls, settings: Settings) -> "Outbox":
-        """Open the file in `settings.data` for this process alone. Raises `Misconfigured`."""
-        folder = Path(settings.data)
-        connection = None
-        lock = lock_folder(folder)
+    def open(cls, settings: Settings, connect: Connect = connect_file, clock: Clock = SYSTEM) -> "Outbox":
+        """Open the file in `settings.data` for this process alone; one that is damaged is salvaged first.
+
+        Raises `Misconfigured`.
+        """
+        connection, folder = open_file(settings, connect, clock)
         try:
-            connection = open_database(folder / "outbox.db", settings.outbox.max_bytes)
-            check_owner(connection, settings, folder)
-            outbox = cls(settings, connection, lock)
-        except BaseException:  # whatever it is: nothing stays locked or open
-            if connection is not None:
-                connection.close()
-            os.close(lock)
+            outbox = cls(settings, connection, folder, clock)
+        except BaseException as error:  # whatever it is: nothing stays locked or open
+            folder.note(Ending.DAMAGED if is_damage(error) else Ending.FAILED)
+            connection.close()
+            folder.close()
             raise
+        folder.note(Ending.OPEN)
         outbox._writer.start()
         return outbox
 
@@ -96,7 +101,7 @@ class Outbox:
         self._hand_over_settlement()
         self._writer.submit(None)
         await asyncio.to_thread(self._writer.join)
-        os.close(self._lock)
+        self._folder.close()
 
     # --- the port
 
@@ -109,12 +114,12 @@ class Outbox:
         self._waiting_bytes += len(arrival.data)
         group = self._group
         if not group:
-            self._group_ns = now_ns()
+            self._group_when = moment(self.clock)
         elif len(group) < self._full_group:
             self._waiting_events += 1
-            group.append(Waiting(arrival, self._group_ns, done))
+            group.append(Waiting(arrival, self._group_when, done))
             return
-        self._gather(Waiting(arrival, self._group_ns, done))
+        self._gather(Waiting(arrival, self._group_when, done))
 
     def _gather(self, work: Waiting | Act) -> None:
         """Into the group that is committed next."""
@@ -191,6 +196,18 @@ class Outbox:
         for call in wanted:
             self._loop.call_soon(call)
 
+    def suspect(self, why: str) -> None:
+        """What was read cannot be: the process has to end, and the next start salvages the file."""
+        _log.error("the outbox is damaged: %s", why)
+        self._folder.note(Ending.DAMAGED)
+        self._fatal(f"the outbox is damaged: {why}")
+
+    def _closing(self, failure: Exception | None) -> None:
+        if failure is not None:
+            self._folder.note(Ending.DAMAGED if is_damage(failure) else Ending.FAILED)
+        elif not self.failed.done():
+            self._folder.note(Ending.CLOSING)
+
     def _fatal(self, why: str) -> None:
         if not self.failed.done():
             self.failed.set_result(why)
@@ -200,15 +217,15 @@ class Outbox:
     async def streams(self) -> list[StreamView]:
         """Every stream that the bridge has to hear of: open ones, and closed ones with unsettled rows."""
         self._hand_over_settlement()
-        return await self._call(work.pending)
+        return await self._between.call(self._writer, work.pending)
 
     async def own(self, stream: str, chain_sequence: int) -> Own:
         """What hello needs to know of a stream. `chain_sequence`: where the bridge's newest chain value stands."""
-        return await self._call(partial(work.own, name=stream, chain_sequence=chain_sequence))
+        return await self._between.call(self._writer, partial(work.own, name=stream, chain_sequence=chain_sequence))
 
     async def read(self, stream: str, after: int, limit: int) -> list[Row]:
         """At most `limit` events of a stream with sequences above `after`, in order."""
-        return await self._call(partial(work.read, name=stream, after=after, limit=limit))
+        return await self._between.call(self._writer, partial(work.read, name=stream, after=after, limit=limit))
 
     def settle(self, stream: str, upto: int) -> None:
         """The bridge accepted everything up to `upto`. Written with the next transaction, within a moment."""
@@ -223,16 +240,16 @@ class Outbox:
     async def quarantine(self, stream: str, sequence: int, condition: str, description: str) -> None:
         """Set one refused event aside for ever; a gap record takes its place in the stream."""
         refusal = work.Refusal(stream, sequence, condition, description)
-        await self._call(partial(work.quarantine, refusal=refusal))
+        await self._between.call(self._writer, partial(work.quarantine, refusal=refusal))
 
     async def read_journal(self, read: Callable[[sqlite3.Connection, tuple[str, str]], T]) -> T:
         """What `read` finds in the file; it is given the connection, and tenant and gateway."""
-        return await self._call(lambda writer: read(writer.connection, writer.identity))
+        return await self._between.call(self._writer, lambda writer: read(writer.connection, writer.identity))
 
     async def reopen(self, stream: str, upto: int, why: str) -> None:
         """Move everything of a stream above `upto` to a new one, marked `replayed`: its numbering cannot be trusted."""
         _log.error("stream %s begins anew: %s", stream, why)
-        await self._call(partial(work.reopen, name=stream, upto=upto, why=why))
+        await self._between.call(self._writer, partial(work.reopen, name=stream, upto=upto, why=why))
         self.on_commit()
 
     def _statement_is_due(self) -> None:
@@ -250,39 +267,3 @@ class Outbox:
         if self._settlement.upto or self._settlement.sent:
             self._writer.submit(self._settlement)
             self._settlement = Settlement()
-
-    # --- between the threads
-
-    async def _call(self, run: Callable[[Writer], T]) -> T:
-        future: asyncio.Future[T] = self._loop.create_future()
-        self._writer.submit(
-            Call(
-                run,
-                done=lambda result: self._from_thread(_resolve, future, result),
-                failed=lambda error: self._from_thread(_fail, future, error),
-            )
-        )
-        return await self._or_failed(future)
-
-    async def _or_failed(self, future: asyncio.Future[T]) -> T:
-        """`future`, unless the outbox fails first: then `Misconfigured`, because the process has to end."""
-        waited: list[asyncio.Future[Any]] = [future, self.failed]
-        await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
-        if not future.done():
-            future.cancel()
-            raise Misconfigured(self.failed.result())
-        return future.result()
-
-    def _from_thread(self, call: Callable[..., None], *arguments: object) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            self._loop.call_soon_threadsafe(call, *arguments)
-
-
-def _resolve(future: "asyncio.Future[T]", result: T) -> None:
-    if not future.done():
-        future.set_result(result)
-
-
-def _fail(future: "asyncio.Future[T]", error: BaseException) -> None:
-    if not future.done():
-        future.set_exception(error)

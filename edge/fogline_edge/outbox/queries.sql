@@ -39,6 +39,25 @@ UPDATE event SET body = ? WHERE stream = ? AND sequence = ?;
 -- name: quarantine
 INSERT INTO quarantine (stream, sequence, condition, description, body, quarantined_at) VALUES (?, ?, ?, ?, ?, ?);
 
+-- name: any_unsynced
+SELECT EXISTS (SELECT 1 FROM unsynced);
+
+-- name: note_unsynced
+INSERT INTO unsynced (stream, first, last, boot, boottime_ms) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (stream, first) DO UPDATE SET last = max(last, excluded.last);
+
+-- name: read_unsynced
+SELECT stream, first, last, boot, boottime_ms FROM unsynced ORDER BY stream, first LIMIT ?;
+
+-- name: unsynced_events
+SELECT sequence, body FROM event WHERE stream = ? AND sequence BETWEEN ? AND ? ORDER BY sequence;
+
+-- name: drop_unsynced
+DELETE FROM unsynced WHERE stream = ? AND first = ?;
+
+-- name: drop_unsynced_settled
+DELETE FROM unsynced WHERE stream = ? AND last <= ?;
+
 -- name: recall
 SELECT value FROM memory WHERE key = ?;
 

@@ -1,10 +1,13 @@
 """The outbox's file: how it is opened, what stands in it, how an older one becomes a newer one.
 
 WAL and `synchronous=FULL`: a commit that returned survives a power cut. The file is bounded by `max_page_count`, the
-WAL by `journal_size_limit`, so that a full disk is met before it wedges SQLite.
+WAL by `journal_size_limit`, so that a full disk is met before it wedges SQLite. A log that is found is copied into the
+file before anything is added to it: what a run wrote whose sync failed can be read until the machine ends, and not later,
+and SQLite ends its reading of a log there.
 """
 
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
 from sqlite_utils import Database, Migrations
@@ -86,21 +89,42 @@ def m004_slots(db: Database) -> None:
     )
 
 
-def open_database(path: Path, max_bytes: int) -> sqlite3.Connection:
+@migrations()
+def m005_unsynced(db: Database) -> None:
+    """When events came while the wall clock was not set: by the clock of the boot, for a range of sequences."""
+    db.execute(
+        "CREATE TABLE unsynced (stream INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, boot TEXT NOT NULL,"
+        " boottime_ms INTEGER NOT NULL, PRIMARY KEY (stream, first)) WITHOUT ROWID"
+    )
+
+
+Connect = Callable[[Path], sqlite3.Connection]
+"""Opens a file, without transactions of its own making (`isolation_level=None`)."""
+
+
+def connect_file(path: Path) -> sqlite3.Connection:
+    """Open a file of this machine; whoever uses it sees to it that one thread does at a time."""
+    return sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=64)
+
+
+def open_database(path: Path, max_bytes: int, connect: Connect = connect_file) -> sqlite3.Connection:
     """Open or make the outbox at `path`. Raises `Misconfigured`: not writable, no space, not a database."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=64)
+        connection = connect(path)
         connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
         connection.execute(f"PRAGMA max_page_count = {max_bytes // PAGE_BYTES}")
         connection.execute("PRAGMA journal_size_limit = 8388608")
         connection.execute("PRAGMA wal_autocheckpoint = 1000")
-        migrations.apply(Database(connection))
+        database = Database(connection)
+        with database.atomic():  # all of them and their own table, or none
+            migrations.apply(database)
     except (OSError, sqlite3.Error) as error:
         hint = "check the folder, its owner and the free space"
-        raise Misconfigured(f"the outbox {path} cannot be opened: {error}; {hint}") from None
+        raise Misconfigured(f"the outbox {path} cannot be opened: {error}; {hint}") from error
     return connection
 
 

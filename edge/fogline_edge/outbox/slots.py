@@ -16,7 +16,8 @@ from fogline_edge.outbox.queries import SQL
 
 _A_PAGE = 64
 _SLOT = struct.Struct(">8sI")
-_EMPTY = bytes(_A_PAGE * _SLOT.size)
+PAGE_OF_SLOTS_BYTES = _A_PAGE * _SLOT.size
+_EMPTY = bytes(PAGE_OF_SLOTS_BYTES)
 _CACHED = 4096
 
 Place = tuple[bytes, int]

@@ -2,15 +2,13 @@
 
 from dataclasses import dataclass
 
-import msgspec
-
-from fogline.codec import decode_event, encode_event
+from fogline.codec import Replay, decode_event, encode_event
 from fogline.errors import Poison
 from fogline.event import Event, Lane
 from fogline.gap import Gap, GapReason, gap_event
 from fogline.hello import Own
 from fogline.ledger import Counts
-from fogline_edge.outbox.ingest import now_ns
+from fogline_edge.boot import time_quality
 from fogline_edge.outbox.queries import SQL
 from fogline_edge.outbox.streams import Row, Stream
 from fogline_edge.outbox.writer import Writer, utc_now
@@ -45,9 +43,12 @@ def own(writer: Writer, name: str, chain_sequence: int) -> Own:
 def read(writer: Writer, name: str, after: int, limit: int) -> list[Row]:
     """At most `limit` rows above `after`."""
     stream = writer.streams.get(name)
-    if (remembered := stream.remembered(after, limit)) is not None:
-        return remembered
-    return [Row(*row) for row in writer.connection.execute(SQL["read_events"], (stream.number, after, limit))]
+    rows = stream.remembered(after, limit)
+    if rows is None:
+        rows = [Row(*row) for row in writer.connection.execute(SQL["read_events"], (stream.number, after, limit))]
+    if rows:
+        writer.handed[name] = max(rows[-1].sequence, writer.handed.get(name, 0))
+    return rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ def quarantine(writer: Writer, refusal: Refusal) -> None:
     row = writer.connection.execute(SQL["one_event"], place).fetchone()
     if row is None:
         return
-    event = _gap_in_place(writer, stream, refusal, row[1])
+    event = _gap_in_place(writer, stream, refusal, row[1], GapReason.QUARANTINED)
     with writer.transaction():
         aside = (*place, refusal.condition, refusal.description, row[1], utc_now())
         writer.connection.execute(SQL["quarantine"], aside)
@@ -77,15 +78,15 @@ def quarantine(writer: Writer, refusal: Refusal) -> None:
         writer.streams.save(stream)
 
 
-def _gap_in_place(writer: Writer, stream: Stream, refusal: Refusal, body: bytes) -> Event:
-    """The gap record that takes a refused row's place; it names the event as far as the row can be read."""
+def _gap_in_place(writer: Writer, stream: Stream, refusal: Refusal, body: bytes, reason: GapReason) -> Event:
+    """The gap record that takes a row's place; it names the event as far as the row can be read."""
     try:
         former: Event | None = decode_event(body)
     except Poison:
         former = None
     sequence = refusal.sequence
     gap = Gap(
-        GapReason.QUARANTINED,
+        reason,
         sequence,
         sequence,
         f"{refusal.condition} {refusal.description}".strip(),
@@ -93,7 +94,16 @@ def _gap_in_place(writer: Writer, stream: Stream, refusal: Refusal, body: bytes)
         former.device if former else None,
     )
     tenant, gateway = writer.identity
-    return gap_event(gap, tenant=tenant, gateway=gateway, stream=stream.stream, lane=stream.lane, now_ns=now_ns())
+    return gap_event(
+        gap,
+        tenant=tenant,
+        gateway=gateway,
+        stream=stream.stream,
+        lane=stream.lane,
+        now_ns=writer.clock.time_ns(),
+        timequality=time_quality(writer.clock.time_ns()),
+        replayed=reason is GapReason.DAMAGED,
+    )
 
 
 def reopen(writer: Writer, name: str, upto: int, why: str) -> None:
@@ -107,10 +117,21 @@ def reopen(writer: Writer, name: str, upto: int, why: str) -> None:
             new.head += 1
             new.counts.stored += 1
             new.chain = chain
-            event = msgspec.structs.replace(decode_event(body), stream=new.stream, sequence=new.head, replayed=True)
-            writer.connection.execute(SQL["insert_event"], (new.number, new.head, chain, encode_event(event)))
+            writer.connection.execute(SQL["insert_event"], (new.number, new.head, chain, _moved(writer, new, body)))
         writer.connection.execute(SQL["delete_settled"], (old.number, old.head))
         old.settled = old.head
         old.forget_tail()
         writer.streams.save(old)
         writer.streams.save(new)
+
+
+def _moved(writer: Writer, new: Stream, body: bytes) -> bytes:
+    """An event at the head of its new stream. One that cannot be read goes to quarantine, and a gap record takes its place."""
+    try:
+        return Replay(body).encode(new.stream, new.head)
+    except Poison as error:
+        refusal = Refusal(new.stream, new.head, "damaged", str(error))
+        aside = (new.number, new.head, refusal.condition, refusal.description, body, utc_now())
+        writer.connection.execute(SQL["quarantine"], aside)
+        new.counts.quarantined += 1
+        return encode_event(_gap_in_place(writer, new, refusal, body, GapReason.DAMAGED))

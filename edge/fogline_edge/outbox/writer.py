@@ -1,7 +1,7 @@
 """The one thread that owns the database. It waits for work, never polls, and acknowledges nothing before its commit.
 
 A group of arrivals is one transaction. A full database is waited out: the group is kept and tried again when the
-bridge has taken rows. Any other failure of the file is fatal: an fsync is never tried twice.
+bridge has taken rows or the disk has room. Any other failure of the file is fatal: an fsync is never tried twice.
 """
 
 import contextlib
@@ -15,8 +15,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from fogline.crash import CrashPoint, crash_point
+from fogline.errors import Unreachable
 from fogline.event import Lane
-from fogline_edge.outbox.ingest import Act, Group, Ingest, Waiting, now_ns
+from fogline_edge.boot import SYSTEM, Clock, moment
+from fogline_edge.outbox import times
+from fogline_edge.outbox.ingest import Act, Group, Ingest, Waiting
 from fogline_edge.outbox.queries import SQL
 from fogline_edge.outbox.schema import PAGE_BYTES, used_pages
 from fogline_edge.outbox.streams import Streams
@@ -50,6 +54,13 @@ class Settlement:
     upto: dict[str, int] = field(default_factory=dict)
     sent: dict[str, int] = field(default_factory=dict)
 
+    def add(self, later: "Settlement") -> None:
+        """Take in what was learnt later."""
+        for name, upto in later.upto.items():
+            self.upto[name] = max(upto, self.upto.get(name, 0))
+        for name, sent in later.sent.items():
+            self.sent[name] = self.sent.get(name, 0) + sent
+
 
 Work = list[Waiting | Act] | Settlement | Call | None
 
@@ -62,19 +73,34 @@ class Told:
         committed: Callable[[list[tuple[Waiting | Act, Any]]], None],
         full: Callable[[bool], None],
         fatal: Callable[[str], None],
+        closing: Callable[[Exception | None], None],
     ) -> None:
         self.committed = committed
         self.full = full
         self.fatal = fatal
+        self.closing = closing
 
 
 class Writer:
-    """`connection` is used by this thread alone once it runs. `statement_s`: how often counts are stated."""
+    """`connection` is used by this thread alone once it runs. `statement_s`: how often counts are stated.
+
+    `handed`: by stream, the highest sequence that the uplink was given in this run.
+    """
 
     def __init__(
-        self, connection: sqlite3.Connection, *, tenant: str, gateway: str, max_bytes: int, statement_s: float, told: Told
+        self,
+        connection: sqlite3.Connection,
+        *,
+        tenant: str,
+        gateway: str,
+        max_bytes: int,
+        statement_s: float,
+        told: Told,
+        clock: Clock = SYSTEM,
     ) -> None:
         self.connection = connection
+        self.clock = clock
+        self.handed: dict[str, int] = {}
         self.age_s = self._saved_age()
         self.identity = (tenant, gateway)
         self._max_pages = max_bytes // PAGE_BYTES
@@ -82,8 +108,9 @@ class Writer:
         self._told = told
         self._queue: queue.SimpleQueue[Work] = queue.SimpleQueue()
         self._held: list[Waiting | Act] = []
+        self._unsettled = Settlement()
         self._full = False
-        self._started = time.clock_gettime(time.CLOCK_BOOTTIME)
+        self._started_ms = clock.beacon().boottime_ms
         self._base_age_s = self.age_s
         self._next_statement = time.monotonic() + statement_s
         self._next_housekeeping = 0.0
@@ -106,15 +133,19 @@ class Writer:
 
     def _load(self) -> None:
         self.streams = Streams(self.connection)
-        self.ingest = Ingest(self.connection, self.streams, *self.identity)
+        self.ingest = Ingest(self.connection, self.streams, *self.identity, self.clock)
 
     def _run(self) -> None:
+        failure = None
         try:
             while (work := self._queue.get()) is not None:
                 self._do(work)
         except Exception as error:  # noqa: BLE001 - whatever it is, nothing more may be acknowledged: the process ends
             _log.exception("the outbox's writer ends")
             self._told.fatal(f"the outbox failed: {error}")
+            failure = error
+        try:
+            self._told.closing(failure)
         finally:
             self.connection.close()
 
@@ -127,6 +158,9 @@ class Writer:
                     result = run(self)
                 except (ValueError, KeyError) as error:
                     failed(error)
+                except sqlite3.OperationalError as error:
+                    self._wait_for_room(error)
+                    failed(Unreachable("the outbox has no room for this at present"))
                 else:
                     done(result)
             case list():
@@ -156,26 +190,33 @@ class Writer:
             with self.transaction():
                 results = self.ingest.store(group, self.age_s)
                 self._state_counts()
+                crash_point(CrashPoint.BEFORE_COMMIT)
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
-                raise
+            self._wait_for_room(error)
             self._held += group
-            self._set_full(True)
             return
         self.ingest.committed()
+        crash_point(CrashPoint.AFTER_COMMIT_BEFORE_ACK)
         self._told.committed(list(zip(group, results, strict=True)))
         if used_pages(self.connection) > self._max_pages * (1 - RESERVE):
             self._set_full(True)
 
     def _settle(self, settlement: Settlement) -> None:
-        with self.transaction():
-            for name, sent in settlement.sent.items():
-                self.streams.get(name).counts.sent += sent
-            for name, upto in settlement.upto.items():
-                self.accept(name, upto)
-            for name in settlement.sent.keys() | settlement.upto.keys():
-                self.streams.save(self.streams.get(name))
-            stated = not self._full and self._state_counts()
+        self._unsettled.add(settlement)
+        sent, upto = self._unsettled.sent, self._unsettled.upto
+        try:
+            with self.transaction():
+                for name, events in sent.items():
+                    self.streams.get(name).counts.sent += events
+                for name, sequence in upto.items():
+                    self.accept(name, sequence)
+                for name in sent.keys() | upto.keys():
+                    self.streams.save(self.streams.get(name))
+                stated = not self._full and self._state_counts()
+        except sqlite3.OperationalError as error:
+            self._wait_for_room(error)
+            return
+        self._unsettled = Settlement()
         self.ingest.committed()
         if stated:
             self._told.committed([])
@@ -191,6 +232,8 @@ class Writer:
         stream.counts.settled += upto - stream.settled
         stream.settled = upto
         stream.settled_chain = row[0] if row else b""
+        if self.ingest.unsynced:
+            self.connection.execute(SQL["drop_unsynced_settled"], (stream.number, upto))
         stream.forget_tail(upto)
 
     def _retry_held(self) -> None:
@@ -198,6 +241,12 @@ class Writer:
             held, self._held = self._held, []
             self._set_full(False)
             self._store(held)
+
+    def _wait_for_room(self, error: sqlite3.OperationalError) -> None:
+        """What was begun will be tried again when there is room. Raises `error` if it says anything else."""
+        if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
+            raise error
+        self._set_full(True)
 
     def _set_full(self, full: bool) -> None:  # noqa: FBT001 - a state, not an option
         if full != self._full:
@@ -216,7 +265,7 @@ class Writer:
         group = Group(self.age_s)
         for stream in self.streams.opened():
             if stream.arrivals != stream.stated:
-                self.ingest.state(group, stream, now_ns())
+                self.ingest.state(group, stream, moment(self.clock))
         self.ingest.write(group)
         return bool(group.touched)
 
@@ -226,18 +275,38 @@ class Writer:
         row = self.connection.execute(SQL["get_meta"], ("age_s",)).fetchone()
         return int(row[0]) if row else 0
 
+    def _correct_times(self) -> None:
+        try:
+            with self.transaction():
+                more = times.correct(self)
+        except sqlite3.OperationalError as error:
+            self._wait_for_room(error)
+            return
+        if more:
+            self._queue.put(Settlement())
+
     def _housekeep(self) -> None:
         """Advance the age (running time over all runs; no clock that is set can change it), forget what is too old."""
-        self.age_s = self._base_age_s + int(time.clock_gettime(time.CLOCK_BOOTTIME) - self._started)
-        if self._full or time.monotonic() < self._next_housekeeping:
+        self.age_s = self._base_age_s + (self.clock.beacon().boottime_ms - self._started_ms) // 1000
+        if self._full:
+            return
+        if self.ingest.unsynced and moment(self.clock).synced:
+            self._correct_times()
+        if time.monotonic() < self._next_housekeeping:
             return
         self._next_housekeeping = time.monotonic() + _AGE_SAVED_EVERY_S
-        with self.transaction():
-            self.connection.execute(SQL["set_meta"], ("age_s", str(self.age_s)))
-            if self.age_s > REMEMBER_S and self.age_s % 3600 < _AGE_SAVED_EVERY_S:
-                self.connection.execute(SQL["forget"], (self.age_s - REMEMBER_S, REMEMBER_EVENTS))
-                self.connection.execute(SQL["forget_slots"], (self.age_s - REMEMBER_S, REMEMBER_EVENTS // 64))
-                self.connection.execute(SQL["forget_commands"], (self.age_s - REMEMBER_COMMANDS_S,))
+        try:
+            with self.transaction():
+                self._save_age()
+        except sqlite3.OperationalError as error:
+            self._wait_for_room(error)
+
+    def _save_age(self) -> None:
+        self.connection.execute(SQL["set_meta"], ("age_s", str(self.age_s)))
+        if self.age_s > REMEMBER_S and self.age_s % 3600 < _AGE_SAVED_EVERY_S:
+            self.connection.execute(SQL["forget"], (self.age_s - REMEMBER_S, REMEMBER_EVENTS))
+            self.connection.execute(SQL["forget_slots"], (self.age_s - REMEMBER_S, REMEMBER_EVENTS // 64))
+            self.connection.execute(SQL["forget_commands"], (self.age_s - REMEMBER_COMMANDS_S,))
 
 
 def uses_reserve(work: Waiting | Act) -> bool:

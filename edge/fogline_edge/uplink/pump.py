@@ -8,8 +8,8 @@ from typing import Any
 from fogline.amqp.driver import Sender
 from fogline.amqp.outcome import Outcome
 from fogline.codec import MAX_BATCH_BYTES, Range, encode_batch
+from fogline.crash import CrashPoint, crash_point
 from fogline.errors import Unreachable
-from fogline_edge.boot import beacon
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.outbox.streams import Row
 from fogline_edge.outbox.work import StreamView
@@ -61,9 +61,10 @@ class Pump:
             return False
         first, last = rows[0].sequence, rows[-1].sequence
         if first != self._window.sent + 1:
+            self._outbox.suspect(f"stream {self._stream} has a hole before {first}")
             raise Unreachable(f"stream {self._stream} has a hole before {first} in the outbox")
         span = Range(self._outbox.gateway, self._stream, self.lane, first, last, rows[-1].chain)
-        self._outcomes.append(self._sender.send(encode_batch(span, [row.body for row in rows], beacon())))
+        self._outcomes.append(self._sender.send(encode_batch(span, [row.body for row in rows], self._outbox.clock.beacon())))
         self._window.push(first, last)
         self._outbox.count_sent(self._stream, last - first + 1)
         self._more.set()
@@ -84,6 +85,7 @@ class Pump:
         match self._window.outcome(outcome):
             case Settle(upto):
                 self.progressed += 1
+                crash_point(CrashPoint.AFTER_SEND_BEFORE_SETTLE)
                 self._outbox.settle(self._stream, upto)
             case Pause(why):
                 _log.info("%s: %s", self.lane.value, why)

@@ -20,7 +20,6 @@ from fogline.errors import Misconfigured, Poison, SlowDown, Unreachable
 from fogline.event import Lane
 from fogline.message import Message, Property
 from fogline.settings import require_loopback, split_endpoint
-from fogline_edge.boot import beacon
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import UplinkSettings
 from fogline_edge.uplink.pump import Pump
@@ -113,7 +112,7 @@ class Session:
             protocol=hello.PROTOCOL,
             version=version("fogline-edge"),
             gateway=self._outbox.gateway,
-            beacon=beacon(),
+            beacon=self._outbox.clock.beacon(),
             streams=streams,
         )
         message = Message(

@@ -14,7 +14,7 @@ from fogline_edge.settings import UplinkSettings
 from fogline_edge.uplink.session import OnCommand, Redirect, Session
 
 REDIRECTED_S = 2.0
-"""How long to wait after one bridge sent on to another, and that one on again."""
+"""How long to wait after one bridge sent on to another, and that one was not there, or sent on again."""
 STABLE_S = 10.0
 """A connection that served for so long makes earlier failures forgotten."""
 
@@ -34,7 +34,7 @@ class UplinkState:
 class Uplink:
     """Keeps one connection to a bridge: the configured one, or of several the next after each failure.
 
-    A bridge may send it on to the one that has its shard; when that connection ends, it asks a configured one again.
+    A bridge may send it on to the one that has its shard; when that does not serve it, the first is asked again.
     """
 
     def __init__(self, outbox: Outbox, settings: UplinkSettings, on_command: OnCommand, backoff: Backoff | None = None) -> None:
@@ -47,15 +47,19 @@ class Uplink:
 
     async def run(self) -> None:
         """Connect, serve, wait, connect again. Ends only by cancellation."""
-        bridge = next(self._bridges)
+        bridge, sent_by = next(self._bridges), ""
         while True:
+            served = self.state.connections
             ended = await self._serve(bridge)
-            if isinstance(ended, Redirect) and bridge in self._settings.bridges:
-                bridge = ended.where
+            if isinstance(ended, Redirect) and not sent_by:
+                bridge, sent_by = ended.where, bridge
                 continue
-            wait_s = self._backoff.next_s() if ended is None else self._backoff.asked_s(ended.retry_after_s or REDIRECTED_S)
-            if ended is None or bridge not in self._settings.bridges:
-                bridge = next(self._bridges)
+            if ended is None and (not sent_by or self.state.connections > served):
+                bridge, wait_s = next(self._bridges), self._backoff.next_s()
+            else:  # there is a bridge that answers: it will know when another one has the shard, or has it itself
+                wish_s = ended.retry_after_s if ended is not None else None
+                bridge, wait_s = sent_by or bridge, self._backoff.asked_s(wish_s or REDIRECTED_S)
+            sent_by = ""
             _log.info("next try, at %s, in %.1f s", bridge, wait_s)
             await asyncio.sleep(wait_s)
 

@@ -32,6 +32,8 @@ from fogline.message import Message, Property
 
 HANDSHAKE_S = 10.0
 """A peer that has not opened the connection by then is cut off."""
+CLOSE_S = 2.0
+"""How long a connection that is over may take to write its rest; a peer that is gone takes nothing any more."""
 
 _log = logging.getLogger("fogline.amqp")
 
@@ -112,10 +114,13 @@ class Connection(asyncio.Protocol):
 
     def close(self, condition: Condition | None = None) -> None:
         """Begin to close; `Handler.closed` follows. Safe to call twice."""
+        if self._ended:
+            return
         if condition is not None and not self._why:
             self._why = f"closed from this side: {condition}"
         self._engine.close(condition)
-        self._handshake = self._handshake or self._loop.call_later(HANDSHAKE_S, self.abort)
+        if self._handshake is None:
+            self._abort_in(HANDSHAKE_S)
         self._turn()
 
     def abort(self) -> None:
@@ -190,12 +195,12 @@ class Connection(asyncio.Protocol):
 
     def _send(self, sender: Sender, data: bytes) -> "asyncio.Future[Outcome]":
         future: asyncio.Future[Outcome] = self._loop.create_future()
+        future.add_done_callback(_seen)
         if self._ended or sender.closed:
             future.set_exception(Unreachable(f"link {sender.link.name} is closed"))
             return future
         self._number += 1
         self._waiting[self._number] = future
-        future.add_done_callback(_seen)
         self._scheduler.offer(sender.lane, self._number, data)
         self._turn()
         return future
@@ -265,6 +270,7 @@ class Connection(asyncio.Protocol):
                     self._on_opened(peer)
                 case Closed(condition):
                     self._why = self._why or (str(condition) if condition else "closed by the peer")
+                    self._abort_in(CLOSE_S)
 
     def _on_opened(self, peer: Peer) -> None:
         if self._handshake is not None:
@@ -306,6 +312,11 @@ class Connection(asyncio.Protocol):
         self._timer = None
         self._engine.tick(self._clock())
         self._turn()
+
+    def _abort_in(self, limit_s: float) -> None:
+        if self._handshake is not None:
+            self._handshake.cancel()
+        self._handshake = self._loop.call_later(limit_s, self.abort)
 
     def _on_handshake_deadline(self) -> None:
         self._why = f"no AMQP open in {HANDSHAKE_S:.0f} s"

@@ -22,7 +22,16 @@ from fogline.amqp.events import (
     Received,
     Settled,
 )
-from fogline.amqp.outcome import MESSAGE_SIZE_EXCEEDED, NOT_IMPLEMENTED, RESOURCE_LIMIT, UNKNOWN, Condition, Outcome, State
+from fogline.amqp.outcome import (
+    DECODE_ERROR,
+    MESSAGE_SIZE_EXCEEDED,
+    NOT_IMPLEMENTED,
+    RESOURCE_LIMIT,
+    UNKNOWN,
+    Condition,
+    Outcome,
+    State,
+)
 from fogline.codec import MAX_MESSAGE_BYTES
 from fogline.message import Property
 
@@ -40,6 +49,8 @@ _STATES = {
     proton.Delivery.MODIFIED: State.MODIFIED,
 }
 _NATIVE = {state: native for native, state in _STATES.items()}
+_UNREADABLE = (proton.ProtonException, ValueError, TypeError, RecursionError)
+"""What proton raises on a peer's maps that are too deep, or have keys or texts that there cannot be."""
 
 
 class Engine:
@@ -239,7 +250,10 @@ class Engine:
     def events(self) -> Iterator[EngineEvent]:
         """Everything that happened since the last call."""
         while (native := self._collector.peek()) is not None:
-            yield from self._translate(native)
+            try:
+                yield from self._translate(native)
+            except _UNREADABLE as error:
+                yield from self._break_off(Condition(DECODE_ERROR, f"cannot be read: {type(error).__name__}"))
             self._collector.pop()
 
     def _translate(self, native: Any) -> Iterator[EngineEvent]:
@@ -267,12 +281,19 @@ class Engine:
                 if native.session.state & proton.Endpoint.LOCAL_UNINIT:
                     native.session.open()
             case proton.Event.SESSION_REMOTE_CLOSE:
-                native.session.close()
+                yield from self._on_session_closed(native.session)
             case proton.Event.CONNECTION_REMOTE_CLOSE:
                 self._connection.close()
                 yield from self._end(_condition(self._connection.remote_condition))
             case proton.Event.TRANSPORT_ERROR | proton.Event.TRANSPORT_CLOSED:
                 yield from self._end(_condition(self._transport.condition))
+
+    def _break_off(self, condition: Condition) -> Iterator[EngineEvent]:
+        """Close the connection of a peer whose frames cannot be understood."""
+        if self._connection.state & proton.Endpoint.LOCAL_UNINIT:
+            self._connection.open()
+        self.close(condition)
+        yield from self._end(condition)
 
     def _end(self, condition: Condition | None) -> Iterator[EngineEvent]:
         if not self._told_end:
@@ -299,6 +320,14 @@ class Engine:
         if link is not None and not link.closed:
             self._forget(link)
             yield LinkClosed(link, _condition(native.remote_condition))
+
+    def _on_session_closed(self, native: Any) -> Iterator[EngineEvent]:
+        """A session takes its links with it (AMQP 1.0 part 2, section 2.5.8); proton says nothing of them."""
+        condition = _condition(native.remote_condition)
+        native.close()
+        for link in [link for link in self._links.values() if link.native.session == native]:
+            self._forget(link)
+            yield LinkClosed(link, condition)
 
     def _forget(self, link: Link) -> None:
         key = _key(link.native)

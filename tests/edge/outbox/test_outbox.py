@@ -224,10 +224,3 @@ async def test_a_folder_belongs_to_its_gateway(folder):
     await Outbox.open(settings(folder)).close()
     with pytest.raises(Misconfigured, match="belongs to gateway acme/gw-1"):
         Outbox.open(Settings(tenant="acme", gateway="gw-2", data=str(folder / "data")))
-
-
-async def test_a_file_that_is_no_database_is_named(folder):
-    (folder / "data").mkdir()
-    (folder / "data" / "outbox.db").write_bytes(b"not a database" * 1000)
-    with pytest.raises(Misconfigured, match="cannot be opened"):
-        Outbox.open(settings(folder))

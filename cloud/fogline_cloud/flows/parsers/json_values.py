@@ -11,6 +11,7 @@ from fogline_cloud.flows.parsers.strict_json import MAX_DEPTH, Json, loads
 
 _EXACT = 2**53
 """Up to here a double holds every integer."""
+_NESTED = (dict, list)
 
 
 def parse(event: Event) -> list[Reading]:
@@ -26,7 +27,7 @@ def readings_of(value: Json) -> list[Reading]:
 
 
 def _collect(path: str, value: Json, depth: int, found: list[Reading]) -> None:
-    if isinstance(value, dict | list):
+    if isinstance(value, _NESTED):
         if depth == MAX_DEPTH:
             raise Poison("too-deep", f"nested deeper than {MAX_DEPTH}")
         before = f"{path}." if path else ""

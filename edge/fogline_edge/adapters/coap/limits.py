@@ -5,6 +5,7 @@ from collections import OrderedDict
 from enum import Enum, auto
 
 from fogline_edge.adapters.coap.wire import Endpoint
+from fogline_edge.adapters.rates import Bucket
 
 REFUSALS_S = 50
 """How many datagrams a second are told that they were too many; the others are dropped without a word."""
@@ -16,25 +17,6 @@ class Verdict(Enum):
     ADMIT = auto()
     REFUSE = auto()
     DROP = auto()
-
-
-class Bucket:
-    """Holds up to `burst` tokens; `rate_s` come in a second."""
-
-    __slots__ = ("_at_s", "_tokens", "burst", "rate_s")
-
-    def __init__(self, rate_s: float, burst: float, now_s: float) -> None:
-        self.rate_s = rate_s
-        self.burst = burst
-        self._tokens = burst
-        self._at_s = now_s
-
-    def take(self, now_s: float) -> bool:
-        """Take one token, if there is one."""
-        tokens = min(self.burst, self._tokens + (now_s - self._at_s) * self.rate_s)
-        self._at_s = now_s
-        self._tokens = tokens - 1 if tokens >= 1 else tokens
-        return tokens >= 1
 
 
 class _Peer:

@@ -14,6 +14,7 @@ from fogline_edge.adapters.mqtt.flow import Flow
 from fogline_edge.adapters.mqtt.session import Border, Session
 from fogline_edge.adapters.mqtt.wire import Reason
 from fogline_edge.adapters.port import Port
+from fogline_edge.adapters.rates import DeviceRates
 
 _log = logging.getLogger(__name__)
 
@@ -33,6 +34,7 @@ class Owner(Protocol):
     border: Border
     counters: Counters
     dispatch: Dispatch
+    rates: DeviceRates
 
     def schedule(self, flush: Callable[[], None]) -> None:
         """Call `flush` at the end of this turn."""

@@ -13,6 +13,8 @@ class Counters:
     (DISCONNECT), `lost`, `malformed` (broke the protocol), `taken_over` (by the same client again), `timed_out` (no
     CONNECT, or silent beyond its keep alive), `slow_reader` (did not read what it was sent), `shut_down`.
 
+    `slowed`: how often a connection was not read for a while, because its device had sent more than its share.
+
     `properties_dropped`: events whose user properties were too long and left out. `subscribed`, `subscriptions_refused`:
     topic filters granted, and not. `sessions_restored`: sessions that outlived a restart of the gateway;
     `sessions_unreadable`: what was kept of one and could not be read; `sessions_dropped`: given up for want of room.
@@ -37,6 +39,7 @@ class Counters:
     timed_out: int = 0
     slow_reader: int = 0
     shut_down: int = 0
+    slowed: int = 0
     properties_dropped: int = 0
     subscribed: int = 0
     subscriptions_refused: int = 0

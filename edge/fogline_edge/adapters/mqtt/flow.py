@@ -1,7 +1,7 @@
 """The packets of one connection on their way: bytes to packets to the session, arrivals to the port, PUBACKs back.
 
-Whatever cannot go on at once (a password, a full port, a full window, a long turn) is a reason to read nothing; when
-the last reason is gone, it goes on where it stopped. Nothing here waits, and nothing is lost in between.
+Whatever cannot go on at once (a password, a full port, a full window, a long turn, a device that is too fast) is a reason
+to read nothing; when the last reason is gone, it goes on where it stopped. Nothing here waits, and nothing is lost in between.
 """
 
 import asyncio
@@ -21,6 +21,7 @@ from fogline_edge.adapters.mqtt.session import Border, Session
 from fogline_edge.adapters.mqtt.window import Ticket
 from fogline_edge.adapters.mqtt.wire import PacketError
 from fogline_edge.adapters.port import Port
+from fogline_edge.adapters.rates import Bucket, DeviceRates
 
 _BULKY_BYTES = 1024
 """What is larger is a command, and may take its time to be read."""
@@ -36,6 +37,7 @@ class Hold(IntFlag):
     WINDOW = 4
     TURN = 8
     SLOW = 16
+    RATE = 32
 
 
 class Peer(Protocol):
@@ -58,6 +60,7 @@ class Surroundings(Protocol):
     border: Border
     counters: Counters
     dispatch: Dispatch
+    rates: DeviceRates
 
     def schedule(self, flush: Callable[[], None]) -> None:
         """Call `flush` at the end of this turn."""
@@ -80,6 +83,9 @@ class Flow:
         self._held = Hold(0)
         self._kept: Store | Respond | None = None
         self.bulky = False
+        self._rates = around.rates
+        self._payer = ""
+        self._bucket: Bucket | None = None
         self._stopped = False
         self._flushing = False
         self._heard = self._loop.time()
@@ -174,6 +180,20 @@ class Flow:
         self._counters.received += 1
         if self._session.full:
             self._hold(Hold.WINDOW)
+        device = store.arrival.device if isinstance(store, Store) else store.device
+        if device != self._payer or self._bucket is None:
+            self._payer, self._bucket = device, self._bucket_of(device)
+        if pause_s := self._bucket.pay(self._heard):
+            self._pause(pause_s)
+
+    def _bucket_of(self, device: str) -> Bucket:
+        """Whose share it is: the device's, or for what is the gateway's word about the client (dead letters), the client's."""
+        return self._rates.bucket(self._session.key if device == self._port.gateway else device, self._heard)
+
+    def _pause(self, pause_s: float) -> None:
+        self._counters.slowed += 1
+        self._hold(Hold.RATE)
+        self._loop.call_later(pause_s, self._release, Hold.RATE)
 
     def _room(self) -> None:
         """The port takes arrivals again: first the one that it did not take."""

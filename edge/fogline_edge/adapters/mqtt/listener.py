@@ -22,8 +22,9 @@ from fogline_edge.adapters.mqtt.sessions import Sessions
 from fogline_edge.adapters.mqtt.topics import Topics
 from fogline_edge.adapters.mqtt.users import Users, load_users
 from fogline_edge.adapters.port import Commands, Port
+from fogline_edge.adapters.rates import DeviceRates
 from fogline_edge.boot import beacon
-from fogline_edge.settings import MqttSettings
+from fogline_edge.settings import LimitSettings, MqttSettings
 
 _log = logging.getLogger(__name__)
 
@@ -36,11 +37,15 @@ class MqttListener:
     """Listens where `settings` says, puts what comes into `port`, acknowledges what `port` has committed.
 
     An `Executor`: carries `commands` to devices that subscribed to them; without, nobody can subscribe to anything.
-    `counters` may be read at any time. Raises `Misconfigured` for topic patterns that are none.
+    `rates`: how fast each device may send. `counters` may be read at any time. Raises `Misconfigured` for topic patterns
+    that are none.
     """
 
-    def __init__(self, port: Port, settings: MqttSettings, commands: Commands | None = None) -> None:
+    def __init__(
+        self, port: Port, settings: MqttSettings, commands: Commands | None = None, rates: DeviceRates | None = None
+    ) -> None:
         self.port = port
+        self.rates = make_rates(LimitSettings()) if rates is None else rates
         self.counters = Counters()
         sessions = Sessions(lambda: secrets.token_bytes(_EPOCH_BYTES), most=2 * settings.max_connections)
         self.border = Border(
@@ -182,6 +187,11 @@ class MqttListener:
         self.counters.connected -= 1
         if not self._sockets:
             self._empty.set()
+
+
+def make_rates(limits: LimitSettings) -> DeviceRates:
+    """A full bucket for every device, of these limits."""
+    return DeviceRates(limits.device_events_s, limits.device_burst)
 
 
 def _refusal(error: OSError, settings: MqttSettings) -> str:

@@ -1,0 +1,75 @@
+"""The outbox's file before anybody uses it: whose it is, how its last run ended, whether it has to be salvaged first."""
+
+import logging
+import sqlite3
+from pathlib import Path
+
+from fogline.errors import Misconfigured
+from fogline_edge.boot import Clock
+from fogline_edge.outbox import salvage
+from fogline_edge.outbox.damage import is_damage
+from fogline_edge.outbox.folder import Ending, Folder, check_owner, foreign, note_start
+from fogline_edge.outbox.health import examine
+from fogline_edge.outbox.schema import Connect, open_database
+from fogline_edge.settings import Settings
+
+FILE = "outbox.db"
+
+_log = logging.getLogger("fogline.outbox")
+
+
+def open_file(settings: Settings, connect: Connect, clock: Clock) -> tuple[sqlite3.Connection, Folder]:
+    """A sound file of this gateway's, in a folder that is this process's alone. Raises `Misconfigured`."""
+    folder = Folder(Path(settings.data), f"{settings.tenant}/{settings.gateway}")
+    try:
+        _prepare(settings, folder, clock)
+        try:
+            connection = _open(settings, folder, connect, clock)
+        except Exception as error:
+            if isinstance(error, sqlite3.Error) and not is_damage(error):
+                raise _cannot("opened", folder.path / FILE, error) from None
+            if not is_damage(error):
+                raise
+            _log.exception("the outbox cannot be opened")
+            folder.note(Ending.DAMAGED)
+            _prepare(settings, folder, clock)
+            connection = _open(settings, folder, connect, clock)
+    except BaseException:  # whatever it is: nothing stays locked
+        folder.close()
+        raise
+    return connection, folder
+
+
+def _prepare(settings: Settings, folder: Folder, clock: Clock) -> None:
+    """Have a sound file, or none, in the folder. Raises `Misconfigured`."""
+    path, last = folder.path / FILE, folder.last()
+    if last.owner not in (None, folder.name):
+        raise foreign(folder.path, str(last.owner), folder.name)
+    try:
+        if salvage.resume(path, clock):
+            folder.note(Ending.CLOSING)
+            last = folder.last()
+        marked = "what it holds was found to be damaged while it was in use" if last.how is Ending.DAMAGED else None
+        why = marked or examine(path, last=last.how, owner=last.owner)
+        if why is not None:
+            salvage.salvage(path, why, identity=(settings.tenant, settings.gateway), clock=clock)
+            folder.note(Ending.CLOSING)
+    except (OSError, sqlite3.Error) as error:
+        raise _cannot("salvaged", path, error) from None
+
+
+def _cannot(what: str, path: Path, error: Exception) -> Misconfigured:
+    return Misconfigured(f"the outbox {path} cannot be {what}: {error}; check the folder, its owner and the free space")
+
+
+def _open(settings: Settings, folder: Folder, connect: Connect, clock: Clock) -> sqlite3.Connection:
+    connection = open_database(folder.path / FILE, settings.outbox.max_bytes, connect)
+    try:
+        check_owner(connection, folder)
+        note_start(connection, clock)
+    except BaseException as error:  # whatever it is: nothing stays open
+        if not isinstance(error, Misconfigured):
+            folder.note(Ending.FAILED)
+        connection.close()
+        raise
+    return connection

@@ -1,0 +1,35 @@
+"""A machine's clocks that obey a test: one that anybody may set, one since the boot that nobody can."""
+
+from fogline.codec import Beacon
+
+RIGHT_NS = 1_790_000_000_000_000_000
+SECOND_NS = 1_000_000_000
+YEAR_NS = 365 * 86_400 * SECOND_NS
+
+
+class FakeClock:
+    """A `fogline_edge.boot.Clock`. `wall_ns`: what it shows; set it as NTP or a person would."""
+
+    def __init__(self, wall_ns: int = RIGHT_NS) -> None:
+        self.wall_ns = wall_ns
+        self._boots = 1
+        self._boottime_ms = 0
+
+    def time_ns(self) -> int:
+        """As `Clock.time_ns`."""
+        return self.wall_ns
+
+    def beacon(self) -> Beacon:
+        """As `Clock.beacon`."""
+        return Beacon(f"boot-{self._boots}", self._boottime_ms)
+
+    def go_on(self, seconds: int) -> None:
+        """Time passes."""
+        self.wall_ns += seconds * SECOND_NS
+        self._boottime_ms += seconds * 1000
+
+    def reboot(self, wall_ns: int) -> None:
+        """The machine starts again, for how long it was off nobody knows; its wall clock shows `wall_ns`."""
+        self._boots += 1
+        self._boottime_ms = 0
+        self.wall_ns = wall_ns

@@ -1,0 +1,41 @@
+"""A damaged outbox on the way to a real broker: what can be read lands, what cannot is told."""
+
+import msgspec
+
+from fogline.event import Lane
+from fogline.gap import GAP_CONTENT_TYPE, decode_gap
+from fogline_cloud.records import is_replayed
+from fogline_edge.outbox.outbox import Outbox
+
+PAGE = 4096
+
+
+async def test_what_is_salvaged_lands_once_and_what_is_not_is_told(line):
+    async with line.bridge():
+        async with line.gateway() as outbox:
+            await line.put(outbox, *range(100))
+            await line.drained(outbox)
+        outbox = Outbox.open(line.settings())
+        await line.put(outbox, *range(100, 600))
+        await line.put(outbox, *range(600, 650), lane=Lane.ALARM)
+        await outbox.close()
+        file = line.folder / "gw-1" / "outbox.db"
+        data = bytearray(file.read_bytes())
+        page = data.index(b'{"n": 300}') // PAGE
+        lost = {n for n in range(650) if b'{"n": %d}' % n in data[page * PAGE : (page + 1) * PAGE]}
+        data[page * PAGE : (page + 1) * PAGE] = bytes(PAGE)
+        data[:100] = b"x" * 100
+        file.write_bytes(data)
+        async with line.gateway() as outbox:
+            await line.put(outbox, *range(650, 700))
+            await line.drained(outbox)
+    assert 0 < len(lost) < 50
+    landed = line.landed(Lane.TELEMETRY, Lane.ALARM)
+    assert set(landed) == set(range(700)) - lost
+    records = line.records(Lane.TELEMETRY, Lane.ALARM)
+    ids = [dict(each.headers)["ce_id"] for each in records]
+    assert len(set(ids)) == len(ids)
+    replayed = [each for each in records if is_replayed(dict(each.headers)) and each.value.startswith(b'{"n"')]
+    assert {msgspec.json.decode(each.value)["n"] for each in replayed} == set(range(100, 650)) - lost
+    gaps = [decode_gap(each.value) for each in records if dict(each.headers)["content-type"] == GAP_CONTENT_TYPE.encode()]
+    assert sum(gap.lost.last - gap.lost.first + 1 for gap in gaps if gap.lost.first) == len(lost)

@@ -1,0 +1,83 @@
+"""A device that sends more than its share is read more slowly; the others do not notice."""
+
+from fogline.testing.port import MemoryPort
+from fogline_edge.adapters.mqtt.listener import MqttListener
+from fogline_edge.adapters.mqtt.packets import Answer, Publish
+from fogline_edge.adapters.mqtt.wire import Kind
+from fogline_edge.adapters.rates import DeviceRates
+from fogline_edge.settings import MqttSettings
+
+
+def puback(number):
+    return Answer(kind=Kind.PUBACK, packet_id=number)
+
+
+def publishes(numbers, topic="t", qos=1):
+    return [Publish(topic=topic, payload=b"%d" % each, qos=qos, packet_id=each * qos) for each in numbers]
+
+
+async def listen(port, rate_s, burst):
+    listener = MqttListener(port, MqttSettings(port=0), rates=DeviceRates(rate_s, burst))
+    await listener.start()
+    return listener
+
+
+async def test_only_the_device_that_floods_waits(dial):
+    port = MemoryPort()
+    listener = await listen(port, 0.001, 10)
+    async with dial(listener, "flood") as (flood, _), dial(listener, "other") as (other, _):
+        await flood.send(*publishes(range(1, 101)))
+        assert [await flood.receive() for _ in range(11)] == [puback(each) for each in range(1, 12)]
+        for number in range(1, 6):
+            await other.publish("t", b"other", number)
+            assert await other.receive() == puback(number)
+        assert len(port.arrivals) == 11 + 5
+        assert listener.counters.slowed == 1
+    await listener.close()
+
+
+async def test_what_it_sent_comes_in_order_and_whole_at_its_own_pace(dial):
+    port = MemoryPort()
+    listener = await listen(port, 5000.0, 10)
+    async with dial(listener, "flood") as (flood, _):
+        await flood.send(*publishes(range(1, 301)))
+        assert [await flood.receive() for _ in range(300)] == [puback(each) for each in range(1, 301)]
+        await flood.alive()
+    assert [arrival.data for arrival in port.arrivals] == [b"%d" % each for each in range(1, 301)]
+    assert listener.counters.slowed > 5
+    await listener.close()
+
+
+async def test_several_connections_of_one_device_share_its_share(dial):
+    port = MemoryPort()
+    listener = await listen(port, 0.001, 10)
+    async with dial(listener, "a") as (a, _), dial(listener, "b") as (b, _):
+        await a.send(*publishes(range(1, 11), "telemetry/acme/lamp-1"))
+        assert [await a.receive() for _ in range(10)] == [puback(each) for each in range(1, 11)]
+        await b.send(*publishes(range(1, 11), "telemetry/acme/lamp-1"))
+        assert await b.receive() == puback(1)
+        assert len(port.arrivals) == 11
+        assert listener.counters.slowed == 1
+    await listener.close()
+
+
+async def test_bad_messages_of_one_client_slow_no_other_down(dial):
+    port = MemoryPort()
+    listener = await listen(port, 0.001, 3)
+    async with dial(listener, "bad") as (bad, _), dial(listener, "other") as (other, _):
+        await bad.send(*publishes(range(1, 11), "telemetry/foreign/lamp-1"))
+        await port.until_stored(4)
+        await other.publish("telemetry/foreign/lamp-1", number=1)
+        assert (await other.receive()).packet_id == 1
+        assert listener.counters.slowed == 1
+    await listener.close()
+
+
+async def test_a_connection_that_ends_while_it_is_not_read_ends_in_order(dial):
+    port = MemoryPort()
+    listener = await listen(port, 100.0, 1)
+    async with dial(listener, "flood") as (flood, _):
+        await flood.send(*publishes(range(1, 50), qos=0))
+        await port.until_stored(2)
+    await listener.close()
+    assert listener.counters.connected == 0

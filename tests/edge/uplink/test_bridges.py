@@ -1,0 +1,63 @@
+"""To which bridge a gateway goes next, and after how long; the connections themselves are made up."""
+
+import asyncio
+
+import pytest
+
+from fogline.amqp.reconnect import Backoff
+from fogline.errors import SlowDown, Unreachable
+from fogline_edge.settings import UplinkSettings
+from fogline_edge.uplink import uplink as module
+from fogline_edge.uplink.session import Redirect
+from fogline_edge.uplink.uplink import REDIRECTED_S, Uplink
+
+A, B, C = "127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"
+AWAY = Unreachable("nobody is there")
+
+
+async def steps(monkeypatch, bridges, answers):
+    """What the uplink does, as a transcript: where it connects, and how long it waits, until the answers are used up."""
+    transcript, left = [], iter(answers)
+
+    class Made:
+        welcomed = False
+
+        def __init__(self, *arguments):
+            self.bridge = arguments[-1]
+
+        async def run(self):
+            answer = next(left, None)
+            if answer is None:
+                raise asyncio.CancelledError
+            transcript.append(self.bridge)
+            self.welcomed = answer == "served"
+            raise Unreachable("it ended") if self.welcomed else answer
+
+    async def sleep(seconds):
+        transcript.append(seconds)
+
+    monkeypatch.setattr(module, "Session", Made)
+    monkeypatch.setattr(module.asyncio, "sleep", sleep)
+    uplink = Uplink(None, UplinkSettings(bridge=bridges), None, Backoff(draw=max))
+    with pytest.raises(asyncio.CancelledError):
+        await uplink.run()
+    return transcript
+
+
+async def test_bridges_that_are_away_are_tried_in_turn_less_and_less_often(monkeypatch):
+    assert await steps(monkeypatch, [A, B], [AWAY] * 3) == [A, 1.0, B, 2.0, A, 4.0]
+
+
+async def test_a_bridge_that_sends_on_to_one_that_is_away_is_asked_again_and_nothing_doubles(monkeypatch):
+    answers = [Redirect("", B), AWAY] * 3
+    assert await steps(monkeypatch, [A, B], answers) == [A, B, REDIRECTED_S + 1.0] * 3
+
+
+async def test_two_bridges_that_send_on_to_each_other_are_not_asked_without_a_pause(monkeypatch):
+    answers = [Redirect("", B), Redirect("", A)] * 2
+    assert await steps(monkeypatch, [A, B], answers) == [A, B, REDIRECTED_S + 1.0] * 2
+
+
+async def test_when_the_one_that_was_sent_to_has_served_and_ends_the_next_is_asked(monkeypatch):
+    answers = [Redirect("", C), "served", "served", SlowDown("", retry_after_s=7.0), AWAY]
+    assert await steps(monkeypatch, [A, B], answers) == [A, C, 1.0, B, 2.0, A, 8.0, A, 4.0]
