@@ -3,11 +3,12 @@
 #   make demo ARGS="--events 30000 --json out.json"    the whole line, under fire
 #   make up                                            the whole line, quietly, on the usual ports
 #   make test                                          what has to hold (includes check)
+#   make chaos                                         power cuts, damaged disks, zombies, bad lines, forged ledgers
 #   make soak ARGS="--minutes 60"                      the demo for long
 ARGS ?=
 PYTHON := .venv/bin/python
 
-.PHONY: setup setup-tests demo up test check bench soak format clean
+.PHONY: setup setup-tests demo up test chaos check bench soak format clean
 
 setup:
 	@deploy/setup/setup.sh
@@ -22,7 +23,10 @@ up: setup
 	@$(PYTHON) deploy/demo --stay $(ARGS)
 
 test: setup-tests check
-	@$(PYTHON) -m pytest $(ARGS)
+	@$(PYTHON) -m pytest --ignore=tests/chaos $(ARGS)
+
+chaos: setup-tests
+	@$(PYTHON) -m pytest tests/chaos $(ARGS)
 
 check: setup
 	@.venv/bin/ruff check .

@@ -12,7 +12,7 @@ VARIABLE = "FOGLINE_CRASH_AT"
 
 
 class CrashPoint(StrEnum):
-    """All of them. The first two concern the outbox, the third the uplink, the others commands."""
+    """All of them. The first two concern the outbox, the third the uplink, the next three commands, the last five a shard."""
 
     BEFORE_COMMIT = "before_commit"
     AFTER_COMMIT_BEFORE_ACK = "after_commit_before_ack"
@@ -20,6 +20,11 @@ class CrashPoint(StrEnum):
     BEFORE_SENDING_COMMIT = "before_sending_commit"
     AFTER_SENDING_COMMIT_BEFORE_DEVICE = "after_sending_commit_before_device"
     AFTER_ANSWER_COMMIT = "after_answer_commit"
+    BEFORE_INIT_TRANSACTIONS = "before_init_transactions"
+    AFTER_TAKE_BEFORE_READY = "after_take_before_ready"
+    BEFORE_PRODUCE = "before_produce"
+    IN_TRANSACTION = "in_transaction"
+    AFTER_COMMIT_BEFORE_SETTLING = "after_commit_before_settling"
 
 
 def _go_on(point: CrashPoint) -> None:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from fogline.crash import CrashPoint, crash_point
 from fogline.errors import FoglineError, Misconfigured
 from fogline.hello import Mark
 from fogline_cloud.bridge.admission import Admission
@@ -135,6 +136,7 @@ class Shard:
             self._routes.recall(device, route.gateway, route.since_ms)
         self._holding = Holding(log, Admission(recovered.known), registry, self._routes, self.counters, self._tell)
         self._tell(registry.everything())
+        crash_point(CrashPoint.AFTER_TAKE_BEFORE_READY)
         _log.info("shard %d is ours: %d streams, %.1f s", self.number, len(recovered.known), time.monotonic() - began)
         self._set_ready(ready=True, why="")
 
@@ -225,12 +227,15 @@ class Shard:
         """Perform, commit, answer. Raises if anything but a clean commit happened: then nothing was answered."""
         holding = self._holding
         assert holding is not None
+        crash_point(CrashPoint.BEFORE_PRODUCE)
         answers = [each.perform(holding) for each in group]
+        crash_point(CrashPoint.IN_TRANSACTION)
         if holding.dirty and time.monotonic() >= self._next_checkpoint:
             holding.log.write_checkpoint(list(holding.dirty.values()))
             holding.dirty.clear()
             self._next_checkpoint = time.monotonic() + self._settings.checkpoint_s
         if holding.log.commit():
+            crash_point(CrashPoint.AFTER_COMMIT_BEFORE_SETTLING)
             self.counters.transactions += 1
             for known in holding.admission.committed():
                 holding.dirty[known.gateway, known.stream] = known

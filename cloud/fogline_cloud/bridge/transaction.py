@@ -9,6 +9,7 @@ import time
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from fogline.codec import Range
+from fogline.crash import CrashPoint, crash_point
 from fogline.event import Event
 from fogline.gap import Gap, GapReason, gap_event
 from fogline_cloud import topics
@@ -39,6 +40,7 @@ class TransactionLog:
         """Fence the former owner, read what is committed, publish the new owner (the first transaction)."""
         producer = self._clients.producer(f"fogline-{self._tenant}-{self._shard}")
         self._producer = producer
+        crash_point(CrashPoint.BEFORE_INIT_TRANSACTIONS)
         with mapped(f"taking shard {self._shard}"):
             producer.init_transactions(_LIMIT_S * 2)
         recovered = recover(self._clients, self._tenant, self._shard)

@@ -33,6 +33,8 @@ RESERVE = 0.10
 """The share of the file that is kept for replies."""
 RESUME = 0.15
 """The share that must be free before other lanes are taken again."""
+RETRIED = 32
+"""How much of what was held is tried at once: all of it need not fit."""
 _AGE_SAVED_EVERY_S = 60
 
 _log = logging.getLogger("fogline.outbox")
@@ -182,8 +184,7 @@ class Writer:
 
     def _store(self, group: list[Waiting | Act]) -> None:
         if self._full:
-            self._held += [each for each in group if not uses_reserve(each)]
-            group = [each for each in group if uses_reserve(each)]
+            group = self._reserved(group)
         if not group:
             return
         try:
@@ -193,13 +194,22 @@ class Writer:
                 crash_point(CrashPoint.BEFORE_COMMIT)
         except sqlite3.OperationalError as error:
             self._wait_for_room(error)
-            self._held += group
+            if all(map(uses_reserve, group)):
+                self._held += group
+            else:
+                self._store(group)  # that is, what of it may use the reserve
             return
         self.ingest.committed()
         crash_point(CrashPoint.AFTER_COMMIT_BEFORE_ACK)
         self._told.committed(list(zip(group, results, strict=True)))
         if used_pages(self.connection) > self._max_pages * (1 - RESERVE):
             self._set_full(True)
+
+    def _reserved(self, group: list[Waiting | Act]) -> list[Waiting | Act]:
+        """What of a group is taken although it is full, the rest is held. Nothing overtakes what found no room even there."""
+        taken = [] if any(map(uses_reserve, self._held)) else [each for each in group if uses_reserve(each)]
+        self._held += [each for each in group if not uses_reserve(each)] if taken else group
+        return taken
 
     def _settle(self, settlement: Settlement) -> None:
         self._unsettled.add(settlement)
@@ -240,7 +250,8 @@ class Writer:
         if self._full and used_pages(self.connection) < self._max_pages * (1 - RESUME):
             held, self._held = self._held, []
             self._set_full(False)
-            self._store(held)
+            for first in range(0, len(held), RETRIED):
+                self._store(held[first : first + RETRIED])
 
     def _wait_for_room(self, error: sqlite3.OperationalError) -> None:
         """What was begun will be tried again when there is room. Raises `error` if it says anything else."""

@@ -1,6 +1,7 @@
 """One client's socket: its life from the first byte to the last word. No task of its own, nothing is logged a message."""
 
 import asyncio
+import contextlib
 import logging
 import socket
 from collections.abc import Callable
@@ -149,7 +150,8 @@ class Connection(asyncio.Protocol):
         if close.why is Why.LEFT:
             self._transport.close()
         elif self._transport.can_write_eof():
-            self._transport.write_eof()
+            with contextlib.suppress(OSError):  # the client has cut the line, and the loop has not told yet
+                self._transport.write_eof()
         self._timer = self._loop.call_later(_LINGER_S, self._transport.abort)
 
     def _conclude(self, why: Why, detail: str, *, resumed: bool = False) -> bool:

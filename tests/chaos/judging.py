@@ -1,0 +1,36 @@
+"""Every disk image that a record allows, opened as a gateway opens it, and held against the notes in the record."""
+
+from chaos.books import Books, Found
+from chaos.workload import settings
+from fogline.testing.disk import Kind
+from fogline.testing.power_cut import PowerCut
+from fogline_edge.outbox.outbox import Outbox
+
+LOCK = "lock"
+"""The file beside the database in which the outbox says how its last run ended."""
+
+
+async def judged(record, folder, *, since: int = 0):
+    """Every image with what is wrong with it. `since`: only those of cuts after so many steps."""
+    books, told = Books(), 0
+    for image in PowerCut(record).images():
+        for step in record[told : image.cut]:
+            if step.kind is Kind.NOTE:
+                books.take(step.note)
+        told = image.cut
+        if told > since:
+            image.write(folder)
+            yield image, await found_in(folder, books)
+
+
+async def found_in(folder, books: Books) -> Found:
+    """Start on what is there, look, then send all that was acknowledged once more."""
+    outbox = Outbox.open(settings(folder))
+    try:
+        found = await outbox.read_journal(lambda connection, _: books.judge(connection))
+        if found == Found():
+            found = await books.judge_resends(outbox)
+    finally:
+        await outbox.close()
+    found.wrong += [f"set aside: {each.name}" for each in folder.iterdir() if each.name not in {"outbox.db", LOCK}]
+    return found

@@ -1,0 +1,49 @@
+"""The bridge is killed at every point of a shard's life at which it matters."""
+
+import asyncio
+import signal
+
+import pytest
+
+from chaos.site import Site, until_async
+from fogline.amqp.reconnect import Backoff
+from fogline.crash import CrashPoint
+from fogline.event import Lane
+from fogline_cloud import topics
+from fogline_cloud.kafka import end_offset
+
+POINTS = (
+    CrashPoint.BEFORE_INIT_TRANSACTIONS,
+    CrashPoint.AFTER_TAKE_BEFORE_READY,
+    CrashPoint.BEFORE_PRODUCE,
+    CrashPoint.IN_TRANSACTION,
+    CrashPoint.AFTER_COMMIT_BEFORE_SETTLING,
+)
+
+
+def visible(site):
+    """Where the records of the only shard end for a reader of committed ones, who waits for no open transaction."""
+    return end_offset(site.clients.reader(), topics.of_lane(Lane.TELEMETRY, site.tenant), 0)[1]
+
+
+@pytest.mark.parametrize("point", POINTS)
+async def test_a_bridge_killed_at_a_point_loses_and_doubles_nothing(kafka, tenant, folder, point):
+    """C4: killed before produce: nothing; in the transaction: invisible; after the commit: the resend is dropped."""
+    site = Site(tenant, folder, kafka.bootstrap, shards=1)
+    try:
+        crashing = site.bridge("bridge-1", point)
+        site.open_gateway("gw-1", "bridge-1", backoff=Backoff(0.05, 0.2))
+        await crashing.start()
+        assert await crashing.ended() == -signal.SIGKILL
+
+        async def as_expected() -> bool:  # the broker may still be writing the end of the transaction
+            committed = point is CrashPoint.AFTER_COMMIT_BEFORE_SETTLING
+            return (await asyncio.to_thread(visible, site) > 0) == committed
+
+        await until_async(as_expected, f"what is visible after {point} is not right", 10)
+        await site.bridge("bridge-1").start()
+        await site.lands("gw-1", "nothing lands after the restart")
+        await site.drain()
+        print(f"{point}: {await site.check()} events in the end, 0 lost, 0 duplicate")
+    finally:
+        await site.close()

@@ -1,0 +1,157 @@
+"""C1 to C3, X3 and X6: the gateway killed at each named point, started again, and a device that does as devices do."""
+
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+
+from chaos import test_bridge_crash
+from chaos.real_gateway import Bridge, Device, Gateway
+from fogline.command import Deadline
+from fogline.crash import CrashPoint, _chosen
+from fogline.testing.commands import make_command
+from fogline_edge.adapters.mqtt.packets import Kind
+from fogline_edge.boot import beacon
+
+READING = ("telemetry", b'{"n": 1}')
+ANSWER = ("command///res/C1/200", b"done")
+
+
+@asynccontextmanager
+async def surroundings(folder):
+    """A bridge, a gateway that is not started, and what ends both."""
+    bridge = Bridge()
+    gateway = Gateway(folder, await bridge.serve())
+    try:
+        yield bridge, gateway
+    finally:
+        await gateway.stop()
+        bridge.close()
+
+
+@asynccontextmanager
+async def device(port: int):
+    """A device on the gateway."""
+    there = Device()
+    await there.connect(port)
+    try:
+        yield there
+    finally:
+        await there.close()
+
+
+def command(**other):
+    now = beacon()
+    deadline = Deadline(now.boot_id, now.boottime_ms + 600_000)
+    return make_command(id="C1", durable=True, deadline=deadline, **other)
+
+
+async def publish_until_it_dies(gateway: Gateway, point: CrashPoint) -> bool:
+    """A reading; whether it was acknowledged before the gateway died."""
+    acknowledged = False
+    async with device(await gateway.start(point)) as lamp:
+        with suppress(ConnectionError):
+            await lamp.publish(*READING)
+            acknowledged = True
+        assert await gateway.died()
+    return acknowledged
+
+
+async def stored_once_after_a_resend(folder, point: CrashPoint):
+    async with surroundings(folder) as (bridge, gateway):
+        assert not await publish_until_it_dies(gateway, point)
+        async with device(await gateway.start()) as lamp:
+            await lamp.publish(*READING, dup=True)
+        await bridge.until(bridge.events, "the event does not arrive")
+        (stream,) = (await gateway.stop())["streams"]
+        assert list(bridge.events().values()) == [1]
+        return stream
+
+
+async def before_commit(folder):
+    stream = await stored_once_after_a_resend(folder, CrashPoint.BEFORE_COMMIT)
+    assert (stream["stored"], stream["duplicate"]) == (1, 0)
+
+
+async def after_commit_before_ack(folder):
+    stream = await stored_once_after_a_resend(folder, CrashPoint.AFTER_COMMIT_BEFORE_ACK)
+    assert (stream["stored"], stream["duplicate"]) == (1, 1)
+
+
+async def after_send_before_settle(folder):
+    async with surroundings(folder) as (bridge, gateway):
+        assert await publish_until_it_dies(gateway, CrashPoint.AFTER_SEND_BEFORE_SETTLE)
+        assert list(bridge.events().values()) == [1]
+        await gateway.start()
+        await bridge.until(lambda: list(bridge.events().values()) == [2], "the same does not come again")
+        (stream,) = (await gateway.stop())["streams"]
+        assert (stream["stored"], len(bridge.events())) == (1, 1)
+
+
+async def command_until_it_dies(bridge, gateway, point: CrashPoint, **other) -> Device:
+    """A device that is there gets a command, and answers what it gets."""
+    async with device(await gateway.start(point)) as lamp:
+        await lamp.take_commands()
+        await bridge.command(command(**other))
+        with suppress(ConnectionError):
+            await lamp.until(Kind.PUBLISH)
+            await lamp.publish(*ANSWER)
+        assert await gateway.died()
+    return lamp
+
+
+async def commanded_again(bridge, gateway, first: Device, state: str, **other) -> list[str]:
+    """The bridge sends it again; what the device got in both lives, once the command's end is told."""
+    async with device(await gateway.start()) as lamp:
+        await lamp.take_commands()
+        await (await bridge.command(command(**other)))
+        if state == "SUCCEEDED":
+            if not first.commands + lamp.commands:
+                await lamp.until(Kind.PUBLISH)
+            await lamp.publish(*ANSWER, dup=bool(first.commands))
+        await bridge.until(lambda: bridge.replies() == [("C1", state)], "no reply tells of its end")
+        return first.commands + lamp.commands
+
+
+async def before_sending_commit(folder):
+    async with surroundings(folder) as (bridge, gateway):
+        first = await command_until_it_dies(bridge, gateway, CrashPoint.BEFORE_SENDING_COMMIT)
+        assert await commanded_again(bridge, gateway, first, "SUCCEEDED") == ["C1"]
+
+
+async def after_sending_commit_before_device(folder):
+    point = CrashPoint.AFTER_SENDING_COMMIT_BEFORE_DEVICE
+    for name, other, state, got in (("a", {"idempotent": True}, "SUCCEEDED", ["C1"]), ("b", {"reply": False}, "IN_DOUBT", [])):
+        (folder / name).mkdir()
+        async with surroundings(folder / name) as (bridge, gateway):
+            first = await command_until_it_dies(bridge, gateway, point, **other)
+            assert await commanded_again(bridge, gateway, first, state, **other) == got
+
+
+async def after_answer_commit(folder):
+    async with surroundings(folder) as (bridge, gateway):
+        first = await command_until_it_dies(bridge, gateway, CrashPoint.AFTER_ANSWER_COMMIT)
+        assert await commanded_again(bridge, gateway, first, "SUCCEEDED") == ["C1"]
+
+
+LIVES = {
+    CrashPoint.BEFORE_COMMIT: before_commit,
+    CrashPoint.AFTER_COMMIT_BEFORE_ACK: after_commit_before_ack,
+    CrashPoint.AFTER_SEND_BEFORE_SETTLE: after_send_before_settle,
+    CrashPoint.BEFORE_SENDING_COMMIT: before_sending_commit,
+    CrashPoint.AFTER_SENDING_COMMIT_BEFORE_DEVICE: after_sending_commit_before_device,
+    CrashPoint.AFTER_ANSWER_COMMIT: after_answer_commit,
+}
+
+
+@pytest.mark.parametrize("point", LIVES)
+async def test_the_gateway_dies_at(folder, point):
+    await LIVES[point](folder)
+
+
+def test_every_place_is_come_to_in_a_test():
+    assert {*LIVES, *test_bridge_crash.POINTS} == set(CrashPoint)
+
+
+def test_a_place_that_does_not_exist_is_an_error():
+    with pytest.raises(ValueError, match="nowhere"):
+        _chosen("nowhere")

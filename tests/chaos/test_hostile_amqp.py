@@ -1,0 +1,139 @@
+"""Peers of the bridge that send what AMQP forbids, or nothing at all: each is ended, and nobody else notices."""
+
+import asyncio
+import os
+import resource
+from pathlib import Path
+
+from chaos import raw_amqp as raw
+from chaos.raw_amqp import Raw
+from e2e.conftest import line as line_of_a_tenant
+from e2e.parts import serving
+from fogline.amqp.driver import HANDSHAKE_S
+from fogline.codec import MAX_MESSAGE_BYTES
+from fogline.testing.amqp import within
+from fogline_edge.outbox.outbox import Outbox
+
+line = line_of_a_tenant
+SILENT = 1000
+PIECE = os.urandom(8000)
+
+
+def resident_bytes():
+    return int(Path("/proc/self/statm").read_text("ascii").split()[1]) * resource.getpagesize()
+
+
+async def good_client(line, number):
+    """A gateway of another name is served; returns how long its connection, hello and one event took together."""
+    loop = asyncio.get_running_loop()
+    outbox = Outbox.open(line.settings(f"good-{number}"))
+    await line.put(outbox, number)
+    began = loop.time()
+    async with line.uplink(outbox):
+        await within(line.drained(outbox), "a good client is not served", 20)
+    took = loop.time() - began
+    await outbox.close()
+    return took
+
+
+def deep_message():
+    properties = raw.described(raw.APPLICATION_PROPERTIES, raw.mapped(raw.text("k"), raw.deep(50_000)))
+    return properties + raw.described(raw.DATA, b"\xa0\x01x")
+
+
+def pieces(message):
+    """A message as transfers, none larger than a frame may be."""
+    cut = [message[at : at + 8000] for at in range(0, len(message), 8000)]
+    return [raw.transfer(each, first=n == 0, more=n < len(cut) - 1) for n, each in enumerate(cut)]
+
+
+ODD_KEY = raw.mapped(raw.listed(raw.text("k")), raw.text("v"))
+DEEP = raw.mapped(raw.symbol("k"), raw.deep(600))
+FRAMING = b"amqp:connection:framing-error"
+BEFORE_OPEN = {
+    "garbage before the header": (os.urandom(64), b""),
+    "another protocol": (b"GET / HTTP/1.1\r\n\r\n", b""),
+    "garbage after the header": (raw.SASL + b"\xff" * 64, b""),
+    "a deep map in the open": (raw.opening("evil", DEEP), b"amqp:decode-error"),
+    "a map with a list for a key in the open": (raw.opening("evil", ODD_KEY), b"amqp:decode-error"),
+    "a name that is no text": (raw.opening("evil").replace(b"evil", b"\xff\xfe\xfd\xfc"), b"amqp:decode-error"),
+}
+AFTER_OPEN = {
+    "garbage after the open": (b"\xff" * 64, FRAMING),
+    "a frame that is too big": (b"\x00\x10\x00\x00\x02\x00\x00\x00", FRAMING),
+    "a frame that is too small": (b"\x00\x00\x00\x04\x02\x00\x00\x00", FRAMING),
+    "a deep map in the attach": (raw.attaching("event/t", DEEP), b"amqp:decode-error"),
+    "a map with a list for a key in the attach": (raw.attaching("event/t", ODD_KEY), b"amqp:decode-error"),
+}
+HOSTILE = {**BEFORE_OPEN, **AFTER_OPEN}
+
+
+async def test_a_peer_that_breaks_the_protocol_is_told_so_and_ended(line):
+    """N8: garbage before and after the header, frames too big or too small, deep maps: closed with the right condition."""
+    async with serving(line) as bridge:
+        for number, (what, (data, condition)) in enumerate(HOSTILE.items()):
+            peer = await Raw.dial(line.port)
+            if what in AFTER_OPEN:
+                await peer.send(raw.opening("evil"))
+                await within(peer.until(b"\x00S" + bytes([raw.OPEN])), "no answer to open")
+            await peer.send(data)
+            came = await within(peer.end(), f"{what}: it is not ended", 10)
+            peer.close()
+            assert condition in came, f"{what}: {came[-200:]!r}"
+            await good_client(line, number)
+            assert bridge.listener._guests == {}, what
+    assert sorted(line.landed()) == list(range(len(HOSTILE)))
+
+
+async def test_a_message_with_a_deep_map_is_rejected(line):
+    """N8: a deep map in the application properties: rejected with `amqp:decode-error`, the connection lives."""
+    async with serving(line):
+        peer = await Raw.linked(line.port, f"event/{line.tenant}")
+        for piece in pieces(deep_message()):
+            await peer.send(piece)
+        await within(peer.until(b"amqp:decode-error"), "the message is not rejected")
+        assert not peer.ended
+        peer.close()
+        await good_client(line, 1)
+
+
+async def test_a_message_without_end_closes_its_link_and_takes_no_memory(line):
+    """N8: endless partial delivery: the link is closed at the limit, whatever comes after it is not kept."""
+    async with serving(line):
+        peer = await Raw.linked(line.port, f"event/{line.tenant}")
+        await peer.send(raw.transfer(PIECE, first=True, more=True))
+        for _ in range(MAX_MESSAGE_BYTES // len(PIECE) + 1):
+            await peer.send(raw.transfer(PIECE, first=False, more=True))
+        await within(peer.until(b"amqp:link:message-size-exceeded"), "the link is not closed")
+        before = resident_bytes()
+        try:
+            for _ in range(64 * 1024 * 1024 // len(PIECE)):
+                await peer.send(raw.transfer(PIECE, first=False, more=True))
+        except ConnectionError:
+            print("the peer that goes on is cut off")
+        grown = resident_bytes() - before
+        print(f"after 64 MiB more: {grown / 2**20:.1f} MiB more of memory")
+        assert grown < 16 * 2**20
+        peer.close()
+        await good_client(line, 1)
+
+
+async def test_1000_silent_sockets_are_closed_and_a_good_client_is_served(line, monkeypatch):
+    """N9: 1,000 sockets that say nothing: a good client is served in < 1 s, and they are closed at the deadline (10 s)."""
+    assert HANDSHAKE_S <= 10.0
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < 4 * SILENT:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4 * SILENT), hard))
+    async with serving(line):
+        monkeypatch.setattr("fogline.amqp.driver.HANDSHAKE_S", 4.0)
+        sockets = [await Raw.dial(line.port) for _ in range(SILENT)]
+        for each in sockets[::2]:
+            await each.send(raw.SASL[:3])
+        took = await good_client(line, 1)
+        still = sum(not each.ended for each in sockets)
+        await within(asyncio.gather(*(each.end() for each in sockets)), "they are not closed", 15)
+        for each in sockets:
+            each.close()
+        print(f"a good client was served in {took:.2f} s beside {still} silent sockets")
+        assert took < 1.0
+        await good_client(line, 2)

@@ -1,0 +1,205 @@
+"""The network between gateway and bridge fails in every way: what was acknowledged lands once, and nothing is left over."""
+
+import asyncio
+import gc
+import os
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from chaos.site import until
+from e2e.conftest import line as line_of_a_tenant
+from e2e.parts import Device, gateway, no_commands, serving
+from fogline.amqp.driver import CLOSE_S, Connection
+from fogline.amqp.engine import IDLE_TIMEOUT_S, Engine
+from fogline.amqp.outcome import Condition
+from fogline.amqp.reconnect import Backoff
+from fogline.command import State
+from fogline.testing.amqp import within
+from fogline.testing.faulty_line import Fault, FaultyLine
+from fogline_cloud.commands.client import Ask, Operator
+from fogline_edge.outbox.outbox import Outbox
+from fogline_edge.settings import UplinkSettings
+from fogline_edge.uplink.uplink import Uplink
+
+NOTICED_S = 35.0
+BACK_S = 60.0
+line = line_of_a_tenant
+
+
+@asynccontextmanager
+async def at_a_distance(line, backoff=None):
+    """A bridge, a gateway that is connected to it through a faulty line, and that line."""
+    async with AsyncExitStack() as stack:
+        bridge = await stack.enter_async_context(serving(line))
+        way = await stack.enter_async_context(FaultyLine(line.port))
+        uplink = UplinkSettings(bridge=f"127.0.0.1:{way.port}", batch_events=100, statement_s=0.5)
+        outbox = Outbox.open(line.settings())
+        stack.push_async_callback(outbox.close)
+        serve = asyncio.create_task(Uplink(outbox, uplink, no_commands, backoff or Backoff(0.05, 0.5)).run())
+        stack.push_async_callback(ended, serve)
+        await line.put(outbox, 0)
+        await line.drained(outbox)
+        yield bridge, outbox, way
+
+
+async def ended(task):
+    task.cancel()
+    await asyncio.wait({task})
+
+
+async def put_big(line, outbox, numbers):
+    """Events of 16 KB all at once: whole batches of them are more than sockets hold."""
+    bodies = {number: b'{"n": %d, "more": "%s"}' % (number, os.urandom(8000).hex().encode()) for number in numbers}
+    await asyncio.gather(*(line.put(outbox, number, data=body) for number, body in bodies.items()))
+
+
+@pytest.mark.parametrize("how", list(Fault), ids=lambda how: how.name.lower())
+async def test_a_half_open_connection_is_noticed_and_another_one_opened(line, monkeypatch, how):
+    """N2: half-open TCP, while much is on its way: noticed within the idle time-out, reconnected, all of it lands once."""
+    monkeypatch.setattr("fogline_edge.uplink.session.Engine", partial(Engine, idle_timeout_s=1.0))
+    monkeypatch.setattr("fogline_cloud.bridge.listener.Engine", partial(Engine, idle_timeout_s=1.0))
+    async with at_a_distance(line) as (bridge, outbox, way):
+        guest = bridge.gateways.get("gw-1")
+        way.fail(how)
+        failed_at = asyncio.get_running_loop().time()
+        await put_big(line, outbox, range(1, 151))
+        await until(lambda: len(way.arrivals) > 1, "the gateway does not connect again", NOTICED_S)
+        print(f"{how.name}: connected again after {asyncio.get_running_loop().time() - failed_at:.1f} s, idle time-out 1.0 s")
+        await line.drained(outbox)
+        assert bridge.gateways.get("gw-1") is not guest
+        await until(lambda: guest.connection._ended, "the bridge believes the dead connection alive")
+    assert line.landed() == list(range(151))
+
+
+def test_the_production_time_outs_notice_a_half_open_connection_in_35_s():
+    """N2: idle time-out, time to give the connection up, and the first pause are less than what is required."""
+    assert IDLE_TIMEOUT_S + CLOSE_S + Backoff().base_s < NOTICED_S
+
+
+async def detach_one(guest):
+    link = next(link for link in guest.addresses if link.name == "telemetry")
+    guest.connection.refuse_link(link, Condition("amqp:internal-error", "so says the test"))
+
+
+async def detach_control(guest):
+    guest.connection.refuse_link(guest.control.link, Condition("amqp:internal-error", "so says the test"))
+
+
+async def end_session(guest):
+    link = next(link for link in guest.addresses if link.name == "telemetry")
+    import proton
+
+    link.native.session.condition = proton.Condition("amqp:session:errant-link", "so says the test")
+    link.native.session.close()
+    guest.connection._turn()
+
+
+@pytest.mark.parametrize("how", [detach_one, detach_control, end_session])
+async def test_an_ended_link_or_session_is_opened_again(line, how):
+    """N3: the bridge ends a link or a session with an error: the gateway has it again soon, and all lands once."""
+    async with at_a_distance(line) as (bridge, outbox, _):
+        for begin in range(1, 101, 20):
+            guest = bridge.gateways.get("gw-1")
+            await line.put(outbox, *range(begin, begin + 10))
+            await how(guest)
+            await line.put(outbox, *range(begin + 10, begin + 20))
+            await within(line.drained(outbox), "nothing lands any more", 20)
+    assert line.landed() == list(range(101))
+
+
+async def test_without_credit_the_outbox_grows_and_commands_still_flow(line, monkeypatch):
+    """N4: the bridge grants no credit: events wait in the outbox, commands reach their devices; then it drains."""
+    async with (
+        serving(line) as bridge,
+        gateway(line) as (outbox, downlink),
+        Operator("127.0.0.1", line.port, line.tenant) as op,
+    ):
+        await within(op.attached(), "the operator cannot attach")
+        device = Device(downlink)
+        downlink.reachable("lamp-1", device)
+        await line.put(outbox, 0)
+        await line.drained(outbox)
+        monkeypatch.setattr("fogline_cloud.bridge.gateways.INGEST_CREDIT", 0)
+        former = bridge.gateways.get("gw-1")
+        former.connection.abort()
+        await until(lambda: (guest := bridge.gateways.get("gw-1")) and guest is not former and guest.welcomed, "not back")
+        await line.put(outbox, *range(1, 301))
+        asked = asyncio.create_task(op.request(Ask("lamp-1", "switch", b"{}")))
+        await within(device.came.wait(), "the command does not come without credit for events")
+        streams = {stream.lane: stream for stream in await outbox.streams()}
+        assert streams["telemetry"].head - streams["telemetry"].settled >= 300
+        guest = bridge.gateways.get("gw-1")
+        for link in guest.addresses:
+            if not link.name.startswith("hello"):
+                guest.connection.grant(link, 16)
+        assert (await within(asked, "no answer")).state is State.SUCCEEDED
+        await line.drained(outbox)
+    assert line.landed() == list(range(301))
+
+
+def left_over():
+    """What a reconnect might leave: tasks, files, connections, and messages without an outcome in them."""
+    gc.collect()
+    connections = [each for each in gc.get_objects() if type(each) is Connection]
+    waiting = sum(each.unsettled + len(each._on_wire) + len(each._engine._unsettled) for each in connections)
+    return len(asyncio.all_tasks()), len(list(Path("/proc/self/fd").iterdir())), len(connections), waiting
+
+
+async def test_100_reconnects_leave_nothing_behind(line):
+    """N5: 100 reconnects in the life of one gateway and one bridge, each with batches on their way."""
+    async with at_a_distance(line, Backoff(0.01, 0.02)) as (bridge, outbox, way):
+        before = left_over()
+        for number in range(1, 101):
+            guest = bridge.gateways.get("gw-1")
+            await line.put(outbox, number)
+            way.cut()
+
+            def back(guest=guest):
+                now = bridge.gateways.get("gw-1")
+                return now is not None and now is not guest and now.welcomed
+
+            await until(back, f"reconnect {number} fails")
+        await line.drained(outbox)
+        assert len(way.arrivals) > 100
+        del guest, back  # they hold the connection before the last
+        await until(lambda: len(asyncio.all_tasks()) <= before[0] + 1, "tasks are left over")  # this wait is one, too
+        after = left_over()
+        print(f"tasks, files, connections, unsettled: {before} before, {after} after {len(way.arrivals) - 1} reconnects")
+        assert after[3] == 0
+        assert all(now <= then + 2 for now, then in zip(after, before, strict=True))
+    assert line.landed() == list(range(101))
+
+
+async def test_60_gateways_come_back_at_once(line):
+    """N6: the bridge is away for 60 gateways: all are back in 60 s, and their attempts are spread."""
+    names = [f"gw-{number}" for number in range(60)]
+    async with AsyncExitStack() as stack:
+        bridge = await stack.enter_async_context(serving(line))
+        way = await stack.enter_async_context(FaultyLine(line.port))
+        uplink = UplinkSettings(bridge=f"127.0.0.1:{way.port}")
+        for name in names:
+            outbox = Outbox.open(line.settings(name))
+            stack.push_async_callback(outbox.close)
+            serve = asyncio.create_task(Uplink(outbox, uplink, no_commands).run())
+            stack.push_async_callback(ended, serve)
+
+        def all_there():
+            guests = [bridge.gateways.get(name) for name in names]
+            return all(guest is not None and guest.welcomed for guest in guests)
+
+        await until(all_there, "they do not come")
+        loop, came = asyncio.get_running_loop(), len(way.arrivals)
+        way.away = True
+        way.cut()
+        await until(lambda: len(way.arrivals) >= came + 100, "they do not try again")
+        first = sorted(way.arrivals[came : came + 60])
+        way.away = False
+        back_at = loop.time()
+        await until(all_there, "they do not come back", BACK_S)
+        print(f"60 gateways back after {loop.time() - back_at:.1f} s, in {len(way.arrivals) - came} attempts")
+        most = max(sum(begin <= each < begin + 0.1 for each in first) for begin in first)
+        print(f"the first 60 attempts came within {first[-1] - first[0]:.2f} s, at most {most} in 0.1 s")
+        assert most <= 30

@@ -1,0 +1,50 @@
+"""C7, a power cut: whatever the disk then holds, what was acknowledged is there, and the file opens."""
+
+from chaos.books import Found
+from chaos.judging import LOCK, judged
+from chaos.workload import live
+from fogline.testing.apsw_connection import Connection
+from fogline.testing.disk import Disk, Kind
+
+LEAST = 1000
+
+
+async def test_what_was_acknowledged_survives_a_power_cut_at_any_step(folder, memory):
+    disk = Disk(folder / LOCK)
+    await live(disk, folder)
+    images, lost = 0, 0
+    async for image, found in judged(disk.record, memory):
+        images += 1
+        lost += len(found.lost)
+        assert found == Found(), f"cut after step {image.cut} of {len(disk.record)}, {image.how}"
+    print(f"{images} disk images of {len(disk.record)} steps: {lost} lost")
+    assert images >= LEAST
+    assert lost == 0
+
+
+class Careless(Connection):
+    """Does not wait for the disk at each commit."""
+
+    def execute(self, sql, parameters=()):
+        return super().execute(sql.replace("synchronous = FULL", "synchronous = NORMAL"), parameters)
+
+
+async def test_the_check_finds_what_a_database_that_does_not_sync_loses(folder, memory):
+    disk = Disk(folder / LOCK)
+    await live(disk, folder, lambda path: Careless.open(path, disk.name))
+    assert await finds_a_loss(disk.record, memory)
+
+
+async def test_the_check_finds_what_a_disk_that_lies_about_its_syncs_loses(folder, memory):
+    disk = Disk(folder / LOCK)
+    await live(disk, folder)
+    made = next(number for number, step in enumerate(disk.record) if step.note)
+    lies = [step for number, step in enumerate(disk.record) if number < made or step.kind is not Kind.SYNC]
+    assert await finds_a_loss(lies, memory)
+
+
+async def finds_a_loss(record, folder) -> bool:
+    async for _, found in judged(record, folder):
+        if found.lost:
+            return True
+    return False
