@@ -29,12 +29,16 @@ class Stored:
     headers: list[tuple[str, bytes]]
 
 
-def read_committed(clients: KafkaClients, starts: Mapping[tuple[str, int], int | None]) -> Iterator[Stored]:
+def read_committed(
+    clients: KafkaClients, starts: Mapping[tuple[str, int], int | None], *, stable: bool = False
+) -> Iterator[Stored]:
     """Every committed record of the partitions, from the offset given (`None`: the beginning) to the high watermark.
+
+    That waits for the end of every open transaction, be it by its time-out; `stable`: only to where the first begins.
 
     Raises `Unreachable`; `Misconfigured` if a start lies below what Kafka still has.
     """
-    probe = clients.reader(committed=False)
+    probe = clients.reader(committed=stable)
     try:
         bounds = {place: end_offset(probe, *place) for place in starts}
     finally:

@@ -41,9 +41,9 @@ def read_commands(clients: KafkaClients, tenant: str, shard: int) -> list[Record
     return list(newest.values())
 
 
-def read_checkpoint(clients: KafkaClients, tenant: str, shard: int) -> Checkpoint:
-    """The checkpoint of one shard."""
-    stored = read_committed(clients, {(topics.checkpoint(tenant), shard): None})
+def read_checkpoint(clients: KafkaClients, tenant: str, shard: int, *, stable: bool = False) -> Checkpoint:
+    """The checkpoint of one shard; `stable` as of `read_committed`."""
+    stored = read_committed(clients, {(topics.checkpoint(tenant), shard): None}, stable=stable)
     return read_entries((record.key, record.value) for record in stored)
 
 
