@@ -9,9 +9,11 @@ from chaos.site import Site, until_async
 from fogline.amqp.reconnect import Backoff
 from fogline.crash import CrashPoint
 from fogline.event import Lane
+from fogline.testing.amqp import within
 from fogline_cloud import topics
 from fogline_cloud.kafka import end_offset
 
+TAKEOVER_S = 15.0
 POINTS = (
     CrashPoint.BEFORE_INIT_TRANSACTIONS,
     CrashPoint.AFTER_TAKE_BEFORE_READY,
@@ -41,7 +43,7 @@ async def test_a_bridge_killed_at_a_point_loses_and_doubles_nothing(kafka, tenan
             return (await asyncio.to_thread(visible, site) > 0) == committed
 
         await until_async(as_expected, f"what is visible after {point} is not right", 10)
-        await site.bridge("bridge-1").start()
+        await within(site.bridge("bridge-1").start(), "it waits for the dead one's transaction to time out", TAKEOVER_S)
         await site.lands("gw-1", "nothing lands after the restart")
         await site.drain()
         print(f"{point}: {await site.check()} events in the end, 0 lost, 0 duplicate")
