@@ -173,6 +173,11 @@ class Shard:
         except FoglineError as error:
             self._lose(str(error), retry=not isinstance(error, Misconfigured))
             return group
+        except Exception as error:  # noqa: BLE001 - what nobody thought of must not leave a shard without its thread
+            _log.exception("shard %d: an error that is not ours", self.number)
+            for each in group:
+                each.give_up()
+            self._lose(f"{type(error).__name__}: {error}", retry=True)
         return []
 
     def _collect(self) -> list[Work]:

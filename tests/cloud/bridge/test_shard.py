@@ -141,6 +141,30 @@ def test_a_resend_while_the_first_copys_transaction_is_open_which_then_aborts(be
     assert bench.landed() == sequences(12)
 
 
+class StumblesOnce(TransactionLog):
+    """Raises something that nobody thought of, the first time that it writes."""
+
+    stumbled = False
+
+    def produce(self, events, span):
+        if not StumblesOnce.stumbled:
+            StumblesOnce.stumbled = True
+            raise ZeroDivisionError("a bug")
+        return super().produce(events, span)
+
+
+def test_a_bug_gives_the_batch_back_and_the_shard_goes_on(bench):
+    StumblesOnce.stumbled = False
+    shard = bench.shard(lambda: StumblesOnce(bench.clients, bench.tenant, 0))
+    answers = Answers()
+    answers.submit(shard, batch_of(bench, 1, 5))
+    assert answers.next().state is State.RELEASED
+    answers.submit(shard, batch_of(bench, 1, 5))
+    assert answers.next() == ACCEPTED
+    assert [sequence for _, sequence in bench.landed()] == [1, 2, 3, 4, 5]
+    assert shard.counters.retaken == 1
+
+
 def test_a_takeover_knows_every_lane_and_the_former_owner_commits_nothing(bench):
     former, answers = bench.shard(), Answers()
     lanes = {Lane.TELEMETRY: "0" * 16, Lane.ALARM: "a" * 16, Lane.REPLY: "e" * 16, Lane.BULK: "b" * 16}
