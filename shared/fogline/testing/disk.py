@@ -151,7 +151,7 @@ class _File(apsw.VFSFile):
         try:
             self._disk.ask(Kind.SYNC, self._name)
             super().xSync(flags)
-        except Exception:
+        except Exception:  # whatever it is: it is recorded, and raised on
             self._disk.record.append(Step(Kind.SYNC_FAILED, self._name))
             raise
         self._disk.record.append(Step(Kind.SYNC, self._name))

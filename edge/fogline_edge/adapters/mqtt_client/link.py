@@ -197,7 +197,7 @@ class Link:
                 return
             try:
                 self._paho.loop_read()
-            except BaseException:
+            except BaseException:  # whatever it is, the link is of no use any more
                 self._end("a packet could not be handled")
                 raise
             if self._stream.drained:
