@@ -1,14 +1,13 @@
 """The socket: whole datagrams in, datagrams out."""
 
 import asyncio
-import errno
-import os
 import socket
 from collections.abc import Callable
 
 from fogline.errors import Misconfigured
 from fogline_edge.adapters.coap.counters import Counters
 from fogline_edge.adapters.coap.wire import Endpoint
+from fogline_edge.adapters.listening import cannot_listen
 
 _BUFFER_BYTES = 65_536
 """More than any UDP datagram has: what fills it was cut, and is dropped."""
@@ -74,17 +73,5 @@ async def bind(host: str, port: int) -> socket.socket:
             raw.close()
             raise
     except OSError as error:
-        raise Misconfigured(_refusal(error, host, port)) from None
+        raise Misconfigured(cannot_listen(error, "coap", host, port)) from None
     return raw
-
-
-def _refusal(error: OSError, host: str, port: int) -> str:
-    where = f"coap: cannot listen on {host}:{port}"
-    match error.errno:
-        case errno.EADDRINUSE:
-            return f"{where}: another program listens there; end it, or set another coap.port"
-        case errno.EACCES:
-            return f"{where}: this user may not; set a coap.port over 1023"
-        case errno.EADDRNOTAVAIL:
-            return f"{where}: this machine has no such address; set coap.host"
-    return f"{where}: {os.strerror(error.errno) if error.errno and error.errno > 0 else error}"

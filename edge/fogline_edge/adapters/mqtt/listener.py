@@ -1,9 +1,7 @@
 """The MQTT listener: accepts sockets, knows who is connected, and owns what outlives a connection."""
 
 import asyncio
-import errno
 import logging
-import os
 import secrets
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +9,7 @@ from pathlib import Path
 from fogline.command import Command
 from fogline.errors import Misconfigured
 from fogline.settings import require_loopback
+from fogline_edge.adapters.listening import cannot_listen
 from fogline_edge.adapters.mqtt.connection import Connection
 from fogline_edge.adapters.mqtt.counters import Counters
 from fogline_edge.adapters.mqtt.dispatch import Dispatch
@@ -85,7 +84,7 @@ class MqttListener:
             self._server = await loop.create_server(lambda: Connection(self), settings.host, settings.port, backlog=1024)
         except OSError as error:
             self._lives.close()
-            raise Misconfigured(_refusal(error, settings)) from None
+            raise Misconfigured(cannot_listen(error, "mqtt", settings.host, settings.port)) from None
         _log.info("MQTT listens on %s:%s", *self.address)
 
     @property
@@ -192,15 +191,3 @@ class MqttListener:
 def make_rates(limits: LimitSettings) -> DeviceRates:
     """A full bucket for every device, of these limits."""
     return DeviceRates(limits.device_events_s, limits.device_burst)
-
-
-def _refusal(error: OSError, settings: MqttSettings) -> str:
-    where = f"mqtt: cannot listen on {settings.host}:{settings.port}"
-    match error.errno:
-        case errno.EADDRINUSE:
-            return f"{where}: another program listens there; end it, or set another mqtt.port"
-        case errno.EACCES:
-            return f"{where}: this user may not; set an mqtt.port over 1023"
-        case errno.EADDRNOTAVAIL:
-            return f"{where}: this machine has no such address; set mqtt.host"
-    return f"{where}: {os.strerror(error.errno) if error.errno and error.errno > 0 else error}"

@@ -160,7 +160,7 @@ class Link:
         return True
 
     def pause(self) -> None:
-        """Read nothing more for now.
+        """Read nothing more until `resume`.
 
         Nothing is sent to keep the connection alive meanwhile, since nobody could hear the answer. If that lasts, the broker
         ends the connection and keeps the messages; it is noticed at the next `resume`.
