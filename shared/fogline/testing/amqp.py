@@ -6,11 +6,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from fogline.amqp.driver import Connection, Sender, connect, listen
+from fogline.amqp.driver import Connection, connect, listen
 from fogline.amqp.engine import Engine
 from fogline.amqp.events import Delivery, Link, Peer
 from fogline.amqp.outcome import ACCEPTED, Condition, Outcome
 from fogline.amqp.scheduler import Share
+from fogline.amqp.sending import Sender
 from fogline.amqp.wire import decode
 from fogline.message import Message
 

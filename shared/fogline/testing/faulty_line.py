@@ -1,4 +1,4 @@
-"""A TCP line on loopback whose faults are switched on and off: half-open, dead, cut, nobody there.
+"""A TCP line on loopback whose faults are switched on and off: reset, closed, half-open, slow, nobody there.
 
 What a half-open connection looks like depends on what is left of the way: `SWALLOW` takes everything and passes nothing
 on, as a peer whose machine froze after its kernel had acknowledged; `STALL` takes nothing, as a cable that was pulled.
@@ -10,9 +10,13 @@ import enum
 import socket
 import struct
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
+HELD_S = 90.0
+"""How long a line keeps a connection that it passes nothing on for: longer than anybody believes in it."""
 _BUFFER_BYTES = 16 * 1024
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
@@ -22,19 +26,42 @@ class Fault(enum.Enum):
 
     SWALLOW = "everything is taken, nothing is passed on"
     STALL = "nothing is taken"
+    RESET = "both ends are reset, with half of what was on its way passed on"
+    CLOSE = "both ends are closed in order, in mid-stream"
+
+
+HALF_OPEN = (Fault.SWALLOW, Fault.STALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What a connection comes to after so many bytes of both ways together, or when something passes after so long."""
+
+    fault: Fault
+    after_bytes: int
+    after_s: float
+
+
+def _no_fate() -> Fate | None:
+    return None
 
 
 class FaultyLine:
     """`async with FaultyLine(target) as line:` and connect to `line.port`.
 
-    `away`: connections are reset as soon as they come. `arrivals`: when each of them came, on the monotonic clock.
+    `away`: connections are reset as soon as they come. `fate`: asked for each new connection. `bits_per_s`: how much is
+    passed on each way of each connection, 0 for everything. `arrivals`: when each connection came, on the monotonic clock.
+    `failed`: by which faults, in order, connections came to their fate.
     """
 
-    def __init__(self, target: int) -> None:
+    def __init__(self, target: int, fate: Callable[[], Fate | None] = _no_fate) -> None:
         self.port = 0
         self.target = target
+        self.fate = fate
         self.away = False
+        self.bits_per_s = 0.0
         self.arrivals: list[float] = []
+        self.failed: list[Fault] = []
         self._joined: list[_Joined] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._listening: socket.socket | None = None
@@ -62,13 +89,18 @@ class FaultyLine:
 
     def fail(self, how: Fault) -> None:
         """From now on, for all connections that are there."""
-        for each in self._joined:
-            each.fault = how
+        for each in list(self._joined):
+            each.fail(how)
 
     def cut(self) -> None:
-        """Reset all connections."""
+        """Reset all connections at once."""
         for each in list(self._joined):
             each.cut()
+
+    @property
+    def open(self) -> int:
+        """How many connections are there."""
+        return len(self._joined)
 
     def _spawn(self, work: "asyncio._CoroutineLike[None]") -> None:
         task = asyncio.get_running_loop().create_task(work, name="faulty-line")
@@ -89,7 +121,7 @@ class FaultyLine:
     async def _join(self, near: socket.socket) -> None:
         far = socket.socket()
         far.setblocking(False)
-        joined = _Joined(near, far)
+        joined = _Joined(self, near, far)
         self._joined.append(joined)
         try:
             with contextlib.suppress(OSError):
@@ -97,15 +129,22 @@ class FaultyLine:
                 await joined.run()
         finally:
             self._joined.remove(joined)
-            _reset(near)
-            _reset(far)
+            for end in (near, far):
+                if joined.fault is Fault.CLOSE:
+                    end.close()
+                else:
+                    _reset(end)
 
 
 class _Joined:
     """Both legs of one connection."""
 
-    def __init__(self, near: socket.socket, far: socket.socket) -> None:
+    def __init__(self, line: FaultyLine, near: socket.socket, far: socket.socket) -> None:
         self.fault: Fault | None = None
+        self._line = line
+        self._fate = line.fate()
+        self._began = time.monotonic()
+        self._passed = 0
         self._ways = [(near, far), (far, near)]
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -119,6 +158,12 @@ class _Joined:
             self.cut()
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
+    def fail(self, how: Fault) -> None:
+        """From now on; a connection that fails already keeps to it."""
+        self.fault = self.fault or how
+        if self.fault not in HALF_OPEN:
+            self.cut()
+
     def cut(self) -> None:
         for task in self._tasks:
             task.cancel()
@@ -127,10 +172,27 @@ class _Joined:
         loop = asyncio.get_running_loop()
         with contextlib.suppress(OSError):
             while data := await loop.sock_recv(source, _BUFFER_BYTES):
-                if self.fault is Fault.STALL:
-                    await loop.create_future()  # until somebody cuts it
-                elif self.fault is None:
-                    await loop.sock_sendall(target, data)
+                self._meet_fate(len(data))
+                match self.fault:
+                    case None:
+                        if self._line.bits_per_s:
+                            await asyncio.sleep(8 * len(data) / self._line.bits_per_s)
+                        await loop.sock_sendall(target, data)
+                    case Fault.STALL:
+                        await asyncio.sleep(HELD_S)
+                        return
+                    case Fault.RESET | Fault.CLOSE:
+                        await loop.sock_sendall(target, data[: len(data) // 2])
+                        return
+
+    def _meet_fate(self, count: int) -> None:
+        self._passed += count
+        fate = self._fate
+        if self.fault is not None or fate is None:
+            return
+        if self._passed >= fate.after_bytes or time.monotonic() - self._began >= fate.after_s:
+            self.fault = fate.fault
+            self._line.failed.append(self.fault)
 
 
 def _reset(end: socket.socket) -> None:

@@ -7,7 +7,9 @@ Prints one JSON line with the bootstrap address when it answers; Ctrl-C or SIGTE
 
 import argparse
 import base64
+import contextlib
 import json
+import random
 import signal
 import socket
 import subprocess
@@ -22,14 +24,23 @@ from fogline.errors import Misconfigured
 from fogline.installed import find_jars, find_java
 
 START_LIMIT_S = 60.0
+FIRST_PORT = 10_000
 
 
 def free_port() -> int:
-    """A TCP port of loopback that nobody listens on at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A TCP port of loopback that nobody listens on at this moment.
+
+    It is none that the system gives to outgoing connections: who listens on it again after a restart finds it free.
+    """
+    while True:
+        port = random.randrange(FIRST_PORT, max(_first_outgoing_port(), 2 * FIRST_PORT))
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+
+
+def _first_outgoing_port() -> int:
+    return int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text("ascii").split()[0])
 
 
 class KafkaBroker:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from fogline.errors import SlowDown
 from fogline.event import Arrival, Receipt
 from fogline.identity import digest
+from fogline.report import Reported, is_news
 
 Done = Callable[[Receipt], None]
 
@@ -14,8 +15,8 @@ Done = Callable[[Receipt], None]
 class MemoryPort:
     """Commits what was put at the next turn of the loop, all at once; or, after `hold`, when `release` says so.
 
-    `arrivals`: what was stored, in order, without recognised resends. `receipts`: one for each arrival committed.
-    `capacity`: how many may wait for their commit; beyond, `put` raises `SlowDown`.
+    `arrivals`: what was stored, in order, without recognised resends and what is no news. `receipts`: one for each
+    arrival committed. `capacity`: how many may wait for their commit; beyond, `put` raises `SlowDown`.
     """
 
     def __init__(self, *, tenant: str = "acme", gateway: str = "gw-1", capacity: int = 10_000) -> None:
@@ -27,6 +28,7 @@ class MemoryPort:
         self._waiting: deque[tuple[Arrival, Done] | Callable[[], None]] = deque()
         self._for_room: list[Callable[[], None]] = []
         self._slots: dict[tuple[str, bytes, int], bytes] = {}
+        self._reported: dict[tuple[str, str], Reported] = {}
         self._kept: dict[str, bytes] = {}
         self._held = False
         self._scheduled = False
@@ -128,7 +130,12 @@ class MemoryPort:
         self._tell_room()
 
     def _store(self, arrival: Arrival) -> Receipt:
-        resend = arrival.retransmission
+        resend, report = arrival.retransmission, arrival.report
+        if report is not None:
+            content, now_ms = digest(arrival.channel, arrival.data), int(asyncio.get_running_loop().time() * 1000)
+            if not is_news(report, self._reported.get((arrival.device, arrival.channel)), content, now_ms):
+                return Receipt.FILTERED
+            self._reported[arrival.device, arrival.channel] = Reported(content, now_ms)
         if resend is not None:
             content = digest(arrival.channel, arrival.data, resend.token)
             slot = (arrival.device, resend.slot, resend.number)

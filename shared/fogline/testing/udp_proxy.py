@@ -31,7 +31,7 @@ class _Direction:
     """One way through the proxy."""
 
     def __init__(self, weather: Weather, seed: str) -> None:
-        self._weather = weather
+        self.weather = weather
         self._random = random.Random(seed)
         self.seen = self.lost = 0
 
@@ -39,10 +39,10 @@ class _Direction:
         """How often the next datagram is sent on, and whether it is put back before that."""
         lose, repeat, reorder = (self._random.random() for _ in range(3))
         self.seen += 1
-        if lose < self._weather.lose:
+        if lose < self.weather.lose:
             self.lost += 1
             return 0, False
-        return 2 if repeat < self._weather.repeat else 1, reorder < self._weather.reorder
+        return 2 if repeat < self.weather.repeat else 1, reorder < self.weather.reorder
 
 
 class UdpProxy:
@@ -62,6 +62,10 @@ class UdpProxy:
     def retarget(self, server: Address) -> None:
         """Forward to another server from now on."""
         self._server = server
+
+    def change(self, weather: Weather) -> None:
+        """Both ways from now on."""
+        self.up.weather = self.down.weather = weather
 
     def close(self) -> None:
         """Lose whatever is still held."""

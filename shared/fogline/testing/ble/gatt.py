@@ -1,0 +1,215 @@
+"""The links of what stands in for bluetoothd: connections, and the services of whoever is connected."""
+
+import asyncio
+import logging
+from typing import Any
+
+from bumble.att import ATT_Error, ErrorCode
+from bumble.core import UUID
+from bumble.core import TimeoutError as BumbleTimeout
+from bumble.device import Device, Peer
+from bumble.gatt import Characteristic
+from dbus_fast import Variant
+
+from fogline.testing.ble.objects import DBusFailure, Objects
+
+DEVICE = "org.bluez.Device1"
+SERVICE, CHARACTERISTIC, DESCRIPTOR = (f"org.bluez.Gatt{each}1" for each in ("Service", "Characteristic", "Descriptor"))
+CONNECT_LIMIT_S = 20.0
+_ERROR = "org.bluez.Error."
+_CAN = Characteristic.Properties
+_FLAGS = {
+    _CAN.READ: "read",
+    _CAN.WRITE_WITHOUT_RESPONSE: "write-without-response",
+    _CAN.WRITE: "write",
+    _CAN.NOTIFY: "notify",
+    _CAN.INDICATE: "indicate",
+}
+_NOT_EXPORTED = "1800"
+"""Generic Access: bluetoothd keeps it for itself."""
+_LINK_ENDED = "Operation failed with ATT error: 0x00"
+"""What is under way then is answered so."""
+_log = logging.getLogger(__name__)
+
+
+class _Link:
+    """One connection. `attributes`: bumble's, by path. `over`: done once it has ended."""
+
+    def __init__(self, connection: Any) -> None:
+        self.connection = connection
+        self.peer: Any = Peer(connection)
+        self.attributes: dict[str, Any] = {}
+        self.told: dict[str, Any] = {}
+        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+
+class Links:
+    """By the path of the device. `addresses`: of who was heard. `device`: the central."""
+
+    device: Device
+
+    def __init__(self, objects: Objects) -> None:
+        self.addresses: dict[str, Any] = {}
+        self._objects = objects
+        self._links: dict[str, _Link] = {}
+        self._connecting: dict[str, asyncio.Task[Any]] = {}
+        self._one_at_a_time = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def uses(self, path: str) -> bool:
+        """Whether somebody is connected to it, or is about to."""
+        return path in self._links or path in self._connecting
+
+    async def connect(self, path: str) -> None:
+        """As Device1.Connect: the kernel makes one connection at a time."""
+        if path in self._links:
+            return
+        if path in self._connecting:
+            raise DBusFailure(_ERROR + "InProgress", "Operation already in progress")
+        attempt = self._connecting[path] = asyncio.ensure_future(self._attempt(path))
+        try:
+            connection = await attempt
+        except (BumbleTimeout, TimeoutError, asyncio.CancelledError):
+            raise DBusFailure(_ERROR + "Failed", "le-connection-abort-by-local") from None
+        finally:
+            self._connecting.pop(path, None)
+        link = self._links[path] = _Link(connection)
+        connection.on("disconnection", lambda _: self._ended(path))
+        self._objects.change(path, DEVICE, {"Connected": Variant("b", True)})
+        task = asyncio.get_running_loop().create_task(self._resolve(path, link))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def disconnect(self, path: str) -> None:
+        """As Device1.Disconnect: also of an attempt."""
+        if path in self._connecting:
+            self._connecting[path].cancel()
+            if self.device.is_le_connecting:
+                await self.device.cancel_connection()  # type: ignore[no-untyped-call]  # bumble leaves it so
+        elif path in self._links:
+            await self.drop(path)
+        else:
+            raise DBusFailure(_ERROR + "NotConnected", "Not Connected")
+
+    async def drop(self, path: str) -> None:
+        """End a link."""
+        link = self._links.get(path)
+        if link is not None:
+            await link.connection.disconnect()
+
+    async def drop_all(self) -> None:
+        """End all of them."""
+        for path in list(self._links):
+            await self.drop(path)
+
+    async def call(self, member: str, path: str, body: list[Any]) -> tuple[str, list[Any]]:
+        """A method of a characteristic or descriptor. It fails when the link ends; bumble would wait for half a minute."""
+        link, attribute = self._attribute(path)
+        operation = asyncio.ensure_future(self._operate(link, attribute, member, path, body))
+        await asyncio.wait((operation, link.over), return_when=asyncio.FIRST_COMPLETED)
+        if not operation.done():
+            operation.cancel()
+            raise DBusFailure(_ERROR + "Failed", _LINK_ENDED)
+        return operation.result()
+
+    async def _operate(self, link: _Link, attribute: Any, member: str, path: str, body: list[Any]) -> tuple[str, list[Any]]:
+        try:
+            match member:
+                case "ReadValue":
+                    value = bytes(await link.peer.read_value(attribute))
+                    self._objects.change(path, CHARACTERISTIC, {"Value": Variant("ay", value)})
+                    return "ay", [value]
+                case "WriteValue":
+                    kind = body[1].get("type")
+                    response = kind is None or kind.value != "command"
+                    await link.peer.write_value(attribute, bytes(body[0]), with_response=response)
+                case "StartNotify":
+                    await self._start_notify(link, attribute, path)
+                case "StopNotify":
+                    told = link.told.pop(path, None)
+                    if told is None:
+                        raise DBusFailure(_ERROR + "Failed", "No notify session started")
+                    await attribute.unsubscribe(told)
+                case _:
+                    raise DBusFailure("org.freedesktop.DBus.Error.UnknownMethod", member)
+        except ATT_Error as error:
+            raise _failure(error) from None
+        return "", []
+
+    async def _attempt(self, path: str) -> Any:
+        async with self._one_at_a_time:
+            return await self.device.connect(self.addresses[path], timeout=CONNECT_LIMIT_S)
+
+    async def _start_notify(self, link: _Link, attribute: Any, path: str) -> None:
+        if not attribute.properties & (_CAN.NOTIFY | _CAN.INDICATE):
+            raise DBusFailure(_ERROR + "NotSupported", "Operation is not supported")
+
+        def told(value: bytes) -> None:
+            self._objects.change(path, CHARACTERISTIC, {"Value": Variant("ay", bytes(value))})
+
+        link.told[path] = told
+        await attribute.subscribe(told)
+        self._objects.change(path, CHARACTERISTIC, {"Notifying": Variant("b", True)})
+
+    def _attribute(self, path: str) -> tuple[_Link, Any]:
+        link = self._links.get("/".join(path.split("/")[:5]))
+        if link is None or path not in link.attributes:
+            raise DBusFailure(_ERROR + "Failed", "Not connected")
+        return link, link.attributes[path]
+
+    async def _resolve(self, path: str, link: _Link) -> None:
+        """Discover the services, and make objects of them."""
+        try:
+            await link.peer.request_mtu(517)
+            await link.peer.discover_all()
+        except Exception:  # noqa: BLE001 - bumble raises all kinds of things while a link ends
+            _log.debug("the services of %s", path, exc_info=True)
+            return
+        for service in link.peer.services:
+            if service.uuid != UUID(_NOT_EXPORTED):
+                self._add_service(path, link, service)
+        self._objects.change(path, DEVICE, {"ServicesResolved": Variant("b", True)})
+
+    def _add_service(self, path: str, link: _Link, service: Any) -> None:
+        place = f"{path}/service{service.handle:04x}"
+        properties = {"UUID": Variant("s", _full(service.uuid)), "Device": Variant("o", path), "Primary": Variant("b", True)}
+        self._objects.add(place, SERVICE, {**properties, "Includes": Variant("ao", [])})
+        for characteristic in service.characteristics:
+            below = f"{place}/char{characteristic.handle - 1:04x}"
+            link.attributes[below] = characteristic
+            flags = [name for flag, name in _FLAGS.items() if characteristic.properties & flag]
+            properties = {
+                "UUID": Variant("s", _full(characteristic.uuid)),
+                "Service": Variant("o", place),
+                "Value": Variant("ay", b""),
+                "Notifying": Variant("b", False),
+                "Flags": Variant("as", flags),
+                "MTU": Variant("q", link.peer.gatt_client.mtu),
+            }
+            self._objects.add(below, CHARACTERISTIC, properties)
+
+    def _ended(self, path: str) -> None:
+        link = self._links.pop(path, None)
+        if link is not None and not link.over.done():
+            link.over.set_result(None)
+        for each in [each for each in self._objects.tree if each.startswith(f"{path}/service") and each.count("/") == 5]:
+            self._objects.remove(each)
+        self._objects.change(path, DEVICE, {"ServicesResolved": Variant("b", False)})
+        self._objects.change(path, DEVICE, {"Connected": Variant("b", False)})
+
+
+def _full(uuid: UUID) -> str:
+    """In full and in lower case; bumble's bytes are little endian."""
+    digits = uuid.to_bytes(force_128=True)[::-1].hex()
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+
+def _failure(error: ATT_Error) -> DBusFailure:
+    """As bluetoothd's `create_gatt_dbus_error`."""
+    match error.error_code:
+        case ErrorCode.READ_NOT_PERMITTED:
+            return DBusFailure(_ERROR + "NotPermitted", "Read not permitted")
+        case ErrorCode.WRITE_NOT_PERMITTED:
+            return DBusFailure(_ERROR + "NotPermitted", "Write not permitted")
+        case code:
+            return DBusFailure(_ERROR + "Failed", f"Operation failed with ATT error: 0x{int(code):02x}")
