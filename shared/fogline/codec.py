@@ -10,16 +10,19 @@ for byte; any other travels in `data_base64`.
 
 import base64
 import binascii
+import threading
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
 import zstandard
+from msgspec import Raw
 
 from fogline.address import is_identifier, shown
 from fogline.errors import Poison
 from fogline.event import Event, Lane, TimeQuality, parse_rfc3339
+from fogline.gap import GAP_CONTENT_TYPE, Lost, decode_gap, encode_gap
 from fogline.message import Message, Property
 
 BATCH_CONTENT_TYPE = "application/cloudevents-batch+json"
@@ -32,7 +35,7 @@ MAX_BODY_BYTES = 2 * MAX_MESSAGE_BYTES
 """The most bytes that a batch may decompress to."""
 
 
-class _Wire(msgspec.Struct, kw_only=True, omit_defaults=True):
+class _Wire(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
     """An event as a CloudEvents JSON object. The order of the fields is the order on the wire."""
 
     specversion: str
@@ -58,7 +61,7 @@ class _Wire(msgspec.Struct, kw_only=True, omit_defaults=True):
     commandstate: str | None = None
     correlationid: str | None = None
     status: int | None = None
-    data: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    data: Raw | msgspec.UnsetType = msgspec.UNSET
     data_base64: str | None = None
 
 
@@ -66,7 +69,17 @@ _encoder = msgspec.json.Encoder()
 _wire_decoder = msgspec.json.Decoder(_Wire)
 _batch_decoder = msgspec.json.Decoder(list[_Wire])
 _any_json = msgspec.json.Decoder()
-_compressor = zstandard.ZstdCompressor(level=3)
+
+
+class _Own(threading.local):
+    """Compressor and decompressor are one thread's alone: they keep their state between calls."""
+
+    def __init__(self) -> None:
+        self.compressor = zstandard.ZstdCompressor(level=3)
+        self.decompressor = zstandard.ZstdDecompressor()
+
+
+_own = _Own()
 
 
 @lru_cache(maxsize=1024)
@@ -119,7 +132,7 @@ def encode_event(event: Event) -> bytes:
             commandstate=event.commandstate,
             correlationid=event.correlationid,
             status=event.status,
-            data=msgspec.Raw(event.data) if as_json else msgspec.UNSET,
+            data=Raw(event.data) if as_json else msgspec.UNSET,
             data_base64=None if as_json else base64.b64encode(event.data).decode(),
         )
     )
@@ -168,25 +181,30 @@ def encode_framed(parts: Frame, event_id: str, recordedtime: str, sequence: int,
 
 def decode_event(body: bytes) -> Event:
     """The inverse of `encode_event`. Raises `Poison('malformed')`."""
-    return _event(_read(body))
+    return _events([_read(body)])[0]
 
 
 class Replay:
     """A stored event that goes to another place, marked `replayed`. Raises `Poison('malformed')`: it cannot be read.
 
-    `stream`, `sequence`, `lane`: where it stood.
+    `stream`, `first` to `sequence`, `lane`: where it stood. `first` is below `sequence` only for a gap record.
     """
 
     def __init__(self, body: bytes) -> None:
         wire = self._wire = _read(body)
         self.stream, self.sequence, self.lane = wire.stream, wire.sequence, wire.lane
         _source(wire.source)
-        if isinstance(wire.data, msgspec.UnsetType):
-            _data(wire)
+        data = _data(wire) if isinstance(wire.data, msgspec.UnsetType) or wire.datacontenttype == GAP_CONTENT_TYPE else b""
+        self._gap = decode_gap(data) if wire.datacontenttype == GAP_CONTENT_TYPE else None
+        self.first = self._gap.first if self._gap else self.sequence
 
     def encode(self, stream: str, sequence: int) -> bytes:
-        """The event at its new place."""
-        wire = self._wire
+        """The event at its new place. A gap record says there of which former place it speaks."""
+        wire, gap = self._wire, self._gap
+        if gap is not None:
+            lost = gap.lost or Lost(wire.stream, gap.first, gap.last)
+            moved = msgspec.structs.replace(gap, first=sequence, last=sequence, lost=lost)
+            wire.data, wire.data_base64 = msgspec.Raw(encode_gap(moved)), None
         wire.stream, wire.sequence, wire.replayed = stream, sequence, True
         return _encoder.encode(wire)
 
@@ -198,40 +216,48 @@ def _read(body: bytes) -> _Wire:
         raise Poison("malformed", f"an event is not readable: {error}") from None
 
 
-def _event(wire: _Wire) -> Event:
-    tenant, device = _source(wire.source)
-    _check_time(wire.recordedtime)
+def _events(wires: list[_Wire]) -> list[Event]:
+    """What many events have in common is checked once."""
+    for moment in {wire.recordedtime for wire in wires}:
+        _check_time(moment)
+    places = {source: _source(source) for source in {wire.source for wire in wires}}
+    return [_event(wire, *places[wire.source]) for wire in wires]
+
+
+def _event(wire: _Wire, tenant: str, device: str) -> Event:
+    """The attributes in their order, without their names (see `Event`)."""
     return Event(
-        id=wire.id,
-        tenant=tenant,
-        device=device,
-        type=wire.type,
-        subject=wire.subject,
-        time=wire.time,
-        recordedtime=wire.recordedtime,
-        content_type=wire.datacontenttype,
-        data=_data(wire),
-        gateway=wire.gateway,
-        stream=wire.stream,
-        sequence=wire.sequence,
-        lane=wire.lane,
-        timequality=wire.timequality,
-        dedup=wire.dedup,
-        adapter=wire.adapter,
-        replayed=wire.replayed,
-        ttd=wire.ttd,
-        expirytime=wire.expirytime,
-        properties=wire.properties,
-        commandid=wire.commandid,
-        commandstate=wire.commandstate,
-        correlationid=wire.correlationid,
-        status=wire.status,
+        wire.id,
+        tenant,
+        device,
+        wire.type,
+        wire.subject,
+        wire.recordedtime,
+        wire.datacontenttype,
+        _data(wire),
+        wire.gateway,
+        wire.stream,
+        wire.sequence,
+        wire.lane,
+        wire.timequality,
+        wire.dedup,
+        wire.adapter,
+        wire.time,
+        wire.replayed,
+        wire.ttd,
+        wire.expirytime,
+        wire.properties,
+        wire.commandid,
+        wire.commandstate,
+        wire.correlationid,
+        wire.status,
     )
 
 
 def _data(wire: _Wire) -> bytes:
-    if not isinstance(wire.data, msgspec.UnsetType):
-        return bytes(wire.data)
+    data = wire.data
+    if isinstance(data, Raw):
+        return bytes(data)
     if wire.data_base64 is None:
         raise Poison("malformed", f"event {shown(wire.id)} has no data")
     try:
@@ -291,7 +317,7 @@ def encode_batch(span: Range, events: Sequence[bytes], beacon: Beacon) -> Messag
         "boottime": beacon.boottime_ms,
     }
     return Message(
-        body=_compressor.compress(b"[" + b",".join(events) + b"]"),
+        body=_own.compressor.compress(b"[" + b",".join(events) + b"]"),
         content_type=BATCH_CONTENT_TYPE,
         content_encoding=BATCH_ENCODING,
         durable=True,
@@ -327,13 +353,24 @@ def decode_batch(span: Range, message: Message) -> list[Event]:
         wires = _batch_decoder.decode(_decompress(message.body))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Poison("malformed", f"a batch is not readable: {error}") from None
-    if len(wires) != span.last - span.first + 1:
-        raise Poison("malformed", f"a batch of {span.first}..{span.last} holds {len(wires)} events")
-    stream, gateway, lane = span.stream, span.gateway, span.lane
-    for expected, wire in enumerate(wires, start=span.first):
+    stream, gateway, lane, expected = span.stream, span.gateway, span.lane, span.first
+    for wire in wires:
+        if wire.datacontenttype == GAP_CONTENT_TYPE:
+            expected = _end_of_gap(wire, expected)
         if wire.sequence != expected or wire.stream != stream or wire.gateway != gateway or wire.lane is not lane:
             raise Poison("malformed", f"a batch of {span.first}..{span.last} holds an event of another place")
-    return [_event(wire) for wire in wires]
+        expected += 1
+    if expected != span.last + 1:
+        raise Poison("malformed", f"a batch of {span.first}..{span.last} ends at {expected - 1}")
+    return _events(wires)
+
+
+def _end_of_gap(wire: _Wire, first: int) -> int:
+    """Where a gap record stands, which has to begin at `first`: at the last sequence that it stands for."""
+    gap = decode_gap(_data(wire))
+    if gap.first != first:
+        raise Poison("malformed", f"a gap of {gap.first}..{gap.last} stands where {first} is next")
+    return gap.last
 
 
 def _decompress(body: bytes) -> bytes:
@@ -342,6 +379,6 @@ def _decompress(body: bytes) -> bytes:
         size = zstandard.frame_content_size(body)
         if not 0 <= size <= MAX_BODY_BYTES:
             raise Poison("too-big", f"a batch must say its size, at most {MAX_BODY_BYTES} bytes uncompressed")
-        return zstandard.ZstdDecompressor().decompress(body, max_output_size=size)
+        return _own.decompressor.decompress(body, max_output_size=size)
     except zstandard.ZstdError as error:
         raise Poison("malformed", f"a batch is not zstd: {error}") from None

@@ -7,6 +7,7 @@ a content type of its own, so that readers that do not know it can skip it.
 from enum import StrEnum
 
 import msgspec
+from msgspec.structs import replace
 
 from fogline.errors import Poison
 from fogline.event import Event, Lane, TimeQuality, rfc3339
@@ -82,7 +83,7 @@ def gap_event(
     `replayed`: it stands for no arrival that its own stream has acknowledged.
     """
     return Event(
-        id=f"gap-{stream}-{gap.first}-{gap.last}",
+        id=gap_id(stream, gap),
         tenant=tenant,
         device=gateway,
         type="gap",
@@ -99,3 +100,22 @@ def gap_event(
         adapter="fogline",
         replayed=replayed,
     )
+
+
+def above(events: list[Event], sequence: int) -> list[Event]:
+    """What of the events of one stream, in order, lies above `sequence`; a gap that reaches over it begins after it.
+
+    Raises `Poison('malformed')` for a gap record that cannot be read.
+    """
+    fresh = [event for event in events if event.sequence > sequence]
+    if fresh and fresh[0].content_type == GAP_CONTENT_TYPE:
+        gap = decode_gap(fresh[0].data)
+        if gap.first <= sequence:
+            begun = replace(gap, first=sequence + 1)
+            fresh[0] = replace(fresh[0], id=gap_id(fresh[0].stream, begun), data=encode_gap(begun))
+    return fresh
+
+
+def gap_id(stream: str, gap: Gap) -> str:
+    """The id of a gap's event."""
+    return f"gap-{stream}-{gap.first}-{gap.last}"

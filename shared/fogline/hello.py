@@ -91,13 +91,14 @@ class Own:
 
     `settled`/`settled_chain`: the highest sequence that the bridge has accepted, and its chain value (hex, "" for 0).
     `head`: the highest sequence ever written. `chain_at_mark`: the own chain value (hex) at the mark's
-    `chain_sequence`, `None` if that row is gone.
+    `chain_sequence`, `None` if that row is gone. `dropped_upto`: what is not settled up to there was let go of, 0 for none.
     """
 
     settled: int
     settled_chain: str
     head: int
     chain_at_mark: str | None
+    dropped_upto: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,10 @@ class Resume:
     """The numbering holds: go on after the lowest unconfirmed row.
 
     What the bridge has beyond it is sent again and refused there: a row goes only when it was accepted and settled.
+    `settled`: what was dropped here up to there is in Kafka after all; 0 if that says nothing new.
     """
+
+    settled: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +125,10 @@ def resume(own: Own, mark: Mark) -> Resume | Reopen:
         return Reopen(f"the bridge has sequence {mark.hwm}, this outbox ends at {own.head}: it is an older copy")
     if mark.hwm < own.settled:
         return Reopen(f"the bridge has sequence {mark.hwm} but accepted {own.settled}: Kafka lost data")
-    known = own.settled_chain if mark.chain_sequence == own.settled else own.chain_at_mark
+    known = own.settled_chain or None if mark.chain_sequence == own.settled else own.chain_at_mark
     if mark.chain_sequence and known is not None and known != mark.chain:
         return Reopen(f"the chains differ at sequence {mark.chain_sequence}: another copy of this outbox has sent")
-    return Resume()
+    if known is None and mark.chain_sequence > own.settled:
+        return Reopen(f"sequence {mark.chain_sequence} was dropped here: whether this outbox has sent it cannot be told")
+    there = min(mark.hwm, own.dropped_upto) if known is not None else 0
+    return Resume(there if there > own.settled else 0)

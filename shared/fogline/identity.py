@@ -23,11 +23,16 @@ import msgspec
 
 
 class Dedup(StrEnum):
-    """How surely a resend of this event would be recognised."""
+    """How surely a resend of this event would be recognised.
+
+    `SHARED`: several gateways may hear the device, and they all give this event the same id. A counter stands in it without
+    its wraps, so that two events that lie far apart may have one id as well: only what came within a window is the same.
+    """
 
     STRONG = "strong"
     GOOD = "good"
     WEAK = "weak"
+    SHARED = "shared"
 
 
 class UniqueId(msgspec.Struct, frozen=True, tag=1):

@@ -17,7 +17,10 @@ class Counts(msgspec.Struct, kw_only=True):
     `acknowledged`: arrivals answered with success (stored ones and recognised resends). `stored`: events given a
     sequence, statements and gap records included. `duplicate`: resends recognised at the device border. `dead`:
     arrivals stored as a dead letter. `sent`: events handed to the connection, resends included. `settled`: events
-    that the bridge accepted. `quarantined`: events that the bridge refused for good.
+    that the bridge accepted. `quarantined`: events that the bridge refused for good. `filtered`: arrivals that were no
+    news (see `fogline.report`); nobody waits for their being durable, so what came since the stream's last event may be
+    forgotten when the gateway dies. `dropped`: sequences that were let go of for want of room; at most, since what was on
+    its way then may have landed (the gap records say what has not).
     """
 
     acknowledged: int = 0
@@ -27,14 +30,17 @@ class Counts(msgspec.Struct, kw_only=True):
     sent: int = 0
     settled: int = 0
     quarantined: int = 0
+    filtered: int = 0
+    dropped: int = 0
 
 
-class Statement(msgspec.Struct, frozen=True):
-    """One gateway's word on one stream at one moment."""
+class Statement(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One gateway's word on one stream at one moment. `closed`: the last one, nothing comes after it."""
 
     stream: str
     lane: str
     counts: Counts
+    closed: bool = False
 
 
 def encode_statement(statement: Statement) -> bytes:

@@ -35,7 +35,7 @@ def convert_settings(raw: dict[str, Any], kind: type[T], where: str) -> T:
 def _readable(message: str) -> str:
     """Say a message of msgspec (``Object contains unknown field `x` - at `$.mqtt```) in the words of a TOML file."""
     what, _, place = message.partition(" - at `")
-    key = place.rstrip("`").removeprefix("$").lstrip(".").replace("[...]", "[]")
+    key = place.rpartition("$")[2].rstrip("`").lstrip(".").replace("[...]", "[]")
     what = what.replace("Object contains unknown field", "unknown key").replace("Object missing required field", "missing key")
     return f"{what}" + (f" in [{key}]" if key and "key" in what else f" at key {key}" if key else "")
 

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import socket
 import time
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
@@ -25,10 +26,10 @@ from fogline.amqp.events import (
     Settled,
 )
 from fogline.amqp.outcome import Condition, Outcome
-from fogline.amqp.scheduler import CHUNK_BYTES, Scheduler, Share
-from fogline.amqp.wire import encode
+from fogline.amqp.scheduler import CHUNK_BYTES, Share
+from fogline.amqp.sending import Outbound, Sender
 from fogline.errors import Unreachable
-from fogline.message import Message, Property
+from fogline.message import Property
 
 HANDSHAKE_S = 10.0
 """A peer that has not opened the connection by then is cut off."""
@@ -36,6 +37,7 @@ CLOSE_S = 2.0
 """How long a connection that is over may take to write its rest; a peer that is gone takes nothing any more."""
 
 _log = logging.getLogger("fogline.amqp")
+_open: "weakref.WeakSet[Connection]" = weakref.WeakSet()
 
 
 class Handler(Protocol):
@@ -57,29 +59,6 @@ class Handler(Protocol):
         """It is over. Called once, last; every waiting `Sender.send` has failed with `Unreachable`."""
 
 
-class Sender:
-    """A lane of messages to the peer over one link."""
-
-    def __init__(self, connection: "Connection", link: Link, lane: str) -> None:
-        self.link = link
-        self.lane = lane
-        self.credit = 0
-        self._connection = connection
-
-    def send(self, message: Message) -> "asyncio.Future[Outcome]":
-        """Queue one message; the future is its outcome.
-
-        It fails with `Unreachable` when link or connection end first: then it is unknown whether it arrived.
-        Cancelling the future does not take the message back.
-        """
-        return self._connection._send(self, encode(message))  # noqa: SLF001 - two halves of one thing
-
-    @property
-    def closed(self) -> bool:
-        """Whether the link is gone."""
-        return self.link.closed
-
-
 class Connection(asyncio.Protocol):
     """One AMQP connection. Made by `connect` or `listen`."""
 
@@ -88,12 +67,7 @@ class Connection(asyncio.Protocol):
         self._handler = handler
         self._clock = clock
         self._loop = asyncio.get_running_loop()
-        self._scheduler: Scheduler[int] = Scheduler()
-        self._senders: dict[str, Sender] = {}
-        self._waiting: dict[int, asyncio.Future[Outcome]] = {}
-        self._on_wire: dict[Delivery, int] = {}
-        self._current: dict[str, Delivery] = {}
-        self._number = 0
+        self._outbound = Outbound(engine, self._turn)
         self._transport: asyncio.Transport | None = None
         self._paused = False
         self._in_turn = False
@@ -124,17 +98,21 @@ class Connection(asyncio.Protocol):
         self._turn()
 
     def abort(self) -> None:
-        """Cut the socket at once."""
-        if self._transport is not None:
+        """Cut the socket at once. Safe to call twice, and after the end."""
+        if self._transport is not None and not self._ended:  # asyncio's may raise once it is closed
             self._transport.abort()
 
     def open_session(self) -> Any:
         """A new session for links of this connection."""
         return self._engine.open_session()
 
+    def is_open(self, session: Any) -> bool:
+        """Whether neither side has ended a session."""
+        return self._engine.is_open(session)
+
     def open_sender(self, session: Any, name: str, address: str, share: Share, properties: Mapping[str, Property]) -> Sender:
         """Attach a sending link; messages wait until the peer grants credit."""
-        sender = self._add_sender(self._engine.open_sender(session, name, address, properties), share)
+        sender = self._outbound.add(self._engine.open_sender(session, name, address, properties), share)
         self._turn()
         return sender
 
@@ -147,14 +125,14 @@ class Connection(asyncio.Protocol):
     def accept_link(self, link: Link, *, credit: int = 0, share: Share | None = None) -> Sender | None:
         """Attach to a requested link: with `credit` if the peer sends, as a `Sender` with `share` if this side does."""
         self._engine.accept_link(link, credit)
-        sender = self._add_sender(link, share or Share()) if link.sending else None
+        sender = self._outbound.add(link, share or Share()) if link.sending else None
         self._turn()
         return sender
 
     def refuse_link(self, link: Link, condition: Condition) -> None:
         """Refuse or end a link; what waited on it fails."""
         self._engine.refuse_link(link, condition)
-        self._drop_sender(link)
+        self._outbound.drop(link)
         self._turn()
 
     def grant(self, link: Link, credit: int) -> None:
@@ -162,63 +140,17 @@ class Connection(asyncio.Protocol):
         self._engine.grant(link, credit)
         self._turn()
 
-    def settle(self, delivery: Delivery, outcome: Outcome) -> None:
-        """Say what became of a received message."""
+    def settle(self, delivery: Delivery, outcome: Outcome, credit: int = 0) -> None:
+        """Say what became of a received message, and let the peer send `credit` more on its link."""
         self._engine.settle(delivery, outcome)
+        if credit:
+            self._engine.grant(delivery.link, credit)
         self._turn()
 
     @property
     def unsettled(self) -> int:
         """Messages sent and not settled by the peer, or still waiting to be sent."""
-        return len(self._waiting)
-
-    # --- sending
-
-    def _add_sender(self, link: Link, share: Share) -> Sender:
-        self._number += 1
-        lane = f"{self._number}:{link.name}"
-        sender = Sender(self, link, lane)
-        self._senders[lane] = sender
-        self._scheduler.add(lane, share)
-        return sender
-
-    def _drop_sender(self, link: Link) -> None:
-        lane = next((lane for lane, sender in self._senders.items() if sender.link is link), None)
-        if lane is None:
-            return
-        del self._senders[lane]
-        self._current.pop(lane, None)
-        numbers = set(self._scheduler.remove(lane))
-        numbers |= {number for delivery, number in self._on_wire.items() if delivery.link is link}
-        self._on_wire = {delivery: number for delivery, number in self._on_wire.items() if number not in numbers}
-        self._fail(numbers, f"link {link.name} is closed")
-
-    def _send(self, sender: Sender, data: bytes) -> "asyncio.Future[Outcome]":
-        future: asyncio.Future[Outcome] = self._loop.create_future()
-        future.add_done_callback(_seen)
-        if self._ended or sender.closed:
-            future.set_exception(Unreachable(f"link {sender.link.name} is closed"))
-            return future
-        self._number += 1
-        self._waiting[self._number] = future
-        self._scheduler.offer(sender.lane, self._number, data)
-        self._turn()
-        return future
-
-    def _may_send(self, lane: str) -> bool:
-        return self._engine.room(self._senders[lane].link, CHUNK_BYTES)
-
-    def _hand_over(self) -> bool:
-        """Give proton the next chunk. Returns whether there was one."""
-        chunk = self._scheduler.next(self._may_send)
-        if chunk is None:
-            return False
-        if chunk.first:
-            delivery = self._engine.begin(self._senders[chunk.lane].link)
-            self._current[chunk.lane] = delivery
-            self._on_wire[delivery] = chunk.token
-        self._engine.send(self._current[chunk.lane], chunk.data.tobytes(), last=chunk.last)
-        return True
+        return len(self._outbound)
 
     # --- one turn: events, then output while the socket takes it, then timers
 
@@ -249,7 +181,7 @@ class Connection(asyncio.Protocol):
                 transport.write(data)
             elif self._engine.finished:
                 transport.close()
-            elif not self._hand_over():
+            elif not self._outbound.hand_over():
                 return
 
     def _take_events(self) -> None:
@@ -258,13 +190,13 @@ class Connection(asyncio.Protocol):
                 case Received(delivery, data):
                     self._handler.received(self, delivery, data)
                 case Settled(delivery, outcome):
-                    self._on_outcome(delivery, outcome)
+                    self._outbound.settled(delivery, outcome)
                 case Credit(link, credit):
-                    self._on_credit(link, credit)
+                    self._outbound.credit(link, credit)
                 case LinkRequested(link):
                     self._handler.link_requested(self, link)
                 case LinkClosed(link, condition):
-                    self._drop_sender(link)
+                    self._outbound.drop(link)
                     self._handler.link_closed(self, link, condition)
                 case Opened(peer):
                     self._on_opened(peer)
@@ -277,23 +209,6 @@ class Connection(asyncio.Protocol):
             self._handshake.cancel()
             self._handshake = None
         self._handler.opened(self, peer)
-
-    def _on_outcome(self, delivery: Delivery, outcome: Outcome) -> None:
-        number = self._on_wire.pop(delivery, None)
-        if number is not None and not (future := self._waiting.pop(number)).done():
-            future.set_result(outcome)
-
-    def _on_credit(self, link: Link, credit: int) -> None:
-        for lane, sender in self._senders.items():
-            if sender.link is link:
-                sender.credit = credit
-                self._scheduler.set_credit(lane, credit)
-
-    def _fail(self, numbers: set[int], why: str) -> None:
-        for number in numbers:
-            future = self._waiting.pop(number, None)
-            if future is not None and not future.done():
-                future.set_exception(Unreachable(why))
 
     # --- timers
 
@@ -328,6 +243,7 @@ class Connection(asyncio.Protocol):
         """The socket is there."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        _open.add(self)
         transport.set_write_buffer_limits(high=CHUNK_BYTES // 2)
         sock: socket.socket | None = transport.get_extra_info("socket")
         if sock is not None:
@@ -362,21 +278,19 @@ class Connection(asyncio.Protocol):
         """The socket is gone: everything unsettled is unknown."""
         self._take_events()
         self._ended = True
+        _open.discard(self)
         for timer in (self._timer, self._handshake):
             if timer is not None:
                 timer.cancel()
         why = self._why or (str(exc) if exc else "the connection was closed")
-        self._fail(set(self._waiting), why)
-        self._on_wire.clear()
-        for sender in self._senders.values():
-            sender.link.closed = True
+        self._outbound.end(why)
+        self._engine.release()
         self._handler.closed(self, why)
 
 
-def _seen(future: "asyncio.Future[Outcome]") -> None:
-    """Whoever does not wait for an outcome learns of the connection's end from its handler."""
-    if not future.cancelled():
-        future.exception()
+def open_connections() -> list[Connection]:
+    """All connections of this process whose sockets are open, for those who look for leaks."""
+    return list(_open)
 
 
 async def connect(host: str, port: int, engine: Engine, handler: Handler, *, limit_s: float = HANDSHAKE_S) -> Connection:

@@ -22,12 +22,12 @@ from fogline.amqp.events import (
     Received,
     Settled,
 )
+from fogline.amqp.native import NATIVE, UNREADABLE, condition_of, key_of, outcome_of, plain
 from fogline.amqp.outcome import (
     DECODE_ERROR,
     MESSAGE_SIZE_EXCEEDED,
     NOT_IMPLEMENTED,
     RESOURCE_LIMIT,
-    UNKNOWN,
     Condition,
     Outcome,
     State,
@@ -40,17 +40,6 @@ IDLE_TIMEOUT_S: Final = 30.0
 MAX_FRAME_BYTES: Final = 8 * 1024
 MAX_LINKS: Final = 64
 """The most links that a peer may have open on one connection."""
-
-
-_STATES = {
-    proton.Delivery.ACCEPTED: State.ACCEPTED,
-    proton.Delivery.REJECTED: State.REJECTED,
-    proton.Delivery.RELEASED: State.RELEASED,
-    proton.Delivery.MODIFIED: State.MODIFIED,
-}
-_NATIVE = {state: native for native, state in _STATES.items()}
-_UNREADABLE = (proton.ProtonException, ValueError, TypeError, RecursionError)
-"""What proton raises on a peer's maps that are too deep, or have keys or texts that there cannot be."""
 
 
 class Engine:
@@ -74,6 +63,7 @@ class Engine:
         self.max_message_bytes = max_message_bytes
         self._links: dict[str, Link] = {}
         self._unsettled: dict[tuple[str, str], Delivery] = {}
+        self._received: set[Delivery] = set()
         self._tags = 0
         self._over = False
         self._told_end = False
@@ -155,6 +145,10 @@ class Engine:
         session.open()
         return session
 
+    def is_open(self, session: Any) -> bool:
+        """Whether neither side has ended a session."""
+        return not session.state & (proton.Endpoint.LOCAL_CLOSED | proton.Endpoint.REMOTE_CLOSED)
+
     def open_sender(self, session: Any, name: str, address: str, properties: Mapping[str, Property] | None = None) -> Link:
         """Attach a link that sends to `address`."""
         native = session.sender(name)
@@ -177,11 +171,13 @@ class Engine:
             native.properties = {proton.symbol(key): value for key, value in properties.items()}
         native.open()
         link = Link(name, address, native.is_sender, properties, native)
-        self._links[_key(native)] = link
+        self._links[key_of(native)] = link
         return link
 
     def accept_link(self, link: Link, credit: int = 0) -> None:
-        """Attach to a link that the peer requested; `credit` for one that receives."""
+        """Attach to a link that the peer requested, if it is still there; `credit` for one that receives."""
+        if link.closed:
+            return
         native = link.native
         native.source.copy(native.remote_source)
         native.target.copy(native.remote_target)
@@ -221,7 +217,7 @@ class Engine:
         self._tags += 1
         tag = f"{self._tags:x}"
         delivery = Delivery(link, link.native.delivery(tag))
-        self._unsettled[_key(link.native), tag] = delivery
+        self._unsettled[key_of(link.native), tag] = delivery
         return delivery
 
     def send(self, delivery: Delivery, data: bytes, *, last: bool) -> None:
@@ -241,9 +237,24 @@ class Engine:
             native.local.condition = proton.Condition(outcome.condition, outcome.description)
         if outcome.state is State.MODIFIED:
             native.local.failed = True
-        if outcome.state in _NATIVE:
-            native.update(_NATIVE[outcome.state])
+        if outcome.state in NATIVE:
+            native.update(NATIVE[outcome.state])
         native.settle()
+        delivery.native = None
+        self._received.discard(delivery)
+
+    def release(self) -> None:
+        """It is over: nothing but this engine holds an object of proton any more, and nothing is done any more.
+
+        Links and deliveries outlive their connection, in other threads too. Proton counts references without a lock, and its
+        binding lets other threads run meanwhile: whoever dropped the last one elsewhere would free what is in use here.
+        """
+        for link in list(self._links.values()):
+            self._forget(link)
+        for delivery in [*self._received, *self._unsettled.values()]:
+            delivery.native = None
+        self._received.clear()
+        self._unsettled.clear()
 
     # --- what the peer did
 
@@ -252,7 +263,7 @@ class Engine:
         while (native := self._collector.peek()) is not None:
             try:
                 yield from self._translate(native)
-            except _UNREADABLE as error:
+            except UNREADABLE as error:
                 yield from self._break_off(Condition(DECODE_ERROR, f"cannot be read: {type(error).__name__}"))
             self._collector.pop()
 
@@ -261,7 +272,7 @@ class Engine:
             case proton.Event.DELIVERY:
                 yield from self._on_delivery(native.delivery)
             case proton.Event.LINK_FLOW:
-                link = self._links.get(_key(native.link))
+                link = self._links.get(key_of(native.link))
                 if link is not None and link.sending:
                     yield Credit(link, native.link.credit)
             case proton.Event.LINK_REMOTE_OPEN:
@@ -275,7 +286,7 @@ class Engine:
         match native.type:
             case proton.Event.CONNECTION_REMOTE_OPEN:
                 remote = self._connection
-                properties = _plain(remote.remote_properties)
+                properties = plain(remote.remote_properties)
                 yield Opened(Peer(remote.remote_container or "", remote.remote_hostname or "", properties))
             case proton.Event.SESSION_REMOTE_OPEN:
                 if native.session.state & proton.Endpoint.LOCAL_UNINIT:
@@ -284,9 +295,9 @@ class Engine:
                 yield from self._on_session_closed(native.session)
             case proton.Event.CONNECTION_REMOTE_CLOSE:
                 self._connection.close()
-                yield from self._end(_condition(self._connection.remote_condition))
+                yield from self._end(condition_of(self._connection.remote_condition))
             case proton.Event.TRANSPORT_ERROR | proton.Event.TRANSPORT_CLOSED:
-                yield from self._end(_condition(self._transport.condition))
+                yield from self._end(condition_of(self._transport.condition))
 
     def _break_off(self, condition: Condition) -> Iterator[EngineEvent]:
         """Close the connection of a peer whose frames cannot be understood."""
@@ -305,8 +316,8 @@ class Engine:
             return
         remote = native.remote_source if native.is_sender else native.remote_target
         beyond_us = remote.dynamic or remote.type == proton.Terminus.COORDINATOR
-        link = Link(native.name, remote.address or "", native.is_sender, _plain(native.remote_properties), native)
-        self._links[_key(native)] = link
+        link = Link(native.name, remote.address or "", native.is_sender, plain(native.remote_properties), native)
+        self._links[key_of(native)] = link
         if len(self._links) > MAX_LINKS:
             self.refuse_link(link, Condition(RESOURCE_LIMIT, f"at most {MAX_LINKS} links a connection"))
         elif beyond_us:
@@ -315,37 +326,42 @@ class Engine:
             yield LinkRequested(link)
 
     def _on_link_closed(self, native: Any) -> Iterator[EngineEvent]:
-        link = self._links.get(_key(native))
+        link = self._links.get(key_of(native))
         native.close()
         if link is not None and not link.closed:
             self._forget(link)
-            yield LinkClosed(link, _condition(native.remote_condition))
+            yield LinkClosed(link, condition_of(native.remote_condition))
 
     def _on_session_closed(self, native: Any) -> Iterator[EngineEvent]:
         """A session takes its links with it (AMQP 1.0 part 2, section 2.5.8); proton says nothing of them."""
-        condition = _condition(native.remote_condition)
+        condition = condition_of(native.remote_condition)
         native.close()
         for link in [link for link in self._links.values() if link.native.session == native]:
             self._forget(link)
             yield LinkClosed(link, condition)
 
     def _forget(self, link: Link) -> None:
-        key = _key(link.native)
+        key = key_of(link.native)
         link.closed = True
+        link.native = None
         link.partial.clear()
         self._links.pop(key, None)
         for place in [place for place in self._unsettled if place[0] == key]:
-            del self._unsettled[place]
+            self._unsettled.pop(place).native = None
+        for delivery in [each for each in self._received if each.link is link]:
+            delivery.native = None
+            self._received.remove(delivery)
 
     def _on_delivery(self, native: Any) -> Iterator[EngineEvent]:
-        link = self._links.get(_key(native.link))
+        link = self._links.get(key_of(native.link))
         if link is None:
             native.settle()
         elif link.sending:
             if native.updated and (native.remote_state or native.settled):
-                delivery = self._unsettled.pop((_key(native.link), native.tag), None)
+                delivery = self._unsettled.pop((key_of(native.link), native.tag), None)
                 if delivery is not None:
-                    yield Settled(delivery, _outcome(native))
+                    delivery.native = None
+                    yield Settled(delivery, outcome_of(native))
                 native.settle()
         elif native.aborted:
             link.partial.clear()
@@ -362,26 +378,6 @@ class Engine:
             data = bytes(link.partial)
             link.partial.clear()
             link.native.advance()
-            yield Received(Delivery(link, native), data)
-
-
-def _key(native: Any) -> str:
-    """A name is unique per direction (AMQP 1.0 part 2, section 2.6.1)."""
-    return f"{'>' if native.is_sender else '<'}{native.name}"
-
-
-def _plain(properties: Mapping[object, object] | None) -> dict[str, Property]:
-    kinds = bool | int | float | str | bytes
-    return {str(name): value for name, value in (properties or {}).items() if isinstance(value, kinds)}
-
-
-def _condition(native: Any) -> Condition | None:
-    return Condition(str(native.name), str(native.description or "")) if native else None
-
-
-def _outcome(native: Any) -> Outcome:
-    state = _STATES.get(native.remote_state)
-    if state is None:
-        return UNKNOWN
-    condition = native.remote.condition if state is State.REJECTED else None
-    return Outcome(state, str(condition.name), str(condition.description or "")) if condition else Outcome(state)
+            delivery = Delivery(link, native)
+            self._received.add(delivery)
+            yield Received(delivery, data)

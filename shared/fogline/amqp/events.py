@@ -19,7 +19,10 @@ class Peer:
 
 @dataclass(eq=False, slots=True)
 class Link:
-    """One link. `sending`: messages go from this side to the other. `address`: the target's or the source's."""
+    """One link. `sending`: messages go from this side to the other. `address`: the target's or the source's.
+
+    `native`: proton's, on the loop and until it is closed.
+    """
 
     name: str
     address: str
@@ -32,7 +35,7 @@ class Link:
 
 @dataclass(eq=False, slots=True)
 class Delivery:
-    """A message on its way, in or out."""
+    """A message on its way, in or out. `native`: proton's, on the loop and until it is settled or its link is gone."""
 
     link: Link
     native: Any = field(repr=False)
