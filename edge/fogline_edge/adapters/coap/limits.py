@@ -4,8 +4,8 @@ import random
 from collections import OrderedDict
 from enum import Enum, auto
 
+from fogline.rates import Bucket
 from fogline_edge.adapters.coap.wire import Endpoint
-from fogline_edge.adapters.rates import Bucket
 
 REFUSALS_S = 50
 """How many datagrams a second are told that they were too many; the others are dropped without a word."""

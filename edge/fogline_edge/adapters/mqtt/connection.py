@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from fogline.address import shown
+from fogline.rates import DeviceRates
 from fogline_edge.adapters.mqtt.counters import Counters
 from fogline_edge.adapters.mqtt.dispatch import Dispatch
 from fogline_edge.adapters.mqtt.effects import Close, Key, LastWill, Opened, Verify, Why
@@ -15,7 +16,6 @@ from fogline_edge.adapters.mqtt.flow import Flow
 from fogline_edge.adapters.mqtt.session import Border, Session
 from fogline_edge.adapters.mqtt.wire import Reason
 from fogline_edge.adapters.port import Port
-from fogline_edge.adapters.rates import DeviceRates
 
 _log = logging.getLogger(__name__)
 

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from fogline.errors import SlowDown
 from fogline.event import Receipt
+from fogline.rates import Bucket, DeviceRates
 from fogline_edge.adapters.mqtt.counters import Counters
 from fogline_edge.adapters.mqtt.dispatch import Dispatch
 from fogline_edge.adapters.mqtt.effects import Close, Effect, Opened, Respond, Send, Store, Verify
@@ -21,7 +22,6 @@ from fogline_edge.adapters.mqtt.session import Border, Session
 from fogline_edge.adapters.mqtt.window import Ticket
 from fogline_edge.adapters.mqtt.wire import PacketError
 from fogline_edge.adapters.port import Port
-from fogline_edge.adapters.rates import Bucket, DeviceRates
 
 _BULKY_BYTES = 1024
 """What is larger is a command, and may take its time to be read."""

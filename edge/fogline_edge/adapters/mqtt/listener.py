@@ -8,6 +8,7 @@ from pathlib import Path
 
 from fogline.command import Command
 from fogline.errors import Misconfigured
+from fogline.rates import DeviceRates
 from fogline.settings import require_loopback
 from fogline_edge.adapters.listening import cannot_listen
 from fogline_edge.adapters.mqtt.connection import Connection
@@ -21,7 +22,6 @@ from fogline_edge.adapters.mqtt.sessions import Sessions
 from fogline_edge.adapters.mqtt.topics import Topics
 from fogline_edge.adapters.mqtt.users import Users, load_users
 from fogline_edge.adapters.port import Commands, Port
-from fogline_edge.adapters.rates import DeviceRates
 from fogline_edge.boot import beacon
 from fogline_edge.settings import LimitSettings, MqttSettings
 

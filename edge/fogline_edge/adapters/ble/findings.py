@@ -1,0 +1,108 @@
+"""What `fogline-edge ble scan` has heard: pure."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fogline.advertisement import Advertisement
+from fogline_edge.profiles.ble import BleProfile, device_of, fits
+
+_COLUMNS = ("address", "dBm", "heard", "profile", "device", "says")
+_SHOWN = 40
+
+
+@dataclass(slots=True)
+class Finding:
+    """One device. `advertisement`: all that it has said so far."""
+
+    address: str
+    rssi: int
+    heard: int
+    advertisement: Advertisement
+    profile: BleProfile | None = None
+    device: str | None = None
+
+
+class Findings:
+    """By address. `profiles`: the first that fits is named."""
+
+    def __init__(self, profiles: Sequence[BleProfile]) -> None:
+        self._profiles = tuple(profiles)
+        self._found: dict[str, Finding] = {}
+
+    def hear(self, address: str, advertisement: Advertisement, rssi: int) -> None:
+        """An advertisement came."""
+        found = self._found.get(address)
+        if found is None:
+            found = self._found[address] = Finding(address, rssi, 0, advertisement)
+        found.rssi, found.advertisement, found.heard = rssi, advertisement, found.heard + 1
+        found.profile = next((each for each in self._profiles if fits(each, advertisement)), None)
+        found.device = device_of(found.profile, address, advertisement) if found.profile else None
+
+    def all(self) -> list[Finding]:
+        """Those that a profile fits first, the strongest of them first."""
+        return sorted(self._found.values(), key=lambda each: (each.profile is None, -each.rssi, each.address))
+
+    def table(self) -> list[str]:
+        """For people."""
+        cells = [_COLUMNS, *map(_row, self.all())]
+        widths = [max(len(row[index]) for row in cells) for index in range(len(_COLUMNS))]
+        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
+        return lines if self._found else ["nothing was heard yet"]
+
+    def toml(self) -> str:
+        """What to add to the settings for what was heard; empty if no profile fits anything."""
+        fitting = [each for each in self.all() if each.profile is not None]
+        names = sorted({each.profile.reference for each in fitting if each.profile is not None and not each.profile.connects})
+        parts = [f"[ble]\nprofiles = {json.dumps(names)}\n"] if fitting else []
+        parts += [_entry(each, each.profile) for each in fitting if each.profile is not None and each.profile.connects]
+        return "\n".join(parts)
+
+    def json(self) -> list[dict[str, Any]]:
+        """For programs."""
+        return [_plain(each) for each in self.all()]
+
+
+def _row(found: Finding) -> tuple[str, ...]:
+    profile = found.profile.name if found.profile else "-"
+    return found.address, str(found.rssi), str(found.heard), profile, found.device or "-", _says(found.advertisement)
+
+
+def _says(advertisement: Advertisement) -> str:
+    words = [repr(advertisement.name)] if advertisement.name else []
+    words += [f"service {_short(uuid)}" for uuid in advertisement.services]
+    words += [f"{_short(uuid)}: {data.hex()}" for uuid, data in advertisement.service_data.items()]
+    words += [f"0x{company:04x}: {data.hex()}" for company, data in advertisement.manufacturer.items()]
+    said = ", ".join(words)
+    return said if len(said) <= _SHOWN else f"{said[: _SHOWN - 3]}..."
+
+
+def _short(uuid: str) -> str:
+    return uuid[4:8] if uuid.endswith("-0000-1000-8000-00805f9b34fb") else uuid
+
+
+def _entry(found: Finding, profile: BleProfile) -> str:
+    name = f"  # {found.advertisement.name!r}" if found.advertisement.name else ""
+    lines = [f"[[ble.devices]]{name}", f'address = "{found.address}"', f"profile = {json.dumps(profile.reference)}"]
+    return "\n".join((*lines, f'device = "{found.device or found.address}"', ""))
+
+
+def _plain(found: Finding) -> dict[str, Any]:
+    said = found.advertisement
+    return {
+        "address": found.address,
+        "rssi": found.rssi,
+        "heard": found.heard,
+        "profile": found.profile.name if found.profile else None,
+        "device": found.device,
+        "connects": bool(found.profile and found.profile.connects),
+        "name": said.name,
+        "services": list(said.services),
+        "service_data": _hex(said.service_data),
+        "manufacturer": _hex({f"0x{company:04x}": data for company, data in said.manufacturer.items()}),
+    }
+
+
+def _hex(found: Mapping[str, bytes]) -> dict[str, str]:
+    return {key: data.hex() for key, data in found.items()}

@@ -1,0 +1,231 @@
+"""The radio: does what the supervisor says, one thing after the other, and tells it how that went.
+
+One scanner a process: BlueZ answers a second one with `InProgress`.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+
+from bleak import BleakScanner
+from bleak.backends.device import BLEDevice
+from bleak.backends.scanner import AdvertisementData
+from bleak.exc import BleakError
+from bleak_retry_connector import close_stale_connections, get_device
+from bleak_retry_connector.bluez import get_connected_devices
+
+from fogline.amqp.reconnect import Backoff
+from fogline.errors import Unreachable
+from fogline_edge.adapters.ble.bluez import Bluez, renew
+from fogline_edge.adapters.ble.counters import Counters
+from fogline_edge.adapters.ble.heard import NO_RSSI
+from fogline_edge.adapters.ble.supervisor import Effect, Supervisor
+
+START_LIMIT_S = 10.0
+STOP_LIMIT_S = 5.0
+BLUEZ_ERRORS = (BleakError, OSError, EOFError, TimeoutError, AttributeError, AssertionError, KeyError)
+"""What bleak and its D-Bus library raise when BlueZ, the bus or a device is not as they expect."""
+_log = logging.getLogger(__name__)
+
+OnHeard = Callable[[BLEDevice, AdvertisementData], None]
+
+
+class Radio:
+    """One adapter.
+
+    `heard` is called for each advertisement, `renewed` when all that was known of devices and links is void, `changed` when
+    phase or problem may be others. `ours`: addresses of devices that are connected to, whose links of a former run are closed.
+    """
+
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        *,
+        ours: Sequence[str],
+        heard: OnHeard,
+        renewed: Callable[[], None],
+        changed: Callable[[], None],
+        counters: Counters,
+    ) -> None:
+        self.supervisor = supervisor
+        self._ours = tuple(ours)
+        self._heard = heard
+        self._renewed = renewed
+        self._changed = changed
+        self._counters = counters
+        self._loop = asyncio.get_running_loop()
+        self._turn = asyncio.Event()
+        self._asked: deque[tuple[Callable[[], list[Effect]], asyncio.Future[None]]] = deque()
+        self._connecting = asyncio.Lock()
+        self._scanner: BleakScanner | None = None
+        self._bluez = Bluez(supervisor.limits.wanted, self._turn.set)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Begin; whether there is a radio at all is seen later, again and again."""
+        logging.getLogger("bleak").setLevel(logging.ERROR)  # what it warns of is said here, once and for people
+        for name, run in (("ble bus", self._keep_bus()), ("ble supervisor", self._supervise())):
+            self._tasks.append(self._loop.create_task(run, name=name))
+
+    async def close(self) -> None:
+        """Stop scanning. Safe to call twice."""
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for _, waiting in self._asked:
+            waiting.cancel()
+        await self._drop_scanner()
+        await renew()
+
+    @property
+    def adapter(self) -> str:
+        """Its name."""
+        return self.supervisor.world.adapter or ""
+
+    @asynccontextmanager
+    async def connecting(self, *, pause: bool) -> AsyncIterator[None]:
+        """While the block runs nothing else is connected to, and, with `pause`, nothing is heard.
+
+        Raises `Unreachable` if the radio is in no state for that.
+        """
+        async with self._connecting:
+            if not self.supervisor.ready:
+                raise Unreachable(self.supervisor.problem or "the radio is not ready")
+            if not pause:
+                yield
+                return
+            paused = self._ask(self.supervisor.pause)
+            try:
+                await asyncio.shield(paused)
+                yield
+            finally:
+                self._ask(self.supervisor.resume)
+
+    def _ask(self, decide: Callable[[], list[Effect]]) -> asyncio.Future[None]:
+        """Have the supervisor decide something at its turn; the future is done when that has been done."""
+        waiting: asyncio.Future[None] = self._loop.create_future()
+        self._asked.append((decide, waiting))
+        self._turn.set()
+        return waiting
+
+    # --- the tasks
+
+    async def _keep_bus(self) -> None:
+        """Be connected to the system bus, again and again."""
+        backoff = Backoff(base_s=0.5, cap_s=10.0)
+        while True:
+            began_s = self._loop.time()
+            try:
+                await self._bluez.run()
+            except Unreachable as error:
+                self._bluez.lost(str(error))
+            if self._loop.time() - began_s > backoff.cap_s:
+                backoff.stable()
+            await asyncio.sleep(backoff.next_s())
+
+    async def _supervise(self) -> None:
+        supervisor = self.supervisor
+        await self._turn.wait()  # for the first look at the bus
+        while True:
+            self._turn.clear()
+            before = supervisor.problem
+            await self._perform(supervisor.seen(self._bluez.world, self._loop.time()))
+            while self._asked:
+                decide, waiting = self._asked.popleft()
+                await self._perform(decide())
+                if not waiting.done():
+                    waiting.set_result(None)
+            await self._perform(supervisor.tick(self._loop.time()))
+            if supervisor.problem != before:
+                self._say(supervisor.problem)
+            self._changed()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(supervisor.deadline_s):
+                    await self._turn.wait()
+
+    def _say(self, problem: str | None) -> None:
+        if problem is None:
+            _log.info("Bluetooth: scanning with %s", self.adapter)
+        else:
+            _log.warning("Bluetooth: %s; trying again", problem)
+
+    # --- what is done
+
+    async def _perform(self, effects: list[Effect]) -> None:
+        supervisor = self.supervisor
+        todo = deque(effects)
+        while todo:
+            effect = todo.popleft()
+            _log.debug("Bluetooth: %s", effect)
+            match effect:
+                case Effect.DROP_SCANNER:
+                    await self._drop_scanner()
+                case Effect.RENEW:
+                    await renew()
+                    self._renewed()
+                case Effect.CLOSE_STALE:
+                    await self._close_stale()
+                case Effect.START:
+                    why = await self._start_scanner()
+                    now_s = self._loop.time()
+                    todo.extend(supervisor.started(now_s) if why is None else supervisor.failed(why, now_s))
+                case Effect.LOOK:
+                    await self._bluez.look()
+                case Effect.POWER_ON:
+                    await self._power(on=True)
+                case Effect.POWER_CYCLE:
+                    await self._power(on=False)
+                    await self._power(on=True)
+
+    async def _start_scanner(self) -> str | None:
+        """Why it does not start, if it does not."""
+        await self._drop_scanner()
+        scanner: BleakScanner
+
+        def heard(device: BLEDevice, data: AdvertisementData) -> None:
+            if scanner is self._scanner and data.rssi != NO_RSSI:
+                self.supervisor.heard(self._loop.time())
+                self._heard(device, data)
+
+        scanner = BleakScanner(heard, bluez={"adapter": self.adapter, "filters": {"DuplicateData": True}})
+        self._scanner = scanner
+        try:
+            async with asyncio.timeout(START_LIMIT_S):
+                await scanner.start()
+        except BLUEZ_ERRORS as error:
+            self._scanner = None
+            return f"{self.adapter} does not scan: {shown(error)}"
+        return None
+
+    async def _drop_scanner(self) -> None:
+        """Stop it. One that is dead answers with all kinds of errors, or not at all."""
+        scanner, self._scanner = self._scanner, None
+        if scanner is not None:
+            with contextlib.suppress(*BLUEZ_ERRORS):
+                async with asyncio.timeout(STOP_LIMIT_S):
+                    await scanner.stop()
+
+    async def _close_stale(self) -> None:
+        """End the links that BlueZ has kept from a run that died: it does not find such devices any more."""
+        for address in self._ours:
+            with contextlib.suppress(*BLUEZ_ERRORS):
+                async with asyncio.timeout(STOP_LIMIT_S):
+                    device = await get_device(address)
+                    if device is not None and await get_connected_devices(device):
+                        self._counters.stale_links += 1
+                        await close_stale_connections(device)
+
+    async def _power(self, *, on: bool) -> None:
+        try:
+            await self._bluez.power(self.adapter, on=on)
+        except Unreachable as error:
+            _log.warning("Bluetooth: %s cannot be switched %s: %s", self.adapter, "on" if on else "off", error)
+
+
+def shown(error: BaseException) -> str:
+    """An error in one line."""
+    return " ".join((str(error) or type(error).__name__).split())

@@ -1,0 +1,319 @@
+r"""What to do about the radio: pure. It is told what is seen, and says what is to be done, in order.
+
+BlueZ's scanners die without a word: when the adapter is switched off, when bluetoothd is killed, when the bus restarts, when
+a dongle is unplugged. So all of that is watched from outside (`seen`), and silence as well (`tick`). Against silence there is
+a ladder: a new scanner, new clients, the adapter off and on, a report; then it begins again, after twice the time.
+
+```
+NO_BUS - NO_DAEMON - NO_ADAPTER - OFF      nothing can be done but wait (and switch on)
+           \______ STARTING ______/        a scanner is being started
+                  SCANNING <-> PAUSED      something is being connected to
+                  WAITING                  a scanner did not start: again in a moment
+```
+
+Times are seconds of a clock that never jumps.
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from fogline_edge.adapters.ble.counters import Steps
+
+LOOK_AGAIN_S = 10.0
+"""How often BlueZ is asked what there is, as long as there is nothing. It tells by itself; but one signal may be lost."""
+_LONGEST_FACTOR = 16
+_FIRST_RETRY_S = 1.0
+_LONGEST_RETRY_S = 30.0
+
+
+class Phase(StrEnum):
+    """Where the radio is."""
+
+    NO_BUS = "no bus"
+    NO_DAEMON = "no daemon"
+    NO_ADAPTER = "no adapter"
+    OFF = "off"
+    STARTING = "starting"
+    SCANNING = "scanning"
+    PAUSED = "paused"
+    WAITING = "waiting"
+
+
+class Effect(StrEnum):
+    """What is to be done. `START` is answered by `started` or `failed`.
+
+    `DROP_SCANNER`: stop it, whatever it answers. `RENEW`: forget all that was learnt of the bus, and with it every client.
+    `CLOSE_STALE`: end the links of a former run. `LOOK`: ask BlueZ what there is.
+    """
+
+    DROP_SCANNER = "drop scanner"
+    RENEW = "renew"
+    CLOSE_STALE = "close stale"
+    START = "start"
+    LOOK = "look"
+    POWER_ON = "power on"
+    POWER_CYCLE = "power cycle"
+
+
+class Rung(StrEnum):
+    """The ladder against silence."""
+
+    NEW_SCANNER = "new_scanner"
+    NEW_CLIENTS = "new_clients"
+    POWER_CYCLE = "power_cycle"
+    REPORT = "reported"
+
+
+_LADDER = tuple(Rung)
+_EFFECTS = {
+    Rung.NEW_SCANNER: [Effect.DROP_SCANNER, Effect.START],
+    Rung.NEW_CLIENTS: [Effect.DROP_SCANNER, Effect.RENEW, Effect.CLOSE_STALE, Effect.START],
+    Rung.POWER_CYCLE: [Effect.DROP_SCANNER, Effect.RENEW, Effect.POWER_CYCLE, Effect.CLOSE_STALE, Effect.START],
+    Rung.REPORT: [Effect.DROP_SCANNER, Effect.START],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What is seen of BlueZ. `why`: why the bus cannot be reached. `daemon`: the unique name of who owns `org.bluez`.
+
+    `adapter`: the one that is used (`hci0`), if it is there. `unplugged`, `switched_off`: how often it was, so that it is not
+    missed however soon it is back.
+    """
+
+    why: str | None = None
+    daemon: str | None = None
+    adapter: str | None = None
+    powered: bool = False
+    unplugged: int = 0
+    switched_off: int = 0
+
+    @property
+    def phase(self) -> Phase:
+        """How far one gets with this."""
+        if self.why is not None:
+            return Phase.NO_BUS
+        if self.daemon is None:
+            return Phase.NO_DAEMON
+        if self.adapter is None:
+            return Phase.NO_ADAPTER
+        return Phase.STARTING if self.powered else Phase.OFF
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """For how long what may last.
+
+    `silence_s`: when a scanner that hears nothing is taken for dead. `power_on_s`: when an adapter that is off is switched
+    on, `None` for never. `wanted`: the adapter of the settings, for people.
+    """
+
+    silence_s: float = 60.0
+    power_on_s: float | None = 5.0
+    wanted: str | None = None
+
+
+@dataclass(slots=True)
+class Supervisor:
+    """One adapter's.
+
+    `problem`: what is wrong, in one line, for people. `deadline_s`: when to call `tick`, if nothing happens before.
+    """
+
+    limits: Limits
+    steps: Steps = field(default_factory=Steps)
+    phase: Phase = Phase.NO_BUS
+    problem: str | None = "not started yet"
+    deadline_s: float | None = None
+    rung: int = 0
+    _missed: bool = False
+    _world: World = field(default_factory=lambda: World(why="not looked yet"))
+    _failures: int = 0
+    _in_trouble: bool = False
+    _factor: int = 1
+    _pauses: int = 0
+    _heard_s: float = 0.0
+    _links: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def world(self) -> World:
+        """What was last seen."""
+        return self._world
+
+    @property
+    def ready(self) -> bool:
+        """Whether something can be connected to."""
+        return self.phase in (Phase.SCANNING, Phase.PAUSED)
+
+    # --- what is told
+
+    def seen(self, world: World, now_s: float) -> list[Effect]:
+        """BlueZ looks like this now."""
+        before, self._world = self._world, world
+        if world == before and self.phase is not Phase.NO_BUS:
+            return []
+        lost = self._count_loss(before, world)
+        if lost:
+            self._in_trouble, self.rung, self._factor = True, 0, 1
+            self._links.clear()
+        gone = [Effect.DROP_SCANNER, Effect.RENEW] if lost else []
+        phase = world.phase
+        if phase is Phase.STARTING:
+            if self.phase in (Phase.STARTING, Phase.SCANNING, Phase.PAUSED, Phase.WAITING) and not lost:
+                return []
+            return [*gone, Effect.CLOSE_STALE, *self._start()]
+        self.phase, self.problem = phase, problem_of(world, self.limits.wanted)
+        self.deadline_s = now_s + LOOK_AGAIN_S
+        if phase is Phase.OFF:
+            self.deadline_s = None if self.limits.power_on_s is None else now_s + self.limits.power_on_s
+        return gone
+
+    def started(self, now_s: float) -> list[Effect]:
+        """The scanner that was asked for runs."""
+        if self.phase is not Phase.STARTING:
+            return []
+        self.steps.scanners += 1
+        self._failures = 0
+        self.phase, self._heard_s = Phase.SCANNING, now_s
+        if self.rung == 0:
+            self._is_well()
+        if self._pauses:
+            return self._pause()
+        self._watch()
+        return []
+
+    def failed(self, why: str, now_s: float) -> list[Effect]:
+        """The scanner that was asked for does not run."""
+        if self.phase is not Phase.STARTING:
+            return []
+        self.steps.start_failures += 1
+        self._failures += 1
+        self._in_trouble = True
+        self.phase, self.problem = Phase.WAITING, why
+        self.deadline_s = now_s + min(_LONGEST_RETRY_S, _FIRST_RETRY_S * 2 ** min(self._failures - 1, 10))
+        return []
+
+    def heard(self, now_s: float) -> None:
+        """The scanner heard something."""
+        self._heard_s, self._missed = now_s, False
+        if self.rung and self.phase is Phase.SCANNING:
+            self.rung, self._factor = 0, 1
+            self._is_well()
+
+    def link_lives(self, device: str, now_s: float, lasts_s: float = 0.0) -> None:
+        """A device that is connected said something: whatever the scanner does, the radio works.
+
+        `lasts_s`: for how long that holds, if the device says something less often than a scanner hears something.
+        """
+        self._links[device] = now_s + max(self.limits.silence_s, lasts_s)
+
+    def link_ended(self, device: str) -> None:
+        """It is not connected any more."""
+        self._links.pop(device, None)
+
+    def missed(self) -> None:
+        """A device that is listed has fallen silent. While the scanner hears others, that is the device's own affair."""
+        self._missed = True
+
+    def pause(self) -> list[Effect]:
+        """Something is being connected to: hear nothing meanwhile."""
+        self._pauses += 1
+        return self._pause() if self.phase is Phase.SCANNING else []
+
+    def resume(self) -> list[Effect]:
+        """It is over."""
+        self._pauses -= 1
+        return self._start() if self.phase is Phase.PAUSED and not self._pauses else []
+
+    def tick(self, now_s: float) -> list[Effect]:
+        """Time has passed."""
+        if self.phase is Phase.SCANNING:
+            self._watch()  # what was heard has moved the deadline
+        if self.deadline_s is None or now_s < self.deadline_s:
+            return []
+        match self.phase:
+            case Phase.NO_DAEMON | Phase.NO_ADAPTER:
+                self.deadline_s = now_s + LOOK_AGAIN_S
+                return [Effect.LOOK]
+            case Phase.OFF:
+                self.steps.power_on += 1
+                self.deadline_s = now_s + _LONGEST_RETRY_S
+                return [Effect.POWER_ON]
+            case Phase.WAITING:
+                return self._climb(now_s)
+            case Phase.SCANNING:
+                self.steps.silences += 1
+                self._in_trouble = True
+                self.problem = f"nothing was heard for {now_s - self._heard_s:.0f} s"
+                return self._climb(now_s)
+            case _:
+                self.deadline_s = None
+                return []
+
+    # --- what is decided
+
+    def _start(self) -> list[Effect]:
+        self.phase, self.deadline_s = Phase.STARTING, None
+        return [Effect.START]
+
+    def _pause(self) -> list[Effect]:
+        self.phase, self.deadline_s = Phase.PAUSED, None
+        return [Effect.DROP_SCANNER]
+
+    def _watch(self) -> None:
+        """Silence is reckoned from what was heard last."""
+        self.deadline_s = self._heard_s + self.limits.silence_s * self._factor
+
+    def _is_well(self) -> None:
+        self.steps.recovered += self._in_trouble
+        self._in_trouble, self.problem = False, None
+
+    def _climb(self, now_s: float) -> list[Effect]:
+        """The next rung. While a link lives: a new scanner, and if a device fell silent meanwhile, once, new clients."""
+        if any(now_s < until_s for until_s in self._links.values()):
+            rung = Rung.NEW_CLIENTS if self._missed and self.rung else Rung.NEW_SCANNER
+            self.rung = 1
+        else:
+            rung = _LADDER[self.rung % len(_LADDER)]
+            self.rung += 1
+        if rung in (Rung.NEW_CLIENTS, Rung.POWER_CYCLE):
+            self._missed = False
+            self._links.clear()
+        setattr(self.steps, rung, getattr(self.steps, rung) + 1)
+        if rung is Rung.REPORT:
+            self._factor = min(_LONGEST_FACTOR, self._factor * 2)
+            self.problem = f"{self.problem}; new scanner, new clients, adapter {self._world.adapter} off and on: nothing helps"
+        self._start()
+        return _EFFECTS[rung]
+
+    def _count_loss(self, before: World, now: World) -> bool:
+        """Whether what the scanner and the links stood on is gone; and what it was."""
+        if before.why is None and now.why is not None:
+            self.steps.bus_lost += 1
+            return True
+        if before.phase in (Phase.NO_BUS, Phase.NO_DAEMON):
+            return False
+        if now.daemon != before.daemon:
+            self.steps.daemon_lost += 1
+        elif now.unplugged != before.unplugged:
+            self.steps.adapter_lost += 1
+        elif now.switched_off != before.switched_off:
+            self.steps.powered_off += 1
+        elif before.adapter is not None and now.adapter != before.adapter:
+            self.steps.adapter_lost += 1
+        else:
+            return False
+        return True
+
+
+def problem_of(world: World, wanted: str | None) -> str:
+    """Why there is nothing to scan with, and what to do about it, in one line. `wanted`: the adapter of the settings."""
+    match world.phase:
+        case Phase.NO_BUS:
+            return f"the system bus cannot be reached ({world.why}); install and start dbus and bluez"
+        case Phase.NO_DAEMON:
+            return "bluetoothd does not run; install bluez and start it: systemctl start bluetooth"
+        case Phase.NO_ADAPTER:
+            return f"there is no Bluetooth adapter{f' {wanted} (ble.adapter)' if wanted else ''}; plug one in"
+        case _:
+            return f"the Bluetooth adapter {world.adapter} is off; to switch it on: bluetoothctl power on"
