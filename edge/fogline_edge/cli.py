@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from fogline import commandline
-from fogline_edge.gateway import check, run_gateway
+from fogline_edge.adapters.ble.state import convert_state, lines_of
+from fogline_edge.gateway import check, require_bluetooth, run_gateway
+from fogline_edge.profiles.ble_files import chosen, in_the_box
 from fogline_edge.settings import load
 from fogline_edge.status import read_events, read_status
 
@@ -19,7 +21,15 @@ examples:
   fogline-edge run --config edge.toml        serve devices until Ctrl-C
   fogline-edge status --config edge.toml     what is stored, sent, and accepted
   fogline-edge outbox --config edge.toml     the events that wait, oldest first
+  fogline-edge ble scan                      the Bluetooth devices that are heard, and their profiles
 """
+BLE_EXAMPLE = """\
+examples:
+  fogline-edge ble scan                            a live table, until Ctrl-C
+  fogline-edge ble scan --seconds 20 --json        for programs
+  fogline-edge ble scan --profile lock.toml        with a profile of one's own
+"""
+_RAW = argparse.RawDescriptionHelpFormatter
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -42,7 +52,33 @@ def build_parser() -> argparse.ArgumentParser:
         if name == "outbox":
             command.add_argument("--limit", type=int, default=20, help="how many rows (default: 20)")
             command.add_argument("--quarantine", action="store_true", help="the events that the bridge refused for good")
+    _add_ble(commands)
     return parser
+
+
+def _add_ble(commands: Any) -> None:
+    """`fogline-edge ble ...`."""
+    ble = commands.add_parser("ble", help="Bluetooth LE: what is heard", epilog=BLE_EXAMPLE, formatter_class=_RAW)
+    actions = ble.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    found = actions.add_parser(
+        "scan", help="list what is heard, and what to add to the settings", epilog=BLE_EXAMPLE, formatter_class=_RAW
+    )
+    found.add_argument("--seconds", type=float, help="how long (default: until Ctrl-C; 10 where the output is no terminal)")
+    found.add_argument("--adapter", help="its name (hci1) or address (default: the first)")
+    found.add_argument("--profile", type=Path, action="append", default=[], help="a profile of one's own; may be given again")
+    found.add_argument("--json", action="store_true", help="answer in JSON, at the end")
+    found.set_defaults(run=run_ble_scan)
+
+
+def run_ble_scan(arguments: argparse.Namespace) -> int:
+    """Scan until Ctrl-C."""
+    require_bluetooth()
+    from fogline_edge.adapters.ble.scan import Options, scan  # noqa: PLC0415 - only Linux has it
+
+    profiles = [*chosen([str(each) for each in arguments.profile], "--profile"), *in_the_box().values()]
+    seconds = arguments.seconds or (None if sys.stdout.isatty() else 10.0)
+    asyncio.run(scan(Options(profiles, seconds, arguments.adapter, arguments.json)))
+    return 0
 
 
 def run_run(arguments: argparse.Namespace) -> int:
@@ -69,7 +105,22 @@ def run_status(arguments: argparse.Namespace) -> int:
         print(json.dumps(status))
         return 0
     print(f"gateway {status['gateway']}, {status['bytes']:,} bytes")
-    _table(status["streams"], ("lane", "stream", "stored", "duplicate", "dead", "sent", "settled", "backlog", "quarantined"))
+    columns = (
+        "lane",
+        "stream",
+        "stored",
+        "duplicate",
+        "filtered",
+        "dead",
+        "sent",
+        "settled",
+        "backlog",
+        "dropped",
+        "quarantined",
+    )
+    _table(status["streams"], columns)
+    if "ble" in status:
+        print(*lines_of(convert_state(status["ble"])), sep="\n")
     return 0
 
 

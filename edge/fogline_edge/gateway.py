@@ -5,21 +5,28 @@ import contextlib
 import gc
 import logging
 import signal
+import sys
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
+from fogline.census import answer_sigusr1
 from fogline.errors import FoglineError, Misconfigured
 from fogline.settings import require_loopback, split_endpoint
 from fogline.signature import read_keys
+from fogline_edge.adapters.ble.listing import read_settings
 from fogline_edge.adapters.coap.listener import CoapListener
 from fogline_edge.adapters.mqtt.listener import MqttListener, make_rates
 from fogline_edge.adapters.mqtt_client.access import check_client
 from fogline_edge.adapters.mqtt_client.client import MqttClient
 from fogline_edge.downlink.downlink import Downlink
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.settings import Settings
+from fogline_edge.settings import BleSettings, Settings
 from fogline_edge.uplink.uplink import Uplink
+
+if TYPE_CHECKING:
+    from fogline_edge.adapters.ble.adapter import BleAdapter
 
 _log = logging.getLogger("fogline.gateway")
 
@@ -35,6 +42,7 @@ async def run_gateway(settings: Settings, on_ready: Callable[[dict[str, str]], N
     stop = asyncio.Event()
     for each in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(each, stop.set)
+    answer_sigusr1()
     outbox = Outbox.open(settings)
     try:
         downlink = Downlink(outbox, read_keys(settings.commands.keys, "commands.keys"))
@@ -63,6 +71,10 @@ async def _open_adapters(
         stack.push_async_callback(_end, "coap", coap)
         await coap.start()
         addresses["coap"] = "{}:{}".format(*coap.address)
+    if settings.ble is not None:
+        ble = make_ble(settings.ble, outbox, downlink)
+        stack.push_async_callback(_end, "ble", ble)
+        await ble.start()
     for each in settings.mqtt_clients:
         client = MqttClient(outbox, each)
         stack.push_async_callback(_end, each.name, client)
@@ -70,7 +82,24 @@ async def _open_adapters(
     return addresses
 
 
-async def _end(name: str, adapter: MqttListener | CoapListener | MqttClient) -> None:
+def require_bluetooth() -> None:
+    """Raises `Misconfigured` where Bluetooth cannot be: it is BlueZ's, so Linux's, and bleak's."""
+    if sys.platform != "linux":
+        raise Misconfigured("Bluetooth needs Linux with BlueZ; remove [ble] from the settings")
+    missing = [name for name in ("bleak", "bleak_retry_connector", "dbus_fast") if find_spec(name) is None]
+    if missing:
+        raise Misconfigured(f"Bluetooth needs {', '.join(missing)}: pip install fogline-edge")
+
+
+def make_ble(settings: BleSettings, outbox: Outbox, downlink: Downlink) -> "BleAdapter":
+    """The Bluetooth adapter. Raises `Misconfigured`."""
+    require_bluetooth()
+    from fogline_edge.adapters.ble.adapter import BleAdapter  # noqa: PLC0415 - costs time and memory, and not all need it
+
+    return BleAdapter(outbox, settings, downlink, outbox.clock)
+
+
+async def _end(name: str, adapter: "MqttListener | CoapListener | MqttClient | BleAdapter") -> None:
     """Close an adapter, and say what it has counted."""
     await adapter.close()
     counted = {each: value for each, value in asdict(adapter.counters).items() if value}
@@ -85,8 +114,11 @@ def check(settings: Settings) -> None:
     read_keys(settings.commands.keys, "commands.keys")
     for each in settings.mqtt_clients:
         check_client(each)
-    if settings.mqtt is None and settings.coap is None and not settings.mqtt_clients:
-        raise Misconfigured("no adapter is configured: add [mqtt], [coap] or [[mqtt_clients]] to the settings")
+    if settings.ble is not None:
+        require_bluetooth()
+        read_settings(settings.ble)
+    if settings.mqtt is None and settings.coap is None and settings.ble is None and not settings.mqtt_clients:
+        raise Misconfigured("no adapter is configured: add [mqtt], [coap], [ble] or [[mqtt_clients]] to the settings")
 
 
 def _spare_collections() -> None:

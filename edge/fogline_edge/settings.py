@@ -13,6 +13,8 @@ from fogline.settings import load_settings
 Identifier = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._:\-]{1,64}$")]
 Port = Annotated[int, Meta(ge=0, le=65535)]
 Positive = Annotated[int, Meta(ge=1)]
+DeviceLane = Literal["alarm", "telemetry", "bulk"]
+"""A lane that devices fill: replies to commands have one of their own."""
 
 
 class _Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -22,21 +24,47 @@ class _Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 class OutboxSettings(_Strict, frozen=True, kw_only=True):
     """The durable queue. `max_bytes` bounds the database file; a tenth of it is kept for replies.
 
-    When it is full, devices are not acknowledged until the bridge has taken events.
+    `when_full`: what a lane does then. `block`: devices are not acknowledged until the bridge has taken events.
+    `drop_oldest`: its oldest events go, a gap record says which. A lane that blocks waits only when nothing may go.
     """
 
     max_bytes: Annotated[int, Meta(ge=1_000_000)] = 1_000_000_000
     group_commit_ms: Annotated[int, Meta(ge=0, le=1000)] = 10
     group_commit_events: Annotated[int, Meta(ge=1, le=10_000)] = 256
+    when_full: dict[DeviceLane, Literal["block", "drop_oldest"]] = msgspec.field(default_factory=dict)
+
+    @property
+    def lets_go(self) -> frozenset[Lane]:
+        """The lanes that drop their oldest events."""
+        return frozenset(Lane(lane) for lane, what in self.when_full.items() if what == "drop_oldest")
 
 
 class UplinkSettings(_Strict, frozen=True, kw_only=True):
-    """The one connection. `bridge` is `host:port`, or a list of them: of bridges that stand in for each other."""
+    """The one connection. `bridge` is `host:port`, or a list of them: of bridges that stand in for each other.
+
+    `retry_s`: the longest pause after a first failure; it doubles with each further one, up to `retry_cap_s`.
+
+    `backfill`: what of a lane goes first when more than `backfill_events` of it wait as a connection begins. `oldest`: all in
+    its order. `newest`: what comes from then on, in a stream of its own; what has waited goes behind it, on a smaller share.
+
+    `max_kib_s`: how much of the line telemetry and bulk may take together, 0 for all of it: for lines that are paid by the
+    megabyte, or shared. Alarms, replies and commands are never held up.
+    """
 
     bridge: str | Annotated[list[str], Meta(min_length=1)] = "127.0.0.1:5672"
     batch_events: Annotated[int, Meta(ge=1, le=5000)] = 200
     batches_in_flight: Annotated[int, Meta(ge=1, le=100)] = 8
     statement_s: Annotated[float, Meta(gt=0)] = 10.0
+    backfill: dict[DeviceLane, Literal["oldest", "newest"]] = msgspec.field(default_factory=dict)
+    backfill_events: Positive = 10_000
+    max_kib_s: Annotated[float, Meta(ge=0)] = 0.0
+    retry_s: Annotated[float, Meta(gt=0)] = 1.0
+    retry_cap_s: Annotated[float, Meta(gt=0)] = 60.0
+
+    @property
+    def newest_first(self) -> frozenset[Lane]:
+        """The lanes of which the newest goes first."""
+        return frozenset(Lane(lane) for lane, what in self.backfill.items() if what == "newest")
 
     @property
     def bridges(self) -> list[str]:
@@ -173,6 +201,47 @@ class CoapSettings(_Strict, frozen=True, kw_only=True):
     devices: Annotated[list[ServingSettings], Meta(max_length=64)] = msgspec.field(default_factory=list)
 
 
+class BleDeviceSettings(_Strict, frozen=True, kw_only=True):
+    """A Bluetooth LE device, by its address. `profile`: a name, or the path of a profile of one's own (`.toml`).
+
+    `device`: its name, by default the profile's. `silence_s`, `min_interval_s`: its own, instead of `device_silence_s` and
+    what the profile says.
+    """
+
+    address: Annotated[str, Meta(pattern=r"^[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}$")]
+    profile: str
+    device: Identifier | None = None
+    silence_s: Annotated[float, Meta(gt=0)] | None = None
+    min_interval_s: Annotated[float, Meta(ge=0)] | None = None
+
+
+class BleSettings(_Strict, frozen=True, kw_only=True):
+    """Bluetooth LE, by BlueZ. What is heard of `profiles` is taken from whatever device, up to `max_devices` of them.
+
+    Only a device that is listed is connected to, and only if its profile says what to read, hear or write there.
+    `adapter`: its name (`hci0`) or address; by default the first that is on. `device_events_s`, `device_burst`: how much one
+    device may say, news or not; Bluetooth cannot be slowed down, so what is more is let go. `silence_s`: a scanner that hears
+    nothing for so long is taken for dead. `device_silence_s`: so is the link of a listed device. `power_on`: an adapter that
+    is off is switched on, after `power_on_s`. `pause_scanning`: hear nothing while connecting, which a Pi's own radio cannot
+    do at once. `longest_retry_s`: between two attempts to connect. `status_s`: how often it is written down how it goes.
+    """
+
+    adapter: str | None = None
+    profiles: list[str] = msgspec.field(default_factory=list)
+    devices: Annotated[list[BleDeviceSettings], Meta(max_length=256)] = msgspec.field(default_factory=list)
+    max_devices: Positive = 1000
+    device_events_s: Annotated[float, Meta(gt=0)] = 100.0
+    device_burst: Positive = 1000
+    silence_s: Annotated[float, Meta(gt=0)] = 60.0
+    device_silence_s: Annotated[float, Meta(gt=0)] = 600.0
+    power_on: bool = True
+    power_on_s: Annotated[float, Meta(ge=0)] = 5.0
+    pause_scanning: bool = True
+    connect_timeout_s: Annotated[float, Meta(gt=0)] = 20.0
+    longest_retry_s: Annotated[float, Meta(gt=0, le=600)] = 30.0
+    status_s: Annotated[float, Meta(gt=0)] = 30.0
+
+
 class Settings(_Strict, frozen=True, kw_only=True):
     """Everything. `data` is the folder of the outbox, relative to the settings file."""
 
@@ -185,6 +254,7 @@ class Settings(_Strict, frozen=True, kw_only=True):
     limits: LimitSettings = msgspec.field(default_factory=LimitSettings)
     mqtt: MqttSettings | None = None
     coap: CoapSettings | None = None
+    ble: BleSettings | None = None
     mqtt_clients: list[MqttClientSettings] = msgspec.field(default_factory=list)
 
 
@@ -197,7 +267,20 @@ def load(path: Path) -> Settings:
     clients = [_beside(path, each) for each in settings.mqtt_clients]
     if len({each.name for each in clients}) < len(clients):
         raise Misconfigured(f"{path}: two entries of mqtt_clients have the same name")
-    return msgspec.structs.replace(settings, data=str(path.parent / settings.data), mqtt=mqtt, mqtt_clients=clients)
+    data, ble = str(path.parent / settings.data), _ble_beside(path, settings.ble)
+    return msgspec.structs.replace(settings, data=data, mqtt=mqtt, mqtt_clients=clients, ble=ble)
+
+
+def _ble_beside(path: Path, ble: BleSettings | None) -> BleSettings | None:
+    """`ble` with the profiles of one's own beside the settings file."""
+    if ble is None:
+        return None
+
+    def beside(profile: str) -> str:
+        return str(path.parent / profile) if profile.endswith(".toml") else profile
+
+    devices = [msgspec.structs.replace(each, profile=beside(each.profile)) for each in ble.devices]
+    return msgspec.structs.replace(ble, profiles=[beside(each) for each in ble.profiles], devices=devices)
 
 
 def _beside(path: Path, client: MqttClientSettings) -> MqttClientSettings:

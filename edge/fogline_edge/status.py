@@ -4,16 +4,31 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from sqlite_utils import Database
 
 from fogline.errors import Misconfigured
+from fogline_edge.adapters.ble.state import STATE_KEY, decode_state
 
 _STREAMS = """
 SELECT stream, lane, open, head, settled, head - settled AS backlog, acknowledged, stored, duplicate, dead, sent,
-       settled_events, quarantined, reason
+       settled_events, quarantined,
+       coalesce((SELECT events FROM filtered WHERE filtered.stream = number), 0) AS filtered,
+       coalesce((SELECT events FROM dropped WHERE dropped.stream = number), 0) AS dropped, reason
 FROM stream ORDER BY number
 """
-_TOTALS = ("acknowledged", "stored", "duplicate", "dead", "sent", "settled_events", "quarantined", "backlog")
+_TOTALS = (
+    "acknowledged",
+    "stored",
+    "duplicate",
+    "dead",
+    "sent",
+    "settled_events",
+    "quarantined",
+    "filtered",
+    "dropped",
+    "backlog",
+)
 
 
 def open_read_only(folder: Path) -> Database:
@@ -28,19 +43,21 @@ def open_read_only(folder: Path) -> Database:
 
 
 def read_status(folder: Path) -> dict[str, Any]:
-    """Counts per stream and in all, the size of the file, and how many events are in quarantine."""
+    """Counts per stream and in all, the size of the file, how many events are in quarantine, and how Bluetooth goes."""
     database = open_read_only(folder)
     try:
         streams = list(database.query(_STREAMS))
         (pages,) = database.execute("PRAGMA page_count").fetchone()
         (page_bytes,) = database.execute("PRAGMA page_size").fetchone()
         (gateway,) = database.execute("SELECT value FROM meta WHERE key = 'gateway'").fetchone()
+        ble = database.execute("SELECT value FROM kept WHERE key = ?", [STATE_KEY]).fetchone()
     except sqlite3.Error as error:
         raise Misconfigured(f"the outbox in {folder} cannot be read: {error}") from None
     finally:
         database.close()
     totals = {name: sum(stream[name] for stream in streams) for name in _TOTALS}
-    return {"gateway": gateway, "bytes": pages * page_bytes, **totals, "streams": streams}
+    status = {"gateway": gateway, "bytes": pages * page_bytes, **totals, "streams": streams}
+    return status if ble is None else {**status, "ble": msgspec.to_builtins(decode_state(ble[0]))}
 
 
 def read_events(folder: Path, table: str, limit: int) -> list[dict[str, Any]]:

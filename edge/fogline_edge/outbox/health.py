@@ -80,16 +80,19 @@ def _read(connection: sqlite3.Connection, tables: set[str], owner: str | None) -
                 return f"a row of {table} makes no sense"
             if owner is not None and table == "meta" and values[0] == "gateway" and values[1] != owner:
                 return f"it says that it belongs to gateway {values[1]}, which it does not"
-    for number, name, head, settled in _streams(connection, tables):
+    for number, name, head, first in _streams(connection, tables):
         ends = connection.execute(_ENDS, {"number": number}).fetchone()
-        if ends != ((settled + 1, head) if head > settled else (None, None)):
-            return f"stream {name} has rows {ends[0]} to {ends[1]}, not {settled + 1} to {head}"
+        if ends != ((first, head) if head >= first else (None, None)):
+            return f"stream {name} has rows {ends[0]} to {ends[1]}, not {first} to {head}"
     return None
 
 
 def _streams(connection: sqlite3.Connection, tables: set[str]) -> list[Any]:
+    """Number, name, head of each, and where its rows begin: after what is settled, or with what stands for what was dropped."""
     both = {"stream", "event"} <= tables
-    return connection.execute("SELECT number, stream, head, settled FROM stream").fetchall() if both else []
+    dropped = "SELECT coalesce(max(upto), 0) FROM dropped WHERE dropped.stream = number" if "dropped" in tables else "0"
+    first = f"SELECT number, stream, head, max(settled + 1, ({dropped})) FROM stream"  # noqa: S608 - our own names
+    return connection.execute(first).fetchall() if both else []
 
 
 def _look_closely(connection: sqlite3.Connection, tables: set[str]) -> str | None:
@@ -100,10 +103,10 @@ def _look_closely(connection: sqlite3.Connection, tables: set[str]) -> str | Non
         (said,) = connection.execute("PRAGMA quick_check(1)").fetchone()
         if said != "ok":
             return str(said).replace("\n", " ")
-        for number, name, head, settled in _streams(connection, tables):
+        for number, name, head, first in _streams(connection, tables):
             (rows,) = connection.execute("SELECT count(*) FROM event WHERE stream = ?", (number,)).fetchone()
-            if rows != head - settled:
-                return f"stream {name} has {rows} rows, not {head - settled}"
+            if rows != head - first + 1:
+                return f"stream {name} has {rows} rows, not {head - first + 1}"
     except sqlite3.OperationalError as error:
         if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_INTERRUPT:
             raise

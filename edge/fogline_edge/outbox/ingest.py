@@ -9,15 +9,18 @@ from itertools import chain
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from fogline.codec import Beacon, Frame, encode_event, encode_framed, frame_of
 from fogline.dead import DEAD_TYPE
 from fogline.event import Arrival, Event, Lane, Receipt, TimeQuality, rfc3339
 from fogline.identity import Dedup, chained, digest, sequence_id
 from fogline.ledger import STATEMENT_CONTENT_TYPE, Statement, encode_statement
+from fogline.report import Report, Reported, is_news
 from fogline_edge.boot import SYSTEM, Clock, Moment
+from fogline_edge.outbox.heard import Heard
 from fogline_edge.outbox.queries import SQL
-from fogline_edge.outbox.recognition import NOTHING_GIVEN, Fresh, Resend, Trace, recognise
+from fogline_edge.outbox.recognition import NOTHING_GIVEN, RENEW_S, Fresh, Resend, Trace, recognise, report_key
 from fogline_edge.outbox.slots import Slots
 from fogline_edge.outbox.streams import Stream, Streams, Written
 
@@ -50,12 +53,13 @@ class Act:
 class Group:
     """What one transaction writes: collected first, inserted together.
 
-    `age_s`: the gateway's own running time. `nonce` goes into the chain of the group's events, `tag` (of it)
+    `age_ms`, `age_s`: the gateway's own running time. `nonce` goes into the chain of the group's events, `tag` (of it)
     into the ids of those that have nothing better. `unsynced`: by stream and beacon, the first and last of the events
     that came while the clock was not set.
     """
 
-    age_s: int
+    age_ms: int
+    age_s: int = field(init=False)
     memory: dict[bytes, tuple[str, Trace]] = field(default_factory=dict)
     touched: dict[str, Stream] = field(default_factory=dict)
     conflicts: int = 0
@@ -65,6 +69,7 @@ class Group:
     tag: str = ""
 
     def __post_init__(self) -> None:
+        self.age_s = self.age_ms // 1000
         self.tag = self.nonce[:4].hex()
 
     def unsure(self, stream: Stream, beacon: Beacon) -> None:
@@ -94,14 +99,16 @@ class Ingest:
         self.identity = (tenant, gateway)
         self._streams = streams
         self._slots = Slots(connection)
+        self._heard = Heard()
+        self._new_traces = 0
         self._written: list[tuple[Stream, list[Written]]] = []
         self._frames: dict[tuple[int | str, ...], Frame] = {}
         self._tenant = tenant
         self._gateway = gateway
 
-    def store(self, work: Sequence[Waiting | Act], age_s: int) -> list[Any]:
+    def store(self, work: Sequence[Waiting | Act], age_ms: int) -> list[Any]:
         """Take a group within the transaction that is open; a result each (an arrival's is its receipt), to be told later."""
-        group = Group(age_s)
+        group = Group(age_ms)
         results = [self.take(group, each) if isinstance(each, Waiting) else each.run(self, group) for each in work]
         self.write(group)
         return results
@@ -111,6 +118,12 @@ class Ingest:
         written, self._written = self._written, []
         for stream, rows in written:
             stream.keep(rows)
+
+    def growth(self) -> tuple[int, int]:
+        """How many rows the memory of resends has taken since the last call: of traces, of slots."""
+        grown = self._new_traces, self._slots.new_pages
+        self._new_traces = self._slots.new_pages = 0
+        return grown
 
     def forget(self, device: str, slot: bytes, number: int) -> None:
         """Forget what was remembered under a slot."""
@@ -140,10 +153,10 @@ class Ingest:
         for stream in group.touched.values():
             self._streams.save(stream)
 
-    def state(self, group: Group, stream: Stream, when: Moment) -> None:
-        """Append a statement of the stream's counts to the stream itself."""
+    def state(self, group: Group, stream: Stream, when: Moment, *, closed: bool = False) -> None:
+        """Append a statement of the stream's counts to the stream itself, which has to be open. `closed`: its last."""
         stream.stated = stream.arrivals
-        body = encode_statement(Statement(stream.stream, stream.lane.value, stream.counts))
+        body = encode_statement(Statement(stream.stream, stream.lane.value, stream.counts, closed))
         arrival = Arrival(
             device=self._gateway,
             channel="ledger",
@@ -213,15 +226,43 @@ class Ingest:
         sent = arrival.retransmission
         payload = digest(arrival.channel, arrival.data, sent.token if sent else b"")
         stream = self._streams.of_lane(arrival.lane)
+        if arrival.report is not None and not self._is_news(group, arrival, arrival.report):
+            return self._filtered(group, arrival, stream, payload)
         verdict = self._judge(group, arrival, payload)
+        if isinstance(verdict, Resend) and arrival.report is not None and sent is None:
+            return self._filtered(group, arrival, stream, payload)
         if isinstance(verdict, Resend):
+            group.memory.update((key, (arrival.device, trace)) for key, trace in verdict.remember)
             stream.counts.acknowledged += 1
             stream.counts.duplicate += 1
             group.touched[stream.stream] = stream
             return Receipt.DUPLICATE
         self.append(group, arrival, when, verdict)
+        if arrival.report is not None:
+            said = Trace(digest(arrival.channel, arrival.data), group.age_s, group.age_ms)
+            group.memory[report_key(arrival)] = (arrival.device, said)
         stream.counts.acknowledged += 1
         return Receipt.STORED
+
+    def _filtered(self, group: Group, arrival: Arrival, stream: Stream, payload: bytes) -> Receipt:
+        """A device repeats itself. Saved with the stream's next event: for this alone nothing is written."""
+        self._heard.note(arrival, payload, group.age_s)
+        stream.counts.filtered += 1
+        return Receipt.FILTERED
+
+    def _is_news(self, group: Group, arrival: Arrival, report: Report) -> bool:
+        """By what was last stored of its channel."""
+        key = report_key(arrival)
+        said = self._recall(group, key)
+        if said is not None and group.age_s - said.age_s > RENEW_S:
+            group.memory[key] = (arrival.device, replace(said, age_s=group.age_s))
+        last = Reported(said.digest, said.first) if said is not None else None
+        return is_news(report, last, digest(arrival.channel, arrival.data), group.age_ms)
+
+    def _is_due(self, group: Group, arrival: Arrival, report: Report) -> bool:
+        """Whether news says what the last event said: once in `max_interval_s` it is to be an event."""
+        said = self._recall(group, report_key(arrival))
+        return report.on_change and said is not None and said.digest == digest(arrival.channel, arrival.data)
 
     def _judge(self, group: Group, arrival: Arrival, payload: bytes) -> Fresh | Resend:
         """By what the protocol says of resends, then by the identity that the device gave."""
@@ -229,6 +270,8 @@ class Ingest:
         if sent is not None and sent.again and self._slots.repeats(arrival.device, sent, payload, group.age_s):
             return Resend()
         recall, nonce = partial(self._recall, group), group.incarnation()
+        if arrival.report is not None and not self._is_due(group, arrival, arrival.report):
+            recall = partial(self._recall_heard, group, arrival)
         verdict = recognise(arrival, payload, tenant=self._tenant, recall=recall, age_s=group.age_s, nonce=nonce)
         if sent is not None and isinstance(verdict, Fresh):
             self._slots.note(arrival.device, sent, payload, group.age_s)
@@ -282,7 +325,14 @@ class Ingest:
         if (pending := group.memory.get(key)) is not None:
             return pending[1]
         row = self.connection.execute(SQL["recall"], (key,)).fetchone()
-        return _trace.decode(row[0]) if row else None
+        if row is None:
+            self._new_traces += 1  # what is asked for in vain is remembered next
+            return None
+        return _trace.decode(row[0])
+
+    def _recall_heard(self, group: Group, arrival: Arrival, key: bytes) -> Trace | None:
+        trace = self._recall(group, key)
+        return self._heard.renew(trace, arrival, group.age_s) if trace is not None else None
 
 
 def insert_many(connection: sqlite3.Connection, rows: list[Written]) -> None:
@@ -301,4 +351,5 @@ def has_more(arrival: Arrival) -> bool:
         or arrival.properties is not None
         or arrival.ttd_s is not None
         or arrival.expiry_s is not None
+        or arrival.report is not None
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 from fogline.errors import Misconfigured
 from fogline_edge.boot import Clock
 from fogline_edge.outbox import salvage
+from fogline_edge.outbox.age import Age
 from fogline_edge.outbox.damage import is_damage
 from fogline_edge.outbox.folder import Ending, Folder, check_owner, foreign, note_start
 from fogline_edge.outbox.health import examine
@@ -66,7 +67,10 @@ def _open(settings: Settings, folder: Folder, connect: Connect, clock: Clock) ->
     connection = open_database(folder.path / FILE, settings.outbox.max_bytes, connect)
     try:
         check_owner(connection, folder)
+        connection.execute("BEGIN IMMEDIATE")
         note_start(connection, clock)
+        Age(connection, clock).save()
+        connection.execute("COMMIT")
     except BaseException as error:  # whatever it is: nothing stays open
         if not isinstance(error, Misconfigured):
             folder.note(Ending.FAILED)

@@ -66,6 +66,8 @@ class Outbox:
             tenant=settings.tenant,
             gateway=settings.gateway,
             max_bytes=settings.outbox.max_bytes,
+            lets_go=settings.outbox.lets_go,
+            in_flight=settings.uplink.batch_events * settings.uplink.batches_in_flight,
             statement_s=settings.uplink.statement_s,
             clock=clock,
             told=Told(
@@ -251,6 +253,15 @@ class Outbox:
         _log.error("stream %s begins anew: %s", stream, why)
         await self._between.call(self._writer, partial(work.reopen, name=stream, upto=upto, why=why))
         self.on_commit()
+
+    async def part(self, lanes: frozenset[Lane], events: int) -> None:
+        """Let what is new of `lanes` go before what waits, where that is more than `events`.
+
+        Raises `Unreachable` if there is no room to write that down.
+        """
+        self._hand_over_settlement()
+        for each in await self._between.call(self._writer, partial(work.part, lanes=lanes, events=events)):
+            _log.warning("lane %s: %d events wait, what is new goes before them", each.lane, each.backlog)
 
     def _statement_is_due(self) -> None:
         self._statement_timer = self._loop.call_later(self._statement_s, self._statement_is_due)

@@ -18,6 +18,33 @@ UPDATE stream SET head = ?, chain = ?, settled = ?, settled_chain = ?, acknowled
                   dead = ?, sent = ?, settled_events = ?, quarantined = ?
 WHERE number = ?;
 
+-- name: filtered
+SELECT stream, events FROM filtered;
+
+-- name: save_filtered
+INSERT INTO filtered (stream, events) VALUES (?, ?) ON CONFLICT (stream) DO UPDATE SET events = excluded.events;
+
+-- name: dropped
+SELECT stream, upto, events FROM dropped;
+
+-- name: save_dropped
+INSERT INTO dropped (stream, upto, events) VALUES (?, ?, ?)
+ON CONFLICT (stream) DO UPDATE SET upto = excluded.upto, events = excluded.events;
+
+-- name: sizes
+SELECT sequence, length(body) FROM event WHERE stream = ? AND sequence > ? ORDER BY sequence LIMIT ?;
+
+-- name: gaps
+SELECT sequence, body FROM event WHERE stream = ? AND sequence <= ?
+AND body >= CAST('{"specversion":"1.0","id":"gap-' AS BLOB) AND body < CAST('{"specversion":"1.0","id":"gap.' AS BLOB)
+ORDER BY sequence;
+
+-- name: pass
+INSERT OR IGNORE INTO passed (stream, sequence, chain) SELECT stream, sequence, chain FROM event WHERE stream = ? AND sequence <= ?;
+
+-- name: drop_passed
+DELETE FROM passed WHERE stream = ? AND sequence <= ?;
+
 -- name: insert_event
 INSERT INTO event (stream, sequence, chain, body) VALUES (?, ?, ?, ?);
 
@@ -25,7 +52,8 @@ INSERT INTO event (stream, sequence, chain, body) VALUES (?, ?, ?, ?);
 SELECT sequence, chain, body FROM event WHERE stream = ? AND sequence > ? ORDER BY sequence LIMIT ?;
 
 -- name: chain_at
-SELECT chain FROM event WHERE stream = ? AND sequence = ?;
+SELECT chain FROM event WHERE stream = ?1 AND sequence = ?2
+UNION ALL SELECT chain FROM passed WHERE stream = ?1 AND sequence = ?2;
 
 -- name: delete_settled
 DELETE FROM event WHERE stream = ? AND sequence <= ?;
@@ -63,14 +91,25 @@ SELECT value FROM memory WHERE key = ?;
 
 -- name: remember
 INSERT INTO memory (key, device, stored_s, value) VALUES (?, ?, ?, ?)
-ON CONFLICT (key) DO UPDATE SET device = excluded.device, stored_s = excluded.stored_s, value = excluded.value;
+ON CONFLICT (key) DO UPDATE SET stored_s = excluded.stored_s, value = excluded.value;
 
--- name: forget
-DELETE FROM memory WHERE key IN (
-    SELECT key FROM (
-        SELECT key, stored_s, row_number() OVER (PARTITION BY device ORDER BY stored_s DESC) AS newest FROM memory
-    ) WHERE stored_s < ? AND newest > ?
-);
+-- name: next_device_memory
+SELECT device FROM memory WHERE device > ? ORDER BY device LIMIT 1;
+
+-- name: span_memory
+SELECT (SELECT min(stored_s) FROM memory WHERE device = ?1), (SELECT max(stored_s) FROM memory WHERE device = ?1);
+
+-- name: newest_memory
+SELECT stored_s FROM memory WHERE device = ? ORDER BY stored_s DESC LIMIT 1 OFFSET ?;
+
+-- name: forget_memory
+DELETE FROM memory WHERE key IN (SELECT key FROM memory WHERE device = ? AND stored_s < ? ORDER BY stored_s LIMIT ?);
+
+-- name: size_memory
+SELECT count(*), total(200 + 3 * length(CAST(device AS BLOB))) FROM memory;
+
+-- name: ages_memory
+SELECT stored_s, total(200 + 3 * length(CAST(device AS BLOB))) FROM memory GROUP BY stored_s ORDER BY stored_s;
 
 -- name: recall_slots
 SELECT value FROM slot WHERE owner = ? AND page = ?;
@@ -79,12 +118,23 @@ SELECT value FROM slot WHERE owner = ? AND page = ?;
 INSERT INTO slot (owner, page, device, stored_s, value) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT (owner, page) DO UPDATE SET stored_s = excluded.stored_s, value = excluded.value;
 
--- name: forget_slots
-DELETE FROM slot WHERE (owner, page) IN (
-    SELECT owner, page FROM (
-        SELECT owner, page, stored_s, row_number() OVER (PARTITION BY device ORDER BY stored_s DESC) AS newest FROM slot
-    ) WHERE stored_s < ? AND newest > ?
-);
+-- name: next_device_slot
+SELECT device FROM slot WHERE device > ? ORDER BY device LIMIT 1;
+
+-- name: span_slot
+SELECT (SELECT min(stored_s) FROM slot WHERE device = ?1), (SELECT max(stored_s) FROM slot WHERE device = ?1);
+
+-- name: newest_slot
+SELECT stored_s FROM slot WHERE device = ? ORDER BY stored_s DESC LIMIT 1 OFFSET ?;
+
+-- name: forget_slot
+DELETE FROM slot WHERE (owner, page) IN (SELECT owner, page FROM slot WHERE device = ? AND stored_s < ? ORDER BY stored_s LIMIT ?);
+
+-- name: size_slot
+SELECT count(*), total(1000 + 3 * length(CAST(device AS BLOB))) FROM slot;
+
+-- name: ages_slot
+SELECT stored_s, total(1000 + 3 * length(CAST(device AS BLOB))) FROM slot GROUP BY stored_s ORDER BY stored_s;
 
 -- name: all_kept
 SELECT key, value FROM kept;

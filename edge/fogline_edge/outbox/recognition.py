@@ -17,17 +17,31 @@ COUNTER_RESEND_S = 60
 """How long after the first copy the same counter value with the same payload is a resend."""
 COUNTER_RESEND_DISTANCE = 16
 """How far behind the newest a counter may be and still be a late or repeated one."""
+RENEW_S = 12 * 3600
+"""What a device says again is remembered anew so often, as one that is silent is forgotten."""
 _ALL_MISSING = (1 << COUNTER_RESEND_DISTANCE + 1) - 2
 
 
+class Count(msgspec.Struct, frozen=True, array_like=True):
+    """A value of a counter, without its wraps: the payload's digest, and when it came."""
+
+    value: int
+    digest: bytes
+    age_s: int
+
+
 class Trace(msgspec.Struct, frozen=True, array_like=True):
-    """What is remembered under a key: a payload's digest, when (`age_s`), and numbers whose meaning the key gives."""
+    """What is remembered under a key: a payload's digest, when (`age_s`), and numbers whose meaning the key gives.
+
+    `recent`: of a counter, what a resend could repeat.
+    """
 
     digest: bytes
     age_s: int
     first: int = 0
     second: int = 0
     third: int = 0
+    recent: tuple[Count, ...] = ()
 
 
 Recall = Callable[[bytes], Trace | None]
@@ -35,7 +49,9 @@ Recall = Callable[[bytes], Trace | None]
 
 @dataclass(frozen=True, slots=True)
 class Resend:
-    """It is stored already."""
+    """It is stored already. `remember`: key -> trace, of what is remembered for longer now."""
+
+    remember: tuple[tuple[bytes, Trace], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +108,11 @@ class _Case:
             case _:
                 return NOTHING_GIVEN
 
+    @property
+    def surely(self) -> Dedup:
+        """What is said of an event with a strong identity."""
+        return Dedup.SHARED if self.arrival.shared else Dedup.STRONG
+
     def named(self, tier: int, *key: bytes) -> Resend | Fresh:
         """Tiers 1 and 2: the key says it; the same key with another payload is a conflict, and both are kept.
 
@@ -106,34 +127,39 @@ class _Case:
             remember = [(place, Trace(former.digest, self.age_s)), (other, self.trace())]  # forgotten in this order
             former = self.recall(other)
         if former is not None:
-            return Resend()
-        return Fresh(self.id(tier, *key, self.payload), Dedup.STRONG, tuple(remember), conflict)
+            return Resend(tuple(remember) if self.age_s - former.age_s > RENEW_S else ())
+        return Fresh(self.id(tier, *key, self.payload), self.surely, tuple(remember), conflict)
 
     def counted(self, counter: Counter) -> Resend | Fresh:
         """Tier 3. Of the state, `first` is the incarnation, `second` the newest counter without its wraps.
 
-        `third`: which of those behind it have not come, bit n for the newest less n. That one is not remembered does not
-        say so: the state outlives what is remembered of older counters. The payload is part of the id, because two
-        copies of one outbox go on with the same incarnation.
+        `third`: which of those behind it have not come, bit n for the newest less n. That one is not among the recent ones
+        does not say so: they are forgotten sooner than the state. The payload is part of the id, because two
+        copies of one outbox go on with the same incarnation. Where other gateways may hear the same, the id has neither
+        incarnation nor wraps, which no two of them count alike.
         """
         state_key = self.key("counter")
         state = self.recall(state_key)
         incarnation, extended, newest, missing = self.nonce, counter.value, counter.value, _ALL_MISSING
+        recent: tuple[Count, ...] = ()
         if state is not None:
             step = serial_distance(state.second, counter.value, counter.width_bits)
             candidate = state.second + step
             near = -COUNTER_RESEND_DISTANCE <= step <= 0 <= candidate
-            if near and self.repeats(self.recall(self.count_key(state.first, candidate)), COUNTER_RESEND_S):
+            recent = tuple(each for each in state.recent if 0 <= self.age_s - each.age_s <= COUNTER_RESEND_S)
+            if near and any(each.value == candidate and each.digest == self.payload for each in recent):
                 return Resend()
             if step > 0:
                 incarnation, extended, newest, missing = state.first, candidate, candidate, _further(state.third, step)
             elif near and state.third >> -step & 1:
                 incarnation, extended, newest, missing = state.first, candidate, state.second, state.third & ~(1 << -step)
-        remember = (
-            (state_key, Trace(self.payload, self.age_s, incarnation, newest, missing)),
-            (self.count_key(incarnation, extended), self.trace()),
-        )
-        return Fresh(self.id(3, _number(incarnation), _number(extended), self.payload), Dedup.STRONG, remember)
+            else:
+                recent = ()
+        near_ones = tuple(each for each in recent if newest - each.value <= COUNTER_RESEND_DISTANCE)
+        recent = (*near_ones, Count(extended, self.payload, self.age_s))
+        remember = ((state_key, Trace(self.payload, self.age_s, incarnation, newest, missing, recent)),)
+        number = [_number(counter.value)] if self.arrival.shared else [_number(incarnation), _number(extended)]
+        return Fresh(self.id(3, *number, self.payload), self.surely, remember)
 
     def timed(self, time: bytes) -> Fresh:
         """Tier 4: an equal payload at an equal time that nothing marks as a resend is one more occurrence."""
@@ -141,10 +167,7 @@ class _Case:
         former = self.recall(place)
         occurrence = former.first + 1 if former else 1
         event_id = self.id(4, time, self.payload, _number(occurrence))
-        return Fresh(event_id, Dedup.GOOD, ((place, self.trace(occurrence)),))
-
-    def repeats(self, former: Trace | None, window_s: int) -> bool:
-        return former is not None and former.digest == self.payload and self.age_s - former.age_s <= window_s
+        return Fresh(event_id, Dedup.SHARED if self.arrival.shared else Dedup.GOOD, ((place, self.trace(occurrence)),))
 
     def trace(self, first: int = 0) -> Trace:
         return Trace(self.payload, self.age_s, first)
@@ -152,12 +175,14 @@ class _Case:
     def id(self, tier: int, *key: bytes) -> str:
         return semantic_id(tier, self.tenant, self.arrival.device, self.arrival.channel, *key)
 
-    def count_key(self, incarnation: int, extended: int) -> bytes:
-        return self.key("count", _number(incarnation), _number(extended))
-
     def key(self, kind: str, *fields: bytes) -> bytes:
         """16 bytes under which something about this channel of the device is remembered."""
         return _hashed(kind.encode(), self.arrival.device.encode(), self.arrival.channel.encode(), *fields)
+
+
+def report_key(arrival: Arrival) -> bytes:
+    """16 bytes under which the last event of a channel is remembered."""
+    return _hashed(b"report", arrival.device.encode(), arrival.channel.encode())
 
 
 def _hashed(*fields: bytes) -> bytes:

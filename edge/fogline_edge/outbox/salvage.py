@@ -247,8 +247,8 @@ class _Rebuilt:
                 name, lane = last = last or (replay.stream, replay.lane)
                 if former is None and expected == 0:
                     self._gap(lane, Lost(name, None, None), "which other events there were cannot be known")
-                elif sequence > expected:
-                    self._gap(lane, Lost(name, expected, sequence - 1))
+                elif replay.first > expected:
+                    self._gap(lane, Lost(name, expected, replay.first - 1))
                 self._append(lane, replay)
                 expected = sequence + 1
             if former is not None and expected <= former.head:

@@ -98,6 +98,36 @@ def m005_unsynced(db: Database) -> None:
     )
 
 
+@migrations()
+def m006_filtered(db: Database) -> None:
+    """How much was no news, by stream."""
+    db.execute("CREATE TABLE filtered (stream INTEGER PRIMARY KEY, events INTEGER NOT NULL)")
+
+
+@migrations()
+def m007_dropped(db: Database) -> None:
+    """What was let go, by stream: up to where it is not settled, how much in all. Chains of what of it may have been sent."""
+    db.execute("CREATE TABLE dropped (stream INTEGER PRIMARY KEY, upto INTEGER NOT NULL, events INTEGER NOT NULL)")
+    db.execute(
+        "CREATE TABLE passed (stream INTEGER NOT NULL, sequence INTEGER NOT NULL, chain BLOB NOT NULL,"
+        " PRIMARY KEY (stream, sequence)) WITHOUT ROWID"
+    )
+
+
+@migrations()
+def m008_devices(db: Database) -> None:
+    """The memory of resends by device, so that what nobody needs is found without a look at all of it.
+
+    Of a memory that filled the file up, the index has no room: then it is forgotten.
+    """
+    (max_pages,) = db.execute("PRAGMA max_page_count").fetchone()
+    for table, columns in (("memory", ["device", "stored_s"]), ("slot", ["device"])):
+        (index_bytes,) = db.execute(f"SELECT total(40 + length(CAST(device AS BLOB))) FROM {table}").fetchone()  # noqa: S608
+        if used_pages(db.conn) + 2 * index_bytes // PAGE_BYTES > max_pages:
+            db.execute(f"DELETE FROM {table}")  # noqa: S608 - one of our own names
+        db.table(table).create_index(columns)
+
+
 Connect = Callable[[Path], sqlite3.Connection]
 """Opens a file, without transactions of its own making (`isolation_level=None`)."""
 

@@ -25,9 +25,10 @@ Place = tuple[bytes, int]
 
 
 class Slots:
-    """Reads through a cache, writes with `write`. After a rollback it is made anew."""
+    """Reads through a cache, writes with `write`. After a rollback it is made anew. `new_pages`: rows that were not there."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
+        self.new_pages = 0
         self._connection = connection
         self._pages: OrderedDict[Place, bytearray] = OrderedDict()
         self._dirty: dict[Place, str] = {}
@@ -64,6 +65,7 @@ class Slots:
         page = self._pages.get(place)
         if page is None:
             row = self._connection.execute(SQL["recall_slots"], place).fetchone()
+            self.new_pages += row is None
             page = self._pages[place] = bytearray(row[0] if row else _EMPTY)
         else:
             self._pages.move_to_end(place)

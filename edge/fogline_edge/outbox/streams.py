@@ -10,17 +10,19 @@ from typing import NamedTuple
 
 from fogline.event import Lane
 from fogline.ledger import Counts
+from fogline_edge.outbox.dropped import Dropped
 from fogline_edge.outbox.queries import SQL
 
 MAX_TAIL_BYTES = 4 * 1024 * 1024
 
 
 class Row(NamedTuple):
-    """One event as it will be sent."""
+    """One event as it will be sent. `spans`: how many sequences, up to its own, it stands for: a gap record more than one."""
 
     sequence: int
     chain: bytes
     body: bytes
+    spans: int = 1
 
 
 Written = tuple[int, int, bytes, bytes]
@@ -34,7 +36,8 @@ class Stream:
 
     `head`: the highest sequence written, `settled`: the highest that the bridge accepted; `chain` and `settled_chain`
     belong to them. `stated`: what the last statement of this run said of arrivals. `fresh`: rows
-    that are not written yet; `tail`: the newest committed ones.
+    that are not written yet; `tail`: the newest committed ones. `filtered_saved`: of the count `filtered`, what is written.
+    `dropped`: what of it was let go; `unsure_upto`: up to where a former run may have sent it.
     """
 
     number: int
@@ -46,7 +49,10 @@ class Stream:
     settled: int = 0
     settled_chain: bytes = b""
     counts: Counts = field(default_factory=Counts)
-    stated: tuple[int, ...] = (0, 0, 0, 0)
+    filtered_saved: int = 0
+    stated: tuple[int, ...] = (0, 0, 0, 0, 0)
+    dropped: Dropped = field(default_factory=Dropped)
+    unsure_upto: int = 0
     fresh: list[Written] = field(default_factory=list)
     tail: deque[Written] = field(default_factory=deque)
     tail_bytes: int = 0
@@ -79,18 +85,31 @@ class Stream:
     def arrivals(self) -> tuple[int, ...]:
         """The counts that a device's doing changes: worth a new statement."""
         counts = self.counts
-        return (counts.acknowledged, counts.duplicate, counts.dead, counts.quarantined)
+        return (counts.acknowledged, counts.duplicate, counts.dead, counts.quarantined, counts.dropped)
 
     @property
     def backlog(self) -> int:
         """Sequences that the bridge has not accepted."""
         return self.head - self.settled
 
+    @property
+    def kept_after(self) -> int:
+        """Everything up to here is settled or dropped."""
+        return max(self.settled, self.dropped.upto)
+
+    @property
+    def droppable(self) -> int:
+        """How many events could be let go: of a closed stream, all but what says that it is closed."""
+        return self.head - self.kept_after - (0 if self.open else 1)
+
 
 class Streams:
-    """All streams of one outbox: the open one of each lane, and closed ones that still hold unsettled rows."""
+    """All streams of one outbox: the open one of each lane, and closed ones that still hold unsettled rows.
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    `in_flight`: how many rows of a stream may be on their way at once.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, in_flight: int = 0) -> None:
         self._connection = connection
         self._all: dict[str, Stream] = {}
         self._open: dict[Lane, Stream] = {}
@@ -101,6 +120,13 @@ class Streams:
             self._all[stream] = known
             if known.open:
                 self._open[known.lane] = known
+        filtered = dict(connection.execute(SQL["filtered"]).fetchall())
+        dropped = {number: values for number, *values in connection.execute(SQL["dropped"]).fetchall()}
+        for known in self._all.values():
+            known.counts.filtered = known.filtered_saved = filtered.get(known.number, 0)
+            upto, known.counts.dropped = dropped.get(known.number, (0, 0))
+            known.dropped = Dropped(upto, sent_upto=upto)
+            known.unsure_upto = known.kept_after + in_flight
 
     def of_lane(self, lane: Lane) -> Stream:
         """The open stream of a lane; the first arrival opens it."""
@@ -152,6 +178,20 @@ class Streams:
                 stream.number,
             ),
         )
+        self._save_filtered(stream)
+        if counts.dropped:
+            self._connection.execute(SQL["save_dropped"], (stream.number, stream.dropped.upto, counts.dropped))
+
+    def save_filtered(self) -> None:
+        """Write how much was no news, where that has changed."""
+        for stream in self._all.values():
+            self._save_filtered(stream)
+
+    def _save_filtered(self, stream: Stream) -> None:
+        filtered = stream.counts.filtered
+        if filtered != stream.filtered_saved:
+            self._connection.execute(SQL["save_filtered"], (stream.number, filtered))
+            stream.filtered_saved = filtered
 
 
 def _named(counts: list[int]) -> dict[str, int]:

@@ -1,17 +1,27 @@
 """What the loop asks the writer's thread to do: reads for the uplink, quarantine, a stream that begins anew."""
 
+from collections import Counter
 from dataclasses import dataclass
 
 from fogline.codec import Replay, decode_event, encode_event
 from fogline.errors import Poison
 from fogline.event import Event, Lane
-from fogline.gap import Gap, GapReason, gap_event
+from fogline.gap import Gap, GapReason, above, gap_event
 from fogline.hello import Own
 from fogline.ledger import Counts
-from fogline_edge.boot import time_quality
+from fogline_edge.boot import moment, time_quality
+from fogline_edge.outbox import dropping
+from fogline_edge.outbox.dropped import Dropped
+from fogline_edge.outbox.ingest import Group
 from fogline_edge.outbox.queries import SQL
 from fogline_edge.outbox.streams import Row, Stream
 from fogline_edge.outbox.writer import Writer, utc_now
+
+MOVED_AT_ONCE = 500
+"""Rows that are in no place for a moment while a stream is moved: a file that is nearly full has no room for two of each."""
+
+MAX_BEHIND = 4
+"""Closed streams of a lane that may wait at a time: after one more outage the open one goes on as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +47,8 @@ def own(writer: Writer, name: str, chain_sequence: int) -> Own:
     """What hello needs to know of a stream."""
     stream = writer.streams.get(name)
     row = writer.connection.execute(SQL["chain_at"], (stream.number, chain_sequence)).fetchone()
-    return Own(stream.settled, stream.settled_chain.hex(), stream.head, row[0].hex() if row else None)
+    chain = row[0].hex() if row else None
+    return Own(stream.settled, stream.settled_chain.hex(), stream.head, chain, stream.dropped.upto)
 
 
 def read(writer: Writer, name: str, after: int, limit: int) -> list[Row]:
@@ -46,9 +57,21 @@ def read(writer: Writer, name: str, after: int, limit: int) -> list[Row]:
     rows = stream.remembered(after, limit)
     if rows is None:
         rows = [Row(*row) for row in writer.connection.execute(SQL["read_events"], (stream.number, after, limit))]
+    if rows and rows[0].sequence == stream.dropped.upto:
+        rows[0] = _gap_above(writer, stream, rows[0], after)
+        stream.dropped.send(after)
     if rows:
         writer.handed[name] = max(rows[-1].sequence, writer.handed.get(name, 0))
     return rows
+
+
+def _gap_above(writer: Writer, stream: Stream, row: Row, after: int) -> Row:
+    """The gap record over what was dropped, as it is to be sent: for what lies above `after`."""
+    try:
+        (event,) = above([decode_event(row.body)], after)
+    except Poison:
+        event = dropping.gap_over(writer, stream, after + 1, row.sequence, dropping.WHY)
+    return row._replace(body=encode_event(event), spans=row.sequence - after)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,18 +134,40 @@ def reopen(writer: Writer, name: str, upto: int, why: str) -> None:
     with writer.transaction():
         old = writer.streams.get(name)
         writer.accept(name, min(upto, old.head))
-        rows = writer.connection.execute(SQL["read_events"], (old.number, old.settled, -1)).fetchall()
         new = writer.streams.open(old.lane, why) if old.open else writer.streams.of_lane(old.lane)
-        for _, chain, body in rows:
-            new.head += 1
-            new.counts.stored += 1
-            new.chain = chain
-            writer.connection.execute(SQL["insert_event"], (new.number, new.head, chain, _moved(writer, new, body)))
-        writer.connection.execute(SQL["delete_settled"], (old.number, old.head))
-        old.settled = old.head
+        while rows := writer.connection.execute(SQL["read_events"], (old.number, old.settled, MOVED_AT_ONCE)).fetchall():
+            old.settled = rows[-1][0]
+            writer.connection.execute(SQL["delete_settled"], (old.number, old.settled))
+            for _, chain, body in rows:
+                new.head += 1
+                new.counts.stored += 1
+                new.chain = chain
+                writer.connection.execute(SQL["insert_event"], (new.number, new.head, chain, _moved(writer, new, body)))
+        writer.connection.execute(SQL["drop_passed"], (old.number, old.head))
+        old.dropped = Dropped()
         old.forget_tail()
         writer.streams.save(old)
         writer.streams.save(new)
+
+
+def part(writer: Writer, lanes: frozenset[Lane], events: int) -> list[Stream]:
+    """Of lanes with more than `events` waiting: close the stream, with its last word, and open another for what is new.
+
+    What was closed waits behind it; of a lane at most `MAX_BEHIND` do. Returns those that were closed.
+    """
+    behind = Counter(each.lane for each in writer.streams.pending() if not each.open)
+    late = [each for each in writer.streams.opened() if each.lane in lanes and each.head - each.kept_after > events]
+    late = [each for each in late if behind[each.lane] < MAX_BEHIND]
+    if late:
+        with writer.transaction():
+            group = Group(writer.age.ms)
+            for stream in late:
+                writer.ingest.state(group, stream, moment(writer.clock), closed=True)
+            writer.ingest.write(group)
+            for stream in late:
+                writer.streams.open(stream.lane, "newest first")
+        writer.ingest.committed()
+    return late
 
 
 def _moved(writer: Writer, new: Stream, body: bytes) -> bytes:

@@ -19,23 +19,22 @@ from fogline.crash import CrashPoint, crash_point
 from fogline.errors import Unreachable
 from fogline.event import Lane
 from fogline_edge.boot import SYSTEM, Clock, moment
-from fogline_edge.outbox import times
+from fogline_edge.outbox import dropping, times
+from fogline_edge.outbox.age import SAVED_EVERY_S, Age
+from fogline_edge.outbox.forgetting import Forgetting
 from fogline_edge.outbox.ingest import Act, Group, Ingest, Waiting
 from fogline_edge.outbox.queries import SQL
 from fogline_edge.outbox.schema import PAGE_BYTES, used_pages
 from fogline_edge.outbox.streams import Streams
 
-REMEMBER_S = 48 * 3600
-REMEMBER_EVENTS = 10_000
-REMEMBER_COMMANDS_S = 8 * 24 * 3600
-"""Longer than any command may live, so that a copy that comes late is known."""
 RESERVE = 0.10
 """The share of the file that is kept for replies."""
 RESUME = 0.15
 """The share that must be free before other lanes are taken again."""
+ROW_BYTES = 600
+"""What a row has beside its payload, or less."""
 RETRIED = 32
 """How much of what was held is tried at once: all of it need not fit."""
-_AGE_SAVED_EVERY_S = 60
 
 _log = logging.getLogger("fogline.outbox")
 
@@ -86,7 +85,8 @@ class Told:
 class Writer:
     """`connection` is used by this thread alone once it runs. `statement_s`: how often counts are stated.
 
-    `handed`: by stream, the highest sequence that the uplink was given in this run.
+    `lets_go`: the lanes whose oldest events are dropped when the file is nearly full. `in_flight`: how many events of a
+    stream may be on their way at once. `handed`: by stream, the highest sequence that the uplink was given in this run.
     """
 
     def __init__(
@@ -96,6 +96,8 @@ class Writer:
         tenant: str,
         gateway: str,
         max_bytes: int,
+        lets_go: frozenset[Lane] = frozenset(),
+        in_flight: int,
         statement_s: float,
         told: Told,
         clock: Clock = SYSTEM,
@@ -103,17 +105,18 @@ class Writer:
         self.connection = connection
         self.clock = clock
         self.handed: dict[str, int] = {}
-        self.age_s = self._saved_age()
+        self.age = Age(connection, clock)
         self.identity = (tenant, gateway)
+        self._forgetting = Forgetting(connection, max_bytes)
         self._max_pages = max_bytes // PAGE_BYTES
+        self._lets_go = lets_go
+        self._in_flight = in_flight
         self._statement_s = statement_s
         self._told = told
         self._queue: queue.SimpleQueue[Work] = queue.SimpleQueue()
         self._held: list[Waiting | Act] = []
         self._unsettled = Settlement()
         self._full = False
-        self._started_ms = clock.beacon().boottime_ms
-        self._base_age_s = self.age_s
         self._next_statement = time.monotonic() + statement_s
         self._next_housekeeping = 0.0
         self._thread = threading.Thread(target=self._run, name="outbox-writer", daemon=True)
@@ -134,7 +137,7 @@ class Writer:
     # --- on the thread
 
     def _load(self) -> None:
-        self.streams = Streams(self.connection)
+        self.streams = Streams(self.connection, self._in_flight)
         self.ingest = Ingest(self.connection, self.streams, *self.identity, self.clock)
 
     def _run(self) -> None:
@@ -147,6 +150,8 @@ class Writer:
             self._told.fatal(f"the outbox failed: {error}")
             failure = error
         try:
+            if failure is None and not self._full:
+                self.streams.save_filtered()
             self._told.closing(failure)
         finally:
             self.connection.close()
@@ -167,7 +172,9 @@ class Writer:
                     done(result)
             case list():
                 self._store(work)
-        self._housekeep()
+        forgotten = self._housekeep()
+        if self._full and self._lets_go and not forgotten:
+            self._relieve()
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
@@ -189,21 +196,53 @@ class Writer:
             return
         try:
             with self.transaction():
-                results = self.ingest.store(group, self.age_s)
+                self._make_room(group)
+                results = self.ingest.store(group, self.age.ms)
                 self._state_counts()
+                self._spare_reserve(group)
                 crash_point(CrashPoint.BEFORE_COMMIT)
         except sqlite3.OperationalError as error:
-            self._wait_for_room(error)
-            if all(map(uses_reserve, group)):
-                self._held += group
-            else:
-                self._store(group)  # that is, what of it may use the reserve
+            self._store_some(group, error)
             return
         self.ingest.committed()
         crash_point(CrashPoint.AFTER_COMMIT_BEFORE_ACK)
         self._told.committed(list(zip(group, results, strict=True)))
-        if used_pages(self.connection) > self._max_pages * (1 - RESERVE):
-            self._set_full(True)
+
+    def _spare_reserve(self, group: list[Waiting | Act]) -> None:
+        """Within a transaction: what may not use the reserve must not have. Raises as SQLite does for want of room."""
+        if used_pages(self.connection) > self._max_pages * (1 - RESERVE) and not all(map(uses_reserve, group)):
+            error = sqlite3.OperationalError("the rest is kept for replies")
+            error.sqlite_errorcode = sqlite3.SQLITE_FULL
+            raise error
+
+    def _store_some(self, group: list[Waiting | Act], error: sqlite3.OperationalError) -> None:
+        """All of it did not fit: as much as does is stored, the rest is held. Raises `error` if it says anything else."""
+        if len(group) > 1 and error.sqlite_errorcode == sqlite3.SQLITE_FULL:
+            self._store(group[: len(group) // 2])
+            self._store(group[len(group) // 2 :])
+            return
+        self._wait_for_room(error)
+        if all(map(uses_reserve, group)):
+            self._held += group
+        else:
+            self._store(group)  # that is, what of it may use the reserve
+
+    def _make_room(self, group: list[Waiting | Act]) -> None:
+        """Within a transaction, if the file is nearly full: let go of more than what comes."""
+        if self._lets_go and used_pages(self.connection) > self._max_pages * (1 - RESUME):
+            arrivals = [each.arrival for each in group if isinstance(each, Waiting)]
+            dropping.drop(self, self._lets_go, 2 * sum(len(each.data) * 4 // 3 + ROW_BYTES for each in arrivals))
+
+    def _relieve(self) -> None:
+        """It is full, and lanes let go: some goes now, more at the next turn. A disk that is full itself is waited for."""
+        try:
+            with self.transaction():
+                dropped = dropping.drop(self, self._lets_go, self._max_pages * PAGE_BYTES // 20)
+        except sqlite3.OperationalError as error:
+            self._wait_for_room(error)
+            return
+        if dropped:
+            self._queue.put(Settlement())
 
     def _reserved(self, group: list[Waiting | Act]) -> list[Waiting | Act]:
         """What of a group is taken although it is full, the rest is held. Nothing overtakes what found no room even there."""
@@ -222,6 +261,7 @@ class Writer:
                     self.accept(name, sequence)
                 for name in sent.keys() | upto.keys():
                     self.streams.save(self.streams.get(name))
+                self.streams.save_filtered()
                 stated = not self._full and self._state_counts()
         except sqlite3.OperationalError as error:
             self._wait_for_room(error)
@@ -239,6 +279,9 @@ class Writer:
             return
         row = self.connection.execute(SQL["chain_at"], (stream.number, upto)).fetchone()
         self.connection.execute(SQL["delete_settled"], (stream.number, upto))
+        if stream.dropped.upto:
+            self.connection.execute(SQL["drop_passed"], (stream.number, upto))
+            stream.counts.dropped -= stream.dropped.settle(stream.settled, upto)
         stream.counts.settled += upto - stream.settled
         stream.settled = upto
         stream.settled_chain = row[0] if row else b""
@@ -262,6 +305,9 @@ class Writer:
     def _set_full(self, full: bool) -> None:  # noqa: FBT001 - a state, not an option
         if full != self._full:
             self._full = full
+            if full:
+                self._next_housekeeping = 0.0
+                self._forgetting.hurry()
             _log.warning("the outbox is full: devices wait" if full else "the outbox has room again")
             self._told.full(full)
 
@@ -273,18 +319,14 @@ class Writer:
         if time.monotonic() < self._next_statement:
             return False
         self._next_statement = time.monotonic() + self._statement_s
-        group = Group(self.age_s)
+        group = Group(self.age.ms)
         for stream in self.streams.opened():
             if stream.arrivals != stream.stated:
                 self.ingest.state(group, stream, moment(self.clock))
         self.ingest.write(group)
         return bool(group.touched)
 
-    # --- the gateway's own age, and what it remembers
-
-    def _saved_age(self) -> int:
-        row = self.connection.execute(SQL["get_meta"], ("age_s",)).fetchone()
-        return int(row[0]) if row else 0
+    # --- beside the work
 
     def _correct_times(self) -> None:
         try:
@@ -296,28 +338,29 @@ class Writer:
         if more:
             self._queue.put(Settlement())
 
-    def _housekeep(self) -> None:
-        """Advance the age (running time over all runs; no clock that is set can change it), forget what is too old."""
-        self.age_s = self._base_age_s + (self.clock.beacon().boottime_ms - self._started_ms) // 1000
-        if self._full:
-            return
-        if self.ingest.unsynced and moment(self.clock).synced:
+    def _housekeep(self) -> int:
+        """Forget what is too old, save the age, correct times once the clock is set. Returns how much was forgotten."""
+        forgotten = self._forget()
+        if not self._full and self.ingest.unsynced and moment(self.clock).synced:
             self._correct_times()
-        if time.monotonic() < self._next_housekeeping:
-            return
-        self._next_housekeeping = time.monotonic() + _AGE_SAVED_EVERY_S
+        return forgotten
+
+    def _forget(self) -> int:
+        """Also while it is full: it makes room."""
+        self._forgetting.grown(*self.ingest.growth())
+        if time.monotonic() < self._next_housekeeping and not self._forgetting.more:
+            return 0
+        self._next_housekeeping = time.monotonic() + SAVED_EVERY_S
         try:
             with self.transaction():
-                self._save_age()
+                self.age.save()
+                forgotten = self._forgetting.go_on(self.age.s)
         except sqlite3.OperationalError as error:
             self._wait_for_room(error)
-
-    def _save_age(self) -> None:
-        self.connection.execute(SQL["set_meta"], ("age_s", str(self.age_s)))
-        if self.age_s > REMEMBER_S and self.age_s % 3600 < _AGE_SAVED_EVERY_S:
-            self.connection.execute(SQL["forget"], (self.age_s - REMEMBER_S, REMEMBER_EVENTS))
-            self.connection.execute(SQL["forget_slots"], (self.age_s - REMEMBER_S, REMEMBER_EVENTS // 64))
-            self.connection.execute(SQL["forget_commands"], (self.age_s - REMEMBER_COMMANDS_S,))
+            return 0
+        if self._forgetting.more or (forgotten and self._full):
+            self._queue.put(Settlement())
+        return forgotten
 
 
 def uses_reserve(work: Waiting | Act) -> bool:

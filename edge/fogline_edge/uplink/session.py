@@ -9,7 +9,7 @@ from importlib.metadata import version
 from typing import Any, TypeVar
 
 from fogline import address, hello
-from fogline.amqp.driver import Connection, Sender, connect
+from fogline.amqp.driver import Connection, connect
 from fogline.amqp.engine import Engine
 from fogline.amqp.events import Delivery, Link, Peer
 from fogline.amqp.outcome import ACCEPTED, DECODE_ERROR, NOT_ALLOWED, Condition, Outcome, rejected
@@ -17,11 +17,13 @@ from fogline.amqp.scheduler import Share
 from fogline.amqp.wire import decode
 from fogline.command import Command, decode_command, is_command
 from fogline.errors import Misconfigured, Poison, SlowDown, Unreachable
-from fogline.event import Lane
 from fogline.message import Message, Property
+from fogline.rates import Bucket
 from fogline.settings import require_loopback, split_endpoint
 from fogline_edge.outbox.outbox import Outbox
+from fogline_edge.outbox.work import StreamView
 from fogline_edge.settings import UplinkSettings
+from fogline_edge.uplink.lanes import Lanes
 from fogline_edge.uplink.pump import Pump
 
 HELLO_S = 30.0
@@ -29,12 +31,6 @@ HELLO_S = 30.0
 PROGRESS_S = 30.0
 """With something on its way and no settlement for so long, the connection is given up."""
 
-SHARES = {
-    Lane.REPLY: Share(strict=1),
-    Lane.ALARM: Share(strict=2),
-    Lane.TELEMETRY: Share(weight=4),
-    Lane.BULK: Share(weight=1),
-}
 CONTROL_SHARE = Share(strict=0)
 CONTROL_CREDIT = 32
 """Commands that the bridge may have on their way."""
@@ -61,8 +57,11 @@ class Session:
     back later, `Redirect` when it names another one (all possibly within exception groups).
     """
 
-    def __init__(self, outbox: Outbox, settings: UplinkSettings, on_command: OnCommand, bridge: str) -> None:
+    def __init__(
+        self, outbox: Outbox, settings: UplinkSettings, on_command: OnCommand, bridge: str, budget: Bucket | None = None
+    ) -> None:
         self._bridge = bridge
+        self._budget = budget
         self.welcomed = False
         self._on_command = on_command
         self._outbox = outbox
@@ -73,7 +72,8 @@ class Session:
         self._over: asyncio.Future[str] = self._loop.create_future()
         self._question = uuid.uuid4()
         self._pumps: dict[str, Pump] = {}
-        self._senders: dict[Lane, Sender] = {}
+        self._served: set[str] = set()
+        self._lanes: Lanes | None = None
         self._new_rows = asyncio.Event()
 
     async def run(self) -> None:
@@ -90,10 +90,11 @@ class Session:
             await self._until_over(self._opened, HELLO_S)
             welcome = await self._say_hello(connection)
             await self._reconcile(welcome)
-            self._open_lanes(connection, welcome)
+            target = str(address.Ingest(self._outbox.tenant, welcome.shard))
+            lanes = self._lanes = Lanes(connection, target)
             self.welcomed = True
             self._outbox.on_commit = self._on_commit
-            await self._pump()
+            await self._pump(lanes)
         finally:
             self._outbox.on_commit = lambda: None
             connection.close()
@@ -103,6 +104,8 @@ class Session:
             connection.abort()
 
     async def _say_hello(self, connection: Connection) -> hello.Welcome:
+        with contextlib.suppress(Unreachable):  # no room for another stream: all goes in its order
+            await self._outbox.part(self._settings.newest_first, self._settings.backfill_events)
         control = connection.open_session()
         here = address.Control(self._outbox.tenant, self._outbox.gateway)
         connection.open_receiver(control, "control", str(here), credit=CONTROL_CREDIT)
@@ -136,14 +139,10 @@ class Session:
             verdict = hello.resume(own, mark)
             if isinstance(verdict, hello.Reopen):
                 await self._outbox.reopen(mark.stream, own.settled, verdict.why)
+            elif verdict.settled:
+                self._outbox.settle(mark.stream, verdict.settled)
 
-    def _open_lanes(self, connection: Connection, welcome: hello.Welcome) -> None:
-        session = connection.open_session()
-        target = str(address.Ingest(self._outbox.tenant, welcome.shard))
-        for lane in Lane:
-            self._senders[lane] = connection.open_sender(session, lane.value, target, SHARES[lane], {"lane": lane.value})
-
-    async def _pump(self) -> None:
+    async def _pump(self, lanes: Lanes) -> None:
         """One task a stream, more as streams are opened, until the first of them or the connection fails."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._raise_when_over(), name="uplink-over")
@@ -153,10 +152,25 @@ class Session:
                 await self._new_rows.wait()
                 self._new_rows.clear()
                 for stream in await self._outbox.streams():
-                    if stream.stream not in self._pumps:
-                        pump = Pump(self._outbox, self._senders[stream.lane], stream, self._settings)
-                        self._pumps[stream.stream] = pump
-                        group.create_task(pump.run(), name=f"uplink-{stream.lane}-{stream.stream}")
+                    if stream.stream not in self._served:
+                        self._served.add(stream.stream)
+                        group.create_task(self._serve(lanes, stream), name=f"uplink-{stream.lane}-{stream.stream}")
+
+    async def _serve(self, lanes: Lanes, stream: StreamView) -> None:
+        """One stream, over one link after the other."""
+        behind = not stream.open
+        while True:
+            sender = await lanes.sender(stream.lane, behind=behind)
+            pump = self._pumps[stream.stream] = Pump(self._outbox, sender, stream, self._settings, self._budget)
+            try:
+                await pump.run()
+            except Unreachable:
+                if self._over.done() or not sender.closed:
+                    raise
+            views = {each.stream: each for each in await self._outbox.streams()}
+            if stream.stream not in views:
+                return
+            stream = views[stream.stream]
 
     def _on_commit(self) -> None:
         for pump in self._pumps.values():
@@ -164,16 +178,16 @@ class Session:
         self._new_rows.set()
 
     async def _raise_when_over(self) -> None:
-        raise Unreachable(await self._over)
+        raise Unreachable(await asyncio.shield(self._over))  # it is waited for again when something else failed first
 
     async def _watch_progress(self) -> None:
         """TCP may live while nothing moves: watch settlements themselves."""
         while True:
-            before = {name: pump.progressed for name, pump in self._pumps.items()}
+            before = {name: (pump, pump.progressed) for name, pump in self._pumps.items() if pump.waiting}
             await asyncio.sleep(PROGRESS_S)
-            for name, progressed in before.items():
-                pump = self._pumps[name]
-                if pump.waiting and pump.progressed == progressed and self._senders[pump.lane].credit:
+            for name, (pump, progressed) in before.items():
+                stuck = pump.waiting and pump.progressed == progressed and pump.sender.credit
+                if stuck and self._pumps[name] is pump:
                     raise Unreachable(f"nothing of stream {name} was settled for {PROGRESS_S:.0f} s")
 
     async def _until_over(self, future: "asyncio.Future[T]", limit_s: float) -> T:
@@ -195,8 +209,10 @@ class Session:
         connection.refuse_link(link, Condition(NOT_ALLOWED, "a gateway serves no links"))
 
     def link_closed(self, connection: Connection, link: Link, condition: Condition | None) -> None:
-        """Without one of its links a connection is not whole: start again."""
-        self.closed(connection, f"link {link.name} was closed: {condition or 'no reason given'}")
+        """A lane is attached again; without its other links a connection is not whole: start again."""
+        served = any(pump.progressed for pump in self._pumps.values() if pump.sender.link is link)
+        if self._lanes is None or not self._lanes.detached(link, condition, served=served):
+            self.closed(connection, f"link {link.name} was closed: {condition or 'no reason given'}")
 
     def received(self, connection: Connection, delivery: Delivery, data: bytes) -> None:
         """The answer to hello, or a command."""

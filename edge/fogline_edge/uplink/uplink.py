@@ -1,6 +1,7 @@
 """Connections to the bridge, one after the other, for as long as the gateway runs."""
 
 import asyncio
+import gc
 import logging
 import time
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from typing import TypeVar
 
 from fogline.amqp.reconnect import Backoff
 from fogline.errors import SlowDown, Unreachable
+from fogline.rates import Bucket
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import UplinkSettings
 from fogline_edge.uplink.session import OnCommand, Redirect, Session
@@ -42,8 +44,10 @@ class Uplink:
         self._outbox = outbox
         self._settings = settings
         self._on_command = on_command
-        self._backoff = backoff or Backoff()
+        self._backoff = backoff or Backoff(settings.retry_s, settings.retry_cap_s)
         self._bridges = cycle(settings.bridges)
+        bytes_s = 1024 * settings.max_kib_s
+        self._budget = Bucket(bytes_s, bytes_s, asyncio.get_running_loop().time()) if bytes_s else None
 
     async def run(self) -> None:
         """Connect, serve, wait, connect again. Ends only by cancellation."""
@@ -51,6 +55,8 @@ class Uplink:
         while True:
             served = self.state.connections
             ended = await self._serve(bridge)
+            # its objects refer to each other; when it has lasted they are old, and the gateway seldom looks among those
+            gc.collect(2 if self.state.connections > served else 1)
             if isinstance(ended, Redirect) and not sent_by:
                 bridge, sent_by = ended.where, bridge
                 continue
@@ -65,7 +71,7 @@ class Uplink:
 
     async def _serve(self, bridge: str) -> SlowDown | None:
         """One connection, to its end. Returns the bridge's wish, `None` if it said nothing."""
-        session = Session(self._outbox, self._settings, self._on_command, bridge)
+        session = Session(self._outbox, self._settings, self._on_command, bridge, self._budget)
         began = time.monotonic()
         wish: SlowDown | None = None
         try:

@@ -3,6 +3,9 @@
 Rows go out in order, several batches at a time. Anything but `accepted` makes everything after the lowest unconfirmed
 row unknown: go back there and send again, with the same sequences. A rejected batch is halved until the row that the
 bridge will not take stands alone.
+
+It opens slowly, one small batch and then twice as much, so that a line that is cut every few kilobytes gets something
+through each time.
 """
 
 from collections import deque
@@ -20,8 +23,9 @@ class Settle:
 
 @dataclass(frozen=True, slots=True)
 class Quarantine:
-    """This one row is refused for good."""
+    """This one row is refused for good. `first` is below `sequence` only for a gap record, which stands for both."""
 
+    first: int
     sequence: int
     condition: str
     description: str
@@ -48,6 +52,9 @@ class HelloAgain:
     why: str
 
 
+FIRST_EVENTS = 16
+"""Rows of the first batch; each that is settled lets the next have twice as many, and only then several fly."""
+
 Effect = Settle | Quarantine | Pause | Halve | HelloAgain
 
 
@@ -63,19 +70,22 @@ class Window:
     batch_events: int
     in_flight: int
     sent: int = field(init=False)
-    _batches: deque[tuple[int, int]] = field(default_factory=deque, init=False)
+    _batches: deque[tuple[int, int, int]] = field(default_factory=deque, init=False)
     _halving_until: int = field(default=0, init=False)
     _limit: int = field(default=0, init=False)
+    _opening: int = field(init=False)
 
     def __post_init__(self) -> None:
         self.sent = self.settled
+        self._opening = min(FIRST_EVENTS, self.batch_events)
 
     @property
     def limit(self) -> int:
         """How many rows the next batch may hold, 0 for none at present."""
-        if len(self._batches) >= self.in_flight or (self._halving and self._batches):
+        alone = self._halving or self._opening < self.batch_events
+        if len(self._batches) >= (1 if alone else self.in_flight):
             return 0
-        return self._limit if self._halving else self.batch_events
+        return min(self._limit, self._opening) if self._halving else self._opening
 
     @property
     def flying(self) -> int:
@@ -86,27 +96,28 @@ class Window:
     def _halving(self) -> bool:
         return self.settled < self._halving_until
 
-    def push(self, first: int, last: int) -> None:
-        """A batch with these sequences was handed over."""
+    def push(self, first: int, last: int, rows: int) -> None:
+        """A batch with these sequences was handed over. `rows`: fewer, if one stands for many of them."""
         assert first == self.sent + 1
-        self._batches.append((first, last))
+        self._batches.append((first, last, rows))
         self.sent = last
 
     def outcome(self, outcome: Outcome) -> Effect:
         """The outcome of the oldest batch. After any effect but `Settle`, everything else in flight is forgotten."""
-        first, last = self._batches.popleft()
+        first, last, rows = self._batches.popleft()
         if outcome.state is State.ACCEPTED:
             self.settled = last
+            self._opening = min(2 * self._opening, self.batch_events)
             return Settle(last)
         self.go_back()
         if outcome.state is not State.REJECTED or outcome.condition == RESOURCE_LIMIT:
             return Pause(str(outcome))
         if outcome.condition in {UNKNOWN_STREAM, CLOSED_STREAM}:
             return HelloAgain(str(outcome))
-        if first == last:
-            return Quarantine(first, outcome.condition, outcome.description)
+        if rows == 1:
+            return Quarantine(first, last, outcome.condition, outcome.description)
         self._halving_until = last
-        self._limit = max(1, (last - first + 1) // 2)
+        self._limit = max(1, rows // 2)
         return Halve(f"{outcome}; halving {first}..{last}")
 
     def go_back(self) -> None:
