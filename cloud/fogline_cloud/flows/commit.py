@@ -2,38 +2,40 @@
 
 | step | what | when the batch is replayed |
 |---|---|---|
-| 1 | records are parsed, once | not again if step 2 had happened |
-| 2 | append to `events` | the transaction id is there: nothing is written |
-| 3 | the rows of that commit are taken | read back from `events` |
-| 4 | append to `readings` | the transaction id is there: nothing is written |
-| 5 | canonical, slow, dead and fleet records to Kafka | once more, with the same ids: these topics are at least once |
+| 1 | workers parse the records, once, and write files of `events` | not again if step 2 had happened |
+| 2 | the files are committed to `events` | the transaction id is there: nothing is committed |
+| 3 | workers read the committed rows back, send derived records to Kafka, write files of `readings` | once more, same ids |
+| 4 | the files are committed to `readings` | the transaction id is there: nothing is committed |
 
-Then Spark notes the batch as done. Whatever was killed in between, both tables hold every event exactly once.
-
-Step 3 on a cluster, and where duplicates were marked, is always a reading back: an executor that is lost takes its
-kept rows along, and parsing again could decide otherwise (a time-out is no property of the event). A local Spark
-keeps the rows that it has just committed in its own memory and disk, where nothing is lost but with the process.
+Then Spark notes the batch as done. Whatever was killed in between, both tables hold every event exactly once; the derived
+topics (canonical, slow, dead, fleet) hold it at least once. A file that no commit names is no part of a table (Delta's
+VACUUM removes it).
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, timedelta
 from functools import partial, reduce
 from time import monotonic
 
-from msgspec.structs import replace
-from pyspark import StorageLevel
+import msgspec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark uses
 
-from fogline_cloud.flows import schema, sinks, tables
-from fogline_cloud.flows.parse import Plan, parse
-from fogline_cloud.flows.schema import Outcome
-from fogline_cloud.flows.tables import Batch, Tables
+from fogline_cloud.flows import tasks
+from fogline_cloud.flows.batch import Batch, Derived, File, Landed, Suspects
+from fogline_cloud.flows.delta_log import DeltaLog
+from fogline_cloud.flows.duplicates import IDENTITY, mark_replayed
+from fogline_cloud.flows.files import delete_below, span_of
+from fogline_cloud.flows.parse import Plan
+from fogline_cloud.flows.tables import Tables, compact
+from fogline_cloud.settings import Scalar, SharedSettings
 
 COMPACT_EVERY = 100
 """After so many batches the small files that they wrote are packed."""
+HORIZON = timedelta(days=2)
+"""For how long after one gateway's row another one's is held against it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,126 +50,113 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
-    """What a batch holds; `days` are the first and the last of its rows, `None` if there are none."""
-
-    outcomes: dict[str, int]
-    readings: int
-    replayed: bool
-    days: tuple[date, date] | None
-
-
-@dataclass(frozen=True, slots=True)
 class Landing:
-    """What every micro-batch of a flow needs. `kafka`: options of Spark's Kafka sink.
+    """What every micro-batch of a flow needs.
 
-    `tasks`: how many parse at once. `keeps`: rows that are kept cannot be lost (Spark is local).
+    `kafka`: librdkafka's settings. `parallel`: how many tasks run at once. `shared`: what becomes of what several
+    gateways heard.
     """
 
     spark: SparkSession
-    flow: str
     tables: Tables
+    events: DeltaLog
+    readings: DeltaLog
     plan: Plan
-    kafka: dict[str, str]
-    tasks: int
-    keeps: bool
+    kafka: dict[str, Scalar]
+    parallel: int
+    shared: list[SharedSettings]
 
     def land(self, raw: DataFrame, batch: Batch, *, decided: bool, on_progress: Callable[[Progress], None]) -> None:
         """Take one micro-batch all the way. `decided`: its rows are in `events` already."""
         begun = monotonic()
-        summary = self.finish(batch) if decided else self._begin(raw, batch)
-        if batch.number % COMPACT_EVERY == COMPACT_EVERY - 1 and summary.days is not None:
-            for path in (self.tables.events, self.tables.readings):
-                tables.compact(self.spark, path, summary.days)
-        events = sum(summary.outcomes.values())
-        on_progress(Progress(batch.number, events, summary.readings, summary.outcomes, monotonic() - begun))
+        derived = self.finish(batch) if decided else self._begin(raw, batch)
+        if batch.number % COMPACT_EVERY == COMPACT_EVERY - 1 and derived.files:
+            days = [date.fromisoformat(each.day) for each in derived.files]
+            for path in (self.tables.events.path, self.tables.readings.path):
+                compact(self.spark, path, (min(days), max(days)))
+        outcomes = dict(sorted(derived.outcomes.items()))
+        on_progress(Progress(batch.number, sum(derived.outcomes.values()), derived.readings, outcomes, monotonic() - begun))
 
-    def _begin(self, raw: DataFrame, batch: Batch) -> Summary:
-        """Every step. Parsed rows are kept, because who sends again must be known before anything is written."""
-        plan = replace(self.plan, batch=batch.number)
-        parsed = raw.coalesce(self.tasks).mapInArrow(partial(parse, plan), schema.ddl(schema.PARSED))
-        rows = sinks.event_rows(parsed, plan.tenant, batch)
-        with _persisted(rows):
-            summary = summary_of(rows)
-            if summary.replayed:
-                before = self.spark.read.format("delta").load(self.tables.events).where(F.col("flow") == self.flow)
-                append_events(sinks.mark_duplicates(rows, before), self.tables, batch)
-            elif summary.outcomes:
-                append_events(rows, self.tables, batch)
-            if self.keeps and not summary.replayed:
-                self._derive(rows, summary, batch)
-                return summary
-        return self.finish(batch)
+    def _begin(self, raw: DataFrame, batch: Batch) -> Derived:
+        """Every step."""
+        landed = _landed(raw.coalesce(self.parallel).mapInArrow(partial(tasks.land, self._work(batch)), tasks.SAID))
+        files = landed.files
+        if landed.replayed or landed.shared:
+            files = files + self._decide(landed, batch)
+        append_events(self.events, files, batch)
+        return self._derive([each.path for each in files], batch)
 
-    def finish(self, batch: Batch) -> Summary:
-        """Steps 3 to 5 for a batch whose rows are in `events`. As often as one likes."""
-        rows = tables.rows_of(self.spark, self.tables.events, batch)
-        with _persisted(rows):
-            summary = summary_of(rows)
-            self._derive(rows, summary, batch)
-        return summary
+    def _decide(self, landed: Landed, batch: Batch) -> list[File]:
+        """What may be there is held against the table, and against the rest of the batch, before anything is committed."""
+        work = self._work(batch)
+        files: list[File] = []
+        if landed.replayed:
+            flow = self.spark.read.format("delta").load(self.tables.events.path).where(F.col("flow") == batch.flow)
+            settled = [frame.select("outcome", *IDENTITY) for frame in (flow, *self._uncommitted(landed.files))]
+            contested = reduce(DataFrame.unionByName, self._uncommitted(landed.replayed))
+            marked = mark_replayed(contested, reduce(DataFrame.unionByName, settled))
+            files += _landed(marked.coalesce(self.parallel).mapInArrow(partial(tasks.store, work), tasks.SAID)).files
+        if landed.shared:
+            suspects = self.spark.sparkContext.parallelize([self._suspects(landed.shared)], 1)
+            (said,) = suspects.map(partial(tasks.settle_shared, work)).collect()
+            files += msgspec.json.decode(said, type=Landed).files
+        delete_below(self.tables.events, tasks.contested_in(batch))
+        return files
 
-    def _derive(self, rows: DataFrame, summary: Summary, batch: Batch) -> None:
-        if summary.readings:
-            append_readings(sinks.reading_rows(rows), self.tables, batch)
-        produce(rows, summary, self.plan.tenant, self.kafka)
+    def _suspects(self, shared: list[File]) -> Suspects:
+        """These rows, and the files of those that they may be copies of."""
+        first, last = span_of(shared, "recordedtime")
+        window = timedelta(microseconds=max(each.window_us for each in (*self.shared, SharedSettings())))
+        span = (first - window, last + window)
+        since = date.fromisoformat(min(each.day for each in shared)) - HORIZON
+        return Suspects([each.path for each in shared], self.events.recorded_within(span, since), span)
+
+    def _uncommitted(self, files: list[File]) -> list[DataFrame]:
+        return [self.spark.read.parquet(f"{self.tables.events.path}/{each.path}") for each in files]
+
+    def finish(self, batch: Batch) -> Derived:
+        """Steps 3 and 4 for a batch whose rows are in `events`. As often as one likes."""
+        return self._derive(self.events.holding(batch), batch)
+
+    def _derive(self, paths: list[str], batch: Batch) -> Derived:
+        derived = derive(self.spark, self._work(batch), paths, self.parallel)
+        append_readings(self.readings, derived.files, batch)
+        return derived
+
+    def _work(self, batch: Batch) -> tasks.Work:
+        return tasks.Work(
+            plan=self.plan,
+            batch=batch,
+            events=self.tables.events,
+            readings=self.tables.readings,
+            kafka=self.kafka,
+            shared=self.shared,
+        )
 
 
-def append_events(rows: DataFrame, place: Tables, batch: Batch) -> None:
+def _landed(said: DataFrame) -> Landed:
+    every = [msgspec.json.decode(row["said"], type=Landed) for row in said.collect()]
+    return Landed(*([file for each in every for file in getattr(each, kind)] for kind in Landed.__struct_fields__))
+
+
+def append_events(log: DeltaLog, files: list[File], batch: Batch) -> None:
     """Step 2."""
-    _append(rows, place.events, batch, "events")
+    log.append(files, batch)
 
 
-def append_readings(rows: DataFrame, place: Tables, batch: Batch) -> None:
+def derive(spark: SparkSession, work: tasks.Work, paths: list[str], parallel: int) -> Derived:
+    """Step 3, but for the commit."""
+    if not paths:
+        return Derived([], {}, 0)
+    spread = spark.sparkContext.parallelize(paths, min(len(paths), parallel))
+    every = [msgspec.json.decode(said, type=Derived) for said in spread.mapPartitions(partial(tasks.derive, work)).collect()]
+    return Derived(
+        [file for each in every for file in each.files],
+        dict(sum((Counter(each.outcomes) for each in every), Counter())),
+        sum(each.readings for each in every),
+    )
+
+
+def append_readings(log: DeltaLog, files: list[File], batch: Batch) -> None:
     """Step 4."""
-    _append(rows, place.readings, batch, "readings")
-
-
-def _append(rows: DataFrame, path: str, batch: Batch, what: str) -> None:
-    (
-        rows.write.format("delta")
-        .mode("append")
-        .option("txnAppId", batch.application(what))
-        .option("txnVersion", batch.number)
-        .save(path)
-    )
-
-
-def produce(rows: DataFrame, summary: Summary, tenant: str, kafka: dict[str, str]) -> None:
-    """Step 5, as one Spark job."""
-    wanted = (
-        (summary.readings, sinks.canonical_records),
-        (summary.outcomes.get(Outcome.SLOW), sinks.slow_records),
-        (sum(summary.outcomes.get(each, 0) for each in (Outcome.DEAD, Outcome.SKIP, Outcome.GAP)), sinks.dead_records),
-        (sum(summary.outcomes.values()), sinks.fleet_records),
-    )
-    records = [transform(rows, tenant) for count, transform in wanted if count]
-    if records:
-        reduce(DataFrame.unionAll, records).write.format("kafka").options(**kafka).save()
-
-
-def summary_of(rows: DataFrame) -> Summary:
-    """Count rows of `events`."""
-    counted = rows.groupBy("outcome").agg(
-        F.count("*").alias("events"),
-        F.sum(F.size("readings")).alias("readings"),
-        F.max("replayed").alias("replayed"),
-        F.min("day").alias("first"),
-        F.max("day").alias("last"),
-    )
-    found = counted.collect()
-    return Summary(
-        outcomes={row["outcome"]: row["events"] for row in sorted(found, key=lambda row: row["outcome"])},
-        readings=sum(row["readings"] for row in found),
-        replayed=any(row["replayed"] for row in found),
-        days=(min(row["first"] for row in found), max(row["last"] for row in found)) if found else None,
-    )
-
-
-@contextmanager
-def _persisted(frame: DataFrame) -> Iterator[None]:
-    frame.persist(StorageLevel.MEMORY_AND_DISK)
-    try:
-        yield
-    finally:
-        frame.unpersist()
+    log.append(files, batch)

@@ -10,6 +10,8 @@ _KAFKA_AWAY = re.compile(
     r"|TimeoutException: (Timed out waiting for a node|Timeout of \d+ms expired|Topic \S+ not present in metadata)"
     r"|No resolvable bootstrap urls"
 )
+_OURS = re.compile(r"^fogline\.errors\.Unreachable: (.*)", re.MULTILINE)
+"""As a worker's traceback ends."""
 _KNOWN = (
     (
         r"OffsetOutOfRange|KAFKA_DATA_LOSS|data may have been lost|aged out by Kafka",
@@ -37,6 +39,8 @@ def explained(error: BaseException, log: Path) -> FoglineError:
     if isinstance(error, FoglineError):
         return error
     text = str(error)
+    if said := _OURS.search(text):
+        return Unreachable(said[1])
     if _KAFKA_AWAY.search(text):
         return Unreachable("Kafka does not answer")
     for pattern, meaning in _KNOWN:

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from fogline.errors import Misconfigured, Unreachable
 from fogline_cloud.flows.commit import Progress
+from fogline_cloud.flows.key_file import load_keys
 from fogline_cloud.flows.parsers import checked_overrides
 from fogline_cloud.flows.query import Query
 from fogline_cloud.flows.session import log_file, spark_session
@@ -43,6 +44,9 @@ def run_flow(
 def preflight(settings: Settings) -> dict[str, int]:
     """Check parsers, folders and Kafka, before Spark starts. Returns the partition count of every topic."""
     checked_overrides(settings.flow.parsers)
+    load_keys(settings.flow.ble_keys)
+    if "%" in settings.flow.tables:
+        raise Misconfigured(f"[flow] tables = {settings.flow.tables}: a folder with % in its name cannot be used")
     for key, folder in (("tables", settings.flow.tables), ("checkpoint", settings.flow.checkpoint)):
         if "://" not in folder:
             _require_writable(Path(folder), f"[flow] {key}")

@@ -11,6 +11,7 @@ from fogline.errors import Poison
 from fogline.event import EMPTY_NOTIFICATION, Event, parse_rfc3339
 from fogline.gap import GAP_CONTENT_TYPE, decode_gap
 from fogline.ledger import STATEMENT_CONTENT_TYPE, decode_statement
+from fogline.notice import NOTICE_CONTENT_TYPE
 from fogline_cloud import records
 from fogline_cloud.flows.asking import Answer, Checked, prose, word
 from fogline_cloud.flows.parsers import essence, parser_name
@@ -43,6 +44,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     subject: str | None = None
     dedup: str | None = None
     replayed: bool = False
+    again: bool | None = None
     time: int | None = None
     recordedtime: int | None = None
     timequality: str | None = None
@@ -139,8 +141,8 @@ def _microseconds(text: str) -> int:
 
 def _special(event: Event) -> Answer | None:
     """The answer for what is no measurement: a word of the gateway itself, or about commands; `None` for any other."""
-    if event.commandid is not None:
-        return Answer(Outcome.SKIP, 0, "reply", f"command {event.commandid}: {event.commandstate} {event.status}")
+    if (passed_over := _passed_over(event)) is not None:
+        return Answer(Outcome.SKIP, 0, *passed_over)
     match essence(event.content_type):
         case kind if kind == GAP_CONTENT_TYPE:
             gap = decode_gap(event.data)
@@ -148,11 +150,21 @@ def _special(event: Event) -> Answer | None:
         case kind if kind == STATEMENT_CONTENT_TYPE:
             decode_statement(event.data)
             return Answer(Outcome.STATEMENT)
-        case kind if kind == EMPTY_NOTIFICATION:
-            return Answer(Outcome.SKIP, 0, "notification", f"ready to receive commands: ttd {event.ttd}")
         case kind if kind == DEAD_CONTENT_TYPE:
             letter = decode_dead_letter(event.data)
             return Answer(Outcome.DEAD, 0, word(letter.reason), prose(letter.detail))
+    return None
+
+
+def _passed_over(event: Event) -> tuple[str, str] | None:
+    """Reason and detail of what has nothing to parse."""
+    if event.commandid is not None:
+        return "reply", f"command {event.commandid}: {event.commandstate} {event.status}"
+    match essence(event.content_type):
+        case kind if kind == EMPTY_NOTIFICATION:
+            return "notification", f"ready to receive commands: ttd {event.ttd}"
+        case kind if kind == NOTICE_CONTENT_TYPE:
+            return "notice", prose(event.data.decode("utf-8", "replace"))
     return None
 
 

@@ -9,22 +9,23 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from fogline.errors import FoglineError, Misconfigured, Unreachable
+from fogline_cloud.flows.batch import Batch
 from fogline_cloud.flows.checkpoint import read_checkpoint
 from fogline_cloud.flows.commit import Landing, Progress
+from fogline_cloud.flows.delta_log import DeltaLog
 from fogline_cloud.flows.failure import explained
-from fogline_cloud.flows.kafka import spark_options
+from fogline_cloud.flows.key_file import load_keys
 from fogline_cloud.flows.parse import Plan
 from fogline_cloud.flows.parsers import checked_overrides
-from fogline_cloud.flows.session import is_local, log_file
+from fogline_cloud.flows.session import log_file
 from fogline_cloud.flows.source import raw_stream, starting_offsets
-from fogline_cloud.flows.tables import Batch, make_tables, newest_batch, standing, tables_in
+from fogline_cloud.flows.tables import make_tables, standing, tables_in
 from fogline_cloud.settings import Settings
 
 FINISH_LIMIT_S = 30.0
 """How long a batch may go on after a stop was asked for, before it is abandoned (it is then replayed)."""
 _LOOK_S = 0.25
 """How often a running query is left to see whether a stop was asked for: Spark has no other way to wait for two things."""
-_PRODUCER = {"kafka.linger.ms": "20", "kafka.batch.size": str(128 * 1024), "kafka.compression.type": "lz4"}
 
 
 class Query:
@@ -38,15 +39,7 @@ class Query:
         self._settings = settings
         self._counts = counts
         self._on_progress = on_progress
-        self._landing = Landing(
-            spark=spark,
-            flow=flow.name,
-            tables=tables_in(flow.tables),
-            plan=Plan(tenant=settings.tenant, limit_s=flow.parse_limit_ms / 1000, parsers=checked_overrides(flow.parsers)),
-            kafka={**_PRODUCER, **spark_options(settings.kafka)},
-            tasks=spark.sparkContext.defaultParallelism,
-            keeps=is_local(flow.master),
-        )
+        self._tables = tables_in(flow.tables, flow.storage)
         self._decided = -1
         self._run = ""
         self._started = threading.Event()
@@ -72,7 +65,8 @@ class Query:
 
     def _start(self, *, once: bool) -> StreamingQuery:
         flow = self._settings.flow
-        there = make_tables(self._spark, self._landing.tables)
+        there = make_tables(self._spark, self._tables)
+        self._landing = self._make_landing()
         trigger = {"availableNow": True} if once else {"processingTime": f"{flow.trigger_ms} milliseconds"}
         query = (
             raw_stream(self._spark, self._settings, self._begin(there=there))
@@ -86,16 +80,34 @@ class Query:
         self._started.set()
         return query
 
+    def _make_landing(self) -> Landing:
+        flow = self._settings.flow
+        parsers = checked_overrides(flow.parsers)
+        return Landing(
+            spark=self._spark,
+            tables=self._tables,
+            events=DeltaLog("events", self._tables.events),
+            readings=DeltaLog("readings", self._tables.readings),
+            plan=Plan(
+                tenant=self._settings.tenant,
+                limit_s=flow.parse_limit_ms / 1000,
+                parsers=parsers,
+                keys=load_keys(flow.ble_keys),
+            ),
+            kafka=self._settings.kafka,
+            parallel=self._spark.sparkContext.defaultParallelism,
+            shared=flow.shared,
+        )
+
     def _begin(self, *, there: bool) -> str:
         """Hold the checkpoint against the tables; for a new one, finish what the former left, and go on after it.
 
         `there`: the tables are not new. Returns Spark's starting offsets.
         """
         flow = self._settings.flow
-        tables = self._landing.tables
         checkpoint = read_checkpoint(self._spark, flow.checkpoint)
         if checkpoint.run is not None:
-            self._decided = newest_batch(self._spark, tables, flow.name, checkpoint.run)
+            self._decided = self._landing.events.newest(Batch(flow.name, checkpoint.run, 0))
         if self._decided > checkpoint.planned:
             raise Misconfigured(
                 f"[flow] checkpoint = {flow.checkpoint}: it is older than the tables (it knows batch {checkpoint.planned}, "
@@ -103,7 +115,7 @@ class Query:
             )
         if checkpoint.planned >= 0 or not there:
             return starting_offsets(self._settings.tenant, self._counts, {})
-        stand = standing(self._spark, tables, flow.name)
+        stand = standing(self._spark, self._tables, flow.name)
         for batch in stand.last:
             self._landing.finish(batch)
         return starting_offsets(self._settings.tenant, self._counts, stand.offsets)

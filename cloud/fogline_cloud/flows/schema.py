@@ -27,7 +27,7 @@ class Outcome(StrEnum):
     STATEMENT = "statement"
     """A gateway's ledger statement."""
     DUPLICATE = "duplicate"
-    """Sent again by a restored gateway, and already here."""
+    """Already here: sent again by a restored gateway (reason `replayed`), or heard by another one first (`shared`)."""
 
 
 class Column(NamedTuple):
@@ -56,8 +56,9 @@ DECIDED = (
     Column("device", "STRING", "the device"),
     Column("type", "STRING", "kind of event: telemetry, alarm, ..."),
     Column("subject", "STRING", "where at the device it came from: MQTT topic, CoAP path, characteristic"),
-    Column("dedup", "STRING", "how surely a resend is recognised: strong, good, weak"),
+    Column("dedup", "STRING", "how surely a resend is recognised: strong, good, weak; shared: other gateways give it this id"),
     Column("replayed", "BOOLEAN", "sent again by a gateway that could not prove it unsent"),
+    Column("again", "BOOLEAN", "whether another gateway told of it first; null if that was not asked"),
     Column("time", "TIMESTAMP", "the device's own time, null if it gave none"),
     Column("recordedtime", "TIMESTAMP", "when the gateway stored it"),
     Column("timequality", "STRING", "whether the gateway's clock was known to be right: synced, unsynced, corrected (later)"),
@@ -77,16 +78,12 @@ _BODY = (
     Column("data", "BINARY", "the body as it came, kept only where the outcome is skip, slow, dead, gap or statement"),
 )
 
-_BATCH = Column("batch", "BIGINT", "micro-batch of that checkpoint")
 _RUN = (
     Column("flow", "STRING", "the flow that wrote the row"),
     Column("run", "STRING", "uuid of the flow's checkpoint"),
-    _BATCH,
+    Column("batch", "BIGINT", "micro-batch of that checkpoint"),
     Column("day", "DATE", "day of ingested, in UTC; the partition column"),
 )
-
-PARSED = (*_RECORD, *DECIDED, *_BODY, _BATCH)
-"""What comes out of one pass of parsing."""
 
 EVENTS = (*_RECORD, Column("tenant", "STRING", "the tenant"), *DECIDED, *_BODY, *_RUN)
 """Table `events`."""
@@ -106,14 +103,15 @@ READINGS = (
     Column("gateway", "STRING", "the gateway that sent the event"),
     Column("stream", "STRING", "the numbered stream"),
     Column("sequence", "BIGINT", "place of the event in the stream"),
+    Column("again", "BOOLEAN", "whether another gateway told of the event first; null if that was not asked"),
     *_RUN,
 )
 """Table `readings`."""
 
 
-def ddl(columns: tuple[Column, ...]) -> str:
-    """Columns as a Spark schema string."""
-    return ", ".join(f"`{column.name}` {column.type}" for column in columns)
+def in_file(columns: tuple[Column, ...]) -> tuple[Column, ...]:
+    """What a table's files hold: every column but the partition column."""
+    return columns[:-1]
 
 
 def ddl_with_meaning(columns: tuple[Column, ...]) -> str:

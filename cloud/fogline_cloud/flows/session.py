@@ -28,7 +28,6 @@ _ALWAYS: dict[str, Scalar] = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.maxConcurrentOutputFileWriters": 8,
-    "spark.sql.inMemoryColumnarStorage.compressed": False,
     "spark.sql.execution.arrow.maxRecordsPerBatch": 5000,
     "spark.sql.execution.arrow.maxBytesPerBatch": 16 << 20,
     "spark.databricks.delta.optimize.maxFileSize": 128 << 20,

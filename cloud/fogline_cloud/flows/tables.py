@@ -1,16 +1,20 @@
-"""The two Delta tables as places: made once, read back by batch, asked how far they are."""
+"""The two Delta tables as Spark has them: made once, packed, asked how far they are."""
 
 from dataclasses import dataclass
 from datetime import date
+from itertools import pairwise
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark uses
 
 from fogline.errors import Misconfigured
 from fogline_cloud.flows import schema
+from fogline_cloud.flows.batch import Batch
+from fogline_cloud.flows.files import Folder
 from fogline_cloud.flows.schema import Column
+from fogline_cloud.flows.tasks import MEASURED
 
 Offsets = dict[str, dict[int, int]]
 """Topic to partition to offset."""
@@ -18,35 +22,32 @@ Offsets = dict[str, dict[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """Where the tables are: paths or URLs of Spark."""
+    """Where the tables are."""
 
-    events: str
-    readings: str
+    events: Folder
+    readings: Folder
 
 
-def tables_in(folder: str) -> Tables:
-    """The tables below one folder."""
+def tables_in(folder: str, storage: dict[str, str]) -> Tables:
+    """The tables below one folder: a path, or a URL that Spark and delta-rs both know."""
     base = folder.rstrip("/")
-    return Tables(f"{base}/events", f"{base}/readings")
-
-
-_STATS = {
-    "events": "run,batch,ingested,stream,sequence",
-    "readings": "run,batch,time,device",
-}
-"""Columns that files keep statistics of: what they are found by."""
+    return Tables(Folder(f"{base}/events", storage), Folder(f"{base}/readings", storage))
 
 
 def make_tables(spark: SparkSession, tables: Tables) -> bool:
-    """Make what is not there yet. Returns whether `events` was there.
+    """Make what is not there yet, tables and columns. Returns whether `events` was there.
 
     Raises `Misconfigured` if one is there with other columns, or cannot be made.
     """
-    there = is_table(spark, tables.events)
-    for name, path, columns in (("events", tables.events, schema.EVENTS), ("readings", tables.readings, schema.READINGS)):
+    there = is_table(spark, tables.events.path)
+    for name, folder, columns in (("events", tables.events, schema.EVENTS), ("readings", tables.readings, schema.READINGS)):
+        path = folder.path
         if not is_table(spark, path):
-            _make(spark, path, columns, _STATS[name])
+            _make(spark, path, columns, ",".join(MEASURED[name]))
         found = spark.read.format("delta").load(path).columns
+        if missing := [column for column in columns if column.name not in found]:
+            _add(spark, path, missing, columns)
+            found = spark.read.format("delta").load(path).columns
         if found != schema.names(columns):
             raise Misconfigured(f"{path}: its columns are not those of this version: {', '.join(found)}; use another folder")
     return there
@@ -68,36 +69,23 @@ def _make(spark: SparkSession, path: str, columns: tuple[Column, ...], stats: st
         raise Misconfigured(f"{path}: the table cannot be made: {str(error).partition(chr(10))[0]}") from error
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """One micro-batch of one checkpoint (`run`) of one flow."""
-
-    flow: str
-    run: str
-    number: int
-
-    def application(self, what: str) -> str:
-        """The Delta transaction application of this run's writes to `what`; the batch number is the version."""
-        return f"{self.flow}/{self.run}/{what}"
-
-
-def rows_of(spark: SparkSession, path: str, batch: Batch) -> DataFrame:
-    """What one micro-batch wrote, found by the files' statistics."""
-    mine = (F.col("flow") == batch.flow) & (F.col("run") == batch.run) & (F.col("batch") == batch.number)
-    return spark.read.format("delta").load(path).where(mine)
+def _add(spark: SparkSession, path: str, missing: list[Column], columns: tuple[Column, ...]) -> None:
+    """Add columns that an earlier version did not have: its rows have nulls there."""
+    place = path.replace("`", "``")
+    before = {name: former for former, name in pairwise(schema.names(columns))}
+    for column in missing:
+        try:
+            spark.sql(
+                f"ALTER TABLE delta.`{place}` ADD COLUMNS ({schema.ddl_with_meaning((column,))} AFTER `{before[column.name]}`)"
+            )
+        except (KeyError, PySparkException, Py4JJavaError):
+            return  # the columns are those of something else: the caller says so
 
 
 def compact(spark: SparkSession, path: str, days: tuple[date, date]) -> None:
     """Pack the small files of these days. Readers are not disturbed, and the rows stay as they are."""
     place = path.replace("`", "``")
     spark.sql(f"OPTIMIZE delta.`{place}` WHERE day BETWEEN DATE '{days[0]}' AND DATE '{days[1]}'")
-
-
-def newest_batch(spark: SparkSession, tables: Tables, flow: str, run: str) -> int:
-    """The highest batch that this run of the flow has in `events`, -1 for none."""
-    mine = (F.col("flow") == flow) & (F.col("run") == run)
-    newest = spark.read.format("delta").load(tables.events).where(mine).agg(F.max("batch")).first()
-    return -1 if newest is None or newest[0] is None else int(newest[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +102,7 @@ class Standing:
 
 def standing(spark: SparkSession, tables: Tables, flow: str) -> Standing:
     """Read the whole column of offsets: only for a flow whose checkpoint is new."""
-    events = spark.read.format("delta").load(tables.events).where(F.col("flow") == flow)
+    events = spark.read.format("delta").load(tables.events.path).where(F.col("flow") == flow)
     newest = {row["run"]: row["batch"] for row in events.groupBy("run").agg(F.max("batch").alias("batch")).collect()}
     following = (F.max("offset") + 1).alias("next")
     owner = F.max_by(F.struct("run", "batch"), "offset").alias("owner")

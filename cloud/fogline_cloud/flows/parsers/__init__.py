@@ -16,6 +16,7 @@ from importlib.metadata import entry_points
 
 import msgspec
 
+from fogline import advertisement
 from fogline.codec import is_json_type
 from fogline.errors import Misconfigured
 from fogline.event import Event
@@ -61,6 +62,8 @@ _DEFAULTS = {
     "application/senml+cbor": "senml-cbor",
     "text/plain": "raw-number",
     "application/octet-stream": "raw-number",
+    advertisement.CONTENT_TYPE: "ble-advertisement",
+    advertisement.GATT_CONTENT_TYPE: "ble-gatt",
 }
 
 Parser = Callable[[Event], Iterable[Reading]]

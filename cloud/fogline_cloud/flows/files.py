@@ -1,0 +1,136 @@
+"""Parquet files in a table's folder, written and read where the rows are: in a worker. No Spark, and no commit."""
+
+import uuid
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+from deltalake.fs import DeltaStorageHandler
+
+from fogline_cloud.flows.batch import File
+
+MAX_BUFFERED_BYTES = 64 << 20
+"""What a task holds of a table's rows before it begins the next file."""
+_MS_US = 1000
+
+
+class Folder(msgspec.Struct, frozen=True):
+    """A table's folder: a path or a URL, and the options of delta-rs's object store for it."""
+
+    path: str
+    storage: dict[str, str] = {}
+
+    @property
+    def uri(self) -> str:
+        """As delta-rs wants it."""
+        return self.path if "://" in self.path else Path(self.path).absolute().as_uri()
+
+    def file_system(self) -> pafs.FileSystem:
+        """The folder as a file system of Arrow."""
+        return pafs.PyFileSystem(DeltaStorageHandler(self.uri, self.storage))
+
+
+def read_rows(folder: Folder, path: str, columns: list[str] | None = None, where: pc.Expression | None = None) -> pa.Table:
+    """One file's rows, without the partition column: all, or some columns of those `where` it holds."""
+    return pq.read_table(path, filesystem=folder.file_system(), columns=columns, filters=where, partitioning=None)
+
+
+def delete_below(folder: Folder, below: str) -> None:
+    """Delete the files of a folder within the table's that no log speaks of."""
+    with suppress(FileNotFoundError):
+        folder.file_system().delete_dir(below.rstrip("/"))
+
+
+@dataclass
+class FileWriter:
+    """Collects one task's rows and writes them, a file for each day.
+
+    `measured`: the columns to keep statistics of. `below`: a folder within the table's, for files that are not to stay.
+    A context manager: what was written is deleted if its block fails, so that only a kill leaves files without a commit.
+    """
+
+    folder: Folder
+    measured: tuple[str, ...]
+    below: str = ""
+    _rows: list[pa.RecordBatch] = field(default_factory=list)
+    _bytes: int = 0
+    _files: list[File] = field(default_factory=list)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None) -> None:
+        if kind is not None and self._files:
+            system = self.folder.file_system()
+            for each in self._files:
+                with suppress(OSError):
+                    system.delete_file(each.path)
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Take rows, which have a column `ingested`."""
+        if rows.num_rows:
+            self._rows.append(rows)
+            self._bytes += rows.nbytes
+        if self._bytes >= MAX_BUFFERED_BYTES:
+            self._flush()
+
+    def close(self) -> list[File]:
+        """Write what is left. Returns every file."""
+        self._flush()
+        return self._files
+
+    def _flush(self) -> None:
+        if not self._rows:
+            return
+        rows = pa.Table.from_batches(self._rows)
+        self._rows, self._bytes = [], 0
+        days = rows.column("ingested").cast(pa.date32())
+        for day in pc.unique(days):
+            self._files.append(self._write(rows.filter(pc.equal(days, day)), day.as_py().isoformat()))
+
+    def _write(self, rows: pa.Table, day: str) -> File:
+        path = f"{self.below}day={day}/part-{uuid.uuid4()}.zstd.parquet"
+        system = self.folder.file_system()
+        with system.open_output_stream(path) as out:
+            pq.write_table(rows, out, compression="zstd", write_statistics=list(self.measured))
+        info = system.get_file_info(path)
+        stats = msgspec.json.encode(statistics(rows, self.measured)).decode()
+        return File(path=path, size=info.size, modified_ms=info.mtime_ns // 1_000_000, day=day, stats=stats)
+
+
+def statistics(rows: pa.Table, columns: tuple[str, ...]) -> dict[str, Any]:
+    """What a reader may skip a file by. Times in whole milliseconds, the latest one rounded up."""
+    least: dict[str, Any] = {}
+    greatest: dict[str, Any] = {}
+    for name in columns:
+        column = rows.column(name)
+        is_time = pa.types.is_timestamp(column.type)
+        ends = pc.min_max(column.cast(pa.int64()) if is_time else column).as_py()
+        if ends["min"] is not None:
+            least[name] = _moment(ends["min"] // _MS_US) if is_time else ends["min"]
+            greatest[name] = _moment(-(-ends["max"] // _MS_US)) if is_time else ends["max"]
+    nulls = {name: rows.column(name).null_count for name in columns}
+    return {"numRecords": rows.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
+
+
+def span_of(files: Sequence[File], column: str) -> tuple[datetime, datetime]:
+    """The earliest and the latest time in a measured column of these files, by their statistics, to a millisecond."""
+    stats = [msgspec.json.decode(each.stats) for each in files]
+    return (
+        datetime.fromisoformat(min(each["minValues"][column] for each in stats)),
+        datetime.fromisoformat(max(each["maxValues"][column] for each in stats)),
+    )
+
+
+def _moment(ms: int) -> str:
+    text: str = pc.strftime(pa.scalar(ms, pa.timestamp("ms", tz="UTC")), "%Y-%m-%dT%H:%M:%SZ").as_py()
+    return text

@@ -1,0 +1,65 @@
+"""Parser `ble-advertisement`: AD structures, recognised by the UUID of a service or a manufacturer's number."""
+
+from typing import Self
+
+from fogline.advertisement import Advertisement, decode, decode_heard, short_uuid
+from fogline.event import Event
+from fogline_cloud.flows.parsers import Reading, Skip
+from fogline_cloud.flows.parsers.ble import beacons, bthome, ruuvi
+from fogline_cloud.flows.parsers.ble.decoding import Broadcast, Decoder
+from fogline_cloud.flows.parsers.ble.extras import GOVEE, XIAOMI, is_govee
+from fogline_cloud.flows.parsers.ble.keys import NO_KEYS, Keys
+
+_BY_SERVICE: dict[str, Decoder] = {
+    short_uuid(bthome.UUID16): bthome.decode,
+    **dict.fromkeys(XIAOMI.uuids, XIAOMI.decode),
+    short_uuid(beacons.EDDYSTONE_UUID16): beacons.decode_eddystone,
+}
+_BY_COMPANY: dict[int, Decoder] = {ruuvi.COMPANY: ruuvi.decode, beacons.APPLE: beacons.decode_ibeacon}
+
+
+class Advertisements:
+    """Reads advertisements; `keys` are those of devices that encrypt what they say."""
+
+    def __init__(self, keys: Keys = NO_KEYS) -> None:
+        self._keys = keys
+
+    def with_keys(self, keys: Keys) -> Self:
+        """See `Keyed`."""
+        return type(self)(keys)
+
+    def __call__(self, event: Event) -> list[Reading]:
+        """The device's readings, and the RSSI, if the gateway told it.
+
+        Raises `Skip` (`unknown-device`, and what the decoders say) and `Poison` (`malformed`, `too-big`, `truncated`).
+        """
+        advertisement, heard = decode(event.data), decode_heard(event.properties)
+        broadcast = Broadcast(advertisement, heard, self._keys.find(event.device, heard.address))
+        data, decoder = _chosen(advertisement)
+        readings = decoder(data, broadcast)
+        if heard.rssi is not None:
+            readings.append(Reading("rssi", float(heard.rssi), unit="dBm"))
+        return readings
+
+
+parse = Advertisements()
+
+
+def _chosen(advertisement: Advertisement) -> tuple[bytes, Decoder]:
+    """The first that is known: by service, then Govee's (which send an iBeacon too), then by manufacturer."""
+    for uuid, decoder in _BY_SERVICE.items():
+        if uuid in advertisement.service_data:
+            return advertisement.service_data[uuid], decoder
+    if is_govee(advertisement):
+        return b"", GOVEE.decode
+    for company, decoder in _BY_COMPANY.items():
+        if company in advertisement.manufacturer:
+            return advertisement.manufacturer[company], decoder
+    raise Skip("unknown-device", f"no decoder knows {_named(advertisement)}")
+
+
+def _named(advertisement: Advertisement) -> str:
+    services = [uuid.removesuffix("-0000-1000-8000-00805f9b34fb") for uuid in sorted(advertisement.service_data)]
+    companies = [f"0x{number:04X}" for number in sorted(advertisement.manufacturer)]
+    found = [*(f"service data of {each}" for each in services[:4]), *(f"company {each}" for each in companies[:4])]
+    return ", ".join(found) or "an advertisement without service data and manufacturer specific data"
