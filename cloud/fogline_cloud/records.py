@@ -23,7 +23,7 @@ CHAIN = "fogline_chain"
 """The chain value (16 bytes) of a batch's last event."""
 
 
-class Record(msgspec.Struct, frozen=True):
+class Record(msgspec.Struct, frozen=True, gc=False):
     """What is produced: key, value, headers."""
 
     key: bytes
@@ -32,30 +32,21 @@ class Record(msgspec.Struct, frozen=True):
 
 
 def record_of(event: Event, chain: bytes | None = None) -> Record:
-    """An event as a record; `chain` if it is the last of its batch."""
-    headers = _plain_headers(event)
-    headers += _stream_headers(event.gateway, event.stream, event.lane)
-    headers.append(("ce_sequence", b"%d" % event.sequence))
-    if event.replayed:
-        headers.append(("ce_replayed", b"true"))
-    if chain is not None:
-        headers.append((CHAIN, chain))
-    return Record(event.device.encode(), event.data, headers)
-
-
-def report_of(event: Event) -> Record:
-    """An event that no gateway numbered, as a record."""
-    return Record(event.device.encode(), event.data, _plain_headers(event))
-
-
-def _plain_headers(event: Event) -> Headers:
-    """What every event has, numbered or not: first what is the same for most events of a device."""
-    same = (event.type, event.subject, event.timequality, event.dedup, event.content_type, event.device, event.adapter)
+    """An event as a record; `chain` if it is the last of its batch. One that no gateway numbered has no place in it."""
     headers = [
-        *_same_headers(event.tenant, event.device, same),
+        *_device_headers(
+            event.tenant,
+            event.device,
+            event.type,
+            event.subject,
+            event.timequality,
+            event.dedup,
+            event.content_type,
+            event.device,
+            event.adapter,
+        ),
         ("ce_id", event.id.encode()),
-        ("ce_recordedtime", event.recordedtime.encode()),
-        ("creation-time", _creation_time(event.recordedtime)),
+        *_moment_headers(event.recordedtime),
     ]
     optional = (
         event.time,
@@ -69,14 +60,22 @@ def _plain_headers(event: Event) -> Headers:
     )
     if optional != _NONE:
         headers += [(name, str(value).encode()) for name, value in zip(_FEW, optional, strict=True) if value is not None]
-    return headers
+    if event.stream:
+        headers += _stream_headers(event.gateway, event.stream, event.lane)
+        headers.append(("ce_sequence", b"%d" % event.sequence))
+    if event.replayed:
+        headers.append(("ce_replayed", b"true"))
+    if chain is not None:
+        headers.append((CHAIN, chain))
+    return Record(event.device.encode(), event.data, headers)
 
 
 _SAME = ("ce_type", "ce_subject", "ce_timequality", "ce_dedup", "content-type", "device_id", "orig_adapter")
 
 
-@lru_cache(maxsize=4096)
-def _same_headers(tenant: str, device: str, same: tuple[str, ...]) -> tuple[tuple[str, bytes], ...]:
+@lru_cache(maxsize=16_384)
+def _device_headers(tenant: str, device: str, *same: str) -> tuple[tuple[str, bytes], ...]:
+    """What is the same for most events of a device."""
     return (
         ("ce_specversion", b"1.0"),
         ("ce_source", source_of(tenant, device).encode()),
@@ -90,9 +89,10 @@ def _stream_headers(gateway: str, stream: str, lane: str) -> tuple[tuple[str, by
 
 
 @lru_cache(maxsize=256)
-def _creation_time(recordedtime: str) -> bytes:
-    """Hono's: milliseconds since 1970. A gateway stores many events at one moment."""
-    return b"%d" % (parse_rfc3339(recordedtime) // 1_000_000)
+def _moment_headers(recordedtime: str) -> tuple[tuple[str, bytes], ...]:
+    """A gateway stores many events at one moment. Hono's `creation-time`: milliseconds since 1970."""
+    since_ms = parse_rfc3339(recordedtime) // 1_000_000
+    return ("ce_recordedtime", recordedtime.encode()), ("creation-time", b"%d" % since_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,21 +168,21 @@ def event_of(headers: Mapping[str, bytes], value: bytes, tenant: str) -> Event:
     """The inverse of `record_of`. Raises `Poison('malformed')`."""
     try:
         return Event(
-            id=_text(headers["ce_id"]),
-            tenant=tenant,
-            device=_text(headers["device_id"]),
-            type=_text(headers["ce_type"]),
-            subject=_text(headers["ce_subject"]),
-            recordedtime=_text(headers["ce_recordedtime"]),
-            content_type=_text(headers["content-type"]),
-            data=value,
-            gateway=_text(headers["ce_gateway"]),
-            stream=_text(headers["ce_stream"]),
-            sequence=int(_text(headers["ce_sequence"])),
-            lane=_LANES[headers["ce_lane"]],
-            timequality=_QUALITIES[headers["ce_timequality"]],
-            dedup=_text(headers["ce_dedup"]),
-            adapter=_text(headers["orig_adapter"]),
+            _text(headers["ce_id"]),
+            tenant,
+            _text(headers["device_id"]),
+            _text(headers["ce_type"]),
+            _text(headers["ce_subject"]),
+            _text(headers["ce_recordedtime"]),
+            _text(headers["content-type"]),
+            value,
+            _text(headers["ce_gateway"]),
+            _text(headers["ce_stream"]),
+            int(_text(headers["ce_sequence"])),
+            _LANES[headers["ce_lane"]],
+            _QUALITIES[headers["ce_timequality"]],
+            _text(headers["ce_dedup"]),
+            _text(headers["orig_adapter"]),
             replayed=is_replayed(headers),
             **{name: read(headers[header]) for header, (name, read) in _FEW.items() if header in headers},
         )

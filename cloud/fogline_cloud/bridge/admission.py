@@ -32,7 +32,7 @@ class Known(msgspec.Struct, kw_only=True):
 
 
 class Produce(msgspec.Struct, frozen=True):
-    """Write the batch without its first `skip` events, which are there."""
+    """Write the batch without its first `skip` sequences, which are there."""
 
     skip: int
 

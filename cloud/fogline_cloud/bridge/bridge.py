@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
+from fogline.census import answer_sigusr1
 from fogline.errors import Misconfigured
 from fogline.principal import Policy
 from fogline.settings import require_loopback, split_endpoint
@@ -40,7 +41,7 @@ class Bridge:
         gateways = settings.bridge.gateways
         policy = Policy(settings.tenant, settings.shards, frozenset(gateways) if gateways is not None else None)
         self._routes = Routes()
-        self.gateways = GatewayDesk(self, settings.shards)
+        self.gateways = GatewayDesk(self, settings.shards, settings.bridge.hellos_s)
         self.dispatcher = Dispatcher(self, self.gateways, self._routes, settings.commands, _signer(settings.commands))
         commands = CommandDesk(self.dispatcher, settings.commands)
         self.listener = Listener(settings.bridge, policy, self.gateways, ReportDesk(self, settings.shards), commands)
@@ -151,6 +152,7 @@ async def run_bridge(settings: Settings, on_ready: Callable[[str, int], None]) -
     stop = asyncio.Event()
     for each in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(each, stop.set)
+    answer_sigusr1()
     host, port = await bridge.start()
     on_ready(host, port)
     try:

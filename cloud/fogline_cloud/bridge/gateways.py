@@ -26,6 +26,7 @@ from fogline.amqp.outcome import (
 from fogline.amqp.scheduler import Share
 from fogline.codec import MAX_MESSAGE_BYTES, decode_beacon, decode_range
 from fogline.message import Message
+from fogline.rates import Bucket
 from fogline_cloud.bridge.guest import Guest
 from fogline_cloud.bridge.shard import Question, Shard
 from fogline_cloud.bridge.work import Submission
@@ -34,6 +35,7 @@ INGEST_CREDIT = 16
 """Batches that a gateway may have on their way on one lane."""
 HELLO_CREDIT = 4
 COME_BACK_S = 2.0
+MOST_WAIT_S = 60.0
 
 _log = logging.getLogger("fogline.bridge")
 
@@ -59,13 +61,28 @@ async def _nowhere(shard: int) -> str:  # noqa: ARG001 - the interface
     return ""
 
 
+class Crowd:
+    """How many gateways are let in when they all come back at once: `rate_s` in a second, two seconds of them in advance."""
+
+    def __init__(self, rate_s: float, now_s: float) -> None:
+        self._entries = Bucket(rate_s, rate_s, now_s)
+        self._turns = Bucket(rate_s, 0.0, now_s)
+
+    def wait_s(self, now_s: float) -> float:
+        """0 to let one more in, else when it may come back: those who wait are spread over `MOST_WAIT_S`."""
+        if self._entries.owed_s(now_s) > COME_BACK_S:
+            return COME_BACK_S + self._turns.pay(now_s) % MOST_WAIT_S
+        self._entries.pay(now_s)
+        return 0.0
+
+
 class GatewayDesk:
     """Serves `hello/`, `ingest/` and `control/`.
 
     `arrived` is told when a gateway can be sent commands; `find_owner` says where another bridge has a shard.
     """
 
-    def __init__(self, shards: Shards, shard_count: int) -> None:
+    def __init__(self, shards: Shards, shard_count: int, hellos_s: float) -> None:
         self.arrived: Callable[[Guest], None] = lambda _: None
         self.find_owner: Callable[[int], Awaitable[str]] = _nowhere
         self._sending_on: set[asyncio.Task[None]] = set()
@@ -73,6 +90,7 @@ class GatewayDesk:
         self._shard_count = shard_count
         self._loop = asyncio.get_running_loop()
         self._by_name: dict[str, Guest] = {}
+        self._crowd = Crowd(hellos_s, self._loop.time())
 
     @property
     def names(self) -> list[str]:
@@ -149,6 +167,8 @@ class GatewayDesk:
             task = self._loop.create_task(self._send_on(guest, message), name=f"send {asked.gateway} on")
             self._sending_on.add(task)
             task.add_done_callback(self._sending_on.discard)
+        elif wait_s := self._crowd.wait_s(self._loop.time()):
+            self._refuse(guest, message, "many gateways come at once", wait_s)
         else:
             _log.info("gateway %s says hello (%s, %d streams)", asked.gateway, asked.version, len(asked.streams))
             answer = partial(self._from_thread, self._answer_hello, guest, message)

@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from fogline.address import Address
-from fogline.amqp.driver import Connection, Sender
+from fogline.amqp.driver import Connection
 from fogline.amqp.events import Delivery, Link
 from fogline.amqp.outcome import Outcome
+from fogline.amqp.sending import Sender
 from fogline.codec import Beacon
 from fogline.command import Deadline
 from fogline.message import Message
@@ -33,8 +34,7 @@ class Guest:
 
     def settle(self, delivery: Delivery, outcome: Outcome) -> None:
         """Say what became of a message, and let the next one come."""
-        self.connection.settle(delivery, outcome)
-        self.connection.grant(delivery.link, 1)
+        self.connection.settle(delivery, outcome, credit=1)
 
     def heard(self, beacon: Beacon) -> None:
         """The gateway's clock, as it was when it sent what has just arrived."""

@@ -14,6 +14,9 @@ from fogline_cloud.kafka import KafkaClients, readable
 FRESH_S = 2.0
 """For how long an answer is believed."""
 _LIMIT_S = 5.0
+_ABANDON_S = 60.0
+"""librdkafka's own limit, which must not pass while its client lives: when the group's coordinator comes back after that, it
+aborts the process (2.16: `rd_kafka_admin_coord_request` drops its reference, and the failure that it returns once more)."""
 
 _log = logging.getLogger("fogline.bridge")
 
@@ -45,7 +48,7 @@ class Owners:
     def _ask(self) -> dict[int, str]:
         admin = self._clients.admin()
         try:
-            futures = admin.describe_consumer_groups([self._group], request_timeout=_LIMIT_S)
+            futures = admin.describe_consumer_groups([self._group], request_timeout=_ABANDON_S)
             members = futures[self._group].result(_LIMIT_S).members
         except (KafkaException, TimeoutError) as error:
             _log.warning("who owns which shard is not known: %s", readable(error))

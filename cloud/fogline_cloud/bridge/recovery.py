@@ -22,9 +22,14 @@ _log = logging.getLogger("fogline.shard")
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What a shard holds. `position`: by topic, the offset up to which `known` is true. `commands`: the newest of each."""
+    """What a shard holds. `position`: by topic, the offset up to which `known` is true. `commands`: the newest of each.
+
+    `unwritten`: the streams of `known` about which records said more than the checkpoint. The next checkpoint must have
+    them: its position lies beyond those records, and nobody reads them again.
+    """
 
     known: dict[StreamKey, Known]
+    unwritten: dict[StreamKey, Known]
     position: dict[str, int]
     checkpoint: Checkpoint
     commands: list[Record]
@@ -34,6 +39,8 @@ def read_commands(clients: KafkaClients, tenant: str, shard: int) -> list[Record
     """The newest record of every command of a shard."""
     newest: dict[bytes, Record] = {}
     for stored in read_committed(clients, {(topics.commands(tenant), shard): None}):
+        if not stored.value:  # a tombstone
+            continue
         try:
             newest[stored.key] = decode_record(stored.value)
         except msgspec.MsgspecError as error:
@@ -51,6 +58,7 @@ def recover(clients: KafkaClients, tenant: str, shard: int, on_record: Callable[
     """Rebuild the knowledge of a shard: the checkpoint, then every record after it, in all the lanes' topics."""
     checkpoint = read_checkpoint(clients, tenant, shard)
     known = dict(checkpoint.streams)
+    unwritten: dict[StreamKey, Known] = {}
     position = dict(checkpoint.position)
     starts = {(topic, shard): checkpoint.position.get(topic) for topic in topics.raw_topics(tenant)}
     for record in read_committed(clients, starts):
@@ -58,12 +66,13 @@ def recover(clients: KafkaClients, tenant: str, shard: int, on_record: Callable[
         position[record.topic] = record.offset + 1
         place = place_of(record.headers, record.value)
         if place is not None:
-            learn(known, place)
-    return Recovered(known, position, checkpoint, read_commands(clients, tenant, shard))
+            entry = learn(known, place)
+            unwritten[entry.gateway, entry.stream] = entry
+    return Recovered(known, unwritten, position, checkpoint, read_commands(clients, tenant, shard))
 
 
-def learn(known: dict[StreamKey, Known], place: Place) -> None:
-    """Take one committed record into account. Records below what is known change nothing."""
+def learn(known: dict[StreamKey, Known], place: Place) -> Known:
+    """Take one committed record into account; returns its stream. Records below what is known change nothing."""
     entry = known.setdefault((place.gateway, place.stream), Known(gateway=place.gateway, stream=place.stream, lane=place.lane))
     if place.last > entry.hwm:
         entry.landed += place.last - max(entry.hwm, place.first - 1)
@@ -71,3 +80,4 @@ def learn(known: dict[StreamKey, Known], place: Place) -> None:
     if place.chain is not None and place.last > entry.chain_sequence:
         entry.chain_sequence = place.last
         entry.chain = place.chain.hex()
+    return entry

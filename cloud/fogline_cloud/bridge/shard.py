@@ -1,15 +1,17 @@
 """One shard: one thread, one transactional producer, and everything that lands in its partitions.
 
 The thread owns the shard (fence, read back), then takes deliveries in groups, one Kafka transaction a group. Order:
-commit, then answer. After any error but a clean commit it believes nothing: the producer is destroyed, ownership taken
-afresh, and only then are the deliveries of the failed transaction judged again and answered.
+write each as it comes, commit, look until readers of committed records see it, then answer; meanwhile the next transaction
+begins. After any error but a clean commit it believes nothing: the producer is
+destroyed, ownership taken afresh, and only then are the deliveries of the failed transaction judged again and answered.
 """
 
+import contextlib
 import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from fogline.crash import CrashPoint, crash_point
@@ -17,6 +19,7 @@ from fogline.errors import FoglineError, Misconfigured
 from fogline.hello import Mark
 from fogline_cloud.bridge.admission import Admission
 from fogline_cloud.bridge.checkpoint import Owner
+from fogline_cloud.bridge.hanging import Markers
 from fogline_cloud.bridge.holding import Holding, ShardCounters, Work
 from fogline_cloud.bridge.transaction import TransactionLog
 from fogline_cloud.commands.record import Record
@@ -44,7 +47,24 @@ class _Stop:
     pass
 
 
+@dataclass(slots=True)
+class _Look:
+    """There may be news of the markers."""
+
+
+@dataclass(slots=True)
+class _Settling:
+    """What is committed, and answered as soon as it can be read."""
+
+    group: list[Work]
+    answers: list[Callable[[], None]]
+    markers: Markers
+
+
 Item = Work | Question | _Stop
+_LOOK = _Look()
+_LOOK_S = 1.0
+"""How often to look at the markers without such news, for the end of their time."""
 
 
 class Shard:
@@ -73,9 +93,10 @@ class Shard:
         self._changed = changed
         self._routes = routes or Routes()
         self._tell = tell
-        self._queue: queue.SimpleQueue[Item] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Item | _Look] = queue.SimpleQueue()
         self._stopping = threading.Event()
         self._holding: Holding | None = None
+        self._settling: _Settling | None = None
         self._next_checkpoint = 0.0
         self._thread = threading.Thread(target=self._run, name=f"shard-{number}", daemon=True)
 
@@ -111,10 +132,17 @@ class Shard:
                 pending = self._serve(pending)
             except FoglineError as error:
                 self._lose(str(error), retry=not isinstance(error, Misconfigured))
-        for each in (*pending, *self._rest()):
+        with contextlib.suppress(FoglineError):
+            self._settle()
+        for each in (*self._unsettled(), *pending, *self._rest()):
             each.give_up()
         self._drop()
         self._set_ready(ready=False, why="this bridge gave it up")
+
+    def _unsettled(self) -> list[Work]:
+        """What was committed, but not answered."""
+        settling, self._settling = self._settling, None
+        return settling.group if settling is not None else []
 
     def _rest(self) -> list[Work]:
         """What is still queued when the thread ends."""
@@ -134,7 +162,8 @@ class Shard:
             registry.put(record)
         for device, route in recovered.checkpoint.routes.items():
             self._routes.recall(device, route.gateway, route.since_ms)
-        self._holding = Holding(log, Admission(recovered.known), registry, self._routes, self.counters, self._tell)
+        admission = Admission(recovered.known)
+        self._holding = Holding(log, admission, registry, self._routes, self.counters, self._tell, recovered.unwritten)
         self._tell(registry.everything())
         crash_point(CrashPoint.AFTER_TAKE_BEFORE_READY)
         _log.info("shard %d is ours: %d streams, %.1f s", self.number, len(recovered.known), time.monotonic() - began)
@@ -161,56 +190,70 @@ class Shard:
             self._changed(self)
 
     def _serve(self, again: list[Work]) -> list[Work]:
-        """One transaction: what a failed one left (`again`), or what waits. Returns what must be judged again.
+        """One transaction: what a failed one left (`again`), or what comes. Returns what must be judged again.
 
         The list returned is never lost: it is what `_serve` gets after the shard was taken again.
         """
-        group = again or self._collect()
-        if self._stopping.is_set():
-            return group
+        group = list(again)
         try:
             self._transact(group)
         except FoglineError as error:
             self._lose(str(error), retry=not isinstance(error, Misconfigured))
-            return group
+            return [*self._unsettled(), *group]
         except Exception as error:  # noqa: BLE001 - what nobody thought of must not leave a shard without its thread
             _log.exception("shard %d: an error that is not ours", self.number)
-            for each in group:
+            for each in (*self._unsettled(), *group):
                 each.give_up()
             self._lose(f"{type(error).__name__}: {error}", retry=True)
         return []
 
-    def _collect(self) -> list[Work]:
-        """Wait for work; answer questions at once; gather for one transaction, unless something is urgent."""
-        group: list[Work] = []
+    def _coming(self, group: list[Work]) -> Iterator[Work]:
+        """What one transaction takes, into `group` as it comes; waits for the first, answers questions until then."""
         events = 0
-        deadline = 0.0
+        deadline: float | None = None
         urgent = False
         while events < self._settings.transaction_events:
-            item = self._get((0 if urgent else deadline - time.monotonic()) if group else self._idle_s())
-            match item:
+            limit_s = self._idle_s() if deadline is None else 0 if urgent else deadline - time.monotonic()
+            match item := self._get(limit_s):
                 case None | _Stop():
-                    return group
-                case Question():
-                    if group:
-                        self._queue.put(item)  # it is about what is committed: after this transaction
-                        return group
+                    return
+                case Question() if deadline is None:
+                    self._settle()
                     self._answer(item)
+                case Question():
+                    self._queue.put(item)  # it is about what is committed: after this transaction
+                    return
                 case _:
-                    if not group:
+                    if deadline is None:
                         deadline = time.monotonic() + self._settings.transaction_ms / 1000
-                    group.append(item)
                     events += item.size
                     urgent = urgent or item.urgent
-        return group
+                    group.append(item)
+                    yield item
+
+    def _look(self) -> None:
+        self._queue.put(_LOOK)
 
     def _get(self, limit_s: float | None) -> Item | None:
-        try:
-            if limit_s is None:
-                return self._queue.get()
-            return self._queue.get(timeout=limit_s) if limit_s > 0 else self._queue.get_nowait()
-        except queue.Empty:
-            return None
+        """The next item, in `limit_s`; meanwhile what is committed is answered as soon as it can be read.
+
+        Before that nothing more can be committed, so there is no hurry: it waits for items until then.
+        """
+        deadline = time.monotonic() + limit_s if limit_s is not None else None
+        while True:
+            if self._settling is not None:
+                left_s: float | None = _LOOK_S
+            else:
+                left_s = max(0.0, deadline - time.monotonic()) if deadline is not None else None
+            try:
+                item = self._queue.get(timeout=left_s) if left_s != 0 else self._queue.get_nowait()
+            except queue.Empty:
+                if self._settling is None:
+                    return None
+                item = _LOOK
+            if not isinstance(item, _Look):
+                return item
+            self._settle_if_seen()
 
     def _idle_s(self) -> float | None:
         """How long to wait for work: for ever, unless a checkpoint is due."""
@@ -229,20 +272,42 @@ class Shard:
         question.answer(marks)
 
     def _transact(self, group: list[Work]) -> None:
-        """Perform, commit, answer. Raises if anything but a clean commit happened: then nothing was answered."""
+        """Perform what comes, if `group` is empty, else that; commit, answer. Afterwards `group` holds all of it.
+
+        Each is performed as it comes, so that Kafka learns of the transaction's partitions while more is waited for. Raises
+        if anything but a clean commit happened: then nothing was answered.
+        """
         holding = self._holding
         assert holding is not None
-        crash_point(CrashPoint.BEFORE_PRODUCE)
-        answers = [each.perform(holding) for each in group]
+        answers: list[Callable[[], None]] = []
+        for each in list(group) or self._coming(group):
+            crash_point(CrashPoint.BEFORE_PRODUCE)
+            answers.append(each.perform(holding))
         crash_point(CrashPoint.IN_TRANSACTION)
         if holding.dirty and time.monotonic() >= self._next_checkpoint:
             holding.log.write_checkpoint(list(holding.dirty.values()))
             holding.dirty.clear()
             self._next_checkpoint = time.monotonic() + self._settings.checkpoint_s
-        if holding.log.commit():
+        self._settle()
+        if holding.log.commit(self._look):
             crash_point(CrashPoint.AFTER_COMMIT_BEFORE_SETTLING)
             self.counters.transactions += 1
             for known in holding.admission.committed():
                 holding.dirty[known.gateway, known.stream] = known
-        for answer in answers:
-            answer()
+        self._settling = _Settling(list(group), answers, holding.log.markers)
+        self._settle_if_seen()
+
+    def _settle_if_seen(self) -> bool:
+        """Answer what is committed if it can be read; whether nothing is left to be answered. Raises `Unreachable`."""
+        settling = self._settling
+        if settling is not None and settling.markers.seen():
+            self._settling = None
+            for answer in settling.answers:
+                answer()
+        return self._settling is None
+
+    def _settle(self) -> None:
+        """Answer what is committed, as soon as it can be read. Raises `Unreachable`."""
+        if self._settling is not None:
+            self._settling.markers.wait()
+            self._settle_if_seen()

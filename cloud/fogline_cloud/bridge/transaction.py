@@ -4,7 +4,9 @@ Every method raises `Unreachable` on any error of Kafka; then the object is to b
 concluded about what landed, not even from an abort.
 """
 
+import logging
 import time
+from collections.abc import Callable, Sequence
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
@@ -12,16 +14,25 @@ from fogline.codec import Range
 from fogline.crash import CrashPoint, crash_point
 from fogline.event import Event
 from fogline.gap import Gap, GapReason, gap_event
+from fogline.notice import notice_event
 from fogline_cloud import topics
 from fogline_cloud.bridge.admission import Known
 from fogline_cloud.bridge.checkpoint import Entry, Owner, RouteEntry, owner_entry, position_entry, route_entry, stream_entry
+from fogline_cloud.bridge.hanging import Markers, find_hanging
 from fogline_cloud.bridge.recovery import Recovered, recover
 from fogline_cloud.commands.record import Audit, Record, audit_of, encode
 from fogline_cloud.kafka import TRANSACTION_TIMEOUT_MS, KafkaClients, mapped
 from fogline_cloud.records import Record as KafkaRecord
-from fogline_cloud.records import record_of, report_of
+from fogline_cloud.records import record_of
 
+_Told = Callable[[KafkaError | None, Message], None]
 _LIMIT_S = TRANSACTION_TIMEOUT_MS / 1000
+_TAKEN_IN = "Kafka left a transaction open; this record's transaction has taken it in"
+
+_NOBODY = b"-"
+"""The key of a tombstone that deletes nothing: no command has this id."""
+
+_log = logging.getLogger("fogline.shard")
 
 
 class TransactionLog:
@@ -35,6 +46,7 @@ class TransactionLog:
         self._begun = False
         self._position: dict[str, int] = {}
         self._written: dict[str, int] = {}
+        self.markers = Markers(clients, {}, 0)
 
     def take(self, owner: Owner) -> Recovered:
         """Fence the former owner, read what is committed, publish the new owner (the first transaction)."""
@@ -43,28 +55,51 @@ class TransactionLog:
         crash_point(CrashPoint.BEFORE_INIT_TRANSACTIONS)
         with mapped(f"taking shard {self._shard}"):
             producer.init_transactions(_LIMIT_S * 2)
+        self._take_in_hanging(owner)
         recovered = recover(self._clients, self._tenant, self._shard)
         self._position = dict(recovered.position)
         self._write_entries([owner_entry(owner)])
         self.commit()
         return recovered
 
+    def _take_in_hanging(self, owner: Owner) -> None:
+        """Commit what Kafka decided to commit, but never did, of a former life of this shard's producer.
+
+        It may hold events that were settled, so it must not be aborted. A transaction of the same producer id that writes
+        to the partition ends with it: one marker commits both.
+        """
+        raw = topics.raw_topics(self._tenant)
+        checkpoint, commands, audit = topics.checkpoint(self._tenant), topics.commands(self._tenant), topics.audit(self._tenant)
+        hanging = find_hanging(self._clients, [(topic, self._shard) for topic in (*raw, checkpoint, commands, audit)])
+        for topic, _ in hanging:
+            _log.warning("%s[%d]: a transaction of before hangs at the broker: it is committed now", topic, self._shard)
+            if topic == checkpoint:
+                self._write_entries([owner_entry(owner)])
+            elif topic in raw:
+                self._write_record(
+                    topic, record_of(notice_event(_TAKEN_IN, tenant=self._tenant, now_ns=time.time_ns())), self._note_offset
+                )
+            else:
+                self._write_plain(topic, [(_NOBODY, None)])
+        self.commit()
+
     def produce(self, events: list[Event], span: Range) -> int:
         """Write the events of a batch into the open transaction; returns how many were replaced by gap records."""
         refused = 0
         topic = topics.of_lane(span.lane, self._tenant)
+        tenant, last, write = self._tenant, span.last, self._write_record
         for event in events:
-            chain = span.chain if event.sequence == span.last else None
-            noted = chain is not None
-            if event.tenant == self._tenant and self._write_record(topic, record_of(event, chain), noted=noted):
+            chain = span.chain if event.sequence == last else None
+            told = None if chain is None else self._note_offset
+            if event.tenant == tenant and write(topic, record_of(event, chain), told):
                 continue
             refused += 1
-            self._write_record(topic, record_of(self._refusal(event), chain), noted=noted)
+            write(topic, record_of(self._refusal(event), chain), told)
         return refused
 
     def produce_report(self, topic: str, event: Event) -> bool:
         """Write an event that no gateway numbered; `False` if it is too big for the broker."""
-        return self._write_record(topic, report_of(event), noted=False)
+        return self._write_record(topic, record_of(event), self._note_offset)
 
     def _refusal(self, event: Event) -> Event:
         """The gap record that stands for an event which may not, or cannot, be a record."""
@@ -82,15 +117,12 @@ class TransactionLog:
             gap, tenant=self._tenant, gateway=event.gateway, stream=event.stream, lane=event.lane, now_ns=time.time_ns()
         )
 
-    def _write_record(self, topic: str, record: KafkaRecord, *, noted: bool) -> bool:
+    def _write_record(self, topic: str, record: KafkaRecord, told: _Told | None = None) -> bool:
         """Produce one record; `False` if it is too big for the broker."""
         producer = self._begin()
-        told = self._note_offset if noted else None
         while True:
-            try:
-                producer.produce(
-                    topic, record.value, record.key, partition=self._shard, headers=record.headers, on_delivery=told
-                )
+            try:  # by place: naming the parameters costs as much as a quarter of the call
+                producer.produce(topic, record.value, record.key, self._shard, told, None, 0, record.headers)
             except BufferError:
                 producer.poll(0.1)
             except KafkaException as error:
@@ -125,11 +157,11 @@ class TransactionLog:
     def _write_entries(self, entries: list[Entry]) -> None:
         self._write_plain(topics.checkpoint(self._tenant), entries)
 
-    def _write_plain(self, topic: str, entries: list[Entry]) -> None:
+    def _write_plain(self, topic: str, entries: Sequence[tuple[bytes, bytes | None]]) -> None:
         producer = self._begin()
         for key, value in entries:
             with mapped(topic):
-                producer.produce(topic, value, key, partition=self._shard)
+                producer.produce(topic, value, key, partition=self._shard, on_delivery=self._note_offset)
 
     def _begin(self) -> Producer:
         assert self._producer is not None
@@ -139,15 +171,21 @@ class TransactionLog:
             self._begun = True
         return self._producer
 
-    def commit(self) -> bool:
-        """Commit what was written; `False` if there was nothing."""
+    def commit(self, when_known: Callable[[], None] = lambda: None) -> bool:
+        """Commit what was written; `False` if there was nothing. It is not to be relied on before `markers` are seen.
+
+        `when_known`: see `Markers`.
+        """
         if not self._begun:
             return False
         assert self._producer is not None
         with mapped(f"commit on shard {self._shard}"):
             self._producer.commit_transaction(_LIMIT_S)
         self._begun = False
-        self._position |= self._written
+        ends = {(topic, self._shard): end for topic, end in self._written.items()}
+        self.markers = Markers(self._clients, ends, _LIMIT_S, when_known)
+        raw = topics.raw_topics(self._tenant)
+        self._position |= {topic: end for topic, end in self._written.items() if topic in raw}
         self._written.clear()
         return True
 

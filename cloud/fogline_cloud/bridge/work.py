@@ -2,12 +2,13 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from fogline.amqp.outcome import ACCEPTED, DECODE_ERROR, MODIFIED, RELEASED, UNKNOWN_STREAM, Outcome, rejected
 from fogline.codec import Range, decode_batch
 from fogline.errors import Poison
 from fogline.event import Event, Lane
+from fogline.gap import above
 from fogline.message import Message
 from fogline_cloud import topics
 from fogline_cloud.bridge.admission import Covered, Duplicate, Foreign, Hole, Produce
@@ -22,7 +23,6 @@ class Submission:
     span: Range
     message: Message
     answer: Callable[[Outcome], None]
-    events: list[Event] = field(default_factory=list)
 
     @property
     def size(self) -> int:
@@ -66,10 +66,10 @@ class Submission:
     def _produce(self, holding: Holding, skip: int) -> tuple[Outcome, list[Record]]:
         span = self.span
         try:
-            self.events = self.events or decode_batch(span, self.message)
+            events = decode_batch(span, self.message)
         except Poison as error:
             return rejected(DECODE_ERROR, str(error)), []
-        fresh = self.events[skip:]
+        fresh = above(events, span.first + skip - 1) if skip else events
         refused = holding.log.produce(fresh, span)
         holding.admission.wrote(span, refused)
         holding.counters.landed += len(fresh)

@@ -12,8 +12,12 @@ from rich.table import Table
 from fogline_cloud.cli.common import with_config, with_json
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.ledger.balance import Evidence, Finding, judge
+from fogline_cloud.ledger.ranges import shown
 from fogline_cloud.ledger.sources import gather
 from fogline_cloud.settings import load
+
+MOST_LOSSES = 20
+"""Of one stream, for people."""
 
 
 def register(groups: "argparse._SubParsersAction[Any]") -> None:
@@ -56,6 +60,8 @@ def as_json(streams: list[Evidence], findings: list[Finding]) -> dict[str, Any]:
                 "table": each.table.count,
                 "pending": sum(last - first + 1 for first, last in each.pending),
                 "gaps": each.gaps,
+                "losses": [asdict(loss) for loss in each.losses],
+                "dropped": each.statement.dropped if each.statement else None,
                 "acknowledged": each.statement.acknowledged if each.statement else None,
                 "refused": {
                     "edge": each.statement.duplicate if each.statement else None,
@@ -87,6 +93,13 @@ def show(streams: list[Evidence], findings: list[Finding]) -> None:
         )
         table.add_row(each.gateway, each.lane, each.stream, *("-" if count is None else f"{count:,}" for count in counts))
     console.print(table)
+    for each in streams:
+        for loss in each.losses[:MOST_LOSSES]:
+            span, place = shown([(loss.first, loss.last)]), f"{each.gateway} {each.lane} {each.stream}"
+            text = escape(f"{place}: {span}: {loss.reason}: {loss.detail}")
+            console.print(f"[yellow]explained[/yellow] {text}", highlight=False, soft_wrap=True)
+        if len(each.losses) > MOST_LOSSES:
+            console.print(f"and {len(each.losses) - MOST_LOSSES} more gap records of stream {each.stream}: --json has them all")
     for finding in findings:
         console.print(f"[red]{finding.kind}[/red] {escape(finding.text)}", highlight=False, soft_wrap=True)  # one line each
     console.print("the ledger balances" if not findings else f"the ledger does not balance: {len(findings)} findings")

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from fogline import address
-from fogline.amqp.driver import Connection, Sender, connect
+from fogline.amqp.driver import Connection, connect
 from fogline.amqp.engine import Engine
 from fogline.amqp.events import Delivery, Link, Peer
 from fogline.amqp.outcome import ACCEPTED, NOT_ALLOWED, Condition, Outcome, State
 from fogline.amqp.reconnect import Backoff
 from fogline.amqp.scheduler import Share
+from fogline.amqp.sending import Sender
 from fogline.amqp.wire import decode
 from fogline.command import State as CommandState
 from fogline.command import Status
@@ -33,7 +34,10 @@ _log = logging.getLogger("fogline.operator")
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A command to send. `ttl_s`: how long it may take, the wait for a `durable` one's device included."""
+    """A command to send. `ttl_s`: how long it may take, the wait for a `durable` one's device included.
+
+    `message_id`: the operator's own id of it, which none that is under way may have; by default a new one.
+    """
 
     device: str
     name: str
@@ -43,6 +47,7 @@ class Ask:
     durable: bool = True
     idempotent: bool = False
     reply: bool = True
+    message_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +114,7 @@ class Operator:
 
     async def request(self, ask: Ask) -> Verdict:
         """Send a command and wait for its end. Cancelling does not take the command back."""
-        message_id = uuid.uuid4().hex
+        message_id = ask.message_id or uuid.uuid4().hex
         message = Message(
             to=str(address.Commands(self._tenant, ask.device)),
             subject=ask.name,

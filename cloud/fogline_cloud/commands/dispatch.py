@@ -15,9 +15,9 @@ from functools import partial
 
 import msgspec
 
-from fogline.amqp.driver import Sender
 from fogline.amqp.events import Link
 from fogline.amqp.outcome import ACCEPTED, MODIFIED, NOT_ALLOWED, NOT_FOUND, RELEASED, RESOURCE_LIMIT, Outcome, State, rejected
+from fogline.amqp.sending import Sender
 from fogline.command import CONFLICT, EXPIRED, Answer, Command, Status, encode_command
 from fogline.command import State as CommandState
 from fogline.errors import Unreachable
@@ -32,6 +32,8 @@ from fogline_cloud.commands.work import Change, Note
 from fogline_cloud.settings import CommandSettings
 
 MAX_OPEN_A_GATEWAY = 10_000
+AGAIN_S = 5.0
+"""How soon the end of a command is decided again that could not be written."""
 
 _log = logging.getLogger("fogline.commands")
 Settle = Callable[[Outcome], None]
@@ -263,12 +265,14 @@ class Dispatcher:
         if record is None or course is None or record.state.terminal:
             return
         late_ms = _now_ms() - record.expires_ms
+        again_s = AGAIN_S  # until it is written: Kafka may be away
         if not course.sent:
             self._end(record, CommandState.EXPIRED, Status.EXPIRED, "the gateway was not connected in time")
         elif late_ms >= self._settings.grace_s * 1000:
             self._end(record, CommandState.IN_DOUBT, Status.NO_ANSWER, "no word from the gateway")
         else:
-            self._arm(course, command_id, self._settings.grace_s - late_ms / 1000)
+            again_s = self._settings.grace_s - late_ms / 1000
+        self._arm(course, command_id, again_s)
 
     def _forget(self, command_id: str) -> None:
         course = self._courses.pop(command_id, None)

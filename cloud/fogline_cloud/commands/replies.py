@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from fogline.address import CommandResponse
-from fogline.amqp.driver import Sender
 from fogline.amqp.events import Link
 from fogline.amqp.outcome import Outcome, State
+from fogline.amqp.sending import Sender
 from fogline.amqp.wire import as_int
 from fogline.errors import Unreachable
 from fogline.message import Message, unpack_id

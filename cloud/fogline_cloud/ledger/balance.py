@@ -6,6 +6,16 @@ from fogline.ledger import Counts
 from fogline_cloud.ledger.ranges import Numbers, Span, shown, without
 
 
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Sequences that carry no event, and why: the word of a gap record."""
+
+    first: int
+    last: int
+    reason: str
+    detail: str
+
+
 @dataclass(slots=True)
 class Evidence:
     """Everything known of a stream.
@@ -14,8 +24,9 @@ class Evidence:
     were deleted by its retention), 1 for all. `table`: sequences of the rows of `events`. `pending`: sequences whose
     records lie behind what the flow has read. `readings_missing`, `readings_double`: sequences of rows of `events`
     whose readings are not all in `readings`, or more than once; `readings_phantom`: of rows of `readings` that belong to
-    no row of `events`. `statement`: the gateway's last word, the sequence it stands at, how many of the events before it
-    are arrivals of devices, and how many numbers before it gap records stand for (who knows of what).
+    no row of `events`. `losses`: what gap records explain, in order. `statement`: the gateway's last word, the sequence it
+    stands at, how many of the events before it are arrivals of devices, and how many numbers before it gap records stand for
+    (who knows of what). `closed_at`: where its gateway closed it, 0 if it did not.
     """
 
     gateway: str
@@ -29,8 +40,10 @@ class Evidence:
     readings_double: list[Span] = field(default_factory=list)
     readings_phantom: list[Span] = field(default_factory=list)
     gaps: list[Span] = field(default_factory=list)
+    losses: list[Loss] = field(default_factory=list)
     statement: Counts | None = None
     statement_at: int = 0
+    closed_at: int = 0
     arrivals_before: int = 0
     gaps_before: int = 0
     bridge_duplicate: int = 0
@@ -72,6 +85,10 @@ def judge(evidence: Evidence) -> list[Finding]:
         for kind, spans, text in found
         if spans
     ]
+    if evidence.closed_at and last > evidence.closed_at:
+        spans = [(evidence.closed_at + 1, last)]
+        text = f"{place}: {shown(spans)}: after the stream was closed"
+        findings.append(Finding(evidence.gateway, evidence.stream, "after-closing", spans, text))
     if why := _statement_problem(evidence):
         at = [(evidence.statement_at, evidence.statement_at)]
         findings.append(Finding(evidence.gateway, evidence.stream, "statement", at, f"{place}: {why}"))

@@ -10,13 +10,14 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from fogline.errors import Misconfigured, Poison
-from fogline.gap import GAP_CONTENT_TYPE
+from fogline.gap import GAP_CONTENT_TYPE, decode_gap
 from fogline.ledger import STATEMENT_CONTENT_TYPE, decode_statement
 from fogline_cloud import topics
 from fogline_cloud.bridge.admission import Known
 from fogline_cloud.bridge.recovery import read_checkpoint
+from fogline_cloud.flows.schema import Outcome
 from fogline_cloud.kafka import KafkaClients, end_offset
-from fogline_cloud.ledger.balance import Evidence
+from fogline_cloud.ledger.balance import Evidence, Loss
 from fogline_cloud.ledger.ranges import Span, collect, without
 from fogline_cloud.reading import Stored, read_committed
 from fogline_cloud.records import Place, is_replayed, place_of
@@ -43,6 +44,7 @@ class _Reader:
         self.kafka: dict[Key, list[At]] = defaultdict(list)
         self.table: dict[Key, list[At]] = defaultdict(list)
         self.arrivals: dict[Key, list[int]] = defaultdict(list)
+        self.losses: dict[Key, dict[int, Loss]] = defaultdict(dict)
 
     def stream(self, gateway: str, stream: str, lane: str) -> Evidence:
         return self.streams.setdefault((gateway, stream), Evidence(gateway, stream, lane))
@@ -63,8 +65,17 @@ class _Reader:
             self._take_statement(evidence, place, record.value)
         elif content_type == GAP_CONTENT_TYPE:
             evidence.gaps.append(span)
+            self._take_loss(key, place, record.value)
         elif not is_replayed(headers):
             self.arrivals[key].append(place.last)
+
+    def _take_loss(self, key: Key, place: Place, value: bytes) -> None:
+        try:
+            gap = decode_gap(value)
+        except Poison:
+            return
+        lost = f" ({gap.lost.first}..{gap.lost.last} of stream {gap.lost.stream})" if gap.lost and gap.lost.first else ""
+        self.losses[key][place.last] = Loss(place.first, place.last, gap.reason.value, gap.detail + lost)
 
     def _take_statement(self, evidence: Evidence, place: Place, value: bytes) -> None:
         try:
@@ -73,6 +84,7 @@ class _Reader:
             return
         if statement.stream == place.stream and place.last > evidence.statement_at:
             evidence.statement, evidence.statement_at = statement.counts, place.last
+            evidence.closed_at = place.last if statement.closed else evidence.closed_at
 
     # --- tables
 
@@ -85,7 +97,11 @@ class _Reader:
             if row["stream"] is not None:
                 self.stream(row["gateway"], row["stream"], row["lane"])
                 at = At(partition, row["offset"], (row["first_sequence"], row["sequence"]))
-                self.table[row["gateway"], row["stream"]].append(at)
+                key = (row["gateway"], row["stream"])
+                self.table[key].append(at)
+                if row["outcome"] == Outcome.GAP:
+                    loss = Loss(row["first_sequence"], row["sequence"], row["reason"] or "", row["detail"] or "")
+                    self.losses[key].setdefault(row["sequence"], loss)
         return read
 
     def finish(self, read: dict[Partition, int], low: dict[Partition, int]) -> list[Evidence]:
@@ -94,6 +110,7 @@ class _Reader:
             evidence.kafka = collect(at.span for at in self.kafka[key])
             evidence.table = collect(at.span for at in self.table[key])
             evidence.gaps = collect(evidence.gaps).spans
+            evidence.losses = [loss for _, loss in sorted(self.losses[key].items())]
             waiting = (at.span for at in self.kafka[key] if at.offset > read.get(at.partition, -1))
             evidence.pending = without(collect(waiting).spans, evidence.table.spans)
             evidence.arrivals_before = len({number for number in self.arrivals[key] if number < evidence.statement_at})
@@ -147,7 +164,10 @@ Found = dict[tuple[str, str, int], tuple[int, int]]
 def _tables(settings: Settings) -> tuple[list[dict[str, Any]], Found]:
     """The rows of `events`, and what `readings` has of each event."""
     base = settings.flow.tables
-    columns = ["topic", "partition", "offset", "gateway", "stream", "lane", "first_sequence", "sequence", "outcome"]
+    columns = [
+        *("topic", "partition", "offset", "gateway", "stream", "lane"),
+        *("first_sequence", "sequence", "outcome", "reason", "detail"),
+    ]
     events = _open(f"{base}/events")
     if events is None:
         return [], {}
