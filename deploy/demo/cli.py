@@ -13,9 +13,13 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from demo.judgement import CommandJudgement, Report
+from demo.ble_devices import missing
+from demo.ble_judgement import BleJudgement
+from demo.ble_payload import crowd
+from demo.judgement import CommandJudgement
 from demo.payload import fleet
 from demo.place import Place, choose_ports, take_folder
+from demo.report import Report
 from demo.run import Demonstration, Options
 from demo.stay import make_world, stay
 from fogline import commandline
@@ -23,7 +27,7 @@ from fogline.errors import Misconfigured
 from fogline.installed import find_jars, find_java
 
 DESCRIPTION = """\
-The whole of Fogline on this machine: Kafka, bridge, gateways, Spark, and simulated MQTT and CoAP devices and
+The whole of Fogline on this machine: Kafka, bridge, gateways, Spark, and simulated MQTT, CoAP and Bluetooth devices and
 an operator that commands them, while every few seconds one part is killed (SIGKILL) under load. In the end the sets of ids are
 compared: acknowledged by the devices, in Kafka, in the table; and for every command, what the operator was told, what
 is written down, and what the device did. Everything lies in .fogline/demo, logs in .fogline/demo/logs."""
@@ -104,7 +108,11 @@ def run(arguments: argparse.Namespace) -> int:
     devices = [] if arguments.stay else fleet(arguments.devices, GATEWAYS)
     serving = sum(each.serves for each in devices)
     ports = choose_ports(**wanted, gateways=1 if arguments.stay else GATEWAYS, serving=serving)
-    place = take_folder(ports, devices, keep=arguments.keep)
+    without = None if arguments.stay else missing()
+    bluetooth = [] if arguments.stay or without else crowd(GATEWAYS)
+    if without:
+        print(f"{without}; the demo goes without Bluetooth", file=sys.stderr)
+    place = take_folder(ports, devices, ble=bluetooth, keep=arguments.keep)
     logging.basicConfig(force=True, level=logging.INFO, filename=place.logs / "demo.log", format="%(asctime)s %(message)s")
     console = Console(stderr=True)
     return asyncio.run(_stay(place, console) if arguments.stay else _demonstrate(place, arguments, console))
@@ -113,7 +121,7 @@ def run(arguments: argparse.Namespace) -> int:
 async def _stay(place: Place, console: Console) -> int:
     stop = asyncio.Event()
     world = make_world(place, console, stop)
-    _on_signal(stop, world.strike, console)
+    end_on_signal(stop, world.strike, console)
     return await stay(place, console, world, stop)
 
 
@@ -128,7 +136,7 @@ async def _demonstrate(place: Place, arguments: argparse.Namespace, console: Con
         plain=arguments.plain or not console.is_terminal,
     )
     demonstration = Demonstration(place, options, console)
-    _on_signal(demonstration.stop, demonstration.strike, console)
+    end_on_signal(demonstration.stop, demonstration.strike, console)
     report = await demonstration.run()
     if report is None:
         return 0
@@ -138,7 +146,7 @@ async def _demonstrate(place: Place, arguments: argparse.Namespace, console: Con
     return report.status
 
 
-def _on_signal(stop: asyncio.Event, strike: Callable[[], None], console: Console) -> None:
+def end_on_signal(stop: asyncio.Event, strike: Callable[[], None], console: Console) -> None:
     """The first Ctrl-C ends it in order, the second at once."""
 
     def interrupted() -> None:
@@ -157,16 +165,13 @@ def show_report(report: Report, console: Console) -> None:
     found = report.judgement
     table = Table("", "", box=None, show_header=False)
     rows: list[tuple[str, object]] = [
-        ("acknowledged by the devices", found.acknowledged),
-        ("in Kafka", found.kafka),
-        ("in the table", found.table),
-        ("lost", len(found.lost)),
-        ("duplicate", len(found.duplicate)),
+        *found.counts,
         ("resends refused at the gateways", report.refused["edge"]),
         ("resends refused at the bridge", report.refused["bridge"]),
         *((f"kills of {part}", count) for part, count in report.kills.items()),
         ("events/s while parts were killed", f"{report.details['rate']['average']:.0f}"),
         *_about(report.commands),
+        *_about_ble(report.ble),
     ]
     for name, value in rows:
         table.add_row(name, f"{value:,}" if isinstance(value, int) else str(value))
@@ -182,6 +187,19 @@ def _about(commands: CommandJudgement | None) -> list[tuple[str, object]]:
     ends = ", ".join(f"{count:,} {state}" for state, count in commands.by_state.items())
     took = "" if commands.p50_ms is None else f"{commands.p50_ms:.0f} / {commands.p99_ms:.0f} ms"
     return [("commands", f"{commands.sent:,}: {ends}"), ("a command's answer took (p50 / p99)", took)]
+
+
+def _about_ble(found: BleJudgement | None) -> list[tuple[str, object]]:
+    if found is None:
+        return []
+    wrong = f"lost {len(found.lost)}, duplicate {len(found.duplicate)}, never said {len(found.phantom)}"
+    ends = ", ".join(f"{count:,} {state}" for state, count in found.commands.by_state.items())
+    return [
+        ("Bluetooth on the air", f"{found.on_air:,}, {found.share:.1%} of it arrived"),
+        ("Bluetooth in Kafka", f"{found.kafka:,}, {found.copies:,} by both gateways"),
+        ("Bluetooth in the table", f"{found.table:,}: {wrong}"),
+        ("Bluetooth's part of the commands", f"{found.commands.sent:,}: {ends}"),
+    ]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -5,8 +5,9 @@
 
 Every device counts its messages. What a gateway has acknowledged is written to the book, one line `device n`, and is
 the promise that the demo holds the table against. What a device has done for a command is written to the effects, one
-line `device command` each time. Stdout: a JSON line four times a second. Stdin: `quiet` ends the messages; `finish` ends
-the process, once everything is acknowledged; the end of stdin ends it at once.
+line `device command` each time. Stdout: a JSON line four times a second. Stdin: `cut N` ends the connections of gateway N
+(from 0); `quiet` ends the messages; `finish` ends the process, once everything is acknowledged; the end of stdin ends it at
+once.
 """
 
 import argparse
@@ -59,10 +60,11 @@ class Books:
 
 
 class Fleet:
-    """All devices, at a rate of `rate` messages/s together."""
+    """All devices, at a rate of `rate` messages/s together. `cut`: gateways whose devices are to lose their lines."""
 
     def __init__(self, devices: list[Simulated], rate: float, books: Books) -> None:
         self.quiet = threading.Event()
+        self.cut: deque[int] = deque()
         self.finishing = threading.Event()
         self._devices = devices
         self._rate = rate
@@ -93,6 +95,8 @@ class Fleet:
             if now >= lose_at and not self.quiet.is_set():
                 self._lose_a_line()
                 lose_at = now + LOSE_EVERY_S
+            while self.cut:
+                self._lose_lines_of(self.cut.popleft())
             if now >= flush_at:
                 self._books.flush()
                 flush_at = now + FLUSH_S
@@ -110,6 +114,11 @@ class Fleet:
         waiting = [each for each in self._devices if each.waiting and each.connected and not each.device.coap]
         if waiting:
             random.choice(waiting).lose_line()
+
+    def _lose_lines_of(self, gateway: int) -> None:
+        for each in self._devices:
+            if each.device.gateway == gateway:
+                each.lose_line()
 
     def _give_up(self) -> None:
         for each in self._devices:
@@ -166,9 +175,12 @@ def tell(news: dict[str, Any]) -> None:
 def listen(crowd: Fleet) -> None:
     """Read stdin; its end means that the demo is gone."""
     for line in sys.stdin:
-        if line.strip() in ("quiet", "finish"):
+        word, _, rest = line.strip().partition(" ")
+        if word == "cut":
+            crowd.cut.append(int(rest))
+        if word in ("quiet", "finish"):
             crowd.quiet.set()
-        if line.strip() == "finish":
+        if word == "finish":
             crowd.finishing.set()
     signal.raise_signal(signal.SIGTERM)
 

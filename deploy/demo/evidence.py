@@ -1,19 +1,26 @@
 """Reads what each place holds, for the judgement: the devices' book, Kafka, the table."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from sys import intern
+from typing import Any
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from demo.ble_judgement import BleEvidence
+from demo.ble_payload import METRIC, advertised_n, read_n
 from demo.judgement import Evidence, Id
 from demo.payload import METRICS, counter_of
 from demo.place import SHARDS, TENANT, Place
+from fogline.advertisement import CONTENT_TYPE as ADVERTISEMENT
 from fogline.errors import Misconfigured
 from fogline_cloud import topics
 from fogline_cloud.kafka import KafkaClients
-from fogline_cloud.reading import read_committed
+from fogline_cloud.reading import Stored, read_committed
+
+_BLE = "application/vnd.fogline-ble-"
 
 
 def gather(place: Place, sent: Mapping[str, int]) -> Evidence:
@@ -23,32 +30,60 @@ def gather(place: Place, sent: Mapping[str, int]) -> Evidence:
 
 def read_book(book: Path) -> set[Id]:
     """What the devices wrote down; a last line that was cut off is none."""
-    found = set()
-    for line in book.read_text("utf-8").splitlines(keepends=True) if book.exists() else ():
-        device, _, n = line.partition(" ")
-        if line.endswith("\n"):
-            found.add((device, int(n)))
+    found: set[Id] = set()
+    if not book.exists():
+        return found
+    with book.open(encoding="utf-8") as lines:
+        for line in lines:
+            device, _, n = line.partition(" ")
+            if line.endswith("\n"):
+                found.add((intern(device), int(n)))
     return found
 
 
-def _kafka(place: Place) -> Counter[Id]:
-    clients = KafkaClients({"bootstrap.servers": f"127.0.0.1:{place.ports.kafka}"})
-    found: Counter[Id] = Counter()
-    starts = {(topic, shard): None for topic in topics.raw_topics(TENANT) for shard in range(SHARDS)}
-    for record in read_committed(clients, starts):
+def gather_ble(place: Place) -> BleEvidence:
+    """Of the Bluetooth devices that only talk. Raises as `gather`."""
+    kafka: Counter[tuple[str, Id]] = Counter()
+    for record in _records(place):
         headers = dict(record.headers)
-        device = headers.get("device_id", b"").decode()
-        n = counter_of(headers.get("content-type", b"").decode(), record.value)
+        if headers.get("content-type") == ADVERTISEMENT.encode():
+            n = advertised_n(record.value or b"")
+            device, gateway = (intern(headers[name].decode()) for name in ("device_id", "ce_gateway"))
+            kafka[gateway, (device, -1 if n is None else n)] += 1
+    names = [each.name for each in place.ble if each.advertises]
+    rows = _read(place.folder / "tables" / "readings", [("metric", "=", METRIC), ("device", "in", names)])
+    return BleEvidence(read_book(place.on_air), kafka, Counter((device, read_n(value)) for device, value in rows))
+
+
+def _kafka(place: Place) -> Counter[Id]:
+    found: Counter[Id] = Counter()
+    for record in _records(place):
+        headers = dict(record.headers)
+        device = intern(headers.get("device_id", b"").decode())
+        media_type = headers.get("content-type", b"").decode()
+        n = None if media_type.startswith(_BLE) else counter_of(media_type, record.value)
         if n is not None and device not in place.gateways:
             found[device, n] += 1
     return found
 
 
+def _records(place: Place) -> Iterator[Stored]:
+    clients = KafkaClients({"bootstrap.servers": f"127.0.0.1:{place.ports.kafka}"})
+    return read_committed(clients, {(topic, shard): None for topic in topics.raw_topics(TENANT) for shard in range(SHARDS)})
+
+
 def _table(path: Path) -> Counter[Id]:
+    return Counter((device, int(value)) for device, value in _read(path, [("metric", "in", list(METRICS))]))
+
+
+def _read(path: Path, filters: list[tuple[str, str, Any]]) -> Iterator[tuple[str, float]]:
+    """Device and value of rows of `readings`."""
     if not (path / "_delta_log").is_dir():
-        return Counter()
+        return
     try:
-        rows = DeltaTable(str(path)).to_pyarrow_table(columns=["device", "value"], filters=[("metric", "in", list(METRICS))])
+        rows = DeltaTable(str(path)).to_pyarrow_table(columns=["device", "value"], filters=filters)
     except DeltaError as error:
         raise Misconfigured(f"table {path} cannot be read: {error}") from None
-    return Counter((row["device"], int(row["value"])) for row in rows.to_pylist())
+    for batch in rows.to_batches():
+        devices, values = (batch.column(name).to_pylist() for name in ("device", "value"))
+        yield from ((intern(device), value) for device, value in zip(devices, values, strict=True))

@@ -3,16 +3,13 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 from demo.orders import Order, Recorded
 from fogline.command import State, may_become
 
 Id = tuple[str, int]
 """Device and its counter."""
-
-_SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +51,17 @@ class Judgement:
     def equal(self) -> bool:
         """Whether the three sets are the same."""
         return self.holds and not self.unacknowledged
+
+    @property
+    def counts(self) -> list[tuple[str, int]]:
+        """The sets by their sizes, in words: the first lines of every report."""
+        return [
+            ("acknowledged by the devices", self.acknowledged),
+            ("in Kafka", self.kafka),
+            ("in the table", self.table),
+            ("lost", len(self.lost)),
+            ("duplicate", len(self.duplicate)),
+        ]
 
     @property
     def sentence(self) -> str:
@@ -191,43 +199,3 @@ def _wrongly_done(sent: Order, end: State | None, done: int) -> Iterable[str]:
 def _most(orders: Iterable[Order], effects: Mapping[tuple[str, str], int], *, idempotent: bool) -> int:
     counts = (effects.get((each.device, each.name), 0) for each in orders if each.idempotent is idempotent)
     return max(counts, default=0)
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """Everything that the demo found. `problems`: in words, what else went wrong; empty if nothing did."""
-
-    judgement: Judgement
-    refused: dict[str, int]
-    kills: dict[str, int]
-    problems: list[str] = field(default_factory=list)
-    details: dict[str, Any] = field(default_factory=dict)
-    commands: CommandJudgement | None = None
-
-    @property
-    def status(self) -> int:
-        """The exit status: 1 if anything is lost, twice, or not as it should be."""
-        return 0 if self.judgement.holds and not self.all_problems else 1
-
-    @property
-    def all_problems(self) -> list[str]:
-        """Those of the commands too."""
-        return [*self.problems, *(self.commands.problems if self.commands else ())]
-
-    def as_json(self) -> dict[str, Any]:
-        """For `--json`."""
-        found = asdict(self.judgement)
-        commands = asdict(self.commands) if self.commands else {}
-        lists = ("lost", "duplicate", "phantom", "unequal")
-        examples = {name: [f"{device} {n}" for device, n in found[name][:_SHOWN]] for name in lists if found[name]}
-        return {
-            **found,
-            **{name: len(found[name]) for name in lists},
-            "equal": self.judgement.equal,
-            "refused": self.refused,
-            "kills": self.kills,
-            "problems": self.all_problems,
-            "examples": examples,
-            "commands": {name: value for name, value in commands.items() if name != "problems"},
-            **self.details,
-        }

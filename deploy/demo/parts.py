@@ -20,6 +20,8 @@ from fogline.errors import Misconfigured
 
 READY_LIMIT_S = 120.0
 STOP_LIMIT_S = 40.0
+FAULTHANDLER = {"PYTHONFAULTHANDLER": "1"}
+"""What a native crash was in the middle of stands in the part's log."""
 
 News = dict[str, Any]
 
@@ -27,9 +29,9 @@ News = dict[str, Any]
 class Part:
     """One child process, started again as often as needed.
 
-    It is ready when it has printed its first JSON line; every later line goes to `on_news`. `on_end` is called if it
-    ends without having been told to. `gently`: it is asked to end, not killed, if the demo dies. `environment`: what is
-    added where our own does not say otherwise.
+    It is ready when it has printed its first JSON line, which is `said` then; every later line goes to `on_news`.
+    `on_end` is called if it ends without having been told to. `gently`: it is asked to end, not killed, if the demo dies.
+    `environment`: what is added where our own does not say otherwise.
     """
 
     def __init__(
@@ -46,9 +48,10 @@ class Part:
         self.name = name
         self.log = folder / "logs" / f"{name}.log"
         self.starts = 0
+        self.said: News = {}
         self.process: asyncio.subprocess.Process | None = None
         self._command = [find_setpriv(), "--pdeathsig", "TERM" if gently else "KILL", "--", *command]
-        self._environment = {**(environment or {}), **os.environ}
+        self._environment = {**FAULTHANDLER, **(environment or {}), **os.environ}
         self._folder = folder
         self._on_news = on_news
         self._on_end = on_end
@@ -62,9 +65,25 @@ class Part:
         """Whether it has been started and has not ended."""
         return self.process is not None and self.process.returncode is None
 
-    async def start(self) -> None:
-        """Start it and wait until it is ready. Raises `Misconfigured` with its last words if it ends instead."""
-        self._expected = False
+    @property
+    def status(self) -> str:
+        """How it ended, in words."""
+        code = self.process.returncode if self.process is not None else None
+        if code is None:
+            return "not ended"
+        return f"by {signal.Signals(-code).name}" if code < 0 else f"with status {code}"
+
+    @property
+    def serving(self) -> bool:
+        """Whether it is ready, and nobody is ending it."""
+        return self.running and not self._expected and self._ready is not None and self._ready.done()
+
+    async def start(self, doomed: dict[str, str] | None = None) -> None:
+        """Start it and wait until it is ready. Raises `Misconfigured` with its last words if it ends instead.
+
+        `doomed`: more of its environment, by which it will end by itself; nobody is told then.
+        """
+        self._expected = doomed is not None
         self._ready = asyncio.get_running_loop().create_future()
         with self.log.open("ab") as log:
             self.process = await asyncio.create_subprocess_exec(
@@ -73,7 +92,7 @@ class Part:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,
                 cwd=self._folder,
-                env=self._environment,
+                env=self._environment | (doomed or {}),
                 start_new_session=True,
             )
         self.starts += 1
@@ -96,6 +115,7 @@ class Part:
             if self._ready.done():
                 self._on_news(news)
             else:
+                self.said = news
                 if "pid" in news:
                     self._sessions.add(int(news["pid"]))
                 self._ready.set_result(None)
@@ -108,22 +128,31 @@ class Part:
         lines = self.log.read_text("utf-8", "replace").strip().splitlines() if self.log.exists() else []
         return lines[-1] if lines else f"it said nothing, see {self.log}"
 
+    def surround(self, environment: dict[str, str]) -> None:
+        """More of its environment, from its next start on."""
+        self._environment |= environment
+
     def tell(self, line: str) -> None:
         """Write a line to its stdin."""
         if self.process is not None and self.process.stdin is not None and self.running:
             self.process.stdin.write(line.encode() + b"\n")
+
+    def send(self, what: signal.Signals) -> None:
+        """Send a signal to its first process, if there is one."""
+        if self.process is not None and self.running:
+            self.process.send_signal(what)
 
     def strike(self) -> None:
         """SIGKILL to every process of it, now. From any thread; `join` comes after."""
         self._expected = True
         if self.process is not None and self.running:
             _kill(self.process.pid)  # to look for the others takes milliseconds
-        for pid in self._members():
+        for pid in self.members():
             _kill(pid)
 
     async def join(self) -> None:
         """Wait until nothing of it runs any more; whatever was born meanwhile is killed as well."""
-        while self._members():
+        while self.members():
             self.strike()
             await asyncio.sleep(0.01)
         if self._reader is not None:
@@ -138,7 +167,8 @@ class Part:
             await asyncio.wait([self._reader], timeout=STOP_LIMIT_S)
         await self.join()
 
-    def _members(self) -> list[int]:
+    def members(self) -> list[int]:
+        """Every process of it that lives."""
         return [pid for session in self._sessions for pid in session_members(session)]
 
 

@@ -60,7 +60,8 @@ class GatewayNews:
 class KafkaNews:
     """What was read, committed, from the raw topics. `records` counts everything, `events` what devices sent.
 
-    `latency_ms`: from stored at the gateway to read here. `highest`: by gateway's stream.
+    `ble`: what of it came by Bluetooth, from the devices `heard`. `latency_ms`: from stored at the gateway to read here.
+    `highest`: by gateway's stream.
     """
 
     events: Meter = field(default_factory=lambda: Meter(2.0))
@@ -68,6 +69,17 @@ class KafkaNews:
     lanes: dict[str, int] = field(default_factory=dict)
     latency_ms: deque[float] = field(default_factory=lambda: deque(maxlen=400))
     highest: dict[str, int] = field(default_factory=dict)
+    ble: int = 0
+    heard: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class AirNews:
+    """What the air says: things that advertisers said, devices that are connected to, links that ended on purpose."""
+
+    said: int = 0
+    linked: int = 0
+    cycles: int = 0
 
 
 @dataclass(slots=True)
@@ -108,15 +120,20 @@ class ReadingNews:
 
 @dataclass(slots=True)
 class Picture:
-    """Everything. `readings`: the last one of each sort of device; `down`: which parts are killed and not back."""
+    """Everything. `readings`: the last one of each sort of device; `down`: which parts are killed and not back.
+
+    `census`: by part, what it says that it holds (see `fogline.census`).
+    """
 
     gateways: dict[str, GatewayNews]
     devices: DeviceNews = field(default_factory=DeviceNews)
     kafka: KafkaNews = field(default_factory=KafkaNews)
     flow: FlowNews = field(default_factory=FlowNews)
     orders: OrderNews = field(default_factory=OrderNews)
+    air: AirNews = field(default_factory=AirNews)
     readings: dict[str, ReadingNews] = field(default_factory=dict)
     down: set[str] = field(default_factory=set)
+    census: dict[str, dict[str, int]] = field(default_factory=dict)
     doing: str = "starting"
     journal: deque[str] = field(default_factory=lambda: deque(maxlen=8))
 

@@ -1,6 +1,7 @@
-"""Where the demo lives: its folder, its lock, its ports, the settings files of its parts."""
+"""Where the demo, or the soak, lives: its folder, its lock, its ports, the settings files of its parts."""
 
 import fcntl
+import json
 import os
 import random
 import shutil
@@ -9,31 +10,42 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from demo.ble_payload import VALVE_PROFILE, BleDevice
+from demo.ble_payload import settings as ble_settings
 from demo.payload import Device
 from fogline.errors import Misconfigured
 
 ROOT = Path(__file__).resolve().parents[2]
 TENANT = "demo"
 SHARDS = 4
+BLE_RETRY_S = 2.0
+"""The longest pause before a gateway tries a Bluetooth device again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What listens where, all on loopback. `mqtt`, `coap`: one for each gateway; `serving`: of devices that are servers."""
+    """What listens where, all on loopback.
+
+    `amqp`: one for each bridge; `mqtt`, `coap`: one for each gateway; `serving`: of devices that are servers. `lines`:
+    where gateways reach the bridges, and `radio`: where CoAP devices reach the gateways, if something is in between.
+    """
 
     kafka: int
-    amqp: int
+    amqp: tuple[int, ...]
     mqtt: tuple[int, ...]
     coap: tuple[int, ...]
     serving: tuple[int, ...] = ()
+    lines: tuple[int, ...] = ()
+    radio: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The folder `.fogline/demo` of the checkout."""
+    """A folder in `.fogline` of the checkout. `ble`: the Bluetooth devices; empty: gateways have no Bluetooth."""
 
     folder: Path
     ports: Ports
+    ble: tuple[BleDevice, ...] = ()
 
     @property
     def logs(self) -> Path:
@@ -42,7 +54,7 @@ class Place:
 
     @property
     def cloud(self) -> Path:
-        """Settings of bridge, flow and ledger."""
+        """Settings of the first bridge, of flow and ledger."""
         return self.folder / "cloud.toml"
 
     @property
@@ -56,9 +68,33 @@ class Place:
         return self.folder / "effects"
 
     @property
+    def on_air(self) -> Path:
+        """What Bluetooth devices said."""
+        return self.folder / "on-air"
+
+    @property
+    def ble_effects(self) -> Path:
+        """What Bluetooth devices did for commands."""
+        return self.folder / "effects-ble"
+
+    @property
+    def valve_profile(self) -> Path:
+        """Of the Bluetooth devices that are connected to, if there are any."""
+        return self.folder / "valve.toml"
+
+    @property
     def gateways(self) -> list[str]:
         """Names of the gateways as parts."""
         return [f"gateway-{number}" for number in range(1, len(self.ports.mqtt) + 1)]
+
+    @property
+    def bridges(self) -> list[str]:
+        """Names of the bridges as parts."""
+        return [f"bridge-{number}" for number in range(1, len(self.ports.amqp) + 1)]
+
+    def cloud_of(self, bridge: str) -> Path:
+        """Settings of one bridge."""
+        return self.cloud if bridge == self.bridges[0] else self.folder / f"cloud-{bridge.rpartition('-')[2]}.toml"
 
     def edge(self, gateway: str) -> Path:
         """Settings of one gateway."""
@@ -69,31 +105,44 @@ class Place:
         return self.folder / gateway
 
 
-def take_folder(ports: Ports, devices: Sequence[Device], *, keep: bool) -> Place:
-    """Lock the folder for this process, empty it (unless `keep`), write the settings. Raises `Misconfigured`.
+def take_folder(
+    ports: Ports,
+    devices: Sequence[Device],
+    *,
+    ble: Sequence[BleDevice] = (),
+    keep: bool = False,
+    name: str = "demo",
+    retry_s: tuple[float, float] | None = None,
+) -> Place:
+    """Lock the folder `name` for this process, empty it (unless `keep`), write the settings. Raises `Misconfigured`.
 
-    `devices`: those that serve get the ports for that, in their order.
+    `devices`: those that serve get the ports for that, in their order. `retry_s`: a gateway's first and longest pause
+    before it tries its bridges again, if not the usual ones; the longest before it tries a Bluetooth device again as well.
     """
-    folder = ROOT / ".fogline" / "demo"
+    folder = ROOT / ".fogline" / name
     folder.parent.mkdir(exist_ok=True)
-    lock = os.open(folder.parent / "demo.lock", os.O_RDWR | os.O_CREAT, 0o644)  # open for as long as the process lives
+    lock = os.open(folder.parent / f"{name}.lock", os.O_RDWR | os.O_CREAT, 0o644)  # open for as long as the process lives
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise Misconfigured("another demo is running in this checkout; end it first") from None
+        raise Misconfigured(f"another {name} is running in this checkout; end it first") from None
     if not keep:
         shutil.rmtree(folder, ignore_errors=True)
-    place = Place(folder, ports)
+    place = Place(folder, ports, tuple(ble))
     place.logs.mkdir(parents=True, exist_ok=True)
-    place.cloud.write_text(_cloud(ports), "utf-8")
+    for index, bridge in enumerate(place.bridges):
+        place.cloud_of(bridge).write_text(_cloud(bridge, ports, index), "utf-8")
+    if ble:
+        place.valve_profile.write_text(VALVE_PROFILE, "utf-8")
     serving = list(zip((each for each in devices if each.serves), ports.serving, strict=True))
     for index, gateway in enumerate(place.gateways):
         own = {device.name: port for device, port in serving if device.gateway == index}
-        place.edge(gateway).write_text(_edge(gateway, ports, index, own), "utf-8")
+        bluetooth = ble_settings(ble, index, retry_s[1] if retry_s else BLE_RETRY_S) if ble else ""
+        place.edge(gateway).write_text(_edge(gateway, ports, index, own, retry_s) + bluetooth, "utf-8")
     return place
 
 
-def _cloud(ports: Ports) -> str:
+def _cloud(bridge: str, ports: Ports, index: int) -> str:
     return f"""\
 tenant = "{TENANT}"
 shards = {SHARDS}
@@ -102,7 +151,9 @@ shards = {SHARDS}
 "bootstrap.servers" = "127.0.0.1:{ports.kafka}"
 
 [bridge]
-listen = "127.0.0.1:{ports.amqp}"
+name = "{bridge}"
+listen = "127.0.0.1:{ports.amqp[index]}"
+advertised = "127.0.0.1:{(ports.lines or ports.amqp)[index]}"
 
 [flow]
 tables = "tables"
@@ -112,16 +163,18 @@ trigger_ms = 2000
 """
 
 
-def _edge(gateway: str, ports: Ports, index: int, serving: Mapping[str, int]) -> str:
+def _edge(gateway: str, ports: Ports, index: int, serving: Mapping[str, int], retry_s: tuple[float, float] | None) -> str:
+    bridges = [f"127.0.0.1:{port}" for port in ports.lines or ports.amqp]
+    retry = "retry_s = {}\nretry_cap_s = {}\n".format(*retry_s) if retry_s is not None else ""
     settings = f"""\
 tenant = "{TENANT}"
 gateway = "{gateway}"
 data = "{gateway}"
 
 [uplink]
-bridge = "127.0.0.1:{ports.amqp}"
+bridge = {json.dumps(bridges)}
 statement_s = 5.0
-
+{retry}
 [mqtt]
 port = {ports.mqtt[index]}
 
@@ -141,8 +194,8 @@ uri = "coap://127.0.0.1:{port}/do"
     return settings
 
 
-def choose_ports(*, kafka: int, amqp: int, mqtt: int, coap: int, gateways: int, serving: int) -> Ports:
-    """The ports asked for, each 0 for any free one; further gateways take the ports after `mqtt` and `coap`.
+def choose_ports(*, kafka: int, amqp: int, mqtt: int, coap: int, gateways: int, serving: int, bridges: int = 1) -> Ports:
+    """The ports asked for, each 0 for any free one; further parts take the ports after `amqp`, `mqtt` and `coap`.
 
     Raises `Misconfigured` if one is taken.
     """
@@ -157,7 +210,7 @@ def choose_ports(*, kafka: int, amqp: int, mqtt: int, coap: int, gateways: int, 
 
     return Ports(
         kafka=choose("Kafka", kafka),
-        amqp=choose("AMQP", amqp),
+        amqp=tuple(choose("AMQP", amqp and amqp + more) for more in range(bridges)),
         mqtt=tuple(choose("MQTT", mqtt and mqtt + more) for more in range(gateways)),
         coap=tuple(choose("CoAP", coap and coap + more) for more in range(gateways)),
         serving=tuple(choose("CoAP", 0) for _ in range(serving)),

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-ROUND = ("gateway-1", "bridge", "spark", "gateway-2", "bridge", "spark")
+ROUND = ("gateway-1", "bridge-1", "spark", "gateway-2", "bridge-1", "spark")
 ENOUGH = 2
 """How often each kind has to be killed."""
 

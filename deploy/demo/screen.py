@@ -30,10 +30,12 @@ async def show(picture: Picture, console: Console, *, plain: bool) -> None:
 def line(picture: Picture, now_s: float) -> str:
     """Everything that matters, in one line."""
     devices, kafka, flow = picture.devices, picture.kafka, picture.flow
+    orders = f"; commands {_orders(picture.orders)}" if picture.orders.sent else ""
+    ble = f" ({kafka.ble:,} by Bluetooth)" if picture.air.said else ""
     return (
         f"{picture.state}: acknowledged {devices.acknowledged.total:,} ({devices.acknowledged.rate(now_s):.0f}/s), "
-        f"outboxes {picture.backlog:,}, Kafka {kafka.events.total:,} ({kafka.events.rate(now_s):.0f}/s), "
-        f"table {flow.rows.total:,} rows, behind {picture.lag:,}; commands {_orders(picture.orders)}"
+        f"outboxes {picture.backlog:,}, Kafka {kafka.events.total:,}{ble} ({kafka.events.rate(now_s):.0f}/s), "
+        f"table {flow.rows.total:,} rows, behind {picture.lag:,}{orders}"
     )
 
 
@@ -77,6 +79,8 @@ def _stages(picture: Picture, now_s: float) -> Table:
         "table (Spark)", f"{flow.rows.total:,}", f"{flow.rows.rate(now_s):.0f}", f"{picture.lag:,}",
         f"{flow.batch_s:.1f} s" if flow.batches else "", f"batch {flow.batch}: {flow.batch_events:,} events",
     )  # fmt: skip
+    if picture.air.said:
+        table.add_row(f"Bluetooth ({picture.air.linked} connected)", f"{kafka.ble:,}", "", "", "", f"{picture.air.said:,} said")
     orders = picture.orders
     table.add_row(
         "commands", f"{orders.states.total():,}", "", f"{orders.waiting:,}", _ms(middle(orders.latency_ms), None), ends

@@ -52,7 +52,7 @@ def to_type(place: Place) -> list[str]:
     cloud = place.cloud.relative_to(ROOT)
     edge = place.edge(place.gateways[0]).relative_to(ROOT)
     return [
-        f"ready on 127.0.0.1: MQTT {port}, CoAP {coap}, AMQP {place.ports.amqp}, Kafka {place.ports.kafka}; tenant {TENANT}",
+        f"ready on 127.0.0.1: MQTT {port}, CoAP {coap}, AMQP {place.ports.amqp[0]}, Kafka {place.ports.kafka}; tenant {TENANT}",
         "in another terminal:",
         f"""  mosquitto_pub -p {port} -i lamp-1 -q 1 -t telemetry -m '{{"temperature": 21.4}}'""",
         f"""  coap-client-notls -m put coap://127.0.0.1:{coap}/telemetry//lamp-2 -t 50 -e '{{"temperature": 20.5}}'""",

@@ -13,7 +13,7 @@ from deltalake.exceptions import DeltaError
 
 from demo.parts import News
 from demo.payload import METRICS
-from demo.picture import DeviceNews, FlowNews, GatewayNews, Picture, ReadingNews
+from demo.picture import AirNews, DeviceNews, FlowNews, GatewayNews, Picture, ReadingNews
 from demo.place import SHARDS, TENANT, Place
 from fogline.errors import Misconfigured
 from fogline.event import parse_rfc3339
@@ -24,6 +24,7 @@ from fogline_edge.status import read_status
 OUTBOX_S = 0.5
 TABLE_S = 1.0
 _OURS = b"application/vnd.fogline-"
+_BLE = b"application/vnd.fogline-ble-"
 
 
 async def watch_outboxes(place: Place, picture: Picture) -> None:
@@ -95,6 +96,17 @@ def hear_devices(news: DeviceNews, line: News) -> None:
     news.sent = line.get("sent")
 
 
+def hear_census(picture: Picture, part: str, line: News) -> None:
+    """A line of a gateway or a bridge: what it holds."""
+    if "census" in line:
+        picture.census[part] = line["census"]
+
+
+def hear_air(news: AirNews, line: News) -> None:
+    """A line of the air."""
+    news.said, news.linked, news.cycles = line["said"], line["linked"], line["cycles"]
+
+
 def hear_flow(news: FlowNews, line: News) -> None:
     """A line of the flow: one batch."""
     if "batch" in line:
@@ -102,15 +114,19 @@ def hear_flow(news: FlowNews, line: News) -> None:
         news.batches += 1
 
 
-class _Canonical(msgspec.Struct):
-    """A record of the canonical topic, as far as it is shown."""
-
-    source: str
+class _Reading(msgspec.Struct):
     metric: str
-    recordedtime: str
     value: float | None = None
     text: str | None = None
     unit: str | None = None
+
+
+class _Canonical(msgspec.Struct):
+    """A record of the canonical topic, as far as it is shown."""
+
+    device: str
+    recordedtime: str
+    readings: list[_Reading]
 
 
 class KafkaTail:
@@ -141,7 +157,7 @@ class KafkaTail:
                 if message.error() is not None:
                     continue
                 if message.topic() == canonical:
-                    self._take_reading(message.value())
+                    self._take_readings(message.value())
                 else:
                     self._take_record(dict(message.headers() or []))
             self._picture.kafka.events.set(sum(self._picture.kafka.lanes.values()), time.monotonic())
@@ -150,23 +166,27 @@ class KafkaTail:
     def _take_record(self, headers: dict[str, bytes]) -> None:
         news = self._picture.kafka
         news.records += 1
+        if "ce_stream" not in headers:  # a notice of the bridge
+            return
         stream = headers["ce_stream"].decode()
         news.highest[stream] = max(news.highest.get(stream, 0), int(headers["ce_sequence"]))
-        if headers["content-type"].startswith(_OURS):
+        if headers["content-type"].startswith(_BLE):
+            news.ble += 1
+            news.heard.add(headers["device_id"].decode())
+        elif headers["content-type"].startswith(_OURS):
             return
         lane = headers["ce_lane"].decode()
         news.lanes[lane] = news.lanes.get(lane, 0) + 1
         news.latency_ms.append(time.time() * 1000 - int(headers["creation-time"]))
 
-    def _take_reading(self, value: bytes) -> None:
+    def _take_readings(self, value: bytes) -> None:
         try:
-            reading = msgspec.json.decode(value, type=_Canonical)
-            late_s = time.time() - parse_rfc3339(reading.recordedtime) / 1e9
+            event = msgspec.json.decode(value, type=_Canonical)
+            late_s = time.time() - parse_rfc3339(event.recordedtime) / 1e9
         except (msgspec.MsgspecError, ValueError):
             return
-        if reading.metric in METRICS:
-            return
-        shown = f"{reading.value:g} {reading.unit or ''}" if reading.value is not None else reading.text or ""
-        device = reading.source.rpartition("/")[2]
-        sort = device.rpartition("-")[0]
-        self._picture.readings[sort] = ReadingNews(device, reading.metric, shown.strip(), late_s)
+        sort = event.device.rpartition("-")[0]
+        for each in event.readings:
+            if each.metric not in METRICS:
+                shown = f"{each.value:g} {each.unit or ''}" if each.value is not None else each.text or ""
+                self._picture.readings[sort] = ReadingNews(event.device, each.metric, shown.strip(), late_s)

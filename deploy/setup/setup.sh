@@ -2,7 +2,7 @@
 # Brings a bare Debian 12 / Ubuntu 24.04 / Raspberry Pi OS to where Fogline runs, from any folder:
 #
 #     deploy/setup/setup.sh            what it takes to run
-#     deploy/setup/setup.sh tests      and to test: other people's clients and a broker
+#     deploy/setup/setup.sh tests      and to test: other people's clients, a broker
 #
 # 1. the system packages that are missing, by apt, named aloud before they are installed
 # 2. .venv: uv, then the hashed Python dependencies of requirements.lock, then our three distributions
@@ -48,6 +48,7 @@ missing_packages() {
     [ "${has_java:-0}" -ge 17 ] 2>/dev/null || java_package
     command -v mosquitto_pub >/dev/null || echo mosquitto-clients
     command -v coap-client-notls >/dev/null || command -v coap-client >/dev/null || echo libcoap3-bin
+    command -v dbus-daemon >/dev/null || echo dbus
     [ -z "$for_tests" ] || missing_packages_for_tests
 }
 

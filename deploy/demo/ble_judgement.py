@@ -1,0 +1,95 @@
+"""What can be told of devices that are never acknowledged. Pure.
+
+Nobody promises an advertiser anything: what is said while no gateway listens is not heard, and that is no loss. What is
+promised begins at the gateway: what one has stored is in Kafka (the ledger counts that) and in the table; nothing is there
+that was never on the air, and nothing twice, however often a device repeats itself and a gateway starts again.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from demo.judgement import CommandJudgement, Id
+
+_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class BleEvidence:
+    """`on_air`: what advertisers said. `kafka`: how often each gateway's word of it is there. `table`: of readings."""
+
+    on_air: AbstractSet[Id]
+    kafka: Counter[tuple[str, Id]]
+    table: Counter[Id]
+
+
+@dataclass(frozen=True, slots=True)
+class BleJudgement:
+    """`kafka`: what any gateway told of; `copies`: of that, what two did, and is one row. `commands`: to such devices.
+
+    `lost`: in Kafka, and not in the table. `duplicate`: twice in the table, or told twice by one gateway. `phantom`: never on
+    the air, or in the table and not in Kafka. `unheard`: devices of which nothing came.
+    """
+
+    on_air: int
+    kafka: int
+    copies: int
+    table: int
+    lost: list[Id]
+    duplicate: list[Id]
+    phantom: list[Id]
+    unheard: list[str]
+    commands: CommandJudgement
+
+    @property
+    def share(self) -> float:
+        """How much of what was on the air arrived: what is missing was said while no gateway listened. No verdict."""
+        return self.table / self.on_air if self.on_air else 0.0
+
+    @property
+    def problems(self) -> list[str]:
+        """In words; empty if everything is as it should be. Those of the commands are told with all the others."""
+        found = {
+            "in Kafka and not in the table": self.lost,
+            "twice": self.duplicate,
+            "never on the air, or in the table only": self.phantom,
+        }
+        problems = [f"Bluetooth: {len(ids)} {what}, for example {_text(ids[0])}" for what, ids in found.items() if ids]
+        return problems + [f"Bluetooth: nothing of {device} arrived" for device in self.unheard]
+
+    def as_json(self) -> dict[str, Any]:
+        """For `--json`."""
+        found = asdict(self)
+        lists = {"lost": self.lost, "duplicate": self.duplicate, "phantom": self.phantom}
+        return {
+            **found,
+            **{name: len(ids) for name, ids in lists.items()},
+            "share": round(self.share, 4),
+            "examples": {name: [_text(each) for each in ids[:_SHOWN]] for name, ids in lists.items() if ids},
+        }
+
+
+def judge_ble(evidence: BleEvidence, advertisers: Iterable[str], commands: CommandJudgement) -> BleJudgement:
+    """Hold what was said, what gateways told, and what the table has against each other."""
+    told = Counter(each for _, each in evidence.kafka)
+    table = evidence.table.keys()
+    twice = {each for (_, each), count in evidence.kafka.items() if count > 1}
+    twice |= {each for each, count in evidence.table.items() if count > 1}
+    arrived = {device for device, _ in table}
+    return BleJudgement(
+        on_air=len(evidence.on_air),
+        kafka=len(told),
+        copies=sum(count > 1 for count in told.values()),
+        table=len(table),
+        lost=sorted(told.keys() - table),
+        duplicate=sorted(twice),
+        phantom=sorted(((told.keys() | table) - evidence.on_air) | (table - told.keys())),
+        unheard=sorted(set(advertisers) - arrived),
+        commands=commands,
+    )
+
+
+def _text(each: Id) -> str:
+    return f"{each[0]} {each[1]}"

@@ -1,0 +1,54 @@
+"""Everything that a run of the demo found. Pure."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from demo.ble_judgement import BleJudgement
+from demo.judgement import CommandJudgement, Judgement
+
+_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Everything that the demo found. `problems`: in words, what else went wrong; empty if nothing did.
+
+    `ble` is `None` if there was no Bluetooth.
+    """
+
+    judgement: Judgement
+    refused: dict[str, int]
+    kills: dict[str, int]
+    problems: list[str] = field(default_factory=list)
+    details: dict[str, Any] = field(default_factory=dict)
+    commands: CommandJudgement | None = None
+    ble: BleJudgement | None = None
+
+    @property
+    def status(self) -> int:
+        """The exit status: 1 if anything is lost, twice, or not as it should be."""
+        return 0 if self.judgement.holds and not self.all_problems else 1
+
+    @property
+    def all_problems(self) -> list[str]:
+        """Those of the commands, and of Bluetooth, too."""
+        return [*self.problems, *(self.commands.problems if self.commands else ()), *(self.ble.problems if self.ble else ())]
+
+    def as_json(self) -> dict[str, Any]:
+        """For `--json`."""
+        found = asdict(self.judgement)
+        commands = asdict(self.commands) if self.commands else {}
+        lists = ("lost", "duplicate", "phantom", "unequal")
+        examples = {name: [f"{device} {n}" for device, n in found[name][:_SHOWN]] for name in lists if found[name]}
+        return {
+            **found,
+            **{name: len(found[name]) for name in lists},
+            "equal": self.judgement.equal,
+            "refused": self.refused,
+            "kills": self.kills,
+            "problems": self.all_problems,
+            "examples": examples,
+            "commands": {name: value for name, value in commands.items() if name != "problems"},
+            "ble": self.ble.as_json() if self.ble else None,
+            **self.details,
+        }

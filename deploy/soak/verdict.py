@@ -1,0 +1,107 @@
+"""Everything that a soak found, and whether that is as it should be. Pure."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from demo.judgement import Judgement
+from soak.flat import Held
+
+MISSING = ("lost", "table-missing")
+"""The ledger's words for numbers that nothing explains."""
+_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """`offered`: events that devices sent, or wanted to; `seconds`: how long they did. `wanted`: the least a second."""
+
+    offered: int
+    acknowledged: int
+    seconds: float
+    wanted: float
+
+    @property
+    def rate(self) -> float:
+        """Events offered a second, over all, with everything that was down meanwhile."""
+        return self.offered / self.seconds if self.seconds else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`kills`: by kind of part, of `planned`. `reconnects`: connections that came to a bad end, by how.
+
+    `stopped`: somebody ended it early, so that fewer kills and reconnects are right. `ledger`: what its command says.
+    """
+
+    judgement: Judgement
+    load: Load
+    ledger: Mapping[str, Any] | None
+    problems: Sequence[str]
+    kills: Mapping[str, int] = field(default_factory=dict)
+    planned: Mapping[str, int] = field(default_factory=dict)
+    reconnects: Mapping[str, int] = field(default_factory=dict)
+    reconnects_wanted: int = 0
+    stopped: bool = False
+    held: Sequence[Held] = ()
+
+    @property
+    def gaps(self) -> int:
+        """Numbers of streams that are missing, and no gap record says why."""
+        findings = self.ledger["findings"] if self.ledger else ()
+        return sum(last - first + 1 for each in findings if each["kind"] in MISSING for first, last in each["spans"])
+
+    @property
+    def refused(self) -> dict[str, int]:
+        """Resends that gateways and bridges have refused: each would have been a duplicate."""
+        counts: Counter[str] = Counter()
+        for stream in self.ledger["streams"] if self.ledger else ():
+            counts.update({place: count or 0 for place, count in stream["refused"].items()})
+        return {place: counts[place] for place in ("edge", "bridge")}
+
+    @property
+    def all_problems(self) -> list[str]:
+        """In words; empty if everything is as it should be."""
+        problems = list(self.problems)
+        if self.load.rate < self.load.wanted:
+            problems.append(f"the devices offered {self.load.rate:.0f} events/s, at least {self.load.wanted:.0f} are wanted")
+        if not self.stopped:
+            missing = {part: count - self.kills.get(part, 0) for part, count in self.planned.items()}
+            problems += [f"{part} was killed {count} times less than planned" for part, count in missing.items() if count > 0]
+            if (count := sum(self.reconnects.values())) < self.reconnects_wanted:
+                problems.append(f"there were {count} reconnects, {self.reconnects_wanted} are wanted")
+        return problems
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing is lost, double, made up, missing without a word, or otherwise wrong."""
+        return self.judgement.holds and not self.gaps and not self.all_problems
+
+    @property
+    def sentence(self) -> str:
+        """The verdict in one line."""
+        many = f"{sum(self.kills.values())} kills" if self.planned else f"{sum(self.reconnects.values())} reconnects"
+        early = "stopped early: " if self.stopped else ""
+        return f"{early}{many}, {self.judgement.sentence}, unexplained gaps {self.gaps}"
+
+    def as_json(self) -> dict[str, Any]:
+        """For `--json`."""
+        found = asdict(self.judgement)
+        lists = ("lost", "duplicate", "phantom", "unequal")
+        return {
+            "holds": self.holds,
+            "sentence": self.sentence,
+            "problems": self.all_problems,
+            **found,
+            **{name: len(found[name]) for name in lists},
+            "examples": {name: [f"{device} {n}" for device, n in found[name][:_SHOWN]] for name in lists if found[name]},
+            "unexplained_gaps": self.gaps,
+            "refused": self.refused,
+            "kills": dict(self.kills),
+            "reconnects": dict(self.reconnects),
+            "stopped": self.stopped,
+            "load": {**asdict(self.load), "rate": round(self.load.rate, 1)},
+            "held": [asdict(each) for each in self.held],
+            "ledger": self.ledger,
+        }
