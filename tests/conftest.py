@@ -4,18 +4,64 @@ import asyncio
 import inspect
 import itertools
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
 from fogline.testing.kafka_broker import KafkaBroker
 
 hypothesis.settings.register_profile("fogline", deadline=None)  # how long a case takes is the machine's affair
 hypothesis.settings.load_profile("fogline")
 
+pytest_plugins = ("faults.plugin", "pytester")
 _numbers = itertools.count(1)
+
+
+LONG_FIRST = (
+    "flows/test_flow.py",
+    "chaos/test_ledger.py",
+    "edge/outbox/test_identity_histories.py",
+    "chaos/test_takeover.py",
+    "chaos/test_power_cut.py",
+    "chaos/test_network.py",
+    "flows/",
+    "chaos/",
+    "e2e/",
+    "contracts/",
+)
+"""Files, or folders of them, that take longest: they come first, so that workers side by side end together."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "slow: too long for `make test`; `make chaos` runs it")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    def rank(item: pytest.Item) -> int:
+        path = item.path.relative_to(Path(__file__).parent).as_posix()
+        return next((n for n, begin in enumerate(LONG_FIRST) if path.startswith(begin)), len(LONG_FIRST))
+
+    items.sort(key=rank)
+
+
+class ByFile(LoadFileScheduling):
+    """Workers side by side take whole files; what shares one Spark session is one."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        path: str = super()._split_scope(nodeid)
+        return "spark" if path.startswith("tests/flows/test_") else path
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
+    config.option.loadscopereorder = False  # by the number of tests, which says nothing of their length
+    return ByFile(config, log)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -45,3 +91,12 @@ def tenant() -> str:
 def folder(tmp_path: Path) -> Path:
     """An empty folder of this test."""
     return tmp_path
+
+
+@pytest.fixture
+def memory(folder: Path) -> Iterator[Path]:
+    """A folder whose syncs cost nothing, where there is one: for many short-lived files that no power cut is to survive."""
+    shared = Path("/dev/shm")
+    place = Path(tempfile.mkdtemp(dir=shared if shared.is_dir() else folder))
+    yield place
+    shutil.rmtree(place)

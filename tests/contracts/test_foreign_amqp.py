@@ -99,7 +99,7 @@ async def test_events_land_in_kafka(line, client):  # noqa: F811
 
 
 async def test_an_event_with_an_id_of_its_own_is_known_when_it_comes_again(line, client):  # noqa: F811
-    """Kafka has both copies under one id, marked so that the tables keep the first (`sinks.mark_duplicates`)."""
+    """Kafka has both copies under one id, marked so that the tables keep the first (`duplicates.mark_replayed`)."""
     note = Note("1", properties={"cloudEvents_id": "reading-1", "cloudEvents_source": "/meters"})
     async with serving(line):
         foreign = client()

@@ -6,11 +6,13 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import pytest
 
 from fogline.errors import SlowDown
 from fogline.event import Arrival, Lane, Receipt
 from fogline.identity import Retransmission
+from fogline.report import Report
 from fogline.testing.port import MemoryPort
 from fogline_edge.adapters.port import Port
 
@@ -193,6 +195,18 @@ class PortContract:
             async with asyncio.timeout(LIMIT_S):
                 await told.wait()
             assert len(calls) == 1
+
+        within(body)
+
+    def test_what_is_no_news_is_not_stored(self, within):
+        async def body(opened: Opened) -> None:
+            receipts = Receipts()
+            reported = [msgspec.structs.replace(arrival(data), report=Report(on_change=True)) for data in (b"a", b"a", b"b")]
+            for each in reported:
+                opened.port.put(each, receipts.done(each.data))
+            told = [receipt for _, receipt in await receipts.until(3)]
+            assert told == [Receipt.STORED, Receipt.FILTERED, Receipt.STORED]
+            assert opened.stored() == [b"a", b"b"]
 
         within(body)
 

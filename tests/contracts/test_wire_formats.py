@@ -26,7 +26,7 @@ from fogline.testing.events import BEACON, NOW_NS, STREAM, make_batch, make_even
 from fogline_cloud import topics
 from fogline_cloud.bridge.admission import Known
 from fogline_cloud.bridge.checkpoint import Layout, Owner, layout_entry, owner_entry, position_entry, stream_entry
-from fogline_cloud.flows.schema import EVENTS, READINGS, ddl
+from fogline_cloud.flows.schema import EVENTS, READINGS
 from fogline_cloud.records import record_of
 from fogline_edge.outbox.schema import open_database
 
@@ -50,6 +50,10 @@ def readable(value):
 def record(event, chain=None):
     made = record_of(event, chain)
     return {"key": made.key, "value": made.value, "headers": made.headers}
+
+
+def columns(table):
+    return [f"`{column.name}` {column.type}" for column in table]
 
 
 def gap():
@@ -118,7 +122,7 @@ FORMATS = {
         layout_entry(Layout(8)),
     ],
     "topics": lambda: [[topic.name, topic.partitions, topic.config] for topic in topics.all_topics("acme", 8)],
-    "tables": lambda: {"events": ddl(EVENTS).split(", "), "readings": ddl(READINGS).split(", ")},
+    "tables": lambda: {"events": columns(EVENTS), "readings": columns(READINGS)},
 }
 
 

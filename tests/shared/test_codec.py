@@ -1,6 +1,8 @@
 """Batches: what goes in comes out, byte for byte, and nothing else is believed."""
 
+import asyncio
 import contextlib
+import os
 
 import msgspec
 import pytest
@@ -21,9 +23,10 @@ from fogline.codec import (
     frame_of,
 )
 from fogline.errors import Poison
-from fogline.event import parse_rfc3339, rfc3339
+from fogline.event import Lane, parse_rfc3339, rfc3339
+from fogline.gap import GAP_CONTENT_TYPE, Gap, GapReason, above, decode_gap, encode_gap, gap_event
 from fogline.message import Message
-from fogline.testing.events import BEACON, make_batch, make_event
+from fogline.testing.events import BEACON, STREAM, make_batch, make_event
 
 JSON_LIKE = st.one_of(
     st.sampled_from([b"null", b"[]", b" {}", b"{}\n", b'{"a":1,"a":2}', b"NaN", b"[" * 2000, b'"\xff"', b"1 2", b""]),
@@ -121,6 +124,51 @@ def test_an_event_of_another_gateway_is_poison():
         decode_batch(span, message)
 
 
+def gap_batch(first: int, last: int, *, gap: tuple[int, int] | bytes) -> tuple[Range, Message]:
+    """A gap record that stands at `last - 1`, and one event after it."""
+    body = gap if isinstance(gap, bytes) else encode_gap(Gap(GapReason.DROPPED, *gap))
+    record = make_event(last - 1, content_type=GAP_CONTENT_TYPE, data=body)
+    span = Range("gw-1", record.stream, record.lane, first, last, bytes(16))
+    return span, encode_batch(span, [encode_event(record), encode_event(make_event(last))], BEACON)
+
+
+def test_a_gap_record_stands_for_a_range_of_its_batch():
+    events = decode_batch(*gap_batch(3, 11, gap=(3, 10)))
+    assert [event.sequence for event in events] == [10, 11]
+
+
+@pytest.mark.parametrize("gap", [(2, 10), (4, 10), (3, 9), (3, 11), b"garbage", b"{}"], ids=str)
+def test_a_gap_record_of_another_range_than_its_place_is_poison(gap):
+    with pytest.raises(Poison):
+        decode_batch(*gap_batch(3, 11, gap=gap))
+
+
+@given(st.integers(1, 30), st.integers(1, 30), st.integers(0, 60))
+def test_what_lies_after_a_sequence_begins_right_after_it(before, long, sequence):
+    """Events 1 to `before`, a gap of `long` sequences, one event more."""
+    last = before + long
+    gap = gap_event(
+        Gap(GapReason.DROPPED, before + 1, last), tenant="acme", gateway="gw-1", stream=STREAM, lane=Lane.BULK, now_ns=0
+    )
+    left = above([*map(make_event, range(1, before + 1)), gap, make_event(last + 1)], sequence)
+    spans = [(decode_gap(e.data).first if e.type == "gap" else e.sequence, e.sequence) for e in left]
+    covered = [number for first, end in spans for number in range(first, end + 1)]
+    assert covered == list(range(sequence + 1, last + 2))
+    assert len({event.id for event in left}) == len(left)
+
+
+async def test_batches_may_be_made_in_many_threads_at_once():
+    span, _ = make_batch(1, 1)
+    events = [[encode_event(make_event(1, data=os.urandom(20_000)))] for _ in range(64)]
+
+    def make(event):
+        return [encode_batch(span, event, BEACON) for _ in range(20)]
+
+    made = await asyncio.gather(*(asyncio.to_thread(make, event) for event in events))
+    for event, messages in zip(events, made, strict=True):
+        assert all(encode_event(decode_batch(span, each)[0]) == event[0] for each in messages)
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -133,6 +181,7 @@ def test_an_event_of_another_gateway_is_poison():
     ],
     ids=["empty", "garbage", "bomb", "deep", "incomplete", "not utf-8"],
 )
+@pytest.mark.fault("D8")
 def test_a_hostile_body_is_poison(body):
     span, message = make_batch(1, 1)
     with pytest.raises(Poison):

@@ -42,6 +42,22 @@ def test_a_torn_transaction_leaves_an_older_chain():
     assert resume(own(10, "aa", 20), Mark("s", 13, 10, "aa")) == Resume()
 
 
+def dropped(at_mark, upto):
+    return Own(10, "aa", 40, at_mark, upto)
+
+
+@pytest.mark.parametrize(("hwm", "upto", "settled"), [(15, 20, 15), (20, 20, 20), (25, 20, 20), (10, 20, 0), (15, 0, 0)])
+def test_what_was_dropped_and_has_landed_is_settled(hwm, upto, settled):
+    chain = "aa" if hwm == 10 else "bb"
+    assert resume(dropped("bb", upto), Mark("s", hwm, hwm, chain)) == Resume(settled)
+
+
+def test_where_a_dropped_row_cannot_prove_the_chain_the_stream_begins_anew():
+    verdict = resume(dropped(None, 20), Mark("s", 15, 15, "bb"))
+    assert isinstance(verdict, Reopen)
+    assert "dropped" in verdict.why
+
+
 @pytest.mark.parametrize("decode", [decode_hello, decode_welcome])
 @pytest.mark.parametrize("body", [b"", b"{}", b"[]", b'{"protocol":"x"}', b"\xff"])
 def test_nonsense_is_poison(decode, body):

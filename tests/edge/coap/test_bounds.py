@@ -3,12 +3,12 @@
 import pytest
 
 from edge.coap.client import block1, request
+from fogline.rates import Bucket
 from fogline_edge.adapters.coap.blocks import Transfers
 from fogline_edge.adapters.coap.exchanges import EXCHANGE_LIFETIME_S, Exchanges
 from fogline_edge.adapters.coap.limits import REFUSALS_S, Limits, Verdict
 from fogline_edge.adapters.coap.requests import read_request
 from fogline_edge.adapters.coap.wire import Code, Option, Refusal, uint
-from fogline_edge.adapters.rates import Bucket
 
 HERE = ("127.0.0.1", 1)
 THERE = ("127.0.0.1", 2)

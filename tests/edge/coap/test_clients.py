@@ -55,6 +55,7 @@ async def test_aiocoap_reads_what_is_refused(listening):
         assert (await send(client, listener, "t//d1", b"", aiocoap.GET)).code == aiocoap.METHOD_NOT_ALLOWED
 
 
+@pytest.mark.fault("C11")
 async def test_aiocoap_waits_for_a_commit_that_takes_long(listening):
     port = MemoryPort()
     port.hold()

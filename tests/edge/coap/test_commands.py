@@ -229,7 +229,7 @@ async def commanding(listening, uri, **settings):
         (Lamp(aiocoap.NOT_FOUND, b"no"), Answer(404, b"no", "application/octet-stream")),
         (Lamp(aiocoap.SERVICE_UNAVAILABLE), Answer(503)),
     ],
-    ids=str,
+    ids=["2.04", "JSON", "in blocks", "4.04", "5.03"],
 )
 async def test_a_device_that_serves_gets_a_command_and_its_response_is_the_answer(listening, free_port, lamp, answer):
     data = b"[" + b" " * 3000 + b"]"

@@ -87,6 +87,7 @@ async def test_a_duplicate_is_answered_as_the_first_copy_was_and_stored_once(lis
     assert port.receipts == [Receipt.STORED]
 
 
+@pytest.mark.fault("D2")
 async def test_a_duplicate_that_was_forgotten_is_recognised_by_the_port(listening, dial):
     port = MemoryPort()
     async with listening(port, max_exchanges=1) as listener:
@@ -96,6 +97,7 @@ async def test_a_duplicate_that_was_forgotten_is_recognised_by_the_port(listenin
     assert port.receipts == [Receipt.STORED, Receipt.STORED, Receipt.DUPLICATE]
 
 
+@pytest.mark.fault("D2")
 async def test_an_id_that_is_used_again_for_another_message_is_not_a_duplicate(listening, dial):
     port = MemoryPort()
     async with listening(port) as listener:
@@ -114,6 +116,7 @@ async def test_the_same_id_from_another_endpoint_is_another_message(listening, d
     assert port.receipts == [Receipt.STORED] * 2
 
 
+@pytest.mark.fault("C11")
 async def test_what_takes_long_is_acknowledged_and_answered_separately(listening, dial):
     port = MemoryPort()
     port.hold()
@@ -206,12 +209,27 @@ async def test_a_body_in_blocks(listening, dial):
     ],
     ids=["one datagram", "a large datagram", "as it says", "by its blocks"],
 )
+@pytest.mark.fault("D10")
 async def test_what_is_too_big_is_4_13(listening, dial, message):
     port = MemoryPort()
     async with listening(port, max_body_bytes=64) as listener:
         with dial(listener) as wire:
             size1 = (int(Option.SIZE1), uint(64))
             assert await wire.ask(message) == answer(Code.REQUEST_ENTITY_TOO_LARGE, options=[size1], payload=b"too-big")
+    assert port.arrivals == []
+
+
+@pytest.mark.fault("D10")
+async def test_a_body_of_20_mb_in_blocks_ends_at_the_limit(listening, dial):
+    port, block = MemoryPort(), bytes(1024)
+    async with listening(port) as listener:
+        with dial(listener) as wire:
+            for number in range(20_000_000 // len(block)):
+                told = await wire.ask(request(payload=block, mid=number, options=[block1(number, 6, more=True)]))
+                if told.code != Code.CONTINUE:
+                    break
+            assert (told.code, number * len(block)) == (Code.REQUEST_ENTITY_TOO_LARGE, CoapSettings().max_body_bytes)
+            await wire.alive()
     assert port.arrivals == []
 
 
@@ -226,6 +244,7 @@ async def test_the_largest_datagram_there_is_comes_whole(listening, dial):
     assert port.arrivals[0].data == message.payload
 
 
+@pytest.mark.fault("D3")
 async def test_who_sends_too_much_is_told_and_then_ignored_and_others_are_served(listening, dial):
     port = MemoryPort()
     async with listening(port, endpoint_rate_s=1e-9, endpoint_burst=2) as listener:
@@ -266,6 +285,7 @@ async def test_what_asks_for_nothing_gets_nothing(listening, dial, data):
             await wire.alive()
 
 
+@pytest.mark.fault("N8")
 async def test_hostile_datagrams_never_stop_the_listener(listening, dial):
     """One listener for all examples: whatever came, a good client is served after it."""
     port = MemoryPort()

@@ -53,6 +53,7 @@ async def test_a_storm_is_the_same_with_the_same_seed():
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize(("count", "size"), [(40, 10), (5, 5000)], ids=["small", "in blocks"])
+@pytest.mark.fault("D2")
 async def test_in_a_storm_everything_is_stored_once_and_in_order(listening, seed, count, size):
     port = MemoryPort()
     async with listening(port) as listener, udp_proxy(listener.address, STORM, seed) as proxy:
@@ -102,6 +103,7 @@ async def stored(outbox):
     ]
 
 
+@pytest.mark.fault("D2")
 async def test_what_was_answered_before_a_restart_is_answered_after_it_and_stored_once(folder, listening, dial):
     settings = Settings(tenant="acme", gateway="gw-1", data=str(folder))
     messages = [request(payload=b"%d" % mid, mid=mid) for mid in range(20)]
@@ -129,6 +131,7 @@ async def test_what_was_answered_before_a_restart_is_answered_after_it_and_store
     await outbox.close()
 
 
+@pytest.mark.fault("D2")
 async def test_a_body_in_blocks_whose_answer_was_lost_in_a_restart_is_stored_once(folder, listening, dial):
     settings = Settings(tenant="acme", gateway="gw-1", data=str(folder))
     first = request(payload=b"a" * 16, mid=1, options=[block1(0, more=True)])

@@ -68,6 +68,7 @@ def test_free_paths():
         ("command_response/other/4711/CMD-1", Code.FORBIDDEN),
     ],
 )
+@pytest.mark.fault("D9")
 def test_what_stands_for_nothing_is_refused(path, code):
     with pytest.raises(Refusal) as refused:
         resolve(path)

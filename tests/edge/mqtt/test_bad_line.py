@@ -59,6 +59,7 @@ class Publisher:
 
 @pytest.mark.parametrize("version", [MQTTv311, MQTTv5])
 @pytest.mark.parametrize("qos", [1, 2])
+@pytest.mark.fault("D1")
 async def test_what_is_acknowledged_on_a_line_that_is_cut_is_stored_once(folder, listening, version, qos):
     settings = Settings(tenant="acme", gateway="gw-1", data=str(folder))
 

@@ -1,14 +1,17 @@
 """The listener's bounds: silence, number, size of window and buffer, and a port that is full."""
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 
+from fogline.testing.memory import resident_bytes
 from fogline.testing.port import MemoryPort
 from fogline_edge.adapters.mqtt.packets import Answer, Ending, Ping, Publish
 from fogline_edge.adapters.mqtt.wire import V3, V5, Kind, Reason
 
 LIMIT_S = 20.0
+MIB = 2**20
 
 
 def puback(number, code=0):
@@ -49,6 +52,7 @@ async def test_a_client_that_is_not_read_is_not_to_blame_for_its_silence(listeni
         assert [await wire.receive() for _ in range(2)] == [puback(1), puback(2)]
 
 
+@pytest.mark.fault("N9")
 async def test_silent_and_dribbling_sockets_are_closed_and_a_good_client_is_served(listening, dial):
     port = MemoryPort()
     async with listening(port, connect_timeout_s=0.5) as listener:
@@ -100,6 +104,7 @@ async def test_beyond_the_most_connections_a_socket_is_closed_at_once(listening,
 
 @pytest.mark.parametrize("version", [V3, V5])
 @pytest.mark.parametrize("qos", [0, 1])
+@pytest.mark.fault("D3")
 async def test_a_client_that_floods_is_only_slowed(listening, dial, qos, version):
     port = MemoryPort()
     port.hold()
@@ -144,3 +149,23 @@ async def test_a_client_that_never_reads_is_ended(listening, dial):
             for _ in range(200):
                 await wire.send(pings)
         assert listener.counters.slow_reader == 1
+
+
+@pytest.mark.fault("D10")
+@pytest.mark.parametrize("version", [V3, V5])
+async def test_a_body_of_20_mb_is_refused_by_its_length_and_never_held(listening, dial, version):
+    port = MemoryPort()
+    head = b"\x32" + b"\x80\xda\xc4\x09" + b"\x00\x01t\x00\x01"  # a PUBLISH at QoS 1 that says 20,000,000 bytes
+    async with listening(port) as listener, dial(listener, "big", version=version) as (wire, _):
+        before = resident_bytes()
+        await wire.send(head)
+        with suppress(ConnectionError):
+            for _ in range(20_000_000 // MIB):
+                await wire.send(bytes(MIB))
+        assert await wire.receive() == (Ending(code=Reason.PACKET_TOO_LARGE) if version == V5 else None)
+        grown = resident_bytes() - before
+        print(f"{grown / MIB:.1f} MiB more of memory")
+        assert grown < 8 * MIB
+        async with dial(listener, "good") as (good, _):
+            await good.alive()
+    assert port.arrivals == []

@@ -77,6 +77,7 @@ def test_unless_it_publishes_for_others():
         ("t/other/d1", "foreign-tenant", Reason.NOT_AUTHORIZED),
     ],
 )
+@pytest.mark.fault("D9")
 def test_what_can_never_be_taken_becomes_a_dead_letter(topic, reason, code):
     letter, told = refused(topic, b"\xff\0")
     assert (letter.reason, letter.body, told) == (reason, b"\xff\0", code)
@@ -134,6 +135,7 @@ def test_a_time_that_cannot_be_meant_is_left_out(time):
     assert stored("t", properties=Properties(user=(("time", time),))).time_ns is None
 
 
+@pytest.mark.fault("T5")
 def test_a_time_of_2099_is_the_devices_own_affair():
     assert stored("t", properties=Properties(user=(("time", "2099-01-01T00:00:00Z"),))).time_ns is not None
 

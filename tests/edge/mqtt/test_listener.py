@@ -69,6 +69,7 @@ async def test_qos_0_is_stored(listening, dial):
         assert [each.retransmission for each in await port.until_stored(2)] == [None, None]
 
 
+@pytest.mark.fault("D5")
 async def test_two_equal_readings_are_two_events(listening, dial):
     port = MemoryPort()
     async with listening(port) as listener, dial(listener, "d1") as (wire, _):
@@ -79,6 +80,7 @@ async def test_two_equal_readings_are_two_events(listening, dial):
 
 
 @pytest.mark.parametrize("version", [V3, V5])
+@pytest.mark.fault("D1")
 async def test_a_resend_after_a_lost_puback_is_stored_once(listening, dial, version):
     port = MemoryPort()
     more = {"clean_start": False, "properties": Properties(session_expiry_s=60)} if version == V5 else {"clean_start": False}
@@ -97,6 +99,7 @@ async def test_a_resend_after_a_lost_puback_is_stored_once(listening, dial, vers
     assert port.receipts == [Receipt.STORED, Receipt.DUPLICATE]
 
 
+@pytest.mark.fault("D1")
 async def test_a_resend_is_recognised_across_a_restart_of_the_gateway(listening, dial):
     port = MemoryPort()
     async with listening(port) as listener, dial(listener, "d1") as (wire, _):
@@ -198,6 +201,7 @@ async def test_a_will_waits_for_room(listening, dial):
         (b"\x40\x02\0\0", Reason.PROTOCOL_ERROR),
     ],
 )
+@pytest.mark.fault("N8")
 async def test_a_malformed_packet_ends_its_own_connection_and_no_other(listening, dial, broken, code):
     port = MemoryPort()
     async with listening(port) as listener, dial(listener, "good") as (good, _), dial(listener, "bad") as (bad, _):

@@ -302,6 +302,7 @@ def test_any_stream_raises_nothing_but_packet_error(stream, size):
         pass
 
 
+@pytest.mark.fault("D10")
 def test_a_packet_too_large_is_refused_before_its_body_is_there():
     framer = Framer(300, None)
     framer.feed(b"\x30\xaa\x02")

@@ -1,11 +1,21 @@
 """A device that sends more than its share is read more slowly; the others do not notice."""
 
+import asyncio
+from contextlib import AsyncExitStack
+
+import pytest
+
+from fogline.rates import DeviceRates
+from fogline.testing.memory import resident_bytes
 from fogline.testing.port import MemoryPort
 from fogline_edge.adapters.mqtt.listener import MqttListener
 from fogline_edge.adapters.mqtt.packets import Answer, Publish
 from fogline_edge.adapters.mqtt.wire import Kind
-from fogline_edge.adapters.rates import DeviceRates
-from fogline_edge.settings import MqttSettings
+from fogline_edge.outbox.outbox import Outbox
+from fogline_edge.settings import MqttSettings, Settings
+
+SHARE_S = 50
+ROUNDS = 30
 
 
 def puback(number):
@@ -22,6 +32,7 @@ async def listen(port, rate_s, burst):
     return listener
 
 
+@pytest.mark.fault("D3")
 async def test_only_the_device_that_floods_waits(dial):
     port = MemoryPort()
     listener = await listen(port, 0.001, 10)
@@ -81,3 +92,55 @@ async def test_a_connection_that_ends_while_it_is_not_read_ends_in_order(dial):
         await port.until_stored(2)
     await listener.close()
     assert listener.counters.connected == 0
+
+
+@pytest.mark.fault("D3")
+async def test_a_flood_of_a_hundred_times_its_share_does_not_slow_the_others_down(dial, folder):
+    """The others are acknowledged as before; of the flood its share is taken, and no memory."""
+    outbox = Outbox.open(Settings(tenant="acme", gateway="gw-1", data=str(folder)))
+    listener = await listen(outbox, SHARE_S, SHARE_S)
+    async with AsyncExitStack() as stack:
+        flood, *others = [(await stack.enter_async_context(dial(listener, f"d{n}")))[0] for n in range(6)]
+        alone = await acknowledged(others)
+        before = resident_bytes()
+        began = asyncio.get_running_loop().time()
+        flooding = asyncio.create_task(publish_for_ever(flood))
+        beside = await acknowledged(others)
+        took = asyncio.get_running_loop().time() - began
+        grown = resident_bytes() - before
+        flooding.cancel()
+        await asyncio.wait({flooding})
+        (stream,) = await outbox.streams()
+    of_the_flood = stream.counts.stored - 2 * ROUNDS * len(others)
+    worst_ms = [sorted(each)[len(each) * 99 // 100] * 1000 for each in (alone, beside)]
+    print(
+        f"p99 of the others: {worst_ms[0]:.0f} ms, beside the flood {worst_ms[1]:.0f} ms; of it {of_the_flood} in {took:.1f} s"
+    )
+    await listener.close()
+    await outbox.close()
+    assert SHARE_S <= of_the_flood <= SHARE_S * (2 + took)
+    assert worst_ms[1] < 3 * worst_ms[0] + 50
+    assert grown < 8 * 2**20
+
+
+async def publish_for_ever(flood):
+    """As fast as the socket takes it."""
+    many = b"".join(each.encode(flood.version) for each in publishes(range(1, 101)))
+    while True:
+        await flood.send(many)
+
+
+async def acknowledged(others):
+    """How long each PUBACK took, of devices that publish twenty times a second at most."""
+    loop, took = asyncio.get_running_loop(), []
+
+    async def publish(wire):
+        for number in range(1, ROUNDS + 1):
+            began = loop.time()
+            await wire.publish("t", b"%d" % number, number)
+            assert await wire.receive() == puback(number)
+            took.append(loop.time() - began)
+            await asyncio.sleep(max(0.0, began + 0.05 - loop.time()))  # its own pace
+
+    await asyncio.gather(*map(publish, others))
+    return took

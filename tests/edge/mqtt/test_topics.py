@@ -53,6 +53,7 @@ def test_hono_topics(topic, target):
         ("x" * 10_240, "bad-topic"),
     ],
 )
+@pytest.mark.fault("D9")
 def test_what_is_no_topic_here(topic, reason):
     with pytest.raises(Poison) as caught:
         topics().resolve(topic)
@@ -115,6 +116,7 @@ def test_a_pattern_that_is_none_is_said(pattern):
 
 
 @given(st.text(max_size=40))
+@pytest.mark.fault("D9")
 def test_any_topic_resolves_or_is_poison(topic):
     mapped = topics("plant/{device}/#", "+/x")
     try:

@@ -12,8 +12,8 @@ import msgspec
 from fogline.event import Arrival, Lane
 from fogline.identity import Counter, DeviceTime, Evidence, Retransmission, SessionCounter, UniqueId
 from fogline.testing.events import NOW_NS
+from fogline_edge.outbox.forgetting import REMEMBER_S
 from fogline_edge.outbox.recognition import COUNTER_RESEND_S
-from fogline_edge.outbox.writer import REMEMBER_S
 
 FIRST, SECOND, BOTH = (0,), (1,), (0, 1)
 NEVER = -1

@@ -4,6 +4,7 @@ from functools import cache
 from itertools import count
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,7 +34,7 @@ class Device:
         self.age_s = 1000
         self.nonce = 0
 
-    def verdict(self, data=b"21.5", evidence=None, slot=None, *, again=False):
+    def verdict(self, data=b"21.5", evidence=None, slot=None, *, again=False, shared=False):
         self.nonce += 1
         arrival = Arrival(
             device="d",
@@ -43,6 +44,7 @@ class Device:
             data=data,
             adapter="mqtt",
             evidence=evidence,
+            shared=shared,
             retransmission=None if slot is None else Retransmission(slot, again),
         )
         sent, payload = arrival.retransmission, digest(arrival.channel, arrival.data)
@@ -60,6 +62,7 @@ class Device:
         return None if isinstance(verdict, Resend) else verdict.id or "weak"
 
 
+@pytest.mark.fault("D5")
 def test_without_evidence_two_equal_readings_are_two_events():
     device = Device()
     assert device.say() == "weak"
@@ -135,6 +138,19 @@ def test_a_counter_that_comes_again_soon_is_a_resend():
     assert device.say(b"9", Counter(9, 16)) is not None
 
 
+def test_a_counter_takes_no_more_memory_the_further_it_goes():
+    device = Device()
+    for n in range(1000):
+        device.say(b"%d" % n, Counter(n, 16))
+        device.age_s += 1
+    (state,) = device.memory.values()
+    assert len(msgspec.msgpack.encode(state)) < 700
+    device.age_s += COUNTER_RESEND_S
+    device.say(b"1000", Counter(1000, 16))
+    (state,) = device.memory.values()
+    assert len(state.recent) == 1, "no row holds what is no resend any more"
+
+
 def test_a_late_counter_is_an_event_of_the_same_incarnation():
     device = Device()
     for n in (1, 2, 4):
@@ -145,6 +161,7 @@ def test_a_late_counter_is_an_event_of_the_same_incarnation():
 
 
 @given(st.lists(st.tuples(st.integers(1, 300), st.sampled_from([8, 16])), min_size=1, max_size=6), st.booleans())
+@pytest.mark.fault("D4")
 def test_reboots_never_swallow_a_reading(boots, constant):
     """Every reading differs in truth; a device that always sends the same bytes is the hardest case."""
     device, stored, sent = Device(), [], 0
@@ -164,3 +181,22 @@ def test_equal_readings_at_one_time_are_occurrences():
     assert first.dedup is Dedup.GOOD
     assert first.id != second.id
     assert device.say(evidence=DeviceTime(5), slot=b"2", again=True) is None
+
+
+def test_all_gateways_give_a_shared_counter_the_same_id_whatever_each_has_heard_before():
+    heard = [[5], [3, 4, 5], [300 % 256, 5]]
+    ids = set()
+    for values in heard:
+        device = Device()
+        for value in values:
+            verdict = device.verdict(b"%d" % value, Counter(value, 8), shared=True)
+        assert verdict.dedup is Dedup.SHARED
+        ids.add(verdict.id)
+    assert len(ids) == 1
+
+
+def test_a_shared_counter_with_another_payload_has_another_id():
+    device = Device()
+    first = device.verdict(b"21.5", Counter(5, 8), shared=True)
+    assert device.verdict(b"21.5", Counter(5, 8), shared=True) == Resend()
+    assert device.verdict(b"21.6", Counter(5, 8), shared=True).id != first.id

@@ -50,6 +50,7 @@ def sound(tmp_path_factory) -> Sound:
 
 @pytest.mark.parametrize("ended", ["clean", "open"])
 @pytest.mark.parametrize("flips", [1, 3, 40])
+@pytest.mark.fault("C8")
 async def test_flipped_bytes(sound, folder, flips, ended):
     for seed in range(13):
         random, at = Random(f"{flips} {seed} {ended}"), copy(sound.clean, folder, str(seed))
@@ -60,6 +61,7 @@ async def test_flipped_bytes(sound, folder, flips, ended):
         judge(sound, before, await start(at), healthy_but(sound, pages), f"{flips} flips, seed {seed}, {ended}")
 
 
+@pytest.mark.fault("C8")
 async def test_flips_where_they_hurt_most(sound, folder):
     """The headers of pages and of cells, where one byte takes many rows with it."""
     size = (sound.clean / "outbox.db").stat().st_size
@@ -72,6 +74,7 @@ async def test_flips_where_they_hurt_most(sound, folder):
 
 
 @pytest.mark.parametrize("filling", [b"\0", b"\xff", None], ids=["zeros", "ones", "random"])
+@pytest.mark.fault("C8")
 async def test_a_page_that_is_overwritten(sound, folder, filling):
     size = (sound.clean / "outbox.db").stat().st_size
     for seed in range(12):
@@ -83,6 +86,7 @@ async def test_a_page_that_is_overwritten(sound, folder, filling):
         judge(sound, readable(at / "data"), await start(at), healthy_but(sound, {page + 1}), f"page {page + 1}, seed {seed}")
 
 
+@pytest.mark.fault("C8")
 async def test_a_file_that_is_cut_short(sound, folder):
     size = (sound.clean / "outbox.db").stat().st_size
     for step in range(30):
@@ -93,6 +97,7 @@ async def test_a_file_that_is_cut_short(sound, folder):
         judge(sound, readable(at / "data"), await start(at), healthy_but(sound, gone), f"cut to {length}")
 
 
+@pytest.mark.fault("C8")
 async def test_a_header_of_garbage(sound, folder):
     for seed in range(8):
         at = copy(sound.clean, folder, str(seed))
@@ -100,6 +105,7 @@ async def test_a_header_of_garbage(sound, folder):
         judge(sound, set(), await start(at), healthy_but(sound, {1}), f"seed {seed}")
 
 
+@pytest.mark.fault("C8")
 async def test_a_killed_gateway_with_a_damaged_file(sound, folder):
     for seed in range(15):
         at = copy(sound.killed, folder, str(seed))
@@ -107,6 +113,7 @@ async def test_a_killed_gateway_with_a_damaged_file(sound, folder):
         judge(sound, readable(at / "data"), await start(at), set(), f"seed {seed}")
 
 
+@pytest.mark.fault("C8")
 async def test_a_damaged_log(sound, folder):
     """Of its last commit nobody can say whether it was acknowledged; of all others it is told if they are gone."""
     for seed in range(25):
@@ -115,6 +122,7 @@ async def test_a_damaged_log(sound, folder):
         judge(sound, readable(at / "data"), await start(at), set(), f"seed {seed}", silent=sound.last_group)
 
 
+@pytest.mark.fault("C8")
 async def test_a_missing_log(sound, folder):
     at = copy(sound.killed, folder, "missing")
     (at / "data" / "outbox.db-wal").unlink()
@@ -235,6 +243,7 @@ def cut_short(real, calls):
 
 
 @pytest.mark.parametrize("step", ["replace", "unlink"])
+@pytest.mark.fault("C8")
 async def test_a_salvage_that_is_cut_short_is_gone_on_with(sound, folder, monkeypatch, step):
     """A power cut at each of its renames."""
     for cut in range(1, 5):
@@ -248,6 +257,7 @@ async def test_a_salvage_that_is_cut_short_is_gone_on_with(sound, folder, monkey
         assert set(sound.ids.values()) <= set(after.ids.values()), f"cut at {step} {cut}"
 
 
+@pytest.mark.fault("C8")
 async def test_five_damaged_files_are_kept(folder, monkeypatch):
     monkeypatch.setattr(module, "KEPT_ASIDE", 3)
     await Outbox.open(settings(folder)).close()

@@ -34,6 +34,7 @@ async def stored(outbox):
     return await outbox.read_journal(read)
 
 
+@pytest.mark.fault("T1")
 async def test_events_from_before_the_clock_was_set_get_their_time_once_it_is(folder):
     clock = FakeClock(BOOT_NS)
     outbox = opened(folder, clock)
@@ -69,6 +70,7 @@ async def test_what_the_uplink_was_given_stays_as_it_was_sent(folder):
     await outbox.close()
 
 
+@pytest.mark.fault("T1")
 async def test_times_are_corrected_after_a_restart_in_the_same_boot_and_not_in_another(folder):
     clock = FakeClock(BOOT_NS)
     outbox = opened(folder, clock)
@@ -110,6 +112,7 @@ async def test_many_groups_are_corrected_a_few_at_a_time_and_what_is_settled_is_
 
 
 @pytest.mark.parametrize("jump_ns", [5 * YEAR_NS, -5 * YEAR_NS], ids=["forward", "backward"])
+@pytest.mark.fault("T2")
 async def test_no_jump_of_the_clock_expires_moves_or_renames_anything(folder, jump_ns):
     clock = FakeClock()
     outbox = opened(folder, clock)
@@ -131,11 +134,12 @@ async def test_no_jump_of_the_clock_expires_moves_or_renames_anything(folder, ju
     (entry,) = await outbox.read_journal(journal.open_entries)
     assert entry.command.deadline.left_ms(clock.beacon()) == 59_000
     assert downlink.counters.expired == 0
-    assert outbox._writer.age_s == 1
+    assert outbox._writer.age.s == 1
     downlink.close()
     await outbox.close()
 
 
+@pytest.mark.fault("T3", "X4")
 async def test_after_a_reboot_events_are_there_and_a_command_of_unknown_age_is_expired(folder):
     clock = FakeClock()
     outbox = opened(folder, clock)
@@ -160,6 +164,7 @@ async def test_after_a_reboot_events_are_there_and_a_command_of_unknown_age_is_e
 
 
 @pytest.mark.parametrize("year", [1970, 2099])
+@pytest.mark.fault("T5")
 async def test_a_devices_own_clock_is_kept_and_drives_nothing(folder, year):
     clock = FakeClock()
     outbox = opened(folder, clock)

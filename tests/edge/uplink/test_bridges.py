@@ -23,7 +23,7 @@ async def steps(monkeypatch, bridges, answers):
         welcomed = False
 
         def __init__(self, *arguments):
-            self.bridge = arguments[-1]
+            self.bridge = next(each for each in arguments if isinstance(each, str))
 
         async def run(self):
             answer = next(left, None)

@@ -12,7 +12,7 @@ REFUSED = rejected(DECODE_ERROR, "no")
 def sending(batches: int, size: int = 10) -> Window:
     window = Window(0, size, 4)
     for _ in range(batches):
-        window.push(window.sent + 1, window.sent + size)
+        window.push(window.sent + 1, window.sent + size, size)
     return window
 
 
@@ -22,6 +22,16 @@ def test_several_batches_fly_and_settle_in_order():
     assert window.outcome(ACCEPTED) == Settle(10)
     assert window.limit == 10
     assert window.outcome(ACCEPTED) == Settle(20)
+
+
+def test_it_opens_with_one_small_batch_and_doubles():
+    window, sizes = Window(0, 100, 4), []
+    for _ in range(4):
+        sizes.append(window.limit)
+        window.push(window.sent + 1, window.sent + window.limit, window.limit)
+        assert window.limit == (0 if sizes[-1] < 100 else 100)
+        window.outcome(ACCEPTED)
+    assert sizes == [16, 32, 64, 100]
 
 
 def test_anything_but_accepted_goes_back_to_the_lowest_unconfirmed():
@@ -43,7 +53,8 @@ def test_halving_finds_every_refused_row_and_no_other(size, refused):
         if window.settled >= 300:
             break
         while window.limit and window.sent < 300:
-            window.push(window.sent + 1, min(300, window.sent + window.limit))
+            last = min(300, window.sent + window.limit)
+            window.push(window.sent + 1, last, last - window.sent)
         first, last = window.settled + 1, window._batches[0][1]
         bad = any(first <= row <= last and row not in quarantined for row in refused)
         effect = window.outcome(REFUSED if bad else ACCEPTED)

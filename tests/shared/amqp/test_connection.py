@@ -6,7 +6,8 @@ import uuid
 
 import pytest
 
-from fogline.amqp.driver import HANDSHAKE_S
+from fogline.amqp.driver import HANDSHAKE_S, connect
+from fogline.amqp.engine import Engine
 from fogline.amqp.outcome import ACCEPTED, DECODE_ERROR, MESSAGE_SIZE_EXCEEDED, MODIFIED, RELEASED, Condition, rejected
 from fogline.amqp.scheduler import Share
 from fogline.errors import Unreachable
@@ -132,3 +133,56 @@ async def test_a_half_open_peer_is_noticed():
         connection._transport.pause_reading()
         connection._engine.tick = lambda _: 0.0
         await within(server.is_closed.wait(), "a dead peer is believed alive")
+
+
+async def test_a_connection_that_ended_with_its_last_bytes_still_buffered_can_be_aborted():
+    """Asyncio's transport, closed with a full buffer, raises in `abort` once the buffer is written and the socket gone."""
+    reading = asyncio.Event()
+
+    async def read_later(reader, writer):
+        await reading.wait()
+        while await reader.read(1 << 20):
+            pass
+        writer.close()
+
+    server = await asyncio.start_server(read_later, "127.0.0.1", 0)
+    client = End()
+    connection = await connect("127.0.0.1", server.sockets[0].getsockname()[1], Engine("client"), client)
+    connection._transport.write(bytes(16 << 20))
+    connection._transport.close()
+    assert connection._transport.get_write_buffer_size() > 0
+    reading.set()
+    await within(client.is_closed.wait(), "the connection does not end")
+    connection.abort()
+    server.close()
+
+
+async def test_what_is_left_of_a_connection_holds_nothing_of_proton():
+    """Links and deliveries are dropped by other threads, which must not free what proton counts without a lock."""
+    deliveries = []
+
+    class Keeping(End):
+        def received(self, connection, delivery, data):  # noqa: ARG002 - the interface
+            deliveries.append(delivery)
+            if len(deliveries) == 1:
+                connection.settle(delivery, ACCEPTED)
+
+    client, server = End(), Keeping()
+    async with pair(client, server) as connection:
+        sender = open_sender(connection)
+        await within(sender.send(Message(body=b"x")), "no outcome")
+        assert deliveries[0].native is None
+        waiting = sender.send(Message(body=b"y"))
+        await within(until(lambda: len(deliveries) == 2), "no second message")
+        assert deliveries[1].native is not None
+        connection.abort()
+        await within(server.is_closed.wait(), "the server does not notice")
+        assert [each.native for each in (*deliveries, *server.links, sender.link)] == [None] * 4
+        server.connection.settle(deliveries[1], ACCEPTED, credit=1)  # too late, and no harm
+        with pytest.raises(Unreachable):
+            await waiting
+
+
+async def until(condition):
+    while not condition():  # noqa: ASYNC110 - of the handler's own list
+        await asyncio.sleep(0.001)

@@ -4,6 +4,8 @@ import asyncio
 import statistics
 import time
 
+import pytest
+
 from fogline.amqp.driver import connect
 from fogline.amqp.engine import Engine
 from fogline.amqp.scheduler import Scheduler, Share
@@ -46,7 +48,7 @@ async def round_trips(scheduler: Scheduler, commands: int, limit_s: float) -> li
     client, server = End(), End(credit=100_000)
     async with served(server) as port, SlowLine(port, 1_000_000, delay_s=0.025) as line:
         connection = await connect("127.0.0.1", line.port, Engine("gateway"), client)
-        connection._scheduler = scheduler
+        connection._outbound._scheduler = scheduler
         await within(client.is_open.wait(), "not open")
         bulk = connection.open_sender(connection.open_session(), "bulk", "ingest/t/1", Share(), {})
         control = connection.open_sender(connection.open_session(), "control", "hello/t", Share(strict=0), {})
@@ -66,6 +68,7 @@ async def round_trips(scheduler: Scheduler, commands: int, limit_s: float) -> li
     return taken
 
 
+@pytest.mark.fault("N7")
 async def test_a_command_overtakes_the_backlog():
     ours = await round_trips(Scheduler(), COMMANDS, 10.0)
     naive = await round_trips(FirstComeFirstServed(), 1, NAIVE_WAIT_S)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from fogline_edge.adapters import rates as module
-from fogline_edge.adapters.rates import LEAST_PAUSE_S, Bucket, DeviceRates
+from fogline import rates as module
+from fogline.rates import LEAST_PAUSE_S, Bucket, DeviceRates
 
 
 def test_up_to_the_burst_nothing_pauses():

@@ -1,0 +1,289 @@
+"""What real BlueZ did when it failed, against a gateway that nobody restarts. In order: one gateway's life.
+
+Each is healed when a change that is on the air after the fault comes, and both links are up again.
+"""
+
+import asyncio
+from contextlib import asynccontextmanager
+from itertools import count
+
+import pytest
+
+from fogline.testing.ble.air import bthome
+from fogline.testing.ble.bluez import Stuck
+
+from .world import ENV_1, ENV_2, HEALED_S, THERMOMETER
+
+PACKETS = count(1)
+
+
+def healed(world):
+    """A context in which something is broken: what is said on the air after it must come, and links must be new ones."""
+
+    @asynccontextmanager
+    async def context(*, links: bool = True):
+        await settled(world)
+        before = {address: each.links for address, each in world.env.items()}
+        yield
+        async with asyncio.timeout(HEALED_S):
+            await heard_again(world)
+            if links:
+                await world.bridge.until(
+                    lambda: all(each.links > before[address] and each.linked for address, each in world.env.items()),
+                    "the links do not come again",
+                )
+                await settled(world)
+        assert world.alive
+
+    return context
+
+
+async def heard_again(world) -> None:
+    """A change on the air comes."""
+    after = world.mark()
+    world.broadcasters[THERMOMETER].say(bthome(next(PACKETS), 2000 + next(PACKETS)))
+    await world.until_event(THERMOMETER, after)
+
+
+async def settled(world) -> None:
+    """Both devices say something over their links."""
+    after = world.mark()
+    for device in ("env-1", "env-2"):
+        await world.until_event(device, after)
+
+
+async def until_state(world, holds, what: str) -> None:
+    """Until `fogline-edge status` says so."""
+
+    async def wait():
+        while not holds(world.state()):  # noqa: ASYNC110 - a file gives no event
+            await asyncio.sleep(0.05)
+
+    try:
+        await asyncio.wait_for(wait(), HEALED_S)
+    except TimeoutError:
+        raise AssertionError(f"{what}: {world.state()} {world.said[-20:]}") from None
+
+
+async def until_step(world, name: str, more_than: int) -> None:
+    """A step of the supervisor is counted."""
+    await until_state(world, lambda state: state["steps"][name] > more_than, f"{name} is still {more_than}")
+
+
+def steps_of(world, name: str) -> int:
+    return world.state()["steps"][name]
+
+
+async def power(world):
+    await world.bluez.power(on=False)
+    await world.bluez.power(on=True)
+
+
+async def power_by_the_gateway(world):
+    """Somebody switches it off; the gateway switches it on."""
+    await world.bluez.power(on=False)
+
+
+async def kill_daemon(world):
+    """It dies without a word: no callback, `is_connected` stays true, the scanner is dead."""
+    await world.bluez.stop(killed=True)
+    await world.bluez.start()
+
+
+async def end_daemon(world):
+    await world.bluez.stop()
+    await world.bluez.start()
+
+
+async def kill_daemon_that_comes_back_off(world):
+    await world.bluez.stop(killed=True)
+    await world.bluez.start(powered=False)
+
+
+async def restart_bus(world):
+    await world.bus.stop()
+    await world.bluez.stop()
+    await world.bus.start()
+    await world.bluez.start()
+
+
+async def unplug(world):
+    await world.bluez.unplug()
+    world.bluez.plug()
+
+
+@pytest.mark.parametrize(
+    ("fault", "counted"),
+    [
+        (power, "powered_off"),
+        (power_by_the_gateway, "power_on"),
+        (kill_daemon, "daemon_lost"),
+        (end_daemon, "daemon_lost"),
+        (kill_daemon_that_comes_back_off, "power_on"),
+        (restart_bus, "bus_lost"),
+        (unplug, "adapter_lost"),
+    ],
+)
+def test_it_heals_by_itself(world, fault, counted):
+    async def steps():
+        async with healed(world)():
+            before = steps_of(world, counted)
+            await fault(world)
+            await until_step(world, counted, before)
+
+    world.run(steps())
+
+
+def test_a_daemon_that_is_away_for_long_is_waited_for(world):
+    async def steps():
+        async with healed(world)():
+            said = len(world.said)
+            await world.bluez.stop(killed=True)
+            line = await world.until_said("bluetoothd does not run", said)
+            assert "trying again" in line
+            await until_state(world, lambda state: state["phase"] == "no daemon", "it is not said")
+            await world.bluez.start()
+
+    world.run(steps())
+
+
+def test_a_gateway_killed_while_linked_finds_its_devices(world):
+    """BlueZ keeps the links, and such a device is not found."""
+
+    async def steps():
+        async with healed(world)():
+            await world.kill()
+            assert all(each.linked for each in world.env.values())
+            await world.start()
+        assert world.state()["counters"]["stale_links"] == 2
+
+    world.run(steps())
+
+
+def test_a_command_that_is_under_way_when_the_gateway_is_killed_is_in_doubt_and_not_repeated(world):
+    async def steps():
+        async with healed(world)():
+            reply = asyncio.create_task(world.command("env-1", "tell", b"nothing", ttl_s=5))
+            await world.env[ENV_1].until_written(b"nothing")
+            await world.kill()
+            await world.start()
+        assert (await reply).commandstate == "IN_DOUBT"
+        assert world.env[ENV_1].writes.count(b"nothing") == 1
+
+    world.run(steps())
+
+
+@pytest.mark.parametrize(
+    ("member", "error", "times"), [("StartNotify", "InProgress", 3), ("Connect", "InProgress", 2), ("ReadValue", "Failed", 3)]
+)
+def test_what_bluez_is_too_busy_for_is_asked_again(world, member, error, times):
+    async def steps():
+        async with healed(world)():
+            world.bluez.fail(member, error, times=times)
+            await world.bluez.links.drop_all()
+
+    world.run(steps())
+
+
+def test_a_scanner_that_is_in_progress_is_asked_for_again(world):
+    async def steps():
+        async with healed(world)():
+            before = steps_of(world, "start_failures")
+            world.bluez.fail("StartDiscovery", "InProgress", "Operation already in progress", times=2)
+            await power(world)
+            await until_step(world, "start_failures", before + 1)
+
+    world.run(steps())
+
+
+def test_against_a_scanner_that_hears_nothing_there_is_a_new_one(world):
+    async def steps():
+        async with healed(world)(links=False):
+            before = steps_of(world, "new_scanner")
+            world.bluez.stuck = Stuck.SCANNER
+            await until_step(world, "new_scanner", before)
+
+    world.run(steps())
+
+
+def test_while_links_live_they_are_not_ended_for_a_silent_scanner(world):
+    async def steps():
+        before = {name: steps_of(world, name) for name in ("new_clients", "power_cycle", "new_scanner")}
+        links = {address: each.links for address, each in world.env.items()}
+        world.bluez.deaf = True
+        await until_step(world, "new_scanner", before["new_scanner"] + 1)
+        world.bluez.deaf = False
+        await heard_again(world)
+        assert {name: steps_of(world, name) for name in ("new_clients", "power_cycle")} == {
+            name: before[name] for name in ("new_clients", "power_cycle")
+        }
+        assert links == {address: each.links for address, each in world.env.items()}
+
+    world.run(steps())
+
+
+def test_holes_in_what_bluez_delivers_lose_nothing_that_lasts(world):
+    async def steps():
+        after = world.mark()
+        world.bluez.deaf = True
+        world.broadcasters[THERMOMETER].say(bthome(200, 1111))
+        before = world.bluez.swallowed[THERMOMETER]
+        await world.bridge.until(lambda: world.bluez.swallowed[THERMOMETER] > before, "it is not on the air")
+        world.bluez.deaf = False
+        (event, *_) = await world.until_event(THERMOMETER, after)
+        assert event.data.endswith(bthome(200, 1111)[1][2:])
+
+    world.run(steps())
+
+
+def test_a_device_that_is_silent_on_its_link_gets_a_new_one(world):
+    """The watchdog of each device: nothing read, nothing told, though BlueZ says that it is connected."""
+
+    async def steps():
+        await settled(world)
+        before = world.env[ENV_1].links
+        world.env[ENV_1].mute = True
+        await world.bridge.until(lambda: world.env[ENV_1].links > before, "no new link")
+        world.env[ENV_1].mute = False
+        await settled(world)
+        assert world.state()["counters"]["silent"] >= 1
+        assert world.env[ENV_2].linked
+
+    world.run(steps())
+
+
+def test_when_nothing_else_helps_the_adapter_is_switched_off_and_on(world):
+    async def steps():
+        async with healed(world)():
+            before = steps_of(world, "power_cycle")
+            world.bluez.stuck = Stuck.ADAPTER
+            await world.bluez.links.drop_all()
+            await until_step(world, "power_cycle", before)
+
+    world.run(steps())
+
+
+def test_the_ladder_has_an_end_although_it_switches_the_adapter_off_itself(world):
+    async def steps():
+        async with healed(world)():
+            before = {name: steps_of(world, name) for name in ("powered_off", "reported")}
+            world.bluez.deaf = True
+            for each in world.env.values():
+                each.mute = True
+            await until_step(world, "reported", before["reported"])
+            assert steps_of(world, "powered_off") == before["powered_off"]
+            for each in world.env.values():
+                each.mute = False
+            world.bluez.deaf = False
+
+    world.run(steps())
+
+
+def test_every_trouble_is_counted_as_over(world):
+    async def steps():
+        state = world.state()
+        assert state["phase"] in ("scanning", "paused")
+        assert state["problem"] is None
+        assert state["steps"]["recovered"] >= 3  # since it was killed
+
+    world.run(steps())

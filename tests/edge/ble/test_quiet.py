@@ -1,0 +1,51 @@
+"""Devices that say little by their profile keep their links, however soon another one would be taken for gone."""
+
+import asyncio
+
+import pytest
+
+from .world import ENV_1, ENV_2, HEALED_S, World
+
+HEAD = 'channel = "quiet"\n[[recognise]]\nservices = ["181a"]\n'
+METER = f'name = "meter"\n{HEAD}[[read]]\ncharacteristic = "2a6e"\ninterval_s = 3\n'
+LOCK = f'name = "lock"\n{HEAD}[[commands]]\nname = "open"\ncharacteristic = "6e400002-0000-4000-8000-00805f9b0001"\n'
+SETTINGS = f"""\
+[ble]
+status_s = 0.2
+device_silence_s = 1
+[[ble.devices]]
+device = "env-1"
+address = "{ENV_1}"
+profile = "meter.toml"
+[[ble.devices]]
+device = "env-2"
+address = "{ENV_2}"
+profile = "lock.toml"
+"""
+LONG_S = 4.0
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("quiet")
+    (folder / "meter.toml").write_text(METER)
+    (folder / "lock.toml").write_text(LOCK)
+    with World(folder, SETTINGS) as world:
+        world.run(world.start())
+        yield world
+
+
+def test_a_device_that_is_only_commanded_or_seldom_read_keeps_its_link(world):
+    async def quiet():
+        """Until the one that is only commanded was quiet for long."""
+        while not any(each["link"] == "up" and (each["heard_s"] or 0) > LONG_S for each in world.state()["devices"]):  # noqa: ASYNC110 - a file gives no event
+            await asyncio.sleep(0.05)
+
+    async def steps():
+        await world.until_event("env-1")
+        await asyncio.wait_for(quiet(), HEALED_S)
+        assert {address: each.links for address, each in world.env.items()} == {ENV_1: 1, ENV_2: 1}
+        assert world.state()["counters"]["silent"] == 0
+        assert (await world.command("env-2", "open", b"x")).commandstate == "SUCCEEDED"
+
+    world.run(steps())

@@ -1,0 +1,283 @@
+"""The supervisor as a transcript: what it is told, when, and what it says is to be done."""
+
+import pytest
+
+from fogline_edge.adapters.ble.adapters import Adapters
+from fogline_edge.adapters.ble.supervisor import LOOK_AGAIN_S, Effect, Limits, Phase, Supervisor, World
+
+SCANNING = World(None, ":1.7", "hci0", powered=True)
+HCI0 = "/org/bluez/hci0"
+DROP, RENEW, STALE, START = Effect.DROP_SCANNER, Effect.RENEW, Effect.CLOSE_STALE, Effect.START
+LOST = [DROP, RENEW]
+AGAIN = [STALE, START]
+
+
+def supervisor(**limits) -> Supervisor:
+    return Supervisor(Limits(silence_s=60, **limits))
+
+
+def scanning(**limits) -> Supervisor:
+    """One that scans since second 0."""
+    found = supervisor(**limits)
+    assert found.seen(SCANNING, 0) == AGAIN
+    assert found.started(0) == []
+    assert (found.phase, found.problem) == (Phase.SCANNING, None)
+    return found
+
+
+def counted(found: Supervisor, *but: str) -> dict[str, int]:
+    names = (each for each in found.steps.__slots__ if each not in ("scanners", *but))
+    return {name: getattr(found.steps, name) for name in names if getattr(found.steps, name)}
+
+
+@pytest.mark.parametrize(
+    ("world", "phase", "said"),
+    [
+        (World(why="no socket"), Phase.NO_BUS, "the system bus cannot be reached (no socket)"),
+        (World(), Phase.NO_DAEMON, "bluetoothd does not run"),
+        (World(None, ":1.7"), Phase.NO_ADAPTER, "there is no Bluetooth adapter"),
+        (World(None, ":1.7", "hci0"), Phase.OFF, "the Bluetooth adapter hci0 is off"),
+    ],
+)
+def test_what_is_not_there_is_waited_for_and_named(world, phase, said):
+    found = supervisor(power_on_s=None)
+    assert found.seen(world, 0) == []
+    assert found.phase is phase
+    assert found.problem.startswith(said)
+    assert found.seen(SCANNING, 5) == AGAIN
+    found.started(5)
+    assert found.problem is None
+
+
+def test_as_long_as_there_is_nothing_it_is_asked_for_again():
+    found = supervisor()
+    found.seen(World(), 0)
+    assert found.tick(LOOK_AGAIN_S - 1) == []
+    assert found.tick(LOOK_AGAIN_S) == [Effect.LOOK]
+    assert found.tick(2 * LOOK_AGAIN_S) == [Effect.LOOK]
+
+
+def test_an_adapter_that_is_not_the_wanted_one_is_named():
+    found = supervisor(wanted="hci1")
+    found.seen(World(None, ":1.7"), 0)
+    assert found.problem == "there is no Bluetooth adapter hci1 (ble.adapter); plug one in"
+
+
+def test_an_adapter_that_is_off_is_switched_on_and_again():
+    found = supervisor(power_on_s=5)
+    found.seen(World(None, ":1.7", "hci0"), 0)
+    assert found.tick(4.9) == []
+    assert found.tick(5) == [Effect.POWER_ON]
+    assert found.tick(34) == []
+    assert found.tick(35) == [Effect.POWER_ON]
+    assert counted(found) == {"power_on": 2}
+
+
+@pytest.mark.parametrize(
+    ("lost", "back", "step"),
+    [
+        (World(why="closed"), SCANNING, "bus_lost"),
+        (World(), World(None, ":1.9", "hci0", powered=True), "daemon_lost"),
+        (World(None, ":1.7", unplugged=1), World(None, ":1.7", "hci0", powered=True, unplugged=1), "adapter_lost"),
+        (
+            World(None, ":1.7", "hci0", switched_off=1),
+            World(None, ":1.7", "hci0", powered=True, switched_off=1),
+            "powered_off",
+        ),
+    ],
+)
+def test_what_the_scanner_stood_on_is_lost_and_comes_back(lost, back, step):
+    found = scanning()
+    assert found.seen(lost, 10) == LOST
+    assert not found.ready
+    assert found.seen(back, 20) == AGAIN
+    found.started(20)
+    assert counted(found) == {step: 1, "recovered": 1}
+
+
+@pytest.mark.parametrize(
+    "back",
+    [
+        World(None, ":1.9", "hci0", powered=True),
+        World(None, ":1.7", "hci0", powered=True, unplugged=1),
+        World(None, ":1.7", "hci0", powered=True, switched_off=1),
+        World(None, ":1.7", "hci1", powered=True),
+    ],
+)
+def test_a_loss_that_is_over_when_it_is_seen_is_a_loss(back):
+    found = scanning()
+    assert found.seen(back, 10) == [*LOST, *AGAIN]
+
+
+def test_a_scanner_that_does_not_start_is_tried_again_by_the_ladder():
+    found = supervisor()
+    found.seen(SCANNING, 0)
+    assert found.failed("InProgress", 0) == []
+    assert (found.phase, found.problem) == (Phase.WAITING, "InProgress")
+    assert found.tick(0.9) == []
+    assert found.tick(1) == [DROP, START]
+    found.failed("InProgress", 1)
+    assert found.tick(3) == [DROP, RENEW, STALE, START]
+    found.failed("InProgress", 3)
+    assert found.tick(7) == [DROP, RENEW, Effect.POWER_CYCLE, STALE, START]
+    found.started(7)
+    found.heard(8)
+    assert found.problem is None
+    assert counted(found) == {"start_failures": 3, "new_scanner": 1, "new_clients": 1, "power_cycle": 1, "recovered": 1}
+
+
+def test_silence_is_answered_by_the_ladder_then_reported_then_less_often():
+    found = scanning()
+    found.heard(30)
+    assert found.tick(60) == []
+    assert found.deadline_s == 90
+    assert found.tick(90) == [DROP, START]
+    found.started(90)
+    assert found.problem == "nothing was heard for 60 s"
+    assert found.tick(150) == [DROP, RENEW, STALE, START]
+    found.started(150)
+    assert found.tick(210) == [DROP, RENEW, Effect.POWER_CYCLE, STALE, START]
+    found.started(210)
+    assert found.tick(270) == [DROP, START]
+    assert found.problem.endswith("new scanner, new clients, adapter hci0 off and on: nothing helps")
+    found.started(270)
+    assert found.tick(389) == []
+    assert found.tick(390) == [DROP, START]
+    assert counted(found) == {"silences": 5, "new_scanner": 2, "new_clients": 1, "power_cycle": 1, "reported": 1}
+
+
+def world_of(adapters: Adapters) -> World:
+    return World(None, ":1.7", "hci0", adapters.powered(HCI0), adapters.unplugged, adapters.switched_off)
+
+
+def power_cycle(adapters: Adapters) -> None:
+    """What the gateway does, and what BlueZ tells of it."""
+    adapters.going_off(HCI0)
+    adapters.changed(HCI0, {"Powered": False})
+    adapters.changed(HCI0, {"Powered": True})
+    adapters.is_back(HCI0)
+
+
+def test_what_the_gateway_switches_off_itself_is_no_loss_and_the_ladder_goes_on_to_its_end():
+    adapters = Adapters(None)
+    adapters.added(HCI0, {"Powered": True})
+    found = supervisor()
+    found.seen(world_of(adapters), 0)
+    found.started(0)
+    for now_s in (60, 120, 180, 240):
+        if Effect.POWER_CYCLE in found.tick(now_s):
+            power_cycle(adapters)
+        found.started(now_s)
+        assert found.seen(world_of(adapters), now_s) == []
+    assert found.problem.endswith("nothing helps")
+    assert found.deadline_s == 240 + 2 * 60
+    assert counted(found) == {"silences": 4, "new_scanner": 1, "new_clients": 1, "power_cycle": 1, "reported": 1}
+
+
+def test_who_else_switches_it_off_is_counted():
+    adapters = Adapters(None)
+    adapters.added(HCI0, {"Powered": True})
+    power_cycle(adapters)
+    adapters.changed(HCI0, {"Powered": False})
+    assert adapters.switched_off == 1
+    adapters.going_off(HCI0)  # refused: it stays as it is
+    adapters.is_back(HCI0)
+    adapters.changed(HCI0, {"Powered": True})
+    adapters.changed(HCI0, {"Powered": False})
+    assert adapters.switched_off == 2
+
+
+def test_the_first_word_after_silence_ends_the_trouble():
+    found = scanning()
+    found.tick(60)
+    found.started(60)
+    found.heard(61)
+    assert (found.problem, found.rung) == (None, 0)
+    assert found.tick(121) == [DROP, START]
+
+
+def silence(found: Supervisor, *at_s: int, link: bool = True) -> list[list[Effect]]:
+    """What is done at each of these times, if nothing was heard meanwhile; `link`: a device said something just before."""
+    done = []
+    for now_s in at_s:
+        if link:
+            found.link_lives("A", now_s - 1)
+        done.append(found.tick(now_s))
+        found.started(now_s)
+    return done
+
+
+NEW_SCANNER, NEW_CLIENTS = [DROP, START], [DROP, RENEW, STALE, START]
+
+
+def test_while_a_link_lives_nothing_ends_it():
+    found = scanning()
+    assert silence(found, 60, 120, 180, 240) == [NEW_SCANNER] * 4
+    assert counted(found) == {"silences": 4, "new_scanner": 4}
+
+
+def test_a_device_that_falls_silent_with_the_scanner_costs_the_links_once():
+    found = scanning()
+    found.missed()
+    assert silence(found, 60, 120, 180, 240) == [NEW_SCANNER, NEW_CLIENTS, NEW_SCANNER, NEW_SCANNER]
+    found.missed()
+    assert silence(found, 300, 360) == [NEW_CLIENTS, NEW_SCANNER]
+
+
+def test_a_device_that_falls_silent_while_others_are_heard_costs_no_link():
+    found = scanning()
+    found.missed()
+    found.heard(1)
+    assert silence(found, 61, 121, 181) == [NEW_SCANNER] * 3
+
+
+def test_when_the_last_link_has_died_the_ladder_is_not_at_its_end_yet():
+    found = scanning()
+    silence(found, 60, 120, 180)
+    assert silence(found, 240, 300, link=False) == [NEW_CLIENTS, [DROP, RENEW, Effect.POWER_CYCLE, STALE, START]]
+
+
+def test_a_link_that_says_something_seldom_lives_until_it_ends():
+    found = scanning()
+    found.link_lives("A", 0, lasts_s=600)
+    assert silence(found, 60, 120, link=False) == [NEW_SCANNER] * 2
+    found.link_ended("A")
+    assert silence(found, 180, link=False) == [NEW_CLIENTS]
+
+
+def test_while_something_is_connected_to_nothing_is_heard():
+    found = scanning()
+    assert found.pause() == [DROP]
+    assert found.phase is Phase.PAUSED
+    assert found.tick(1000) == []
+    assert found.resume() == [START]
+    found.started(1000)
+    assert found.phase is Phase.SCANNING
+
+
+def test_a_pause_that_outlives_a_loss_holds():
+    found = scanning()
+    found.pause()
+    assert found.seen(World(), 1) == LOST
+    assert found.seen(World(None, ":1.9", "hci0", powered=True), 2) == AGAIN
+    assert found.started(2) == [DROP]
+    assert found.resume() == [START]
+
+
+def test_a_pause_that_ends_while_all_is_lost_starts_nothing():
+    found = scanning()
+    found.pause()
+    found.seen(World(), 1)
+    assert found.resume() == []
+    assert found.seen(SCANNING, 2) == AGAIN
+    assert found.started(2) == []
+
+
+def test_what_is_told_too_late_is_passed_over():
+    found = scanning()
+    found.seen(World(), 1)
+    assert found.started(2) == []
+    assert found.failed("late", 2) == []
+    assert found.phase is Phase.NO_DAEMON
+    found.heard(3)
+    assert found.phase is Phase.NO_DAEMON

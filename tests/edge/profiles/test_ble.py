@@ -1,0 +1,211 @@
+"""Profiles of Bluetooth LE devices: those in the box on advertisements that their makers publish, and what is refused."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fogline.address import is_identifier
+from fogline.advertisement import Advertisement, decode, short_uuid
+from fogline.errors import Misconfigured, Poison
+from fogline.identity import Counter
+from fogline.report import Report
+from fogline_edge.profiles.ble import body_of, counter_of, device_of, fits, full_uuid
+from fogline_edge.profiles.ble_files import chosen, in_the_box, load_profile
+from fogline_edge.profiles.ble_values import Encoding, encode_value
+
+ADDRESS = "a4:c1:38:8d:18:b2"
+BTHOME, XIAOMI, EDDYSTONE = short_uuid(0xFCD2), short_uuid(0xFE95), short_uuid(0xFEAA)
+
+
+def of_service(uuid, data):
+    return Advertisement(service_data={uuid: bytes.fromhex(data)})
+
+
+def of_company(company, data):
+    return Advertisement(manufacturer={company: bytes.fromhex(data)})
+
+
+RUUVI_5 = of_company(0x0499, "0512FC5394C37C0004FFFC040CAC364200CDCBB8334C884F")
+IBEACON = of_company(0x004C, "0215 E2C56DB5DFFB48D2B060D0F5A71096E0 0001 0002 C5")
+SAMPLES = [
+    ("bthome", of_service(BTHOME, "40 0009 02ca09 03bf13"), Counter(9, 8)),
+    ("bthome", of_service(BTHOME, "42 b2188d38c1a4 0009 02ca09"), Counter(9, 8)),
+    ("bthome", of_service(BTHOME, "40 02ca09 03bf13"), None),
+    ("bthome", of_service(BTHOME, "41 a47266c95f73 00112233 78237214"), Counter(0x33221100, 32)),
+    ("bthome", of_service(BTHOME, "41 0011"), None),
+    ("bthome", of_service(BTHOME, ""), None),
+    ("ruuvitag", RUUVI_5, Counter(205, 16)),
+    ("ruuvitag", of_company(0x0499, "058000FFFFFFFF800080008000FFFFFFFFFFFFFFFFFFFFFF"), None),
+    ("ruuvitag", of_company(0x0499, "05"), None),
+    ("ruuvi-6", of_company(0x0499, "06170C5668C79E007000C90501D900CD004C884F"), Counter(205, 8)),
+    (
+        "ruuvi-e1",
+        of_company(0x0499, "E1170C5668C79E0065007004BD11CA00C90A0213E0AC000000DECDEE110000000000CBB8334C884F"),
+        Counter(0xDECDEE, 24),
+    ),
+    ("xiaomi", of_service(XIAOMI, "5020 AA01 DA 2E34 2D58 0D10 04 FE00 4802"), Counter(0xDA, 8)),
+    ("govee", Advertisement(name="GVH5075_2762", manufacturer={0xEC88: bytes.fromhex("00035B245200")}), None),
+    ("ibeacon", IBEACON, None),
+    ("eddystone-tlm", of_service(EDDYSTONE, "2000 0bb8 1580 0000000a 00000064"), Counter(10, 32)),
+    ("environmental-sensing", Advertisement(services=(short_uuid(0x181A),)), None),
+]
+
+
+@pytest.mark.parametrize(("name", "advertisement", "counter"), SAMPLES)
+def test_devices_are_recognised_and_their_counters_found(name, advertisement, counter):
+    assert [each.name for each in in_the_box().values() if fits(each, advertisement)] == [name]
+    assert counter_of(in_the_box()[name], advertisement) == counter
+
+
+def test_every_profile_in_the_box_is_shown_on_a_sample():
+    assert {name for name, _, _ in SAMPLES} == set(in_the_box())
+
+
+def test_what_counts_every_frame_and_is_taken_by_each_gateways_own_clock_is_not_shared():
+    profile = in_the_box()["eddystone-tlm"]
+    assert profile.report.min_interval_s > 0
+    assert not profile.shared
+
+
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [
+        ("ruuvitag", of_company(0x0499, "03291A1ECE1EFC18F94202CA0B53")),
+        ("eddystone-tlm", of_service(EDDYSTONE, "2001 0bb8")),
+        ("ibeacon", of_company(0x004C, "1005 0b1c")),
+        ("govee", Advertisement(name="gvh5075_2762")),
+        ("bthome", Advertisement()),
+        ("environmental-sensing", Advertisement()),
+    ],
+)
+def test_others_are_not(name, other):
+    profile = in_the_box()[name]
+    assert not fits(profile, other)
+    assert device_of(profile, ADDRESS, other) is None
+    assert counter_of(profile, other) is None
+
+
+def test_a_device_is_named_by_its_address_or_its_bytes():
+    assert device_of(in_the_box()["ruuvitag"], ADDRESS, RUUVI_5) == "A4:C1:38:8D:18:B2"
+    assert device_of(in_the_box()["ibeacon"], ADDRESS, IBEACON) == "ibeacon-e2c56db5dffb48d2b060d0f5a71096e000010002"
+
+
+def profile_of(tmp_path, text):
+    path = tmp_path / "mine.toml"
+    path.write_text(f'name = "mine"\nchannel = "mine"\n{text}')
+    return load_profile(path)
+
+
+def test_a_device_may_be_named_by_its_name_once_that_is_known(tmp_path):
+    profile = profile_of(tmp_path, 'device = "hall-{name}"\n[[recognise]]\nmanufacturer = 1')
+    assert device_of(profile, ADDRESS, of_company(1, "")) is None
+    assert device_of(profile, ADDRESS, Advertisement(name="lamp 1", manufacturer={1: b""})) == "hall-lamp:201"
+
+
+@given(name=st.text(max_size=90), address=st.text(max_size=90))
+def test_whatever_a_device_says_its_name_is_an_identifier(tmp_path_factory, name, address):
+    profile = profile_of(tmp_path_factory.mktemp("p"), 'device = "{name}-{address}"\n[[recognise]]\nmanufacturer = 1')
+    found = device_of(profile, address, Advertisement(name=name, manufacturer={1: b""}))
+    assert found is None or is_identifier(found)
+
+
+def test_two_gateways_have_one_body_whatever_else_they_heard():
+    profile = in_the_box()["ruuvitag"]
+    other = Advertisement(name="Ruuvi 884F", tx_power=4, manufacturer={0x0499: RUUVI_5.manufacturer[0x0499], 6: b"x"})
+    assert body_of(profile, other) == body_of(profile, RUUVI_5)
+
+
+def test_a_profile_says_what_else_is_kept():
+    heard = Advertisement(name="GVH5075_2762", manufacturer={0xEC88: b"1", 1: b"2"}, services=(short_uuid(0xEC88),), tx_power=1)
+    kept = decode(body_of(in_the_box()["govee"], heard))
+    assert kept == Advertisement(name="GVH5075_2762", manufacturer={0xEC88: b"1", 1: b"2"}, services=(short_uuid(0xEC88),))
+
+
+def test_what_is_reported_is_declared(tmp_path):
+    profile = profile_of(tmp_path, f"{GOOD}[report]\nmin_interval_s = 10\nmax_interval_s = 60")
+    assert profile.report.report == Report(min_interval_s=10, on_change=True, max_interval_s=60)
+
+
+GOOD = "[[recognise]]\nservice_data = 'fcd2'\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "missing key `recognise`"),
+        ("recognise = []", "at key recognise"),
+        ("[[recognise]]\nservice_dat = 'fcd2'", "unknown key `service_dat` in [recognise[0]]"),
+        ("[[recognise]]\nservice_data = 'fcd'", "'fcd' is no UUID"),
+        ("[[recognise]]\nprefix = '00'", "service_data or manufacturer is missing"),
+        ("[[recognise]]\nservice_data = 'fcd2'\nprefix = '0'", "prefix = '0': expected up to 24 bytes in hex"),
+        ("[[recognise]]\nservice_data = 'fcd2'\nmanufacturer = 1", "exclude each other"),
+        ("[[recognise]]\nmanufacturer = 65536", "at key recognise[0].manufacturer"),
+        (f"device = '{{adress}}'\n{GOOD}", "device = '{adress}': expected words"),
+        (f"device = 'lamp'\n{GOOD}", "device = 'lamp': expected words"),
+        (f"device = '{{name}}'\nshared = true\n{GOOD}", "cannot be named by {name}"),
+        (f"lane = 'reply'\n{GOOD}", "is for the answers to commands"),
+        (f"lane = 'fast'\n{GOOD}", "at key lane"),
+        (f"{GOOD}[counter]\nfind = 'somewhere'", "find = 'somewhere': expected one of at, bthome"),
+        (f"{GOOD}[counter]\nwidth_bits = 12", "at key counter.width_bits"),
+        ("[[recognise]]\nname = 'x*'\n[counter]\n", "a counter needs service_data or manufacturer"),
+        (f"{GOOD}[[read]]\ncharacteristic = 'temp'", "'temp' is no UUID"),
+        (f"{GOOD}[[notify]]\ncharacteristic = '2a6e'\n[[notify]]\ncharacteristic = '2A6E'", "notify: 00002a6e"),
+        (f"{GOOD}[[commands]]\nname = 'on'\ncharacteristic = '2a6e'\nanswer = 'notify'", "answer_characteristic goes with"),
+        (f"{GOOD}[[commands]]\nname = 'on'\ncharacteristic = '2a6e'\nencoding = 'utf7'", "at key commands[0].encoding"),
+        (f"{GOOD}" + "[[commands]]\nname = 'on'\ncharacteristic = '2a6e'\n" * 2, "commands: on is there twice"),
+    ],
+)
+def test_what_is_wrong_in_a_profile_is_named_in_one_line(tmp_path, text, says):
+    with pytest.raises(Misconfigured) as caught:
+        profile_of(tmp_path, text)
+    said = str(caught.value)
+    assert said.startswith(str(tmp_path / "mine.toml"))
+    assert says in said
+    assert "\n" not in said
+
+
+def test_profiles_are_chosen_by_name_or_path(tmp_path):
+    profile_of(tmp_path, GOOD)
+    assert [each.name for each in chosen(["bthome", str(tmp_path / "mine.toml")], "[ble] profiles")] == ["bthome", "mine"]
+    with pytest.raises(Misconfigured, match=r"\[ble\] profiles: there is no profile 'bthom'; in the box: bthome, eddystone"):
+        chosen(["bthom"], "[ble] profiles")
+    with pytest.raises(Misconfigured, match="two profiles have the name 'bthome'"):
+        chosen(["bthome", "bthome"], "[ble] profiles")
+
+
+def test_a_uuid_may_be_short():
+    assert full_uuid("FCD2") == full_uuid("0000FCD2") == full_uuid(BTHOME.upper()) == BTHOME
+
+
+@pytest.mark.parametrize(
+    ("encoding", "body", "value"),
+    [
+        (Encoding.BYTES, b"on\x00", b"on\x00"),
+        (Encoding.HEX, b"01 ff", b"\x01\xff"),
+        (Encoding.UINT16, b"513", b"\x01\x02"),
+        (Encoding.SINT8, b"-1", b"\xff"),
+        (Encoding.UINT32, b"4294967295", b"\xff\xff\xff\xff"),
+    ],
+)
+def test_a_commands_body_becomes_bytes(encoding, body, value):
+    assert encode_value(encoding, body) == value
+
+
+@pytest.mark.parametrize(
+    ("encoding", "body", "reason"),
+    [
+        (Encoding.UINT8, b"256", "malformed"),
+        (Encoding.UINT8, b"-1", "malformed"),
+        (Encoding.SINT32, b"2147483648", "malformed"),
+        (Encoding.UINT8, b"1.5", "malformed"),
+        (Encoding.UINT8, b"true", "malformed"),
+        (Encoding.UINT8, b"", "malformed"),
+        (Encoding.HEX, b"0", "malformed"),
+        (Encoding.HEX, b"\xff", "malformed"),
+        (Encoding.BYTES, bytes(513), "too-big"),
+    ],
+)
+def test_a_body_that_is_none_of_the_encoding_is_refused(encoding, body, reason):
+    with pytest.raises(Poison) as caught:
+        encode_value(encoding, body)
+    assert caught.value.reason == reason

@@ -1,0 +1,60 @@
+"""`uplink.max_kib_s`: a backlog goes out at that rate, and no faster; what must not wait does not."""
+
+import asyncio
+import os
+from contextlib import suppress
+from itertools import pairwise
+
+import pytest
+
+from chaos.real_gateway import Bridge
+from fogline.amqp.reconnect import Backoff
+from fogline.event import Lane
+from fogline.testing.events import make_arrival
+from fogline_edge.outbox.outbox import Outbox
+from fogline_edge.settings import Settings, UplinkSettings
+from fogline_edge.uplink.uplink import Uplink
+
+KIB_S = 40.0
+EVENTS = 400
+ALARM = 1_000
+
+
+class Clocked(Bridge):
+    """Writes down when each message came, and how long it was."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.messages: list[tuple[float, int]] = []
+
+    def received(self, connection, delivery, data) -> None:
+        self.messages.append((asyncio.get_running_loop().time(), len(data)))
+        super().received(connection, delivery, data)
+
+
+@pytest.mark.fault("N1")
+async def test_a_backlog_goes_out_at_the_rate_that_is_set_and_alarms_do_not_wait(folder):
+    bridge = Clocked()
+    uplink = UplinkSettings(bridge=f"127.0.0.1:{await bridge.serve()}", batch_events=25, max_kib_s=KIB_S)
+    outbox = Outbox.open(Settings(tenant="acme", gateway="gw-1", data=str(folder / "data"), uplink=uplink))
+    for number in range(EVENTS):
+        outbox.put(make_arrival(number, data=os.urandom(400)), lambda _: None)
+    serving = asyncio.create_task(Uplink(outbox, uplink, lambda *_: None, Backoff(0.01, 0.01)).run())
+    began = asyncio.get_running_loop().time()
+    await bridge.until(lambda: len(bridge.came) >= EVENTS / 4, "nothing comes")
+    outbox.put(make_arrival(ALARM, lane=Lane.ALARM), lambda _: None)
+    await bridge.until(lambda: len(bridge.came) > EVENTS, "it does not drain")
+    place = [event.lane for _, event in bridge.came].index(Lane.ALARM)
+    serving.cancel()
+    with suppress(asyncio.CancelledError):
+        await serving
+    await outbox.close()
+    bridge.close()
+
+    rate, before = KIB_S * 1024, 0
+    for (_, length), (at, _) in pairwise(bridge.messages):
+        before += length
+        allowed = rate + rate * (at - began) + 2 * max(length for _, length in bridge.messages)
+        assert before <= allowed, f"{before} bytes after {at - began:.2f} s"
+    assert before > 2 * rate, "too little to need the cap"
+    assert place < EVENTS * 3 / 4, "the alarm waited"
