@@ -81,7 +81,7 @@ class Gateway:
 
     async def send(self) -> None:
         """Everything, until it is accepted."""
-        outcomes = await asyncio.gather(*(self._connection._send(self._lane, data) for data in self._messages))
+        outcomes = await asyncio.gather(*(self._connection._outbound.queue(self._lane, data) for data in self._messages))
         if any(outcome != ACCEPTED for outcome in outcomes):
             raise SystemExit(f"{self._place}: not all was accepted: {set(outcomes)}")
 

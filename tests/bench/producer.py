@@ -54,7 +54,7 @@ def produce(producer: Producer, topic: str, records: list) -> dict[str, float]:
     for shard, record in records:
         while True:
             try:
-                producer.produce(topic, record.value, record.key, partition=shard, headers=record.headers, on_delivery=report)
+                producer.produce(topic, record.value, record.key, shard, report, None, 0, record.headers)
                 break
             except BufferError:
                 producer.poll(0.01)

@@ -66,21 +66,22 @@ class Program:
         self._environment = {**os.environ, **environment}
         self._process: asyncio.subprocess.Process | None = None
 
-    async def start(self) -> dict[str, Any]:
+    async def start(self, limit_s: float = LIMIT_S) -> dict[str, Any]:
         with self.log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
                 *self._command, stdout=asyncio.subprocess.PIPE, stderr=log, env=self._environment, start_new_session=True
             )
-        return await self.says()
+        return await self.says(limit_s)
 
-    async def says(self) -> dict[str, Any]:
+    async def says(self, limit_s: float = LIMIT_S) -> dict[str, Any]:
         """Its next line."""
-        line = await within(self._process.stdout.readline(), f"{self._command} says nothing")
+        line = await within(self._process.stdout.readline(), f"{self._command} says nothing", limit_s)
         assert line, f"it ended: {self.log.read_text('utf-8', 'replace')[-2000:]}"
         return json.loads(line)
 
     def send(self, what: signal.Signals) -> None:
-        self._process.send_signal(what)
+        """To it and to all that it has started."""
+        os.killpg(self._process.pid, what)
 
     async def ended(self) -> int:
         return await within(self._process.wait(), f"{self._command} does not end")

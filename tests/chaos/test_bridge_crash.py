@@ -29,6 +29,7 @@ def visible(site):
 
 
 @pytest.mark.parametrize("point", POINTS)
+@pytest.mark.fault("C4")
 async def test_a_bridge_killed_at_a_point_loses_and_doubles_nothing(kafka, tenant, folder, point):
     """C4: killed before produce: nothing; in the transaction: invisible; after the commit: the resend is dropped."""
     site = Site(tenant, folder, kafka.bootstrap, shards=1)

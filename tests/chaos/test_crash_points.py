@@ -144,8 +144,10 @@ LIVES = {
 
 
 @pytest.mark.parametrize("point", LIVES)
+@pytest.mark.fault("C1", "C2", "C3", "X2", "X3", "X6")
 async def test_the_gateway_dies_at(folder, point):
     await LIVES[point](folder)
+    print(f"{point}: died there, and everything is in its place once after the restart")
 
 
 def test_every_place_is_come_to_in_a_test():

@@ -47,6 +47,7 @@ class FailingSync:
 
 
 @pytest.mark.parametrize("lasting", [False, True], ids=["once", "from then on"])
+@pytest.mark.fault("C9")
 async def test_a_failed_sync_is_fatal_and_a_restart_finds_all_that_was_acknowledged(folder, memory, lasting):
     life = Life(Disk(folder / LOCK), folder)
     await life.put(9)
@@ -76,6 +77,7 @@ class Checkpointing(Connection):
         return super().execute(sql.replace("wal_autocheckpoint = 1000", "wal_autocheckpoint = 12"), parameters)
 
 
+@pytest.mark.fault("C9")
 async def test_a_failed_sync_of_the_file_itself_loses_nothing_since_the_log_has_it(folder, memory):
     disk = Disk(folder / LOCK)
     life = Life(disk, folder, lambda path: Checkpointing.open(path, disk.name))
@@ -109,6 +111,7 @@ class Room:
             raise disk_full()
 
 
+@pytest.mark.fault("C10")
 async def test_a_full_disk_stops_acknowledgements_and_heals_by_itself_each_time(folder, memory):
     room = Room()
     life = Life(Disk(folder / LOCK), folder, statement_s=0.01)
@@ -156,13 +159,15 @@ async def test_what_is_kept_twice_while_the_disk_becomes_free_is_kept_as_it_was_
     await life.outbox.close()
 
 
+@pytest.mark.fault("C10")
 async def test_what_the_gateway_itself_writes_waits_for_room_too(folder):
     room = Room()
     life = Life(Disk(folder / LOCK), folder, statement_s=0.01)
+    await life.put(1)
     life.disk.before = room
     room.full = True
-    await life.outbox.streams()
-    assert await asyncio.to_thread(room.refused.wait, 10), "it does not save its age"
+    await life.settle(leave=0)
+    assert await asyncio.to_thread(room.refused.wait, 10), "it does not write what is settled"
     room.full = False
     await put_when_there_is_room(life)
     room.full = True
@@ -173,6 +178,7 @@ async def test_what_the_gateway_itself_writes_waits_for_room_too(folder):
     await life.outbox.close()
 
 
+@pytest.mark.fault("C10")
 async def test_a_start_on_a_full_disk_says_so_and_succeeds_when_there_is_room(folder):
     room = Room()
     life = Life(Disk(folder / LOCK), folder)
@@ -203,6 +209,7 @@ async def fill(outbox: Outbox, acknowledged: list[Receipt]) -> None:
         await within(done.wait(), "not even an act is done")
 
 
+@pytest.mark.fault("C10")
 async def test_a_file_at_its_bound_keeps_room_for_replies_and_commands_and_heals_each_time(folder):
     outbox = Outbox.open(settings(folder, max_bytes=1_000_000))
     acknowledged: list[Receipt] = []
@@ -234,6 +241,7 @@ async def answered(outbox: Outbox, name: str):
     return await within(told, "the answer is not stored")
 
 
+@pytest.mark.fault("C11")
 async def test_a_sync_that_stalls_holds_up_acknowledgements_and_nothing_else(folder, memory):
     life = Life(Disk(folder / LOCK), folder)
     await life.put(3)

@@ -3,7 +3,8 @@
 import asyncio
 import os
 import resource
-from pathlib import Path
+
+import pytest
 
 from chaos import raw_amqp as raw
 from chaos.raw_amqp import Raw
@@ -12,15 +13,12 @@ from e2e.parts import serving
 from fogline.amqp.driver import HANDSHAKE_S
 from fogline.codec import MAX_MESSAGE_BYTES
 from fogline.testing.amqp import within
+from fogline.testing.memory import resident_bytes
 from fogline_edge.outbox.outbox import Outbox
 
 line = line_of_a_tenant
 SILENT = 1000
 PIECE = os.urandom(8000)
-
-
-def resident_bytes():
-    return int(Path("/proc/self/statm").read_text("ascii").split()[1]) * resource.getpagesize()
 
 
 async def good_client(line, number):
@@ -68,6 +66,7 @@ AFTER_OPEN = {
 HOSTILE = {**BEFORE_OPEN, **AFTER_OPEN}
 
 
+@pytest.mark.fault("N8")
 async def test_a_peer_that_breaks_the_protocol_is_told_so_and_ended(line):
     """N8: garbage before and after the header, frames too big or too small, deep maps: closed with the right condition."""
     async with serving(line) as bridge:
@@ -85,6 +84,7 @@ async def test_a_peer_that_breaks_the_protocol_is_told_so_and_ended(line):
     assert sorted(line.landed()) == list(range(len(HOSTILE)))
 
 
+@pytest.mark.fault("N8")
 async def test_a_message_with_a_deep_map_is_rejected(line):
     """N8: a deep map in the application properties: rejected with `amqp:decode-error`, the connection lives."""
     async with serving(line):
@@ -97,6 +97,7 @@ async def test_a_message_with_a_deep_map_is_rejected(line):
         await good_client(line, 1)
 
 
+@pytest.mark.fault("N8", "D10")
 async def test_a_message_without_end_closes_its_link_and_takes_no_memory(line):
     """N8: endless partial delivery: the link is closed at the limit, whatever comes after it is not kept."""
     async with serving(line):
@@ -118,6 +119,7 @@ async def test_a_message_without_end_closes_its_link_and_takes_no_memory(line):
         await good_client(line, 1)
 
 
+@pytest.mark.fault("N9")
 async def test_1000_silent_sockets_are_closed_and_a_good_client_is_served(line, monkeypatch):
     """N9: 1,000 sockets that say nothing: a good client is served in < 1 s, and they are closed at the deadline (10 s)."""
     assert HANDSHAKE_S <= 10.0

@@ -64,7 +64,7 @@ def stream_of(gateway: str, stream: str, lane: Lane, events: int, gap: tuple[int
     place = {"gateway": gateway, "stream": stream, "lane": lane}
     sent = [make_event(sequence, id=f"{stream}.{sequence}", **place) for sequence in range(1, events + 1)]
     if gap is not None:
-        dropped = Gap(GapReason.DROPPED, *gap)
+        dropped = Gap(GapReason.DROPPED, *gap, "the outbox was full")
         record = gap_event(dropped, tenant="acme", gateway=gateway, stream=stream, lane=lane, now_ns=NOW_NS)
         sent[gap[0] - 1 : gap[1]] = [record]
     word = encode_statement(Statement(stream, lane.value, Counts(acknowledged=events + 2, duplicate=2, stored=events)))
@@ -220,7 +220,13 @@ def verify(site: Site, folder: Path) -> Said:
     *shown, verdict = out.splitlines()
     found = json.loads(as_json)
     findings = [f"{each['kind']} {each['text']}" for each in found["findings"]]
-    assert shown[len(found["streams"]) + 1 :] == findings
+    explained = [
+        f"explained {each['gateway']} {each['lane']} {each['stream']}: "
+        f"{loss['first']}..{loss['last']}: {loss['reason']}: {loss['detail']}"
+        for each in found["streams"]
+        for loss in each["losses"]
+    ]
+    assert shown[len(found["streams"]) + 1 :] == explained + findings
     assert found["balances"] == (not findings) == (verdict == "the ledger balances")
     for each in found["findings"]:
         ranges = ", ".join(str(first) if first == last else f"{first}..{last}" for first, last in each["spans"])

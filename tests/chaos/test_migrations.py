@@ -60,6 +60,7 @@ def schemas(tmp_path_factory):
 
 
 @pytest.mark.parametrize("version", range(len(NAMES)))
+@pytest.mark.fault("C12")
 def test_whenever_it_ends_there_is_one_schema_or_the_other_and_every_row(folder, memory, schemas, version):
     disk = Disk()
     make_old(folder / FILE, version, disk.connect)

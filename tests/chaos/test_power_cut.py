@@ -1,5 +1,7 @@
 """C7, a power cut: whatever the disk then holds, what was acknowledged is there, and the file opens."""
 
+import pytest
+
 from chaos.books import Found
 from chaos.judging import LOCK, judged
 from chaos.workload import live
@@ -9,6 +11,7 @@ from fogline.testing.disk import Disk, Kind
 LEAST = 1000
 
 
+@pytest.mark.fault("C7")
 async def test_what_was_acknowledged_survives_a_power_cut_at_any_step(folder, memory):
     disk = Disk(folder / LOCK)
     await live(disk, folder)

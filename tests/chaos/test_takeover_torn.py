@@ -45,7 +45,7 @@ def landed(clients, tenant, shards=1):
     topic = topics.of_lane(Lane.TELEMETRY, tenant)
     records = read_committed(clients, {(topic, shard): None for shard in range(shards)})
     places = [place_of(record.headers, record.value) for record in records]
-    return Counter((place.stream, place.last) for place in places)
+    return Counter((place.stream, place.last) for place in places if place)
 
 
 def wait_for(condition, what):
@@ -55,6 +55,7 @@ def wait_for(condition, what):
         assert time.monotonic() < deadline, what
 
 
+@pytest.mark.fault("K3")
 async def test_takeover_from_20_zombies_each_stopped_within_a_transaction(kafka, tenant, folder):
     """K3: 20 owners, stopped at four points of a transaction, wake up after another has their shards: 20 commit nothing."""
     clients = await asyncio.to_thread(provided, kafka.bootstrap, tenant, ZOMBIES)
@@ -135,6 +136,7 @@ def hurried(monkeypatch):
 
 
 @pytest.mark.parametrize("how", list(Tear), ids=lambda how: how.name.lower())
+@pytest.mark.fault("K2")
 def test_takeover_after_a_commit_of_unknown_outcome(torn, tenant, hurried, how):
     """K2: the commit times out: the producer is destroyed, the shard taken afresh, its tail read, the batch settled."""
     with Owned(torn, tenant, TransactionLog) as owned:
@@ -147,8 +149,10 @@ def test_takeover_after_a_commit_of_unknown_outcome(torn, tenant, hurried, how):
         torn.deliver_late()
         owned.lands(21, 30)
         owned.check(30)
+    print(f"torn commit, {how.value}: 30 of 30 events once")
 
 
+@pytest.mark.fault("K2")
 def test_takeover_after_a_request_that_comes_when_the_shard_was_taken_afresh(torn, tenant, hurried):
     """K2: the commit is given up, and comes to the broker after all, when the next transaction is open: it is refused."""
     before = torn.torn
@@ -156,12 +160,12 @@ def test_takeover_after_a_request_that_comes_when_the_shard_was_taken_afresh(tor
     class Late(TransactionLog):
         code = None
 
-        def commit(self):
+        def commit(self, *more):
             if torn.torn > before and self._begun and Late.code is None:
                 Late.code = 0
                 self._producer.flush(30)
                 Late.code = torn.deliver_copy()
-            return super().commit()
+            return super().commit(*more)
 
     with Owned(torn, tenant, Late) as owned:
         owned.lands(1, 10)
@@ -170,8 +174,10 @@ def test_takeover_after_a_request_that_comes_when_the_shard_was_taken_afresh(tor
         owned.lands(21, 30)
         owned.check(30)
     assert Late.code != 0, "a commit of a former owner was obeyed"
+    print("torn commit, the request comes when the next transaction is open: refused, 30 of 30 events once")
 
 
+@pytest.mark.fault("K2")
 def test_takeover_after_a_late_copy_that_commits_half_of_the_next_transaction(torn, tenant, hurried):
     """K2: a late copy of the former commit commits the next transaction's first events; the client only hears of an abort."""
 
@@ -194,4 +200,4 @@ def test_takeover_after_a_late_copy_that_commits_half_of_the_next_transaction(to
         owned.check(30)
         assert Copied.code == 0
         assert owned.shard.counters.retaken >= 1
-        print("a late copy has committed half of a transaction; the bridge believed only the tail")
+    print("torn commit, a late copy commits half of the next transaction: only the tail is believed, 30 of 30 events once")

@@ -6,8 +6,9 @@ from functools import partial
 
 import pytest
 
-from e2e.parts import Device, commandable, gateway, until_not
+from e2e.parts import YES, Device, commandable, gateway, until_not
 from fogline.command import State
+from fogline.errors import Unreachable
 from fogline.event import Lane
 from fogline.testing.amqp import within
 from fogline_cloud.bridge.recovery import read_commands
@@ -36,6 +37,7 @@ async def test_a_command_reaches_the_device_and_its_answer_the_operator(line):
         assert len(device.ran) == 2
 
 
+@pytest.mark.fault("X1", "X4")
 async def test_a_durable_command_waits_for_its_device_a_direct_one_does_not(line):
     async with everything(line) as (_, _, downlink, operator):
         direct = await within(operator.request(Ask("lamp-1", "switch", durable=False)), "no answer")
@@ -65,6 +67,7 @@ async def test_without_an_answer_it_is_in_doubt(line):
 
 
 @pytest.mark.parametrize("idempotent", [True, False])
+@pytest.mark.fault("X6")
 async def test_a_lost_connection_runs_it_again_only_if_that_does_no_harm(line, idempotent):
     async with everything(line) as (_, _, downlink, operator):
         device = Device(downlink)
@@ -77,6 +80,30 @@ async def test_a_lost_connection_runs_it_again_only_if_that_does_no_harm(line, i
         verdict = await within(asked, "no verdict")
         assert verdict.state is (State.SUCCEEDED if idempotent else State.IN_DOUBT)
         assert len(device.ran) == (2 if idempotent else 1)
+
+
+@pytest.mark.fault("X5")
+async def test_an_answer_to_an_operator_that_is_gone_is_kept(line):
+    async with everything(line) as (_, _, downlink, operator):
+        device = Device(downlink, answer=None)
+        downlink.reachable("lamp-1", device)
+        asked = asyncio.create_task(operator.request(Ask("lamp-1", "switch", ttl_s=60)))
+        await within(device.came.wait(), "it was not run")
+        await operator.__aexit__()
+        with pytest.raises(Unreachable):
+            await asked
+        (command_id,) = device.ran
+        downlink.answer("lamp-1", command_id, YES, lambda _: None)
+        clients = KafkaClients(line.cloud.kafka)
+
+        def found():
+            records = [each for shard in range(2) for each in read_commands(clients, line.tenant, shard)]
+            return [(each.id, each.state, each.status) for each in records]
+
+        async def not_over() -> bool:
+            return await asyncio.to_thread(found) != [(command_id, State.SUCCEEDED, 200)]
+
+        await until_not(not_over, "its answer is not there under its id")
 
 
 async def test_a_command_survives_both_ends_and_runs_once(line):

@@ -1,6 +1,7 @@
 """A damaged outbox on the way to a real broker: what can be read lands, what cannot is told."""
 
 import msgspec
+import pytest
 
 from fogline.event import Lane
 from fogline.gap import GAP_CONTENT_TYPE, decode_gap
@@ -10,6 +11,7 @@ from fogline_edge.outbox.outbox import Outbox
 PAGE = 4096
 
 
+@pytest.mark.fault("C8")
 async def test_what_is_salvaged_lands_once_and_what_is_not_is_told(line):
     async with line.bridge():
         async with line.gateway() as outbox:

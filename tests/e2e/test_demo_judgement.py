@@ -10,11 +10,12 @@ sys.path.append(str(Path(__file__).parents[2] / "deploy"))
 
 from demo.coap_device import command_name
 from demo.evidence import read_book
-from demo.judgement import CommandJudgement, Evidence, Judgement, Report, judge, judge_commands
+from demo.judgement import CommandJudgement, Evidence, Judgement, judge, judge_commands
 from demo.orders import TTLS_S, Order, Recorded, order
 from demo.payload import FORMATS, METRICS, SENML, Device, Kind, content_type, counter_of, encode, fleet, path, question, topic
 from demo.picture import Meter
 from demo.plan import ROUND, by_kind, enough, next_victim
+from demo.report import Report
 from fogline.command import State, check_name
 from fogline.event import Event, Lane, TimeQuality
 from fogline_cloud.flows.parsers import installed, parser_name

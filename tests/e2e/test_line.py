@@ -5,6 +5,8 @@ import json
 import sqlite3
 from collections import defaultdict
 
+import pytest
+
 from e2e.parts import Line, until_not
 from fogline.event import Lane
 from fogline.gap import GAP_CONTENT_TYPE, decode_gap
@@ -60,6 +62,7 @@ async def test_a_bridge_that_comes_and_goes_doubles_nothing(line):
     assert line.landed() == list(range(2000))
 
 
+@pytest.mark.fault("C3")
 async def test_settlements_that_were_lost_are_resent_and_refused(line, monkeypatch):
     """The gateway forgets every settlement, as if it was killed right after the bridge had committed."""
     async with line.bridge() as bridge:
@@ -78,6 +81,7 @@ async def test_settlements_that_were_lost_are_resent_and_refused(line, monkeypat
     assert line.landed() == list(range(300))
 
 
+@pytest.mark.fault("D7")
 async def test_a_lone_refused_event_in_a_batch_of_a_hundred_stays_alone(line):
     async with line.bridge():
         pass
@@ -98,6 +102,7 @@ async def test_a_lone_refused_event_in_a_batch_of_a_hundred_stays_alone(line):
     assert (gap.first, gap.last, gap.reason) == (42, 42, "quarantined")
 
 
+@pytest.mark.fault("C13")
 async def test_a_restored_copy_of_an_outbox_loses_nothing(line):
     """An older copy of the file comes back: its numbers are taken, so what it has goes out under a new stream."""
     async with line.bridge():
@@ -118,6 +123,7 @@ async def test_a_restored_copy_of_an_outbox_loses_nothing(line):
     assert set(line.landed()) == set(range(30))
 
 
+@pytest.mark.fault("C13")
 async def test_what_two_copies_of_an_outbox_store_at_one_place_are_two_events(line):
     """The original goes on after the backup; the copy, restored, stores other events at the very same places."""
     outbox = Outbox.open(line.settings())
@@ -151,7 +157,8 @@ async def test_what_two_copies_of_an_outbox_store_at_one_place_are_two_events(li
     assert [places[n] for n in range(10, 20)] == [places[n] for n in range(20, 30)], "it was no copy of the same places"
 
 
-async def test_two_connections_of_one_name_the_second_takes_over(line):
+@pytest.mark.fault("C13")
+async def test_two_connections_of_one_name_the_second_takes_over_and_the_bridge_warns(line, caplog):
     async with line.bridge() as bridge, line.gateway() as outbox:
         await line.put(outbox, 1)
         await line.drained(outbox)
@@ -162,3 +169,4 @@ async def test_two_connections_of_one_name_the_second_takes_over(line):
             await copy.drained(other)
             assert bridge.gateways.names == ["gw-1"]
     assert set(line.landed()) == {1, 2}
+    assert "gateway gw-1 connected a second time" in caplog.text

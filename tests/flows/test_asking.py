@@ -71,6 +71,7 @@ def test_what_a_parser_raises_decides(
     assert answer.readings == []
 
 
+@pytest.mark.fault("D7")
 def test_an_unknown_error_leaves_the_end_of_its_traceback(make_event: MakeEvent, limit: TimeLimit) -> None:
     answer = asking(raising(LookupError("x" * 10_000 + "the end")), limit).ask("p", make_event())
     assert answer.reason == "parser-error"
@@ -131,6 +132,7 @@ def test_a_parser_that_keeps_overrunning_is_not_asked_again(make_event: MakeEven
         Reading("m", 1.0, time_ns=1.5),  # type: ignore[arg-type]
     ],
 )
+@pytest.mark.fault("D8")
 def test_a_reading_that_no_table_could_hold_is_refused(reading: Reading) -> None:
     with pytest.raises(Poison) as refused:
         check([reading])

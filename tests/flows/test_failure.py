@@ -20,6 +20,13 @@ def test_a_kafka_that_is_away_is_waited_for(text: str) -> None:
     assert isinstance(explained(RuntimeError(f"[STREAM_FAILED] Query terminated\n{text}"), LOG), Unreachable)
 
 
+def test_what_a_worker_says_of_kafka_is_said_again() -> None:
+    text = "PythonException: Traceback (most recent call last):\n  File x\nfogline.errors.Unreachable: Kafka does not take it"
+    error = explained(RuntimeError(text), LOG)
+    assert isinstance(error, Unreachable)
+    assert str(error) == "Kafka does not take it"
+
+
 @pytest.mark.parametrize(
     ("text", "meaning"),
     [

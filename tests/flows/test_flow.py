@@ -32,6 +32,12 @@ def sequences(flow: Flow, table: str) -> list[int]:
     return [row["sequence"] for row in flow.rows(table)]
 
 
+def canonical_readings(flow: Flow) -> list[dict[str, Any]]:
+    """Each reading of the canonical topic, with what its record says of the event."""
+    records = flow.derived_json(topics.canonical(flow.settings.tenant))
+    return [{**record, **reading} for record in records for reading in record["readings"]]
+
+
 @contextmanager
 def crash_at(step: str) -> Iterator[None]:
     """The driver dies where `step` of a micro-batch would begin."""
@@ -45,6 +51,7 @@ def crash_at(step: str) -> Iterator[None]:
             yield
 
 
+@pytest.mark.fault("D7")
 def test_every_committed_record_gets_its_row_and_its_topics(flow: Flow, make_event: MakeEvent) -> None:
     tenant = flow.settings.tenant
     letter = DeadLetter(reason="bad-identifier", detail="no such device", sender="'x'", channel="'y'", body_base64="")
@@ -114,7 +121,7 @@ def _check_readings(flow: Flow, tenant: str) -> None:
     assert times[1] == "2026-01-02T03:04:00+00:00", "the event's own time"
     assert times[2] == "2026-01-02T03:04:05.000006+00:00", "when it was recorded"
     assert times[3] == "2023-11-14T22:13:20+00:00", "the reading's own time"
-    canonical = flow.derived_json(topics.canonical(tenant))
+    canonical = canonical_readings(flow)
     assert Counter((each["source"], each["id"], each["ordinal"]) for each in canonical) == Counter(
         (each["source"], each["id"], each["ordinal"]) for each in readings
     )
@@ -139,31 +146,38 @@ def _check_topics(flow: Flow, tenant: str) -> None:
     assert records.event_of(slow[b"6"][1], b"z", tenant).content_type == "application/x-endless", (
         "it can be sent again as it is"
     )
-    fleet = flow.derived_json(topics.fleet(tenant))
+    fleet = [each for record in flow.derived_json(topics.fleet(tenant)) for each in record]
     assert len(fleet) == 13
     assert not any("data" in each or "detail" in each for each in fleet), "no body, nor words out of one"
     assert next(each for each in fleet if each.get("sequence") == 1)["readings"] == 2
 
 
+@pytest.mark.fault("C6")
 def test_killed_between_its_writes_it_ends_as_if_nothing_had_been(flow: Flow, make_event: MakeEvent) -> None:
     flow.land([make_event(b"%d" % number) for number in range(5)])
-    with crash_at("append_readings"):
+    with crash_at("append_events"):
+        flow.run()
+    assert flow.rows("events") == []
+    with crash_at("derive"):
         flow.run()
     decided = flow.rows("events")
     assert [row["sequence"] for row in decided] == [1, 2, 3, 4, 5]
     assert flow.rows("readings") == []
-    with crash_at("produce"):
-        flow.run()
     assert flow.derived(topics.canonical(flow.settings.tenant)) == []
+    with crash_at("append_readings"):
+        flow.run()
+    assert flow.rows("readings") == []
 
     flow.land([make_event(b"5")])
     flow.run()
 
     assert flow.rows("events")[:5] == decided, "nothing was parsed again"
     assert sequences(flow, "events") == sequences(flow, "readings") == [1, 2, 3, 4, 5, 6]
-    assert len(flow.derived(topics.canonical(flow.settings.tenant))) == 6
+    canonical = Counter(each["id"] for each in canonical_readings(flow))
+    assert canonical == {**dict.fromkeys(["ID-1", "ID-2", "ID-3", "ID-4", "ID-5"], 2), "ID-6": 1}, "at least once"
 
 
+@pytest.mark.fault("C6")
 def test_a_batch_that_spark_forgot_changes_nothing(flow: Flow, make_event: MakeEvent) -> None:
     flow.land([make_event(b'{"a": 1, "b": 2}'), make_event(b"{")])
     flow.run()
@@ -174,7 +188,7 @@ def test_a_batch_that_spark_forgot_changes_nothing(flow: Flow, make_event: MakeE
     flow.run()
 
     assert (flow.rows("events"), flow.rows("readings")) == before
-    canonical = Counter((each["id"], each["ordinal"]) for each in flow.derived_json(topics.canonical(flow.settings.tenant)))
+    canonical = Counter((each["id"], each["ordinal"]) for each in canonical_readings(flow))
     assert canonical == {("ID-1", 0): 2, ("ID-1", 1): 2}, "at least once, with the same ids"
 
 
@@ -212,6 +226,7 @@ def test_a_checkpoint_older_than_the_tables_is_refused(flow: Flow, make_event: M
     assert sequences(flow, "events") == sequences(flow, "readings") == [1, 2, 3]
 
 
+@pytest.mark.fault("C13")
 def test_what_a_gateway_sends_again_is_kept_once(flow: Flow, make_event: MakeEvent) -> None:
     flow.land([make_event(b"1", id="one"), make_event(b"{", id="two")])
     flow.run()
@@ -242,6 +257,7 @@ def test_what_a_gateway_sends_again_is_kept_once(flow: Flow, make_event: MakeEve
         ("four", "d-1", 6, "ok"),
         ("one", "d-2", 7, "ok"),
     ]
+    assert not any((flow.tables / "events" / "_contested").rglob("*.parquet")), "what was contested does not stay"
     assert [(row["id"], row["device"]) for row in flow.rows("readings")] == [
         ("one", "d-1"),
         ("three", "d-1"),
@@ -262,6 +278,13 @@ def test_small_files_are_packed_and_the_rows_stay(flow: Flow, make_event: MakeEv
         flow.run()
     assert sequences(flow, "events") == sequences(flow, "readings") == [1, 2]
     assert [len(DeltaTable(str(flow.tables / table)).file_uris()) for table in ("events", "readings")] == [1, 1]
+
+    before = flow.rows("events"), flow.rows("readings")
+    for done in (flow.checkpoint / "commits").glob("*1*"):
+        done.unlink()
+    (batch,) = flow.run()
+    assert (batch.events, batch.readings) == (1, 1), "one batch's rows out of a packed file"
+    assert (flow.rows("events"), flow.rows("readings")) == before
 
 
 def test_told_to_stop_it_ends_after_the_batch(flow: Flow, make_event: MakeEvent) -> None:

@@ -34,6 +34,11 @@ def test_a_parser_that_is_not_there_is_named(tenant: str, folder: Path) -> None:
         preflight(given("127.0.0.1:1", tenant, folder, parsers={"text/csv": "none"}))
 
 
+def test_a_folder_that_delta_rs_cannot_name_is_refused(tenant: str, folder: Path) -> None:
+    with pytest.raises(Misconfigured, match=r"\[flow\] tables = .*%"):
+        preflight(given("127.0.0.1:1", tenant, folder, tables=str(folder / "a%20b")))
+
+
 @pytest.fixture
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="fogline")

@@ -16,6 +16,16 @@ def test_a_loop_that_never_ends_is_ended() -> None:
         limit.call(endless)
 
 
+def test_one_that_waits_for_ever_is_ended() -> None:
+    with TimeLimit(0.02) as limit, pytest.raises(Overrun):
+        limit.call(threading.Event().wait)
+
+
+def test_one_that_gets_no_cpu_for_a_while_is_not() -> None:
+    with TimeLimit(0.02) as limit:
+        assert limit.call(lambda: threading.Event().wait(0.1)) is False
+
+
 def test_one_that_swallows_the_alarm_meets_it_again() -> None:
     met = 0
 

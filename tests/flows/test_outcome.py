@@ -10,6 +10,7 @@ from fogline.errors import Poison
 from fogline.event import Event, Lane, parse_rfc3339
 from fogline.gap import Gap, GapReason, encode_gap, gap_event
 from fogline.ledger import STATEMENT_CONTENT_TYPE, Counts, Statement, encode_statement
+from fogline.notice import notice_event
 from fogline_cloud import records
 from fogline_cloud.flows.asking import Answer
 from fogline_cloud.flows.outcome import Raw, Row, decide
@@ -98,6 +99,11 @@ def test_a_statement_is_no_event_of_a_device(make_event: MakeEvent) -> None:
     row = decided(make_event(body, content_type=STATEMENT_CONTENT_TYPE))
     assert (row.outcome, row.reason, row.readings) == ("statement", None, [])
     assert decided(make_event(b"[]", content_type=STATEMENT_CONTENT_TYPE)).outcome == "dead"
+
+
+def test_a_notice_of_a_bridge_is_no_measurement() -> None:
+    row = decided(notice_event("a word", tenant="t", now_ns=INGESTED_NS))
+    assert (row.outcome, row.reason, row.detail, row.stream, row.sequence) == ("skip", "notice", "a word", None, None)
 
 
 def test_a_dead_letter_of_the_gateway_keeps_its_reason(make_event: MakeEvent) -> None:

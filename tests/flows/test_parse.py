@@ -7,10 +7,12 @@ import pytest
 
 from fogline.event import Event
 from fogline_cloud import records
-from fogline_cloud.flows.parse import SCHEMA, Plan, parse
+from fogline_cloud.flows.batch import Batch
+from fogline_cloud.flows.parse import STORED, Plan, parse
 
 MakeEvent = Callable[..., Event]
-PLAN = Plan(tenant="t", limit_s=60, parsers={}, batch=4)
+PLAN = Plan(tenant="t", limit_s=60, parsers={})
+BATCH = Batch("main", "uuid", 4)
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
@@ -38,8 +40,8 @@ def of_events(events: Sequence[Event]) -> pa.RecordBatch:
 
 def test_records_become_rows_in_their_order(make_event: MakeEvent) -> None:
     bodies = [b'{"t": 1, "x": "a"}', b"{", b"[]", b'{"t": 2}']
-    (out,) = parse(PLAN, iter([of_events([make_event(body) for body in bodies])]))
-    assert out.schema.equals(SCHEMA)
+    (out,) = parse(PLAN, BATCH, iter([of_events([make_event(body) for body in bodies])]))
+    assert out.schema.equals(STORED)
     rows = out.to_pylist()
     assert [(row["offset"], row["sequence"], row["outcome"]) for row in rows] == [
         (0, 1, "ok"),
@@ -55,39 +57,39 @@ def test_records_become_rows_in_their_order(make_event: MakeEvent) -> None:
     ]
     assert [row["data"] for row in rows] == [None, b"{", None, None]
     assert [row["size_bytes"] for row in rows] == [18, 1, 2, 8]
-    assert {row["batch"] for row in rows} == {4}
+    assert {(row["tenant"], row["flow"], row["run"], row["batch"]) for row in rows} == {("t", "main", "uuid", 4)}
 
 
 def test_a_slice_of_a_batch_is_read_as_a_slice(make_event: MakeEvent) -> None:
     whole = of_events([make_event(b"%d" % number) for number in range(6)])
-    (out,) = parse(PLAN, iter([whole.slice(2, 3)]))
+    (out,) = parse(PLAN, BATCH, iter([whole.slice(2, 3)]))
     assert [row["sequence"] for row in out.to_pylist()] == [3, 4, 5]
     assert [row["readings"][0]["value"] for row in out.to_pylist()] == [2.0, 3.0, 4.0]
 
 
 def test_records_without_headers_or_value_are_dead_letters() -> None:
-    (out,) = parse(PLAN, iter([batch_of([(None, b"x"), ([], None), ([("device_id", None)], b"y")])]))
+    (out,) = parse(PLAN, BATCH, iter([batch_of([(None, b"x"), ([], None), ([("device_id", None)], b"y")])]))
     rows = out.to_pylist()
     assert [row["outcome"] for row in rows] == ["dead"] * 3
     assert [(row["data"], row["size_bytes"]) for row in rows] == [(b"x", 1), (None, 0), (b"y", 1)]
 
 
 def test_a_foreign_record_is_named_by_its_place() -> None:
-    (out,) = parse(PLAN, iter([batch_of([([("device_id", b"d")], b"5"), ([("device_id", b"d")], b"6")])]))
+    (out,) = parse(PLAN, BATCH, iter([batch_of([([("device_id", b"d")], b"5"), ([("device_id", b"d")], b"6")])]))
     assert [(row["id"], row["outcome"]) for row in out.to_pylist()] == [("topic-3-0", "ok"), ("topic-3-1", "ok")]
 
 
 def test_of_headers_with_one_name_the_last_counts(make_event: MakeEvent) -> None:
     headers = [*records.record_of(make_event()).headers, ("ce_subject", b"last")]
-    (out,) = parse(PLAN, iter([batch_of([(headers, b"1")])]))
+    (out,) = parse(PLAN, BATCH, iter([batch_of([(headers, b"1")])]))
     assert out.to_pylist()[0]["subject"] == "last"
 
 
 @pytest.mark.parametrize("batches", [[], [[]]])
 def test_nothing_in_nothing_out(batches: list[list[tuple[list[tuple[str, bytes | None]], bytes]]]) -> None:
-    assert sum(out.num_rows for out in parse(PLAN, map(batch_of, batches))) == 0
+    assert sum(out.num_rows for out in parse(PLAN, BATCH, map(batch_of, batches))) == 0
 
 
 def test_text_that_is_not_utf8_never_reaches_a_table(make_event: MakeEvent) -> None:
-    (out,) = parse(PLAN, iter([of_events([make_event(b'"\\ud800"'), make_event(b'{"\\udc00": 1}')])]))
+    (out,) = parse(PLAN, BATCH, iter([of_events([make_event(b'"\\ud800"'), make_event(b'{"\\udc00": 1}')])]))
     assert [(row["outcome"], row["reason"]) for row in out.to_pylist()] == [("dead", "bad-reading")] * 2

@@ -2,15 +2,15 @@ from typing import get_type_hints
 
 from fogline_cloud.flows import schema
 from fogline_cloud.flows.outcome import Row
-from fogline_cloud.flows.parse import SCHEMA
+from fogline_cloud.flows.parse import STORED
 
 
 def test_a_decision_fills_exactly_its_columns() -> None:
     assert list(get_type_hints(Row)) == schema.names(schema.DECIDED)
 
 
-def test_a_pass_gives_exactly_its_columns() -> None:
-    assert SCHEMA.names == schema.names(schema.PARSED)
+def test_a_pass_gives_every_column_but_the_partition_column() -> None:
+    assert [*STORED.names, "day"] == schema.names(schema.EVENTS)
 
 
 def test_every_column_says_what_it_means_once() -> None:

@@ -99,6 +99,7 @@ def test_the_device_is_told_by_to_else_by_the_link_else_by_a_property(address, f
         ("telemetry/acme", {"to": "command/acme/meter-1"}, "not-authorised"),
     ],
 )
+@pytest.mark.fault("D9")
 def test_a_message_about_no_device_or_anothers_is_refused(address, fields, reason):
     assert refusal(address, **fields) == reason
 

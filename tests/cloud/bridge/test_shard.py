@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from fogline.amqp.outcome import ACCEPTED, MODIFIED, State
-from fogline.codec import Range
+from fogline.codec import Range, encode_batch, encode_event
 from fogline.event import Lane
+from fogline.gap import Gap, GapReason, gap_event
 from fogline.message import Message
-from fogline.testing.events import STREAM, make_batch
+from fogline.testing.events import BEACON, NOW_NS, STREAM, make_batch
 from fogline_cloud import topics
 from fogline_cloud.bridge.recovery import read_checkpoint, recover
 from fogline_cloud.bridge.shard import Question, Shard
@@ -54,6 +55,12 @@ class Bench:
         records = read_committed(self.clients, {(topics.of_lane(lane, self.tenant), 0): None})
         places = (place_of(record.headers, record.value) for record in records)
         return [(place.stream, place.last) for place in places if place]
+
+    def spans(self) -> list[tuple[int, int]]:
+        """First and last sequence that each committed telemetry record stands for, in order."""
+        records = read_committed(self.clients, {(topics.of_lane(Lane.TELEMETRY, self.tenant), 0): None})
+        places = (place_of(record.headers, record.value) for record in records)
+        return [(place.first, place.last) for place in places if place]
 
 
 class Answers:
@@ -103,6 +110,29 @@ def test_a_batch_that_straddles_the_mark_lands_once(bench):
     assert shard.counters.duplicate == 5 + 15
 
 
+def gap_batch(bench, first: int, last: int) -> tuple[Range, Message]:
+    """A gap record that stands for all of it."""
+    gap = Gap(GapReason.DROPPED, first, last, "full")
+    stamp = {"tenant": bench.tenant, "gateway": "gw-1", "stream": STREAM, "lane": Lane.TELEMETRY, "now_ns": NOW_NS}
+    span = Range("gw-1", STREAM, Lane.TELEMETRY, first, last, b"gap" + last.to_bytes(13, "big"))
+    return span, encode_batch(span, [encode_event(gap_event(gap, **stamp))], BEACON)
+
+
+@pytest.mark.fault("C10")
+def test_of_a_gap_only_that_lands_for_which_there_is_nothing_yet(bench):
+    """What the gateway dropped may have landed before it knew: what is committed wins, and nothing is said twice."""
+    shard, answers = bench.shard(transaction_ms=200), Answers()
+    assert answers.of(shard, 1, 10, tenant=bench.tenant) == ACCEPTED
+    for batch in (batch_of(bench, 6, 15), gap_batch(bench, 4, 40), gap_batch(bench, 4, 40), batch_of(bench, 41, 42)):
+        answers.submit(shard, batch)
+    assert [answers.next() for _ in range(4)] == [ACCEPTED] * 4
+    answers.submit(shard, gap_batch(bench, 2, 42))
+    assert answers.next() == ACCEPTED
+    assert bench.spans() == [*((n, n) for n in range(1, 16)), (16, 40), (41, 41), (42, 42)]
+    known = recover(bench.clients, bench.tenant, 0).known["gw-1", STREAM]
+    assert (known.hwm, known.landed, known.chain_sequence) == (42, 42, 42)
+
+
 def test_a_batch_beyond_the_next_is_modified_and_nothing_lands(bench):
     shard, answers = bench.shard(), Answers()
     assert answers.of(shard, 1, 5, tenant=bench.tenant) == ACCEPTED
@@ -115,17 +145,28 @@ def test_the_middle_of_an_unknown_stream_is_rejected_as_unknown(bench):
     assert (outcome.state, outcome.condition) == (State.REJECTED, "fogline:unknown-stream")
 
 
+def test_what_was_begun_when_a_shard_is_stopped_is_committed_and_answered(bench):
+    shard, answers = bench.shard(transaction_ms=5000), Answers()
+    marks: queue.SimpleQueue = queue.SimpleQueue()
+    shard.ask(Question("gw-1", [STREAM], marks.put))
+    marks.get(timeout=LIMIT_S)
+    answers.submit(shard, batch_of(bench, 1, 10))
+    shard.stop()
+    assert answers.next() == ACCEPTED
+    assert bench.landed() == sequences(10)
+
+
 class FencedOnce(TransactionLog):
     """Another producer of the same name appears right before this one commits, as a second bridge would."""
 
     armed = False
 
-    def commit(self):
+    def commit(self, *more):
         if FencedOnce.armed:
             FencedOnce.armed = False
             intruder = self._clients.producer(f"fogline-{self._tenant}-{self._shard}")
             intruder.init_transactions(30)
-        return super().commit()
+        return super().commit(*more)
 
 
 def test_a_resend_while_the_first_copys_transaction_is_open_which_then_aborts(bench):
@@ -186,6 +227,7 @@ def test_a_takeover_knows_every_lane_and_the_former_owner_commits_nothing(bench)
         assert of_stream == list(range(1, 10 * number + 6)), lane
 
 
+@pytest.mark.fault("K3")
 def test_a_woken_owner_cannot_commit_what_it_had_open(bench):
     """The zombie's transaction is open while the heir takes the shard: its commit fails, and its data is not there."""
     zombie = bench.log()
@@ -226,6 +268,22 @@ def test_recovery_starts_at_the_checkpoint_and_comes_to_the_same_knowledge(bench
     assert len(read) <= 10
     known = recovered.known["gw-1", STREAM]
     assert (known.hwm, known.landed, known.chain_sequence) == (100, 100, 100)
+
+
+def test_what_an_owner_only_read_stands_in_its_checkpoint(bench):
+    """Its position lies beyond those records: the owner after it would never see them."""
+    alarms = "00000000000000bb"
+    first, answers = bench.shard(checkpoint_s=3600), Answers()
+    for begin in range(1, 50, 10):
+        assert answers.of(first, begin, begin + 9, tenant=bench.tenant) == ACCEPTED
+    before = read_checkpoint(bench.clients, bench.tenant, 0)
+    assert before.position.get(topics.telemetry(bench.tenant), 0) < 50, "the checkpoint must be older than the records"
+    second = bench.shard(checkpoint_s=0.01)
+    for sequence in range(1, 5):
+        assert answers.of(second, sequence, sequence, lane=Lane.ALARM, stream=alarms, tenant=bench.tenant) == ACCEPTED
+    assert read_checkpoint(bench.clients, bench.tenant, 0).position.get(topics.telemetry(bench.tenant), 0) > 50
+    known = recover(bench.clients, bench.tenant, 0).known
+    assert {stream: each.hwm for (_, stream), each in known.items()} == {STREAM: 50, alarms: 4}
 
 
 def test_a_batch_that_cannot_be_read_is_rejected_and_the_stream_goes_on(bench):

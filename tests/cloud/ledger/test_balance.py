@@ -84,3 +84,8 @@ def test_a_gateway_that_acknowledged_more_than_is_there():
     assert kinds(stream([(1, 11)], [(1, 11)], statement=counts, statement_at=11, arrivals_before=11)) == {}
     assert set(kinds(stream([(1, 11)], [(1, 11)], statement=counts, statement_at=11, arrivals_before=10))) == {"statement"}
     assert set(kinds(stream([(1, 11)], [(1, 11)], statement=counts, statement_at=10, arrivals_before=11))) == {"statement"}
+
+
+def test_nothing_comes_after_a_streams_last_word():
+    assert kinds(stream([(1, 100)], [(1, 100)], closed_at=100)) == {}
+    assert kinds(stream([(1, 102)], [(1, 102)], closed_at=100)) == {"after-closing": [(101, 102)]}

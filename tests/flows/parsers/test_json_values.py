@@ -62,6 +62,7 @@ def test_values_become_readings_named_by_the_way_to_them(make_event: MakeEvent, 
         (b'"' + b"x" * MAX_BYTES + b'"', "too-big"),
     ],
 )
+@pytest.mark.fault("D8")
 def test_what_is_not_strict_or_not_bounded_is_refused(make_event: MakeEvent, body: bytes, reason: str) -> None:
     with pytest.raises(Poison) as refused:
         parse(make_event(body))

@@ -1,0 +1,78 @@
+"""C6: `fogline flow run` is killed by SIGKILL right when it has committed what it decided, again and again."""
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from deltalake import DeltaTable
+
+from chaos.site import Program, until
+from fogline.event import Lane
+from fogline.testing.events import make_event
+from fogline_cloud import topics
+from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.provision import create_topics
+from fogline_cloud.records import record_of
+from fogline_cloud.settings import Settings
+
+KILLS = 4
+EVENTS = 2000
+"""Landed before each life of the flow."""
+LIFE_S = 300.0
+
+
+def land(settings: Settings, first: int) -> None:
+    producer = Producer({**settings.kafka, "transactional.id": f"land-{settings.tenant}"})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    topic = topics.of_lane(Lane.TELEMETRY, settings.tenant)
+    for sequence in range(first, first + EVENTS):
+        record = record_of(make_event(sequence, tenant=settings.tenant))
+        producer.produce(topic, record.value, record.key, partition=0, headers=record.headers)
+    producer.commit_transaction(30)
+
+
+def sequences(tables: Path, table: str) -> list[int]:
+    if not DeltaTable.is_deltatable(str(tables / table)):
+        return []
+    return sorted(DeltaTable(str(tables / table)).to_pyarrow_table(columns=["sequence"])["sequence"].to_pylist())
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.fault("C6")
+async def test_a_flow_that_is_killed_after_its_decision_goes_on_as_if_nothing_had_been(kafka, tenant, folder):
+    settings = Settings(tenant=tenant, kafka={"bootstrap.servers": kafka.bootstrap}, shards=2)
+    create_topics(KafkaClients(settings.kafka), settings, 1)
+    config, tables = folder / "cloud.toml", folder / "tables"
+    config.write_text(
+        f'tenant = "{tenant}"\nshards = 2\n[kafka]\n"bootstrap.servers" = "{kafka.bootstrap}"\n'
+        f'[flow]\ntables = "{tables}"\ncheckpoint = "{folder / "checkpoint"}"\n'
+    )
+    command = [str(Path(sys.executable).with_name("fogline")), "flow", "run", "--config", str(config), "--json"]
+    log, behind = tables / "events" / "_delta_log", 0
+
+    def commits() -> int:
+        return len(list(log.glob("*.json")))
+
+    for life in range(KILLS):
+        await asyncio.to_thread(land, settings, 1 + life * EVENTS)
+        flow = Program(command, folder / f"flow-{life}.log")
+        before = commits()
+        try:
+            await flow.start(LIFE_S)
+            await until(lambda before=before: commits() > before, f"life {life} decides nothing", LIFE_S)
+        finally:
+            await flow.end(signal.SIGKILL)
+        decided, written = (len(sequences(tables, each)) for each in ("events", "readings"))
+        behind += written < 2 * decided
+    await asyncio.to_thread(land, settings, 1 + KILLS * EVENTS)
+    last = await asyncio.create_subprocess_exec(*command, "--once", stdout=asyncio.subprocess.DEVNULL)
+    assert await asyncio.wait_for(last.wait(), LIFE_S) == 0
+    print(f"killed {KILLS} times, {behind} times between the decision and what follows from it")
+    expected = list(range(1, 1 + (KILLS + 1) * EVENTS))
+    assert sequences(tables, "events") == expected
+    assert sequences(tables, "readings") == sorted(expected * 2)

@@ -1,0 +1,136 @@
+"""K1: Kafka comes back and has forgotten markers of a transaction that it had decided to commit."""
+
+import pytest
+
+from chaos.raw_kafka import RawKafka, Record
+from chaos.test_takeover_torn import landed, provided
+from fogline.errors import Unreachable
+from fogline.event import Lane
+from fogline.testing.events import STREAM, make_batch, make_event
+from fogline.testing.kafka_broker import KafkaBroker
+from fogline_cloud import topics
+from fogline_cloud.bridge.checkpoint import Known, Owner, stream_entry
+from fogline_cloud.bridge.hanging import find_hanging
+from fogline_cloud.bridge.transaction import TransactionLog
+from fogline_cloud.reading import read_committed
+from fogline_cloud.records import record_of
+
+OWNER = Owner("bridge-1", "127.0.0.1:5672")
+FORGED = {"transaction.partition.verification.enable": "false"}
+"""Lets a record into a transaction that its coordinator knows nothing of."""
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory):
+    with KafkaBroker(tmp_path_factory.mktemp("hanging"), properties=FORGED) as broker:
+        yield broker
+
+
+def taken(clients, tenant):
+    log = TransactionLog(clients, tenant, 0)
+    return log, log.take(OWNER)
+
+
+def hang(broker, tenant, topic, *records):
+    """Records of the shard's own producer, in a transaction that nobody will end."""
+    with RawKafka(broker.bootstrap) as raw:
+        raw.write(raw.become(f"fogline-{tenant}-0"), topic, 0, [Record(*each) for each in records])
+
+
+def events(tenant, *numbers):
+    records = (record_of(make_event(number, tenant=tenant)) for number in numbers)
+    return [(record.key, record.value, record.headers) for record in records]
+
+
+@pytest.mark.fault("K1")
+def test_settled_events_whose_marker_kafka_forgot_are_there_again(broker, tenant):
+    clients = provided(broker.bootstrap, tenant, 1)
+    telemetry = topics.of_lane(Lane.TELEMETRY, tenant)
+    log, _ = taken(clients, tenant)
+    log.destroy()
+    hang(broker, tenant, telemetry, *events(tenant, 1, 2, 3))
+    assert find_hanging(clients, [(telemetry, 0)], 0.5) == [(telemetry, 0)], "the forgery failed"
+
+    log, recovered = taken(clients, tenant)
+    assert [(each.stream, each.hwm) for each in recovered.known.values()] == [(STREAM, 3)]
+    span, _ = make_batch(4, 5)
+    assert log.produce([make_event(4, tenant=tenant), make_event(5, tenant=tenant)], span) == 0
+    log.commit()
+    assert landed(clients, tenant) == {(STREAM, number): 1 for number in range(1, 6)}
+    log.destroy()
+
+
+@pytest.mark.fault("K1")
+@pytest.mark.parametrize("topic", [topics.commands, topics.audit, topics.checkpoint, topics.event, topics.command_response])
+def test_every_topic_of_a_shard_is_readable_again(broker, tenant, topic):
+    clients = provided(broker.bootstrap, tenant, 1)
+    known = stream_entry(Known(gateway="gw-1", stream=STREAM, lane=Lane.TELEMETRY, hwm=7))
+    forged = (*known, []) if topic is topics.checkpoint else events(tenant, 1)[0]
+    hang(broker, tenant, topic(tenant), forged)
+    log, recovered = taken(clients, tenant)
+    log.destroy()
+    assert find_hanging(clients, [(name(tenant), 0) for name in (topics.telemetry, topic)]) == []
+    stored = list(read_committed(clients, {(topic(tenant), 0): None}))
+    assert (forged[0], forged[1]) in [(each.key, each.value) for each in stored]
+    assert not recovered.commands
+    if topic is topics.checkpoint:
+        assert recovered.known["gw-1", STREAM].hwm == 7
+
+
+class Forgetful:
+    """A producer whose commits come to nothing, though it is told that they succeeded."""
+
+    def __init__(self, producer):
+        self._producer = producer
+
+    def commit_transaction(self, limit_s):
+        self._producer.flush(limit_s)
+
+    def __getattr__(self, name):
+        return getattr(self._producer, name)
+
+
+@pytest.mark.fault("K1")
+def test_nothing_is_settled_before_its_marker_is_seen(broker, tenant, monkeypatch):
+    monkeypatch.setattr("fogline_cloud.bridge.transaction._LIMIT_S", 1.0)
+    clients = provided(broker.bootstrap, tenant, 1)
+    log, _ = taken(clients, tenant)
+    log._producer = Forgetful(log._producer)
+    log.produce([make_event(1, tenant=tenant)], make_batch(1, 1)[0])
+    assert log.commit()
+    with pytest.raises(Unreachable, match="forgot"):
+        log.markers.wait()
+    log.destroy()
+    log, recovered = taken(clients, tenant)
+    log.destroy()
+    assert not recovered.known
+
+
+@pytest.mark.fault("K1")
+def test_a_bridge_that_dies_while_it_commits_what_hangs_leaves_the_truth_intact(broker, tenant, monkeypatch):
+    clients = provided(broker.bootstrap, tenant, 1)
+    log, _ = taken(clients, tenant)
+    log.destroy()
+    hang(broker, tenant, topics.telemetry(tenant), *events(tenant, 1, 2, 3))
+    with monkeypatch.context() as patched:
+        patched.setattr(TransactionLog, "commit", unreachable)
+        with pytest.raises(Unreachable):
+            taken(clients, tenant)
+    log, recovered = taken(clients, tenant)
+    log.destroy()
+    there = {number for _, number in landed(clients, tenant)}
+    assert there == set(range(1, 1 + sum(each.hwm for each in recovered.known.values())))
+
+
+def unreachable(log):
+    log._producer.flush(10)
+    raise Unreachable("it died here")
+
+
+def test_a_shard_without_such_writes_nothing_but_its_owner(broker, tenant):
+    clients = provided(broker.bootstrap, tenant, 1)
+    for _ in range(2):
+        log, _ = taken(clients, tenant)
+        log.destroy()
+    raw = {(name, 0): None for name in (*topics.raw_topics(tenant), topics.commands(tenant), topics.audit(tenant))}
+    assert list(read_committed(clients, raw)) == []

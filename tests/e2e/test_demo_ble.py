@@ -1,0 +1,155 @@
+"""The demo's Bluetooth, its pure parts: who is on the air, what they say as gateway and flow read it, and the judgement."""
+
+import re
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[2] / "deploy"))
+
+from demo.ble_devices import missing
+from demo.ble_judgement import BleEvidence, BleJudgement, judge_ble
+from demo.ble_payload import (
+    MAX_N,
+    METRIC,
+    MOVE,
+    TURN,
+    VALVE_PROFILE,
+    BleDevice,
+    Sort,
+    advertised,
+    advertised_n,
+    crowd,
+    order_body,
+    order_name,
+    read_n,
+    settings,
+)
+from demo.judgement import judge_commands
+from demo.orders import order
+from demo.report import Report
+from fogline.advertisement import Heard, decode
+from fogline.testing.ble.air import ACKNOWLEDGEMENT, COMMAND, TEMPERATURE
+from fogline_cloud.flows.parsers.ble import bthome, ruuvi
+from fogline_cloud.flows.parsers.ble.decoding import Broadcast
+from fogline_edge.adapters.ble.listing import read_settings
+from fogline_edge.profiles.ble import body_of, counter_of
+from fogline_edge.profiles.ble_files import in_the_box
+from fogline_edge.settings import load
+
+from .test_demo_judgement import verdict
+
+SAID = [("bthome-01", 1), ("bthome-01", 2), ("ruuvi-02", 1)]
+ONE, OTHER = "gateway-1", "gateway-2"
+NO_COMMANDS = judge_commands([], [], {})
+
+
+def ble(on_air=SAID, kafka=None, table=SAID) -> BleJudgement:
+    told = [(ONE, each) for each in SAID] if kafka is None else kafka
+    return judge_ble(BleEvidence(set(on_air), Counter(told), Counter(table)), ["bthome-01", "ruuvi-02"], NO_COMMANDS)
+
+
+def test_what_two_gateways_hear_is_one_row():
+    found = ble(kafka=[(ONE, each) for each in SAID] + [(OTHER, SAID[0])])
+    assert (found.on_air, found.kafka, found.copies, found.table, found.share) == (3, 3, 1, 3, 1.0)
+    assert found.problems == []
+
+
+def test_what_nobody_heard_is_no_loss():
+    found = ble(on_air=[*SAID, ("bthome-01", 3)])
+    assert found.problems == []
+    assert found.share == 0.75
+
+
+def test_what_a_gateway_told_and_the_table_has_not_is_lost():
+    assert ble(table=SAID[1:]).lost == [SAID[0]]
+
+
+@pytest.mark.parametrize(
+    "places",
+    [{"table": [*SAID, SAID[0]]}, {"kafka": [(ONE, each) for each in SAID] + [(ONE, SAID[0])]}],
+    ids=["table", "kafka"],
+)
+def test_what_is_twice_in_the_table_or_of_one_gateway_is_a_duplicate(places):
+    found = ble(**places)
+    assert found.duplicate == [SAID[0]]
+    assert "1 twice, for example bthome-01 1" in found.problems[0]
+
+
+def test_what_was_never_on_the_air_or_is_in_the_table_only_is_a_phantom():
+    assert ble(on_air=SAID[1:]).phantom == [SAID[0]]
+    assert ble(kafka=[(ONE, each) for each in SAID[1:]]).phantom == [SAID[0]]
+
+
+def test_a_device_of_which_nothing_came_is_a_problem():
+    found = ble(kafka=[(ONE, each) for each in SAID[:2]], table=SAID[:2])
+    assert found.problems == ["Bluetooth: nothing of ruuvi-02 arrived"]
+
+
+def test_bluetooth_decides_the_exit_status_and_is_in_the_json():
+    assert Report(verdict(), {}, {}, ble=ble()).status == 0
+    wrong = Report(verdict(), {}, {}, ble=ble(table=SAID[1:]))
+    assert wrong.status == 1
+    assert wrong.as_json()["ble"]["lost"] == 1
+    assert wrong.as_json()["ble"]["examples"] == {"lost": ["bthome-01 1"]}
+    assert Report(verdict(), {}, {}).as_json()["ble"] is None
+
+
+def test_without_a_message_bus_one_line_says_what_to_install(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    assert missing() == "dbus-daemon is missing: install Debian's package dbus"
+
+
+def test_two_sorts_are_heard_by_everybody_and_each_gateway_has_its_own():
+    devices = crowd(2)
+    heard = Counter((each.sort, each.heard_by) for each in devices)
+    assert heard == {(sort, by): 1 for sort in Sort for by in ((0, 1), (0,), (1,)) if sort is not Sort.VALVE or len(by) == 1}
+    assert len({each.address for each in devices}) == len({each.name for each in devices}) == 8
+    assert sum(not each.advertises for each in crowd(2, valves=3)) == 6
+
+
+def heard(device: BleDevice, n: int):
+    """The advertisement, as AD structures."""
+    kind, data = advertised(device, n)
+    return decode(bytes([len(data) + 1, kind]) + data)
+
+
+@pytest.mark.parametrize("n", [1, 255, 256, MAX_N])
+@pytest.mark.parametrize("device", crowd(1)[:2], ids=lambda each: each.sort)
+def test_the_gateway_counts_what_an_advertiser_says_and_the_body_has_its_n(device, n):
+    profile = in_the_box()[{Sort.BTHOME: "bthome", Sort.RUUVI: "ruuvitag"}[device.sort]]
+    advertisement = heard(device, n)
+    assert counter_of(profile, advertisement).value == (n % 256 if device.sort is Sort.BTHOME else n)
+    assert advertised_n(body_of(profile, advertisement)) == n
+    assert advertised_n(b"\x02\x01\x06") is None
+
+
+@pytest.mark.parametrize("n", [1, 256, MAX_N])
+def test_the_flow_reads_n_as_a_temperature(n):
+    bthome_device, ruuvi_device = crowd(1)[:2]
+    (said,) = heard(bthome_device, n).service_data.values()
+    (measured,) = heard(ruuvi_device, n).manufacturer.values()
+    broadcast = Broadcast(heard(bthome_device, n), Heard())
+    for readings in (bthome.decode(said, broadcast), ruuvi.decode(measured, broadcast)):
+        (value,) = (each.value for each in readings if each.metric == METRIC)
+        assert read_n(value) == n
+
+
+def test_settings_of_a_gateway_have_who_it_hears_and_the_valves_take_the_orders(tmp_path):
+    (tmp_path / "valve.toml").write_text(VALVE_PROFILE)
+    file = tmp_path / "edge.toml"
+    file.write_text('tenant = "demo"\ngateway = "gateway-1"\ndata = "data"\n[uplink]\nbridge = "127.0.0.1:1"\n')
+    file.write_text(file.read_text() + settings(crowd(2), 0, 2.0))
+    _, listed = read_settings(load(file).ble)
+    assert [each.device for each in load(file).ble.devices] == ["bthome-01", "ruuvi-02", "bthome-03", "ruuvi-04", "valve-07"]
+    assert len(listed) == 5
+    uuids = set(re.findall(r'"(6e4\S+|2a6e)"', VALVE_PROFILE))
+    assert uuids == {TEMPERATURE, COMMAND, ACKNOWLEDGEMENT}
+
+
+def test_orders_to_valves_are_told_apart_by_what_is_written():
+    sent = [order(n, "valve-07", ble=True) for n in (1, 2)]
+    assert [each.verb for each in sent] == [MOVE, TURN]
+    assert [order_name(order_body(each.verb, each.name)) for each in sent] == [each.name for each in sent]

@@ -1,0 +1,207 @@
+"""The soak's pure parts: its schedule, what it calls flat, its verdict, its picture."""
+
+import sys
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[2] / "deploy"))
+
+from demo.judgement import Evidence, judge
+from fogline.testing.faulty_line import HALF_OPEN
+from soak.flat import COUNTS, RSS_MB, Flow, Sample, held, not_at_rest, not_flat, over_time, warm
+from soak.plot import draw, panels
+from soak.reconnects import Fates
+from soak.schedule import JITTER_S, STEP_S, VICTIMS, Kind, kills, schedule
+from soak.verdict import Load, Verdict
+
+HALF_AN_HOUR_S = 1800.0
+
+
+def test_the_same_seed_makes_the_same_schedule_and_another_one_another():
+    assert schedule(7, HALF_AN_HOUR_S) == schedule(7, HALF_AN_HOUR_S)
+    assert schedule(7, HALF_AN_HOUR_S) != schedule(8, HALF_AN_HOUR_S)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_half_an_hour_has_60_kills_of_all_kinds_of_parts_and_every_other_fault(seed):
+    faults = schedule(seed, HALF_AN_HOUR_S)
+    counts = kills(faults)
+    assert set(counts) == set(VICTIMS)
+    assert min(counts.values()) >= 10
+    assert sum(counts.values()) >= 60
+    assert {each.kind for each in faults} == set(Kind)
+    assert any("crash_at" in each.parameters for each in faults)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_faults_come_in_order_and_leave_time_to_come_back(seed):
+    faults = schedule(seed, HALF_AN_HOUR_S)
+    assert [each.at_s for each in faults] == sorted(each.at_s for each in faults)
+    assert faults[-1].at_s < HALF_AN_HOUR_S
+    killed = [each for each in faults if each.kind is Kind.KILL]
+    for part in ("kafka", "spark"):
+        times = [each.at_s for each in killed if each.target == part]
+        assert all(later - sooner >= 2 * (STEP_S - JITTER_S) for sooner, later in pairwise(times))
+
+
+def test_three_minutes_have_kills_of_all_kinds():
+    assert min(kills(schedule(7, 180.0)).values()) >= 1
+
+
+def test_a_longer_run_of_a_seed_begins_as_a_shorter_one():
+    shorter, longer = schedule(3, 300.0), schedule(3, 900.0)
+    assert longer[: len(shorter)] == shorter
+
+
+# --- reconnects
+
+
+def test_the_fates_of_connections_are_a_seeds_and_of_all_sorts_until_calm():
+    fates, again = Fates(1), Fates(1)
+    drawn = [fates() for _ in range(1000)]
+    assert drawn == [again() for _ in range(1000)]
+    faults = [each.fault for each in drawn if each]
+    assert len(faults) == 1000
+    assert 0 < sum(each in HALF_OPEN for each in faults) < 30
+    fates.calm = True
+    assert fates() is None
+
+
+def samples(rss=lambda _: 50.0, count=100, **changes):
+    """One part, a sample each second. `changes`: attributes by the number of the sample."""
+    usual = Sample(0.0, "gateway-1", 1, 50.0, 20, 5, tasks=9, unsettled=0)
+    return [
+        replace(usual, at_s=float(n), rss_mb=rss(n), **{name: change(n) for name, change in changes.items()})
+        for n in range(count)
+    ]
+
+
+def test_what_stays_the_same_is_flat_whatever_it_took_to_warm_up():
+    assert not_flat(samples(lambda n: 20.0 + n if n < 40 else 50.0 + n % 5), ["gateway-1"]) == []
+
+
+def test_the_warm_up_is_half_of_a_short_run_five_minutes_of_a_longer_one_and_a_fifth_of_a_long_one():
+    for count, warm_s in ((100, 50), (601, 300), (3001, 600)):
+        assert warm(samples(count=count), "gateway-1")[0].at_s == warm_s
+
+
+@pytest.mark.parametrize("last_mb", [50 + 2.5 * RSS_MB, 50 - 2.5 * RSS_MB])
+def test_memory_that_goes_up_or_down_is_not_flat(last_mb):
+    (problem,) = not_flat(samples(lambda n: 50.0 + (last_mb - 50.0) * n / 99), ["gateway-1"])
+    assert problem.startswith("gateway-1: its memory went from")
+
+
+def test_one_sample_too_high_is_not_flat():
+    assert not_flat(samples(lambda n: 80.0 if n == 60 else 50.0), ["gateway-1"])
+
+
+@pytest.mark.parametrize("name", list(COUNTS))
+def test_a_count_that_grows_is_not_flat(name):
+    (problem,) = not_flat(samples(**{name: lambda n: 10 + n}), ["gateway-1"])
+    assert name in problem
+
+
+def test_a_part_of_two_lives_or_none_is_not_flat():
+    assert "started 2 times" in not_flat(samples(life=lambda n: 1 + n // 50), ["gateway-1"])[0]
+    assert "too few samples" in not_flat([], ["gateway-1"])[0]
+    assert "too few samples" in not_flat(samples(tasks=lambda _: None), ["gateway-1"])[0]
+
+
+def test_what_is_held_at_rest_is_the_same_before_and_after():
+    before = {each.part: each for each in samples(count=1)}
+    assert not_at_rest(before, before) == []
+    (problem,) = not_at_rest(before, {each.part: each for each in samples(count=1, tasks=lambda _: 90)})
+    assert problem == "gateway-1: at rest 9 tasks became 90; 5 more or less are allowed"
+    assert (
+        "did not say how many tasks"
+        in not_at_rest(before, {each.part: each for each in samples(count=1, tasks=lambda _: None)})[0]
+    )
+
+
+def test_what_is_held_is_told_from_the_warm_up_on():
+    found = held(samples(lambda n: 10.0 if n < 49 else 50.0 + (n == 70)), "gateway-1")
+    assert found.rss_mb == (50.0, 50.0, 51.0, 50.0)
+    assert found.counts == {"descriptors": (20, 20), "threads": (5, 5), "tasks": (9, 9)}
+
+
+def test_a_table_over_time_has_about_as_many_rows_as_asked_and_ends_with_the_last():
+    found = over_time(samples(), "gateway-1", 12)
+    assert 12 <= len(found) <= 14
+    assert found[-1].at_s == 99
+    assert over_time([], "gateway-1", 12) == []
+
+
+# --- verdict
+
+LAMP = {("lamp-01", 1), ("lamp-01", 2)}
+FINE = judge(Evidence(LAMP, {"lamp-01": 2}, dict.fromkeys(LAMP, 1), dict.fromkeys(LAMP, 1)))
+LEDGER = {
+    "findings": [],
+    "streams": [{"refused": {"edge": 2, "bridge": 1}}, {"refused": {"edge": None, "bridge": 4}}],
+}
+
+
+def verdict(**changes):
+    planned = dict.fromkeys(VICTIMS, 2)
+    usual = Verdict(FINE, Load(60_000, 60_000, 100.0, 500.0), LEDGER, [], kills=planned, planned=planned)
+    return replace(usual, **changes)
+
+
+def test_a_run_without_a_flaw_holds():
+    found = verdict()
+    assert found.holds
+    assert found.refused == {"edge": 2, "bridge": 5}
+    assert found.sentence == ("8 kills, 2 acknowledged, 2 in Kafka, 2 in the table: lost 0, duplicate 0, unexplained gaps 0")
+    assert found.as_json()["lost"] == 0
+
+
+GAP = {"findings": [{"kind": "lost", "spans": [[4, 6], [9, 9]]}, {"kind": "table-double", "spans": [[1, 1]]}], "streams": []}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"judgement": judge(Evidence(LAMP, {"lamp-01": 2}, dict.fromkeys(LAMP, 1), {}))},
+        {"judgement": judge(Evidence(LAMP, {"lamp-01": 2}, dict.fromkeys(LAMP, 2), dict.fromkeys(LAMP, 1)))},
+        {"ledger": GAP},
+        {"load": Load(40_000, 40_000, 100.0, 500.0)},
+        {"problems": ["gateway-1 ended by itself"]},
+        {"kills": dict.fromkeys(VICTIMS, 1)},
+        {"planned": {}, "reconnects": {"reset": 999}, "reconnects_wanted": 1000},
+    ],
+)
+def test_whatever_is_wrong_fails_the_run(changes):
+    assert not verdict(**changes).holds
+
+
+def test_gaps_are_the_numbers_that_nothing_explains():
+    assert verdict(ledger=GAP).gaps == 4
+
+
+def test_who_ends_it_early_gets_a_verdict_on_what_there_is():
+    found = verdict(kills={}, stopped=True)
+    assert found.holds
+    assert found.sentence.startswith("stopped early: 0 kills")
+
+
+# --- picture
+
+
+def test_the_picture_is_svg_with_a_panel_each_and_a_mark_for_each_kill():
+    flow = [Flow(5.0 * n, 2500 * n, 2400 * n, 5000 * n, 10, 20) for n in range(20)]
+    found = panels(samples(life=lambda n: 1 + n // 50, tasks=lambda _: None), flow)
+    root = ET.fromstring(draw("a <soak>", found, [(12.0, "spark"), (40.0, "kafka")]))
+    texts = [each.text for each in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert "a <soak>" in texts
+    assert {"events a second", "their descriptors", "gateway-1", "spark killed"} <= set(texts)
+    assert "their asyncio tasks" not in texts  # nobody said
+    curves = [each.get("points") for each in root.iter("{http://www.w3.org/2000/svg}polyline")]
+    assert len(curves) == 5 + 3 * 2  # a piece for each life
+
+
+def test_a_run_that_was_stopped_at_once_has_a_picture_too():
+    assert draw("nothing", panels([], []), []).startswith("<svg")
