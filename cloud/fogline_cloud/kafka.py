@@ -4,12 +4,11 @@ import contextlib
 import functools
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from fogline.errors import Misconfigured, Unreachable
 from fogline_cloud.settings import Scalar
@@ -19,6 +18,8 @@ TRANSACTION_TIMEOUT_MS = 15_000
 LINGER_MS = 1_000
 """Until a transaction's end: a commit sends what lingers at once. librdkafka's thread polls without rest through the last
 millisecond of each linger, so that a short one costs a quarter of the bridge's CPU time."""
+SENT_AT = 500
+"""Records that are sent without lingering, so that most of a transaction is answered before its end."""
 SESSION_TIMEOUT_MS = 6_000
 LEADER_LIMIT_S = 15.0
 _NO_LEADER = {
@@ -33,33 +34,6 @@ Partition = tuple[str, int]
 
 _log = logging.getLogger("fogline.kafka")
 _log.addFilter(Sparse())
-
-
-class StableEnds:
-    """An answer under way. `on_failure` is called if it cannot be had."""
-
-    def __init__(self, answers: Mapping[TopicPartition, Future[Any]], on_failure: Callable[[], None]) -> None:
-        self._answers = answers
-        self._on_failure = on_failure
-
-    def when_done(self, call: Callable[[], None]) -> None:
-        """Have something called, on any thread, when `result` is there."""
-        left = iter(range(len(self._answers) - 1, -1, -1))
-        for each in self._answers.values():
-            each.add_done_callback(lambda _: None if next(left) else call())
-
-    @property
-    def done(self) -> bool:
-        """Whether `result` is there."""
-        return all(each.done() for each in self._answers.values())
-
-    def result(self) -> dict[Partition, int]:
-        """By partition, the offset up to which it can be read; waits. Raises `Unreachable`."""
-        try:
-            return {(each.topic, each.partition): int(answer.result().offset) for each, answer in self._answers.items()}
-        except KafkaException as error:
-            self._on_failure()
-            raise Unreachable(f"asking how far committed records can be read: {readable(error)}") from None
 
 
 class KafkaClients:
@@ -78,6 +52,7 @@ class KafkaClients:
                 "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
                 "message.timeout.ms": TRANSACTION_TIMEOUT_MS,
                 "linger.ms": LINGER_MS,
+                "batch.num.messages": SENT_AT,
                 "compression.type": "lz4",
                 "socket.nagle.disable": True,
             },
@@ -138,19 +113,24 @@ class KafkaClients:
         return self._make(AdminClient, {})
 
     @functools.cached_property
-    def _asking(self) -> AdminClient:
-        return self.admin()
+    def _asking(self) -> Consumer:
+        return self.reader()
 
-    def stable_ends(self, partitions: Iterable[Partition], limit_s: float) -> "StableEnds":
-        """Ask up to where a reader of committed records sees each partition: one question for all; for any thread."""
-        wanted = {TopicPartition(*each): OffsetSpec.latest() for each in partitions}
-        asking = self._asking
-        level = IsolationLevel.READ_COMMITTED
-        return StableEnds(asking.list_offsets(wanted, isolation_level=level, request_timeout=limit_s), self._forget_leaders)
+    def stable_ends(self, partitions: Iterable[Partition], limit_s: float) -> dict[Partition, int]:
+        """Up to where a reader of committed records sees each partition: one question for all; on any thread.
 
-    def _forget_leaders(self) -> None:
-        """The client keeps to the leaders that it once learned of: the next question goes through a new one."""
-        self.__dict__.pop("_asking", None)
+        Waits at most `limit_s`. Raises `Unreachable`.
+        """
+        wanted = [TopicPartition(topic, partition, OFFSET_END) for topic, partition in partitions]
+        try:
+            found = self._asking.offsets_for_times(wanted, timeout=limit_s)
+            why = next((str(each.error) for each in found if each.error is not None), "")
+        except KafkaException as error:
+            found, why = [], readable(error)
+        if why:
+            self.__dict__.pop("_asking", None)  # it keeps to the leaders that it once learned of
+            raise Unreachable(f"asking how far committed records can be read: {why}")
+        return {(each.topic, each.partition): int(each.offset) for each in found}
 
     def topics(self, limit_s: float = 5.0) -> dict[str, int]:
         """Every topic with its partition count. Raises `Misconfigured` if no broker answers."""

@@ -52,7 +52,7 @@ class UplinkSettings(_Strict, frozen=True, kw_only=True):
     """
 
     bridge: str | Annotated[list[str], Meta(min_length=1)] = "127.0.0.1:5672"
-    batch_events: Annotated[int, Meta(ge=1, le=5000)] = 200
+    batch_events: Annotated[int, Meta(ge=1, le=5000)] = 500
     batches_in_flight: Annotated[int, Meta(ge=1, le=100)] = 8
     statement_s: Annotated[float, Meta(gt=0)] = 10.0
     backfill: dict[DeviceLane, Literal["oldest", "newest"]] = msgspec.field(default_factory=dict)

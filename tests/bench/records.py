@@ -6,8 +6,9 @@ from payload import payloads
 
 from fogline.event import Event, Lane, TimeQuality, rfc3339
 from fogline.identity import sequence_id
+from fogline_edge.settings import UplinkSettings
 
-BATCH = 200
+BATCH = UplinkSettings().batch_events
 GROUP = 256
 """Events that a gateway commits at once."""
 DEVICES = 10

@@ -8,63 +8,55 @@ So a commit is believed when its markers are seen, and whoever takes a shard loo
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from fogline.errors import Unreachable
-from fogline_cloud.kafka import KafkaClients, Partition, StableEnds, end_offset
+from fogline_cloud.kafka import KafkaClients, Partition, end_offset
 
 MARKERS_LIMIT_S = 3.0
 """So long the last stable offset may lag behind a transaction that has just ended."""
 _AGAIN_S = 0.1
-_SOON_S = 0.001
+_FIRST_S = 0.001
+_LONGEST_S = 0.016
+_ASK_LIMIT_S = 1.0
 
 
 class Markers:
-    """Those of a transaction that was committed up to `ends`. Used by one thread.
+    """Those of a transaction that was committed, of whose records the one before `ends` is one. Used by one thread."""
 
-    `when_known`: called on another thread whenever `seen` can say more than before.
-    """
-
-    def __init__(
-        self,
-        clients: KafkaClients,
-        ends: Mapping[Partition, int],
-        limit_s: float,
-        when_known: Callable[[], None] = lambda: None,
-    ) -> None:
+    def __init__(self, clients: KafkaClients, ends: Mapping[Partition, int], limit_s: float) -> None:
         self._clients = clients
-        self._limit_s = limit_s
-        self._deadline = time.monotonic() + limit_s
+        began = time.monotonic()
+        self._deadline = began + limit_s
+        self._next = began + _FIRST_S
+        self._pause_s = 2 * _FIRST_S
         self._left = dict(ends)
-        self._when_known = when_known
-        self._asked = self._ask() if ends else None
 
-    def _ask(self) -> StableEnds:
-        asked = self._clients.stable_ends(self._left, self._limit_s)
-        asked.when_done(self._when_known)
-        return asked
+    @property
+    def due_s(self) -> float:
+        """In how many seconds to look again: it takes Kafka a few milliseconds, more when it is busy."""
+        return max(0.0, self._next - time.monotonic()) if self._left else 0.0
 
     def seen(self) -> bool:
-        """Whether readers of committed records see all of it. Does not wait; raises `Unreachable` when the limit is over."""
-        if self._asked is None:
-            return True
-        if not self._asked.done:
-            return False
-        why = self._take(self._asked)
+        """Ask Kafka whether readers of committed records see it. Raises `Unreachable` when the limit is over."""
         if not self._left:
-            self._asked = None
             return True
-        if time.monotonic() > self._deadline:
+        why = self._look()
+        if not self._left:
+            return True
+        now = time.monotonic()
+        if now > self._deadline:
             raise Unreachable(why)
-        self._asked = self._ask()
+        self._next = now + self._pause_s
+        self._pause_s = min(2 * self._pause_s, _LONGEST_S)
         return False
 
-    def _take(self, asked: StableEnds) -> str:
+    def _look(self) -> str:
         """Strike off what is seen; returns why the rest is not."""
         try:
-            ends = asked.result()
+            ends = self._clients.stable_ends(self._left, _ASK_LIMIT_S)
         except Unreachable as error:
-            time.sleep(_AGAIN_S)
+            self._pause_s = _AGAIN_S
             return str(error)
         self._left = {place: end for place, end in self._left.items() if ends[place] < end}
         return "; ".join(
@@ -76,7 +68,7 @@ class Markers:
     def wait(self) -> None:
         """Until they are seen. Raises `Unreachable`."""
         while not self.seen():
-            time.sleep(_SOON_S)
+            time.sleep(self.due_s)
 
 
 def find_hanging(clients: KafkaClients, partitions: Iterable[Partition], limit_s: float = MARKERS_LIMIT_S) -> list[Partition]:

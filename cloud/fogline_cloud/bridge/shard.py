@@ -31,6 +31,9 @@ RETAKE_S = 2.0
 """How long to wait before a shard is taken again after that failed."""
 
 _log = logging.getLogger("fogline.shard")
+_turn = threading.Lock()
+"""One shard of a process at a time computes: it needs the interpreter for every event and for Kafka's answer to it, and a
+contest of all threads for each costs more than the work."""
 
 
 @dataclass(slots=True)
@@ -48,11 +51,6 @@ class _Stop:
 
 
 @dataclass(slots=True)
-class _Look:
-    """There may be news of the markers."""
-
-
-@dataclass(slots=True)
 class _Settling:
     """What is committed, and answered as soon as it can be read."""
 
@@ -62,9 +60,6 @@ class _Settling:
 
 
 Item = Work | Question | _Stop
-_LOOK = _Look()
-_LOOK_S = 1.0
-"""How often to look at the markers without such news, for the end of their time."""
 
 
 class Shard:
@@ -93,7 +88,7 @@ class Shard:
         self._changed = changed
         self._routes = routes or Routes()
         self._tell = tell
-        self._queue: queue.SimpleQueue[Item | _Look] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Item] = queue.SimpleQueue()
         self._stopping = threading.Event()
         self._holding: Holding | None = None
         self._settling: _Settling | None = None
@@ -231,9 +226,6 @@ class Shard:
                     group.append(item)
                     yield item
 
-    def _look(self) -> None:
-        self._queue.put(_LOOK)
-
     def _get(self, limit_s: float | None) -> Item | None:
         """The next item, in `limit_s`; meanwhile what is committed is answered as soon as it can be read.
 
@@ -241,19 +233,18 @@ class Shard:
         """
         deadline = time.monotonic() + limit_s if limit_s is not None else None
         while True:
-            if self._settling is not None:
-                left_s: float | None = _LOOK_S
-            else:
-                left_s = max(0.0, deadline - time.monotonic()) if deadline is not None else None
+            settling = self._settling
+            if settling is not None and settling.markers.due_s == 0:
+                self._settle_if_seen()
+                continue
+            left_s = max(0.0, deadline - time.monotonic()) if deadline is not None else None
+            if settling is not None:
+                left_s = settling.markers.due_s
             try:
-                item = self._queue.get(timeout=left_s) if left_s != 0 else self._queue.get_nowait()
+                return self._queue.get(timeout=left_s) if left_s != 0 else self._queue.get_nowait()
             except queue.Empty:
-                if self._settling is None:
+                if settling is None:
                     return None
-                item = _LOOK
-            if not isinstance(item, _Look):
-                return item
-            self._settle_if_seen()
 
     def _idle_s(self) -> float | None:
         """How long to wait for work: for ever, unless a checkpoint is due."""
@@ -282,20 +273,21 @@ class Shard:
         answers: list[Callable[[], None]] = []
         for each in list(group) or self._coming(group):
             crash_point(CrashPoint.BEFORE_PRODUCE)
-            answers.append(each.perform(holding))
+            with _turn:
+                answers.append(each.perform(holding))
+                holding.log.take_answers()
         crash_point(CrashPoint.IN_TRANSACTION)
         if holding.dirty and time.monotonic() >= self._next_checkpoint:
             holding.log.write_checkpoint(list(holding.dirty.values()))
             holding.dirty.clear()
             self._next_checkpoint = time.monotonic() + self._settings.checkpoint_s
         self._settle()
-        if holding.log.commit(self._look):
+        if holding.log.commit():
             crash_point(CrashPoint.AFTER_COMMIT_BEFORE_SETTLING)
             self.counters.transactions += 1
             for known in holding.admission.committed():
                 holding.dirty[known.gateway, known.stream] = known
         self._settling = _Settling(list(group), answers, holding.log.markers)
-        self._settle_if_seen()
 
     def _settle_if_seen(self) -> bool:
         """Answer what is committed if it can be read; whether nothing is left to be answered. Raises `Unreachable`."""

@@ -45,6 +45,7 @@ class TransactionLog:
         self._producer: Producer | None = None
         self._begun = False
         self._position: dict[str, int] = {}
+        self._awaited: set[str] = set()
         self._written: dict[str, int] = {}
         self.markers = Markers(clients, {}, 0)
 
@@ -76,9 +77,7 @@ class TransactionLog:
             if topic == checkpoint:
                 self._write_entries([owner_entry(owner)])
             elif topic in raw:
-                self._write_record(
-                    topic, record_of(notice_event(_TAKEN_IN, tenant=self._tenant, now_ns=time.time_ns())), self._note_offset
-                )
+                self._write_record(topic, record_of(notice_event(_TAKEN_IN, tenant=self._tenant, now_ns=time.time_ns())))
             else:
                 self._write_plain(topic, [(_NOBODY, None)])
         self.commit()
@@ -90,16 +89,15 @@ class TransactionLog:
         tenant, last, write = self._tenant, span.last, self._write_record
         for event in events:
             chain = span.chain if event.sequence == last else None
-            told = None if chain is None else self._note_offset
-            if event.tenant == tenant and write(topic, record_of(event, chain), told):
+            if event.tenant == tenant and write(topic, record_of(event, chain)):
                 continue
             refused += 1
-            write(topic, record_of(self._refusal(event), chain), told)
+            write(topic, record_of(self._refusal(event), chain))
         return refused
 
     def produce_report(self, topic: str, event: Event) -> bool:
         """Write an event that no gateway numbered; `False` if it is too big for the broker."""
-        return self._write_record(topic, record_of(event), self._note_offset)
+        return self._write_record(topic, record_of(event))
 
     def _refusal(self, event: Event) -> Event:
         """The gap record that stands for an event which may not, or cannot, be a record."""
@@ -117,9 +115,10 @@ class TransactionLog:
             gap, tenant=self._tenant, gateway=event.gateway, stream=event.stream, lane=event.lane, now_ns=time.time_ns()
         )
 
-    def _write_record(self, topic: str, record: KafkaRecord, told: _Told | None = None) -> bool:
+    def _write_record(self, topic: str, record: KafkaRecord) -> bool:
         """Produce one record; `False` if it is too big for the broker."""
         producer = self._begin()
+        told = None if topic in self._awaited else self._note_offset
         while True:
             try:  # by place: naming the parameters costs as much as a quarter of the call
                 producer.produce(topic, record.value, record.key, self._shard, told, None, 0, record.headers)
@@ -131,9 +130,12 @@ class TransactionLog:
                 with mapped(topic):
                     raise
             else:
+                if told is not None:
+                    self._awaited.add(topic)
                 return True
 
     def _note_offset(self, error: KafkaError | None, message: Message) -> None:
+        """Told of a topic's first record in a transaction, and of no other: each such call takes Python from all threads."""
         if error is None:
             self._written[message.topic()] = message.offset() + 1
 
@@ -160,8 +162,10 @@ class TransactionLog:
     def _write_plain(self, topic: str, entries: Sequence[tuple[bytes, bytes | None]]) -> None:
         producer = self._begin()
         for key, value in entries:
+            told = None if topic in self._awaited else self._note_offset
             with mapped(topic):
-                producer.produce(topic, value, key, partition=self._shard, on_delivery=self._note_offset)
+                producer.produce(topic, value, key, partition=self._shard, on_delivery=told)
+            self._awaited.add(topic)
 
     def _begin(self) -> Producer:
         assert self._producer is not None
@@ -171,11 +175,13 @@ class TransactionLog:
             self._begun = True
         return self._producer
 
-    def commit(self, when_known: Callable[[], None] = lambda: None) -> bool:
-        """Commit what was written; `False` if there was nothing. It is not to be relied on before `markers` are seen.
+    def take_answers(self) -> None:
+        """Serve what Kafka has answered so far, without waiting. The commit serves the rest."""
+        if self._begun and self._producer is not None:
+            self._producer.poll(0)
 
-        `when_known`: see `Markers`.
-        """
+    def commit(self) -> bool:
+        """Commit what was written; `False` if there was nothing. It is not to be relied on before `markers` are seen."""
         if not self._begun:
             return False
         assert self._producer is not None
@@ -183,10 +189,11 @@ class TransactionLog:
             self._producer.commit_transaction(_LIMIT_S)
         self._begun = False
         ends = {(topic, self._shard): end for topic, end in self._written.items()}
-        self.markers = Markers(self._clients, ends, _LIMIT_S, when_known)
+        self.markers = Markers(self._clients, ends, _LIMIT_S)
         raw = topics.raw_topics(self._tenant)
         self._position |= {topic: end for topic, end in self._written.items() if topic in raw}
         self._written.clear()
+        self._awaited.clear()
         return True
 
     def destroy(self) -> None:
