@@ -53,6 +53,7 @@ class KafkaClients:
                 "message.timeout.ms": TRANSACTION_TIMEOUT_MS,
                 "linger.ms": LINGER_MS,
                 "batch.num.messages": SENT_AT,
+                "delivery.report.only.error": False,
                 "compression.type": "lz4",
                 "socket.nagle.disable": True,
             },
@@ -122,13 +123,15 @@ class KafkaClients:
         Waits at most `limit_s`. Raises `Unreachable`.
         """
         wanted = [TopicPartition(topic, partition, OFFSET_END) for topic, partition in partitions]
+        asking = self._asking
         try:
-            found = self._asking.offsets_for_times(wanted, timeout=limit_s)
+            found = asking.offsets_for_times(wanted, timeout=limit_s)
             why = next((str(each.error) for each in found if each.error is not None), "")
         except KafkaException as error:
             found, why = [], readable(error)
         if why:
-            self.__dict__.pop("_asking", None)  # it keeps to the leaders that it once learned of
+            if self.__dict__.get("_asking") is asking:  # it keeps to the leaders that it once learned of
+                self.__dict__.pop("_asking", None)
             raise Unreachable(f"asking how far committed records can be read: {why}")
         return {(each.topic, each.partition): int(each.offset) for each in found}
 

@@ -1,5 +1,7 @@
 """K1: Kafka comes back and has forgotten markers of a transaction that it had decided to commit."""
 
+import time
+
 import pytest
 
 from chaos.raw_kafka import RawKafka, Record
@@ -29,6 +31,11 @@ def broker(tmp_path_factory):
 def taken(clients, tenant):
     log = TransactionLog(clients, tenant, 0)
     return log, log.take(OWNER)
+
+
+def wait_readable(log):
+    while not log.readable():
+        time.sleep(log.markers.due_s)
 
 
 def hang(broker, tenant, topic, *records):
@@ -99,11 +106,30 @@ def test_nothing_is_settled_before_its_marker_is_seen(broker, tenant, monkeypatc
     log.produce([make_event(1, tenant=tenant)], make_batch(1, 1)[0])
     assert log.commit()
     with pytest.raises(Unreachable, match="forgot"):
-        log.markers.wait()
+        wait_readable(log)
     log.destroy()
     log, recovered = taken(clients, tenant)
     log.destroy()
     assert not recovered.known
+
+
+@pytest.mark.fault("K1")
+def test_nothing_is_settled_by_the_marker_of_somebody_else(broker, tenant):
+    """The coordinator forgets a commit; a new owner aborts what is open, and with it what was forgotten."""
+    clients = provided(broker.bootstrap, tenant, 1)
+    log, _ = taken(clients, tenant)
+    log._producer = Forgetful(log._producer)
+    log.produce([make_event(1, tenant=tenant)], make_batch(1, 1)[0])
+    assert log.commit()
+    log._begun = True  # to the coordinator it is one transaction still
+    log.produce([make_event(2, tenant=tenant)], make_batch(2, 2)[0])
+    log._producer.flush(10)
+    assert not log.readable()
+    heir = clients.producer(f"fogline-{tenant}-0")
+    heir.init_transactions(10)
+    with pytest.raises(Unreachable, match="somebody else"):
+        wait_readable(log)
+    log.destroy()
 
 
 @pytest.mark.fault("K1")

@@ -18,11 +18,14 @@ MARKERS_LIMIT_S = 3.0
 _AGAIN_S = 0.1
 _FIRST_S = 0.001
 _LONGEST_S = 0.016
-_ASK_LIMIT_S = 1.0
+_ASK_LIMIT_S = 3.0
 
 
 class Markers:
-    """Those of a transaction that was committed, of whose records the one before `ends` is one. Used by one thread."""
+    """Those of a transaction that was committed, of whose records the one before `ends` is one. Used by one thread.
+
+    `stable`: where a partition's committed records ended when the marker was seen there, markers included.
+    """
 
     def __init__(self, clients: KafkaClients, ends: Mapping[Partition, int], limit_s: float) -> None:
         self._clients = clients
@@ -31,6 +34,7 @@ class Markers:
         self._next = began + _FIRST_S
         self._pause_s = 2 * _FIRST_S
         self._left = dict(ends)
+        self.stable: dict[Partition, int] = {}
 
     @property
     def due_s(self) -> float:
@@ -38,37 +42,30 @@ class Markers:
         return max(0.0, self._next - time.monotonic()) if self._left else 0.0
 
     def seen(self) -> bool:
-        """Ask Kafka whether readers of committed records see it. Raises `Unreachable` when the limit is over."""
+        """Ask Kafka whether readers of committed records see it.
+
+        Raises `Unreachable` when the limit is over, whatever is seen then, or when Kafka does not answer: the markers of a
+        broker that was away may be those of an abort (docs/decisions/0015).
+        """
         if not self._left:
             return True
-        why = self._look()
-        if not self._left:
-            return True
+        ends = self._clients.stable_ends(self._left, _ASK_LIMIT_S)
         now = time.monotonic()
         if now > self._deadline:
-            raise Unreachable(why)
+            raise Unreachable(_too_late(self._left, ends))
+        self.stable |= {place: ends[place] for place, end in self._left.items() if ends[place] >= end}
+        self._left = {place: end for place, end in self._left.items() if ends[place] < end}
         self._next = now + self._pause_s
         self._pause_s = min(2 * self._pause_s, _LONGEST_S)
-        return False
+        return not self._left
 
-    def _look(self) -> str:
-        """Strike off what is seen; returns why the rest is not."""
-        try:
-            ends = self._clients.stable_ends(self._left, _ASK_LIMIT_S)
-        except Unreachable as error:
-            self._pause_s = _AGAIN_S
-            return str(error)
-        self._left = {place: end for place, end in self._left.items() if ends[place] < end}
-        return "; ".join(
-            f"{topic}[{partition}]: committed up to {end}, but readers see no more than {ends[topic, partition]}:"
-            " Kafka forgot the transaction's marker, or a stranger's transaction is open there"
-            for (topic, partition), end in self._left.items()
-        )
 
-    def wait(self) -> None:
-        """Until they are seen. Raises `Unreachable`."""
-        while not self.seen():
-            time.sleep(self.due_s)
+def _too_late(wanted: Mapping[Partition, int], ends: Mapping[Partition, int]) -> str:
+    return "; ".join(
+        f"{topic}[{partition}]: committed up to {end}, but readers see no more than {ends[topic, partition]}, or it took too"
+        " long to look: Kafka forgot the transaction's marker, or a stranger's transaction is open there"
+        for (topic, partition), end in wanted.items()
+    )
 
 
 def find_hanging(clients: KafkaClients, partitions: Iterable[Partition], limit_s: float = MARKERS_LIMIT_S) -> list[Partition]:

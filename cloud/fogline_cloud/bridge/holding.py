@@ -38,6 +38,11 @@ class Holding:
     tell: Callable[[Sequence[Record]], None]
     dirty: dict[StreamKey, Known] = field(default_factory=dict)
 
+    @property
+    def unwritten(self) -> bool:
+        """Whether a checkpoint would say more than the last one."""
+        return bool(self.dirty) or self.log.moved
+
 
 class Work(Protocol):
     """Something to be done within a transaction. `size`: in events; `urgent`: nothing else is waited for."""

@@ -14,7 +14,7 @@ from fogline_cloud.bridge.admission import Known, StreamKey
 from fogline_cloud.bridge.checkpoint import Checkpoint, read_entries
 from fogline_cloud.commands.record import Record, decode_record
 from fogline_cloud.kafka import KafkaClients
-from fogline_cloud.reading import read_committed
+from fogline_cloud.reading import READ_LIMIT_S, read_committed
 from fogline_cloud.records import Place, place_of
 
 _log = logging.getLogger("fogline.shard")
@@ -59,11 +59,11 @@ def recover(clients: KafkaClients, tenant: str, shard: int, on_record: Callable[
     checkpoint = read_checkpoint(clients, tenant, shard)
     known = dict(checkpoint.streams)
     unwritten: dict[StreamKey, Known] = {}
-    position = dict(checkpoint.position)
     starts = {(topic, shard): checkpoint.position.get(topic) for topic in topics.raw_topics(tenant)}
+    position = {topic: end for (topic, _), end in clients.stable_ends(starts, READ_LIMIT_S).items()}
     for record in read_committed(clients, starts):
         on_record()
-        position[record.topic] = record.offset + 1
+        position[record.topic] = max(position[record.topic], record.offset + 1)
         place = place_of(record.headers, record.value)
         if place is not None:
             entry = learn(known, place)

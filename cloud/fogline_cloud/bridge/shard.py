@@ -11,6 +11,7 @@ import logging
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -19,7 +20,6 @@ from fogline.errors import FoglineError, Misconfigured
 from fogline.hello import Mark
 from fogline_cloud.bridge.admission import Admission
 from fogline_cloud.bridge.checkpoint import Owner
-from fogline_cloud.bridge.hanging import Markers
 from fogline_cloud.bridge.holding import Holding, ShardCounters, Work
 from fogline_cloud.bridge.transaction import TransactionLog
 from fogline_cloud.commands.record import Record
@@ -31,9 +31,11 @@ RETAKE_S = 2.0
 """How long to wait before a shard is taken again after that failed."""
 
 _log = logging.getLogger("fogline.shard")
+
+
 _turn = threading.Lock()
 """One shard of a process at a time computes: it needs the interpreter for every event and for Kafka's answer to it, and a
-contest of all threads for each costs more than the work."""
+contest of all threads for each of them costs more than the work. Never held while something is waited for."""
 
 
 @dataclass(slots=True)
@@ -56,7 +58,7 @@ class _Settling:
 
     group: list[Work]
     answers: list[Callable[[], None]]
-    markers: Markers
+    log: TransactionLog
 
 
 Item = Work | Question | _Stop
@@ -92,6 +94,7 @@ class Shard:
         self._stopping = threading.Event()
         self._holding: Holding | None = None
         self._settling: _Settling | None = None
+        self._asked: deque[Question] = deque()
         self._next_checkpoint = 0.0
         self._thread = threading.Thread(target=self._run, name=f"shard-{number}", daemon=True)
 
@@ -127,6 +130,8 @@ class Shard:
                 pending = self._serve(pending)
             except FoglineError as error:
                 self._lose(str(error), retry=not isinstance(error, Misconfigured))
+            except Exception as error:  # noqa: BLE001 - see `_serve`
+                self._lose_to(error)
         with contextlib.suppress(FoglineError):
             self._settle()
         for each in (*self._unsettled(), *pending, *self._rest()):
@@ -174,6 +179,10 @@ class Shard:
             _log.error("shard %d stays closed until this is mended: %s", self.number, why)
         self._stopping.wait(RETAKE_S if retry else RETAKE_S * 15)
 
+    def _lose_to(self, error: Exception) -> None:
+        _log.error("shard %d: an error that is not ours", self.number, exc_info=error)
+        self._lose(f"{type(error).__name__}: {error}", retry=True)
+
     def _drop(self) -> None:
         if self._holding is not None:
             self._holding.log.destroy()
@@ -196,14 +205,16 @@ class Shard:
             self._lose(str(error), retry=not isinstance(error, Misconfigured))
             return [*self._unsettled(), *group]
         except Exception as error:  # noqa: BLE001 - what nobody thought of must not leave a shard without its thread
-            _log.exception("shard %d: an error that is not ours", self.number)
             for each in (*self._unsettled(), *group):
                 each.give_up()
-            self._lose(f"{type(error).__name__}: {error}", retry=True)
+            self._lose_to(error)
         return []
 
     def _coming(self, group: list[Work]) -> Iterator[Work]:
         """What one transaction takes, into `group` as it comes; waits for the first, answers questions until then."""
+        while self._asked:
+            self._settle()
+            self._answer(self._asked.popleft())
         events = 0
         deadline: float | None = None
         urgent = False
@@ -216,7 +227,7 @@ class Shard:
                     self._settle()
                     self._answer(item)
                 case Question():
-                    self._queue.put(item)  # it is about what is committed: after this transaction
+                    self._asked.append(item)  # it is about what is committed: after this transaction
                     return
                 case _:
                     if deadline is None:
@@ -234,21 +245,21 @@ class Shard:
         deadline = time.monotonic() + limit_s if limit_s is not None else None
         while True:
             settling = self._settling
-            if settling is not None and settling.markers.due_s == 0:
+            if settling is not None and settling.log.markers.due_s == 0:
                 self._settle_if_seen()
                 continue
             left_s = max(0.0, deadline - time.monotonic()) if deadline is not None else None
             if settling is not None:
-                left_s = settling.markers.due_s
+                left_s = settling.log.markers.due_s
             try:
-                return self._queue.get(timeout=left_s) if left_s != 0 else self._queue.get_nowait()
+                return self._queue.get(block=left_s != 0, timeout=left_s)
             except queue.Empty:
                 if settling is None:
                     return None
 
     def _idle_s(self) -> float | None:
         """How long to wait for work: for ever, unless a checkpoint is due."""
-        if self._holding is None or not self._holding.dirty:
+        if self._holding is None or not self._holding.unwritten:
             return None
         return max(0.01, self._next_checkpoint - time.monotonic())
 
@@ -277,22 +288,22 @@ class Shard:
                 answers.append(each.perform(holding))
                 holding.log.take_answers()
         crash_point(CrashPoint.IN_TRANSACTION)
-        if holding.dirty and time.monotonic() >= self._next_checkpoint:
+        self._settle()
+        if holding.unwritten and time.monotonic() >= self._next_checkpoint:
             holding.log.write_checkpoint(list(holding.dirty.values()))
             holding.dirty.clear()
             self._next_checkpoint = time.monotonic() + self._settings.checkpoint_s
-        self._settle()
         if holding.log.commit():
             crash_point(CrashPoint.AFTER_COMMIT_BEFORE_SETTLING)
             self.counters.transactions += 1
             for known in holding.admission.committed():
                 holding.dirty[known.gateway, known.stream] = known
-        self._settling = _Settling(list(group), answers, holding.log.markers)
+        self._settling = _Settling(list(group), answers, holding.log)
 
     def _settle_if_seen(self) -> bool:
         """Answer what is committed if it can be read; whether nothing is left to be answered. Raises `Unreachable`."""
         settling = self._settling
-        if settling is not None and settling.markers.seen():
+        if settling is not None and settling.log.readable():
             self._settling = None
             for answer in settling.answers:
                 answer()
@@ -300,6 +311,5 @@ class Shard:
 
     def _settle(self) -> None:
         """Answer what is committed, as soon as it can be read. Raises `Unreachable`."""
-        if self._settling is not None:
-            self._settling.markers.wait()
-            self._settle_if_seen()
+        while self._settling is not None and not self._settle_if_seen():
+            time.sleep(self._settling.log.markers.due_s)

@@ -12,6 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from fogline.codec import Range
 from fogline.crash import CrashPoint, crash_point
+from fogline.errors import Unreachable
 from fogline.event import Event
 from fogline.gap import Gap, GapReason, gap_event
 from fogline.notice import notice_event
@@ -36,18 +37,23 @@ _log = logging.getLogger("fogline.shard")
 
 
 class TransactionLog:
-    """One life of one shard's producer: `take` once, then transactions, `destroy` at the end."""
+    """One life of one shard's producer: `take` once, then transactions, `destroy` at the end.
+
+    `moved`: the last checkpoint's position is behind what is committed.
+    """
 
     def __init__(self, clients: KafkaClients, tenant: str, shard: int) -> None:
         self._clients = clients
         self._tenant = tenant
         self._shard = shard
+        self._raw = frozenset(topics.raw_topics(tenant))
         self._producer: Producer | None = None
         self._begun = False
         self._position: dict[str, int] = {}
         self._awaited: set[str] = set()
         self._written: dict[str, int] = {}
         self.markers = Markers(clients, {}, 0)
+        self.moved = False
 
     def take(self, owner: Owner) -> Recovered:
         """Fence the former owner, read what is committed, publish the new owner (the first transaction)."""
@@ -59,6 +65,7 @@ class TransactionLog:
         self._take_in_hanging(owner)
         recovered = recover(self._clients, self._tenant, self._shard)
         self._position = dict(recovered.position)
+        self.moved = recovered.position != recovered.checkpoint.position
         self._write_entries([owner_entry(owner)])
         self.commit()
         return recovered
@@ -140,7 +147,9 @@ class TransactionLog:
             self._written[message.topic()] = message.offset() + 1
 
     def write_checkpoint(self, known: list[Known]) -> None:
-        """Say, within the open transaction, what the commits before it have brought."""
+        """Say, within the open transaction, what the commits before it have brought, which are readable."""
+        self._move_position()
+        self.moved = False
         self._write_entries([*(stream_entry(each) for each in known), position_entry(self._position)])
 
     def write_route(self, device: str, gateway: str) -> None:
@@ -189,12 +198,25 @@ class TransactionLog:
             self._producer.commit_transaction(_LIMIT_S)
         self._begun = False
         ends = {(topic, self._shard): end for topic, end in self._written.items()}
+        self._move_position()
         self.markers = Markers(self._clients, ends, _LIMIT_S)
-        raw = topics.raw_topics(self._tenant)
-        self._position |= {topic: end for topic, end in self._written.items() if topic in raw}
+        self.moved = self.moved or not self._raw.isdisjoint(self._written)
         self._written.clear()
         self._awaited.clear()
         return True
+
+    def readable(self) -> bool:
+        """Whether readers of committed records see what was committed last. Raises `Unreachable`."""
+        if not self.markers.seen():
+            return False
+        self.take_answers()
+        for (topic, _), end in self.markers.stable.items():
+            if topic in self._written and end >= self._written[topic]:
+                raise Unreachable(f"{topic}[{self._shard}]: somebody else has ended the open transaction")
+        return True
+
+    def _move_position(self) -> None:
+        self._position |= {topic: end for (topic, _), end in self.markers.stable.items() if topic in self._raw}
 
     def destroy(self) -> None:
         """Throw the producer away, with whatever is in its open transaction. Never waits for Kafka."""

@@ -1,22 +1,24 @@
 """One shard against a real broker: what lands, what is answered, and who is fenced."""
 
 import queue
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
+from confluent_kafka import OFFSET_END, TopicPartition
 
 from fogline.amqp.outcome import ACCEPTED, MODIFIED, State
 from fogline.codec import Range, encode_batch, encode_event
 from fogline.event import Lane
 from fogline.gap import Gap, GapReason, gap_event
 from fogline.message import Message
-from fogline.testing.events import BEACON, NOW_NS, STREAM, make_batch
+from fogline.testing.events import BEACON, NOW_NS, STREAM, make_batch, make_event
 from fogline_cloud import topics
 from fogline_cloud.bridge.recovery import read_checkpoint, recover
 from fogline_cloud.bridge.shard import Question, Shard
 from fogline_cloud.bridge.transaction import TransactionLog
-from fogline_cloud.bridge.work import Submission
+from fogline_cloud.bridge.work import Report, Submission
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.provision import create_topics
 from fogline_cloud.reading import read_committed
@@ -284,6 +286,31 @@ def test_what_an_owner_only_read_stands_in_its_checkpoint(bench):
     assert read_checkpoint(bench.clients, bench.tenant, 0).position.get(topics.telemetry(bench.tenant), 0) > 50
     known = recover(bench.clients, bench.tenant, 0).known
     assert {stream: each.hwm for (_, stream), each in known.items()} == {STREAM: 50, alarms: 4}
+
+
+def test_a_shard_that_was_quiet_for_longer_than_kafka_keeps_records_is_taken(bench):
+    """Not even the last transaction's marker is there any more."""
+    first, answers = bench.shard(checkpoint_s=0.01), Answers()
+    assert answers.of(first, 1, 5, tenant=bench.tenant) == ACCEPTED
+    first.submit(Report(make_event(0, tenant=bench.tenant, stream="", gateway=""), answers._queue.put))
+    assert answers.next() == ACCEPTED
+    place = (topics.telemetry(bench.tenant), 0)
+    deadline = time.monotonic() + LIMIT_S
+    while position(bench) != bench.clients.stable_ends([place], LIMIT_S)[place]:
+        assert time.monotonic() < deadline, "the checkpoint stays behind"
+    first.stop()
+    first.join(30)
+    admin = bench.clients.admin()
+    for deleted in admin.delete_records([TopicPartition(*place, OFFSET_END)]).values():
+        deleted.result(LIMIT_S)
+    second = bench.shard()
+    assert answers.of(second, 6, 6, tenant=bench.tenant) == ACCEPTED
+    assert answers.of(second, 1, 5, tenant=bench.tenant) == ACCEPTED
+    assert [sequence for _, sequence in bench.landed()] == [6]
+
+
+def position(bench) -> int | None:
+    return read_checkpoint(bench.clients, bench.tenant, 0).position.get(topics.telemetry(bench.tenant))
 
 
 def test_a_batch_that_cannot_be_read_is_rejected_and_the_stream_goes_on(bench):

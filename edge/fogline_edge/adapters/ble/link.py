@@ -140,6 +140,9 @@ class Link:
                 self._failed(str(error))
             except BLUEZ_ERRORS as error:
                 self._failed(shown(error))
+            except Exception as error:  # noqa: BLE001 - what nobody thought of must not leave a device without its link
+                _log.exception("Bluetooth: %s (%s): an error that is not ours", self._known.device, self._known.address)
+                self._failed(f"{type(error).__name__}: {error}")
             if self._loop.time() - began_s > _STABLE_S:
                 backoff.stable()
             self.state = LinkState.WAITING

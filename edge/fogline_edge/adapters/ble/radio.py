@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from bleak import BleakScanner
@@ -25,6 +25,7 @@ from fogline_edge.adapters.ble.heard import NO_RSSI
 from fogline_edge.adapters.ble.supervisor import Effect, Supervisor
 
 START_LIMIT_S = 10.0
+_AGAIN_S = 1.0
 STOP_LIMIT_S = 5.0
 BLUEZ_ERRORS = (BleakError, OSError, EOFError, TimeoutError, AttributeError, AssertionError, KeyError)
 """What bleak and its D-Bus library raise when BlueZ, the bus or a device is not as they expect."""
@@ -67,8 +68,8 @@ class Radio:
     def start(self) -> None:
         """Begin; whether there is a radio at all is seen later, again and again."""
         logging.getLogger("bleak").setLevel(logging.ERROR)  # what it warns of is said here, once and for people
-        for name, run in (("ble bus", self._keep_bus()), ("ble supervisor", self._supervise())):
-            self._tasks.append(self._loop.create_task(run, name=name))
+        for name, run in (("ble bus", self._keep_bus), ("ble supervisor", self._supervise)):
+            self._tasks.append(self._loop.create_task(_unending(run), name=name))
 
     async def close(self) -> None:
         """Stop scanning. Safe to call twice."""
@@ -128,24 +129,34 @@ class Radio:
             await asyncio.sleep(backoff.next_s())
 
     async def _supervise(self) -> None:
-        supervisor = self.supervisor
         await self._turn.wait()  # for the first look at the bus
         while True:
             self._turn.clear()
-            before = supervisor.problem
-            await self._perform(supervisor.seen(self._bluez.world, self._loop.time()))
-            while self._asked:
-                decide, waiting = self._asked.popleft()
+            try:
+                await self._take_turn()
+            except Exception:
+                self._turn.set()
+                raise
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(self.supervisor.deadline_s):
+                    await self._turn.wait()
+
+    async def _take_turn(self) -> None:
+        """What is seen, what was asked for, what is due."""
+        supervisor = self.supervisor
+        before = supervisor.problem
+        await self._perform(supervisor.seen(self._bluez.world, self._loop.time()))
+        while self._asked:
+            decide, waiting = self._asked.popleft()
+            try:
                 await self._perform(decide())
+            finally:
                 if not waiting.done():
                     waiting.set_result(None)
-            await self._perform(supervisor.tick(self._loop.time()))
-            if supervisor.problem != before:
-                self._say(supervisor.problem)
-            self._changed()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout_at(supervisor.deadline_s):
-                    await self._turn.wait()
+        await self._perform(supervisor.tick(self._loop.time()))
+        if supervisor.problem != before:
+            self._say(supervisor.problem)
+        self._changed()
 
     def _say(self, problem: str | None) -> None:
         if problem is None:
@@ -229,3 +240,13 @@ class Radio:
 def shown(error: BaseException) -> str:
     """An error in one line."""
     return " ".join((str(error) or type(error).__name__).split())
+
+
+async def _unending(run: Callable[[], Awaitable[None]]) -> None:
+    """What heals the radio must not end by an error that nobody thought of."""
+    while True:
+        try:
+            await run()
+        except Exception:  # noqa: BLE001 - see above
+            _log.exception("Bluetooth: an error that is not ours; beginning again")
+        await asyncio.sleep(_AGAIN_S)
