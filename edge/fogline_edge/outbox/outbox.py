@@ -159,6 +159,8 @@ class Outbox:
         It is taken even when the outbox is full: `run` must write little. `urgent`: the transaction begins at the next
         turn of the loop, and waits for nothing else.
         """
+        if not self._group:
+            self._group_when = moment(self.clock)
         self._gather(Act(run, done))
         if urgent and self._group:
             if self._flush is not None:
@@ -225,9 +227,13 @@ class Outbox:
         """What hello needs to know of a stream. `chain_sequence`: where the bridge's newest chain value stands."""
         return await self._between.call(self._writer, partial(work.own, name=stream, chain_sequence=chain_sequence))
 
-    async def read(self, stream: str, after: int, limit: int) -> list[Row]:
-        """At most `limit` events of a stream with sequences above `after`, in order."""
-        return await self._between.call(self._writer, partial(work.read, name=stream, after=after, limit=limit))
+    async def read(self, stream: str, after: int, limit: int, limit_bytes: int | None = None) -> list[Row]:
+        """At most `limit` events of a stream with sequences above `after`, in order.
+
+        Their bodies have at most `limit_bytes` together, unless it is one alone.
+        """
+        run = partial(work.read, name=stream, after=after, limit=limit, limit_bytes=limit_bytes)
+        return await self._between.call(self._writer, run)
 
     def settle(self, stream: str, upto: int) -> None:
         """The bridge accepted everything up to `upto`. Written with the next transaction, within a moment."""
@@ -239,10 +245,13 @@ class Outbox:
         self._settlement.sent[stream] = self._settlement.sent.get(stream, 0) + events
         self._settle_soon()
 
-    async def quarantine(self, stream: str, sequence: int, condition: str, description: str) -> None:
-        """Set one refused event aside for ever; a gap record takes its place in the stream."""
+    async def quarantine(self, stream: str, sequence: int, condition: str, description: str) -> bool:
+        """Set one refused event aside for ever; a gap record takes its place in the stream.
+
+        `False` if a gap record stands there: nothing takes the place of that.
+        """
         refusal = work.Refusal(stream, sequence, condition, description)
-        await self._between.call(self._writer, partial(work.quarantine, refusal=refusal))
+        return await self._between.call(self._writer, partial(work.quarantine, refusal=refusal))
 
     async def read_journal(self, read: Callable[[sqlite3.Connection, tuple[str, str]], T]) -> T:
         """What `read` finds in the file; it is given the connection, and tenant and gateway."""

@@ -1,12 +1,15 @@
 """What the loop asks the writer's thread to do: reads for the uplink, quarantine, a stream that begins anew."""
 
+import contextlib
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import starmap
 
 from fogline.codec import Replay, decode_event, encode_event
 from fogline.errors import Poison
 from fogline.event import Event, Lane
-from fogline.gap import Gap, GapReason, above, gap_event
+from fogline.gap import GAP_CONTENT_TYPE, Gap, GapReason, above, gap_event
 from fogline.hello import Own
 from fogline.ledger import Counts
 from fogline_edge.boot import moment, time_quality
@@ -51,18 +54,33 @@ def own(writer: Writer, name: str, chain_sequence: int) -> Own:
     return Own(stream.settled, stream.settled_chain.hex(), stream.head, chain, stream.dropped.upto)
 
 
-def read(writer: Writer, name: str, after: int, limit: int) -> list[Row]:
-    """At most `limit` rows above `after`."""
+def read(writer: Writer, name: str, after: int, limit: int, limit_bytes: int | None) -> list[Row]:
+    """At most `limit` rows above `after`, whose bodies have at most `limit_bytes` together; at least one, if there is one."""
     stream = writer.streams.get(name)
-    rows = stream.remembered(after, limit)
-    if rows is None:
-        rows = [Row(*row) for row in writer.connection.execute(SQL["read_events"], (stream.number, after, limit))]
+    remembered = stream.remembered(after, limit)
+    if remembered is not None:
+        rows = _within(remembered, limit_bytes)
+    else:
+        with contextlib.closing(writer.connection.execute(SQL["read_events"], (stream.number, after, limit))) as found:
+            rows = _within(starmap(Row, found), limit_bytes)
     if rows and rows[0].sequence == stream.dropped.upto:
         rows[0] = _gap_above(writer, stream, rows[0], after)
         stream.dropped.send(after)
     if rows:
         writer.handed[name] = max(rows[-1].sequence, writer.handed.get(name, 0))
     return rows
+
+
+def _within(rows: Iterable[Row], limit_bytes: int | None) -> list[Row]:
+    """The first that fit, and no more of them is read than that."""
+    taken: list[Row] = []
+    total = 0
+    for row in rows:
+        total += len(row.body) + 1
+        if taken and limit_bytes is not None and total > limit_bytes:
+            break
+        taken.append(row)
+    return taken
 
 
 def _gap_above(writer: Writer, stream: Stream, row: Row, after: int) -> Row:
@@ -84,13 +102,15 @@ class Refusal:
     description: str
 
 
-def quarantine(writer: Writer, refusal: Refusal) -> None:
-    """Copy one row aside and put a gap record in its place, in one transaction."""
+def quarantine(writer: Writer, refusal: Refusal) -> bool:
+    """Copy one row aside and put a gap record in its place, in one transaction; `False` if one stands there already."""
     stream = writer.streams.get(refusal.stream)
     place = (stream.number, refusal.sequence)
     row = writer.connection.execute(SQL["one_event"], place).fetchone()
     if row is None:
-        return
+        return True
+    if _is_gap(row[1]):
+        return False
     event = _gap_in_place(writer, stream, refusal, row[1], GapReason.QUARANTINED)
     with writer.transaction():
         aside = (*place, refusal.condition, refusal.description, row[1], utc_now())
@@ -99,6 +119,14 @@ def quarantine(writer: Writer, refusal: Refusal) -> None:
         stream.counts.quarantined += 1
         stream.forget_tail()
         writer.streams.save(stream)
+    return True
+
+
+def _is_gap(body: bytes) -> bool:
+    try:
+        return decode_event(body).content_type == GAP_CONTENT_TYPE
+    except Poison:
+        return False
 
 
 def _gap_in_place(writer: Writer, stream: Stream, refusal: Refusal, body: bytes, reason: GapReason) -> Event:

@@ -13,7 +13,6 @@ from fogline.errors import Unreachable
 from fogline.event import Lane
 from fogline.rates import Bucket
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.outbox.streams import Row
 from fogline_edge.outbox.work import StreamView
 from fogline_edge.settings import UplinkSettings
 from fogline_edge.uplink.window import Halve, HelloAgain, Pause, Quarantine, Settle, Window
@@ -86,7 +85,7 @@ class Pump:
     async def _send(self, limit: int) -> bool:
         self._more.clear()
         most = MAX_BATCH_BYTES if self._budget is None else min(MAX_BATCH_BYTES, int(self._budget.burst))
-        rows = within(await self._outbox.read(self._stream, self._window.sent, limit), most)
+        rows = await self._outbox.read(self._stream, self._window.sent, limit, most)
         if not rows:
             return False
         first, last = rows[0].sequence - rows[0].spans + 1, rows[-1].sequence
@@ -132,25 +131,16 @@ class Pump:
             case Quarantine(_, sequence, condition, description):
                 _log.error("event %s/%d is refused: %s %s", self._stream, sequence, condition, description)
                 await self._forget_flight()
-                await self._outbox.quarantine(self._stream, sequence, condition, description)
+                if not await self._outbox.quarantine(self._stream, sequence, condition, description):
+                    raise Unreachable(f"the bridge refuses the gap record at {sequence}: {condition} {description}")
             case HelloAgain(why):
                 raise Unreachable(why)
         self._more.set()
 
     async def _forget_flight(self) -> None:
         """Let what is in flight come to its end, whatever that is: the bridge recognises what it gets again."""
+        if self._outcomes:
+            await asyncio.wait(self._outcomes)
         outcomes, self._outcomes = self._outcomes, deque()
-        if outcomes:
-            await asyncio.wait(outcomes)
-            for each in outcomes:
-                each.result()
-
-
-def within(rows: list[Row], limit_bytes: int) -> list[Row]:
-    """The first rows whose bodies fit `limit_bytes` together; at least one, if there is one."""
-    total = 0
-    for count, row in enumerate(rows):
-        total += len(row.body) + 1
-        if total > limit_bytes and count:
-            return rows[:count]
-    return rows
+        for each in outcomes:
+            each.result()

@@ -185,6 +185,8 @@ class Session:
         while True:
             before = {name: (pump, pump.progressed) for name, pump in self._pumps.items() if pump.waiting}
             await asyncio.sleep(PROGRESS_S)
+            if any(pump.progressed != progressed for pump, progressed in before.values()):
+                continue  # the line is busy: what has the smallest share may wait for long
             for name, (pump, progressed) in before.items():
                 stuck = pump.waiting and pump.progressed == progressed and pump.sender.credit
                 if stuck and self._pumps[name] is pump:

@@ -8,7 +8,7 @@ import pytest
 
 from fogline.codec import decode_event
 from fogline.errors import Misconfigured, SlowDown
-from fogline.event import Lane, Receipt
+from fogline.event import Lane, Receipt, parse_rfc3339
 from fogline.gap import GAP_CONTENT_TYPE, decode_gap
 from fogline.ledger import STATEMENT_CONTENT_TYPE, decode_statement
 from fogline.report import Report
@@ -196,6 +196,47 @@ async def test_a_refused_event_is_set_aside_and_a_gap_record_takes_its_place(fol
     kept = sqlite3.connect(folder / "data" / "outbox.db").execute("SELECT condition, body FROM quarantine").fetchall()
     assert kept[0][0] == "amqp:decode-error"
     assert decode_event(kept[0][1]).data == b'{"n": 1}'
+
+
+async def test_a_gap_record_that_is_refused_too_stays_where_it_is(folder):
+    outbox = Outbox.open(settings(folder))
+    await put(outbox, make_arrival(1))
+    (stream,) = await outbox.streams()
+    assert await outbox.quarantine(stream.stream, 1, "amqp:decode-error", "not readable")
+    assert not await outbox.quarantine(stream.stream, 1, "amqp:not-allowed", "nor that")
+    assert await put(outbox, make_arrival(2)) is Receipt.STORED
+    assert [event.content_type for event in await bodies(outbox, stream.stream)] == [GAP_CONTENT_TYPE, "application/json"]
+    await outbox.close()
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_no_more_is_read_than_is_wanted(folder, restarted):
+    """From memory, and from the file."""
+    outbox = Outbox.open(settings(folder))
+    await asyncio.gather(*(put(outbox, make_arrival(n, data=bytes(10_000))) for n in range(10)))
+    if restarted:
+        await outbox.close()
+        outbox = Outbox.open(settings(folder))
+    (stream,) = await outbox.streams()
+    rows = await outbox.read(stream.stream, 0, 10)
+    two = len(rows[0].body) + len(rows[1].body) + 2
+    assert len(rows) == 10
+    for limit_bytes, expected in [(1, 1), (two - 1, 1), (two, 2), (10 * two, 10)]:
+        assert len(await outbox.read(stream.stream, 0, 10, limit_bytes)) == expected
+    await outbox.close()
+
+
+async def test_an_event_says_when_it_came_whoever_began_its_transaction(folder):
+    clock = FakeClock()
+    outbox = Outbox.open(settings(folder), clock=clock)
+    await put(outbox, make_arrival(1))
+    clock.go_on(5)
+    outbox.keep("a key", b"a value", lambda: None)
+    await put(outbox, make_arrival(2))
+    (stream,) = await outbox.streams()
+    first, second = (parse_rfc3339(event.recordedtime) for event in await bodies(outbox, stream.stream))
+    assert second - first == 5_000_000_000
+    await outbox.close()
 
 
 async def test_a_stream_that_cannot_be_trusted_begins_anew_with_the_same_ids(folder):
