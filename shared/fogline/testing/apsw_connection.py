@@ -44,6 +44,10 @@ class Rows:
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         return self._rows
 
+    def close(self) -> None:
+        """The rest is of no use."""
+        self._rows = iter(())
+
 
 class Connection:
     """Without transactions of its own making, as with `isolation_level=None`."""
