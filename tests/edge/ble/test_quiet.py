@@ -23,6 +23,16 @@ address = "{ENV_2}"
 profile = "lock.toml"
 """
 LONG_S = 4.0
+LONELY = f"""\
+[ble]
+silence_s = 1
+status_s = {{status_s}}
+device_silence_s = {{device_silence_s}}
+[[ble.devices]]
+device = "env-2"
+address = "{ENV_2}"
+profile = "lock.toml"
+"""
 
 
 @pytest.fixture(scope="module")
@@ -49,3 +59,25 @@ def test_a_device_that_is_only_commanded_or_seldom_read_keeps_its_link(world):
         assert (await world.command("env-2", "open", b"x")).commandstate == "SUCCEEDED"
 
     world.run(steps())
+
+
+@pytest.mark.parametrize(
+    ("status_s", "device_silence_s"), [(0.2, 1), (600, 600)], ids=["for as long as it is up", "as soon as it is up"]
+)
+def test_a_link_that_says_nothing_lives_although_nothing_else_is_heard(tmp_path, status_s, device_silence_s):
+    """The scanner is taken for dead again and again; the link and the adapter are left alone."""
+
+    async def steps(world):
+        await world.until_said("connected to env-2")
+        world.bluez.deaf = True
+        before = world.state()["steps"]["new_scanner"]
+        async with asyncio.timeout(HEALED_S):
+            while world.state()["steps"]["new_scanner"] < before + 3:  # noqa: ASYNC110 - a file gives no event
+                await asyncio.sleep(0.05)
+        taken = world.state()["steps"]
+        assert (taken["new_clients"], taken["power_cycle"], world.env[ENV_2].links) == (0, 0, 1)
+
+    (tmp_path / "lock.toml").write_text(LOCK)
+    with World(tmp_path, LONELY.format(status_s=status_s, device_silence_s=device_silence_s)) as world:
+        world.run(world.start())
+        world.run(steps(world))

@@ -193,14 +193,23 @@ def test_what_cannot_be_written_is_refused(world, name, why):
     world.run(steps())
 
 
-def test_a_command_that_is_not_answered_is_in_doubt_and_the_link_stays_of_use(world):
+def test_a_command_that_is_not_answered_is_in_doubt_and_the_next_one_gets_a_link_of_its_own(world):
     async def steps():
         links = world.env[ENV_1].links
         reply = await world.command("env-1", "tell", b"nothing", ttl_s=1.0)
         assert reply.commandstate == "IN_DOUBT"
         reply = await world.command("env-1", "tell", b"ack:still here")
         assert reply.data == b"still here"
-        assert world.env[ENV_1].links == links
+        assert world.env[ENV_1].links == links + 1
+
+    world.run(steps())
+
+
+def test_a_command_that_may_be_repeated_is_when_its_write_fails(world):
+    async def steps():
+        world.bluez.fail("WriteValue", "Failed", "Not connected")
+        reply = await world.command("env-1", "write", b"once more", idempotent=True)
+        assert (reply.commandstate, reply.status) == ("SUCCEEDED", 204)
 
     world.run(steps())
 

@@ -126,6 +126,24 @@ def test_a_scanner_that_does_not_start_is_tried_again_by_the_ladder():
     assert counted(found) == {"start_failures": 3, "new_scanner": 1, "new_clients": 1, "power_cycle": 1, "recovered": 1}
 
 
+def test_what_never_starts_is_tried_less_and_less_often():
+    found = supervisor()
+    found.seen(SCANNING, 0)
+    now_s, waits_s = 0, []
+    for _ in range(14):
+        found.failed("InProgress", now_s)
+        waits_s.append(found.deadline_s - now_s)
+        now_s = found.deadline_s
+        found.tick(now_s)
+    assert waits_s == [1, 2, 4, 8, *[2 * 16, *[2 * 30] * 3], *[4 * 30] * 4, *[8 * 30] * 2]
+    found.started(now_s)
+    found.heard(now_s)
+    found.pause()
+    found.resume()
+    found.failed("InProgress", now_s)
+    assert found.deadline_s == now_s + 1
+
+
 def test_silence_is_answered_by_the_ladder_then_reported_then_less_often():
     found = scanning()
     found.heard(30)
@@ -214,6 +232,21 @@ def test_while_a_link_lives_nothing_ends_it():
     found = scanning()
     assert silence(found, 60, 120, 180, 240) == [NEW_SCANNER] * 4
     assert counted(found) == {"silences": 4, "new_scanner": 4}
+
+
+def test_a_scanner_that_cannot_be_started_is_worth_the_links():
+    found = scanning()
+    found.link_lives("A", 59)
+    done = [found.tick(60)]
+    for now_s in (61, 63, 67):
+        found.failed("InProgress", found.deadline_s or 60)
+        found.link_lives("A", now_s - 1)
+        done.append(found.tick(found.deadline_s))
+    assert done == [NEW_SCANNER, NEW_SCANNER, NEW_SCANNER, NEW_CLIENTS]
+    found.failed("InProgress", 67)
+    assert found.tick(found.deadline_s) == [DROP, RENEW, Effect.POWER_CYCLE, STALE, START]
+    found.started(80)
+    assert silence(found, 140) == [NEW_SCANNER]
 
 
 def test_a_device_that_falls_silent_with_the_scanner_costs_the_links_once():

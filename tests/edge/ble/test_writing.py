@@ -4,6 +4,7 @@ import asyncio
 from types import SimpleNamespace
 
 import msgspec
+import pytest
 from bleak.exc import BleakError, BleakGATTProtocolError
 
 from fogline.advertisement import short_uuid
@@ -193,9 +194,46 @@ async def test_what_nobody_thought_of_ends_the_command_too(caplog):
     assert "command CMD-1 to lock-1: ZeroDivisionError" in caplog.text
 
 
-async def test_a_command_that_nobody_waits_for_any_more_ends():
+async def test_a_command_that_nobody_waits_for_any_more_ends_and_with_it_the_link():
+    """What the device says to it later must not be the answer to the next command."""
     bench = Bench()
     bench.send("ask")
     await bench.client.wrote.wait()
     bench.writing.abandon(make_command("lock-1", "ask"))
+    assert bench.line.over.is_set()
+    bench.send("ask", "CMD-2")
+    bench.line.told(ANSWERS, b"to the first")
+    assert sorted(await bench.told(2)) == [("lost", "CMD-1"), ("not_sent", "CMD-2")]
+    assert bench.client.written == [b"x"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [BleakError("no"), TimeoutError(), BleakGATTProtocolError(0x00), ZeroDivisionError("?")],
+    ids=["refused by BlueZ", "not in time", "the link ended", "unforeseen"],
+)
+async def test_a_write_that_fails_ends_the_link(error):
+    """What is repeated waits for the device to be reachable anew: without that it would for ever."""
+    bench = Bench()
+    bench.client.fails = error
+    bench.send("open")
     assert await bench.told() == [("lost", "CMD-1")]
+    assert bench.line.over.is_set()
+
+
+async def test_a_command_that_ends_unsent_or_answered_ends_no_link():
+    bench = Bench()
+    bench.send("open", "CMD-1")
+    bench.writing.abandon(make_command("lock-1", "open"))
+    assert await bench.told() == [("not_sent", "CMD-1")]
+    assert not bench.line.over.is_set()
+    bench.client.fails = BleakGATTProtocolError(0x80)
+    bench.send("open", "CMD-2")
+    await bench.told(2)
+    bench.client.fails = None
+    bench.commands.crowded = True
+    bench.send("open", "CMD-3")
+    await bench.commands.asked()
+    bench.writing.abandon(make_command("lock-1", "open", id="CMD-3"))
+    assert await bench.told(3) == [("not_sent", "CMD-1"), ("answer", "CMD-2"), ("lost", "CMD-3")]
+    assert not bench.line.over.is_set()

@@ -149,8 +149,11 @@ class BleAdapter:
     def _look_around(self) -> None:
         """Who has fallen silent; and, now and then, how it goes."""
         self._timer = self._loop.call_later(self._settings.status_s, self._look_around)
+        now_s = self._loop.time()
         unasked = {address for address, link in self._links.items() if link.unasked}
-        for known in self._roster.fall_silent(self._loop.time(), unasked):
+        for address in unasked:
+            self._supervisor.link_lives(address, now_s, 2 * self._settings.status_s)
+        for known in self._roster.fall_silent(now_s, unasked):
             self.counters.silent += 1
             self._supervisor.missed()
             _log.warning("Bluetooth: %s (%s) has said nothing for %.0f s", known.device, known.address, known.silence_s)

@@ -51,7 +51,8 @@ class LinkState(StrEnum):
 class Link:
     """The link to `known`.
 
-    `alive` is called whenever the device says something, `value` for each value that is news, `ended` when a connection has.
+    `alive` is called when it is up and whenever the device says something, `value` for each value that is news, `ended` when a
+    connection has.
     """
 
     def __init__(
@@ -100,7 +101,8 @@ class Link:
     @property
     def unasked(self) -> bool:
         """Whether it is up and nothing of the device is read: it may say nothing for as long as it likes."""
-        return self.state is LinkState.UP and self._turns is not None and self._turns.next() is None
+        up = self.state is LinkState.UP and self._over is not None and not self._over.is_set()
+        return up and self._turns is not None and self._turns.next() is None
 
     def start(self) -> None:
         """Connect as soon as it is heard."""
@@ -174,6 +176,7 @@ class Link:
             self.state, self._why = LinkState.UP, None
             self._counters.connected += 1
             _log.info("Bluetooth: connected to %s (%s)", self._known.device, self._known.address)
+            self._alive()
             self._writing.up(name, line)
             await self._read(line)
             self._failed("the link ended")

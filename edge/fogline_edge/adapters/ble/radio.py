@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from bleak import BleakScanner
+from bleak.backends.bluezdbus.manager import get_global_bluez_manager
 from bleak.backends.device import BLEDevice
 from bleak.backends.scanner import AdvertisementData
 from bleak.exc import BleakError
@@ -134,8 +135,9 @@ class Radio:
             self._turn.clear()
             try:
                 await self._take_turn()
-            except Exception:
+            except Exception as error:
                 self._turn.set()
+                self.supervisor.failed(f"an error that is not ours: {shown(error)}", self._loop.time())  # if it was starting
                 raise
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(self.supervisor.deadline_s):
@@ -221,10 +223,11 @@ class Radio:
                     await scanner.stop()
 
     async def _close_stale(self) -> None:
-        """End the links that BlueZ has kept from a run that died: it does not find such devices any more."""
+        """End the links that BlueZ has kept from a run that died, or from before `RENEW`: it does not find such devices."""
         for address in self._ours:
             with contextlib.suppress(*BLUEZ_ERRORS):
                 async with asyncio.timeout(STOP_LIMIT_S):
+                    await get_global_bluez_manager()  # after `RENEW` it knows nothing before somebody asks for it so
                     device = await get_device(address)
                     if device is not None and await get_connected_devices(device):
                         self._counters.stale_links += 1

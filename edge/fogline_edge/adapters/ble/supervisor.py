@@ -22,6 +22,8 @@ from fogline_edge.adapters.ble.counters import Steps
 LOOK_AGAIN_S = 10.0
 """How often BlueZ is asked what there is, as long as there is nothing. It tells by itself; but one signal may be lost."""
 _LONGEST_FACTOR = 16
+_MOST_FAILURES = 3
+"""So many starts in a row that fail are no accident: links may be ended for that."""
 _FIRST_RETRY_S = 1.0
 _LONGEST_RETRY_S = 30.0
 
@@ -190,7 +192,8 @@ class Supervisor:
         self._failures += 1
         self._in_trouble = True
         self.phase, self.problem = Phase.WAITING, why
-        self.deadline_s = now_s + min(_LONGEST_RETRY_S, _FIRST_RETRY_S * 2 ** min(self._failures - 1, 10))
+        retry_s = min(_LONGEST_RETRY_S, _FIRST_RETRY_S * 2 ** min(self._failures - 1, 10))
+        self.deadline_s = now_s + retry_s * self._factor
         return []
 
     def heard(self, now_s: float) -> None:
@@ -269,8 +272,11 @@ class Supervisor:
         self._in_trouble, self.problem = False, None
 
     def _climb(self, now_s: float) -> list[Effect]:
-        """The next rung. While a link lives: a new scanner, and if a device fell silent meanwhile, once, new clients."""
-        if any(now_s < until_s for until_s in self._links.values()):
+        """The next rung.
+
+        While a link lives, and scanners start: a new scanner, and if a device fell silent meanwhile, once, new clients.
+        """
+        if self._failures < _MOST_FAILURES and any(now_s < until_s for until_s in self._links.values()):
             rung = Rung.NEW_CLIENTS if self._missed and self.rung else Rung.NEW_SCANNER
             self.rung = 1
         else:

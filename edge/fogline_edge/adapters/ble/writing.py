@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class Line:
-    """A link as commands see it. `over` is set when it ends. `tasks`: the commands that it ends.
+    """A link as commands see it. `over` is set when it ends, or is to end. `tasks`: the commands that it ends.
 
     `alive` is called whenever the device shows that it is there.
     """
@@ -127,13 +127,16 @@ class Writing:
 
     def abandon(self, command: Command) -> None:
         """As `Executor.abandon`."""
-        task = self._tasks.get(command.id)
-        if task is not None:
-            task.cancel()
+        task, line = self._tasks.get(command.id), self._lines.get(command.device)
+        if task is None:
+            return
+        if line is not None and line.tasks.get(command.id) is task and command.id in self._begun:
+            line.over.set()
+        task.cancel()
 
     def _ended(self, commands: Commands, line: Line, command: Command, task: asyncio.Task[None]) -> None:
         """Whatever ended it, it is told how it went: a command that nobody ends waits for ever."""
-        line.tasks.pop(command.id, None)
+        unanswered = line.tasks.pop(command.id, None) is not None
         self._tasks.pop(command.id, None)
         begun = command.id in self._begun
         self._begun.discard(command.id)
@@ -141,6 +144,8 @@ class Writing:
         if error is not None:
             _log.error("Bluetooth: command %s to %s: %r", command.id, command.device, error, exc_info=error)
         if task.cancelled() or error is not None:
+            if begun and unanswered:
+                line.over.set()
             (commands.lost if begun else commands.not_sent)(command.id)
 
     async def _run(self, commands: Commands, line: Line, rule: CommandRule, command: Command, data: bytes) -> None:
@@ -166,9 +171,9 @@ class Writing:
                 line.alive()
                 await self._refused(commands, line, command, answer_of(code, shown(error)))
             else:
-                self._lost(commands, command, "the link ended before the device answered")
+                self._failed(commands, line, command, "the link ended before the device answered")
         except BLUEZ_ERRORS as error:
-            self._lost(commands, command, shown(error))
+            self._failed(commands, line, command, shown(error))
         else:
             if rule.answer is not AnswerBy.NOTHING:
                 line.alive()
@@ -197,6 +202,14 @@ class Writing:
             await self._tell(commands, line, command, answer)
         else:
             commands.refused(command.id, answer.data.decode())
+
+    def _failed(self, commands: Commands, line: Line, command: Command, why: str) -> None:
+        """Nobody knows what became of it, and the link is made anew.
+
+        What is repeated waits for that, and what the device says too late is not taken for the answer to the next command.
+        """
+        line.over.set()
+        self._lost(commands, command, why)
 
     @staticmethod
     def _lost(commands: Commands, command: Command, why: str) -> None:
