@@ -17,7 +17,8 @@ MARKERS_LIMIT_S = 3.0
 """So long the last stable offset may lag behind a transaction that has just ended."""
 _AGAIN_S = 0.1
 _FIRST_S = 0.001
-_LONGEST_S = 0.016
+_LONGEST_S = 0.008
+_GROWTH = 1.4
 _ASK_LIMIT_S = 3.0
 
 
@@ -32,7 +33,7 @@ class Markers:
         began = time.monotonic()
         self._deadline = began + limit_s
         self._next = began + _FIRST_S
-        self._pause_s = 2 * _FIRST_S
+        self._pause_s = _FIRST_S
         self._left = dict(ends)
         self.stable: dict[Partition, int] = {}
 
@@ -56,7 +57,7 @@ class Markers:
         self.stable |= {place: ends[place] for place, end in self._left.items() if ends[place] >= end}
         self._left = {place: end for place, end in self._left.items() if ends[place] < end}
         self._next = now + self._pause_s
-        self._pause_s = min(2 * self._pause_s, _LONGEST_S)
+        self._pause_s = min(_GROWTH * self._pause_s, _LONGEST_S)
         return not self._left
 
 
