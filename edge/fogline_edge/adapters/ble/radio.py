@@ -250,6 +250,6 @@ async def _unending(run: Callable[[], Awaitable[None]]) -> None:
     while True:
         try:
             await run()
-        except Exception:  # noqa: BLE001 - see above
+        except Exception:  # noqa: BLE001 - whatever it is, the radio must go on healing
             _log.exception("Bluetooth: an error that is not ours; beginning again")
         await asyncio.sleep(_AGAIN_S)
