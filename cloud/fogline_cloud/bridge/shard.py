@@ -289,14 +289,15 @@ class Shard:
             with _turn:
                 answers.append(each.perform(holding))
                 holding.log.take_answers()
-        crash_point(CrashPoint.IN_TRANSACTION)
+            crash_point(CrashPoint.IN_TRANSACTION)
         self._settle()
         if holding.unwritten and time.monotonic() >= self._next_checkpoint:
             holding.log.write_checkpoint(list(holding.dirty.values()))
             holding.dirty.clear()
             self._next_checkpoint = time.monotonic() + self._settings.checkpoint_s
         if holding.log.commit():
-            crash_point(CrashPoint.AFTER_COMMIT_BEFORE_SETTLING)
+            if answers:  # else a checkpoint was due and nothing came
+                crash_point(CrashPoint.AFTER_COMMIT_BEFORE_SETTLING)
             self.counters.transactions += 1
             for known in holding.admission.committed():
                 holding.dirty[known.gateway, known.stream] = known
