@@ -46,6 +46,7 @@ class Uplink:
         self._on_command = on_command
         self._backoff = backoff or Backoff(settings.retry_s, settings.retry_cap_s)
         self._bridges = cycle(settings.bridges)
+        self._warned: dict[str, str] = {}
         bytes_s = 1024 * settings.max_kib_s
         self._budget = Bucket(bytes_s, bytes_s, asyncio.get_running_loop().time()) if bytes_s else None
 
@@ -82,11 +83,18 @@ class Uplink:
             wish = first(group)
             self.state.why = str(wish)
         if session.welcomed:
+            self._warned.clear()
             self.state.connections += 1
             if time.monotonic() - began >= STABLE_S:
                 self._backoff.stable()
-        _log.warning("the connection to %s ended: %s", bridge, self.state.why)
+        self._log_end(bridge)
         return wish
+
+    def _log_end(self, bridge: str) -> None:
+        """Warn of what is new: an outage may last for days, and be tried every minute."""
+        level = logging.INFO if self._warned.get(bridge) == self.state.why else logging.WARNING
+        self._warned[bridge] = self.state.why
+        _log.log(level, "the connection to %s ended: %s", bridge, self.state.why)
 
 
 def first(group: BaseExceptionGroup[E]) -> E:

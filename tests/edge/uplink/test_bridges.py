@@ -61,3 +61,14 @@ async def test_two_bridges_that_send_on_to_each_other_are_not_asked_without_a_pa
 async def test_when_the_one_that_was_sent_to_has_served_and_ends_the_next_is_asked(monkeypatch):
     answers = [Redirect("", C), "served", "served", SlowDown("", retry_after_s=7.0), AWAY]
     assert await steps(monkeypatch, [A, B], answers) == [A, C, 1.0, B, 2.0, A, 8.0, A, 4.0]
+
+
+async def test_an_outage_is_warned_of_once_and_again_after_the_bridge_was_there(monkeypatch, caplog):
+    other = Unreachable("it refuses")
+    await steps(monkeypatch, [A], [AWAY, AWAY, other, other, "served", AWAY, AWAY])
+    assert [each.getMessage().rsplit(": ", 1)[1] for each in caplog.records] == [
+        "nobody is there",
+        "it refuses",
+        "it ended",
+        "nobody is there",
+    ]
