@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from fogline.address import source_of
+from fogline.codec import EventObject, object_of
 from fogline.errors import Poison
 from fogline.event import Event, Lane, TimeQuality, parse_rfc3339, rfc3339
 from fogline.gap import GAP_CONTENT_TYPE, decode_gap
@@ -33,16 +34,24 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
 def record_of(event: Event, chain: bytes | None = None) -> Record:
     """An event as a record; `chain` if it is the last of its batch. One that no gateway numbered has no place in it."""
+    return record_of_object(object_of(event), event.tenant, event.device, event.data, chain)
+
+
+def record_of_object(event: EventObject, tenant: str, device: str, data: bytes, chain: bytes | None = None) -> Record:
+    """The same of an event as it came: `tenant` and `device` are those of its `source`."""
     headers = [
-        *_device_headers(
-            event.tenant,
-            event.device,
+        *_common_headers(
+            tenant,
+            device,
+            event.gateway,
+            event.stream,
+            event.lane,
             event.type,
             event.subject,
             event.timequality,
             event.dedup,
-            event.content_type,
-            event.device,
+            event.datacontenttype,
+            device,
             event.adapter,
         ),
         ("ce_id", event.id.encode()),
@@ -61,31 +70,25 @@ def record_of(event: Event, chain: bytes | None = None) -> Record:
     if optional != _NONE:
         headers += [(name, str(value).encode()) for name, value in zip(_FEW, optional, strict=True) if value is not None]
     if event.stream:
-        headers += _stream_headers(event.gateway, event.stream, event.lane)
         headers.append(("ce_sequence", b"%d" % event.sequence))
     if event.replayed:
         headers.append(("ce_replayed", b"true"))
     if chain is not None:
         headers.append((CHAIN, chain))
-    return Record(event.device.encode(), event.data, headers)
+    return Record(device.encode(), data, headers)
 
 
 _SAME = ("ce_type", "ce_subject", "ce_timequality", "ce_dedup", "content-type", "device_id", "orig_adapter")
 
 
 @lru_cache(maxsize=16_384)
-def _device_headers(tenant: str, device: str, *same: str) -> tuple[tuple[str, bytes], ...]:
+def _common_headers(
+    tenant: str, device: str, gateway: str, stream: str, lane: str, *same: str
+) -> tuple[tuple[str, bytes], ...]:
     """What is the same for most events of a device."""
-    return (
-        ("ce_specversion", b"1.0"),
-        ("ce_source", source_of(tenant, device).encode()),
-        *((name, value.encode()) for name, value in zip(_SAME, same, strict=True)),
-    )
-
-
-@lru_cache(maxsize=4096)
-def _stream_headers(gateway: str, stream: str, lane: str) -> tuple[tuple[str, bytes], ...]:
-    return ("ce_gateway", gateway.encode()), ("ce_stream", stream.encode()), ("ce_lane", lane.encode())
+    place = (("ce_gateway", gateway), ("ce_stream", stream), ("ce_lane", lane)) if stream else ()
+    told = ("ce_source", source_of(tenant, device)), *zip(_SAME, same, strict=True), *place
+    return ("ce_specversion", b"1.0"), *((name, value.encode()) for name, value in told)
 
 
 @lru_cache(maxsize=256)

@@ -11,7 +11,7 @@ for byte; any other travels in `data_base64`.
 import base64
 import binascii
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -35,7 +35,7 @@ MAX_BODY_BYTES = 2 * MAX_MESSAGE_BYTES
 """The most bytes that a batch may decompress to."""
 
 
-class _Wire(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
+class EventObject(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
     """An event as a CloudEvents JSON object. The order of the fields is the order on the wire."""
 
     specversion: str
@@ -66,8 +66,8 @@ class _Wire(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
 
 
 _encoder = msgspec.json.Encoder()
-_wire_decoder = msgspec.json.Decoder(_Wire)
-_batch_decoder = msgspec.json.Decoder(list[_Wire])
+_wire_decoder = msgspec.json.Decoder(EventObject)
+_batch_decoder = msgspec.json.Decoder(list[EventObject])
 _any_json = msgspec.json.Decoder()
 
 
@@ -106,35 +106,40 @@ def _is_bare_json(data: bytes) -> bool:
 
 def encode_event(event: Event) -> bytes:
     """One event as a CloudEvents JSON object."""
-    as_json = _travels_as_json(event.content_type, event.data)
-    return _encoder.encode(
-        _Wire(
-            specversion="1.0",
-            id=event.id,
-            source=event.source,
-            type=event.type,
-            subject=event.subject,
-            time=event.time,
-            recordedtime=event.recordedtime,
-            datacontenttype=event.content_type,
-            gateway=event.gateway,
-            stream=event.stream,
-            sequence=event.sequence,
-            lane=event.lane,
-            timequality=event.timequality,
-            dedup=event.dedup,
-            adapter=event.adapter,
-            replayed=event.replayed,
-            ttd=event.ttd,
-            expirytime=event.expirytime,
-            properties=event.properties,
-            commandid=event.commandid,
-            commandstate=event.commandstate,
-            correlationid=event.correlationid,
-            status=event.status,
-            data=Raw(event.data) if as_json else msgspec.UNSET,
-            data_base64=None if as_json else base64.b64encode(event.data).decode(),
-        )
+    wire = object_of(event)
+    if _travels_as_json(event.content_type, event.data):
+        wire.data = Raw(event.data)
+    else:
+        wire.data_base64 = base64.b64encode(event.data).decode()
+    return _encoder.encode(wire)
+
+
+def object_of(event: Event) -> EventObject:
+    """An event without its data."""
+    return EventObject(
+        specversion="1.0",
+        id=event.id,
+        source=event.source,
+        type=event.type,
+        subject=event.subject,
+        time=event.time,
+        recordedtime=event.recordedtime,
+        datacontenttype=event.content_type,
+        gateway=event.gateway,
+        stream=event.stream,
+        sequence=event.sequence,
+        lane=event.lane,
+        timequality=event.timequality,
+        dedup=event.dedup,
+        adapter=event.adapter,
+        replayed=event.replayed,
+        ttd=event.ttd,
+        expirytime=event.expirytime,
+        properties=event.properties,
+        commandid=event.commandid,
+        commandstate=event.commandstate,
+        correlationid=event.correlationid,
+        status=event.status,
     )
 
 
@@ -181,7 +186,7 @@ def encode_framed(parts: Frame, event_id: str, recordedtime: str, sequence: int,
 
 def decode_event(body: bytes) -> Event:
     """The inverse of `encode_event`. Raises `Poison('malformed')`."""
-    return _events([_read(body)])[0]
+    return Batch.read([_read(body)]).events()[0]
 
 
 class Replay:
@@ -209,22 +214,43 @@ class Replay:
         return _encoder.encode(wire)
 
 
-def _read(body: bytes) -> _Wire:
+def _read(body: bytes) -> EventObject:
     try:
         return _wire_decoder.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Poison("malformed", f"an event is not readable: {error}") from None
 
 
-def _events(wires: list[_Wire]) -> list[Event]:
-    """What many events have in common is checked once."""
-    for moment in {wire.recordedtime for wire in wires}:
-        _check_time(moment)
-    places = {source: _source(source) for source in {wire.source for wire in wires}}
-    return [_event(wire, *places[wire.source]) for wire in wires]
+class Batch(NamedTuple):
+    """Events as they came: each as its JSON object and its data. `places`: tenant and device of each `source`.
+
+    Whoever reads many attributes of many events reads them here: an `Event` of each costs as much as decoding it.
+    """
+
+    objects: Sequence[EventObject]
+    data: Sequence[bytes]
+    places: Mapping[str, tuple[str, str]]
+
+    @classmethod
+    def read(cls, objects: Sequence[EventObject]) -> "Batch":
+        """What many events have in common is checked once. Raises `Poison`."""
+        for moment in {each.recordedtime for each in objects}:
+            _check_time(moment)
+        places = {source: _source(source) for source in {each.source for each in objects}}
+        return cls(objects, list(map(_data, objects)), places)
+
+    @classmethod
+    def of(cls, events: Sequence[Event]) -> "Batch":
+        """The same of events."""
+        places = {event.source: (event.tenant, event.device) for event in events}
+        return cls(list(map(object_of, events)), [event.data for event in events], places)
+
+    def events(self) -> list[Event]:
+        """All of them."""
+        return [event_of(each, *self.places[each.source], data) for each, data in zip(self.objects, self.data, strict=True)]
 
 
-def _event(wire: _Wire, tenant: str, device: str) -> Event:
+def event_of(wire: EventObject, tenant: str, device: str, data: bytes) -> Event:
     """The attributes in their order, without their names (see `Event`)."""
     return Event(
         wire.id,
@@ -234,7 +260,7 @@ def _event(wire: _Wire, tenant: str, device: str) -> Event:
         wire.subject,
         wire.recordedtime,
         wire.datacontenttype,
-        _data(wire),
+        data,
         wire.gateway,
         wire.stream,
         wire.sequence,
@@ -254,7 +280,7 @@ def _event(wire: _Wire, tenant: str, device: str) -> Event:
     )
 
 
-def _data(wire: _Wire) -> bytes:
+def _data(wire: EventObject) -> bytes:
     data = wire.data
     if isinstance(data, Raw):
         return bytes(data)
@@ -348,7 +374,12 @@ def decode_beacon(message: Message) -> Beacon:
 
 
 def decode_batch(span: Range, message: Message) -> list[Event]:
-    """The events of a batch, checked against its range. Raises `Poison` (`malformed`, `too-big`, `bad-identifier`)."""
+    """The events of a batch, as `read_batch`."""
+    return read_batch(span, message).events()
+
+
+def read_batch(span: Range, message: Message) -> Batch:
+    """What a batch holds, checked against its range. Raises `Poison` (`malformed`, `too-big`, `bad-identifier`)."""
     try:
         wires = _batch_decoder.decode(_decompress(message.body))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -362,10 +393,10 @@ def decode_batch(span: Range, message: Message) -> list[Event]:
         expected += 1
     if expected != span.last + 1:
         raise Poison("malformed", f"a batch of {span.first}..{span.last} ends at {expected - 1}")
-    return _events(wires)
+    return Batch.read(wires)
 
 
-def _end_of_gap(wire: _Wire, first: int) -> int:
+def _end_of_gap(wire: EventObject, first: int) -> int:
     """Where a gap record stands, which has to begin at `first`: at the last sequence that it stands for."""
     gap = decode_gap(_data(wire))
     if gap.first != first:

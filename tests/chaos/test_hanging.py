@@ -6,6 +6,7 @@ import pytest
 
 from chaos.raw_kafka import RawKafka, Record
 from chaos.test_takeover_torn import landed, provided
+from fogline.codec import Batch
 from fogline.errors import Unreachable
 from fogline.event import Lane
 from fogline.testing.events import STREAM, make_batch, make_event
@@ -61,7 +62,7 @@ def test_settled_events_whose_marker_kafka_forgot_are_there_again(broker, tenant
     log, recovered = taken(clients, tenant)
     assert [(each.stream, each.hwm) for each in recovered.known.values()] == [(STREAM, 3)]
     span, _ = make_batch(4, 5)
-    assert log.produce([make_event(4, tenant=tenant), make_event(5, tenant=tenant)], span) == 0
+    assert log.produce(Batch.of([make_event(4, tenant=tenant), make_event(5, tenant=tenant)]), span) == 0
     log.commit()
     assert landed(clients, tenant) == {(STREAM, number): 1 for number in range(1, 6)}
     log.destroy()
@@ -103,7 +104,7 @@ def test_nothing_is_settled_before_its_marker_is_seen(broker, tenant, monkeypatc
     clients = provided(broker.bootstrap, tenant, 1)
     log, _ = taken(clients, tenant)
     log._producer = Forgetful(log._producer)
-    log.produce([make_event(1, tenant=tenant)], make_batch(1, 1)[0])
+    log.produce(Batch.of([make_event(1, tenant=tenant)]), make_batch(1, 1)[0])
     assert log.commit()
     with pytest.raises(Unreachable, match="forgot"):
         wait_readable(log)
@@ -119,10 +120,10 @@ def test_nothing_is_settled_by_the_marker_of_somebody_else(broker, tenant):
     clients = provided(broker.bootstrap, tenant, 1)
     log, _ = taken(clients, tenant)
     log._producer = Forgetful(log._producer)
-    log.produce([make_event(1, tenant=tenant)], make_batch(1, 1)[0])
+    log.produce(Batch.of([make_event(1, tenant=tenant)]), make_batch(1, 1)[0])
     assert log.commit()
     log._begun = True  # to the coordinator it is one transaction still
-    log.produce([make_event(2, tenant=tenant)], make_batch(2, 2)[0])
+    log.produce(Batch.of([make_event(2, tenant=tenant)]), make_batch(2, 2)[0])
     log._producer.flush(10)
     assert not log.readable()
     heir = clients.producer(f"fogline-{tenant}-0")

@@ -14,6 +14,7 @@ import pytest
 from chaos.site import Program
 from chaos.zombie import produce, stream_of
 from fogline.amqp.outcome import ACCEPTED
+from fogline.codec import Batch
 from fogline.event import Lane
 from fogline.testing.events import STREAM, make_batch
 from fogline.testing.kafka_broker import KafkaBroker
@@ -184,14 +185,15 @@ def test_takeover_after_a_late_copy_that_commits_half_of_the_next_transaction(to
     class Copied(TransactionLog):
         code = None
 
-        def produce(self, events, span):
+        def produce(self, batch, span):
             if span.first != 11 or Copied.code is not None:
-                return super().produce(events, span)
-            super().produce(events[:5], span)
+                return super().produce(batch, span)
+            events = batch.events()
+            super().produce(Batch.of(events[:5]), span)
             assert self._producer.flush(30) == 0
             Copied.code = torn.deliver_copy()
             wait_for(lambda: landed(self._clients, self._tenant)[STREAM, 15], "the copy commits nothing")
-            return super().produce(events[5:], span)
+            return super().produce(Batch.of(events[5:]), span)
 
     with Owned(torn, tenant, Copied) as owned:
         owned.lands(1, 10)

@@ -12,7 +12,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from fogline.codec import decode_batch
+from fogline.codec import read_batch
 from fogline.errors import Unreachable
 from fogline.testing.events import make_batch
 from fogline_cloud.bridge.checkpoint import Owner
@@ -31,7 +31,7 @@ def stream_of(shard: int) -> str:
 def produce(log: TransactionLog, tenant: str, shard: int, first: int, last: int) -> None:
     with encoding:
         span, message = make_batch(first, last, tenant=tenant, stream=stream_of(shard))
-    log.produce(decode_batch(span, message), span)
+    log.produce(read_batch(span, message), span)
 
 
 def begin(log: TransactionLog, tenant: str, shard: int) -> None:

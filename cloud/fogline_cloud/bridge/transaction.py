@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from fogline.codec import Range
+from fogline.codec import Batch, Range, event_of
 from fogline.crash import CrashPoint, crash_point
 from fogline.errors import Unreachable
 from fogline.event import Event
@@ -24,7 +24,7 @@ from fogline_cloud.bridge.recovery import Recovered, recover
 from fogline_cloud.commands.record import Audit, Record, audit_of, encode
 from fogline_cloud.kafka import TRANSACTION_TIMEOUT_MS, KafkaClients, mapped
 from fogline_cloud.records import Record as KafkaRecord
-from fogline_cloud.records import record_of
+from fogline_cloud.records import record_of, record_of_object
 
 _Told = Callable[[KafkaError | None, Message], None]
 _LIMIT_S = TRANSACTION_TIMEOUT_MS / 1000
@@ -89,17 +89,18 @@ class TransactionLog:
                 self._write_plain(topic, [(_NOBODY, None)])
         self.commit()
 
-    def produce(self, events: list[Event], span: Range) -> int:
+    def produce(self, batch: Batch, span: Range) -> int:
         """Write the events of a batch into the open transaction; returns how many were replaced by gap records."""
         refused = 0
         topic = topics.of_lane(span.lane, self._tenant)
-        tenant, last, write = self._tenant, span.last, self._write_record
-        for event in events:
+        ours, last, write, places = self._tenant, span.last, self._write_record, batch.places
+        for event, data in zip(batch.objects, batch.data, strict=True):
+            tenant, device = places[event.source]
             chain = span.chain if event.sequence == last else None
-            if event.tenant == tenant and write(topic, record_of(event, chain)):
+            if tenant == ours and write(topic, record_of_object(event, tenant, device, data, chain)):
                 continue
             refused += 1
-            write(topic, record_of(self._refusal(event), chain))
+            write(topic, record_of(self._refusal(event_of(event, tenant, device, data)), chain))
         return refused
 
     def produce_report(self, topic: str, event: Event) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fogline.amqp.outcome import ACCEPTED, DECODE_ERROR, MODIFIED, RELEASED, UNKNOWN_STREAM, Outcome, rejected
-from fogline.codec import Range, decode_batch
+from fogline.codec import Batch, Range, read_batch
 from fogline.errors import Poison
 from fogline.event import Event, Lane
 from fogline.gap import above
@@ -66,18 +66,19 @@ class Submission:
     def _produce(self, holding: Holding, skip: int) -> tuple[Outcome, list[Record]]:
         span = self.span
         try:
-            events = decode_batch(span, self.message)
+            batch = read_batch(span, self.message)
+            if skip:
+                batch = Batch.of(above(batch.events(), span.first + skip - 1))
         except Poison as error:
             return rejected(DECODE_ERROR, str(error)), []
-        fresh = above(events, span.first + skip - 1) if skip else events
-        refused = holding.log.produce(fresh, span)
+        refused = holding.log.produce(batch, span)
         holding.admission.wrote(span, refused)
-        holding.counters.landed += len(fresh)
+        holding.counters.landed += len(batch.objects)
         if skip:
             self._count_duplicates(holding, skip)
-        for device in holding.routes.learn(span.gateway, fresh):
+        for device in holding.routes.learn(span.gateway, batch):
             holding.log.write_route(device, span.gateway)
-        return ACCEPTED, self._end_commands(holding, fresh) if span.lane is Lane.REPLY else []
+        return ACCEPTED, self._end_commands(holding, batch.events()) if span.lane is Lane.REPLY else []
 
     def _end_commands(self, holding: Holding, events: list[Event]) -> list[Record]:
         """The states of commands that these events tell of, written in the same transaction."""

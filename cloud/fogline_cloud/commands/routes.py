@@ -1,10 +1,9 @@
 """Which gateway reaches a device: the one that last sent something of it. Shared by the shards' threads and the loop."""
 
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass
 
-from fogline.event import Event
+from fogline.codec import Batch
 
 STAY_S = 30.0
 """For so long after its last event a device stays with its gateway, though another one hears it too."""
@@ -33,12 +32,12 @@ class Routes:
         route = self._routes.get(device)
         return route.gateway if route else None
 
-    def learn(self, gateway: str, events: Iterable[Event]) -> list[str]:
+    def learn(self, gateway: str, batch: Batch) -> list[str]:
         """Take a gateway's events into account; returns the devices whose route changed, to be written down."""
         now = time.monotonic()
         changed = []
-        announced = {event.device for event in events if event.ttd}
-        for device in {event.device for event in events} - {gateway}:
+        announced = {batch.places[event.source][1] for event in batch.objects if event.ttd}
+        for device in {device for _, device in batch.places.values()} - {gateway}:
             route = self._routes.get(device)
             if route is not None and route.gateway == gateway:
                 route.seen = now

@@ -189,11 +189,11 @@ class StumblesOnce(TransactionLog):
 
     stumbled = False
 
-    def produce(self, events, span):
+    def produce(self, batch, span):
         if not StumblesOnce.stumbled:
             StumblesOnce.stumbled = True
             raise ZeroDivisionError("a bug")
-        return super().produce(events, span)
+        return super().produce(batch, span)
 
 
 def test_a_bug_gives_the_batch_back_and_the_shard_goes_on(bench):
@@ -235,9 +235,9 @@ def test_a_woken_owner_cannot_commit_what_it_had_open(bench):
     zombie = bench.log()
     zombie.take(bench_owner())
     span, message = batch_of(bench, 1, 10)
-    from fogline.codec import decode_batch
+    from fogline.codec import read_batch
 
-    zombie.produce(decode_batch(span, message), span)
+    zombie.produce(read_batch(span, message), span)
     heir, answers = bench.shard(), Answers()
     with pytest.raises(Exception, match="shard 0"):
         zombie.commit()
