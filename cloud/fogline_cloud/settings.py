@@ -22,7 +22,8 @@ class BridgeSettings(_Strict, frozen=True, kw_only=True):
     """The AMQP listener and its transactions. `advertised` is where gateways reach this bridge (default: `listen`).
 
     `gateways`: the names that may connect; left out: any (only sensible on loopback). `hellos_s`: how many gateways may
-    come in a second, in the long run; when more come at once, the others are told when to come back.
+    come in a second, in the long run; when more come at once, the others are told when to come back. `one_cpu`: all of
+    the bridge on one CPU at a time, for which it does more (docs/performance.md); more bridges share the shards.
     """
 
     name: Identifier = "bridge-1"
@@ -31,9 +32,10 @@ class BridgeSettings(_Strict, frozen=True, kw_only=True):
     gateways: list[Identifier] | None = None
     max_connections: Annotated[int, Meta(ge=1)] = 1000
     hellos_s: Annotated[float, Meta(gt=0)] = 100.0
-    transaction_events: Annotated[int, Meta(ge=1)] = 2000
+    transaction_events: Annotated[int, Meta(ge=1)] = 5000
     transaction_ms: Annotated[int, Meta(ge=1, le=5000)] = 20
     checkpoint_s: Annotated[float, Meta(gt=0)] = 5.0
+    one_cpu: bool = True
 
 
 class CommandSettings(_Strict, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fogline import commandline
+from fogline.one_cpu import stay_on_one_cpu
 from fogline_edge.adapters.ble.state import convert_state, lines_of
 from fogline_edge.gateway import check, require_bluetooth, run_gateway
 from fogline_edge.profiles.ble_files import chosen, in_the_box
@@ -84,6 +85,8 @@ def run_ble_scan(arguments: argparse.Namespace) -> int:
 def run_run(arguments: argparse.Namespace) -> int:
     """Serve until a signal."""
     settings = load(arguments.config)
+    if settings.one_cpu:
+        stay_on_one_cpu()
     asyncio.run(
         run_gateway(settings, lambda addresses: commandline.announce(ready="gateway", name=settings.gateway, **addresses))
     )

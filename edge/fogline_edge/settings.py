@@ -243,11 +243,15 @@ class BleSettings(_Strict, frozen=True, kw_only=True):
 
 
 class Settings(_Strict, frozen=True, kw_only=True):
-    """Everything. `data` is the folder of the outbox, relative to the settings file."""
+    """Everything. `data` is the folder of the outbox, relative to the settings file.
+
+    `one_cpu`: all of the gateway on one CPU at a time, for which it takes less of it (docs/performance.md).
+    """
 
     tenant: Identifier
     gateway: Identifier
     data: str
+    one_cpu: bool = True
     outbox: OutboxSettings = msgspec.field(default_factory=OutboxSettings)
     uplink: UplinkSettings = msgspec.field(default_factory=UplinkSettings)
     commands: CommandSettings = msgspec.field(default_factory=CommandSettings)

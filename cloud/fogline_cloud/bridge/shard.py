@@ -29,6 +29,8 @@ from fogline_cloud.settings import BridgeSettings
 
 RETAKE_S = 2.0
 """How long to wait before a shard is taken again after that failed."""
+URGENT_EVENTS = 1000
+"""A transaction with something urgent in it takes no more than what fills it to here."""
 
 _log = logging.getLogger("fogline.shard")
 
@@ -218,7 +220,8 @@ class Shard:
         events = 0
         deadline: float | None = None
         urgent = False
-        while events < self._settings.transaction_events:
+        most = self._settings.transaction_events
+        while events < (min(URGENT_EVENTS, most) if urgent else most):
             limit_s = self._idle_s() if deadline is None else 0 if urgent else deadline - time.monotonic()
             match item := self._get(limit_s):
                 case None | _Stop():

@@ -5,6 +5,7 @@ import asyncio
 from typing import Any
 
 from fogline.commandline import announce
+from fogline.one_cpu import stay_on_one_cpu
 from fogline.settings import require_loopback, split_endpoint
 from fogline_cloud import provision
 from fogline_cloud.bridge.bridge import run_bridge
@@ -36,6 +37,8 @@ def register(groups: "argparse._SubParsersAction[Any]") -> None:
 def run_run(arguments: argparse.Namespace) -> int:
     """Serve until a signal."""
     settings = load(arguments.config)
+    if settings.bridge.one_cpu:
+        stay_on_one_cpu()
     asyncio.run(
         run_bridge(settings, lambda host, port: announce(ready="bridge", name=settings.bridge.name, amqp=f"{host}:{port}"))
     )

@@ -1,0 +1,47 @@
+"""Which CPU a process chooses, and that all of it goes there."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from fogline.one_cpu import choose
+
+
+@pytest.mark.parametrize(
+    ("here", "idle", "own", "there"),
+    [
+        (0, {0: 0.5, 1: 0.5}, 0.5, 0),
+        (0, {0: 0.0, 1: 1.0}, 1.0, 0),
+        (0, {0: 0.0, 1: 1.0}, 0.5, 1),
+        (0, {0: 0.0, 1: 0.7}, 0.5, 0),
+        (1, {0: 0.9, 1: 0.1, 2: 0.95}, 0.3, 2),
+        (2, {0: 1.0, 1: 1.0, 2: 1.0}, 0.0, 2),
+    ],
+    ids=["all alike", "all of it is ours", "others are here", "not worth it", "the idlest", "nobody is anywhere"],
+)
+def test_it_goes_where_it_gets_more_time(here, idle, own, there):
+    assert choose(here, idle, own) == there
+
+
+PROGRAM = """
+import json, os, threading
+from fogline.one_cpu import stay_on_one_cpu
+
+done = threading.Event()
+threading.Thread(target=done.wait).start()
+stay_on_one_cpu()
+threading.Thread(target=done.wait).start()
+print(json.dumps([sorted(os.sched_getaffinity(int(task))) for task in os.listdir("/proc/self/task")]))
+done.set()
+"""
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="this machine has one CPU")
+def test_all_threads_are_on_one_cpu():
+    places = json.loads(subprocess.run([sys.executable, "-c", PROGRAM], check=True, capture_output=True, timeout=60).stdout)
+    assert len(places) == 4
+    assert len(places[0]) == 1
+    assert all(each == places[0] for each in places)
