@@ -6,9 +6,11 @@ SELECT number, stream, lane, open, head, chain, settled, settled_chain,
 FROM stream ORDER BY number;
 
 -- name: open_stream
-INSERT INTO stream (stream, lane, open, head, chain, settled, settled_chain,
+-- What was quarantined in a damaged file is still there, under the number that its stream had.
+INSERT INTO stream (number, stream, lane, open, head, chain, settled, settled_chain,
                     acknowledged, stored, duplicate, dead, sent, settled_events, quarantined, reason)
-VALUES (?, ?, 1, 0, x'', 0, x'', 0, 0, 0, 0, 0, 0, 0, ?) RETURNING number;
+VALUES ((SELECT 1 + max((SELECT ifnull(max(number), 0) FROM stream), (SELECT ifnull(max(stream), 0) FROM quarantine))),
+        ?, ?, 1, 0, x'', 0, x'', 0, 0, 0, 0, 0, 0, 0, ?) RETURNING number;
 
 -- name: close_stream
 UPDATE stream SET open = 0, reason = ? WHERE number = ?;

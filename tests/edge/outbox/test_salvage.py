@@ -31,6 +31,7 @@ from fogline.errors import Misconfigured
 from fogline.event import Lane
 from fogline.gap import GapReason
 from fogline.testing.commands import make_command
+from fogline.testing.events import make_arrival
 from fogline_edge.boot import beacon
 from fogline_edge.downlink import journal
 from fogline_edge.downlink.recall import Recalled, recall
@@ -276,3 +277,18 @@ async def test_a_damaged_name_of_the_gateway_is_no_other_gateway(sound, folder):
     database.close()
     after = await start(at)
     assert set(sound.ids.values()) <= set(after.ids.values())
+
+
+async def test_what_was_set_aside_stays_aside_and_the_same_place_is_set_aside_again(folder):
+    """A salvage opens new streams: none of them may take the number of one of which rows are in quarantine."""
+    for life in range(3):
+        outbox = Outbox.open(settings(folder))
+        for _ in range(2):
+            await put(outbox, make_arrival(life))
+        (stream,) = await outbox.streams()
+        assert await outbox.quarantine(stream.stream, 2, "amqp:decode-error", f"life {life}")
+        outbox.settle(stream.stream, 2)
+        outbox.suspect("for the test")
+        await outbox.close()
+    rows = sqlite3.connect(folder / "data" / "outbox.db").execute("SELECT description FROM quarantine ORDER BY stream")
+    assert [description for (description,) in rows] == ["life 0", "life 1", "life 2"]
