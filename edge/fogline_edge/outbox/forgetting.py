@@ -1,12 +1,14 @@
 """What the memory of resends lets go of, some devices at a time, so that it never takes the room of events.
 
 Of a device that was heard in the last 48 h there stays what came in them, and its newest rows whenever they came; of any other
-nothing. All devices together have a share of the file: what is beyond it goes before its time, the oldest first.
+nothing. All devices together have a share of the file: what is beyond it goes before its time, the oldest first. So have
+commands that are over; of them only those go before their time whose deadline has passed, of which a late copy is refused.
 """
 
 import logging
 import sqlite3
 
+from fogline_edge.boot import SYSTEM, Clock
 from fogline_edge.outbox.queries import SQL
 
 REMEMBER_S = 48 * 3600
@@ -16,6 +18,9 @@ REMEMBER_COMMANDS_S = 8 * 24 * 3600
 """Longer than any command may live, so that a copy that comes late is known."""
 TRACES_SHARE, SLOTS_SHARE = 0.15, 0.05
 """Of the file, the most that is remembered of what devices say of themselves, and of what protocols say."""
+COMMANDS_SHARE = 0.05
+COMMAND_BYTES = 600
+"""What a command that is over takes, or less: its content is gone by then."""
 ROUND_S = 3600
 DEVICES_AT_ONCE = 100
 ROWS_AT_ONCE = 1000
@@ -28,16 +33,15 @@ _log = logging.getLogger("fogline.outbox")
 class Forgetting:
     """Used on the writer's thread, within a transaction. `more`: there is something to do at once."""
 
-    def __init__(self, connection: sqlite3.Connection, max_bytes: int) -> None:
-        self._connection = connection
-        self._next_commands_s = REMEMBER_S
+    def __init__(self, connection: sqlite3.Connection, max_bytes: int, clock: Clock = SYSTEM) -> None:
+        self._commands = _Commands(connection, int(max_bytes * COMMANDS_SHARE / COMMAND_BYTES), clock)
         self._traces = _Rounds(connection, "memory", REMEMBER_EVENTS, int(max_bytes * TRACES_SHARE))
         self._slots = _Rounds(connection, "slot", REMEMBER_EVENTS // 64, int(max_bytes * SLOTS_SHARE))
 
     @property
     def more(self) -> bool:
         """A round is under way, or there may be too much."""
-        return self._traces.more or self._slots.more
+        return self._traces.more or self._slots.more or self._commands.more
 
     def grown(self, traces: int, slots: int) -> None:
         """So many rows have been added to each table."""
@@ -46,14 +50,34 @@ class Forgetting:
 
     def hurry(self) -> None:
         """Room is wanted: the next rounds are due."""
-        self._traces.next_s = self._slots.next_s = 0
+        self._traces.next_s = self._slots.next_s = self._commands.next_s = 0
 
     def go_on(self, age_s: int) -> int:
         """Do a little. Returns how many rows went."""
-        if age_s >= self._next_commands_s:
-            self._next_commands_s = age_s + ROUND_S
-            self._connection.execute(SQL["forget_commands"], (age_s - REMEMBER_COMMANDS_S,))
-        return self._traces.go_on(age_s) + self._slots.go_on(age_s)
+        return self._commands.go_on(age_s) + self._traces.go_on(age_s) + self._slots.go_on(age_s)
+
+
+class _Commands:
+    """Those that are over, at most `most` of them if that can be. `more`, `next_s`: as in `_Rounds`."""
+
+    def __init__(self, connection: sqlite3.Connection, most: int, clock: Clock) -> None:
+        self.more = False
+        self.next_s = 0
+        self._connection = connection
+        self._most = most
+        self._clock = clock
+
+    def go_on(self, age_s: int) -> int:
+        if age_s < self.next_s and not self.more:
+            return 0
+        self.next_s = age_s + ROUND_S
+        gone = self._connection.execute(SQL["forget_commands"], (age_s - REMEMBER_COMMANDS_S, ROWS_AT_ONCE)).rowcount
+        (count,) = self._connection.execute(SQL["count_commands"]).fetchone()
+        if (left := min(count - self._most, ROWS_AT_ONCE - gone)) > 0:
+            now = self._clock.beacon()
+            gone += self._connection.execute(SQL["forget_late_commands"], (now.boot_id, now.boottime_ms, left)).rowcount
+        self.more = gone == ROWS_AT_ONCE
+        return gone
 
 
 class _Rounds:

@@ -179,4 +179,12 @@ SELECT id, device, name, content_type, data, reply, durable, idempotent, correla
 FROM command WHERE state IN ('QUEUED', 'SENDING') ORDER BY number;
 
 -- name: forget_commands
-DELETE FROM command WHERE state NOT IN ('QUEUED', 'SENDING') AND changed_s < ?;
+DELETE FROM command WHERE number IN
+(SELECT number FROM command WHERE state NOT IN ('QUEUED', 'SENDING') AND changed_s < ? ORDER BY number LIMIT ?);
+
+-- name: forget_late_commands
+DELETE FROM command WHERE number IN
+(SELECT number FROM command WHERE state NOT IN ('QUEUED', 'SENDING') AND boot = ? AND deadline_ms < ? ORDER BY number LIMIT ?);
+
+-- name: count_commands
+SELECT count(*) FROM command;

@@ -33,6 +33,8 @@ RESUME = 0.15
 """The share that must be free before other lanes are taken again."""
 ROW_BYTES = 600
 """What a row has beside its payload, or less."""
+STEP_S = 0.1
+"""While there is other work, no more than one step of what is forgotten is done in so long: each is a transaction."""
 RETRIED = 32
 """How much of what was held is tried at once: all of it need not fit."""
 
@@ -63,7 +65,12 @@ class Settlement:
             self.sent[name] = self.sent.get(name, 0) + sent
 
 
-Work = list[Waiting | Act] | Settlement | Call | None
+@dataclass(frozen=True, slots=True)
+class Nudge:
+    """Something of the writer's own has been left to do."""
+
+
+Work = list[Waiting | Act] | Settlement | Call | Nudge | None
 
 
 class Told:
@@ -107,7 +114,7 @@ class Writer:
         self.handed: dict[str, int] = {}
         self.age = Age(connection, clock)
         self.identity = (tenant, gateway)
-        self._forgetting = Forgetting(connection, max_bytes)
+        self._forgetting = Forgetting(connection, max_bytes, clock)
         self._max_pages = max_bytes // PAGE_BYTES
         self._lets_go = lets_go
         self._in_flight = in_flight
@@ -119,6 +126,8 @@ class Writer:
         self._full = False
         self._next_statement = time.monotonic() + statement_s
         self._next_housekeeping = 0.0
+        self._next_step = 0.0
+        self._nudged = False
         self._thread = threading.Thread(target=self._run, name="outbox-writer", daemon=True)
         self._load()
 
@@ -160,6 +169,9 @@ class Writer:
         match work:
             case Settlement():
                 self._settle(work)
+            case Nudge():
+                self._nudged = False
+                self._settle(Settlement())
             case Call(run, done, failed):
                 try:
                     result = run(self)
@@ -242,7 +254,7 @@ class Writer:
             self._wait_for_room(error)
             return
         if dropped:
-            self._queue.put(Settlement())
+            self._nudge()
 
     def _reserved(self, group: list[Waiting | Act]) -> list[Waiting | Act]:
         """What of a group is taken although it is full, the rest is held. Nothing overtakes what found no room even there."""
@@ -336,7 +348,7 @@ class Writer:
             self._wait_for_room(error)
             return
         if more:
-            self._queue.put(Settlement())
+            self._nudge()
 
     def _housekeep(self) -> int:
         """Forget what is too old, save the age, correct times once the clock is set. Returns how much was forgotten."""
@@ -348,9 +360,11 @@ class Writer:
     def _forget(self) -> int:
         """Also while it is full: it makes room."""
         self._forgetting.grown(*self.ingest.growth())
-        if time.monotonic() < self._next_housekeeping and not self._forgetting.more:
+        now_s = time.monotonic()
+        idle = self._queue.empty() or now_s >= self._next_step
+        if now_s < self._next_housekeeping and not (self._forgetting.more and (idle or self._full)):
             return 0
-        self._next_housekeeping = time.monotonic() + SAVED_EVERY_S
+        self._next_housekeeping, self._next_step = now_s + SAVED_EVERY_S, now_s + STEP_S
         try:
             with self.transaction():
                 self.age.save()
@@ -359,8 +373,14 @@ class Writer:
             self._wait_for_room(error)
             return 0
         if self._forgetting.more or (forgotten and self._full):
-            self._queue.put(Settlement())
+            self._nudge()
         return forgotten
+
+    def _nudge(self) -> None:
+        """Come back to it, once, after what waits by now."""
+        if not self._nudged:
+            self._nudged = True
+            self._queue.put(Nudge())
 
 
 def uses_reserve(work: Waiting | Act) -> bool:

@@ -1,7 +1,9 @@
 """What the memory of resends lets go of, and what it keeps."""
 
+import asyncio
 import contextlib
 import sqlite3
+import threading
 
 import pytest
 from sqlite_utils import Database
@@ -10,14 +12,17 @@ from edge.outbox.test_outbox import put, settings
 from fogline.event import Receipt
 from fogline.identity import UniqueId
 from fogline.report import Report
+from fogline.testing.amqp import within
 from fogline.testing.clock import RIGHT_NS, FakeClock
 from fogline.testing.events import make_arrival
 from fogline_edge.outbox import forgetting as module
+from fogline_edge.outbox import writer as writer_module
 from fogline_edge.outbox.forgetting import REMEMBER_S, ROUND_S, Forgetting
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.outbox.schema import connect_file, migrations, open_database
 
 NOW_S = 30 * 86_400
+LIMIT_S = 30.0
 NAMES = [each.name for each in migrations.pending(Database(memory=True))]
 
 
@@ -165,3 +170,56 @@ def test_a_file_that_the_memory_filled_up_can_still_be_opened(tmp_path, max_byte
         assert connection.execute("PRAGMA page_count").fetchone()[0] * 4096 > 2_000_000
     with contextlib.closing(open_database(tmp_path / "outbox.db", max_bytes)) as connection:
         assert connection.execute("SELECT count(*) FROM memory").fetchone() == (rows,)
+
+
+async def test_while_there_is_work_little_is_forgotten_and_then_the_rest(folder, monkeypatch):
+    steps: list[int] = []
+    loop, all_gone = asyncio.get_running_loop(), asyncio.Event()
+
+    def step(_forgetting, age_s):
+        steps.append(age_s)
+        if len(steps) == 5:
+            loop.call_soon_threadsafe(all_gone.set)
+        return 0
+
+    monkeypatch.setattr(writer_module, "STEP_S", 1000.0)
+    monkeypatch.setattr(Forgetting, "more", property(lambda _: len(steps) < 5))
+    monkeypatch.setattr(Forgetting, "go_on", step)
+    outbox = Outbox.open(settings(folder))
+    gate, seen = threading.Event(), []
+    for run in (lambda _: gate.wait(LIMIT_S), *[lambda _: seen.append(len(steps))] * 50):
+        outbox._writer.submit(writer_module.Call(run, lambda _: None, lambda _: None))
+    gate.set()
+    await within(all_gone.wait(), "what is left is never forgotten", LIMIT_S)
+    assert (len(seen), max(seen)) == (50, 1), "the one that is due in any case"
+    await outbox.close()
+
+
+def end(connection, first: int, many: int, *, boot: str, deadline_ms: int, state: str = "SUCCEEDED") -> None:
+    """Commands that became `state` now."""
+    rows = [
+        (f"c-{n}", "lamp", "on", b"", 1, 1, 0, "", boot, deadline_ms, b"", state, NOW_S) for n in range(first, first + many)
+    ]
+    connection.executemany(
+        "INSERT INTO command (id, device, name, data, reply, durable, idempotent, correlation, boot, deadline_ms, digest,"
+        " state, changed_s) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        rows,
+    )
+
+
+def commands(connection) -> list[str]:
+    return [row[0] for row in connection.execute("SELECT id FROM command ORDER BY number")]
+
+
+def test_commands_that_are_over_have_a_share_and_none_goes_that_may_come_again(connection):
+    clock = FakeClock()
+    now = clock.beacon()
+    end(connection, 0, 100, boot=now.boot_id, deadline_ms=now.boottime_ms - 1, state="QUEUED")
+    end(connection, 100, 100, boot="another boot", deadline_ms=0)
+    end(connection, 200, 100, boot=now.boot_id, deadline_ms=now.boottime_ms + 1)
+    end(connection, 300, 3000, boot=now.boot_id, deadline_ms=now.boottime_ms - 1)
+    share = 400 * module.COMMAND_BYTES / module.COMMANDS_SHARE
+    whole_round(Forgetting(connection, int(share) + 1, clock))
+    assert commands(connection) == [f"c-{n}" for n in (*range(300), *range(3200, 3300))]
+    whole_round(Forgetting(connection, 10**9, clock), NOW_S + module.REMEMBER_COMMANDS_S + 1)
+    assert commands(connection) == [f"c-{n}" for n in range(100)], "only what is not over is left"
