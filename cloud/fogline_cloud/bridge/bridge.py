@@ -26,6 +26,9 @@ from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.provision import check_topics
 from fogline_cloud.settings import CommandSettings, Settings
 
+STOP_S = 5.0
+"""How long the shards' threads are waited for at the end: one that waits for Kafka ends with the process, whatever it does."""
+
 _log = logging.getLogger("fogline.bridge")
 
 
@@ -83,8 +86,9 @@ class Bridge:
             shard.stop()
         if self._ownership is not None:
             await asyncio.to_thread(self._ownership.stop)
+        deadline = self._loop.time() + STOP_S
         for shard in shards:
-            await asyncio.to_thread(shard.join, 5.0)
+            await asyncio.to_thread(shard.join, max(0.0, deadline - self._loop.time()))
 
     def get(self, number: int) -> Shard | None:
         """A shard of this bridge."""

@@ -37,7 +37,8 @@ class Stream:
     `head`: the highest sequence written, `settled`: the highest that the bridge accepted; `chain` and `settled_chain`
     belong to them. `stated`: what the last statement of this run said of arrivals. `fresh`: rows
     that are not written yet; `tail`: the newest committed ones. `filtered_saved`: of the count `filtered`, what is written.
-    `dropped`: what of it was let go; `unsure_upto`: up to where a former run may have sent it.
+    `dropped`: what of it was let go, `dropped_saved`: what of that is written; `unsure_upto`: up to where a former run may have
+    sent it.
     """
 
     number: int
@@ -52,6 +53,7 @@ class Stream:
     filtered_saved: int = 0
     stated: tuple[int, ...] = (0, 0, 0, 0, 0)
     dropped: Dropped = field(default_factory=Dropped)
+    dropped_saved: tuple[int, int] = (0, 0)
     unsure_upto: int = 0
     fresh: list[Written] = field(default_factory=list)
     tail: deque[Written] = field(default_factory=deque)
@@ -121,10 +123,10 @@ class Streams:
             if known.open:
                 self._open[known.lane] = known
         filtered = dict(connection.execute(SQL["filtered"]).fetchall())
-        dropped = {number: values for number, *values in connection.execute(SQL["dropped"]).fetchall()}
+        dropped = {number: (upto, events) for number, upto, events in connection.execute(SQL["dropped"]).fetchall()}
         for known in self._all.values():
             known.counts.filtered = known.filtered_saved = filtered.get(known.number, 0)
-            upto, known.counts.dropped = dropped.get(known.number, (0, 0))
+            upto, known.counts.dropped = known.dropped_saved = dropped.get(known.number, (0, 0))
             known.dropped = Dropped(upto, sent_upto=upto)
             known.unsure_upto = known.kept_after + in_flight
 
@@ -179,8 +181,9 @@ class Streams:
             ),
         )
         self._save_filtered(stream)
-        if counts.dropped:
-            self._connection.execute(SQL["save_dropped"], (stream.number, stream.dropped.upto, counts.dropped))
+        if (dropped := (stream.dropped.upto, counts.dropped)) != stream.dropped_saved:
+            self._connection.execute(SQL["save_dropped"], (stream.number, *dropped))
+            stream.dropped_saved = dropped
 
     def save_filtered(self) -> None:
         """Write how much was no news, where that has changed."""

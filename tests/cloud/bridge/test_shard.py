@@ -322,3 +322,24 @@ def test_a_batch_that_cannot_be_read_is_rejected_and_the_stream_goes_on(bench):
     assert answers.next().state is State.REJECTED
     assert answers.of(shard, 1, 5, tenant=bench.tenant) == ACCEPTED
     assert bench.landed() == sequences(5)
+
+
+def test_nothing_more_goes_with_what_somebody_waits_for_than_was_there(bench):
+    """A reply waits for what came before it, and not for what comes after."""
+    made: queue.SimpleQueue[tuple[Lane, int]] = queue.SimpleQueue()
+    shard = Shard(0, bench.log, BridgeSettings(transaction_ms=1000), lambda _: None)
+    bench.shards.append(shard)
+
+    def submit(batch: tuple[Range, Message]) -> None:
+        shard.submit(Submission(*batch, lambda _: made.put((batch[0].lane, shard.counters.transactions))))
+
+    for first in range(1, 1001, 500):
+        submit(batch_of(bench, first, first + 499))
+    submit(batch_of(bench, 1, 1, stream="00000000000000aa", lane=Lane.REPLY))
+    for first in range(1001, 4001, 500):
+        submit(batch_of(bench, first, first + 499))
+    shard.start()
+    answered = [made.get(timeout=LIMIT_S) for _ in range(9)]
+    assert [lane for lane, _ in answered].index(Lane.REPLY) == 2
+    (with_it, *_), (after, *_) = ([number for _, number in part] for part in (answered[:3], answered[3:]))
+    assert after > with_it

@@ -1,6 +1,7 @@
 """What a lane that lets go of its oldest events has when the outbox is nearly full, and what the bridge then has of it."""
 
 import asyncio
+import contextlib
 import json
 import random
 from collections import Counter
@@ -21,6 +22,8 @@ from fogline.testing.amqp import within
 from fogline.testing.events import BEACON, make_arrival
 from fogline_edge.outbox.dropped import Dropped
 from fogline_edge.outbox.outbox import Outbox
+from fogline_edge.outbox.schema import open_database
+from fogline_edge.outbox.streams import Streams
 from fogline_edge.settings import OutboxSettings, Settings, UplinkSettings
 from fogline_edge.status import read_status
 
@@ -308,3 +311,17 @@ async def test_what_was_dropped_stays_explained_when_the_file_is_salvaged(folder
     assert (told.reason, told.lost) == (GapReason.DROPPED, Lost(stream.stream, 1, stream.counts.dropped))
     assert [json.loads(event.data)["n"] for event in events] == list(range(1000 - len(rows), 1000))
     await outbox.close()
+
+
+def test_what_was_dropped_and_had_landed_is_not_dropped_after_a_restart_either(folder):
+    with contextlib.closing(open_database(folder / "outbox.db", 10**9)) as connection:
+        connection.execute("BEGIN")
+        streams = Streams(connection)
+        stream = streams.open(Lane.TELEMETRY, "first")
+        stream.head, stream.counts.dropped, stream.dropped.upto = 9, 5, 5
+        streams.save(stream)
+        stream.counts.dropped -= stream.dropped.settle(0, 9)
+        stream.settled = 9
+        streams.save(stream)
+        (again,) = Streams(connection).everything()
+    assert (again.counts.dropped, again.dropped.upto) == (0, 0)
