@@ -57,6 +57,23 @@ def test_as_long_as_there_is_nothing_it_is_asked_for_again():
     assert found.tick(2 * LOOK_AGAIN_S) == [Effect.LOOK]
 
 
+def test_what_the_ladder_switches_off_is_switched_on_though_nobody_else_is_to():
+    found, now_s = scanning(power_on_s=None), 0.0
+    while Effect.POWER_CYCLE not in (effects := found.tick(now_s)):
+        if effects:
+            found.started(now_s)
+        now_s += 30
+        assert now_s < 1000, "there is no such rung"
+    off = World(None, ":1.7", "hci0")
+    found.seen(off, now_s)
+    assert found.phase is Phase.OFF
+    assert found.tick(now_s + 1) == [Effect.POWER_ON]
+    assert found.seen(SCANNING, now_s + 2) == AGAIN
+    found.started(now_s + 2)
+    found.seen(off, now_s + 3)
+    assert found.tick(now_s + 100) == [], "this time it was somebody else"
+
+
 def test_an_adapter_that_is_not_the_wanted_one_is_named():
     found = supervisor(wanted="hci1")
     found.seen(World(None, ":1.7"), 0)

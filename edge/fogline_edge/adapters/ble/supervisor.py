@@ -129,6 +129,7 @@ class Supervisor:
     deadline_s: float | None = None
     rung: int = 0
     _missed: bool = False
+    _cycled: bool = False
     _world: World = field(default_factory=lambda: World(why="not looked yet"))
     _failures: int = 0
     _in_trouble: bool = False
@@ -167,7 +168,8 @@ class Supervisor:
         self.phase, self.problem = phase, problem_of(world, self.limits.wanted)
         self.deadline_s = now_s + LOOK_AGAIN_S
         if phase is Phase.OFF:
-            self.deadline_s = None if self.limits.power_on_s is None else now_s + self.limits.power_on_s
+            power_on_s = _FIRST_RETRY_S if self._cycled else self.limits.power_on_s  # what we switched off, we switch on
+            self.deadline_s = None if power_on_s is None else now_s + power_on_s
         return gone
 
     def started(self, now_s: float) -> list[Effect]:
@@ -175,7 +177,7 @@ class Supervisor:
         if self.phase is not Phase.STARTING:
             return []
         self.steps.scanners += 1
-        self._failures = 0
+        self._failures, self._cycled = 0, False
         self.phase, self._heard_s = Phase.SCANNING, now_s
         if self.rung == 0:
             self._is_well()
@@ -285,6 +287,7 @@ class Supervisor:
         if rung in (Rung.NEW_CLIENTS, Rung.POWER_CYCLE):
             self._missed = False
             self._links.clear()
+        self._cycled = self._cycled or rung is Rung.POWER_CYCLE
         setattr(self.steps, rung, getattr(self.steps, rung) + 1)
         if rung is Rung.REPORT:
             self._factor = min(_LONGEST_FACTOR, self._factor * 2)
