@@ -60,7 +60,7 @@ def decode_gap(body: bytes) -> Gap:
     """The inverse of `encode_gap`. Raises `Poison('malformed')`."""
     try:
         gap = msgspec.json.decode(body, type=Gap)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Poison("malformed", f"a gap record is not readable: {error}") from None
     if not 1 <= gap.first <= gap.last:
         raise Poison("malformed", f"a gap cannot range from {gap.first} to {gap.last}")

@@ -21,6 +21,8 @@ WORTH = 0.25
 """So much more of a CPU's time is worth the move."""
 
 _TASKS = Path("/proc/self/task")
+_UNREADABLE = (OSError, ValueError, IndexError)
+"""What a machine raises that shows its CPUs differently, or has no descriptor left for showing them."""
 _log = logging.getLogger("fogline.one_cpu")
 
 
@@ -42,38 +44,59 @@ def stay_on_one_cpu() -> None:
         return
     try:
         here, times = _now_on(), _times()
-    except OSError as error:
+        if here not in allowed or not allowed <= times.keys():
+            return
+        _gather(here, allowed)
+    except _UNREADABLE as error:
         _log.info("this process stays on all CPUs: %s", error)
         return
-    if here in allowed and allowed <= times.keys():
-        _gather(here, allowed)
-        threading.Thread(target=_look, args=(here, allowed), name="one-cpu", daemon=True).start()
+    threading.Thread(target=_look, args=(here, allowed), name="one-cpu", daemon=True).start()
 
 
 def _look(here: int, allowed: set[int]) -> None:
     """For ever: from time to time, choose again."""
     for pause_s in chain([FIRST_LOOK_S], repeat(LOOK_S)):
-        before, began, used = _times(), time.monotonic(), time.process_time()
+        began, used, before = time.monotonic(), _used_s(), dict[int, list[int]]()
+        with suppress(*_UNREADABLE):
+            before = _times()
         time.sleep(pause_s * random.uniform(0.8, 1.2))
-        own = (time.process_time() - used) / (time.monotonic() - began)
-        idle = {cpu: part for cpu, part in _idle(before, _times()).items() if cpu in allowed}
-        if here in idle and (there := choose(here, idle, min(own, 1.0))) != here:
-            _log.info("moving from CPU %d to CPU %d, which is idle for %.0f %% of its time", here, there, 100 * idle[there])
+        own = sum(now_s - used.get(thread, 0.0) for thread, now_s in _used_s().items()) / (time.monotonic() - began)
+        with suppress(*_UNREADABLE):
+            idle = {cpu: part for cpu, part in _idle(before, _times()).items() if cpu in allowed}
+            there = choose(here, {here: 0.0, **idle}, own if here in idle else 0.0)
+            if there != here:
+                _log.info("moving from CPU %d to CPU %d, which is idle for %.0f %% of its time", here, there, 100 * idle[there])
+            _gather(there, allowed)
             here = there
-        _gather(here, allowed)
+
+
+def _used_s() -> dict[int, float]:
+    """What each Python thread has used of any CPU."""
+    used = {}
+    for thread in threading.enumerate():
+        with suppress(*_UNREADABLE):  # it may just have ended
+            user, system = _stat(_TASKS / str(thread.native_id))[11:13]
+            used[thread.native_id or 0] = (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+    return used
 
 
 def _gather(cpu: int, allowed: set[int]) -> None:
-    """Python's threads go to `cpu`, all others anywhere. One that has just ended need not; a CPU may have gone offline."""
+    """Python's threads go to `cpu`, all others anywhere. Raises `OSError` if that CPU is not there any more."""
+    os.sched_setaffinity(0, {cpu})
     ours = {thread.native_id for thread in threading.enumerate()}
     for task in _TASKS.iterdir():
-        with suppress(OSError):
+        with suppress(OSError):  # it has just ended
             os.sched_setaffinity(int(task.name), {cpu} if int(task.name) in ours else allowed)
 
 
 def _now_on() -> int:
-    """The CPU that the system has put this thread on (proc(5), `stat`, field 39)."""
-    return int(Path("/proc/thread-self/stat").read_text("ascii", "replace").rpartition(")")[2].split()[36])
+    """The CPU that the system has put this thread on."""
+    return int(_stat(Path("/proc/thread-self"))[36])
+
+
+def _stat(task: Path) -> list[str]:
+    """A thread's `stat` from its third field on (proc(5))."""
+    return (task / "stat").read_text("ascii", "replace").rpartition(")")[2].split()
 
 
 def _times() -> dict[int, list[int]]:

@@ -5,7 +5,7 @@ SQLite is not asked: one bad page would end its reading, and a bad header would 
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -169,7 +169,7 @@ def table_of(row: Cell) -> str | None:
             slots = _long(values[0], 16) and _long(values[4], PAGE_OF_SLOTS_BYTES)
             table, sound = "slot", slots and _are(values[1:4], int, str, int)
         case 6:
-            table, sound = "quarantine", rowid > 0 and _are(values, int, int, str, str, bytes, str)
+            table, sound = "quarantine", rowid > 0 and _are(values, int, int, str, str, bytes, str) and _is_place(values[:2])
         case 16:
             table, sound = "stream", rowid > 0 and _is_stream(values)
         case 17:
@@ -193,6 +193,11 @@ def _event_or_memory(values: tuple[Value, ...]) -> str | None:
             return None
         return "memory"
     return None
+
+
+def _is_place(values: Sequence[Value]) -> bool:
+    """Stream and sequence that a gateway could have come to."""
+    return all(isinstance(each, int) and 0 < each < 1 << 53 for each in values)
 
 
 def _is_stream(values: tuple[Value, ...]) -> bool:

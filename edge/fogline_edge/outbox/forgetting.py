@@ -2,7 +2,8 @@
 
 Of a device that was heard in the last 48 h there stays what came in them, and its newest rows whenever they came; of any other
 nothing. All devices together have a share of the file: what is beyond it goes before its time, the oldest first. So have
-commands that are over; of them only those go before their time whose deadline has passed, of which a late copy is refused.
+commands that are over; of them only those go before their time whose deadline has passed for long, so that a late copy is
+refused, and none that an answer may still decide.
 """
 
 import logging
@@ -21,6 +22,10 @@ TRACES_SHARE, SLOTS_SHARE = 0.15, 0.05
 COMMANDS_SHARE = 0.05
 COMMAND_BYTES = 600
 """What a command that is over takes, or less: its content is gone by then."""
+LATE_MS = 3_600_000
+"""So long after its deadline no copy of a command comes that has a later one, having travelled faster."""
+BEHIND_ROWS = 5000
+"""So many rows too many are no time for patience."""
 ROUND_S = 3600
 DEVICES_AT_ONCE = 100
 ROWS_AT_ONCE = 1000
@@ -42,6 +47,11 @@ class Forgetting:
     def more(self) -> bool:
         """A round is under way, or there may be too much."""
         return self._traces.more or self._slots.more or self._commands.more
+
+    @property
+    def behind(self) -> bool:
+        """More comes than goes."""
+        return min(self._traces.room, self._slots.room) < -BEHIND_ROWS
 
     def grown(self, traces: int, slots: int) -> None:
         """So many rows have been added to each table."""
@@ -75,7 +85,8 @@ class _Commands:
         (count,) = self._connection.execute(SQL["count_commands"]).fetchone()
         if (left := min(count - self._most, ROWS_AT_ONCE - gone)) > 0:
             now = self._clock.beacon()
-            gone += self._connection.execute(SQL["forget_late_commands"], (now.boot_id, now.boottime_ms, left)).rowcount
+            late = (now.boot_id, now.boottime_ms - LATE_MS, left)
+            gone += self._connection.execute(SQL["forget_late_commands"], late).rowcount
         self.more = gone == ROWS_AT_ONCE
         return gone
 

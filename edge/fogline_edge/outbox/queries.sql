@@ -184,7 +184,8 @@ DELETE FROM command WHERE number IN
 
 -- name: forget_late_commands
 DELETE FROM command WHERE number IN
-(SELECT number FROM command WHERE state NOT IN ('QUEUED', 'SENDING') AND boot = ? AND deadline_ms < ? ORDER BY number LIMIT ?);
+(SELECT number FROM command WHERE state NOT IN ('QUEUED', 'SENDING', 'IN_DOUBT') AND boot = ? AND deadline_ms < ?
+ ORDER BY number LIMIT ?);
 
 -- name: count_commands
 SELECT count(*) FROM command;

@@ -361,8 +361,8 @@ class Writer:
         """Also while it is full: it makes room."""
         self._forgetting.grown(*self.ingest.growth())
         now_s = time.monotonic()
-        idle = self._queue.empty() or now_s >= self._next_step
-        if now_s < self._next_housekeeping and not (self._forgetting.more and (idle or self._full)):
+        patient = not (self._queue.empty() or now_s >= self._next_step or self._full or self._forgetting.behind)
+        if now_s < self._next_housekeeping and (patient or not self._forgetting.more):
             return 0
         self._next_housekeeping, self._next_step = now_s + SAVED_EVERY_S, now_s + STEP_S
         try:
@@ -370,6 +370,7 @@ class Writer:
                 self.age.save()
                 forgotten = self._forgetting.go_on(self.age.s)
         except sqlite3.OperationalError as error:
+            self._forgetting.hurry()
             self._wait_for_room(error)
             return 0
         if self._forgetting.more or (forgotten and self._full):

@@ -213,11 +213,14 @@ def commands(connection) -> list[str]:
 
 def test_commands_that_are_over_have_a_share_and_none_goes_that_may_come_again(connection):
     clock = FakeClock()
+    clock.go_on(2 * module.LATE_MS // 1000)
     now = clock.beacon()
     end(connection, 0, 100, boot=now.boot_id, deadline_ms=now.boottime_ms - 1, state="QUEUED")
     end(connection, 100, 100, boot="another boot", deadline_ms=0)
-    end(connection, 200, 100, boot=now.boot_id, deadline_ms=now.boottime_ms + 1)
-    end(connection, 300, 3000, boot=now.boot_id, deadline_ms=now.boottime_ms - 1)
+    late_ms = now.boottime_ms - module.LATE_MS
+    end(connection, 200, 50, boot=now.boot_id, deadline_ms=late_ms)
+    end(connection, 250, 50, boot=now.boot_id, deadline_ms=late_ms - 1, state="IN_DOUBT")
+    end(connection, 300, 3000, boot=now.boot_id, deadline_ms=late_ms - 1)
     share = 400 * module.COMMAND_BYTES / module.COMMANDS_SHARE
     whole_round(Forgetting(connection, int(share) + 1, clock))
     assert commands(connection) == [f"c-{n}" for n in (*range(300), *range(3200, 3300))]

@@ -153,6 +153,7 @@ class Supervisor:
     def seen(self, world: World, now_s: float) -> list[Effect]:
         """BlueZ looks like this now."""
         before, self._world = self._world, world
+        self._cycled = self._cycled and not (world.powered and not before.powered)
         if world == before and self.phase is not Phase.NO_BUS:
             return []
         lost = self._count_loss(before, world)
