@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from fogline import one_cpu
 from fogline.one_cpu import choose
 
 
@@ -50,3 +51,23 @@ def test_all_threads_are_on_one_cpu():
     assert len(places) == 4
     assert len(places[0]) == 1
     assert all(each == places[0] for each in places)
+
+
+def test_a_machine_that_shows_nothing_for_a_while_is_looked_at_again(monkeypatch):
+    """No descriptor is left, or a CPU is gone: that must not end the thread that looks."""
+
+    def nothing():
+        raise OSError("too many open files")
+
+    pauses = []
+
+    def sleep(seconds):
+        pauses.append(seconds)
+        if len(pauses) == 4:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(one_cpu, "_times", nothing)
+    monkeypatch.setattr(one_cpu.time, "sleep", sleep)
+    with pytest.raises(KeyboardInterrupt):
+        one_cpu._look(0, {0, 1})
+    assert pauses[0] < 2 < pauses[1]
