@@ -19,11 +19,10 @@ from fogline.codec import (
     decode_range,
     encode_batch,
     encode_event,
-    encode_framed,
-    frame_of,
 )
 from fogline.errors import Poison
 from fogline.event import Lane, parse_rfc3339, rfc3339
+from fogline.frame import encode_framed, frame_of
 from fogline.gap import GAP_CONTENT_TYPE, Gap, GapReason, above, decode_gap, encode_gap, gap_event
 from fogline.message import Message
 from fogline.testing.events import BEACON, STREAM, make_batch, make_event

@@ -11,9 +11,10 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from fogline.codec import Beacon, Frame, encode_event, encode_framed, frame_of
+from fogline.codec import Beacon, encode_event
 from fogline.dead import DEAD_TYPE
 from fogline.event import Arrival, Event, Lane, Receipt, TimeQuality, rfc3339
+from fogline.frame import Frame, encode_framed, frame_of
 from fogline.identity import Dedup, chained, digest, sequence_id
 from fogline.ledger import STATEMENT_CONTENT_TYPE, Statement, encode_statement
 from fogline.report import Report, Reported, is_news
