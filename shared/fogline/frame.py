@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from fogline.codec import encode_event, is_bare_json, is_json_type
+from fogline.codec import encode_event
 from fogline.event import Event
+from fogline.json_payload import is_bare_json, is_json_type
 
 
 class Frame(NamedTuple):

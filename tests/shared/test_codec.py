@@ -14,6 +14,7 @@ from fogline.amqp import wire
 from fogline.codec import (
     MAX_BODY_BYTES,
     Range,
+    Replay,
     decode_batch,
     decode_event,
     decode_range,
@@ -24,6 +25,7 @@ from fogline.errors import Poison
 from fogline.event import Lane, parse_rfc3339, rfc3339
 from fogline.frame import encode_framed, frame_of
 from fogline.gap import GAP_CONTENT_TYPE, Gap, GapReason, above, decode_gap, encode_gap, gap_event
+from fogline.json_payload import MAX_JSON_DEPTH, is_bare_json
 from fogline.message import Message
 from fogline.testing.events import BEACON, STREAM, make_batch, make_event
 
@@ -53,6 +55,62 @@ def test_an_event_written_by_its_frame_is_the_same_bytes(data, content_type, sub
 def test_a_payload_comes_back_byte_for_byte(data, content_type):
     event = make_event(data=data, content_type=content_type)
     assert decode_event(encode_event(event)) == event
+
+
+def nested(depth: int) -> bytes:
+    """JSON of that depth whose strings hold brackets too."""
+    opened = [b"[", b'{"]\\"}":'] * depth
+    return b"".join(opened[:depth]) + b'"[{"' + b"".join(b"]" if each == b"[" else b"}" for each in reversed(opened[:depth]))
+
+
+def as_older_gateways_wrote(event) -> bytes:
+    """The event with its JSON payload in `data`, however deep it is."""
+    return encode_event(msgspec.structs.replace(event, data=b"0")).replace(b'"data":0}', b'"data":' + event.data + b"}")
+
+
+@pytest.mark.parametrize("depth", [1, MAX_JSON_DEPTH, MAX_JSON_DEPTH + 1, 500, 1497, 9998, 50_000])
+def test_json_deeper_than_the_limit_travels_as_base64_and_is_read(depth):
+    """G1: Python's own depth limit let a gateway acknowledge what a bridge refused for ever."""
+    event = make_event(data=nested(depth))
+    row = encode_event(event)
+    assert (b'"data":' in row) == (depth <= MAX_JSON_DEPTH)
+    span, batch = make_batch(1, 1, data=event.data)
+    assert decode_batch(span, batch)[0].data == event.data
+
+
+def test_wide_json_still_travels_as_json():
+    data = b"[" + b",".join([b'{"n":[1,"]"]}'] * 5000) + b"]"
+    assert b'"data":[{' in encode_event(make_event(data=data))
+
+
+@given(st.recursive(st.none() | st.text(max_size=3), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
+def test_the_depth_is_that_of_the_value(value):
+    def depth(each) -> int:
+        inner = each if isinstance(each, list) else each.values() if isinstance(each, dict) else None
+        return 0 if inner is None else 1 + max(map(depth, inner), default=0)
+
+    below = MAX_JSON_DEPTH - depth(value)
+    for more, expected in ((below, True), (below + 1, False)):
+        assert is_bare_json(b"[" * more + msgspec.json.encode(value) + b"]" * more) is expected
+
+
+@pytest.mark.parametrize("depth", [65, 1498, 100_000])
+def test_a_deep_row_of_an_older_gateway_is_read_alone_and_written_as_base64(depth):
+    """G1: rows that older gateways stored are read when they come alone, which halving a refused batch ends in."""
+    event = make_event(data=nested(depth), subject='","data":{"')
+    row = as_older_gateways_wrote(event)
+    span, _ = make_batch(1, 1)
+    assert decode_batch(span, encode_batch(span, [row], BEACON)) == [event]
+    assert decode_event(row) == event
+    assert decode_event(Replay(row).encode(STREAM, 7)).data == event.data
+
+
+def test_a_deep_row_that_is_no_event_is_refused():
+    deep = b"[" * 100_000
+    for row in (deep, b'{"data":' + deep, b'{"data":' + deep + b"}", b'{"subject":' + deep + b',"data":0}'):
+        span, _ = make_batch(1, 1)
+        with pytest.raises(Poison):
+            decode_batch(span, encode_batch(span, [row], BEACON))
 
 
 def test_json_travels_as_json_and_anything_else_as_base64():

@@ -21,7 +21,6 @@ A retained availability is taken, because it is what holds now, and so is `bridg
 `last_seen` (when the bridge last heard the device) is the event's own time, and its evidence.
 """
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -149,7 +148,7 @@ def _time_ns(last_seen: Any) -> int | None:
     match last_seen:
         case bool():
             return None
-        case int() | float() if math.isfinite(last_seen):
+        case int() | float() if 0 <= last_seen <= _MAX_TIME_NS:
             time_ns = round(last_seen) * 1_000_000
         case str():
             try:

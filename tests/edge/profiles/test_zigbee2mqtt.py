@@ -152,7 +152,8 @@ def test_last_seen_is_the_time_and_the_evidence(last_seen, time_ns):
 
 
 @pytest.mark.parametrize(
-    "last_seen", ["null", "true", '"yesterday"', '"2024-05-01T12:00:00"', "-5", "1e300", "[]", '{"a":1}', "1e400"]
+    "last_seen",
+    ["null", "true", '"yesterday"', '"2024-05-01T12:00:00"', "-5", "1e300", "[]", '{"a":1}', "1e400", "1" + "0" * 400],
 )
 def test_a_last_seen_that_cannot_be_read_is_left_out(last_seen):
     arrival = read("zigbee2mqtt/lamp", f'{{"last_seen":{last_seen}}}'.encode())

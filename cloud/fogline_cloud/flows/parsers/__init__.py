@@ -17,9 +17,9 @@ from importlib.metadata import entry_points
 import msgspec
 
 from fogline import advertisement
-from fogline.codec import is_json_type
 from fogline.errors import Misconfigured
 from fogline.event import Event
+from fogline.json_payload import is_json_type
 
 GROUP = "fogline.parsers"
 MAX_READINGS = 1000
