@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from fogline import commandline
+from fogline.errors import Misconfigured
 from fogline.one_cpu import stay_on_one_cpu
 from fogline_edge.adapters.ble.state import convert_state, lines_of
 from fogline_edge.gateway import check, require_bluetooth, run_gateway
+from fogline_edge.outbox.outbox import Outbox
+from fogline_edge.outbox.quarantine import Place
 from fogline_edge.profiles.ble_files import chosen, in_the_box
-from fogline_edge.settings import load
+from fogline_edge.settings import Settings, load
 from fogline_edge.status import read_events, read_status
 
 EXAMPLE = """\
@@ -22,6 +25,7 @@ examples:
   fogline-edge run --config edge.toml        serve devices until Ctrl-C
   fogline-edge status --config edge.toml     what is stored, sent, and accepted
   fogline-edge outbox --config edge.toml     the events that wait, oldest first
+  fogline-edge outbox --quarantine --resend  send the events again that the bridge had refused
   fogline-edge ble scan                      the Bluetooth devices that are heard, and their profiles
 """
 BLE_EXAMPLE = """\
@@ -53,6 +57,11 @@ def build_parser() -> argparse.ArgumentParser:
         if name == "outbox":
             command.add_argument("--limit", type=int, default=20, help="how many rows (default: 20)")
             command.add_argument("--quarantine", action="store_true", help="the events that the bridge refused for good")
+            act = command.add_mutually_exclusive_group()
+            act.add_argument("--delete", action="store_true", help="delete what --quarantine lists (stop the gateway first)")
+            act.add_argument(
+                "--resend", action="store_true", help="send what --quarantine lists again (stop the gateway first)"
+            )
     _add_ble(commands)
     return parser
 
@@ -128,15 +137,31 @@ def run_status(arguments: argparse.Namespace) -> int:
 
 
 def run_outbox(arguments: argparse.Namespace) -> int:
-    """Print rows."""
-    table = "quarantine" if arguments.quarantine else "event"
-    rows = read_events(Path(load(arguments.config).data), table, arguments.limit)
+    """Print rows, and with `--delete` or `--resend` take them out of the quarantine."""
+    settings = load(arguments.config)
+    if (arguments.delete or arguments.resend) and not arguments.quarantine:
+        raise Misconfigured("--delete and --resend are for refused events: add --quarantine")
+    rows = read_events(Path(settings.data), "quarantine" if arguments.quarantine else "event", arguments.limit)
     if arguments.json:
         print(json.dumps(rows))
     else:
         for row in rows:
             print(f"{row['stream']:>3} {row['sequence']:>8} {row['body']}")
+    if rows and (arguments.delete or arguments.resend):
+        places = [(row["stream"], row["sequence"]) for row in rows]
+        taken = asyncio.run(empty_quarantine(settings, places, resend=arguments.resend))
+        text = "put back: the gateway sends them when it runs" if arguments.resend else "deleted"
+        print(f"{taken} of {len(rows)} events {text}", file=sys.stderr)
     return 0
+
+
+async def empty_quarantine(settings: Settings, places: Sequence[Place], *, resend: bool) -> int:
+    """Delete refused events or put them back. Raises `Misconfigured` while a gateway uses the outbox."""
+    outbox = Outbox.open(settings)
+    try:
+        return await (outbox.resend_refused(places) if resend else outbox.delete_refused(places))
+    finally:
+        await outbox.close()
 
 
 def _table(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -11,12 +11,13 @@ from fogline.errors import SlowDown
 from fogline.event import Arrival, Lane, Receipt
 from fogline.hello import Own
 from fogline_edge.boot import SYSTEM, Clock, Moment, moment
-from fogline_edge.outbox import work
+from fogline_edge.outbox import quarantine, work
 from fogline_edge.outbox.between import Between
 from fogline_edge.outbox.damage import is_damage
 from fogline_edge.outbox.folder import Ending, Folder
 from fogline_edge.outbox.ingest import Act, Group, Ingest, Waiting
 from fogline_edge.outbox.opening import open_file
+from fogline_edge.outbox.quarantine import Place
 from fogline_edge.outbox.queries import SQL
 from fogline_edge.outbox.schema import Connect, connect_file
 from fogline_edge.outbox.streams import Row
@@ -246,12 +247,25 @@ class Outbox:
         self._settle_soon()
 
     async def quarantine(self, stream: str, sequence: int, condition: str, description: str) -> bool:
-        """Set one refused event aside for ever; a gap record takes its place in the stream.
+        """Set one refused event aside; a gap record takes its place in the stream.
 
         `False` if a gap record stands there: nothing takes the place of that.
         """
         refusal = work.Refusal(stream, sequence, condition, description)
-        return await self._between.call(self._writer, partial(work.quarantine, refusal=refusal))
+        done = await self._between.call(self._writer, partial(work.quarantine, refusal=refusal))
+        self.on_commit()  # what had to go for it has a gap record at the end of its stream
+        return done
+
+    async def delete_refused(self, places: Sequence[Place]) -> int:
+        """Delete events from the quarantine for good. Returns how many there were."""
+        return await self._between.call(self._writer, partial(quarantine.delete, places=places))
+
+    async def resend_refused(self, places: Sequence[Place]) -> int:
+        """Move events from the quarantine to the ends of their streams. Returns how many could be read.
+
+        Raises `Unreachable` if there is no room; then none was moved.
+        """
+        return await self._between.call(self._writer, partial(quarantine.resend, places=places))
 
     async def read_journal(self, read: Callable[[sqlite3.Connection, tuple[str, str]], T]) -> T:
         """What `read` finds in the file; it is given the connection, and tenant and gateway."""

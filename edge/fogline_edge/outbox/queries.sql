@@ -69,6 +69,21 @@ UPDATE event SET body = ? WHERE stream = ? AND sequence = ?;
 -- name: quarantine
 INSERT INTO quarantine (stream, sequence, condition, description, body, quarantined_at) VALUES (?, ?, ?, ?, ?, ?);
 
+-- name: size_refused
+SELECT count(*), total(length(body)) FROM quarantine;
+
+-- name: oldest_refused
+SELECT rowid, stream, sequence, length(body) FROM quarantine ORDER BY rowid LIMIT ?;
+
+-- name: forget_refused
+DELETE FROM quarantine WHERE rowid <= ?;
+
+-- name: one_refused
+SELECT body FROM quarantine WHERE stream = ? AND sequence = ?;
+
+-- name: delete_refused
+DELETE FROM quarantine WHERE stream = ? AND sequence = ?;
+
 -- name: any_unsynced
 SELECT EXISTS (SELECT 1 FROM unsynced);
 

@@ -16,6 +16,7 @@ from fogline_edge.boot import moment, time_quality
 from fogline_edge.outbox import dropping
 from fogline_edge.outbox.dropped import Dropped
 from fogline_edge.outbox.ingest import Group
+from fogline_edge.outbox.quarantine import Refused
 from fogline_edge.outbox.queries import SQL
 from fogline_edge.outbox.streams import Row, Stream
 from fogline_edge.outbox.writer import Writer, utc_now
@@ -113,8 +114,7 @@ def quarantine(writer: Writer, refusal: Refusal) -> bool:
         return False
     event = _gap_in_place(writer, stream, refusal, row[1], GapReason.QUARANTINED)
     with writer.transaction():
-        aside = (*place, refusal.condition, refusal.description, row[1], utc_now())
-        writer.connection.execute(SQL["quarantine"], aside)
+        writer.quarantine.add(writer, Refused(place, refusal.condition, refusal.description, row[1], utc_now()))
         writer.connection.execute(SQL["replace_body"], (encode_event(event), *place))
         stream.counts.quarantined += 1
         stream.forget_tail()
@@ -204,7 +204,7 @@ def _moved(writer: Writer, new: Stream, body: bytes) -> bytes:
         return Replay(body).encode(new.stream, new.head)
     except Poison as error:
         refusal = Refusal(new.stream, new.head, "damaged", str(error))
-        aside = (new.number, new.head, refusal.condition, refusal.description, body, utc_now())
-        writer.connection.execute(SQL["quarantine"], aside)
+        refused = Refused((new.number, new.head), refusal.condition, refusal.description, body, utc_now())
+        writer.quarantine.add(writer, refused)
         new.counts.quarantined += 1
         return encode_event(_gap_in_place(writer, new, refusal, body, GapReason.DAMAGED))

@@ -23,6 +23,7 @@ from fogline_edge.outbox import dropping, times
 from fogline_edge.outbox.age import SAVED_EVERY_S, Age
 from fogline_edge.outbox.forgetting import Forgetting
 from fogline_edge.outbox.ingest import Act, Group, Ingest, Waiting
+from fogline_edge.outbox.quarantine import Quarantine
 from fogline_edge.outbox.queries import SQL
 from fogline_edge.outbox.schema import PAGE_BYTES, used_pages
 from fogline_edge.outbox.streams import Streams
@@ -148,6 +149,7 @@ class Writer:
     def _load(self) -> None:
         self.streams = Streams(self.connection, self._in_flight)
         self.ingest = Ingest(self.connection, self.streams, *self.identity, self.clock)
+        self.quarantine = Quarantine(self.connection, self._max_pages * PAGE_BYTES)
 
     def _run(self) -> None:
         failure = None
@@ -362,18 +364,19 @@ class Writer:
         self._forgetting.grown(*self.ingest.growth())
         now_s = time.monotonic()
         patient = not (self._queue.empty() or now_s >= self._next_step or self._full or self._forgetting.behind)
-        if now_s < self._next_housekeeping and (patient or not self._forgetting.more):
+        more = self._forgetting.more or self.quarantine.over
+        if now_s < self._next_housekeeping and (patient or not more):
             return 0
         self._next_housekeeping, self._next_step = now_s + SAVED_EVERY_S, now_s + STEP_S
         try:
             with self.transaction():
                 self.age.save()
-                forgotten = self._forgetting.go_on(self.age.s)
+                forgotten = self._forgetting.go_on(self.age.s) + self.quarantine.trim(self)
         except sqlite3.OperationalError as error:
             self._forgetting.hurry()
             self._wait_for_room(error)
             return 0
-        if self._forgetting.more or (forgotten and self._full):
+        if self._forgetting.more or self.quarantine.over or (forgotten and self._full):
             self._nudge()
         return forgotten
 
