@@ -29,6 +29,13 @@ class Port(Protocol):
         the adapter stops reading until `when_room` calls.
         """
 
+    @property
+    def crowded(self) -> bool:
+        """So much waits for its commit that `put` would refuse any arrival: what cannot be refused should not be asked for.
+
+        `when_room` tells when that is over.
+        """
+
     def when_room(self, call: Callable[[], None]) -> None:
         """Call `call` once, on the loop, when `put` takes arrivals again (at the next turn if it does now)."""
 

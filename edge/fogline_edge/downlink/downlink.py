@@ -95,8 +95,11 @@ class Downlink:
             self._add(task)
             if at_once:
                 self._lines.begin(task)
-        store = partial(journal.store, command=command, first=first)
-        self._outbox.act(store, partial(self._stored, command, task, refusal, settle), urgent=True)
+        store, stored = (
+            partial(journal.store, command=command, first=first),
+            partial(self._stored, command, task, refusal, settle),
+        )
+        self._outbox.act(store, stored, urgent=True, size=len(command.data))
 
     def _refusal(self, command: Command) -> Outcome | None:
         if (command.tenant, command.gateway) != (self._outbox.tenant, self._outbox.gateway):
@@ -247,7 +250,7 @@ class Downlink:
                 self._remove(task)
             done(receipt)
 
-        self._outbox.act(run, committed, urgent=True)
+        self._outbox.act(run, committed, urgent=True, size=len(answer.data))
 
     def _bury(self, device: str, command_id: str, answer: Answer, done: Callable[[Receipt], None]) -> None:
         """Keep an answer that belongs to no command as a dead letter, as soon as there is room."""
@@ -262,14 +265,7 @@ class Downlink:
             data=answer.data,
             retransmission=None,
         )
-
-        def put() -> None:
-            try:
-                self._outbox.put(letter, lambda _: done(Receipt.DEAD))
-            except SlowDown:
-                self._outbox.when_room(put)
-
-        put()
+        self._outbox.put_when_room(letter, lambda _: done(Receipt.DEAD))
 
     # --- ends
 
@@ -286,7 +282,7 @@ class Downlink:
         self._count(state)
         self._remove(task)
         finish = partial(journal.finish, command=task.command, state=state, answer=answer)
-        self._outbox.act(finish, lambda _: None, urgent=True)
+        self._outbox.act(finish, lambda _: None, urgent=True, size=len(answer.data))
 
     def _count(self, state: State) -> None:
         name = state.value.lower()

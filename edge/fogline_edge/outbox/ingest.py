@@ -41,13 +41,22 @@ class Waiting:
     when: Moment
     done: Callable[[Receipt], None]
 
+    @property
+    def size(self) -> int:
+        """The bytes of its payload."""
+        return len(self.arrival.data)
+
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """Something else that is to be durable with a group, in its place among the arrivals: run, then told."""
+    """Something else that is to be durable with a group, in its place among the arrivals: run, then told.
+
+    `size`: the bytes that it holds in memory until then.
+    """
 
     run: Callable[["Ingest", "Group"], Any]
     done: Callable[[Any], None]
+    size: int = 0
 
 
 @dataclass(slots=True)

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import sqlite3
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
@@ -27,6 +28,7 @@ from fogline_edge.settings import Settings
 
 MAX_WAITING_EVENTS = 10_000
 MAX_WAITING_BYTES = 32 * 1024 * 1024
+"""The most that may wait for the writer: events, answers, what is to be kept or forgotten, and what waits for room."""
 _SETTLE_DELAY_S = 0.1
 
 _log = logging.getLogger("fogline.outbox")
@@ -55,6 +57,8 @@ class Outbox:
         self._flush: asyncio.TimerHandle | None = None
         self._waiting_events = 0
         self._waiting_bytes = 0
+        self._late: deque[tuple[Arrival, Callable[[Receipt], None]]] = deque()
+        self._late_bytes = 0
         self._full = False
         self._room_wanted: list[Callable[[], None]] = []
         self._kept: dict[str, bytes] = dict(connection.execute(SQL["all_kept"]).fetchall())
@@ -112,8 +116,23 @@ class Outbox:
         """See `fogline_edge.adapters.port.Port.put`."""
         if self._full and arrival.lane is not Lane.REPLY:
             raise SlowDown("the outbox is full", retry_after_s=30)
-        if self._waiting_events >= MAX_WAITING_EVENTS or self._waiting_bytes >= MAX_WAITING_BYTES:
+        if self._waiting_events >= MAX_WAITING_EVENTS or self._waiting_bytes + self._late_bytes >= MAX_WAITING_BYTES:
             raise SlowDown("too much waits for the disk", retry_after_s=1)
+        self._take(arrival, done)
+
+    def put_when_room(self, arrival: Arrival, done: Callable[[Receipt], None]) -> None:
+        """As `put`, for what was taken already and cannot be refused any more: it waits for room, and counts meanwhile."""
+        self._late.append((arrival, done))
+        self._late_bytes += len(arrival.data)
+        self._put_late()
+
+    def _put_late(self) -> None:
+        while self._late and self._has_room(1):
+            arrival, done = self._late.popleft()
+            self._late_bytes -= len(arrival.data)
+            self._take(arrival, done)
+
+    def _take(self, arrival: Arrival, done: Callable[[Receipt], None]) -> None:
         self._waiting_bytes += len(arrival.data)
         group = self._group
         if not group:
@@ -127,6 +146,8 @@ class Outbox:
     def _gather(self, work: Waiting | Act) -> None:
         """Into the group that is committed next."""
         self._waiting_events += 1
+        if isinstance(work, Act):
+            self._waiting_bytes += work.size
         self._group.append(work)
         if len(self._group) >= self._settings.group_commit_events:
             self._hand_over()
@@ -140,7 +161,7 @@ class Outbox:
 
     def forget(self, device: str, slot: bytes, done: Callable[[], None], number: int = 0) -> None:
         """See `fogline_edge.adapters.port.Port.forget`."""
-        self.act(lambda ingest, _: ingest.forget(device, slot, number), lambda _: done())
+        self.act(lambda ingest, _: ingest.forget(device, slot, number), lambda _: done(), size=len(slot))
 
     def keep(self, key: str, value: bytes | None, done: Callable[[], None]) -> None:
         """See `fogline_edge.adapters.port.Port.keep`."""
@@ -148,21 +169,21 @@ class Outbox:
             self._kept.pop(key, None)
         else:
             self._kept[key] = value
-        self.act(lambda ingest, _: ingest.keep(key, value), lambda _: done())
+        self.act(lambda ingest, _: ingest.keep(key, value), lambda _: done(), size=len(key) + len(value or b""))
 
     def kept(self, prefix: str) -> Mapping[str, bytes]:
         """See `fogline_edge.adapters.port.Port.kept`."""
         return {key: value for key, value in self._kept.items() if key.startswith(prefix)}
 
-    def act(self, run: Callable[[Ingest, Group], T], done: Callable[[T], None], *, urgent: bool = False) -> None:
+    def act(self, run: Callable[[Ingest, Group], T], done: Callable[[T], None], *, urgent: bool = False, size: int = 0) -> None:
         """Have `run` done in the next transaction, after everything put before; `done` gets its result after the commit.
 
         It is taken even when the outbox is full: `run` must write little. `urgent`: the transaction begins at the next
-        turn of the loop, and waits for nothing else.
+        turn of the loop, and waits for nothing else. `size`: the bytes that `run` holds in memory.
         """
         if not self._group:
             self._group_when = moment(self.clock)
-        self._gather(Act(run, done))
+        self._gather(Act(run, done, size))
         if urgent and self._group:
             if self._flush is not None:
                 self._flush.cancel()
@@ -170,8 +191,9 @@ class Outbox:
 
     @property
     def crowded(self) -> bool:
-        """Whether so much waits for the disk that nothing should be added."""
-        return self._waiting_events >= MAX_WAITING_EVENTS or self._waiting_bytes >= MAX_WAITING_BYTES
+        """See `fogline_edge.adapters.port.Port.crowded`."""
+        late = len(self._late)
+        return self._waiting_events + late >= MAX_WAITING_EVENTS or self._waiting_bytes + self._late_bytes >= MAX_WAITING_BYTES
 
     def _hand_over(self) -> None:
         if self._flush is not None:
@@ -184,8 +206,7 @@ class Outbox:
     def _committed(self, results: list[tuple[Waiting | Act, Any]]) -> None:
         for work_done, result in results:
             self._waiting_events -= 1
-            if isinstance(work_done, Waiting):
-                self._waiting_bytes -= len(work_done.arrival.data)
+            self._waiting_bytes -= work_done.size
             work_done.done(result)
         self._tell_room()
         self.on_commit()
@@ -194,8 +215,16 @@ class Outbox:
         self._full = full
         self._tell_room()
 
+    def _has_room(self, share: int) -> bool:
+        """Return True if less than one `share`-th of what may wait does."""
+        few = self._waiting_events < MAX_WAITING_EVENTS // share and self._waiting_bytes < MAX_WAITING_BYTES // share
+        return few and not self._full
+
     def _tell_room(self) -> None:
-        if self._full or self._waiting_events >= MAX_WAITING_EVENTS // 2 or self._waiting_bytes >= MAX_WAITING_BYTES // 2:
+        if not self._has_room(2):
+            return
+        self._put_late()
+        if self._late:
             return
         wanted, self._room_wanted = self._room_wanted, []
         for call in wanted:

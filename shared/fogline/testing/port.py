@@ -47,6 +47,11 @@ class MemoryPort:
         self._changed.set()
         self._schedule()
 
+    @property
+    def crowded(self) -> bool:
+        """As `Port.crowded`."""
+        return len(self._waiting) >= self.capacity
+
     def when_room(self, call: Callable[[], None]) -> None:
         """As `Port.when_room`."""
         self._for_room.append(call)

@@ -5,13 +5,18 @@ from contextlib import suppress
 
 import pytest
 
+from fogline.testing.commands import MemoryCommands
 from fogline.testing.memory import resident_bytes
 from fogline.testing.port import MemoryPort
-from fogline_edge.adapters.mqtt.packets import Answer, Ending, Ping, Publish
+from fogline_edge.adapters.mqtt import dispatch
+from fogline_edge.adapters.mqtt.effects import Reach
+from fogline_edge.adapters.mqtt.packets import Answer, Ending, Ping, Publish, Subscribe, Unsubscribe, Will
+from fogline_edge.adapters.mqtt.properties import Properties
 from fogline_edge.adapters.mqtt.wire import V3, V5, Kind, Reason
 
 LIMIT_S = 20.0
 MIB = 2**20
+LASTING = Properties(session_expiry_s=7200)
 
 
 def puback(number, code=0):
@@ -139,6 +144,80 @@ async def test_while_the_port_is_full_nothing_is_read_and_nothing_is_lost(listen
         assert [await wire.receive() for _ in numbers] == [puback(each) for each in numbers]
         assert [each.data for each in port.arrivals] == [b"%d" % each for each in numbers]
         await wire.alive()
+
+
+async def test_while_too_much_waits_nothing_is_read_that_would_have_to_be_kept(listening, dial):
+    """G6: what sessions have to keep or forget piled up while the outbox was full."""
+    port = MemoryPort(capacity=5)
+    async with listening(port, MemoryCommands()) as listener, dial(listener, "d1", properties=LASTING) as (wire, _):
+        port.hold()
+        for number in range(1, 6):
+            await wire.publish("t", number=number)
+        await port.until(lambda: port.waiting == 5, "the port is full")
+        for number in range(1, 101, 2):
+            await wire.send(Subscribe(packet_id=number, filters=(("command///req/#", 1),)))
+            await wire.send(Unsubscribe(packet_id=number + 1, filters=("command///req/#",)))
+        async with dial(listener, "other", properties=LASTING) as (_, connack):
+            assert connack.code == Reason.SERVER_BUSY
+        async with dial(listener, "other", version=V3, clean_start=False) as (_, connack):
+            assert connack.code == 3
+        async with dial(listener, "brief") as (_, connack):
+            assert connack.code == Reason.SUCCESS
+        assert port.waiting == 5
+        port.release()
+        assert len([await wire.receive() for _ in range(105)]) == 105
+        await wire.alive()
+
+
+@pytest.mark.parametrize(("version", "code"), [(V3, 3), (V5, Reason.QUOTA_EXCEEDED)])
+async def test_wills_take_no_more_than_their_budget(listening, dial, version, code):
+    """G6: 2,000 wills took 120 MB while the outbox was full."""
+    port, will = MemoryPort(capacity=1), Will("event", bytes(60_000))
+    async with listening(port) as listener, dial(listener, "d0") as (wire, _):
+        listener.border.wills.most_bytes = 200_000
+        port.hold()
+        await wire.publish("t")
+        await port.until(lambda: port.waiting == 1, "the port is full")
+        for n in range(3):
+            async with dial(listener, f"d{n + 1}", version=version, will=will):
+                pass
+        async with dial(listener, "d4", version=version, will=will) as (_, connack):
+            assert connack.code == code
+        async with dial(listener, "d4", version=version) as (_, connack):
+            assert connack.code == 0
+        port.release()
+        assert [len(each.data) for each in await port.until_stored(4)] == [1, 60_000, 60_000, 60_000]
+        assert listener.border.wills.held_bytes == 0
+
+
+@pytest.mark.parametrize("goodbye", [[Ending(kind=Kind.DISCONNECT)], []], ids=["DISCONNECT", "the session goes on"])
+async def test_a_will_that_goes_unsaid_frees_its_memory(listening, dial, goodbye):
+    port, will = MemoryPort(), Will("event", b"gone", properties=Properties(will_delay_s=3600))
+    async with listening(port) as listener:
+        wills = listener.border.wills
+        async with dial(listener, "d1", will=will, properties=LASTING) as (wire, _):
+            assert wills.held_bytes
+            await wire.send(*goodbye)
+        await eventually(lambda: listener.counters.left + listener.counters.lost == 1, "the end is noticed")
+        async with dial(listener, "d1", properties=LASTING, clean_start=False):
+            assert wills.held_bytes == 0
+    assert port.arrivals == []
+
+
+async def test_notes_of_devices_that_come_and_go_are_bounded_while_the_port_is_full(listening, dial, monkeypatch):
+    monkeypatch.setattr(dispatch, "MAX_NOTES", 10)
+    port = MemoryPort(capacity=1)
+    async with listening(port, MemoryCommands()) as listener, dial(listener, "d0") as (wire, _):
+        port.hold()
+        await wire.publish("t")
+        await port.until(lambda: port.waiting == 1, "the port is full")
+        for n in range(20):
+            listener.dispatch.run(Reach(f"d{n + 1}", on=True), object())
+        assert listener.counters.notes_dropped == 10
+        port.release()
+        stored = await port.until_stored(11)
+        assert [each.device for each in stored[1:]] == [f"d{n}" for n in range(11, 21)]
+        assert len(port._for_room) == 0
 
 
 async def test_a_client_that_never_reads_is_ended(listening, dial):

@@ -70,6 +70,7 @@ class BleAdapter:
             for each in connects
         }
         self._said: object = None
+        self._state_waits = self._state_due = False
         self._refused: set[str] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
@@ -174,7 +175,17 @@ class BleAdapter:
             self._say_state()
 
     def _say_state(self) -> None:
-        self._port.keep(STATE_KEY, encode_state(self.state()), lambda: None)
+        """Keep the state; while the last one waits for the disk, no other is added."""
+        if self._state_waits:
+            self._state_due = True
+            return
+        self._state_waits, self._state_due = True, False
+        self._port.keep(STATE_KEY, encode_state(self.state()), self._state_kept)
+
+    def _state_kept(self) -> None:
+        self._state_waits = False
+        if self._state_due and not self._closed:
+            self._say_state()
 
     def state(self) -> BleState:
         """How it goes."""

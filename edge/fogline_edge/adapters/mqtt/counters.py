@@ -15,6 +15,7 @@ class Counters:
 
     `slowed`: how often a connection was not read for a while, because its device had sent more than its share.
 
+    `notes_dropped`: notes of devices that come and go, discarded because too many waited for room.
     `properties_dropped`: events whose user properties were too long and left out. `subscribed`, `subscriptions_refused`:
     topic filters granted, and not. `sessions_restored`: sessions that outlived a restart of the gateway;
     `sessions_unreadable`: what was kept of one and could not be read; `sessions_dropped`: given up for want of room.
@@ -40,6 +41,7 @@ class Counters:
     slow_reader: int = 0
     shut_down: int = 0
     slowed: int = 0
+    notes_dropped: int = 0
     properties_dropped: int = 0
     subscribed: int = 0
     subscriptions_refused: int = 0

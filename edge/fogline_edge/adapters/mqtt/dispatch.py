@@ -10,12 +10,15 @@ from fogline.command import Command
 from fogline.errors import SlowDown
 from fogline.event import EMPTY_NOTIFICATION, Arrival, Lane, Receipt
 from fogline_edge.adapters.mqtt.counters import Counters
-from fogline_edge.adapters.mqtt.effects import Effect, Fate, Forget, Keep, Reach, Respond, Tell, Then
+from fogline_edge.adapters.mqtt.effects import Effect, Fate, Forget, Keep, LastWill, Reach, Respond, Tell, Then
 from fogline_edge.adapters.mqtt.intake import ADAPTER
 from fogline_edge.adapters.mqtt.sessions import Sessions
+from fogline_edge.adapters.mqtt.will_budget import WillBudget
 from fogline_edge.adapters.port import Commands, Executor, Port
 
 _UNTIL_FURTHER_NOTICE = -1
+MAX_NOTES = 10_000
+"""How many notes of devices that come and go may wait for room; beyond, the oldest is discarded."""
 
 
 class Carrier(Protocol):
@@ -34,14 +37,25 @@ class Carrier(Protocol):
 class Dispatch:
     """What all connections of a listener share. `by`: who the commands' side knows as their executor."""
 
-    def __init__(self, port: Port, commands: Commands | None, by: Executor, sessions: Sessions, counters: Counters) -> None:
+    def __init__(
+        self,
+        port: Port,
+        commands: Commands | None,
+        by: Executor,
+        sessions: Sessions,
+        *,
+        counters: Counters,
+        wills: WillBudget,
+    ) -> None:
         self._port = port
+        self._wills = wills
         self._commands = commands
         self._by = by
         self._sessions = sessions
         self._counters = counters
         self._carriers: dict[str, dict[Carrier, None]] = {}
-        self._unput: dict[object, Arrival] = {}
+        self._unput: dict[object, tuple[Arrival, int]] = {}
+        self._waits = False
 
     def run(self, effect: Effect, carrier: Carrier | None) -> None:
         """Have something done for a connection, or (`None`) for a session that has none."""
@@ -81,21 +95,32 @@ class Dispatch:
         self._commands.answer(respond.device, respond.command_id, respond.answer, done)
         self._counters.answers += 1
 
-    def publish(self, arrival: Arrival, latest: str | None = None) -> None:
-        """Put what nobody waits for, in order, as soon as there is room; of those for one `latest`, the newest."""
-        self._unput[latest or object()] = arrival
-        if len(self._unput) == 1:
+    def publish_will(self, will: LastWill) -> None:
+        """Put a will, in order, as soon as there is room. Then what it took of the budget is free."""
+        self._publish(object(), will.arrival, will.cost)
+
+    def discard_will(self, will: LastWill) -> None:
+        """The will goes unsaid."""
+        self._wills.give_back(will.cost)
+
+    def _publish(self, key: object, arrival: Arrival, cost: int = 0) -> None:
+        self._unput[key] = arrival, cost
+        if not self._waits:
             self._put()
 
     def _put(self) -> None:
+        self._waits = False
         while self._unput:
             key = next(iter(self._unput))
+            arrival, cost = self._unput[key]
             try:
-                self._port.put(self._unput[key], _unheard)
+                self._port.put(arrival, _unheard)
             except SlowDown:
+                self._waits = True
                 self._port.when_room(self._put)
                 return
             del self._unput[key]
+            self._wills.give_back(cost)
             self._counters.received += 1
 
     def _tell(self, tell: Tell) -> None:
@@ -130,19 +155,21 @@ class Dispatch:
 
     def _notify(self, device: str, ttd_s: int) -> None:
         """Hono's empty notification: whoever waits for the device may send commands now, or no more."""
-        self.publish(
-            Arrival(
-                device=device,
-                channel="command",
-                lane=Lane.ALARM,
-                type="notification",
-                content_type=EMPTY_NOTIFICATION,
-                data=b"",
-                adapter=ADAPTER,
-                ttd_s=ttd_s,
-            ),
-            latest=device,
+        note = Arrival(
+            device=device,
+            channel="command",
+            lane=Lane.ALARM,
+            type="notification",
+            content_type=EMPTY_NOTIFICATION,
+            data=b"",
+            adapter=ADAPTER,
+            ttd_s=ttd_s,
         )
+        if device not in self._unput and len(self._unput) >= MAX_NOTES:
+            oldest = next((key for key in self._unput if isinstance(key, str)), None)
+            self._unput.pop(oldest, None)
+            self._counters.notes_dropped += 1
+        self._publish(device, note)
 
 
 def _continuation(carrier: Carrier | None, then: Then) -> Callable[[], None]:

@@ -116,10 +116,11 @@ Then = Callable[[], Sequence[Effect]]
 
 
 class LastWill(NamedTuple):
-    """To be put after `delay_s`, unless the session is opened again before."""
+    """To be put after `delay_s`, unless the session is opened again before. `cost`: what it takes of the `WillBudget`."""
 
     arrival: Arrival
     delay_s: float
+    cost: int = 0
 
 
 class Ended(NamedTuple):

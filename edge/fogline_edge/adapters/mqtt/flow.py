@@ -131,6 +131,8 @@ class Flow:
     def _pump(self) -> None:
         """Handle the packets that are there, a turn's worth at most."""
         session, framer, now = self._session, self._framer, self._heard
+        if session.key is not None and self._port.crowded and not self._held:
+            self._wait_for_room()  # what follows may have to be kept or forgotten, which no port can refuse
         for _ in range(PACKETS_A_TURN):
             if self._held or self._stopped:
                 return
@@ -174,8 +176,7 @@ class Flow:
                 self._dispatch.answer(store, partial(self._committed, store.ticket))
         except SlowDown:
             self._kept = store
-            self._hold(Hold.ROOM)
-            self._port.when_room(self._room)
+            self._wait_for_room()
             return
         self._counters.received += 1
         if self._session.full:
@@ -195,13 +196,19 @@ class Flow:
         self._hold(Hold.RATE)
         self._loop.call_later(pause_s, self._release, Hold.RATE)
 
+    def _wait_for_room(self) -> None:
+        self._hold(Hold.ROOM)
+        self._port.when_room(self._room)
+
     def _room(self) -> None:
         """The port takes arrivals again: first the one that it did not take."""
         kept, self._kept = self._kept, None
-        if kept is not None and not self._stopped:
+        if self._stopped:
+            return
+        if kept is not None:
             self._put(kept)
-            if self._kept is None:
-                self._release(Hold.ROOM)
+        if self._kept is None:
+            self._release(Hold.ROOM)
 
     def _committed(self, ticket: Ticket, receipt: Receipt) -> None:  # noqa: ARG002 (all receipts are acknowledged)
         self._session.window.committed(ticket)

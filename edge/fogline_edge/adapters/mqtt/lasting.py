@@ -4,7 +4,6 @@ import asyncio
 import logging
 from math import inf
 
-from fogline.event import Arrival
 from fogline_edge.adapters.mqtt.counters import Counters
 from fogline_edge.adapters.mqtt.dispatch import Dispatch
 from fogline_edge.adapters.mqtt.effects import Keep, Key, LastWill
@@ -21,33 +20,35 @@ class Wills:
     def __init__(self, dispatch: Dispatch, most: int) -> None:
         self._dispatch = dispatch
         self._most = most
-        self._waiting: dict[Key, tuple[asyncio.TimerHandle, Arrival]] = {}
+        self._waiting: dict[Key, tuple[asyncio.TimerHandle, LastWill]] = {}
 
     def add(self, key: Key | None, will: LastWill) -> None:
         """Publish a will, now or after its delay."""
         if key is None or not will.delay_s or len(self._waiting) >= self._most:
-            self._dispatch.publish(will.arrival)
+            self._dispatch.publish_will(will)
             return
         timer = asyncio.get_running_loop().call_later(will.delay_s, self._late, key)
-        self._waiting[key] = timer, will.arrival
+        self._waiting[key] = timer, will
 
     def reopened(self, key: Key, *, resumed: bool) -> None:
         """The client is back: its will goes unsaid if it goes on with its session, else it goes now."""
-        timer, arrival = self._waiting.pop(key, (None, None))
-        if timer is not None and arrival is not None:
+        timer, will = self._waiting.pop(key, (None, None))
+        if timer is not None and will is not None:
             timer.cancel()
-            if not resumed:
-                self._dispatch.publish(arrival)
+            if resumed:
+                self._dispatch.discard_will(will)
+            else:
+                self._dispatch.publish_will(will)
 
     def close(self) -> None:
         """Publish what waits."""
-        for timer, arrival in self._waiting.values():
+        for timer, will in self._waiting.values():
             timer.cancel()
-            self._dispatch.publish(arrival)
+            self._dispatch.publish_will(will)
         self._waiting.clear()
 
     def _late(self, key: Key) -> None:
-        self._dispatch.publish(self._waiting.pop(key)[1])
+        self._dispatch.publish_will(self._waiting.pop(key)[1])
 
 
 class Lives:

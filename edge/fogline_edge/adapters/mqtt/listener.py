@@ -56,8 +56,9 @@ class MqttListener:
             now=beacon,
             counters=self.counters,
             sessions=sessions,
+            crowded=lambda: port.crowded,
         )
-        self.dispatch = Dispatch(port, commands, self, sessions, self.counters)
+        self.dispatch = Dispatch(port, commands, self, sessions, counters=self.counters, wills=self.border.wills)
         self._wills = Wills(self.dispatch, settings.max_connections)
         self._lives = Lives(port, sessions, self.dispatch, self.counters)
         self._settings = settings

@@ -34,6 +34,7 @@ from fogline_edge.adapters.mqtt.packets import (
     decode_publish,
 )
 from fogline_edge.adapters.mqtt.sessions import MAX_EXPIRY_S, Sessions
+from fogline_edge.adapters.mqtt.will_budget import WillBudget
 from fogline_edge.adapters.mqtt.window import Window
 from fogline_edge.adapters.mqtt.wire import V3, V5, Kind, PacketError, ProtocolError, Reason
 from fogline_edge.settings import MqttSettings
@@ -57,6 +58,7 @@ class Border:
     """What all sessions of a listener share.
 
     `with_users`: clients must log in. `with_commands`: devices may subscribe to commands. `now`: the clock of deadlines.
+    `crowded`: as `Port.crowded`; then no session is taken that would have to be kept.
     """
 
     settings: MqttSettings
@@ -67,6 +69,8 @@ class Border:
     now: Callable[[], Beacon] = _no_clock
     counters: Counters = field(default_factory=Counters)
     sessions: Sessions = field(default_factory=lambda: Sessions(_new_epoch))
+    wills: WillBudget = field(default_factory=WillBudget)
+    crowded: Callable[[], bool] = lambda: False
 
 
 class Session:
@@ -87,6 +91,7 @@ class Session:
         self._connect: Connect | None = None
         self._client: Client | None = None
         self._will: Will | None = None
+        self._will_cost = 0
         self._expiry_s = 0
         self._keep_alive_s = 0
         self._ended = False
@@ -163,15 +168,22 @@ class Session:
         return Ended(self._last_will(self._client, taken_over=taken_over, resumed=resumed), effects)
 
     def _last_will(self, client: Client, *, taken_over: bool, resumed: bool) -> LastWill | None:
-        will, self._will = self._will, None
+        will = self._will
         if will is None:
             return None
         delay_s = min(will.properties.will_delay_s or 0, self._expiry_s)
         if taken_over and resumed and delay_s:
+            self._discard_will()
             return None
+        self._will = None
         message = Publish(topic=will.topic, payload=will.payload, retain=will.retain, properties=will.properties)
         arrival, _ = self._border.intake.arrival(client, message, b"")
-        return LastWill(arrival, 0 if taken_over else delay_s)
+        return LastWill(arrival, 0 if taken_over else delay_s, self._will_cost)
+
+    def _discard_will(self) -> None:
+        if self._will is not None:
+            self._will = None
+            self._border.wills.give_back(self._will_cost)
 
     def _receive(self, packet: Packet, now: float) -> Sequence[Effect]:
         if isinstance(packet, Connect):
@@ -213,9 +225,16 @@ class Session:
             self._client = border.intake.client(client_id, username, border.settings.publish_for_others)
         except Poison as error:
             return (Close(refusal(self.version, Reason.NOT_AUTHORIZED), Why.REFUSED, str(error)),)
-        self._will = connect.will
-        self._keep_alive_s = keep_alive_s(connect, border.settings.max_keep_alive_s)
         self._expiry_s = expiry_s(connect)
+        busy = Reason.SERVER_BUSY if self._expiry_s and border.crowded() else None
+        cost = border.wills.take(connect.will) if busy is None else None
+        if cost is None:
+            self._client = None
+            return (
+                Close(refusal(self.version, busy or Reason.QUOTA_EXCEEDED), Why.REFUSED, "no room for its session or will"),
+            )
+        self._will, self._will_cost = connect.will, cost
+        self._keep_alive_s = keep_alive_s(connect, border.settings.max_keep_alive_s)
         key = self._client.name or "", client_id
         found = border.sessions.open(key, clean=connect.clean_start, expiry_s=self._expiry_s, now=now)
         over = [effect for each in found.gone for effect in each.discard()]
@@ -253,7 +272,7 @@ class Session:
                 raise ProtocolError("DISCONNECT prolongs a session that was to end")
             self._expiry_s = self._state.expiry_s = min(changed, MAX_EXPIRY_S)
         if packet.code == Reason.SUCCESS:
-            self._will = None
+            self._discard_will()
         return (Close(b"", Why.LEFT, "the client disconnected"),)
 
 

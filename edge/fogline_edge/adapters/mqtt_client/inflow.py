@@ -104,6 +104,8 @@ class Inflow:
         for name, value in changed.items():
             done = partial(self._settle, place) if name == last else _nothing
             self._port.keep(self._names_key + name, None if value is None else value.encode(), done)
+        if self._port.crowded and self.room.is_set():
+            self._pause()
 
     def _pause(self) -> None:
         """Read nothing until the port has room."""

@@ -1,0 +1,102 @@
+"""Everything that waits for the writer has one bound in bytes; at the bound the sender is told to slow down."""
+
+import asyncio
+
+import pytest
+
+from edge.outbox.test_outbox import put, settings
+from fogline.command import Answer
+from fogline.errors import SlowDown
+from fogline.event import Lane, Receipt
+from fogline.signature import Keys
+from fogline.testing.amqp import within
+from fogline.testing.events import make_arrival
+from fogline_edge.downlink.downlink import Downlink
+from fogline_edge.outbox import outbox as module
+from fogline_edge.outbox.outbox import Outbox
+
+KB = 1000
+
+
+async def full(folder) -> Outbox:
+    """An outbox that takes nothing but replies until the bridge has taken events."""
+    outbox = Outbox.open(settings(folder, max_bytes=1_000_000, group_commit_ms=0))
+    taken = 0
+    while not outbox._full:
+        try:
+            outbox.put(make_arrival(taken, data=bytes(20 * KB)), lambda _: None)
+        except SlowDown:
+            break
+        taken += 1
+        await outbox.streams()
+    return outbox
+
+
+async def heal(outbox: Outbox) -> None:
+    """The bridge takes everything."""
+    room = asyncio.Event()
+    outbox.when_room(room.set)
+    for stream in await outbox.streams():
+        outbox.settle(stream.stream, stream.head)
+    await within(room.wait(), "no room came")
+
+
+@pytest.mark.fault("C10")
+async def test_answers_that_wait_for_room_are_bounded_in_bytes(folder, monkeypatch):
+    """G6: 1,500 answers to no command took 184 MB while the outbox was full."""
+    monkeypatch.setattr(module, "MAX_WAITING_BYTES", 1000 * KB)
+    outbox = await full(folder)
+    downlink, told = Downlink(outbox, Keys()), []
+    answered = 0
+    with pytest.raises(SlowDown):  # noqa: PT012 (how many are taken before is the bound's affair)
+        for n in range(100):
+            downlink.answer("lamp-1", f"unknown-{n}", Answer(200, bytes(50 * KB)), told.append)
+            answered += 1
+            await outbox.streams()
+    assert 5 < answered <= 1000 // 50
+    assert outbox.crowded
+    while len(told) < answered:
+        await heal(outbox)
+    assert told == [Receipt.DEAD] * answered
+    assert not outbox.crowded
+    await outbox.close()
+
+
+@pytest.mark.parametrize(
+    "fill",
+    [
+        lambda outbox, n: outbox.keep(f"key-{n}", bytes(50 * KB), lambda: None),
+        lambda outbox, n: outbox.forget("lamp-1", b"slot" + bytes(50 * KB), lambda: None, n),
+        lambda outbox, n: outbox.put(make_arrival(n, data=bytes(50 * KB), lane=Lane.REPLY), lambda _: None),
+        lambda outbox, n: outbox.put_when_room(make_arrival(n, data=bytes(50 * KB)), lambda _: None),
+        lambda outbox, _: outbox.act(lambda *_: None, lambda _: None, size=50 * KB),
+    ],
+    ids=["keep", "forget", "replies", "what cannot be refused", "act"],
+)
+async def test_everything_that_waits_counts_against_one_bound(folder, monkeypatch, fill):
+    """G6."""
+    monkeypatch.setattr(module, "MAX_WAITING_BYTES", 1000 * KB)
+    outbox = Outbox.open(settings(folder))
+    for n in range(20):
+        assert not outbox.crowded
+        fill(outbox, n)
+    assert outbox.crowded
+    with pytest.raises(SlowDown):
+        outbox.put(make_arrival(), lambda _: None)
+    room = asyncio.Event()
+    outbox.when_room(room.set)
+    await within(room.wait(), "no room came")
+    assert not outbox.crowded
+    assert await put(outbox, make_arrival()) is Receipt.STORED
+    assert (outbox._waiting_events, outbox._waiting_bytes, outbox._late_bytes) == (0, 0, 0)
+    await outbox.close()
+
+
+async def test_many_small_things_are_bounded_by_their_number(folder, monkeypatch):
+    monkeypatch.setattr(module, "MAX_WAITING_EVENTS", 100)
+    outbox = Outbox.open(settings(folder))
+    for n in range(100):
+        assert not outbox.crowded
+        outbox.keep(f"key-{n}", b"", lambda: None)
+    assert outbox.crowded
+    await outbox.close()
