@@ -165,7 +165,8 @@ class Connection(asyncio.Protocol):
         level = logging.INFO if why in (Why.REFUSED, Why.MALFORMED) else logging.DEBUG
         client = "a client" if key is None else f"client {shown(key[1])}"
         _log.log(level, "%s at %s %s: %s", client, self._transport.get_extra_info("peername"), why, detail)
-        ended = self._session.end(self._loop.time(), taken_over=why is Why.TAKEN_OVER, resumed=resumed)
+        now, taken_over, drained = self._loop.time(), why is Why.TAKEN_OVER, self.flow.drained()
+        ended = self._session.end(now, taken_over=taken_over, resumed=resumed, drained=drained)
         self.flow.perform(ended.effects)
         self._owner.ended(self, key, ended.will)
         return True

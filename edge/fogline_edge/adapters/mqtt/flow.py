@@ -5,6 +5,9 @@ to read nothing; when the last reason is gone, it goes on where it stopped. Noth
 """
 
 import asyncio
+import fcntl
+import socket
+import termios
 from collections.abc import Callable, Sequence
 from enum import IntFlag
 from functools import partial
@@ -15,7 +18,7 @@ from fogline.event import Receipt
 from fogline.rates import Bucket, DeviceRates
 from fogline_edge.adapters.mqtt.counters import Counters
 from fogline_edge.adapters.mqtt.dispatch import Dispatch
-from fogline_edge.adapters.mqtt.effects import Close, Effect, Opened, Respond, Send, Store, Verify
+from fogline_edge.adapters.mqtt.effects import Close, Effect, Opened, Respond, Send, Store, Verify, Why
 from fogline_edge.adapters.mqtt.framing import Framer
 from fogline_edge.adapters.mqtt.outlet import Outlet
 from fogline_edge.adapters.mqtt.session import Border, Session
@@ -98,6 +101,7 @@ class Flow:
     def feed(self, data: bytes) -> None:
         """Bytes came."""
         self._heard = self._loop.time()
+        self._session.heard(self._heard, drained=self.drained)
         self._framer.feed(data)
         self._pump()
 
@@ -112,6 +116,16 @@ class Flow:
         if count:
             self._counters.acknowledged += count
             self._transport.write(data)
+            self._session.window.written(self._loop.time())
+
+    def drained(self) -> bool:
+        """Whether the client's TCP has all that was sent to it (tcp(7), SIOCOUTQ)."""
+        raw: socket.socket = self._transport.get_extra_info("socket")
+        try:
+            unacknowledged = fcntl.ioctl(raw.fileno(), termios.TIOCOUTQ, bytes(4))
+        except (OSError, ValueError):  # the socket is closed
+            return False
+        return unacknowledged == bytes(4) and not self._transport.get_write_buffer_size()
 
     def stop(self) -> None:
         """Take nothing more, put nothing more, carry nothing more."""
@@ -161,7 +175,9 @@ class Flow:
                 case Verify():
                     self._hold(Hold.VERIFY)
                     self._peer.verify(effect)
-                case Close():
+                case Close(why=why):
+                    if why is Why.LEFT:
+                        self._session.heard(self._heard, drained=self.drained, after_s=0)
                     self._peer.finish(effect)
                 case _:
                     self._dispatch.run(effect, self._outlet)

@@ -11,6 +11,8 @@ from functools import partial
 import msgspec
 
 from fogline.errors import Poison
+from fogline.event import Arrival
+from fogline_edge.adapters.mqtt.acknowledgements import ClientAcks
 from fogline_edge.adapters.mqtt.counters import Counters
 from fogline_edge.adapters.mqtt.effects import Effect, Forget, Respond, Send, Store
 from fogline_edge.adapters.mqtt.intake import Client, Intake
@@ -28,7 +30,7 @@ MAX_UNRELEASED = 2048
 
 
 class Inbound:
-    """One connection's PUBLISHes and PUBRELs. `with_commands`: answers to commands are taken."""
+    """One connection's PUBLISHes and PUBRELs. `with_commands`: answers to commands are taken. `acks`: of QoS 1."""
 
     def __init__(
         self,
@@ -38,8 +40,10 @@ class Inbound:
         window: Window,
         counters: Counters,
         *,
+        acks: ClientAcks,
         with_commands: bool,
     ) -> None:
+        self.acks = acks
         self._intake = intake
         self._client = client
         self._state = state
@@ -51,17 +55,31 @@ class Inbound:
         self._tickets: dict[int, Ticket | None] = {}
         self._aliases: dict[int, str] = {}
 
-    def publish(self, publish: Publish) -> Sequence[Effect]:
-        """Take one. Raises `ProtocolError`."""
+    def publish(self, publish: Publish, now: float) -> Sequence[Effect]:
+        """Take one, at `now` of the loop's time. Raises `ProtocolError`."""
         if publish.properties is not NONE:
             publish = self._named(publish, publish.properties.topic_alias)
-        window = self._window
+        window, number = self._window, publish.packet_id
         if publish.qos > 1:
+            self.acks.free(number)
             return self._publish_2(publish)
         if publish.topic[0] == "c" and self._with_commands and is_response(publish.topic):
+            self.acks.free(number)
             return (self._respond(publish, window.admit),)
         arrival, code = self._intake.arrival(self._client, publish, self._slot)
-        return (Store(arrival, window.admit(publish.packet_id, code)),)
+        ticket = window.admit(number, code)
+        if number:
+            if publish.dup:
+                arrival = self._dup(arrival, number, now)
+            self.acks.use(ticket, arrival.device)
+        return (Store(arrival, ticket),)
+
+    def _dup(self, arrival: Arrival, number: int, now: float) -> Arrival:
+        """A PUBLISH with DUP set: what is known of the PUBACK of the message that it may repeat goes along."""
+        sent = arrival.retransmission
+        assert sent is not None
+        delivery = self.acks.delivery(number, arrival.device, now)
+        return msgspec.structs.replace(arrival, retransmission=msgspec.structs.replace(sent, ack_delivery=delivery))
 
     def release(self, number: int) -> Sequence[Effect]:
         """PUBREL: its PUBCOMP goes when the id is durably free (5: 3.6, 3.7)."""

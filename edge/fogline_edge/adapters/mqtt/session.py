@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from fogline.address import is_identifier
 from fogline.codec import Beacon
 from fogline.errors import Poison
+from fogline_edge.adapters.mqtt.acknowledgements import DELIVERED_AFTER_S, Acknowledgements, ended
 from fogline_edge.adapters.mqtt.counters import Counters
 from fogline_edge.adapters.mqtt.downstream import Downstream
 from fogline_edge.adapters.mqtt.effects import Close, Effect, Ended, Key, LastWill, Opened, Send, Verify, Why
@@ -67,6 +68,7 @@ class Border:
     now: Callable[[], Beacon] = _no_clock
     counters: Counters = field(default_factory=Counters)
     sessions: Sessions = field(default_factory=lambda: Sessions(_new_epoch))
+    acknowledgements: Acknowledgements = field(default_factory=Acknowledgements)
 
 
 class Session:
@@ -119,10 +121,18 @@ class Session:
             return ()
         try:
             if self._client is not None and header >> 4 == Kind.PUBLISH:
-                return self.inbound.publish(decode_publish(header, body, self.version))
+                return self.inbound.publish(decode_publish(header, body, self.version), now)
             return self._receive(decode(header, body, self.version), now)
         except PacketError as error:
             return (self.fail(error),)
+
+    def heard(self, now: float, *, drained: Callable[[], bool], after_s: float = DELIVERED_AFTER_S) -> None:
+        """The client sent something; if the send queue is empty (`drained`), it has the PUBACKs that were written before.
+
+        `after_s`: how long before.
+        """
+        if self.window.written_since(after_s, now) and drained():
+            self.inbound.acks.delivered(self.window.delivered(after_s, now))
 
     def verified(self, *, ok: bool, now: float) -> Sequence[Effect]:
         """The answer to `Verify`."""
@@ -145,14 +155,17 @@ class Session:
         told = self._client is not None and self.version == V5
         return Close(Ending(code=code).encode(V5) if told else b"", why, detail)
 
-    def end(self, now: float, *, taken_over: bool = False, resumed: bool = False) -> Ended:
+    def end(self, now: float, *, taken_over: bool = False, resumed: bool = False, drained: bool = False) -> Ended:
         """The connection is over, however it came (5: 3.1.2.5, 3.1.3.2.2, 4.1).
 
-        `taken_over`: by another connection; `resumed`: which goes on with the session.
+        `taken_over`: by another connection; `resumed`: which goes on with the session. `drained`: the client's TCP has all
+        that was sent to it.
         """
-        ended, self._ended = self._ended, True
-        if ended or self._client is None:
+        over, self._ended = self._ended, True
+        if over or self.key is None or self._client is None:
             return Ended()
+        ended(self.window.unproven, now, drained=drained)
+        self._border.acknowledgements.close(self.key)
         effects, state = self.downstream.end(), self._state
         if self.downstream.owns:
             if self._border.sessions.close(state, now):
@@ -186,8 +199,10 @@ class Session:
             case Answer(kind=kind, packet_id=number):
                 return self.inbound.release(number) if kind is Kind.PUBREL else self.downstream.confirmed(packet)
             case Subscribe():
+                self.inbound.acks.free(packet.packet_id)
                 return self.downstream.subscribe(packet)
             case Unsubscribe():
+                self.inbound.acks.free(packet.packet_id)
                 return self.downstream.unsubscribe(packet)
             case Ending(kind=Kind.DISCONNECT):
                 return self._leave(packet)
@@ -240,6 +255,7 @@ class Session:
             state,
             self.window,
             border.counters,
+            acks=border.acknowledgements.open((client.name or "", client.id)),
             with_commands=border.with_commands,
         )
         self.downstream = Downstream(client, tenant, state, pipe, border.counters, with_commands=border.with_commands)

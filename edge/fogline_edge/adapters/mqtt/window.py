@@ -1,6 +1,7 @@
 """What of one connection waits for its commit, and PUBACKs and PUBRECs in the order of their PUBLISHes (5: 4.6): pure."""
 
 from collections import deque
+from math import inf
 
 from fogline_edge.adapters.mqtt.packets import Answer
 from fogline_edge.adapters.mqtt.wire import V5, Kind
@@ -10,15 +11,20 @@ _PUBACK = Answer(kind=Kind.PUBACK, packet_id=0).encode(V5)[:2]
 
 
 class Ticket:
-    """One message that was handed on. `packet_id` 0: nobody waits for its acknowledgement (QoS 0, a will)."""
+    """One message that was handed on. `packet_id` 0: nobody waits for its acknowledgement (QoS 0, a will).
 
-    __slots__ = ("code", "committed", "packet_id")
+    `device`: whose message it is. `resend_until`: until when, in the loop's time, a copy with DUP set is taken for a resend.
+    """
+
+    __slots__ = ("code", "committed", "device", "packet_id", "resend_until")
     kind = Kind.PUBACK
 
     def __init__(self, packet_id: int, code: int = 0) -> None:
         self.packet_id = packet_id
         self.code = code
         self.committed = False
+        self.device = ""
+        self.resend_until = inf
 
 
 class ReceivedTicket(Ticket):
@@ -29,15 +35,20 @@ class ReceivedTicket(Ticket):
 
 
 class Window:
-    """The messages in flight of one connection. `quiet`: QoS 0 messages that are not committed."""
+    """The messages in flight of one connection. `quiet`: QoS 0 messages that are not committed.
 
-    __slots__ = ("_due", "_numbered", "quiet", "version")
+    `unproven`: when PUBACKs were written, and of which messages, until they are known to be delivered.
+    """
+
+    __slots__ = ("_acknowledged", "_due", "_numbered", "quiet", "unproven", "version")
 
     def __init__(self) -> None:
         self.version = V5
         self._numbered: deque[Ticket] = deque()
         self.quiet = 0
         self._due: list[bytes] = []
+        self._acknowledged: list[Ticket] = []
+        self.unproven: deque[tuple[float, list[Ticket]]] = deque()
 
     @property
     def numbered(self) -> int:
@@ -68,6 +79,8 @@ class Window:
         numbered = self._numbered
         while numbered and numbered[0].committed:
             first = numbered.popleft()
+            if first.kind is Kind.PUBACK:
+                self._acknowledged.append(first)
             if first.kind is Kind.PUBACK and not first.code:
                 self._due.append(_PUBACK + first.packet_id.to_bytes(2))  # what nearly all of them are
                 continue
@@ -79,3 +92,20 @@ class Window:
             return b"", 0
         due, self._due = self._due, []
         return b"".join(due), len(due)
+
+    def written(self, now: float) -> None:
+        """What `take` returned is on its way."""
+        if self._acknowledged:
+            self.unproven.append((now, self._acknowledged))
+            self._acknowledged = []
+
+    def written_since(self, seconds: float, now: float) -> bool:
+        """Whether PUBACKs are not known to be delivered that were written `seconds` ago or before."""
+        return bool(self.unproven) and now - self.unproven[0][0] >= seconds
+
+    def delivered(self, seconds: float, now: float) -> list[Ticket]:
+        """The client has what was written `seconds` ago or before: the messages that it acknowledged."""
+        found: list[Ticket] = []
+        while self.written_since(seconds, now):
+            found += self.unproven.popleft()[1]
+        return found
