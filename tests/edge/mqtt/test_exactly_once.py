@@ -94,6 +94,20 @@ def test_a_publish_between_pubrel_and_pubcomp_breaks_the_protocol():
     assert talk.say(publish()) == [(Ending(code=Reason.PACKET_IDENTIFIER_IN_USE), Why.MALFORMED)]
 
 
+def test_a_pubrel_before_its_pubrec_waits_and_until_its_pubcomp_the_id_is_in_use():
+    """G11: the message may not be stored yet."""
+    talk = connected()
+    (store,) = talk.say(publish())
+    assert talk.say(pubrel(), pubrel()) == []
+    assert committed(talk, store) == [(7, 0)]
+    (forget,) = talk.session.inbound.release_early()
+    assert talk.through([forget]) == [pubcomp()]
+    assert talk.session.inbound.release_early() == []
+    (store,) = talk.say(publish())
+    talk.say(pubrel())
+    assert talk.say(publish()) == [(Ending(code=Reason.PACKET_IDENTIFIER_IN_USE), Why.MALFORMED)]
+
+
 @pytest.mark.parametrize(("version", "code"), [(V3, 0), (V5, Reason.PACKET_IDENTIFIER_NOT_FOUND)])
 def test_a_pubrel_for_an_unknown_id_is_answered(version, code):
     assert connected(version).say(pubrel()) == [pubcomp(code=code)]

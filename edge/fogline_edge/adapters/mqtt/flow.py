@@ -166,6 +166,7 @@ class Flow:
                 case Store():
                     self._put(effect)
                 case Send(data):
+                    self.acknowledge()  # a PUBCOMP never goes before its PUBREC
                     self.bulky = self.bulky or len(data) > _BULKY_BYTES
                     self._transport.write(data)
                 case Respond():
@@ -230,6 +231,7 @@ class Flow:
         self._flushing = False
         if not self._stopped:
             self.acknowledge()
+            self.perform(self._session.inbound.release_early())
             if self._held & Hold.WINDOW and not self._session.full:
                 self._release(Hold.WINDOW)
 

@@ -53,6 +53,7 @@ class Inbound:
         self._slot = client.slot
         self._slot_2 = client.slot + b"q2" + state.epoch
         self._tickets: dict[int, Ticket | None] = {}
+        self._early: dict[int, Ticket] = {}
         self._aliases: dict[int, str] = {}
 
     def publish(self, publish: Publish, now: float) -> Sequence[Effect]:
@@ -82,7 +83,14 @@ class Inbound:
         return msgspec.structs.replace(arrival, retransmission=msgspec.structs.replace(sent, ack_delivery=delivery))
 
     def release(self, number: int) -> Sequence[Effect]:
-        """PUBREL: its PUBCOMP goes when the id is durably free (5: 3.6, 3.7)."""
+        """PUBREL: its PUBCOMP goes when the id is durably free (5: 3.6, 3.7).
+
+        One that comes before its PUBREC was sent waits for that: the message may not be stored yet.
+        """
+        ticket = self._tickets.get(number) or self._window.unreceived(number)
+        if ticket is not None and not ticket.due:
+            self._early[number] = ticket
+            return ()
         state = self._state
         device = state.received.get(number)
         if device is None:
@@ -97,6 +105,14 @@ class Inbound:
             self._tickets[number] = None
         return (Forget(devices, self._slot_2, number, partial(self._released, number)),)
 
+    def release_early(self) -> Sequence[Effect]:
+        """PUBRECs were sent: go on with the PUBRELs that waited for them."""
+        effects: list[Effect] = []
+        for number in [number for number, ticket in self._early.items() if ticket.due]:
+            del self._early[number]
+            effects += self.release(number)
+        return effects
+
     def _released(self, number: int) -> Sequence[Effect]:
         self._state.received.pop(number, None)
         self._tickets.pop(number, None)
@@ -109,7 +125,7 @@ class Inbound:
     def _publish_2(self, publish: Publish) -> Sequence[Effect]:
         number, state, window = publish.packet_id, self._state, self._window
         if number in self._tickets:
-            return self._once_more(self._tickets[number], number)
+            return self._once_more(None if number in self._early else self._tickets[number], number)
         if len(state.received) >= MAX_UNRELEASED and number not in state.received:
             raise ProtocolError(f"more than {MAX_UNRELEASED} messages wait for PUBREL", Reason.RECEIVE_MAXIMUM_EXCEEDED)
         if publish.topic[0] == "c" and self._with_commands and is_response(publish.topic):

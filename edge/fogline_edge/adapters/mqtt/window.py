@@ -13,16 +13,17 @@ _PUBACK = Answer(kind=Kind.PUBACK, packet_id=0).encode(V5)[:2]
 class Ticket:
     """One message that was handed on. `packet_id` 0: nobody waits for its acknowledgement (QoS 0, a will).
 
-    `device`: whose message it is. `resend_until`: until when, in the loop's time, a copy with DUP set is taken for a resend.
+    `due`: its acknowledgement was sent, or is next. `device`: whose message it is. `resend_until`: until when, in the loop's time, a copy with DUP set is taken for a resend.
     """
 
-    __slots__ = ("code", "committed", "device", "packet_id", "resend_until")
+    __slots__ = ("code", "committed", "device", "due", "packet_id", "resend_until")
     kind = Kind.PUBACK
 
     def __init__(self, packet_id: int, code: int = 0) -> None:
         self.packet_id = packet_id
         self.code = code
         self.committed = False
+        self.due = False
         self.device = ""
         self.resend_until = inf
 
@@ -79,12 +80,17 @@ class Window:
         numbered = self._numbered
         while numbered and numbered[0].committed:
             first = numbered.popleft()
+            first.due = True
             if first.kind is Kind.PUBACK:
                 self._acknowledged.append(first)
             if first.kind is Kind.PUBACK and not first.code:
                 self._due.append(_PUBACK + first.packet_id.to_bytes(2))  # what nearly all of them are
                 continue
             self._due.append(Answer(kind=first.kind, packet_id=first.packet_id, code=first.code).encode(self.version))
+
+    def unreceived(self, packet_id: int) -> Ticket | None:
+        """The QoS 2 message of this packet id whose PUBREC is not due yet."""
+        return next((each for each in self._numbered if each.packet_id == packet_id and each.kind is Kind.PUBREC), None)
 
     def take(self) -> tuple[bytes, int]:
         """The PUBACKs and PUBRECs that are due, as bytes, and how many they are. They are not due again."""
