@@ -7,6 +7,7 @@ import pytest
 
 from fogline.testing.memory import resident_bytes
 from fogline.testing.port import MemoryPort
+from fogline_edge.adapters.mqtt import session
 from fogline_edge.adapters.mqtt.packets import Answer, Ending, Ping, Publish
 from fogline_edge.adapters.mqtt.wire import V3, V5, Kind, Reason
 
@@ -50,6 +51,57 @@ async def test_a_client_that_is_not_read_is_not_to_blame_for_its_silence(listeni
             assert await later.receive() == Ending(code=Reason.KEEP_ALIVE_TIMEOUT)
         port.release()
         assert [await wire.receive() for _ in range(2)] == [puback(1), puback(2)]
+
+
+async def dribble(wire, packet):
+    """Send one byte of a packet after the other, none of them the last; returns what comes from the other side."""
+    answer = asyncio.ensure_future(wire.receive())
+    for byte in packet[:-1] * 1000:
+        with suppress(ConnectionError):
+            await wire.send(bytes([byte]))
+        done, _ = await asyncio.wait([answer], timeout=0.05)
+        if done:
+            return answer.result()
+    raise AssertionError("the connection was not ended")
+
+
+UNFINISHED = b"\x32\xff\xff\x03" + bytes(40)
+"""The first bytes of a PUBLISH of 65,535 bytes."""
+
+
+@pytest.mark.fault("N9")
+@pytest.mark.parametrize(("version", "last"), [(V3, None), (V5, Ending(code=Reason.KEEP_ALIVE_TIMEOUT))])
+async def test_bytes_of_an_unfinished_packet_are_no_sign_of_life(listening, dial, version, last):
+    """G12: the keep alive ends a client that never finishes a packet."""
+    async with listening(MemoryPort()) as listener, dial(listener, "d1", version=version, keep_alive_s=1) as (wire, _):
+        assert await dribble(wire, UNFINISHED) == last
+        assert listener.counters.timed_out == 1
+
+
+@pytest.mark.fault("N9")
+@pytest.mark.parametrize("begun", [False, True], ids=["at once", "after whole packets"])
+async def test_an_unfinished_packet_has_a_time_limit_without_a_keep_alive_too(listening, dial, monkeypatch, begun):
+    """G12: a 3.1.1 client without a keep alive."""
+    monkeypatch.setattr(session, "PACKET_S", 0.5)
+    async with listening(MemoryPort()) as listener, dial(listener, "d1", version=V3) as (wire, _):
+        if begun:
+            await wire.publish("t")
+            assert await wire.receive() == puback(1)
+        assert await dribble(wire, UNFINISHED) is None
+        assert listener.counters.timed_out == 1
+
+
+async def test_a_packet_that_comes_in_pieces_in_time_is_taken(listening, dial, monkeypatch):
+    monkeypatch.setattr(session, "PACKET_S", 0.3)
+    async with listening(MemoryPort()) as listener, dial(listener, "d1", version=V3) as (wire, _):
+        for number in (1, 2):
+            for byte in publishes([number])[0].encode(V3):
+                await wire.send(bytes([byte]))
+            assert await wire.receive() == puback(number)
+        until = asyncio.get_running_loop().time() + 0.6
+        while asyncio.get_running_loop().time() < until:
+            await wire.alive()
+        assert listener.counters.timed_out == 0
 
 
 @pytest.mark.fault("N9")

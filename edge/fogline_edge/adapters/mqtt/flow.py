@@ -92,18 +92,24 @@ class Flow:
         self._stopped = False
         self._flushing = False
         self._heard = self._loop.time()
+        self._unfinished_since: float | None = None
 
     @property
     def heard(self) -> float:
-        """Until when the client was not silent, in the loop's time: until now, while it is not read."""
+        """When the last whole packet came, in the loop's time; now, while the client is not read."""
         return self._loop.time() if self._held else self._heard
+
+    @property
+    def unfinished_since(self) -> float | None:
+        """Since when a packet is not whole that the client has begun, or now while it is not read."""
+        return self._loop.time() if self._held and self._unfinished_since is not None else self._unfinished_since
 
     def feed(self, data: bytes) -> None:
         """Bytes came."""
-        self._heard = self._loop.time()
-        self._session.heard(self._heard, drained=self.drained)
+        now = self._loop.time()
+        self._session.heard(now, drained=self.drained)
         self._framer.feed(data)
-        self._pump()
+        self._pump(now)
 
     def verified(self, *, ok: bool) -> None:
         """The answer to `Peer.verify`."""
@@ -142,9 +148,9 @@ class Flow:
         if not self._stopped:
             self.perform(self._session.downstream.slow(slow=slow))
 
-    def _pump(self) -> None:
+    def _pump(self, now: float) -> None:
         """Handle the packets that are there, a turn's worth at most."""
-        session, framer, now = self._session, self._framer, self._heard
+        session, framer = self._session, self._framer
         for _ in range(PACKETS_A_TURN):
             if self._held or self._stopped:
                 return
@@ -154,7 +160,12 @@ class Flow:
                 self._peer.finish(session.fail(error))
                 return
             if packet is None:
+                if not framer.unfinished:
+                    self._unfinished_since = None
+                elif self._unfinished_since is None:
+                    self._unfinished_since = now
                 return
+            self._heard, self._unfinished_since = now, None
             self.perform(session.receive(*packet, now))
         self._hold(Hold.TURN)
         self._loop.call_soon(self._release, Hold.TURN)
@@ -243,6 +254,8 @@ class Flow:
     def _release(self, why: Hold) -> None:
         self._held &= ~why
         if not self._held and not self._stopped:
-            self._heard = self._loop.time()
+            now = self._heard = self._loop.time()
+            if self._unfinished_since is not None:
+                self._unfinished_since = now
             self._transport.resume_reading()
-            self._pump()
+            self._pump(now)

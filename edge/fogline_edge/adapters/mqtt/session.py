@@ -40,6 +40,8 @@ from fogline_edge.adapters.mqtt.wire import V3, V5, Kind, PacketError, ProtocolE
 from fogline_edge.settings import MqttSettings
 
 _KEEP_ALIVE_GRACE = 1.5
+PACKET_S = 120.0
+"""How long a packet may take from its first byte to its last: 700,000 bytes at 47 kbit/s."""
 _V3_IN_FLIGHT = 100
 """How many commands at QoS 1 and 2 a 3.1.1 client, which cannot say, is sent at once."""
 _V5_IN_FLIGHT = 65_535
@@ -109,11 +111,16 @@ class Session:
         window = self.window
         return window.quiet + window.numbered >= self._receive_maximum
 
-    def deadline(self, heard: float) -> float | None:
-        """When the client's silence ends the connection, if nothing was heard after `heard`; `None`: never."""
+    def deadline(self, heard: float, unfinished_since: float | None = None) -> float | None:
+        """When the connection ends because the client is silent; `None`: never.
+
+        `heard`: when its last whole packet came. `unfinished_since`: when the first bytes came of one that is not whole.
+        """
         if self._client is None:
             return self._started + self._border.settings.connect_timeout_s
-        return heard + self._keep_alive_s * _KEEP_ALIVE_GRACE if self._keep_alive_s else None
+        silent = [heard + self._keep_alive_s * _KEEP_ALIVE_GRACE] if self._keep_alive_s else []
+        unfinished = [unfinished_since + PACKET_S] if unfinished_since is not None else []
+        return min(silent + unfinished, default=None)
 
     def receive(self, header: int, body: bytes, now: float) -> Sequence[Effect]:
         """Take one packet, as the framing gave it."""

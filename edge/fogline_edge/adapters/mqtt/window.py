@@ -13,7 +13,8 @@ _PUBACK = Answer(kind=Kind.PUBACK, packet_id=0).encode(V5)[:2]
 class Ticket:
     """One message that was handed on. `packet_id` 0: nobody waits for its acknowledgement (QoS 0, a will).
 
-    `due`: its acknowledgement was sent, or is next. `device`: whose message it is. `resend_until`: until when, in the loop's time, a copy with DUP set is taken for a resend.
+    `due`: its acknowledgement was sent, or is next. `device`: whose message it is. `resend_until`: until when, in the loop's
+    time, a copy with DUP set is taken for a resend.
     """
 
     __slots__ = ("code", "committed", "device", "due", "packet_id", "resend_until")
