@@ -10,7 +10,7 @@ from fogline_edge.adapters.mqtt.packets import Answer, Ending, Publish
 from fogline_edge.adapters.mqtt.properties import Properties
 from fogline_edge.adapters.mqtt.wire import V3, V5, Kind, Reason
 
-TOO_MANY = Ending(code=Reason.RECEIVE_MAXIMUM_EXCEEDED)
+TOO_MANY = Ending(code=Reason.QUOTA_EXCEEDED)
 VERSIONS = pytest.mark.parametrize("version", [V3, V5])
 
 

@@ -30,7 +30,10 @@ MAX_UNRELEASED = 2048
 
 
 class Inbound:
-    """One connection's PUBLISHes and PUBRELs. `with_commands`: answers to commands are taken. `acks`: of QoS 1."""
+    """One connection's PUBLISHes and PUBRELs.
+
+    `receive_maximum`: as CONNACK says to a 5 client. `with_commands`: answers to commands are taken. `acks`: of QoS 1.
+    """
 
     def __init__(
         self,
@@ -40,6 +43,7 @@ class Inbound:
         window: Window,
         counters: Counters,
         *,
+        receive_maximum: int | None,
         acks: ClientAcks,
         with_commands: bool,
     ) -> None:
@@ -50,6 +54,7 @@ class Inbound:
         self._window = window
         self._counters = counters
         self._with_commands = with_commands
+        self._receive_maximum = receive_maximum if window.version == V5 else None
         self._slot = client.slot
         self._slot_2 = client.slot + b"q2" + state.epoch
         self._tickets: dict[int, Ticket | None] = {}
@@ -61,6 +66,8 @@ class Inbound:
         if publish.properties is not NONE:
             publish = self._named(publish, publish.properties.topic_alias)
         window, number = self._window, publish.packet_id
+        if self._receive_maximum is not None and number and number not in self._tickets:
+            self._check_quota(self._receive_maximum)
         if publish.qos > 1:
             self.acks.free(number)
             return self._publish_2(publish)
@@ -74,6 +81,11 @@ class Inbound:
                 arrival = self._dup(arrival, number, now)
             self.acks.use(ticket, arrival.device)
         return (Store(arrival, ticket),)
+
+    def _check_quota(self, receive_maximum: int) -> None:
+        """In flight are messages at QoS 1 without their PUBACK, and at QoS 2 without their PUBCOMP (5: 4.9)."""
+        if self._window.numbered - self._window.unreceived_count + len(self._tickets) >= receive_maximum:
+            raise ProtocolError(f"more than {receive_maximum} messages in flight", Reason.RECEIVE_MAXIMUM_EXCEEDED)
 
     def _dup(self, arrival: Arrival, number: int, now: float) -> Arrival:
         """A PUBLISH with DUP set: what is known of the PUBACK of the message that it may repeat goes along."""
@@ -127,7 +139,7 @@ class Inbound:
         if number in self._tickets:
             return self._once_more(None if number in self._early else self._tickets[number], number)
         if len(state.received) >= MAX_UNRELEASED and number not in state.received:
-            raise ProtocolError(f"more than {MAX_UNRELEASED} messages wait for PUBREL", Reason.RECEIVE_MAXIMUM_EXCEEDED)
+            raise ProtocolError(f"more than {MAX_UNRELEASED} messages wait for PUBREL", Reason.QUOTA_EXCEEDED)
         if publish.topic[0] == "c" and self._with_commands and is_response(publish.topic):
             effect = self._respond(publish, window.admit_received)
             device = "" if isinstance(effect, Respond) else effect.arrival.device

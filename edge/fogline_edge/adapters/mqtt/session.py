@@ -42,6 +42,8 @@ from fogline_edge.settings import MqttSettings
 _KEEP_ALIVE_GRACE = 1.5
 PACKET_S = 120.0
 """How long a packet may take from its first byte to its last: 700,000 bytes at 47 kbit/s."""
+READ_AHEAD = 100
+"""How many messages of a connection wait for their commit before it is not read, unless the settings have a receive maximum."""
 _V3_IN_FLIGHT = 100
 """How many commands at QoS 1 and 2 a 3.1.1 client, which cannot say, is sent at once."""
 _V5_IN_FLIGHT = 65_535
@@ -86,7 +88,7 @@ class Session:
 
     def __init__(self, border: Border, now: float) -> None:
         self._border = border
-        self._receive_maximum = border.settings.receive_maximum
+        self._read_ahead = border.settings.receive_maximum or READ_AHEAD
         self._started = now
         self._connect: Connect | None = None
         self._client: Client | None = None
@@ -106,10 +108,13 @@ class Session:
     def full(self) -> bool:
         """Whether so much waits for its commit that nothing should be read.
 
-        A 5 client knows how much that may be; many send more when they connect again, and are only slowed.
+        A 5 client that was given a receive maximum, and has as many in flight, is read on: the next one is one too many.
         """
         window = self.window
-        return window.quiet + window.numbered >= self._receive_maximum
+        if window.quiet + window.numbered < self._read_ahead:
+            return False
+        given = self.version == V5 and self._border.settings.receive_maximum is not None
+        return not given or window.quiet > 0
 
     def deadline(self, heard: float, unfinished_since: float | None = None) -> float | None:
         """When the connection ends because the client is silent; `None`: never.
@@ -262,6 +267,7 @@ class Session:
             state,
             self.window,
             border.counters,
+            receive_maximum=border.settings.receive_maximum,
             acks=border.acknowledgements.open((client.name or "", client.id)),
             with_commands=border.with_commands,
         )

@@ -39,15 +39,17 @@ class ReceivedTicket(Ticket):
 class Window:
     """The messages in flight of one connection. `quiet`: QoS 0 messages that are not committed.
 
-    `unproven`: when PUBACKs were written, and of which messages, until they are known to be delivered.
+    `unreceived_count`: QoS 2 messages without their PUBREC. `unproven`: when PUBACKs were written, and of which messages,
+    until they are known to be delivered.
     """
 
-    __slots__ = ("_acknowledged", "_due", "_numbered", "quiet", "unproven", "version")
+    __slots__ = ("_acknowledged", "_due", "_numbered", "quiet", "unproven", "unreceived_count", "version")
 
     def __init__(self) -> None:
         self.version = V5
         self._numbered: deque[Ticket] = deque()
         self.quiet = 0
+        self.unreceived_count = 0
         self._due: list[bytes] = []
         self._acknowledged: list[Ticket] = []
         self.unproven: deque[tuple[float, list[Ticket]]] = deque()
@@ -70,6 +72,7 @@ class Window:
         """The same at QoS 2: its PUBREC takes its place in the order."""
         ticket = ReceivedTicket(packet_id, code)
         self._numbered.append(ticket)
+        self.unreceived_count += 1
         return ticket
 
     def committed(self, ticket: Ticket) -> None:
@@ -84,6 +87,8 @@ class Window:
             first.due = True
             if first.kind is Kind.PUBACK:
                 self._acknowledged.append(first)
+            else:
+                self.unreceived_count -= 1
             if first.kind is Kind.PUBACK and not first.code:
                 self._due.append(_PUBACK + first.packet_id.to_bytes(2))  # what nearly all of them are
                 continue
