@@ -106,13 +106,16 @@ class MqttSettings(_Strict, frozen=True, kw_only=True):
     """The MQTT listener.
 
     `users`: a file as `mosquitto_passwd` writes it; then every client must log in, and speaks only for the device of
-    that name, but for the names in `publish_for_others`. Without it only loopback is listened on.
+    that name, but for the names in `publish_for_others`. Without it only loopback is listened on. `receive_maximum`: how many
+    messages at QoS 1 and 2 an MQTT 5 client may have in flight; one that sends more is ended with 0x93. By default there is
+    no such limit, since widely used clients do not keep it (paho 2 sends all that it has when it connects again): a client
+    that sends faster than the gateway stores is read more slowly.
     """
 
     host: str = "127.0.0.1"
     port: Port = 1883
     max_packet_bytes: Annotated[int, Meta(ge=256, le=700_000)] = 262_144
-    receive_maximum: Annotated[int, Meta(ge=1, le=65535)] = 100
+    receive_maximum: Annotated[int, Meta(ge=1, le=65535)] | None = None
     max_connections: Positive = 1000
     connect_timeout_s: Annotated[float, Meta(gt=0)] = 10.0
     max_keep_alive_s: Annotated[int, Meta(ge=10, le=65535)] = 3600

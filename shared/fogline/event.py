@@ -20,6 +20,10 @@ EMPTY_NOTIFICATION = "application/vnd.eclipse-hono-empty-notification"
 """The content type of an event without a body that only says, by its `ttd`, when the device takes commands (Hono)."""
 
 
+POSSIBLE_DUPLICATE = "possible-duplicate-of"
+"""The name, in `Event.properties`, under which an event gives the id of an earlier one that it may repeat."""
+
+
 class Lane(StrEnum):
     """A class of traffic with its own AMQP link and, in the end, its own topic."""
 

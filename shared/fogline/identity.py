@@ -64,13 +64,27 @@ class DeviceTime(msgspec.Struct, frozen=True, tag=4):
 Evidence = UniqueId | SessionCounter | Counter | DeviceTime
 
 
+class AckDelivery(StrEnum):
+    """Delivery of the acknowledgement of a slot's last message, as far as the protocol's adapter knows.
+
+    `UNPROVEN`: a marked copy of that message is a resend. `DOUBTFUL`: a marked copy may be a resend or a new message; it is
+    stored, and names the event that it may repeat. `PROVEN`: a marked copy is a new message, unless the slot's last message
+    came before this run of the gateway, of which the adapter knows nothing.
+    """
+
+    UNPROVEN = "unproven"
+    DOUBTFUL = "doubtful"
+    PROVEN = "proven"
+
+
 class Retransmission(msgspec.Struct, frozen=True, gc=False):
     """What a protocol says of a message that may come again.
 
     `slot` and `number` name the place that a resend would use once more (MQTT: the client, and the packet id; CoAP:
     the endpoint, and the message id); numbers up to 65,535 that are used one after the other cost least. `again`: the
     sender marks this message as possibly sent before (MQTT: DUP). `window_s`: for how long after the first copy the
-    slot means the same message. `token`: what else must be the same (CoAP: the token).
+    slot means the same message. `token`: what else must be the same (CoAP: the token). `ack_delivery`: what is known of
+    the acknowledgement of the slot's last message.
     """
 
     slot: bytes
@@ -78,6 +92,7 @@ class Retransmission(msgspec.Struct, frozen=True, gc=False):
     window_s: int = 48 * 3600
     number: int = 0
     token: bytes = b""
+    ack_delivery: AckDelivery = AckDelivery.UNPROVEN
 
 
 def digest(channel: str, data: bytes, token: bytes = b"") -> bytes:

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from fogline.codec import Beacon, encode_event
 from fogline.dead import DEAD_TYPE
-from fogline.event import Arrival, Event, Lane, Receipt, TimeQuality, rfc3339
+from fogline.event import POSSIBLE_DUPLICATE, Arrival, Event, Lane, Receipt, TimeQuality, rfc3339
 from fogline.frame import Frame, encode_framed, frame_of
-from fogline.identity import Dedup, chained, digest, sequence_id
+from fogline.identity import AckDelivery, Dedup, Retransmission, chained, digest, sequence_id
 from fogline.ledger import STATEMENT_CONTENT_TYPE, Statement, encode_statement
 from fogline.report import Report, Reported, is_news
 from fogline_edge.boot import SYSTEM, Clock, Moment
@@ -97,18 +97,26 @@ class Group:
 class Ingest:
     """Turns arrivals into rows. Used on the writer's thread only.
 
-    `identity`: tenant and gateway. `unsynced`: there may be rows whose times are to be corrected.
+    `identity`: tenant and gateway. `unsynced`: there may be rows whose times are to be corrected. `started_s`: the age of the
+    gateway when this run of it began.
     """
 
     def __init__(
-        self, connection: sqlite3.Connection, streams: Streams, tenant: str, gateway: str, clock: Clock = SYSTEM
+        self,
+        connection: sqlite3.Connection,
+        streams: Streams,
+        tenant: str,
+        gateway: str,
+        clock: Clock = SYSTEM,
+        *,
+        started_s: int = 0,
     ) -> None:
         self.connection = connection
         self.clock = clock
         self.unsynced = bool(connection.execute(SQL["any_unsynced"]).fetchone()[0])
         self.identity = (tenant, gateway)
         self._streams = streams
-        self._slots = Slots(connection)
+        self._slots = Slots(connection, started_s)
         self._heard = Heard()
         self._new_traces = 0
         self._written: list[tuple[Stream, list[Written]]] = []
@@ -181,9 +189,20 @@ class Ingest:
     def take(self, group: Group, waiting: Waiting) -> Receipt:
         """Recognise an arrival, or give it its place."""
         arrival = waiting.arrival
+        sent = arrival.retransmission
+        if sent is not None and sent.ack_delivery is AckDelivery.DOUBTFUL and arrival.type != DEAD_TYPE:
+            arrival = self._naming_the_first(arrival, sent)
         if arrival.evidence is not None or has_more(arrival):
             return self._take_special(group, arrival, waiting.when)
         return self._take_plain(group, arrival, waiting.when)
+
+    def _naming_the_first(self, arrival: Arrival, sent: Retransmission) -> Arrival:
+        """The arrival with the id of the event that it may repeat, if that is known."""
+        original = self._slots.repeated_id(arrival.device, sent, digest(arrival.channel, arrival.data, sent.token))
+        if not original:
+            return arrival
+        naming = f"{POSSIBLE_DUPLICATE}={original}"
+        return replace(arrival, properties=f"{arrival.properties}&{naming}" if arrival.properties else naming)
 
     def _take_plain(self, group: Group, arrival: Arrival, when: Moment) -> Receipt:
         """What nearly all arrivals are: no identity of the device's own, no rare attribute. In one go, for its speed."""
@@ -193,15 +212,15 @@ class Ingest:
         counts = stream.counts
         counts.acknowledged += 1
         group.touched[stream.stream] = stream
+        event_id = sequence_id(stream.stream, stream.head + 1, group.tag)
         if (sent := arrival.retransmission) is not None:
             payload = digest(arrival.channel, data, sent.token)
             if sent.again and self._slots.repeats(arrival.device, sent, payload, group.age_s):
                 counts.duplicate += 1
                 return Receipt.DUPLICATE
-            self._slots.note(arrival.device, sent, payload, group.age_s)
+            self._slots.note(arrival.device, sent, payload, group.age_s, event_id)
         stream.head = head = stream.head + 1
         counts.stored += 1
-        event_id = sequence_id(stream.stream, head, group.tag)
         stream.chain = link = chained(stream.chain, event_id, data, group.nonce)
         body = encode_framed(frame, event_id, when.text, head, data)
         stream.fresh.append((stream.number, head, link, body))
@@ -247,7 +266,9 @@ class Ingest:
             stream.counts.duplicate += 1
             group.touched[stream.stream] = stream
             return Receipt.DUPLICATE
-        self.append(group, arrival, when, verdict)
+        event_id = self.append(group, arrival, when, verdict)
+        if sent is not None:
+            self._slots.note(arrival.device, sent, payload, group.age_s, event_id)
         if arrival.report is not None:
             said = Trace(digest(arrival.channel, arrival.data), group.age_s, group.age_ms)
             group.memory[report_key(arrival)] = (arrival.device, said)
@@ -282,13 +303,10 @@ class Ingest:
         recall, nonce = partial(self._recall, group), group.incarnation()
         if arrival.report is not None and not self._is_due(group, arrival, arrival.report):
             recall = partial(self._recall_heard, group, arrival)
-        verdict = recognise(arrival, payload, tenant=self._tenant, recall=recall, age_s=group.age_s, nonce=nonce)
-        if sent is not None and isinstance(verdict, Fresh):
-            self._slots.note(arrival.device, sent, payload, group.age_s)
-        return verdict
+        return recognise(arrival, payload, tenant=self._tenant, recall=recall, age_s=group.age_s, nonce=nonce)
 
-    def append(self, group: Group, arrival: Arrival, when: Moment, verdict: Fresh) -> None:
-        """Give an arrival the next sequence of its lane's stream."""
+    def append(self, group: Group, arrival: Arrival, when: Moment, verdict: Fresh) -> str:
+        """Give an arrival the next sequence of its lane's stream. Returns the event's id."""
         stream = self._streams.of_lane(arrival.lane)
         stream.head += 1
         stream.counts.stored += 1
@@ -302,6 +320,7 @@ class Ingest:
         group.conflicts += verdict.conflict
         for key, trace in verdict.remember:
             group.memory[key] = (arrival.device, trace)
+        return event_id
 
     def _event(self, arrival: Arrival, event_id: str, when: Moment, verdict: Fresh, stream: Stream) -> Event:
         outcome, time_ns = arrival.outcome, when.time_ns

@@ -114,6 +114,7 @@ class Writer:
         self.clock = clock
         self.handed: dict[str, int] = {}
         self.age = Age(connection, clock)
+        self._started_s = self.age.s
         self.identity = (tenant, gateway)
         self._forgetting = Forgetting(connection, max_bytes, clock)
         self._max_pages = max_bytes // PAGE_BYTES
@@ -148,7 +149,7 @@ class Writer:
 
     def _load(self) -> None:
         self.streams = Streams(self.connection, self._in_flight)
-        self.ingest = Ingest(self.connection, self.streams, *self.identity, self.clock)
+        self.ingest = Ingest(self.connection, self.streams, *self.identity, self.clock, started_s=self._started_s)
         self.quarantine = Quarantine(self.connection, self._max_pages * PAGE_BYTES)
 
     def _run(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from fogline.errors import SlowDown
 from fogline.event import Arrival, Receipt
-from fogline.identity import digest
+from fogline.identity import AckDelivery, digest
 from fogline.report import Reported, is_news
 
 Done = Callable[[Receipt], None]
@@ -28,6 +28,7 @@ class MemoryPort:
         self._waiting: deque[tuple[Arrival, Done] | Callable[[], None]] = deque()
         self._for_room: list[Callable[[], None]] = []
         self._slots: dict[tuple[str, bytes, int], bytes] = {}
+        self._of_former_runs: set[tuple[str, bytes, int]] = set()
         self._reported: dict[tuple[str, str], Reported] = {}
         self._kept: dict[str, bytes] = {}
         self._held = False
@@ -83,6 +84,10 @@ class MemoryPort:
         self._waiting.append(commit)
         self._changed.set()
         self._schedule()
+
+    def restart(self) -> None:
+        """Go on as after a restart of the gateway: what was stored so far is of an earlier run."""
+        self._of_former_runs.update(self._slots)
 
     def hold(self) -> None:
         """Commit nothing until `release`."""
@@ -144,9 +149,11 @@ class MemoryPort:
         if resend is not None:
             content = digest(arrival.channel, arrival.data, resend.token)
             slot = (arrival.device, resend.slot, resend.number)
-            if resend.again and self._slots.get(slot) == content:
+            unproven = resend.ack_delivery is AckDelivery.UNPROVEN or slot in self._of_former_runs
+            if resend.again and unproven and self._slots.get(slot) == content:
                 return Receipt.DUPLICATE
             self._slots[slot] = content
+            self._of_former_runs.discard(slot)
         self.arrivals.append(arrival)
         return Receipt.STORED
 

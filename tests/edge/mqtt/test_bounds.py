@@ -8,7 +8,7 @@ import pytest
 from fogline.testing.commands import MemoryCommands
 from fogline.testing.memory import resident_bytes
 from fogline.testing.port import MemoryPort
-from fogline_edge.adapters.mqtt import dispatch
+from fogline_edge.adapters.mqtt import dispatch, session
 from fogline_edge.adapters.mqtt.effects import Reach
 from fogline_edge.adapters.mqtt.packets import Answer, Ending, Ping, Publish, Subscribe, Unsubscribe, Will
 from fogline_edge.adapters.mqtt.properties import Properties
@@ -55,6 +55,57 @@ async def test_a_client_that_is_not_read_is_not_to_blame_for_its_silence(listeni
             assert await later.receive() == Ending(code=Reason.KEEP_ALIVE_TIMEOUT)
         port.release()
         assert [await wire.receive() for _ in range(2)] == [puback(1), puback(2)]
+
+
+async def dribble(wire, packet):
+    """Send one byte of a packet after the other, none of them the last; returns what comes from the other side."""
+    answer = asyncio.ensure_future(wire.receive())
+    for byte in packet[:-1] * 1000:
+        with suppress(ConnectionError):
+            await wire.send(bytes([byte]))
+        done, _ = await asyncio.wait([answer], timeout=0.05)
+        if done:
+            return answer.result()
+    raise AssertionError("the connection was not ended")
+
+
+UNFINISHED = b"\x32\xff\xff\x03" + bytes(40)
+"""The first bytes of a PUBLISH of 65,535 bytes."""
+
+
+@pytest.mark.fault("N9")
+@pytest.mark.parametrize(("version", "last"), [(V3, None), (V5, Ending(code=Reason.KEEP_ALIVE_TIMEOUT))])
+async def test_bytes_of_an_unfinished_packet_are_no_sign_of_life(listening, dial, version, last):
+    """G12: the keep alive ends a client that never finishes a packet."""
+    async with listening(MemoryPort()) as listener, dial(listener, "d1", version=version, keep_alive_s=1) as (wire, _):
+        assert await dribble(wire, UNFINISHED) == last
+        assert listener.counters.timed_out == 1
+
+
+@pytest.mark.fault("N9")
+@pytest.mark.parametrize("begun", [False, True], ids=["at once", "after whole packets"])
+async def test_an_unfinished_packet_has_a_time_limit_without_a_keep_alive_too(listening, dial, monkeypatch, begun):
+    """G12: a 3.1.1 client without a keep alive."""
+    monkeypatch.setattr(session, "PACKET_S", 0.5)
+    async with listening(MemoryPort()) as listener, dial(listener, "d1", version=V3) as (wire, _):
+        if begun:
+            await wire.publish("t")
+            assert await wire.receive() == puback(1)
+        assert await dribble(wire, UNFINISHED) is None
+        assert listener.counters.timed_out == 1
+
+
+async def test_a_packet_that_comes_in_pieces_in_time_is_taken(listening, dial, monkeypatch):
+    monkeypatch.setattr(session, "PACKET_S", 0.3)
+    async with listening(MemoryPort()) as listener, dial(listener, "d1", version=V3) as (wire, _):
+        for number in (1, 2):
+            for byte in publishes([number])[0].encode(V3):
+                await wire.send(bytes([byte]))
+            assert await wire.receive() == puback(number)
+        until = asyncio.get_running_loop().time() + 0.6
+        while asyncio.get_running_loop().time() < until:
+            await wire.alive()
+        assert listener.counters.timed_out == 0
 
 
 @pytest.mark.fault("N9")
@@ -113,21 +164,57 @@ async def test_beyond_the_most_connections_a_socket_is_closed_at_once(listening,
 async def test_a_client_that_floods_is_only_slowed(listening, dial, qos, version):
     port = MemoryPort()
     port.hold()
-    async with listening(port, receive_maximum=10) as listener, dial(listener, "flood", version=version) as (wire, connack):
-        assert connack.properties.receive_maximum == (10 if version == V5 else None)
+    more, most = ({"receive_maximum": 10}, 10) if version == V3 else ({}, session.READ_AHEAD)
+    async with listening(port, **more) as listener, dial(listener, "flood", version=version) as (wire, connack):
+        assert connack.properties.receive_maximum is None
         numbers = range(1, 1001)
         await wire.send(*[Publish(topic="t", payload=b"%d" % each, qos=qos, packet_id=each * qos) for each in numbers])
-        await port.until(lambda: port.waiting == 10, "the window is full")
+        await port.until(lambda: port.waiting == most, "the window is full")
         async with dial(listener, "other") as (other, _):
             await other.publish("t", b"other")
-            await port.until(lambda: port.waiting == 11, "another client is served")
-            assert port.waiting == 11
+            await port.until(lambda: port.waiting == most + 1, "another client is served")
+            assert port.waiting == most + 1
             port.release()
             assert await other.receive() == puback(1)
         if qos:
             assert [await wire.receive() for _ in numbers] == [puback(each) for each in numbers]
         await port.until_stored(1001)
         assert [each.data for each in port.arrivals if each.data != b"other"] == [b"%d" % each for each in numbers]
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+async def test_a_client_that_exceeds_its_receive_maximum_is_ended(listening, dial, qos):
+    """G13: 0x93, and what was within the maximum is stored."""
+    port = MemoryPort()
+    port.hold()
+    async with listening(port, receive_maximum=10) as listener, dial(listener, "d1") as (wire, connack):
+        assert connack.properties.receive_maximum == 10
+        numbers = range(1, 12)
+        await wire.send(*[Publish(topic="t", payload=b"%d" % each, qos=qos, packet_id=each) for each in numbers])
+        assert await wire.receive() == Ending(code=Reason.RECEIVE_MAXIMUM_EXCEEDED)
+        port.release()
+        assert [each.data for each in port.arrivals] == [b"%d" % each for each in range(1, 11)]
+        assert listener.counters.malformed == 1
+
+
+async def test_a_client_that_keeps_to_its_receive_maximum_is_served(listening, dial):
+    """G13: at QoS 2 a message is in flight until its PUBCOMP, and a PUBLISH that is sent again is no further one."""
+    port = MemoryPort()
+    async with listening(port, receive_maximum=2) as listener, dial(listener, "d1") as (wire, _):
+        two = [Publish(topic="t", payload=b"x", qos=2, packet_id=each) for each in (1, 2)]
+        for _ in range(3):
+            await wire.send(*two)
+            assert [await wire.receive() for _ in two] == [Answer(kind=Kind.PUBREC, packet_id=each) for each in (1, 2)]
+            await wire.send(two[0], *[Answer(kind=Kind.PUBREL, packet_id=each) for each in (1, 2)])
+            assert (await wire.receive()).kind is Kind.PUBREC
+            assert [await wire.receive() for _ in two] == [Answer(kind=Kind.PUBCOMP, packet_id=each) for each in (1, 2)]
+            await wire.send(*publishes([1, 2]))
+            assert [await wire.receive() for _ in range(2)] == [puback(1), puback(2)]
+        await wire.send(two[0])
+        assert (await wire.receive()).kind is Kind.PUBREC
+        await wire.send(*publishes([3, 4]))
+        answers = [await wire.receive(), await wire.receive()]
+        assert Ending(code=Reason.RECEIVE_MAXIMUM_EXCEEDED) in answers
 
 
 async def test_while_the_port_is_full_nothing_is_read_and_nothing_is_lost(listening, dial):

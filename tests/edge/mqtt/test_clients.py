@@ -90,6 +90,33 @@ async def test_what_paho_sends_again_on_a_new_connection_is_stored_once(listenin
     assert port.receipts == [Receipt.STORED, Receipt.DUPLICATE]
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("qos", [1, 2])
+async def test_paho_gets_everything_through_that_it_has_when_it_connects(listening, version, qos):
+    """G13: paho 2 keeps to no receive maximum then; it sends everything at once."""
+    port = MemoryPort()
+    port.hold()
+    acknowledged, told = set(), Told()
+
+    def on_publish(_client, _userdata, mid, _code, _properties):
+        acknowledged.add(mid)
+        if len(acknowledged) == 500:
+            told.tell(True)
+
+    def prepare(client):
+        client.on_publish = on_publish
+        for number in range(500):
+            client.publish("telemetry", b"%d" % number, qos=qos)
+
+    async with listening(port) as listener:
+        async with paho_client(listener, "d1", version, prepare=prepare):
+            await port.until(lambda: port.waiting == 100, "as much is put as is read ahead")
+            port.release()
+            assert await told.value()
+        assert (listener.counters.connections, listener.counters.malformed) == (1, 0)
+    assert [each.data for each in port.arrivals] == [b"%d" % number for number in range(500)]
+
+
 async def test_paho_reads_why_a_message_was_refused(listening):
     port = MemoryPort()
     async with listening(port) as listener:

@@ -10,7 +10,7 @@ from fogline_edge.adapters.mqtt.packets import Answer, Ending, Publish
 from fogline_edge.adapters.mqtt.properties import Properties
 from fogline_edge.adapters.mqtt.wire import V3, V5, Kind, Reason
 
-TOO_MANY = Ending(code=Reason.RECEIVE_MAXIMUM_EXCEEDED)
+TOO_MANY = Ending(code=Reason.QUOTA_EXCEEDED)
 VERSIONS = pytest.mark.parametrize("version", [V3, V5])
 
 
@@ -90,6 +90,20 @@ def test_after_pubcomp_the_same_id_is_another_message(version):
 def test_a_publish_between_pubrel_and_pubcomp_breaks_the_protocol():
     talk = connected()
     committed(talk, talk.say(publish())[0])
+    talk.say(pubrel())
+    assert talk.say(publish()) == [(Ending(code=Reason.PACKET_IDENTIFIER_IN_USE), Why.MALFORMED)]
+
+
+def test_a_pubrel_before_its_pubrec_waits_and_until_its_pubcomp_the_id_is_in_use():
+    """G11: the message may not be stored yet."""
+    talk = connected()
+    (store,) = talk.say(publish())
+    assert talk.say(pubrel(), pubrel()) == []
+    assert committed(talk, store) == [(7, 0)]
+    (forget,) = talk.session.inbound.release_early()
+    assert talk.through([forget]) == [pubcomp()]
+    assert talk.session.inbound.release_early() == []
+    (store,) = talk.say(publish())
     talk.say(pubrel())
     assert talk.say(publish()) == [(Ending(code=Reason.PACKET_IDENTIFIER_IN_USE), Why.MALFORMED)]
 

@@ -105,6 +105,7 @@ async def test_a_resend_is_recognised_across_a_restart_of_the_gateway(listening,
     async with listening(port) as listener, dial(listener, "d1") as (wire, _):
         await wire.publish("t", b"a", number=5)
         assert await wire.receive() == puback(5)
+    port.restart()
     async with listening(port) as listener, dial(listener, "d1") as (wire, _):
         await wire.publish("t", b"a", number=5, dup=True)
         assert await wire.receive() == puback(5)

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from fogline.address import shown
 from fogline.rates import DeviceRates
+from fogline_edge.adapters.mqtt import session
 from fogline_edge.adapters.mqtt.counters import Counters
 from fogline_edge.adapters.mqtt.dispatch import Dispatch
 from fogline_edge.adapters.mqtt.effects import Close, Key, LastWill, Opened, Verify, Why
@@ -89,6 +90,8 @@ class Connection(asyncio.Protocol):
         """Bytes came. After the end they are read and forgotten, so that the last words are not lost to a reset."""
         if not self.ending:
             self.flow.feed(data)
+            if self.flow.unfinished_since is not None:
+                self._watch_packet(self.flow.unfinished_since)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is closed, whoever did it."""
@@ -165,7 +168,8 @@ class Connection(asyncio.Protocol):
         level = logging.INFO if why in (Why.REFUSED, Why.MALFORMED) else logging.DEBUG
         client = "a client" if key is None else f"client {shown(key[1])}"
         _log.log(level, "%s at %s %s: %s", client, self._transport.get_extra_info("peername"), why, detail)
-        ended = self._session.end(self._loop.time(), taken_over=why is Why.TAKEN_OVER, resumed=resumed)
+        now, taken_over, drained = self._loop.time(), why is Why.TAKEN_OVER, self.flow.drained()
+        ended = self._session.end(now, taken_over=taken_over, resumed=resumed, drained=drained)
         self.flow.perform(ended.effects)
         self._owner.ended(self, key, ended.will)
         return True
@@ -174,11 +178,19 @@ class Connection(asyncio.Protocol):
         """(Re)start the one timer. It looks again when it fires, so that a packet costs no timer."""
         if self._timer is not None:
             self._timer.cancel()
-        deadline = self._session.deadline(self.flow.heard)
+        deadline = self._deadline()
         self._timer = None if deadline is None else self._loop.call_at(deadline, self._look)
 
+    def _watch_packet(self, since: float) -> None:
+        """A packet has begun that is not whole: the timer must not look later than its time limit says."""
+        if not self.ending and (self._timer is None or self._timer.when() > since + session.PACKET_S):
+            self._watch()
+
+    def _deadline(self) -> float | None:
+        return self._session.deadline(self.flow.heard, self.flow.unfinished_since)
+
     def _look(self) -> None:
-        deadline = self._session.deadline(self.flow.heard)
+        deadline = self._deadline()
         if deadline is not None and deadline <= self._loop.time():
             self.finish(self._session.dismiss(Reason.KEEP_ALIVE_TIMEOUT, Why.TIMED_OUT, "nothing was heard in time"))
         else:

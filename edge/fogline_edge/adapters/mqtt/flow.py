@@ -5,6 +5,9 @@ to read nothing; when the last reason is gone, it goes on where it stopped. Noth
 """
 
 import asyncio
+import fcntl
+import socket
+import termios
 from collections.abc import Callable, Sequence
 from enum import IntFlag
 from functools import partial
@@ -15,7 +18,7 @@ from fogline.event import Receipt
 from fogline.rates import Bucket, DeviceRates
 from fogline_edge.adapters.mqtt.counters import Counters
 from fogline_edge.adapters.mqtt.dispatch import Dispatch
-from fogline_edge.adapters.mqtt.effects import Close, Effect, Opened, Respond, Send, Store, Verify
+from fogline_edge.adapters.mqtt.effects import Close, Effect, Opened, Respond, Send, Store, Verify, Why
 from fogline_edge.adapters.mqtt.framing import Framer
 from fogline_edge.adapters.mqtt.outlet import Outlet
 from fogline_edge.adapters.mqtt.session import Border, Session
@@ -89,17 +92,24 @@ class Flow:
         self._stopped = False
         self._flushing = False
         self._heard = self._loop.time()
+        self._unfinished_since: float | None = None
 
     @property
     def heard(self) -> float:
-        """Until when the client was not silent, in the loop's time: until now, while it is not read."""
+        """When the last whole packet came, in the loop's time; now, while the client is not read."""
         return self._loop.time() if self._held else self._heard
+
+    @property
+    def unfinished_since(self) -> float | None:
+        """Since when a packet is not whole that the client has begun, or now while it is not read."""
+        return self._loop.time() if self._held and self._unfinished_since is not None else self._unfinished_since
 
     def feed(self, data: bytes) -> None:
         """Bytes came."""
-        self._heard = self._loop.time()
+        now = self._loop.time()
+        self._session.heard(now, drained=self.drained)
         self._framer.feed(data)
-        self._pump()
+        self._pump(now)
 
     def verified(self, *, ok: bool) -> None:
         """The answer to `Peer.verify`."""
@@ -112,6 +122,16 @@ class Flow:
         if count:
             self._counters.acknowledged += count
             self._transport.write(data)
+            self._session.window.written(self._loop.time())
+
+    def drained(self) -> bool:
+        """Whether the client's TCP has all that was sent to it (tcp(7), SIOCOUTQ)."""
+        raw: socket.socket = self._transport.get_extra_info("socket")
+        try:
+            unacknowledged = fcntl.ioctl(raw.fileno(), termios.TIOCOUTQ, bytes(4))
+        except (OSError, ValueError):  # the socket is closed
+            return False
+        return unacknowledged == bytes(4) and not self._transport.get_write_buffer_size()
 
     def stop(self) -> None:
         """Take nothing more, put nothing more, carry nothing more."""
@@ -128,9 +148,9 @@ class Flow:
         if not self._stopped:
             self.perform(self._session.downstream.slow(slow=slow))
 
-    def _pump(self) -> None:
+    def _pump(self, now: float) -> None:
         """Handle the packets that are there, a turn's worth at most."""
-        session, framer, now = self._session, self._framer, self._heard
+        session, framer = self._session, self._framer
         if session.key is not None and self._port.crowded and not self._held:
             self._wait_for_room()  # what follows may have to be kept or forgotten, which no port can refuse
         for _ in range(PACKETS_A_TURN):
@@ -142,7 +162,12 @@ class Flow:
                 self._peer.finish(session.fail(error))
                 return
             if packet is None:
+                if not framer.unfinished:
+                    self._unfinished_since = None
+                elif self._unfinished_since is None:
+                    self._unfinished_since = now
                 return
+            self._heard, self._unfinished_since = now, None
             self.perform(session.receive(*packet, now))
         self._hold(Hold.TURN)
         self._loop.call_soon(self._release, Hold.TURN)
@@ -154,6 +179,7 @@ class Flow:
                 case Store():
                     self._put(effect)
                 case Send(data):
+                    self.acknowledge()  # a PUBCOMP never goes before its PUBREC
                     self.bulky = self.bulky or len(data) > _BULKY_BYTES
                     self._transport.write(data)
                 case Respond():
@@ -163,7 +189,9 @@ class Flow:
                 case Verify():
                     self._hold(Hold.VERIFY)
                     self._peer.verify(effect)
-                case Close():
+                case Close(why=why):
+                    if why is Why.LEFT:
+                        self._session.heard(self._heard, drained=self.drained, after_s=0)
                     self._peer.finish(effect)
                 case _:
                     self._dispatch.run(effect, self._outlet)
@@ -221,6 +249,7 @@ class Flow:
         self._flushing = False
         if not self._stopped:
             self.acknowledge()
+            self.perform(self._session.inbound.release_early())
             if self._held & Hold.WINDOW and not self._session.full:
                 self._release(Hold.WINDOW)
 
@@ -232,6 +261,8 @@ class Flow:
     def _release(self, why: Hold) -> None:
         self._held &= ~why
         if not self._held and not self._stopped:
-            self._heard = self._loop.time()
+            now = self._heard = self._loop.time()
+            if self._unfinished_since is not None:
+                self._unfinished_since = now
             self._transport.resume_reading()
-            self._pump()
+            self._pump(now)

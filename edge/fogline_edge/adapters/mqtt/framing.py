@@ -31,6 +31,11 @@ class Framer:
         self._tail = bytearray()
         self._need = 0
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether a packet has begun that is not whole."""
+        return bool(self._tail) or self._at < len(self._data)
+
     def feed(self, data: bytes) -> None:
         """Take what arrived."""
         if self._at == len(self._data) and not self._tail:

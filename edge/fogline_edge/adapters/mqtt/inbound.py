@@ -11,6 +11,8 @@ from functools import partial
 import msgspec
 
 from fogline.errors import Poison
+from fogline.event import Arrival
+from fogline_edge.adapters.mqtt.acknowledgements import ClientAcks
 from fogline_edge.adapters.mqtt.counters import Counters
 from fogline_edge.adapters.mqtt.effects import Effect, Forget, Respond, Send, Store
 from fogline_edge.adapters.mqtt.intake import Client, Intake
@@ -28,7 +30,10 @@ MAX_UNRELEASED = 2048
 
 
 class Inbound:
-    """One connection's PUBLISHes and PUBRELs. `with_commands`: answers to commands are taken."""
+    """One connection's PUBLISHes and PUBRELs.
+
+    `receive_maximum`: as CONNACK says to a 5 client. `with_commands`: answers to commands are taken. `acks`: of QoS 1.
+    """
 
     def __init__(
         self,
@@ -38,33 +43,66 @@ class Inbound:
         window: Window,
         counters: Counters,
         *,
+        receive_maximum: int | None,
+        acks: ClientAcks,
         with_commands: bool,
     ) -> None:
+        self.acks = acks
         self._intake = intake
         self._client = client
         self._state = state
         self._window = window
         self._counters = counters
         self._with_commands = with_commands
+        self._receive_maximum = receive_maximum if window.version == V5 else None
         self._slot = client.slot
         self._slot_2 = client.slot + b"q2" + state.epoch
         self._tickets: dict[int, Ticket | None] = {}
+        self._early: dict[int, Ticket] = {}
         self._aliases: dict[int, str] = {}
 
-    def publish(self, publish: Publish) -> Sequence[Effect]:
-        """Take one. Raises `ProtocolError`."""
+    def publish(self, publish: Publish, now: float) -> Sequence[Effect]:
+        """Take one, at `now` of the loop's time. Raises `ProtocolError`."""
         if publish.properties is not NONE:
             publish = self._named(publish, publish.properties.topic_alias)
-        window = self._window
+        window, number = self._window, publish.packet_id
+        if self._receive_maximum is not None and number and number not in self._tickets:
+            self._check_quota(self._receive_maximum)
         if publish.qos > 1:
+            self.acks.free(number)
             return self._publish_2(publish)
         if publish.topic[0] == "c" and self._with_commands and is_response(publish.topic):
+            self.acks.free(number)
             return (self._respond(publish, window.admit),)
         arrival, code = self._intake.arrival(self._client, publish, self._slot)
-        return (Store(arrival, window.admit(publish.packet_id, code)),)
+        ticket = window.admit(number, code)
+        if number:
+            if publish.dup:
+                arrival = self._dup(arrival, number, now)
+            self.acks.use(ticket, arrival.device)
+        return (Store(arrival, ticket),)
+
+    def _check_quota(self, receive_maximum: int) -> None:
+        """In flight are messages at QoS 1 without their PUBACK, and at QoS 2 without their PUBCOMP (5: 4.9)."""
+        if self._window.numbered - self._window.unreceived_count + len(self._tickets) >= receive_maximum:
+            raise ProtocolError(f"more than {receive_maximum} messages in flight", Reason.RECEIVE_MAXIMUM_EXCEEDED)
+
+    def _dup(self, arrival: Arrival, number: int, now: float) -> Arrival:
+        """A PUBLISH with DUP set: what is known of the PUBACK of the message that it may repeat goes along."""
+        sent = arrival.retransmission
+        assert sent is not None
+        delivery = self.acks.delivery(number, arrival.device, now)
+        return msgspec.structs.replace(arrival, retransmission=msgspec.structs.replace(sent, ack_delivery=delivery))
 
     def release(self, number: int) -> Sequence[Effect]:
-        """PUBREL: its PUBCOMP goes when the id is durably free (5: 3.6, 3.7)."""
+        """PUBREL: its PUBCOMP goes when the id is durably free (5: 3.6, 3.7).
+
+        One that comes before its PUBREC was sent waits for that: the message may not be stored yet.
+        """
+        ticket = self._tickets.get(number) or self._window.unreceived(number)
+        if ticket is not None and not ticket.due:
+            self._early[number] = ticket
+            return ()
         state = self._state
         device = state.received.get(number)
         if device is None:
@@ -79,6 +117,14 @@ class Inbound:
             self._tickets[number] = None
         return (Forget(devices, self._slot_2, number, partial(self._released, number)),)
 
+    def release_early(self) -> Sequence[Effect]:
+        """PUBRECs were sent: go on with the PUBRELs that waited for them."""
+        effects: list[Effect] = []
+        for number in [number for number, ticket in self._early.items() if ticket.due]:
+            del self._early[number]
+            effects += self.release(number)
+        return effects
+
     def _released(self, number: int) -> Sequence[Effect]:
         self._state.received.pop(number, None)
         self._tickets.pop(number, None)
@@ -91,9 +137,9 @@ class Inbound:
     def _publish_2(self, publish: Publish) -> Sequence[Effect]:
         number, state, window = publish.packet_id, self._state, self._window
         if number in self._tickets:
-            return self._once_more(self._tickets[number], number)
+            return self._once_more(None if number in self._early else self._tickets[number], number)
         if len(state.received) >= MAX_UNRELEASED and number not in state.received:
-            raise ProtocolError(f"more than {MAX_UNRELEASED} messages wait for PUBREL", Reason.RECEIVE_MAXIMUM_EXCEEDED)
+            raise ProtocolError(f"more than {MAX_UNRELEASED} messages wait for PUBREL", Reason.QUOTA_EXCEEDED)
         if publish.topic[0] == "c" and self._with_commands and is_response(publish.topic):
             effect = self._respond(publish, window.admit_received)
             device = "" if isinstance(effect, Respond) else effect.arrival.device

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from fogline.address import is_identifier
 from fogline.codec import Beacon
 from fogline.errors import Poison
+from fogline_edge.adapters.mqtt.acknowledgements import DELIVERED_AFTER_S, Acknowledgements, ended
 from fogline_edge.adapters.mqtt.counters import Counters
 from fogline_edge.adapters.mqtt.downstream import Downstream
 from fogline_edge.adapters.mqtt.effects import Close, Effect, Ended, Key, LastWill, Opened, Send, Verify, Why
@@ -40,6 +41,10 @@ from fogline_edge.adapters.mqtt.wire import V3, V5, Kind, PacketError, ProtocolE
 from fogline_edge.settings import MqttSettings
 
 _KEEP_ALIVE_GRACE = 1.5
+PACKET_S = 120.0
+"""How long a packet may take from its first byte to its last: 700,000 bytes at 47 kbit/s."""
+READ_AHEAD = 100
+"""How many messages of a connection wait for their commit before it is not read, unless the settings have a receive maximum."""
 _V3_IN_FLIGHT = 100
 """How many commands at QoS 1 and 2 a 3.1.1 client, which cannot say, is sent at once."""
 _V5_IN_FLIGHT = 65_535
@@ -71,6 +76,7 @@ class Border:
     sessions: Sessions = field(default_factory=lambda: Sessions(_new_epoch))
     wills: WillBudget = field(default_factory=WillBudget)
     crowded: Callable[[], bool] = lambda: False
+    acknowledgements: Acknowledgements = field(default_factory=Acknowledgements)
 
 
 class Session:
@@ -86,7 +92,7 @@ class Session:
 
     def __init__(self, border: Border, now: float) -> None:
         self._border = border
-        self._receive_maximum = border.settings.receive_maximum
+        self._read_ahead = border.settings.receive_maximum or READ_AHEAD
         self._started = now
         self._connect: Connect | None = None
         self._client: Client | None = None
@@ -107,16 +113,24 @@ class Session:
     def full(self) -> bool:
         """Whether so much waits for its commit that nothing should be read.
 
-        A 5 client knows how much that may be; many send more when they connect again, and are only slowed.
+        A 5 client that was given a receive maximum, and has as many in flight, is read on: the next one is one too many.
         """
         window = self.window
-        return window.quiet + window.numbered >= self._receive_maximum
+        if window.quiet + window.numbered < self._read_ahead:
+            return False
+        given = self.version == V5 and self._border.settings.receive_maximum is not None
+        return not given or window.quiet > 0
 
-    def deadline(self, heard: float) -> float | None:
-        """When the client's silence ends the connection, if nothing was heard after `heard`; `None`: never."""
+    def deadline(self, heard: float, unfinished_since: float | None = None) -> float | None:
+        """When the connection ends because the client is silent; `None`: never.
+
+        `heard`: when its last whole packet came. `unfinished_since`: when the first bytes came of one that is not whole.
+        """
         if self._client is None:
             return self._started + self._border.settings.connect_timeout_s
-        return heard + self._keep_alive_s * _KEEP_ALIVE_GRACE if self._keep_alive_s else None
+        silent = [heard + self._keep_alive_s * _KEEP_ALIVE_GRACE] if self._keep_alive_s else []
+        unfinished = [unfinished_since + PACKET_S] if unfinished_since is not None else []
+        return min(silent + unfinished, default=None)
 
     def receive(self, header: int, body: bytes, now: float) -> Sequence[Effect]:
         """Take one packet, as the framing gave it."""
@@ -124,10 +138,18 @@ class Session:
             return ()
         try:
             if self._client is not None and header >> 4 == Kind.PUBLISH:
-                return self.inbound.publish(decode_publish(header, body, self.version))
+                return self.inbound.publish(decode_publish(header, body, self.version), now)
             return self._receive(decode(header, body, self.version), now)
         except PacketError as error:
             return (self.fail(error),)
+
+    def heard(self, now: float, *, drained: Callable[[], bool], after_s: float = DELIVERED_AFTER_S) -> None:
+        """The client sent something; if the send queue is empty (`drained`), it has the PUBACKs that were written before.
+
+        `after_s`: how long before.
+        """
+        if self.window.written_since(after_s, now) and drained():
+            self.inbound.acks.delivered(self.window.delivered(after_s, now))
 
     def verified(self, *, ok: bool, now: float) -> Sequence[Effect]:
         """The answer to `Verify`."""
@@ -150,14 +172,17 @@ class Session:
         told = self._client is not None and self.version == V5
         return Close(Ending(code=code).encode(V5) if told else b"", why, detail)
 
-    def end(self, now: float, *, taken_over: bool = False, resumed: bool = False) -> Ended:
+    def end(self, now: float, *, taken_over: bool = False, resumed: bool = False, drained: bool = False) -> Ended:
         """The connection is over, however it came (5: 3.1.2.5, 3.1.3.2.2, 4.1).
 
-        `taken_over`: by another connection; `resumed`: which goes on with the session.
+        `taken_over`: by another connection; `resumed`: which goes on with the session. `drained`: the client's TCP has all
+        that was sent to it.
         """
-        ended, self._ended = self._ended, True
-        if ended or self._client is None:
+        over, self._ended = self._ended, True
+        if over or self.key is None or self._client is None:
             return Ended()
+        ended(self.window.unproven, now, drained=drained)
+        self._border.acknowledgements.close(self.key)
         effects, state = self.downstream.end(), self._state
         if self.downstream.owns:
             if self._border.sessions.close(state, now):
@@ -198,8 +223,10 @@ class Session:
             case Answer(kind=kind, packet_id=number):
                 return self.inbound.release(number) if kind is Kind.PUBREL else self.downstream.confirmed(packet)
             case Subscribe():
+                self.inbound.acks.free(packet.packet_id)
                 return self.downstream.subscribe(packet)
             case Unsubscribe():
+                self.inbound.acks.free(packet.packet_id)
                 return self.downstream.unsubscribe(packet)
             case Ending(kind=Kind.DISCONNECT):
                 return self._leave(packet)
@@ -259,6 +286,8 @@ class Session:
             state,
             self.window,
             border.counters,
+            receive_maximum=border.settings.receive_maximum,
+            acks=border.acknowledgements.open((client.name or "", client.id)),
             with_commands=border.with_commands,
         )
         self.downstream = Downstream(client, tenant, state, pipe, border.counters, with_commands=border.with_commands)
