@@ -6,6 +6,7 @@ One scanner a process: BlueZ answers a second one with `InProgress`.
 import asyncio
 import contextlib
 import logging
+import random
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -14,12 +15,14 @@ from bleak import BleakScanner
 from bleak.backends.bluezdbus.manager import get_global_bluez_manager
 from bleak.backends.device import BLEDevice
 from bleak.backends.scanner import AdvertisementData
-from bleak.exc import BleakError
+from bleak.exc import BleakError, BleakGATTProtocolError
 from bleak_retry_connector import close_stale_connections, get_device
 from bleak_retry_connector.bluez import get_connected_devices
 
 from fogline.amqp.reconnect import Backoff
 from fogline.errors import Unreachable
+from fogline_edge.adapters.ble.airtime import SPREAD_S, Airtime
+from fogline_edge.adapters.ble.attempt import Pause
 from fogline_edge.adapters.ble.bluez import Bluez, renew
 from fogline_edge.adapters.ble.counters import Counters
 from fogline_edge.adapters.ble.heard import NO_RSSI
@@ -62,6 +65,7 @@ class Radio:
         self._turn = asyncio.Event()
         self._asked: deque[tuple[Callable[[], list[Effect]], asyncio.Future[None]]] = deque()
         self._connecting = asyncio.Lock()
+        self._airtime = Airtime()
         self._scanner: BleakScanner | None = None
         self._bluez = Bluez(supervisor.limits.wanted, self._turn.set)
         self._tasks: list[asyncio.Task[None]] = []
@@ -89,23 +93,42 @@ class Radio:
         return self.supervisor.world.adapter or ""
 
     @asynccontextmanager
-    async def connecting(self, *, pause: bool) -> AsyncIterator[None]:
-        """While the block runs nothing else is connected to, and, with `pause`, nothing is heard.
+    async def connecting(self, address: str, *, failed: bool, pause: bool) -> AsyncIterator[Pause]:
+        """While the block runs nothing else is connected to; with `pause`, scanning is paused until its `Pause` is ended.
 
+        `failed`: the last attempt to connect to this device did. Waits until the budget of pauses has room for the device.
         Raises `Unreachable` if the radio is in no state for that.
         """
-        async with self._connecting:
+        async with self._alone(address, failed=failed, pause=pause):
             if not self.supervisor.ready:
                 raise Unreachable(self.supervisor.problem or "the radio is not ready")
             if not pause:
-                yield
+                yield Pause(None, lambda: None)
                 return
-            paused = self._ask(self.supervisor.pause)
+            limit_s = self._airtime.left_s(address, self._loop.time(), failed=failed)
+            counted = self._airtime.began(address, self._loop.time())
+
+            def end() -> None:
+                resumed = self._ask(self.supervisor.resume)
+                resumed.add_done_callback(lambda _: self._airtime.ended(counted, self._loop.time()))
+
+            paused = Pause(limit_s, end)
             try:
-                await asyncio.shield(paused)
-                yield
+                await asyncio.shield(self._ask(self.supervisor.pause))
+                yield paused
             finally:
-                self._ask(self.supervisor.resume)
+                paused.end()
+
+    @asynccontextmanager
+    async def _alone(self, address: str, *, failed: bool, pause: bool) -> AsyncIterator[None]:
+        """Nothing else is connected to, and a device that pauses scanning has some of the budget left."""
+        while True:
+            async with self._connecting:
+                wait_s = self._airtime.wait_s(address, self._loop.time(), failed=failed) if pause else 0.0
+                if wait_s <= 0:
+                    yield
+                    return
+            await asyncio.sleep(wait_s + random.uniform(0.0, SPREAD_S))
 
     def _ask(self, decide: Callable[[], list[Effect]]) -> asyncio.Future[None]:
         """Have the supervisor decide something at its turn; the future is done when that has been done."""
@@ -241,7 +264,11 @@ class Radio:
 
 
 def shown(error: BaseException) -> str:
-    """An error in one line."""
+    """An error in one line, in words: neither a time limit nor an ATT error says anything by itself."""
+    if isinstance(error, TimeoutError) and not str(error):
+        return "no answer in time"
+    if isinstance(error, BleakGATTProtocolError):
+        return str(error.args[1]).removeprefix("GATT Protocol Error: ")
     return " ".join((str(error) or type(error).__name__).split())
 
 
