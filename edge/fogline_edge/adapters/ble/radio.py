@@ -22,11 +22,12 @@ from bleak_retry_connector.bluez import get_connected_devices
 from fogline.amqp.reconnect import Backoff
 from fogline.errors import Unreachable
 from fogline_edge.adapters.ble.airtime import SPREAD_S, Airtime
+from fogline_edge.adapters.ble.announcements import Announcements
 from fogline_edge.adapters.ble.attempt import Pause
 from fogline_edge.adapters.ble.bluez import Bluez, renew
 from fogline_edge.adapters.ble.counters import Counters
 from fogline_edge.adapters.ble.heard import NO_RSSI
-from fogline_edge.adapters.ble.supervisor import Effect, Supervisor
+from fogline_edge.adapters.ble.supervisor import Effect, Phase, Supervisor
 
 START_LIMIT_S = 10.0
 _AGAIN_S = 1.0
@@ -66,6 +67,7 @@ class Radio:
         self._asked: deque[tuple[Callable[[], list[Effect]], asyncio.Future[None]]] = deque()
         self._connecting = asyncio.Lock()
         self._airtime = Airtime()
+        self._announcements = Announcements(supervisor.problem, supervisor.action)
         self._scanner: BleakScanner | None = None
         self._bluez = Bluez(supervisor.limits.wanted, self._turn.set)
         self._tasks: list[asyncio.Task[None]] = []
@@ -163,13 +165,13 @@ class Radio:
                 self.supervisor.failed(f"an error that is not ours: {shown(error)}", self._loop.time())  # if it was starting
                 raise
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout_at(self.supervisor.deadline_s):
+                deadlines_s = (self.supervisor.deadline_s, self._announcements.deadline_s)
+                async with asyncio.timeout_at(min((each for each in deadlines_s if each is not None), default=None)):
                     await self._turn.wait()
 
     async def _take_turn(self) -> None:
         """What is seen, what was asked for, what is due."""
         supervisor = self.supervisor
-        before = supervisor.problem
         await self._perform(supervisor.seen(self._bluez.world, self._loop.time()))
         while self._asked:
             decide, waiting = self._asked.popleft()
@@ -179,21 +181,27 @@ class Radio:
                 if not waiting.done():
                     waiting.set_result(None)
         await self._perform(supervisor.tick(self._loop.time()))
-        if supervisor.problem != before:
-            self._say(supervisor.problem)
+        self._say()
         self._changed()
 
-    def _say(self, problem: str | None) -> None:
-        if problem is None:
+    def _say(self) -> None:
+        """Log what is wrong now, or that nothing is any more."""
+        supervisor = self.supervisor
+        restarting = supervisor.phase in (Phase.NO_DAEMON, Phase.NO_ADAPTER)
+        if not self._announcements.changed(supervisor.problem, supervisor.action, self._loop.time(), restarting=restarting):
+            return
+        if supervisor.problem is None:
             _log.info("Bluetooth: scanning with %s", self.adapter)
         else:
-            _log.warning("Bluetooth: %s; trying again", problem)
+            _log.warning("Bluetooth: %s; %s", supervisor.problem, supervisor.action)
 
     # --- what is done
 
     async def _perform(self, effects: list[Effect]) -> None:
         supervisor = self.supervisor
         todo = deque(effects)
+        if todo:
+            self._say()
         while todo:
             effect = todo.popleft()
             _log.debug("Bluetooth: %s", effect)
@@ -224,7 +232,10 @@ class Radio:
 
         def heard(device: BLEDevice, data: AdvertisementData) -> None:
             if scanner is self._scanner and data.rssi != NO_RSSI:
+                before = self.supervisor.problem
                 self.supervisor.heard(self._loop.time())
+                if self.supervisor.problem != before:
+                    self._turn.set()  # to say so
                 self._heard(device, data)
 
         scanner = BleakScanner(heard, bluez={"adapter": self.adapter, "filters": {"DuplicateData": True}})

@@ -58,7 +58,7 @@ class Stuck(StrEnum):
 class FakeBluez:
     """On `air`, at the bus of an address. `radio`: its own address; `out_of_reach`: those of whom it does not hear.
 
-    `calls`: method and path of every call.
+    `calls`: method and path of every call. `flaps`: how often `Discovering` flapped.
     """
 
     def __init__(self, air: Air, address: str, *, radio: str = ADDRESS, out_of_reach: AbstractSet[str] = frozenset()) -> None:
@@ -71,6 +71,7 @@ class FakeBluez:
         self.stuck: Stuck | None = None
         self.one_stop_stops_all = False
         self.flap_every_s = FLAP_EVERY_S
+        self.flaps = 0
         self._blocked = False
         self._flapping: asyncio.Task[None] | None = None
         self._air = air
@@ -347,6 +348,7 @@ class FakeBluez:
                 self._tell_discovering(discovering=False)
                 await asyncio.sleep(FLAP_S)
                 self._tell_discovering(discovering=self._device.is_scanning)
+                self.flaps += 1
 
     def _do(self, coroutine: Any) -> None:
         task = asyncio.get_running_loop().create_task(coroutine)
