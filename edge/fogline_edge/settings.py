@@ -227,8 +227,9 @@ class BleSettings(_Strict, frozen=True, kw_only=True):
     `adapter`: its name (`hci0`) or address; by default the first that is on. `device_events_s`, `device_burst`: how much one
     device may say, news or not; Bluetooth cannot be slowed down, so what is more is let go. `silence_s`: a scanner that hears
     nothing for so long is taken for dead. `device_silence_s`: so is the link of a listed device. `power_on`: an adapter that
-    is off is switched on, after `power_on_s`. `pause_scanning`: hear nothing while connecting, which a Pi's own radio cannot
-    do at once. `longest_retry_s`: between two attempts to connect. `status_s`: how often it is written down how it goes.
+    is off is switched on, after `power_on_s`. `pause_scanning`: pause scanning until a connection is made, because a Pi's own
+    radio cannot do both at once; docs/bluetooth.md has the budget of these pauses. `longest_retry_s`: between two attempts
+    to connect. `status_s`: how often it is written down how it goes.
     """
 
     adapter: str | None = None

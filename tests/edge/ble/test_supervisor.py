@@ -1,5 +1,7 @@
 """The supervisor as a transcript: what it is told, when, and what it says is to be done."""
 
+from dataclasses import replace
+
 import pytest
 
 from fogline_edge.adapters.ble.adapters import Adapters
@@ -293,6 +295,61 @@ def test_a_link_that_says_something_seldom_lives_until_it_ends():
     assert silence(found, 60, 120, link=False) == [NEW_SCANNER] * 2
     found.link_ended("A")
     assert silence(found, 180, link=False) == [NEW_CLIENTS]
+
+
+DEAF = replace(SCANNING, discovering=False)
+
+
+def test_a_scan_that_bluez_has_stopped_is_started_again_within_5_s():
+    """R2."""
+    found = scanning()
+    found.heard(10)
+    assert found.seen(DEAF, 10) == []
+    assert found.tick(10) == []
+    assert found.deadline_s <= 14
+    assert found.tick(found.deadline_s) == NEW_SCANNER
+    assert found.problem.startswith("BlueZ stopped scanning")
+    found.started(14)
+    assert found.seen(SCANNING, 14.1) == []
+    assert found.problem is None
+    assert counted(found) == {"scan_stopped": 1, "recovered": 1}
+    assert found.tick(73) == []
+
+
+def test_a_scan_that_bluez_interrupts_for_a_moment_goes_on():
+    """R2: BlueZ 5.82 does so for 0.1 s every 10 s."""
+    found = scanning()
+    for now_s in range(10, 50, 10):
+        found.seen(DEAF, now_s)
+        assert found.tick(now_s) == []
+        found.seen(SCANNING, now_s + 0.1)
+        assert found.tick(now_s + 9) == []
+    assert counted(found) == {}
+
+
+def test_while_scanning_is_paused_bluez_does_not_scan_either():
+    found = scanning()
+    found.pause()
+    found.seen(DEAF, 1)
+    assert found.tick(30) == []
+    assert found.resume() == [START]
+    found.started(30)
+    assert found.tick(31) == []
+    found.seen(SCANNING, 31)
+    assert found.tick(40) == []
+
+
+def test_a_bluez_that_never_says_that_it_scans_is_believed_less_and_less_as_long_as_nothing_is_heard():
+    found, restarts = scanning(), []
+    found.seen(DEAF, 0)
+    for tenth in range(600):
+        if found.tick(tenth / 10) == NEW_SCANNER:
+            restarts.append(tenth / 10)
+            found.started(tenth / 10)
+    assert len(restarts) <= 5
+    for now_s in range(60, 120):
+        found.heard(now_s)
+        assert found.tick(now_s + 0.5) == [], "what is heard proves that it scans"
 
 
 def test_while_something_is_connected_to_nothing_is_heard():

@@ -69,6 +69,10 @@ class Adapters:
         """Whether it is on."""
         return bool(self._found[path].get("Powered"))
 
+    def discovering(self, path: str) -> bool:
+        """Whether it scans, for whatever program."""
+        return bool(self._found[path].get("Discovering", True))
+
     def _fits(self, path: str, properties: dict[str, Any]) -> bool:
         """Whether this is the adapter of the settings."""
         names = (path.rpartition("/")[2].upper(), str(properties.get("Address", "")).upper())

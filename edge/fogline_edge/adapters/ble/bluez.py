@@ -1,4 +1,4 @@
-"""BlueZ from outside: who owns its name, which adapters there are, whether they are on. bleak watches none of these.
+"""BlueZ from outside: who owns its name, which adapters there are, whether they are on and scan. bleak watches none of these.
 
 D-Bus: the bus itself (specification, `NameOwnerChanged`), `org.freedesktop.DBus.ObjectManager` and `Properties` of BlueZ
 (its `org.bluez.Adapter.5`).
@@ -56,7 +56,8 @@ class Bluez:
         path = adapters.chosen
         powered = path is not None and adapters.powered(path)
         name = path.rpartition("/")[2] if path else None
-        return World(self._why, self._daemon, name, powered, adapters.unplugged, adapters.switched_off)
+        discovering = path is not None and adapters.discovering(path)
+        return World(self._why, self._daemon, name, powered, adapters.unplugged, adapters.switched_off, discovering=discovering)
 
     async def run(self) -> None:
         """One connection to the bus, until it ends: always with `Unreachable`, or cancelled."""

@@ -44,7 +44,8 @@ class Steps:
     """What the supervisor has seen and done since the start.
 
     `bus_lost`: the system bus went away. `daemon_lost`: bluetoothd did, or another took its place. `adapter_lost`: it was
-    unplugged. `powered_off`: it was switched off. `silences`: the scanner heard nothing for too long. `start_failures`: a
+    unplugged. `powered_off`: it was switched off. `silences`: the scanner heard nothing for too long. `scan_stopped`: BlueZ stopped scanning,
+    because another program did. `start_failures`: a
     scanner did not start. `scanners`: scanners started. `new_scanner`, `new_clients`, `power_cycle`, `reported`: the rungs of
     the ladder that were taken. `power_on`: the adapter was switched on. `recovered`: troubles that ended.
     """
@@ -54,6 +55,7 @@ class Steps:
     adapter_lost: int = 0
     powered_off: int = 0
     silences: int = 0
+    scan_stopped: int = 0
     start_failures: int = 0
     scanners: int = 0
     new_scanner: int = 0

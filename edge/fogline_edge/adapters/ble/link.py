@@ -10,14 +10,16 @@ import logging
 from collections.abc import Callable
 from enum import StrEnum
 from functools import partial
+from math import inf
 
 from bleak import BleakClient
 from bleak.backends.characteristic import BleakGATTCharacteristic
 from bleak.backends.device import BLEDevice
-from bleak_retry_connector import establish_connection
 
 from fogline.amqp.reconnect import Backoff
 from fogline.errors import Unreachable
+from fogline_edge.adapters.ble.airtime import attempt_s
+from fogline_edge.adapters.ble.attempt import connect
 from fogline_edge.adapters.ble.counters import Counters
 from fogline_edge.adapters.ble.gatt import ATT_LIMIT_S, characteristic_of, listen
 from fogline_edge.adapters.ble.radio import BLUEZ_ERRORS, Radio, shown
@@ -86,6 +88,8 @@ class Link:
         self._over: asyncio.Event | None = None
         self._turns: Turns | None = None
         self._why: str | None = None
+        self._failures = 0
+        self._up_s = inf
         self._lacking: dict[str, str] = {}
         self._unread: dict[str, str] = {}
         self._warned: set[str] = set()
@@ -135,9 +139,10 @@ class Link:
         while True:
             self.state = LinkState.AWAITED
             device = await self._awaited()
-            began_s = self._loop.time()
+            self._up_s = inf
             try:
-                await self._connection(device)
+                if not await self._connection(device):
+                    continue
             except Unreachable as error:
                 self._failed(str(error))
             except BLUEZ_ERRORS as error:
@@ -145,25 +150,34 @@ class Link:
             except Exception as error:  # noqa: BLE001 - what nobody thought of must not leave a device without its link
                 _log.exception("Bluetooth: %s (%s): an error that is not ours", self._known.device, self._known.address)
                 self._failed(f"{type(error).__name__}: {error}")
-            if self._loop.time() - began_s > _STABLE_S:
+            if self._loop.time() - self._up_s > _STABLE_S:
                 backoff.stable()
             self.state = LinkState.WAITING
             await asyncio.sleep(backoff.next_s())
 
     async def _awaited(self) -> BLEDevice:
         """The device, once it has been heard lately and its name is known: commands come to its name."""
-        while not self._known.named or self._device is None or self._loop.time() - self._seen_s > RECENT_S:
+        while not self._known.named or self._device is None or not self._heard_lately:
             self._seen.clear()
             await self._seen.wait()
         return self._device
 
-    async def _connection(self, device: BLEDevice) -> None:
-        """One connection, until it ends, or could not be made."""
+    @property
+    def _heard_lately(self) -> bool:
+        return self._loop.time() - self._seen_s <= RECENT_S
+
+    async def _connection(self, device: BLEDevice) -> bool:
+        """One connection, until it ends, or could not be made. Returns False if the device was gone before its turn came."""
         over = asyncio.Event()
-        async with self._radio.connecting(pause=self._settings.pause_scanning):
+        address, failed = self._known.address, self._failures > 0
+        async with self._radio.connecting(address, failed=failed, pause=self._settings.pause_scanning) as pause:
+            if not self._heard_lately:
+                return False
             self.state = LinkState.CONNECTING
+            limit_s = attempt_s(self._settings.connect_timeout_s, self._failures)
+            self._failures += 1
             try:
-                client = await self._connect(device, over)
+                client = await connect(device, self._known.device, over, pause, limit_s)
             except (Unreachable, *BLUEZ_ERRORS):
                 self._counters.connect_failures += 1
                 raise
@@ -173,7 +187,7 @@ class Link:
             self._lacking.clear()
             self._unread.clear()
             await self._listen(client, line)
-            self.state, self._why = LinkState.UP, None
+            self.state, self._why, self._failures, self._up_s = LinkState.UP, None, 0, self._loop.time()
             self._counters.connected += 1
             _log.info("Bluetooth: connected to %s (%s)", self._known.device, self._known.address)
             self._alive()
@@ -186,20 +200,7 @@ class Link:
             self._counters.disconnected += self.state is LinkState.UP
             await self._writing.down(name, line)
             await asyncio.shield(self._loop.create_task(_leave(client), name="ble leave"))
-
-    async def _connect(self, device: BLEDevice, over: asyncio.Event) -> BleakClient:
-        async with asyncio.timeout(self._settings.connect_timeout_s):
-            client = await establish_connection(
-                BleakClient,
-                device,
-                self._known.device,
-                disconnected_callback=lambda _: over.set(),
-                max_attempts=1,
-                use_services_cache=False,
-            )
-        if not client.is_connected:
-            over.set()
-        return client
+        return True
 
     async def _listen(self, client: BleakClient, line: Line) -> None:
         """Ask for notifications. What the device cannot do is said, and does not end the link."""

@@ -6,6 +6,7 @@ One scanner a process: BlueZ answers a second one with `InProgress`.
 import asyncio
 import contextlib
 import logging
+import random
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -14,16 +15,19 @@ from bleak import BleakScanner
 from bleak.backends.bluezdbus.manager import get_global_bluez_manager
 from bleak.backends.device import BLEDevice
 from bleak.backends.scanner import AdvertisementData
-from bleak.exc import BleakError
+from bleak.exc import BleakError, BleakGATTProtocolError
 from bleak_retry_connector import close_stale_connections, get_device
 from bleak_retry_connector.bluez import get_connected_devices
 
 from fogline.amqp.reconnect import Backoff
 from fogline.errors import Unreachable
+from fogline_edge.adapters.ble.airtime import SPREAD_S, Airtime
+from fogline_edge.adapters.ble.announcements import Announcements
+from fogline_edge.adapters.ble.attempt import Pause
 from fogline_edge.adapters.ble.bluez import Bluez, renew
 from fogline_edge.adapters.ble.counters import Counters
 from fogline_edge.adapters.ble.heard import NO_RSSI
-from fogline_edge.adapters.ble.supervisor import Effect, Supervisor
+from fogline_edge.adapters.ble.supervisor import Effect, Phase, Supervisor
 
 START_LIMIT_S = 10.0
 _AGAIN_S = 1.0
@@ -62,6 +66,8 @@ class Radio:
         self._turn = asyncio.Event()
         self._asked: deque[tuple[Callable[[], list[Effect]], asyncio.Future[None]]] = deque()
         self._connecting = asyncio.Lock()
+        self._airtime = Airtime()
+        self._announcements = Announcements(supervisor.problem, supervisor.action)
         self._scanner: BleakScanner | None = None
         self._bluez = Bluez(supervisor.limits.wanted, self._turn.set)
         self._tasks: list[asyncio.Task[None]] = []
@@ -89,23 +95,42 @@ class Radio:
         return self.supervisor.world.adapter or ""
 
     @asynccontextmanager
-    async def connecting(self, *, pause: bool) -> AsyncIterator[None]:
-        """While the block runs nothing else is connected to, and, with `pause`, nothing is heard.
+    async def connecting(self, address: str, *, failed: bool, pause: bool) -> AsyncIterator[Pause]:
+        """While the block runs nothing else is connected to; with `pause`, scanning is paused until its `Pause` is ended.
 
+        `failed`: the last attempt to connect to this device did. Waits until the budget of pauses has room for the device.
         Raises `Unreachable` if the radio is in no state for that.
         """
-        async with self._connecting:
+        async with self._alone(address, failed=failed, pause=pause):
             if not self.supervisor.ready:
                 raise Unreachable(self.supervisor.problem or "the radio is not ready")
             if not pause:
-                yield
+                yield Pause(None, lambda: None)
                 return
-            paused = self._ask(self.supervisor.pause)
+            limit_s = self._airtime.left_s(address, self._loop.time(), failed=failed)
+            counted = self._airtime.began(address, self._loop.time())
+
+            def end() -> None:
+                resumed = self._ask(self.supervisor.resume)
+                resumed.add_done_callback(lambda _: self._airtime.ended(counted, self._loop.time()))
+
+            paused = Pause(limit_s, end)
             try:
-                await asyncio.shield(paused)
-                yield
+                await asyncio.shield(self._ask(self.supervisor.pause))
+                yield paused
             finally:
-                self._ask(self.supervisor.resume)
+                paused.end()
+
+    @asynccontextmanager
+    async def _alone(self, address: str, *, failed: bool, pause: bool) -> AsyncIterator[None]:
+        """Nothing else is connected to, and a device that pauses scanning has some of the budget left."""
+        while True:
+            async with self._connecting:
+                wait_s = self._airtime.wait_s(address, self._loop.time(), failed=failed) if pause else 0.0
+                if wait_s <= 0:
+                    yield
+                    return
+            await asyncio.sleep(wait_s + random.uniform(0.0, SPREAD_S))
 
     def _ask(self, decide: Callable[[], list[Effect]]) -> asyncio.Future[None]:
         """Have the supervisor decide something at its turn; the future is done when that has been done."""
@@ -140,13 +165,13 @@ class Radio:
                 self.supervisor.failed(f"an error that is not ours: {shown(error)}", self._loop.time())  # if it was starting
                 raise
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout_at(self.supervisor.deadline_s):
+                deadlines_s = (self.supervisor.deadline_s, self._announcements.deadline_s)
+                async with asyncio.timeout_at(min((each for each in deadlines_s if each is not None), default=None)):
                     await self._turn.wait()
 
     async def _take_turn(self) -> None:
         """What is seen, what was asked for, what is due."""
         supervisor = self.supervisor
-        before = supervisor.problem
         await self._perform(supervisor.seen(self._bluez.world, self._loop.time()))
         while self._asked:
             decide, waiting = self._asked.popleft()
@@ -156,21 +181,27 @@ class Radio:
                 if not waiting.done():
                     waiting.set_result(None)
         await self._perform(supervisor.tick(self._loop.time()))
-        if supervisor.problem != before:
-            self._say(supervisor.problem)
+        self._say()
         self._changed()
 
-    def _say(self, problem: str | None) -> None:
-        if problem is None:
+    def _say(self) -> None:
+        """Log what is wrong now, or that nothing is any more."""
+        supervisor = self.supervisor
+        restarting = supervisor.phase in (Phase.NO_DAEMON, Phase.NO_ADAPTER)
+        if not self._announcements.changed(supervisor.problem, supervisor.action, self._loop.time(), restarting=restarting):
+            return
+        if supervisor.problem is None:
             _log.info("Bluetooth: scanning with %s", self.adapter)
         else:
-            _log.warning("Bluetooth: %s; trying again", problem)
+            _log.warning("Bluetooth: %s; %s", supervisor.problem, supervisor.action)
 
     # --- what is done
 
     async def _perform(self, effects: list[Effect]) -> None:
         supervisor = self.supervisor
         todo = deque(effects)
+        if todo:
+            self._say()
         while todo:
             effect = todo.popleft()
             _log.debug("Bluetooth: %s", effect)
@@ -201,7 +232,10 @@ class Radio:
 
         def heard(device: BLEDevice, data: AdvertisementData) -> None:
             if scanner is self._scanner and data.rssi != NO_RSSI:
+                before = self.supervisor.problem
                 self.supervisor.heard(self._loop.time())
+                if self.supervisor.problem != before:
+                    self._turn.set()  # to say so
                 self._heard(device, data)
 
         scanner = BleakScanner(heard, bluez={"adapter": self.adapter, "filters": {"DuplicateData": True}})
@@ -241,7 +275,11 @@ class Radio:
 
 
 def shown(error: BaseException) -> str:
-    """An error in one line."""
+    """An error in one line, in words: neither a time limit nor an ATT error says anything by itself."""
+    if isinstance(error, TimeoutError) and not str(error):
+        return "no answer in time"
+    if isinstance(error, BleakGATTProtocolError):
+        return str(error.args[1]).removeprefix("GATT Protocol Error: ")
     return " ".join((str(error) or type(error).__name__).split())
 
 

@@ -16,6 +16,7 @@ Times are seconds of a clock that never jumps.
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from math import inf
 
 from fogline_edge.adapters.ble.counters import Steps
 
@@ -24,6 +25,8 @@ LOOK_AGAIN_S = 10.0
 _LONGEST_FACTOR = 16
 _MOST_FAILURES = 3
 """So many starts in a row that fail are no accident: links may be ended for that."""
+STOPPED_S = 2.5
+"""For so long BlueZ may say that it does not scan, although a scanner runs. BlueZ 5.82 says so for 0.1 s every 10 s."""
 _FIRST_RETRY_S = 1.0
 _LONGEST_RETRY_S = 30.0
 
@@ -66,6 +69,7 @@ class Rung(StrEnum):
     REPORT = "reported"
 
 
+TRYING_AGAIN = "trying again"
 _LADDER = tuple(Rung)
 _EFFECTS = {
     Rung.NEW_SCANNER: [Effect.DROP_SCANNER, Effect.START],
@@ -80,7 +84,7 @@ class World:
     """What is seen of BlueZ. `why`: why the bus cannot be reached. `daemon`: the unique name of who owns `org.bluez`.
 
     `adapter`: the one that is used (`hci0`), if it is there. `unplugged`, `switched_off`: how often it was, so that it is not
-    missed however soon it is back.
+    missed however soon it is back. `discovering`: BlueZ says that the adapter scans.
     """
 
     why: str | None = None
@@ -89,6 +93,7 @@ class World:
     powered: bool = False
     unplugged: int = 0
     switched_off: int = 0
+    discovering: bool = True
 
     @property
     def phase(self) -> Phase:
@@ -119,13 +124,14 @@ class Limits:
 class Supervisor:
     """One adapter's.
 
-    `problem`: what is wrong, in one line, for people. `deadline_s`: when to call `tick`, if nothing happens before.
+    `problem`: what is wrong, in one line, for people. `action`: what is done about it. `deadline_s`: when to call `tick`, if nothing happens before.
     """
 
     limits: Limits
     steps: Steps = field(default_factory=Steps)
     phase: Phase = Phase.NO_BUS
     problem: str | None = "not started yet"
+    action: str = TRYING_AGAIN
     deadline_s: float | None = None
     rung: int = 0
     _missed: bool = False
@@ -136,6 +142,8 @@ class Supervisor:
     _factor: int = 1
     _pauses: int = 0
     _heard_s: float = 0.0
+    _stopped_s: float = inf
+    _patience_s: float = STOPPED_S
     _links: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -154,6 +162,8 @@ class Supervisor:
         """BlueZ looks like this now."""
         before, self._world = self._world, world
         self._cycled = self._cycled and not (world.powered and not before.powered)
+        if world.discovering != before.discovering:
+            self._stopped_s = inf if world.discovering else now_s
         if world == before and self.phase is not Phase.NO_BUS:
             return []
         lost = self._count_loss(before, world)
@@ -166,7 +176,7 @@ class Supervisor:
             if self.phase in (Phase.STARTING, Phase.SCANNING, Phase.PAUSED, Phase.WAITING) and not lost:
                 return []
             return [*gone, Effect.CLOSE_STALE, *self._start()]
-        self.phase, self.problem = phase, problem_of(world, self.limits.wanted)
+        self.phase, self.problem, self.action = phase, problem_of(world, self.limits.wanted), TRYING_AGAIN
         self.deadline_s = now_s + LOOK_AGAIN_S
         if phase is Phase.OFF:
             power_on_s = _FIRST_RETRY_S if self._cycled else self.limits.power_on_s  # what we switched off, we switch on
@@ -180,6 +190,7 @@ class Supervisor:
         self.steps.scanners += 1
         self._failures, self._cycled = 0, False
         self.phase, self._heard_s = Phase.SCANNING, now_s
+        self._stopped_s = inf if self._world.discovering else now_s
         if self.rung == 0:
             self._is_well()
         if self._pauses:
@@ -194,7 +205,7 @@ class Supervisor:
         self.steps.start_failures += 1
         self._failures += 1
         self._in_trouble = True
-        self.phase, self.problem = Phase.WAITING, why
+        self.phase, self.problem, self.action = Phase.WAITING, why, TRYING_AGAIN
         retry_s = min(_LONGEST_RETRY_S, _FIRST_RETRY_S * 2 ** min(self._failures - 1, 10))
         self.deadline_s = now_s + retry_s * self._factor
         return []
@@ -202,6 +213,8 @@ class Supervisor:
     def heard(self, now_s: float) -> None:
         """The scanner heard something."""
         self._heard_s, self._missed = now_s, False
+        self._patience_s = STOPPED_S
+        self._stopped_s = inf if self._world.discovering else now_s
         if self.rung and self.phase is Phase.SCANNING:
             self.rung, self._factor = 0, 1
             self._is_well()
@@ -247,6 +260,8 @@ class Supervisor:
                 return [Effect.POWER_ON]
             case Phase.WAITING:
                 return self._climb(now_s)
+            case Phase.SCANNING if now_s >= self._stopped_s + self._patience_s:
+                return self._scan_again()
             case Phase.SCANNING:
                 self.steps.silences += 1
                 self._in_trouble = True
@@ -268,11 +283,20 @@ class Supervisor:
 
     def _watch(self) -> None:
         """Silence is reckoned from what was heard last."""
-        self.deadline_s = self._heard_s + self.limits.silence_s * self._factor
+        self.deadline_s = min(self._heard_s + self.limits.silence_s * self._factor, self._stopped_s + self._patience_s)
+
+    def _scan_again(self) -> list[Effect]:
+        """BlueZ scans no more. If a new scanner does not change what it says, the next one comes after twice the time."""
+        self.steps.scan_stopped += 1
+        self._in_trouble = True
+        self.action = "starting a new scanner"
+        self.problem = "BlueZ stopped scanning, as it does when another program stops its own scan"
+        self._patience_s *= 2
+        return [Effect.DROP_SCANNER, *self._start()]
 
     def _is_well(self) -> None:
         self.steps.recovered += self._in_trouble
-        self._in_trouble, self.problem = False, None
+        self._in_trouble, self.problem, self.action = False, None, TRYING_AGAIN
 
     def _climb(self, now_s: float) -> list[Effect]:
         """The next rung.

@@ -96,7 +96,8 @@ class Peripheral:
     What is written to `COMMAND` is kept in `writes`. `ack:x` is answered with a notification of `x`; `drop` ends the link;
     `vanish:s` is silence for s seconds, as when the radio is out of reach; others do nothing. `FORBIDDEN` refuses writes.
     `LONG` can only be read. `TWICE` is the UUID of two characteristics: the second refuses writes, and says another value.
-    While `mute`, it notifies nobody, and cannot be read.
+    While `mute`, it notifies nobody, and cannot be read. While `numb`, it accepts connections and answers no ATT request.
+    While `aloof`, it advertises and accepts no connection.
     """
 
     def __init__(self, name: str, address: str, *, period_s: float = 0.2) -> None:
@@ -125,6 +126,24 @@ class Peripheral:
         self._device.advertising_data = structures(name, (_TYPE.COMPLETE_LIST_OF_16_BIT_SERVICE_CLASS_UUIDS, uuid))
         await self._device.stop_advertising()
         await self._device.start_advertising()
+
+    @property
+    def numb(self) -> bool:
+        """Whether it ignores what comes over its links."""
+        return self._controller.numb
+
+    @numb.setter
+    def numb(self, numb: bool) -> None:
+        self._controller.numb = numb
+
+    @property
+    def aloof(self) -> bool:
+        """Whether it ignores connection requests."""
+        return self._controller.aloof
+
+    @aloof.setter
+    def aloof(self, aloof: bool) -> None:
+        self._controller.aloof = aloof
 
     @property
     def linked(self) -> bool:

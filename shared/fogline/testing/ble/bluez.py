@@ -11,6 +11,12 @@ It does what BlueZ 5.66 and 5.82 were seen to do, with what a program needs: sca
 | `power(on=False)` | somebody switches the adapter off |
 | `unplug`, `plug` | the dongle |
 | `stop(killed=True)`, `start` | bluetoothd dies without a word, and comes back |
+| `one_stop_stops_all` | BlueZ 5.82: StopDiscovery of any client ends discovery for all clients, until the next StartDiscovery |
+| `flap_every_s` | BlueZ 5.82: `Discovering` goes false for 0.1 s every 10 s, while discovery goes on (default) |
+| `blocked` | rfkill blocks the adapter: it is off, and `Powered` cannot be set |
+
+Peripherals have faults of their own (`air.Peripheral`): one that is `numb` accepts connections and answers no ATT request, one
+that is `aloof` advertises and accepts no connection.
 """
 
 import asyncio
@@ -35,6 +41,7 @@ HCI = "/org/bluez/hci0"
 ADDRESS = "D0:00:00:00:00:01"
 HOLE_S = 6.0
 """Without the filter `DuplicateData` BlueZ 5.82 says nothing of a device for about so long after it has said something."""
+FLAP_EVERY_S, FLAP_S = 10.0, 0.1
 TEMPORARY_S = 30.0
 """A device that is not scanned for is forgotten after so long (BlueZ's TemporaryTimeout)."""
 _ERROR = "org.bluez.Error."
@@ -51,7 +58,7 @@ class Stuck(StrEnum):
 class FakeBluez:
     """On `air`, at the bus of an address. `radio`: its own address; `out_of_reach`: those of whom it does not hear.
 
-    `calls`: method and path of every call.
+    `calls`: method and path of every call. `flaps`: how often `Discovering` flapped.
     """
 
     def __init__(self, air: Air, address: str, *, radio: str = ADDRESS, out_of_reach: AbstractSet[str] = frozenset()) -> None:
@@ -62,6 +69,11 @@ class FakeBluez:
         self.swallowed: Counter[str] = Counter()
         self.hangs = False
         self.stuck: Stuck | None = None
+        self.one_stop_stops_all = False
+        self.flap_every_s = FLAP_EVERY_S
+        self.flaps = 0
+        self._blocked = False
+        self._flapping: asyncio.Task[None] | None = None
         self._air = air
         self._radio = radio
         self._out_of_reach = out_of_reach
@@ -89,10 +101,13 @@ class FakeBluez:
         await self.objects.open(self._on_message)
         if self._plugged:
             self._add_adapter(powered=powered)
+        self._flapping = asyncio.get_running_loop().create_task(self._flap())
 
     async def stop(self, *, killed: bool = False) -> None:
         """Bluetoothd ends; `killed`: without a word to anybody."""
         self.objects.mute = killed
+        if self._flapping is not None:
+            self._flapping.cancel()
         await self.links.drop_all()
         await self._stop_scanning()
         self._scanners.clear()
@@ -121,10 +136,17 @@ class FakeBluez:
             await self.links.drop_all()
             self._scanners.clear()
             await self._stop_scanning()
-            self.objects.change(HCI, ADAPTER, {"Discovering": Variant("b", False)})
+            self._tell_discovering(discovering=False)
         elif self.stuck is Stuck.ADAPTER:
             self.stuck = None
         self.objects.change(HCI, ADAPTER, {"Powered": Variant("b", on)})
+
+    async def block(self, *, blocked: bool) -> None:
+        """`rfkill block bluetooth`, or `unblock`."""
+        self._blocked = blocked
+        if blocked:
+            await self.power(on=False)
+        self.objects.change(HCI, ADAPTER, {"PowerState": Variant("s", "off-blocked" if blocked else "off")})
 
     def fail(self, member: str, error: str, text: str = "", *, times: int = 1) -> None:
         """The next calls of a method get this error of `org.bluez.Error`."""
@@ -143,7 +165,7 @@ class FakeBluez:
 
     def close(self) -> None:
         """End all that runs."""
-        for task in self._tasks:
+        for task in (*self._tasks, *(() if self._flapping is None else (self._flapping,))):
             task.cancel()
 
     # --- the radio
@@ -153,7 +175,7 @@ class FakeBluez:
             "Address": Variant("s", self._radio),
             "Name": Variant("s", "fogline"),
             "Alias": Variant("s", "fogline"),
-            "Powered": Variant("b", powered),
+            "Powered": Variant("b", powered and not self._blocked),
             "Discovering": Variant("b", False),
             "Roles": Variant("as", ["central", "peripheral"]),
             "Class": Variant("u", 0),
@@ -254,6 +276,8 @@ class FakeBluez:
             case i, "Get" if i == PROPERTIES:
                 return "v", [tree[path][body[0]][body[1]]]
             case i, "Set" if i == PROPERTIES:
+                if self._blocked:
+                    raise DBusFailure(_ERROR + "Failed", "")
                 await self.power(on=bool(body[2].value))
             case i, _ if i == ADAPTER:
                 await self._call_adapter(member, message.sender or "", body)
@@ -297,20 +321,34 @@ class FakeBluez:
         self._scanners.add(sender)
         if self._device is not None and not self._device.is_scanning:
             await self._device.start_scanning(active=True, filter_duplicates=False)
-        self.objects.change(HCI, ADAPTER, {"Discovering": Variant("b", True)})
+        self._tell_discovering(discovering=True)
 
     async def _stop_discovery(self, owner: str) -> None:
         if owner not in self._scanners:
             return
         self._scanners.discard(owner)
         self._duplicates.pop(owner, None)
-        if self._scanners:
+        if self._scanners and not self.one_stop_stops_all:
             return
         await self._stop_scanning()
-        self.objects.change(HCI, ADAPTER, {"Discovering": Variant("b", False)})
+        self._tell_discovering(discovering=False)
+        if self._scanners:
+            return  # BlueZ believes that it still scans for these
         for path, interfaces in list(self.objects.tree.items()):
             if "RSSI" in interfaces.get(DEVICE, ()):
                 self.objects.change(path, DEVICE, {}, ["RSSI"])
+
+    def _tell_discovering(self, *, discovering: bool) -> None:
+        self.objects.change(HCI, ADAPTER, {"Discovering": Variant("b", discovering)})
+
+    async def _flap(self) -> None:
+        while True:
+            await asyncio.sleep(self.flap_every_s)
+            if self._device is not None and self._device.is_scanning:
+                self._tell_discovering(discovering=False)
+                await asyncio.sleep(FLAP_S)
+                self._tell_discovering(discovering=self._device.is_scanning)
+                self.flaps += 1
 
     def _do(self, coroutine: Any) -> None:
         task = asyncio.get_running_loop().create_task(coroutine)

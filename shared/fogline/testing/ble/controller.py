@@ -60,13 +60,18 @@ class Advertiser(LegacyAdvertiser):
 
 
 class RadioController(Controller):
-    """`rssi`: how strongly others hear it. `silent`: nothing reaches it, and nobody hears it."""
+    """`rssi`: how strongly others hear it. `silent`: nothing reaches it, and nobody hears it.
+
+    `numb`: it discards all data that comes over a link. `aloof`: it answers no connection request.
+    """
 
     def __init__(self, name: str, link: LocalLink) -> None:
         super().__init__(name, link=link)
         # bumble sends LE Connection Complete; Linux wants the enhanced one where these two are offered (google/bumble#841)
         self.le_features &= ~(hci.LeFeatureMask.LL_PRIVACY | hci.LeFeatureMask.LE_EXTENDED_ADVERTISING)
         self.silent = False
+        self.numb = False
+        self.aloof = False
         self.rssi = -60
         self.le_legacy_advertiser = Advertiser(self)
 
@@ -102,7 +107,12 @@ class RadioController(Controller):
             for event_type, data in reports:
                 self._report(event_type, data, pdu)
         pending = self.pending_le_connection
-        if pending and kind == _ADV_IND and pending.peer_address == pdu.advertiser_address:
+        wanted = pending and kind == _ADV_IND and pending.peer_address == pdu.advertiser_address
+        if (
+            wanted
+            and self.link is not None
+            and not getattr(self.link.find_le_controller(pdu.advertiser_address), "aloof", False)
+        ):
             self.create_le_connection(pdu.advertiser_address)
 
     def _report(self, event_type: Any, data: bytes, pdu: Any) -> None:
@@ -128,7 +138,7 @@ class RadioController(Controller):
 
     def on_link_acl_data(self, sender_address: hci.Address, transport: PhysicalTransport, data: bytes) -> None:
         """Received, unless it is deaf."""
-        if not self.silent:
+        if not self.silent and not self.numb:
             super().on_link_acl_data(sender_address, transport, data)
 
     def lose_radio(self) -> None:

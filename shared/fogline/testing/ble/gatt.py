@@ -164,6 +164,8 @@ class Links:
             await link.peer.discover_all()
         except Exception:  # noqa: BLE001 - bumble raises all kinds of things while a link ends
             _log.debug("the services of %s", path, exc_info=True)
+            if self._links.get(path) is link:
+                await self.drop(path)  # as bluetoothd does after ATT's own limit of 30 s
             return
         for service in link.peer.services:
             if service.uuid != UUID(_NOT_EXPORTED):
