@@ -24,6 +24,8 @@ class _Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 class OutboxSettings(_Strict, frozen=True, kw_only=True):
     """The durable queue. `max_bytes` bounds the database file; a tenth of it is kept for replies.
 
+    Commands that are not over take at most a twentieth of it, and those for one device a quarter of that.
+
     `when_full`: what a lane does then. `block`: devices are not acknowledged until the bridge has taken events.
     `drop_oldest`: its oldest events go, a gap record says which. A lane that blocks waits only when nothing may go.
     """

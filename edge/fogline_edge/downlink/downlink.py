@@ -19,13 +19,16 @@ from fogline.event import Receipt
 from fogline.signature import Keys
 from fogline_edge.adapters.port import Executor
 from fogline_edge.downlink import journal
+from fogline_edge.downlink.budget import CommandBudget
 from fogline_edge.downlink.journal import Stored
 from fogline_edge.downlink.lines import Lines, Task
 from fogline_edge.downlink.recall import Recalled, recall, unsure
 from fogline_edge.outbox.ingest import Group, Ingest
 from fogline_edge.outbox.outbox import Outbox
+from fogline_edge.outbox.writer import RESERVE
 
-MAX_QUEUED = 10_000
+BUDGET = RESERVE / 2
+"""The share of the outbox that open commands may take: half of its reserve, so that their answers find room there."""
 MAX_DOUBTS = 5
 """After so many attempts without a known outcome an idempotent command is not sent again: others of its device wait."""
 
@@ -62,6 +65,7 @@ class Downlink:
         self._loop = asyncio.get_running_loop()
         self._tasks: dict[str, Task] = {}
         self._lines = Lines()
+        self._budget = CommandBudget(int(outbox.max_bytes * BUDGET))
         self._retries: dict[str, asyncio.TimerHandle] = {}
 
     async def start(self) -> None:
@@ -114,8 +118,8 @@ class Downlink:
             return rejected(EXPIRED, "its deadline is past, or of another boot")
         if not command.durable and self._lines.executor(command.device) is None:
             return RELEASED
-        if len(self._tasks) >= MAX_QUEUED or self._lines.full(command.device):
-            return rejected(RESOURCE_LIMIT, f"too many commands wait already for {command.device}")
+        if (why := self._budget.refusal(command)) is not None:
+            return rejected(RESOURCE_LIMIT, why)
         return None
 
     def _stored(
@@ -146,6 +150,7 @@ class Downlink:
 
     def _add(self, task: Task) -> Task:
         self._tasks[task.command.id] = task
+        self._budget.add(task.command)
         self._arm(task)
         return task
 
@@ -315,7 +320,8 @@ class Downlink:
         setattr(self.counters, name, getattr(self.counters, name) + 1)
 
     def _remove(self, task: Task) -> None:
-        self._tasks.pop(task.command.id, None)
+        if self._tasks.pop(task.command.id, None) is not None:
+            self._budget.remove(task.command)
         if task.timer is not None:
             task.timer.cancel()
         self._leave(task)

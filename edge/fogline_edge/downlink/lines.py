@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from fogline.command import Command, State
 from fogline_edge.adapters.port import Executor
 
-MAX_QUEUED_A_DEVICE = 100
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 30.0
 
@@ -56,11 +55,6 @@ class Lines:
         """Through whom a device is reached."""
         line = self._lines.get(device)
         return line.executor if line else None
-
-    def full(self, device: str) -> bool:
-        """Whether so many commands wait for a device that it takes no more."""
-        line = self._lines.get(device)
-        return line is not None and len(line.queued) >= MAX_QUEUED_A_DEVICE
 
     def reach(self, device: str, by: Executor) -> None:
         """A device is reached through `by` from now on."""

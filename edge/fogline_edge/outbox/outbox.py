@@ -42,6 +42,7 @@ class Outbox:
         self.clock = clock
         self.tenant = settings.tenant
         self.gateway = settings.gateway
+        self.max_bytes = settings.outbox.max_bytes
         self.on_commit: Callable[[], None] = lambda: None
         self._between = Between()
         self.failed = self._between.failed
