@@ -173,6 +173,11 @@ class Outbox:
         """Whether so much waits for the disk that nothing should be added."""
         return self._waiting_events >= MAX_WAITING_EVENTS or self._waiting_bytes >= MAX_WAITING_BYTES
 
+    @property
+    def full(self) -> bool:
+        """Return True while only replies find room."""
+        return self._full
+
     def _hand_over(self) -> None:
         if self._flush is not None:
             self._flush.cancel()
