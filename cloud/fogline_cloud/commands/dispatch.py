@@ -24,7 +24,7 @@ from fogline.errors import Unreachable
 from fogline.signature import Signer
 from fogline_cloud.bridge.gateways import GatewayDesk, Shards, ready_shard
 from fogline_cloud.bridge.guest import Guest
-from fogline_cloud.commands.record import Record, audit_of, ended, left_ms
+from fogline_cloud.commands.record import Record, audit_of, ended, left_ms, same_verdict
 from fogline_cloud.commands.registry import Registry
 from fogline_cloud.commands.replies import Replies
 from fogline_cloud.commands.routes import Routes
@@ -223,7 +223,7 @@ class Dispatcher:
     def _take(self, record: Record) -> None:
         """What is true of a command."""
         known = self._registry.get(record.id)
-        if known is not None and known.told and not record.told:
+        if known is not None and known.told and not record.told and same_verdict(known, record):
             record = msgspec.structs.replace(record, told=True)
         self._registry.put(record)
         if record.state.terminal:
@@ -238,9 +238,11 @@ class Dispatcher:
 
     def _told(self, record: Record) -> None:
         """The operator has the answer."""
-        told = msgspec.structs.replace(record, told=True)
-        self._registry.put(told)
-        self._change(told)
+        known = self._registry.get(record.id)
+        if known is None or same_verdict(known, record):  # else there is news, and the operator is owed that
+            told = msgspec.structs.replace(record, told=True)
+            self._registry.put(told)
+            self._change(told)
 
     def _refused(self, record: Record, state: CommandState, status: Status, why: str) -> None:
         """The gateway did not take it. The operator of a direct command was told so by the outcome itself."""

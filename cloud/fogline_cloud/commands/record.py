@@ -117,8 +117,13 @@ def left_ms(record: Record, now_ms: int) -> int:
     return max(0, min(record.expires_ms - now_ms, record.expires_ms - record.accepted_ms))
 
 
+def same_verdict(one: Record, other: Record) -> bool:
+    """Return True if two records of a command say the same of how it stands."""
+    return (one.state, one.provisional) == (other.state, other.provisional)
+
+
 def ended(record: Record, state: State, answer: Answer, now_ms: int, *, why: str = "", provisional: bool = False) -> Record:
-    """The record at the end of its command."""
+    """The record at the end of its command. Its operator is still to be told, also if it was told of a former verdict."""
     return msgspec.structs.replace(
         record,
         state=state,
@@ -129,6 +134,7 @@ def ended(record: Record, state: State, answer: Answer, now_ms: int, *, why: str
         why=why,
         changed_ms=now_ms,
         data_base64="",
+        told=False,
     )
 
 
