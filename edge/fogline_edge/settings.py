@@ -26,6 +26,8 @@ class OutboxSettings(_Strict, frozen=True, kw_only=True):
 
     A tenth of it is kept for replies, and events that the bridge refused for good take a tenth at most.
 
+    Commands that are not over take at most a twentieth of it, and those for one device a quarter of that.
+
     `when_full`: what a lane does then. `block`: devices are not acknowledged until the bridge has taken events.
     `drop_oldest`: its oldest events go, a gap record says which. A lane that blocks waits only when nothing may go.
     """

@@ -41,10 +41,15 @@ class Guest:
         self._beacon = beacon
         self._beacon_at = time.monotonic()
 
-    def deadline(self, left_ms: int) -> Deadline | None:
-        """`left_ms` from now, on the gateway's own clock: early by the time that its last word travelled, never late."""
+    def deadline(self, left_ms: int, known: Deadline | None = None) -> Deadline | None:
+        """The end of a command on the gateway's own clock: `known`, unless the gateway has rebooted since.
+
+        Else it is `left_ms` from now: early by the time that the gateway's last word travelled, never late.
+        """
         if self._beacon is None:
             return None
+        if known is not None and known.boot_id == self._beacon.boot_id:
+            return known
         passed_ms = int((time.monotonic() - self._beacon_at) * 1000)
         return Deadline(self._beacon.boot_id, self._beacon.boottime_ms + passed_ms + left_ms)
 

@@ -24,7 +24,7 @@ from fogline.errors import Unreachable
 from fogline.signature import Signer
 from fogline_cloud.bridge.gateways import GatewayDesk, Shards, ready_shard
 from fogline_cloud.bridge.guest import Guest
-from fogline_cloud.commands.record import Record, audit_of, ended
+from fogline_cloud.commands.record import Record, audit_of, ended, left_ms, same_verdict
 from fogline_cloud.commands.registry import Registry
 from fogline_cloud.commands.replies import Replies
 from fogline_cloud.commands.routes import Routes
@@ -41,8 +41,12 @@ Settle = Callable[[Outcome], None]
 
 @dataclass(slots=True)
 class Course:
-    """A command that is not over, beside its record. `sent`: it may have reached the gateway."""
+    """A command that is not over, beside its record. `sent`: it may have reached the gateway.
 
+    `ends_s`: when its time to live is over, on the loop's clock, which nobody sets.
+    """
+
+    ends_s: float
     sent: bool = False
     waiting: list[Settle] = field(default_factory=list)
     timer: asyncio.TimerHandle | None = None
@@ -99,6 +103,9 @@ class Dispatcher:
 
     def _begin(self, record: Record, settle: Settle) -> None:
         guest = self._present(record.gateway)
+        deadline = guest.deadline(left_ms(record, _now_ms())) if guest is not None else None
+        if deadline is not None:
+            record = msgspec.structs.replace(record, deadline_boot=deadline.boot_id, deadline_ms=deadline.boottime_ms)
         shard = ready_shard(self._shards, self._gateways.shard_of(record.gateway))
         if shard is None:
             settle(RELEASED)
@@ -155,7 +162,8 @@ class Dispatcher:
                 self._send(record, guest)
 
     def _send(self, record: Record, guest: Guest) -> None:
-        deadline = guest.deadline(record.expires_ms - _now_ms())
+        course = self._follow(record)
+        deadline = guest.deadline(int((course.ends_s - self._loop.time()) * 1000), record.deadline)
         if guest.control is None or deadline is None:
             return
         command = Command(
@@ -172,7 +180,7 @@ class Dispatcher:
             idempotent=record.idempotent,
             correlation=record.correlation,
         )
-        self._follow(record).sent = True
+        course.sent = True
         outcome = guest.control.send(encode_command(self._signer.sign(command)))
         outcome.add_done_callback(partial(self._on_outcome, record))
 
@@ -215,7 +223,7 @@ class Dispatcher:
     def _take(self, record: Record) -> None:
         """What is true of a command."""
         known = self._registry.get(record.id)
-        if known is not None and known.told and not record.told:
+        if known is not None and known.told and not record.told and same_verdict(known, record):
             record = msgspec.structs.replace(record, told=True)
         self._registry.put(record)
         if record.state.terminal:
@@ -230,9 +238,11 @@ class Dispatcher:
 
     def _told(self, record: Record) -> None:
         """The operator has the answer."""
-        told = msgspec.structs.replace(record, told=True)
-        self._registry.put(told)
-        self._change(told)
+        known = self._registry.get(record.id)
+        if known is None or same_verdict(known, record):  # else there is news, and the operator is owed that
+            told = msgspec.structs.replace(record, told=True)
+            self._registry.put(told)
+            self._change(told)
 
     def _refused(self, record: Record, state: CommandState, status: Status, why: str) -> None:
         """The gateway did not take it. The operator of a direct command was told so by the outcome itself."""
@@ -251,9 +261,10 @@ class Dispatcher:
         """Watch a command until it is over."""
         course = self._courses.get(record.id)
         if course is None:
-            course = self._courses[record.id] = Course()
+            left_s = left_ms(record, _now_ms()) / 1000
+            course = self._courses[record.id] = Course(self._loop.time() + left_s)
             self._registry.put(record)
-            self._arm(course, record.id, (record.expires_ms - _now_ms()) / 1000)
+            self._arm(course, record.id, left_s)
         return course
 
     def _arm(self, course: Course, command_id: str, in_s: float) -> None:
@@ -264,14 +275,14 @@ class Dispatcher:
         record, course = self._registry.get(command_id), self._courses.get(command_id)
         if record is None or course is None or record.state.terminal:
             return
-        late_ms = _now_ms() - record.expires_ms
+        late_s = self._loop.time() - course.ends_s
         again_s = AGAIN_S  # until it is written: Kafka may be away
         if not course.sent:
             self._end(record, CommandState.EXPIRED, Status.EXPIRED, "the gateway was not connected in time")
-        elif late_ms >= self._settings.grace_s * 1000:
+        elif late_s >= self._settings.grace_s:
             self._end(record, CommandState.IN_DOUBT, Status.NO_ANSWER, "no word from the gateway")
         else:
-            again_s = self._settings.grace_s - late_ms / 1000
+            again_s = self._settings.grace_s - late_s
         self._arm(course, command_id, again_s)
 
     def _forget(self, command_id: str) -> None:

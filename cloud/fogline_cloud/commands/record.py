@@ -4,7 +4,7 @@ import base64
 
 import msgspec
 
-from fogline.command import Answer, State
+from fogline.command import Answer, Deadline, State
 from fogline.event import Event
 
 
@@ -14,7 +14,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Times are milliseconds since 1970 on the bridge's clock. `correlation`: the operator's id, packed with its type;
     `reply_to`: the reply id of the operator's address, empty for a one-way command. `digest` (hex): of what is asked.
     `provisional`: the bridge's own verdict, because the gateway has said nothing; its word supersedes it. `told`: the
-    operator has accepted the answer.
+    operator has accepted the answer. `deadline_boot`, `deadline_ms`: its end on the gateway's own clock, if that was known
+    when the command was accepted.
     """
 
     id: str
@@ -40,6 +41,13 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     answer_base64: str = ""
     why: str = ""
     told: bool = False
+    deadline_boot: str = ""
+    deadline_ms: int = 0
+
+    @property
+    def deadline(self) -> Deadline | None:
+        """Its end on the gateway's own clock, if that is known."""
+        return Deadline(self.deadline_boot, self.deadline_ms) if self.deadline_boot else None
 
     @property
     def over(self) -> bool:
@@ -101,8 +109,21 @@ def audit_of(record: Record) -> Audit:
     )
 
 
+def left_ms(record: Record, now_ms: int) -> int:
+    """Milliseconds until a command's end, by a wall clock that need not be the one by which it was accepted.
+
+    So it is never more than the time to live that its operator gave, and never less than nothing.
+    """
+    return max(0, min(record.expires_ms - now_ms, record.expires_ms - record.accepted_ms))
+
+
+def same_verdict(one: Record, other: Record) -> bool:
+    """Return True if two records of a command say the same of how it stands."""
+    return (one.state, one.provisional) == (other.state, other.provisional)
+
+
 def ended(record: Record, state: State, answer: Answer, now_ms: int, *, why: str = "", provisional: bool = False) -> Record:
-    """The record at the end of its command."""
+    """The record at the end of its command. Its operator is still to be told, also if it was told of a former verdict."""
     return msgspec.structs.replace(
         record,
         state=state,
@@ -113,6 +134,7 @@ def ended(record: Record, state: State, answer: Answer, now_ms: int, *, why: str
         why=why,
         changed_ms=now_ms,
         data_base64="",
+        told=False,
     )
 
 

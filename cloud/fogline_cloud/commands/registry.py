@@ -1,7 +1,7 @@
 """All commands of one shard, and which state may follow which. Pure; a shard's thread owns one, the loop has a copy."""
 
 from fogline.command import may_become
-from fogline_cloud.commands.record import Record
+from fogline_cloud.commands.record import Record, same_verdict
 
 MAX_ENDED = 20_000
 """How many commands that are over are remembered, so that a copy that comes again is known."""
@@ -48,7 +48,7 @@ class Registry:
 def follows(now: Record, then: Record) -> bool:
     """Whether `then` may replace `now`: the next state, a word that supersedes a provisional one, or the operator told."""
     if then.state is now.state:
-        return (then.told and not now.told) or (now.provisional and not then.provisional)
+        return (now.provisional and not then.provisional) or (then.told and not now.told and same_verdict(now, then))
     if now.provisional:
         return then.state.terminal
     return may_become(now.state, then.state)

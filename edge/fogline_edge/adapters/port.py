@@ -89,10 +89,14 @@ class Commands(Protocol):
         """
 
     def not_sent(self, command_id: str) -> None:
-        """Certain: not one byte of it was given to the device. It waits again, for the next `reachable`."""
+        """Certain: not one byte of it was given to the device. It is tried again after a pause, or at the next `reachable`."""
 
     def lost(self, command_id: str) -> None:
-        """Unknown: the connection ended in between. Sent again only if idempotent; else an answer may still come."""
+        """Unknown: the connection ended in between.
+
+        It is sent again only if idempotent: after a pause or at the next `reachable`, and a few times at most. Else an
+        answer may still come.
+        """
 
     def refused(self, command_id: str, why: str) -> None:
         """Certain: the device cannot be given this command (too big for it, no such resource); it was not run."""

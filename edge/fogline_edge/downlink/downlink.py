@@ -19,13 +19,18 @@ from fogline.event import Receipt
 from fogline.signature import Keys
 from fogline_edge.adapters.port import Executor
 from fogline_edge.downlink import journal
+from fogline_edge.downlink.budget import CommandBudget
 from fogline_edge.downlink.journal import Stored
 from fogline_edge.downlink.lines import Lines, Task
 from fogline_edge.downlink.recall import Recalled, recall, unsure
 from fogline_edge.outbox.ingest import Group, Ingest
 from fogline_edge.outbox.outbox import Outbox
+from fogline_edge.outbox.writer import RESERVE
 
-MAX_QUEUED = 10_000
+BUDGET = RESERVE / 2
+"""The share of the outbox that open commands may take: half of its reserve, so that their answers find room there."""
+MAX_DOUBTS = 5
+"""After so many attempts without a known outcome an idempotent command is not sent again: others of its device wait."""
 
 _log = logging.getLogger("fogline.downlink")
 
@@ -60,11 +65,13 @@ class Downlink:
         self._loop = asyncio.get_running_loop()
         self._tasks: dict[str, Task] = {}
         self._lines = Lines()
+        self._budget = CommandBudget(int(outbox.max_bytes * BUDGET))
+        self._retries: dict[str, asyncio.TimerHandle] = {}
 
     async def start(self) -> None:
         """Take up what the journal holds of former runs."""
         for entry in await self._outbox.read_journal(journal.open_entries):
-            task = self._add(Task(entry.command, entry.state))
+            task = self._add(Task(entry.command, entry.state, doubts=int(entry.state is State.SENDING)))
             match recall(entry.command, entry.state, self._now()):
                 case Recalled.EXPIRE:
                     self._finish(task, State.EXPIRED, journal.nothing(Status.EXPIRED))
@@ -80,7 +87,11 @@ class Downlink:
         for task in self._tasks.values():
             if task.timer is not None:
                 task.timer.cancel()
+        for retry in self._retries.values():
+            retry.cancel()
         self._tasks.clear()
+        self._retries.clear()
+        self._lines = Lines()
 
     # --- from the bridge
 
@@ -88,7 +99,7 @@ class Downlink:
         """A command from the bridge; `settle` is called once: accepted means that it is in the journal."""
         self.counters.received += 1
         refusal = self._refusal(command)
-        at_once = self._lines.idle(command.device)
+        at_once = self._lines.idle(command.device, self._loop.time())
         first = None if refusal else State.SENDING if at_once else State.QUEUED
         task = Task(command, first) if first is not None and command.id not in self._tasks else None
         if task is not None:
@@ -110,8 +121,8 @@ class Downlink:
             return rejected(EXPIRED, "its deadline is past, or of another boot")
         if not command.durable and self._lines.executor(command.device) is None:
             return RELEASED
-        if len(self._tasks) >= MAX_QUEUED or self._lines.full(command.device):
-            return rejected(RESOURCE_LIMIT, f"too many commands wait already for {command.device}")
+        if (why := self._budget.refusal(command)) is not None:
+            return rejected(RESOURCE_LIMIT, why)
         return None
 
     def _stored(
@@ -142,6 +153,7 @@ class Downlink:
 
     def _add(self, task: Task) -> Task:
         self._tasks[task.command.id] = task
+        self._budget.add(task.command)
         self._arm(task)
         return task
 
@@ -153,12 +165,18 @@ class Downlink:
         """The deadline, on the clock that also counts while the machine sleeps."""
         if task.command.deadline.left_ms(self._now()) > 0:
             self._arm(task)
-        elif task.state is State.QUEUED:
+            return
+        executor = self._lines.executor(task.command.device)
+        if executor is not None and self._lines.is_current(task):
+            executor.abandon(task.command)  # which may tell at once that it was not sent, or even that it is over
+        if task.command.id in self._tasks:
+            self._expire(task, unseen=task.state is State.QUEUED)
+
+    def _expire(self, task: Task, *, unseen: bool) -> None:
+        """End a command whose deadline has passed. `unseen`: it is certain that the device never got it."""
+        if unseen:
             self._finish(task, State.EXPIRED, journal.nothing(Status.EXPIRED))
-        elif task.state is State.SENDING:
-            executor = self._lines.executor(task.command.device)
-            if executor is not None and self._lines.is_current(task):
-                executor.abandon(task.command)
+        else:
             self._finish(task, State.IN_DOUBT, journal.nothing(Status.NO_ANSWER))
 
     def _queue(self, task: Task) -> None:
@@ -167,7 +185,7 @@ class Downlink:
 
     def _next(self, device: str) -> None:
         """Begin with the command that waits longest, if the device is there and has none: first commit, then touch."""
-        task = self._lines.next(device)
+        task = self._lines.next(device, self._loop.time())
         if task is not None:
             task.state = State.SENDING
             act = partial(journal.become, command_id=task.command.id, state=State.SENDING)
@@ -175,11 +193,11 @@ class Downlink:
 
     def _execute(self, task: Task) -> None:
         """The journal says that it is being tried: try it, unless it is too late or the device has just gone."""
-        if task.command.id not in self._tasks or task.state is not State.SENDING:
+        if task.command.id not in self._tasks or not self._lines.is_current(task):
             return
         executor = self._lines.executor(task.command.device)
         if task.command.deadline.left_ms(self._now()) <= 0:
-            self._finish(task, State.EXPIRED, journal.nothing(Status.EXPIRED))
+            self._expire(task, unseen=not task.doubts)
         elif executor is None:
             self.not_sent(task.command.id)
         else:
@@ -207,18 +225,19 @@ class Downlink:
     def not_sent(self, command_id: str) -> None:
         """See `fogline_edge.adapters.port.Commands.not_sent`."""
         task = self._tasks.get(command_id)
-        if task is not None and task.state is State.SENDING:
+        if task is not None and task.state is State.SENDING and not self._lines.waits(task):
             self._queue_again(task)
 
     def lost(self, command_id: str) -> None:
         """See `fogline_edge.adapters.port.Commands.lost`."""
         task = self._tasks.get(command_id)
-        if task is None or task.state is not State.SENDING:
+        if task is None or task.state is not State.SENDING or self._lines.waits(task):
             return
+        task.doubts += 1
         match unsure(task.command):
-            case Recalled.QUEUE:
+            case Recalled.QUEUE if task.doubts < MAX_DOUBTS:
                 self._queue_again(task)
-            case Recalled.AWAIT:
+            case Recalled.QUEUE | Recalled.AWAIT:
                 self._leave(task)
             case _:
                 self._finish(task, State.IN_DOUBT, journal.nothing(Status.NO_ANSWER))
@@ -234,6 +253,8 @@ class Downlink:
         """See `fogline_edge.adapters.port.Commands.answer`."""
         if self._outbox.crowded:
             raise SlowDown("too much waits for the disk", retry_after_s=1)
+        if self._outbox.full and command_id not in self._tasks:  # as a dead letter it would find no room
+            raise SlowDown("the outbox is full", retry_after_s=30)
 
         def run(ingest: Ingest, group: Group) -> tuple[Receipt, State | None]:
             return journal.answered(ingest, group, device, command_id, answer)
@@ -270,12 +291,20 @@ class Downlink:
     # --- ends
 
     def _queue_again(self, task: Task) -> None:
-        """Back to the front of its device's line, until the device is reachable anew."""
-        task.state = State.QUEUED
-        self._lines.leave(task)
-        self._lines.put_back(task)
-        act = partial(journal.become, command_id=task.command.id, state=State.QUEUED)
-        self._outbox.act(act, lambda _: None, urgent=True)
+        """Put a command at the front of its device's queue: it is tried again after a pause, or once it is reachable anew."""
+        device = task.command.device
+        pause_s = self._lines.put_back(task, self._loop.time())
+        if not task.doubts:
+            task.state = State.QUEUED
+            act = partial(journal.become, command_id=task.command.id, state=State.QUEUED)
+            self._outbox.act(act, lambda _: None, urgent=True)
+        if (former := self._retries.pop(device, None)) is not None:
+            former.cancel()
+        self._retries[device] = self._loop.call_later(pause_s, self._retry, device)
+
+    def _retry(self, device: str) -> None:
+        del self._retries[device]
+        self._next(device)
 
     def _finish(self, task: Task, state: State, answer: Answer) -> None:
         """Its end, in the journal and on the reply lane."""
@@ -289,7 +318,8 @@ class Downlink:
         setattr(self.counters, name, getattr(self.counters, name) + 1)
 
     def _remove(self, task: Task) -> None:
-        self._tasks.pop(task.command.id, None)
+        if self._tasks.pop(task.command.id, None) is not None:
+            self._budget.remove(task.command)
         if task.timer is not None:
             task.timer.cancel()
         self._leave(task)

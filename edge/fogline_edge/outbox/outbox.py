@@ -45,6 +45,7 @@ class Outbox:
         self.clock = clock
         self.tenant = settings.tenant
         self.gateway = settings.gateway
+        self.max_bytes = settings.outbox.max_bytes
         self.on_commit: Callable[[], None] = lambda: None
         self._between = Between()
         self.failed = self._between.failed
@@ -194,6 +195,11 @@ class Outbox:
         """See `fogline_edge.adapters.port.Port.crowded`."""
         late = len(self._late)
         return self._waiting_events + late >= MAX_WAITING_EVENTS or self._waiting_bytes + self._late_bytes >= MAX_WAITING_BYTES
+
+    @property
+    def full(self) -> bool:
+        """Return True while only replies find room."""
+        return self._full
 
     def _hand_over(self) -> None:
         if self._flush is not None:

@@ -69,6 +69,13 @@ def test_that_the_operator_was_told_is_no_step_back():
     assert known.get("C1").told
 
 
+def test_that_the_operator_was_told_of_a_doubt_does_not_undo_the_gateways_own_verdict():
+    known = Registry()
+    known.put(over(State.IN_DOUBT))
+    assert not known.change(msgspec.structs.replace(over(State.IN_DOUBT, provisional=True), told=True))
+    assert not known.get("C1").provisional
+
+
 def test_what_a_gateway_has_to_get_is_what_is_not_over_oldest_first():
     known = Registry()
     known.put(record("C2", accepted_ms=2))

@@ -13,10 +13,10 @@ from fogline.event import Lane, Receipt
 from fogline.signature import Keys, make_key, read_keys, read_signer
 from fogline.testing.commands import make_command
 from fogline_edge.boot import beacon
-from fogline_edge.downlink import lines as module
+from fogline_edge.downlink import budget as module
 from fogline_edge.downlink.downlink import Downlink
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.settings import Settings
+from fogline_edge.settings import OutboxSettings, Settings
 
 LIMIT_S = 20.0
 
@@ -75,8 +75,8 @@ class Gateway:
 
 
 @asynccontextmanager
-async def gateway(folder, keys=None):
-    outbox = Outbox.open(Settings(tenant="acme", gateway="gw-1", data=str(folder / "data")))
+async def gateway(folder, keys=None, **outbox):
+    outbox = Outbox.open(Settings(tenant="acme", gateway="gw-1", data=str(folder / "data"), outbox=OutboxSettings(**outbox)))
     downlink = Downlink(outbox, keys or Keys())
     await downlink.start()
     try:
@@ -246,7 +246,7 @@ async def test_with_keys_only_what_is_signed_is_taken(folder):
 
 
 async def test_a_flood_for_one_device_is_bounded(folder, monkeypatch):
-    monkeypatch.setattr(module, "MAX_QUEUED_A_DEVICE", 5)
+    monkeypatch.setattr(module, "MAX_OPEN_A_DEVICE", 5)
     async with gateway(folder) as gw:
         outcomes = [await gw.receive(command(f"C{number}")) for number in range(7)]
         assert [each.condition for each in outcomes] == [""] * 5 + ["amqp:resource-limit-exceeded"] * 2

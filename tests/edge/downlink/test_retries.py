@@ -1,0 +1,118 @@
+"""A command that could not be sent is tried again after a pause, and never stops the commands after it (G5)."""
+
+import asyncio
+
+import pytest
+
+from edge.ble.test_writing import PROFILE, Client
+from edge.downlink.test_downlink import Device, command, gateway
+from fogline.testing.commands import make_command
+from fogline_edge.adapters.ble.counters import Counters
+from fogline_edge.adapters.ble.writing import Line, Writing
+from fogline_edge.downlink import lines as module
+from fogline_edge.downlink.downlink import MAX_DOUBTS
+from fogline_edge.downlink.lines import Lines, Task
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch):
+    monkeypatch.setattr(module, "FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(module, "LONGEST_PAUSE_S", 0.01)
+
+
+async def test_an_unsent_command_is_tried_again_though_nobody_says_that_the_device_is_reachable(folder):
+    """G5."""
+    async with gateway(folder) as gw:
+        device = Device()
+        gw.downlink.reachable("lamp-1", device)
+        await gw.receive(command("C1"))
+        await device.has(1)
+        gw.downlink.not_sent("C1")
+        assert await device.has(2) == ["C1", "C1"]
+        await gw.answer("C1")
+        assert await gw.replies(1) == [("C1", "SUCCEEDED", 200)]
+
+
+@pytest.mark.fault("X4")
+async def test_the_end_of_a_command_that_was_put_back_lets_the_next_one_begin(folder, monkeypatch):
+    """G5."""
+    monkeypatch.setattr(module, "FIRST_PAUSE_S", 3600)
+    monkeypatch.setattr(module, "LONGEST_PAUSE_S", 3600)
+    async with gateway(folder) as gw:
+        device = Device()
+        gw.downlink.reachable("lamp-1", device)
+        await gw.receive(command("C1", in_s=1.0))
+        await device.has(1)
+        gw.downlink.not_sent("C1")
+        await gw.receive(command("C2"))
+        assert await gw.replies(1) == [("C1", "EXPIRED", 408)]
+        assert await device.has(2) == ["C1", "C2"]
+
+
+@pytest.mark.fault("X4")
+async def test_a_command_of_unknown_outcome_that_expires_before_its_next_attempt_is_in_doubt(folder, monkeypatch):
+    """EXPIRED says that the device never saw it."""
+    monkeypatch.setattr(module, "FIRST_PAUSE_S", 3600)
+    monkeypatch.setattr(module, "LONGEST_PAUSE_S", 3600)
+    async with gateway(folder) as gw:
+        device = Device()
+        gw.downlink.reachable("lamp-1", device)
+        await gw.receive(command("C1", in_s=1.0, idempotent=True))
+        await device.has(1)
+        gw.downlink.lost("C1")
+        gw.downlink.lost("C1")
+        gw.downlink.not_sent("C1")
+        assert await gw.replies(1) == [("C1", "IN_DOUBT", 504)]
+        assert device.got == ["C1"]
+
+
+async def test_an_answer_to_the_first_attempt_ends_a_command_that_waits_for_the_second(folder, monkeypatch):
+    monkeypatch.setattr(module, "FIRST_PAUSE_S", 3600)
+    monkeypatch.setattr(module, "LONGEST_PAUSE_S", 3600)
+    async with gateway(folder) as gw:
+        device = Device()
+        gw.downlink.reachable("lamp-1", device)
+        await gw.receive(command("C1", idempotent=True))
+        await device.has(1)
+        gw.downlink.lost("C1")
+        await gw.receive(command("C2"))
+        await gw.answer("C1")
+        assert await device.has(2) == ["C1", "C2"]
+
+
+async def test_a_bluetooth_command_that_nobody_answers_does_not_stop_the_next_one(folder):
+    """G5: an idempotent command with a reply, to a characteristic that is written without response."""
+    async with gateway(folder) as gw:
+        client = Client()
+        writing = Writing(gw.downlink, Counters())
+        writing.up("lock-1", Line(client, PROFILE, asyncio.Event(), lambda: None))
+        for command_id, name in (("C1", "shout"), ("C2", "open")):
+            await gw.receive(command(command_id, device="lock-1", name=name, data=command_id.encode(), idempotent=True))
+        assert await gw.replies(1) == [("C2", "SUCCEEDED", 204)]
+        assert client.written == [b"C1"] * MAX_DOUBTS + [b"C2"]
+        await writing.close()
+
+
+async def test_what_an_absent_device_leaves_behind_takes_no_room(folder):
+    async with gateway(folder) as gw:
+        await gw.receive(command("C1", in_s=0.5))
+        assert await gw.replies(1) == [("C1", "EXPIRED", 408)]
+        assert gw.downlink._lines._lines == {}
+
+
+def test_pauses_double_up_to_the_longest_and_end_with_the_next_reachable(monkeypatch):
+    monkeypatch.setattr(module, "FIRST_PAUSE_S", 1.0)
+    monkeypatch.setattr(module, "LONGEST_PAUSE_S", 30.0)
+    lines, device, task = Lines(), Device(), Task(make_command(), module.State.SENDING)
+    lines.reach("lamp-1", device)
+    lines.queue(task)
+    pauses, now_s = [], 100.0
+    for _ in range(7):
+        assert lines.next("lamp-1", now_s) is task
+        pauses.append(lines.put_back(task, now_s))
+        assert lines.next("lamp-1", now_s + pauses[-1] - 0.01) is None
+        now_s += pauses[-1]
+    assert pauses == [1, 2, 4, 8, 16, 30, 30]
+    lines.reach("lamp-1", device)
+    assert lines.next("lamp-1", now_s) is task
+    assert lines.put_back(task, now_s) == 1

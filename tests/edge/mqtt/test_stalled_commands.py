@@ -1,0 +1,80 @@
+"""A client that stops taking commands never stops the commands after its own: listener, journal and outbox are real (G5)."""
+
+import asyncio
+
+import pytest
+
+from edge.downlink.test_downlink import command, gateway
+from edge.mqtt.test_listener import password_file
+from fogline.amqp.outcome import ACCEPTED
+from fogline_edge.adapters.mqtt.packets import Answer, Publish
+from fogline_edge.adapters.mqtt.properties import Properties
+from fogline_edge.adapters.mqtt.wire import Kind
+
+LIMIT_S = 20.0
+FILTER = "command///req/#"
+ONE_AT_A_TIME = {"properties": Properties(receive_maximum=1), "username": "hub", "password": b"one"}
+
+
+def users(folder):
+    """`hub` may speak for any device."""
+    return {"users": password_file(folder, hub="one", **{"lamp-1": "two"}), "publish_for_others": ["hub"]}
+
+
+@pytest.mark.fault("X4")
+async def test_a_command_expires_unsent_and_the_next_one_of_its_device_is_sent(folder, listening, dial):
+    """G5: receive maximum 1, and C1 has no PUBACK. So C2 is never sent; its end lets C3 follow."""
+    async with (
+        gateway(folder) as gw,
+        listening(gw.outbox, gw.downlink, **users(folder)) as listener,
+        dial(listener, "hub", **ONE_AT_A_TIME) as (wire, _),
+    ):
+        await wire.subscribe("command//lamp-2/req/#", "command//lamp-1/req/#")
+        await gw.receive(command("C1", device="lamp-2"))
+        silent = await wire.receive()
+        await gw.receive(command("C2", in_s=2))
+        assert await gw.replies(1) == [("C2", "EXPIRED", 408)]
+        await gw.receive(command("C3"))
+        await wire.send(Answer(kind=Kind.PUBACK, packet_id=silent.packet_id, code=0))
+        assert "/C3/" in (await wire.receive()).topic
+
+
+async def test_a_command_that_waited_in_the_newest_connection_goes_through_the_older_one(folder, listening, dial):
+    """G5: two connections take commands for lamp-1, and the newest ends with one that it had not sent."""
+    async with (
+        gateway(folder) as gw,
+        listening(gw.outbox, gw.downlink, **users(folder)) as listener,
+        dial(listener, "older", username="lamp-1", password=b"two") as (older, _),
+    ):
+        await older.subscribe(FILTER)
+        async with dial(listener, "hub", **ONE_AT_A_TIME) as (newest, _):
+            await newest.subscribe("command//lamp-2/req/#", "command//lamp-1/req/#")
+            await gw.receive(command("C1", device="lamp-2"))
+            assert isinstance(await newest.receive(), Publish)
+            await gw.receive(command("C2"))
+            async with asyncio.timeout(LIMIT_S):
+                while listener.counters.commands < 2:  # noqa: ASYNC110 - a counter gives no event
+                    await asyncio.sleep(0.005)
+        assert "/C2/" in (await older.receive()).topic
+
+
+async def test_a_device_that_never_answers_does_not_delay_the_commands_of_another(folder, listening, dial):
+    """One device acknowledges nothing and answers nothing, and its queue is full; the other is served as if it were alone."""
+    async with (
+        gateway(folder) as gw,
+        listening(gw.outbox, gw.downlink) as listener,
+        dial(listener, "lamp-1") as (silent, _),
+        dial(listener, "lamp-2") as (honest, _),
+    ):
+        await silent.subscribe(FILTER)
+        await honest.subscribe(FILTER)
+        flood = [await gw.receive(command(f"S{number}", data=bytes(10_000))) for number in range(110)]
+        assert flood.count(ACCEPTED) == 100
+        for number in range(3):
+            assert await gw.receive(command(f"H{number}", device="lamp-2")) == ACCEPTED
+            sent = await honest.receive()
+            assert f"/H{number}/" in sent.topic
+            await honest.send(Answer(kind=Kind.PUBACK, packet_id=sent.packet_id, code=0))
+            await honest.publish(f"command///res/H{number}/200", b"done", number=7)
+            await honest.receive()
+        assert await gw.replies(3) == [(f"H{number}", "SUCCEEDED", 200) for number in range(3)]
