@@ -11,6 +11,7 @@ Written within a transaction that follows the commits that it describes, so that
 | `position` | per topic: everything below this offset is in the stream entries |
 """
 
+import logging
 from collections.abc import Iterable
 
 import msgspec
@@ -22,6 +23,8 @@ OWNER = b"owner"
 POSITION = b"position"
 _STREAM = b"stream/"
 _ROUTE = b"route/"
+
+_log = logging.getLogger("fogline.shard")
 
 
 class Layout(msgspec.Struct, frozen=True):
@@ -83,18 +86,35 @@ def layout_entry(layout: Layout) -> Entry:
 
 
 def read_entries(entries: Iterable[Entry]) -> Checkpoint:
-    """The newest of each key, from a partition's records in order. Keys that are not known are passed over."""
+    """Read the newest of each key, from a partition's records in order. An empty value deletes its key.
+
+    Unknown keys are skipped, and so is an entry that cannot be read. If that was a stream's, the position is skipped
+    too: all records have to be read again, because that stream's are not in any entry.
+    """
+    newest = dict(entries)
     checkpoint = Checkpoint()
-    for key, value in entries:
-        if key == POSITION:
-            checkpoint.position = msgspec.json.decode(value, type=dict[str, int])
-        elif key == OWNER:
-            checkpoint.owner = msgspec.json.decode(value, type=Owner)
-        elif key == LAYOUT:
-            checkpoint.layout = msgspec.json.decode(value, type=Layout)
-        elif key.startswith(_ROUTE):
-            checkpoint.routes[key[len(_ROUTE) :].decode()] = msgspec.json.decode(value, type=RouteEntry)
-        elif key.startswith(_STREAM):
-            known = msgspec.json.decode(value, type=Known)
-            checkpoint.streams[known.gateway, known.stream] = known
+    whole = True
+    for key, value in newest.items():
+        try:
+            if value:
+                _read_entry(checkpoint, key, value)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            _log.warning("the checkpoint's entry %s is skipped: %s", ascii(key)[:100], error)
+            whole = whole and not key.startswith(_STREAM)
+    if not whole:
+        checkpoint.position = {}
     return checkpoint
+
+
+def _read_entry(checkpoint: Checkpoint, key: bytes, value: bytes) -> None:
+    if key == POSITION:
+        checkpoint.position = msgspec.json.decode(value, type=dict[str, int])
+    elif key == OWNER:
+        checkpoint.owner = msgspec.json.decode(value, type=Owner)
+    elif key == LAYOUT:
+        checkpoint.layout = msgspec.json.decode(value, type=Layout)
+    elif key.startswith(_ROUTE):
+        checkpoint.routes[key[len(_ROUTE) :].decode()] = msgspec.json.decode(value, type=RouteEntry)
+    elif key.startswith(_STREAM):
+        known = msgspec.json.decode(value, type=Known)
+        checkpoint.streams[known.gateway, known.stream] = known
