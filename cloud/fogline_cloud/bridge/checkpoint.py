@@ -5,6 +5,7 @@ Written within a transaction that follows the commits that it describes, so that
 | key | value |
 |---|---|
 | `layout` (partition 0) | the shard count, as the topics were made |
+| `command-key` (partition 0) | the secret key that names commands, where no signing key is configured |
 | `owner` | which bridge took the shard last, and where it listens |
 | `stream/{gateway}/{stream}` | `Known`: HWM, chain and counts of one stream |
 | `route/{device}` | the gateway that reaches the device |
@@ -13,12 +14,15 @@ Written within a transaction that follows the commits that it describes, so that
 
 import logging
 from collections.abc import Iterable
+from typing import Annotated
 
 import msgspec
 
 from fogline_cloud.bridge.admission import Known, StreamKey
+from fogline_cloud.commands.command_id import KEY_BYTES
 
 LAYOUT = b"layout"
+COMMAND_KEY = b"command-key"
 OWNER = b"owner"
 POSITION = b"position"
 _STREAM = b"stream/"
@@ -31,6 +35,12 @@ class Layout(msgspec.Struct, frozen=True):
     """How the topics were made."""
 
     shards: int
+
+
+class CommandKey(msgspec.Struct, frozen=True):
+    """The secret that names commands (see `CommandIds`)."""
+
+    key: Annotated[bytes, msgspec.Meta(min_length=KEY_BYTES)]
 
 
 class Owner(msgspec.Struct, frozen=True):
@@ -55,6 +65,7 @@ class Checkpoint(msgspec.Struct):
     routes: dict[str, RouteEntry] = msgspec.field(default_factory=dict)
     owner: Owner | None = None
     layout: Layout | None = None
+    command_key: bytes | None = None
 
 
 Entry = tuple[bytes, bytes]
@@ -78,6 +89,11 @@ def position_entry(position: dict[str, int]) -> Entry:
 def owner_entry(owner: Owner) -> Entry:
     """Key and value of the owner."""
     return OWNER, msgspec.json.encode(owner)
+
+
+def command_key_entry(key: CommandKey) -> Entry:
+    """Key and value of the command key."""
+    return COMMAND_KEY, msgspec.json.encode(key)
 
 
 def layout_entry(layout: Layout) -> Entry:
@@ -113,6 +129,8 @@ def _read_entry(checkpoint: Checkpoint, key: bytes, value: bytes) -> None:
         checkpoint.owner = msgspec.json.decode(value, type=Owner)
     elif key == LAYOUT:
         checkpoint.layout = msgspec.json.decode(value, type=Layout)
+    elif key == COMMAND_KEY:
+        checkpoint.command_key = msgspec.json.decode(value, type=CommandKey).key
     elif key.startswith(_ROUTE):
         checkpoint.routes[key[len(_ROUTE) :].decode()] = msgspec.json.decode(value, type=RouteEntry)
     elif key.startswith(_STREAM):

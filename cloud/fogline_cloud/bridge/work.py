@@ -94,7 +94,7 @@ class Submission:
                 batch = Batch.of(above(batch.events(), span.first + skip - 1))
             if span.lane is not Lane.REPLY:
                 return batch, Judged()
-            replies = judge(batch.events(), holding.registry.get, time.time_ns() // 1_000_000)
+            replies = judge(batch.events(), holding.registry.get, holding.issued, time.time_ns() // 1_000_000)
             return (Batch.of(replies.events) if replies.audits else batch), replies
 
     def _count_duplicates(self, holding: Holding, events: int) -> None:
