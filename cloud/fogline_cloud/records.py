@@ -22,6 +22,7 @@ Headers = list[tuple[str, bytes]]
 
 CHAIN = "fogline_chain"
 """The chain value (16 bytes) of a batch's last event."""
+MAX_SEQUENCE = 2**63 - 1
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
@@ -120,7 +121,7 @@ def place_of(headers: Sequence[tuple[str, bytes]], value: bytes) -> Place | None
         first = last
         if found.get("content-type") == GAP_CONTENT_TYPE.encode():
             first = decode_gap(value).first
-        return Place(
+        place = Place(
             found["ce_gateway"].decode(),
             found["ce_stream"].decode(),
             Lane(found["ce_lane"].decode()),
@@ -128,8 +129,11 @@ def place_of(headers: Sequence[tuple[str, bytes]], value: bytes) -> Place | None
             last,
             found.get(CHAIN),
         )
-    except (KeyError, ValueError) as error:
+    except (KeyError, ValueError, TypeError, AttributeError) as error:  # the last two: a header without a value
         raise Poison("malformed", f"a record's headers are not ours: {error}") from None
+    if not 1 <= place.first <= place.last <= MAX_SEQUENCE:
+        raise Poison("malformed", "a record's headers are not ours: no such sequence")
+    return place
 
 
 def is_replayed(headers: Mapping[str, bytes]) -> bool:

@@ -12,6 +12,7 @@ from fogline.errors import Misconfigured
 from fogline.principal import Policy
 from fogline.settings import require_loopback, split_endpoint
 from fogline.signature import Signer, read_signer
+from fogline_cloud.bridge.command_key import command_key
 from fogline_cloud.bridge.gateways import GatewayDesk
 from fogline_cloud.bridge.listener import Listener
 from fogline_cloud.bridge.owners import Owners, client_id
@@ -19,6 +20,7 @@ from fogline_cloud.bridge.ownership import Ownership, group_of
 from fogline_cloud.bridge.reports import ReportDesk
 from fogline_cloud.bridge.shard import Shard
 from fogline_cloud.bridge.transaction import TransactionLog
+from fogline_cloud.commands.command_id import CommandIds
 from fogline_cloud.commands.desk import CommandDesk
 from fogline_cloud.commands.dispatch import Dispatcher
 from fogline_cloud.commands.routes import Routes
@@ -42,12 +44,13 @@ class Bridge:
         self._shards: dict[int, Shard] = {}
         self._closing = False
         gateways = settings.bridge.gateways
-        policy = Policy(settings.tenant, settings.shards, frozenset(gateways) if gateways is not None else None)
+        self._policy = Policy(settings.tenant, settings.shards, frozenset(gateways) if gateways is not None else None)
         self._routes = Routes()
         self.gateways = GatewayDesk(self, settings.shards, settings.bridge.hellos_s)
-        self.dispatcher = Dispatcher(self, self.gateways, self._routes, settings.commands, _signer(settings.commands))
-        commands = CommandDesk(self.dispatcher, settings.commands)
-        self.listener = Listener(settings.bridge, policy, self.gateways, ReportDesk(self, settings.shards), commands)
+        self._signer = _signer(settings.commands)
+        self.dispatcher = Dispatcher(self, self.gateways, self._routes, settings.commands, self._signer)
+        self._ids: CommandIds | None = None
+        self._listener: Listener | None = None
         self._ownership: Ownership | None = None
 
     async def start(self) -> tuple[str, int]:
@@ -57,7 +60,11 @@ class Bridge:
         problems = await asyncio.to_thread(check_topics, self._clients, self._settings)
         if problems:
             raise Misconfigured(problems[0])
-        bound = await self.listener.start(host, port)
+        self._ids = CommandIds(await asyncio.to_thread(command_key, self._clients, self._settings.tenant, self._signer))
+        commands = CommandDesk(self.dispatcher, self._settings.commands, self._ids)
+        reports = ReportDesk(self, self._settings.shards)
+        self._listener = Listener(self._settings.bridge, self._policy, self.gateways, reports, commands)
+        bound = await self._listener.start(host, port)
         self._join("{}:{}".format(*bound))
         return bound
 
@@ -78,7 +85,8 @@ class Bridge:
 
     async def close(self) -> None:
         """Stop serving, then leave the group. What is in open transactions is aborted and sent again."""
-        await self.listener.close()
+        if self._listener is not None:
+            await self._listener.close()
         self.dispatcher.close()
         self._closing = True
         shards = self.shards  # leaving the group takes them away, but not their threads
@@ -114,7 +122,7 @@ class Bridge:
 
     def _gain(self, number: int) -> None:
         self._lose(number)
-        if self._closing:
+        if self._closing or self._ids is None:
             return
 
         def make_log() -> TransactionLog:
@@ -125,7 +133,13 @@ class Bridge:
                 self._loop.call_soon_threadsafe(self._on_changed, shard)
 
         shard = self._shards[number] = Shard(
-            number, make_log, self._settings.bridge, changed, routes=self._routes, tell=self.dispatcher.tell
+            number,
+            make_log,
+            self._settings.bridge,
+            changed,
+            routes=self._routes,
+            tell=self.dispatcher.tell,
+            issued=self._ids.issued,
         )
         shard.start()
 

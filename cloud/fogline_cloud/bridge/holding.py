@@ -26,8 +26,8 @@ class ShardCounters:
 class Holding:
     """One ownership of one shard. After any error but a clean commit all of it is thrown away.
 
-    `tell` is called with commands' records as soon as they are known here, and again after the commit. `dirty`: the streams
-    about which the checkpoint does not say yet what is committed.
+    `tell` is called with commands' records as soon as they are known here, and again after the commit. `issued`: as of
+    `Shard`. `dirty`: the streams about which the checkpoint does not say yet what is committed.
     """
 
     log: TransactionLog
@@ -36,6 +36,7 @@ class Holding:
     routes: Routes
     counters: ShardCounters
     tell: Callable[[Sequence[Record]], None]
+    issued: Callable[[str], bool]
     dirty: dict[StreamKey, Known] = field(default_factory=dict)
 
     @property

@@ -7,8 +7,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import msgspec
-
+from fogline.errors import Poison
 from fogline_cloud import topics
 from fogline_cloud.bridge.admission import Known, StreamKey
 from fogline_cloud.bridge.checkpoint import Checkpoint, read_entries
@@ -43,8 +42,8 @@ def read_commands(clients: KafkaClients, tenant: str, shard: int) -> list[Record
             continue
         try:
             newest[stored.key] = decode_record(stored.value)
-        except msgspec.MsgspecError as error:
-            _log.warning("%s[%d] at %d is no command's record: %s", stored.topic, shard, stored.offset, error)
+        except Poison as error:
+            _log.warning("%s[%d] at %d is skipped: %s", stored.topic, shard, stored.offset, error)
     return list(newest.values())
 
 
@@ -64,7 +63,11 @@ def recover(clients: KafkaClients, tenant: str, shard: int, on_record: Callable[
     for record in read_committed(clients, starts):
         on_record()
         position[record.topic] = max(position[record.topic], record.offset + 1)
-        place = place_of(record.headers, record.value)
+        try:
+            place = place_of(record.headers, record.value)
+        except Poison as error:
+            _log.warning("%s[%d] at %d is skipped: %s", record.topic, shard, record.offset, error)
+            continue
         if place is not None:
             entry = learn(known, place)
             unwritten[entry.gateway, entry.stream] = entry

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from fogline.crash import CrashPoint, crash_point
-from fogline.errors import FoglineError, Misconfigured
+from fogline.errors import FoglineError, Misconfigured, Unreachable
 from fogline.hello import Mark
 from fogline_cloud.bridge.admission import Admission
 from fogline_cloud.bridge.checkpoint import Owner
@@ -70,7 +70,8 @@ class Shard:
     """Owned from `start` until `stop`. `submit` and `ask` may be called from any thread.
 
     `changed` is called on the shard's thread whenever `ready` changes; `tell` with the records of commands, as soon as
-    they are known here and again after their commit. `routes` are shared by all shards of a bridge.
+    they are known here and again after their commit. `routes` are shared by all shards of a bridge. `issued` tells
+    whether a command's identifier was made by a bridge of this tenant.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class Shard:
         *,
         routes: Routes | None = None,
         tell: Callable[[Sequence[Record]], None] = lambda _: None,
+        issued: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self.number = number
         self.ready = False
@@ -92,6 +94,7 @@ class Shard:
         self._changed = changed
         self._routes = routes or Routes()
         self._tell = tell
+        self._issued = issued
         self._queue: queue.SimpleQueue[Item] = queue.SimpleQueue()
         self._stopping = threading.Event()
         self._holding: Holding | None = None
@@ -165,7 +168,9 @@ class Shard:
         for device, route in recovered.checkpoint.routes.items():
             self._routes.recall(device, route.gateway, route.since_ms)
         admission = Admission(recovered.known)
-        self._holding = Holding(log, admission, registry, self._routes, self.counters, self._tell, recovered.unwritten)
+        self._holding = Holding(
+            log, admission, registry, self._routes, self.counters, self._tell, self._issued, recovered.unwritten
+        )
         self._tell(registry.everything())
         crash_point(CrashPoint.AFTER_TAKE_BEFORE_READY)
         _log.info("shard %d is ours: %d streams, %.1f s", self.number, len(recovered.known), time.monotonic() - began)
@@ -290,7 +295,7 @@ class Shard:
         for each in list(group) or self._coming(group):
             crash_point(CrashPoint.BEFORE_PRODUCE)
             with _turn:
-                answers.append(each.perform(holding))
+                answers.append(self._perform(each, group, holding))
                 holding.log.take_answers()
             crash_point(CrashPoint.IN_TRANSACTION)
         self._settle()
@@ -305,6 +310,21 @@ class Shard:
             for known in holding.admission.committed():
                 holding.dirty[known.gateway, known.stream] = known
         self._settling = _Settling(list(group), answers, holding.log)
+
+    def _perform(self, work: Work, group: list[Work], holding: Holding) -> Callable[[], None]:
+        """Perform one piece of work. If it meets an error that nobody expected, it alone is given up.
+
+        The transaction may hold half of it then, so that the shard has to be taken again. Raises `Unreachable`.
+        """
+        try:
+            return work.perform(holding)
+        except FoglineError:
+            raise
+        except Exception as error:
+            _log.exception("shard %d: an unexpected error", self.number)
+            group[:] = [each for each in group if each is not work]
+            work.give_up()
+            raise Unreachable(f"{type(error).__name__}: {error}") from error
 
     def _settle_if_seen(self) -> bool:
         """Answer what is committed if it can be read; whether nothing is left to be answered. Raises `Unreachable`."""

@@ -20,8 +20,10 @@ from fogline_cloud import topics
 from fogline_cloud.bridge.admission import Known
 from fogline_cloud.bridge.checkpoint import Entry, Owner, RouteEntry, owner_entry, position_entry, route_entry, stream_entry
 from fogline_cloud.bridge.hanging import Markers, find_hanging
+from fogline_cloud.bridge.isolation import isolated
 from fogline_cloud.bridge.recovery import Recovered, recover
 from fogline_cloud.commands.record import Audit, Record, audit_of, encode
+from fogline_cloud.commands.reply_lane import MAX_SHOWN
 from fogline_cloud.kafka import TRANSACTION_TIMEOUT_MS, KafkaClients, mapped
 from fogline_cloud.records import Record as KafkaRecord
 from fogline_cloud.records import record_of, record_of_object
@@ -90,16 +92,24 @@ class TransactionLog:
         self.commit()
 
     def produce(self, batch: Batch, span: Range) -> int:
-        """Write the events of a batch into the open transaction; returns how many were replaced by gap records."""
+        """Write the events of a batch into the open transaction; returns how many were replaced by gap records.
+
+        Raises `Poison`, before anything is written, if one of them cannot be made a record.
+        """
         refused = 0
         topic = topics.of_lane(span.lane, self._tenant)
         ours, last, write, places = self._tenant, span.last, self._write_record, batch.places
-        for event, data in zip(batch.objects, batch.data, strict=True):
+        with isolated(f"the batch {span.first}..{span.last} of stream {span.stream} of gateway {span.gateway}"):
+            records = [
+                record_of_object(event, *places[event.source], data, span.chain if event.sequence == last else None)
+                for event, data in zip(batch.objects, batch.data, strict=True)
+            ]
+        for event, data, record in zip(batch.objects, batch.data, records, strict=True):
             tenant, device = places[event.source]
-            chain = span.chain if event.sequence == last else None
-            if tenant == ours and write(topic, record_of_object(event, tenant, device, data, chain)):
+            if tenant == ours and write(topic, record):
                 continue
             refused += 1
+            chain = span.chain if event.sequence == last else None
             write(topic, record_of(self._refusal(event_of(event, tenant, device, data)), chain))
         return refused
 
@@ -115,9 +125,9 @@ class TransactionLog:
             event.sequence,
             event.sequence,
             f"tenant {event.tenant} is not served here" if foreign else "too big for Kafka",
-            event.id,
+            event.id[:MAX_SHOWN],
             None if foreign else event.device,
-            event.content_type,
+            event.content_type[:MAX_SHOWN],
         )
         return gap_event(
             gap, tenant=self._tenant, gateway=event.gateway, stream=event.stream, lane=event.lane, now_ns=time.time_ns()

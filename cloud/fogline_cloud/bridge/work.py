@@ -13,7 +13,9 @@ from fogline.message import Message
 from fogline_cloud import topics
 from fogline_cloud.bridge.admission import Covered, Duplicate, Foreign, Hole, Produce
 from fogline_cloud.bridge.holding import Holding
-from fogline_cloud.commands.record import Record, of_reply
+from fogline_cloud.bridge.isolation import isolated
+from fogline_cloud.commands.record import Record
+from fogline_cloud.commands.reply_lane import Judged, judge
 
 
 @dataclass(slots=True)
@@ -66,29 +68,34 @@ class Submission:
     def _produce(self, holding: Holding, skip: int) -> tuple[Outcome, list[Record]]:
         span = self.span
         try:
-            batch = read_batch(span, self.message)
-            if skip:
-                batch = Batch.of(above(batch.events(), span.first + skip - 1))
+            batch, replies = self._read(holding, skip)
+            refused = holding.log.produce(batch, span) + len(replies.audits)
         except Poison as error:
             return rejected(DECODE_ERROR, str(error)), []
-        refused = holding.log.produce(batch, span)
         holding.admission.wrote(span, refused)
         holding.counters.landed += len(batch.objects)
         if skip:
             self._count_duplicates(holding, skip)
         for device in holding.routes.learn(span.gateway, batch):
             holding.log.write_route(device, span.gateway)
-        return ACCEPTED, self._end_commands(holding, batch.events()) if span.lane is Lane.REPLY else []
+        for record in replies.records:
+            holding.registry.put(record)
+            holding.log.write_command(record)
+        for audit in replies.audits:
+            holding.log.write_audit(audit)
+        return ACCEPTED, replies.records
 
-    def _end_commands(self, holding: Holding, events: list[Event]) -> list[Record]:
-        """The states of commands that these events tell of, written in the same transaction."""
-        records = []
-        for event in events:
-            record = of_reply(event, holding.registry.get(event.commandid or ""), time.time_ns() // 1_000_000)
-            if record is not None and holding.registry.change(record):
-                holding.log.write_command(record)
-                records.append(record)
-        return records
+    def _read(self, holding: Holding, skip: int) -> tuple[Batch, Judged]:
+        """Read the batch without its first `skip` sequences, and judge replies. Changes nothing. Raises `Poison`."""
+        span = self.span
+        with isolated(f"the batch {span.first}..{span.last} of stream {span.stream} of gateway {span.gateway}"):
+            batch = read_batch(span, self.message)
+            if skip:
+                batch = Batch.of(above(batch.events(), span.first + skip - 1))
+            if span.lane is not Lane.REPLY:
+                return batch, Judged()
+            replies = judge(batch.events(), holding.registry.get, holding.issued, time.time_ns() // 1_000_000)
+            return (Batch.of(replies.events) if replies.audits else batch), replies
 
     def _count_duplicates(self, holding: Holding, events: int) -> None:
         span = self.span

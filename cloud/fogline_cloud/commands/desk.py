@@ -8,6 +8,7 @@ from fogline.amqp.events import Delivery, Link
 from fogline.amqp.scheduler import Share
 from fogline.message import Message
 from fogline_cloud.bridge.guest import Guest
+from fogline_cloud.commands.command_id import CommandIds
 from fogline_cloud.commands.dispatch import Dispatcher
 from fogline_cloud.commands.request import record_of
 from fogline_cloud.settings import CommandSettings
@@ -19,9 +20,10 @@ CREDIT = 100
 class CommandDesk:
     """Serves `command/` and `command_response/`."""
 
-    def __init__(self, dispatcher: Dispatcher, settings: CommandSettings) -> None:
+    def __init__(self, dispatcher: Dispatcher, settings: CommandSettings, ids: CommandIds) -> None:
         self._dispatcher = dispatcher
         self._settings = settings
+        self._ids = ids
 
     def attach(self, guest: Guest, link: Link, place: address.Address) -> None:
         """See `Desk`."""
@@ -37,7 +39,7 @@ class CommandDesk:
         """See `Desk`."""
         assert isinstance(place, address.Commands)
         now_ms = time.time_ns() // 1_000_000
-        record = record_of(message, place, guest.principal, now_ms, self._settings)
+        record = record_of(message, place, guest.principal, now_ms, self._settings, ids=self._ids)
         self._dispatcher.submit(record, partial(guest.settle, delivery))
 
     def detached(self, guest: Guest, link: Link) -> None:  # noqa: ARG002 - the interface

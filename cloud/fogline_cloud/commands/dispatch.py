@@ -223,6 +223,9 @@ class Dispatcher:
     def _take(self, record: Record) -> None:
         """What is true of a command."""
         known = self._registry.get(record.id)
+        if known is not None and known.digest and known.gateway != record.gateway:
+            _log.warning("gateway %s speaks of command %s of gateway %s", record.gateway, record.id, known.gateway)
+            return
         if known is not None and known.told and not record.told and same_verdict(known, record):
             record = msgspec.structs.replace(record, told=True)
         self._registry.put(record)

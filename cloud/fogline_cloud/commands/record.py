@@ -4,8 +4,15 @@ import base64
 
 import msgspec
 
-from fogline.command import Answer, Deadline, State
+from fogline.address import check_identifier, shown
+from fogline.command import MAX_COMMAND_BYTES, Answer, Deadline, State, check_name
+from fogline.errors import Poison
 from fogline.event import Event
+from fogline.message import unpack_id
+
+MAX_TEXT = 512
+"""Characters of a text that a gateway or an operator gives: a correlation id, a content type, a reason."""
+_STATUSES = range(100, 600)
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -90,8 +97,18 @@ def encode(value: Record | Audit) -> bytes:
 
 
 def decode_record(body: bytes) -> Record:
-    """The inverse. Raises `msgspec.MsgspecError`."""
-    return msgspec.json.decode(body, type=Record)
+    """Read a record that Kafka has. Raises `Poison('malformed')` unless every field can be used."""
+    try:
+        record = msgspec.json.decode(body, type=Record)
+        for each in (record.data_base64, record.answer_base64):
+            base64.b64decode(each, validate=True)
+        if record.reply_to:
+            unpack_id(record.correlation)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise Poison("malformed", f"a command's record is not readable: {error}") from None
+    if record.status is not None and record.status not in _STATUSES:
+        raise Poison("malformed", f"a command's record has status {record.status}")
+    return record
 
 
 def audit_of(record: Record) -> Audit:
@@ -139,19 +156,26 @@ def ended(record: Record, state: State, answer: Answer, now_ms: int, *, why: str
 
 
 def of_reply(event: Event, former: Record | None, now_ms: int) -> Record | None:
-    """What a gateway's event on lane `reply` says of its command; `None` for an event that speaks of none.
+    """Return the record that follows from a gateway's event on lane `reply`; `None` for an event that ends no command.
 
-    `former=None`: the bridge that took the command died before it wrote it down. It is known from now on, by what the
-    event itself carries.
+    `former=None`: the bridge that took the command died before it wrote a record. The command is known from now on,
+    by what the event itself carries. Raises `Poison` for a reply that no gateway of this version sends.
     """
     if event.commandid is None or event.commandstate is None or event.status is None:
         return None
+    state = _end(event.commandstate)
+    if event.status not in _STATUSES:
+        raise Poison("malformed", f"a reply has status {str(event.status)[:20]}")
+    if len(event.data) > MAX_COMMAND_BYTES:
+        raise Poison("too-big", f"an answer may carry {MAX_COMMAND_BYTES} bytes, this one has {len(event.data)}")
+    if len(event.content_type) > MAX_TEXT or len(event.correlationid or "") > MAX_TEXT:
+        raise Poison("malformed", f"the content type or correlation id of a reply is over {MAX_TEXT} characters")
     record = former or Record(
-        id=event.commandid,
+        id=check_identifier(event.commandid, "command id"),
         tenant=event.tenant,
         gateway=event.gateway,
         device=event.device,
-        name=event.subject.removeprefix("command/"),
+        name=check_name(event.subject.removeprefix("command/")),
         state=State.DISPATCHED,
         operator="",
         accepted_ms=now_ms,
@@ -161,4 +185,15 @@ def of_reply(event: Event, former: Record | None, now_ms: int) -> Record | None:
         correlation=event.correlationid or "",
     )
     answer = Answer(event.status, event.data, event.content_type if event.data else None)
-    return ended(record, State(event.commandstate), answer, now_ms)
+    return ended(record, state, answer, now_ms)
+
+
+def _end(name: str) -> State:
+    """Read the state in which a gateway says that a command ended. Raises `Poison` for any other."""
+    try:
+        state = State(name)
+    except ValueError:
+        state = None
+    if state is None or not state.terminal:
+        raise Poison("malformed", f"a reply has state {shown(name)}, which is no end of a command known here")
+    return state

@@ -4,26 +4,29 @@ Eclipse Hono's command and control API: `to` `command/{tenant}[/{device}]`, `sub
 `command_response/{tenant}/{reply_id}` (none: one-way), `correlation-id` or `message-id`. Ours beside it: the header
 fields `durable` and `ttl` (wait for a device that is away), the application property `idempotent` (may be run again).
 
-The same message id from the same container with the same reply address is the same command, whenever it comes.
+The same message id from the same container with the same reply address is the same command, whenever it comes, at
+whichever bridge.
 """
 
 import base64
-import hashlib
 import uuid
 
 from fogline import address
-from fogline.command import MAX_COMMAND_BYTES, Command, Deadline, State, check_name, digest, framed
+from fogline.command import MAX_COMMAND_BYTES, Command, Deadline, State, check_name, digest
 from fogline.errors import Poison
 from fogline.message import Message, pack_id
 from fogline.principal import Principal
 from fogline_cloud.bridge.reports import device_of
+from fogline_cloud.commands.command_id import CommandIds
 from fogline_cloud.commands.record import Record
 from fogline_cloud.settings import CommandSettings
 
 MAX_ID = 512
 
 
-def record_of(message: Message, place: address.Commands, operator: Principal, now_ms: int, settings: CommandSettings) -> Record:
+def record_of(
+    message: Message, place: address.Commands, operator: Principal, now_ms: int, settings: CommandSettings, *, ids: CommandIds
+) -> Record:
     """The command that a message asks for, without its gateway. Raises `Poison` naming what is wrong."""
     device = device_of(message, place)
     if len(message.body) > MAX_COMMAND_BYTES:
@@ -34,7 +37,7 @@ def record_of(message: Message, place: address.Commands, operator: Principal, no
     correlation = message.correlation_id if message.correlation_id is not None else message.message_id
     if reply_to and correlation is None:
         raise Poison("malformed", "a command with a reply-to needs a correlation-id or a message-id")
-    command_id = uuid.uuid4().hex if own_id is None else _id(place.tenant, operator, reply_to, pack_id(own_id))
+    command_id = ids.new() if own_id is None else ids.of_message(place.tenant, operator.name, reply_to, pack_id(own_id))
     idempotent = message.properties.get("idempotent") is True
     command = Command(
         id=command_id,
@@ -104,9 +107,3 @@ def _packed(value: str | int | uuid.UUID | bytes | None) -> str:
     if len(packed) > MAX_ID:
         raise Poison("malformed", f"a correlation id may have {MAX_ID} characters")
     return packed
-
-
-def _id(tenant: str, operator: Principal, reply_to: str, message_id: str) -> str:
-    """An identifier that is the same for every copy of one message."""
-    fields = (tenant, operator.name, reply_to, message_id)
-    return hashlib.blake2b(framed(*(each.encode() for each in fields)), digest_size=16).hexdigest()

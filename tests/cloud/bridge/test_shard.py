@@ -38,11 +38,17 @@ class Bench:
         self.shards: list[Shard] = []
         create_topics(self.clients, self.settings, 1)
 
-    def shard(self, make_log: Callable[[], TransactionLog] | None = None, **settings) -> Shard:
-        """A shard that is ready."""
+    def shard(
+        self, make_log: Callable[[], TransactionLog] | None = None, issued: Callable[[str], bool] = bool, **settings
+    ) -> Shard:
+        """A shard that is ready. `issued`: which identifiers of commands a bridge has made."""
         changes: queue.SimpleQueue[bool] = queue.SimpleQueue()
         shard = Shard(
-            0, make_log or self.log, BridgeSettings(**{"transaction_ms": 5, **settings}), lambda each: changes.put(each.ready)
+            0,
+            make_log or self.log,
+            BridgeSettings(**{"transaction_ms": 5, **settings}),
+            lambda each: changes.put(each.ready),
+            issued=issued,
         )
         self.shards.append(shard)
         shard.start()

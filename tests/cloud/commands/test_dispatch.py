@@ -3,6 +3,8 @@
 import asyncio
 import time
 
+import pytest
+
 from cloud.commands.test_registry import record
 from fogline.command import State
 from fogline.signature import Signer
@@ -32,10 +34,25 @@ class OneShard:
         self.changes.put_nowait(work)
 
 
+def dispatcher(shard):
+    return Dispatcher(shard, GatewayDesk(shard, 1, 100.0), Routes(), CommandSettings(), Signer())
+
+
+@pytest.mark.fault("S3")
+async def test_what_another_shard_says_of_a_command_changes_nothing():
+    """B2: the shard of a forging gateway does not know the command, but the bridge does."""
+    commands = dispatcher(OneShard())
+    asked = record(expires_ms=int(time.time() * 1000) + 60_000)
+    commands._take(asked)
+    commands._take(record(gateway="gw-2", state=State.SUCCEEDED, status=200, digest="", operator="", reply_to=""))
+    assert commands._registry.get("C1") == asked
+    commands.close()
+
+
 async def test_a_command_that_ends_while_kafka_is_away_is_ended_when_it_is_back(monkeypatch):
     monkeypatch.setattr(dispatch, "AGAIN_S", 0.01)
     shard = OneShard()
-    commands = Dispatcher(shard, GatewayDesk(shard, 1, 100.0), Routes(), CommandSettings(), Signer())
+    commands = dispatcher(shard)
     commands._take(record(expires_ms=int(time.time() * 1000)))
     await within(shard.asked.wait(), "nobody thinks of its end")
     assert shard.changes.empty()

@@ -10,12 +10,14 @@ from fogline.command import MAX_COMMAND_BYTES, State
 from fogline.errors import Poison
 from fogline.message import Message
 from fogline.principal import Kind, Principal
+from fogline_cloud.commands.command_id import CommandIds
 from fogline_cloud.commands.replies import reply_message
 from fogline_cloud.commands.request import record_of
 from fogline_cloud.settings import CommandSettings
 
 ME = Principal(Kind.CLIENT, "acme", "me", "asserted")
 PLACE = Commands("acme", "")
+IDS = CommandIds(b"k" * 32)
 MESSAGE = Message(
     body=b"{}",
     to="command/acme/lamp-1",
@@ -28,7 +30,7 @@ MESSAGE = Message(
 
 
 def record(operator=ME, place=PLACE, **change):
-    return record_of(msgspec.structs.replace(MESSAGE, **change), place, operator, 1000, CommandSettings())
+    return record_of(msgspec.structs.replace(MESSAGE, **change), place, operator, 1000, CommandSettings(), ids=IDS)
 
 
 def test_honos_command_is_one_of_ours():

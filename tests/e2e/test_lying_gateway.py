@@ -1,0 +1,71 @@
+"""One gateway that lies about commands beside an honest one on the same shard: the honest one is served as ever."""
+
+import asyncio
+
+import msgspec
+import pytest
+
+from e2e.parts import YES, Device, gateway
+from fogline.address import shard_of
+from fogline.command import State
+from fogline.event import Lane, Outcome
+from fogline.gap import GAP_CONTENT_TYPE
+from fogline.testing.amqp import within
+from fogline_cloud import topics
+from fogline_cloud.commands.client import Ask, Operator
+from fogline_cloud.commands.record import Audit
+from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.reading import read_committed
+
+HONEST, LIAR = [name for name in (f"gw-{n}" for n in range(100)) if shard_of(name, 2) == 0][:2]
+
+
+async def lie(line, outbox, command_id: str, state: str = "SUCCEEDED", status: int = 200) -> None:
+    """Have the gateway send a reply that it has no right to."""
+    outcome = Outcome(command=command_id, state=state, status=status, correlation="string:1")
+    await line.put(outbox, 1, lane=Lane.REPLY, channel="command/switch", type="reply", outcome=outcome)
+
+
+def refusals(line) -> list[str]:
+    """Commands of which the audit says that a reply was refused."""
+    audits = read_committed(KafkaClients(line.cloud.kafka), {(topics.audit(line.tenant), shard): None for shard in range(2)})
+    told = [msgspec.json.decode(each.value, type=Audit) for each in audits]
+    return sorted(each.command for each in told if each.decision == "REPLY REFUSED")
+
+
+@pytest.mark.fault("S3")
+async def test_a_lying_gateway_ends_no_command_and_stops_nobody(line):
+    """B1 and B2 at the bridge's border: unknown states, foreign and made-up commands, and wrong statuses."""
+    async with (
+        line.bridge() as bridge,
+        gateway(line, HONEST) as (outbox, downlink),
+        gateway(line, LIAR) as (lying, _),
+        Operator("127.0.0.1", line.port, line.tenant) as operator,
+    ):
+        await line.put(outbox, 1)
+        await line.drained(outbox)
+        device = Device(downlink, answer=None)
+        downlink.reachable("lamp-1", device)
+        asked = asyncio.create_task(operator.request(Ask("lamp-1", "switch", ttl_s=60)))
+        await within(device.came.wait(), "the command does not come")
+        (real,) = device.ran
+        for command_id, state, status in [
+            (real, "SUCCEEDED", 200),
+            (real, "PAUSED", 200),
+            ("made-up", "SUCCEEDED", 200),
+            ("made-up", "PAUSED", 10**12),
+        ]:
+            await lie(line, lying, command_id, state, status)
+        await line.put(lying, 2)
+        await line.drained(lying)
+        assert not asked.done()
+        downlink.answer("lamp-1", real, YES, lambda _: None)
+        verdict = await within(asked, "its own device's answer does not end it")
+        assert (verdict.state, verdict.data) == (State.SUCCEEDED, YES.data)
+        await line.put(outbox, 3)
+        await line.drained(outbox)
+        assert [shard.counters.retaken for shard in bridge.shards] == [0, 0]
+    assert line.landed(Lane.TELEMETRY) == [1, 2, 3]
+    kinds = [dict(each.headers)["content-type"] for each in line.records(Lane.REPLY)]
+    assert kinds.count(GAP_CONTENT_TYPE.encode()) == 4
+    assert refusals(line) == sorted([real, real, "made-up", "made-up"])
