@@ -11,10 +11,12 @@ Written within a transaction that follows the commits that it describes, so that
 | `position` | per topic: everything below this offset is in the stream entries |
 """
 
+import logging
 from collections.abc import Iterable
 
 import msgspec
 
+from fogline.address import shown
 from fogline_cloud.bridge.admission import Known, StreamKey
 
 LAYOUT = b"layout"
@@ -56,6 +58,8 @@ class Checkpoint(msgspec.Struct):
 
 Entry = tuple[bytes, bytes]
 
+_log = logging.getLogger("fogline.shard")
+
 
 def stream_entry(known: Known) -> Entry:
     """Key and value of one stream."""
@@ -83,18 +87,29 @@ def layout_entry(layout: Layout) -> Entry:
 
 
 def read_entries(entries: Iterable[Entry]) -> Checkpoint:
-    """The newest of each key, from a partition's records in order. Keys that are not known are passed over."""
+    """The newest of each key, from a partition's records in order. Keys that are not known are passed over.
+
+    So are values that cannot be read, such as those of a newer version, with a warning. Then the records say more: without a
+    position all of them are read, and a gateway whose stream is unknown opens a new one.
+    """
     checkpoint = Checkpoint()
     for key, value in entries:
-        if key == POSITION:
-            checkpoint.position = msgspec.json.decode(value, type=dict[str, int])
-        elif key == OWNER:
-            checkpoint.owner = msgspec.json.decode(value, type=Owner)
-        elif key == LAYOUT:
-            checkpoint.layout = msgspec.json.decode(value, type=Layout)
-        elif key.startswith(_ROUTE):
-            checkpoint.routes[key[len(_ROUTE) :].decode()] = msgspec.json.decode(value, type=RouteEntry)
-        elif key.startswith(_STREAM):
-            known = msgspec.json.decode(value, type=Known)
-            checkpoint.streams[known.gateway, known.stream] = known
+        try:
+            _read_entry(checkpoint, key, value)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            _log.warning("the checkpoint's entry %s cannot be read: %s", shown(key.decode("utf-8", "replace")), error)
     return checkpoint
+
+
+def _read_entry(checkpoint: Checkpoint, key: bytes, value: bytes) -> None:
+    if key == POSITION:
+        checkpoint.position = msgspec.json.decode(value, type=dict[str, int])
+    elif key == OWNER:
+        checkpoint.owner = msgspec.json.decode(value, type=Owner)
+    elif key == LAYOUT:
+        checkpoint.layout = msgspec.json.decode(value, type=Layout)
+    elif key.startswith(_ROUTE):
+        checkpoint.routes[key[len(_ROUTE) :].decode()] = msgspec.json.decode(value, type=RouteEntry)
+    elif key.startswith(_STREAM):
+        known = msgspec.json.decode(value, type=Known)
+        checkpoint.streams[known.gateway, known.stream] = known

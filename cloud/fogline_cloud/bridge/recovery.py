@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from fogline.errors import Poison
 from fogline_cloud import topics
 from fogline_cloud.bridge.admission import Known, StreamKey
 from fogline_cloud.bridge.checkpoint import Checkpoint, read_entries
@@ -64,7 +65,11 @@ def recover(clients: KafkaClients, tenant: str, shard: int, on_record: Callable[
     for record in read_committed(clients, starts):
         on_record()
         position[record.topic] = max(position[record.topic], record.offset + 1)
-        place = place_of(record.headers, record.value)
+        try:
+            place = place_of(record.headers, record.value)
+        except Poison as error:
+            _log.warning("%s[%d] at %d is not counted: %s", record.topic, shard, record.offset, error)
+            continue
         if place is not None:
             entry = learn(known, place)
             unwritten[entry.gateway, entry.stream] = entry

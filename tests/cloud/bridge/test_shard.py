@@ -369,6 +369,18 @@ def test_b4_a_shard_that_is_stopped_leaves_a_checkpoint_of_all_it_has_committed(
     assert read == []
 
 
+def test_a_record_that_cannot_be_read_does_not_close_its_shard(bench, caplog):
+    """Somebody else has written to the topic, with headers like ours: it is passed over, and named."""
+    failed = []
+    producer = bench.clients.publisher(lambda error, _: failed.append(error), LIMIT_S)
+    headers = {"ce_stream": STREAM, "ce_sequence": "one"}
+    producer.produce(topics.telemetry(bench.tenant), b"x", partition=0, headers=headers)
+    assert (producer.flush(LIMIT_S), failed) == (0, [])
+    shard, answers = bench.shard(), Answers()
+    assert "is not counted" in caplog.text
+    assert answers.of(shard, 1, 3, tenant=bench.tenant) == ACCEPTED
+
+
 def position(bench) -> int | None:
     return read_checkpoint(bench.clients, bench.tenant, 0).position.get(topics.telemetry(bench.tenant))
 
