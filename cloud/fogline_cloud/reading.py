@@ -4,17 +4,20 @@ The first end of a partition is not believed: under read_committed it is the las
 transaction keeps early.
 """
 
+import logging
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from fogline.errors import Misconfigured, Unreachable
+from fogline.errors import Unreachable
 from fogline_cloud.kafka import KafkaClients, end_offset, mapped
 
 READ_LIMIT_S = 60.0
 """Without any progress for so long, reading is given up."""
+
+_log = logging.getLogger("fogline.kafka")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,8 @@ def read_committed(
 
     That waits for the end of every open transaction, be it by its time-out; `stable`: only to where the first begins.
 
-    Raises `Unreachable`; `Misconfigured` if a start lies below what Kafka still has.
+    A partition that no longer holds its start (its records were deleted by retention, or the topic was created again) is
+    read from its first offset, with a warning. Raises `Unreachable`.
     """
     probe = clients.reader(committed=stable)
     try:
@@ -46,11 +50,16 @@ def read_committed(
     begin: dict[tuple[str, int], int] = {}
     for place, start in starts.items():
         low, high = bounds[place]
-        if start is not None and start < low:
-            what = f"{place[0]}[{place[1]}] begins at offset {low}, but has to be read from {start}"
-            raise Misconfigured(f"{what}: records were deleted before they were counted; raise the topic's retention")
-        if (low if start is None else start) < high:
-            begin[place] = low if start is None else start
+        first = low if start is None else start
+        if not low <= first <= high:
+            _log.warning(
+                "%s[%d]: the checkpoint ends at offset %d, but Kafka holds offsets %d to %d only. Records were deleted before "
+                "they were counted. Gateways that sent them open new streams. Check the topic's retention.",
+                *(*place, first, low, high),
+            )
+            first = low
+        if first < high:
+            begin[place] = first
     if begin:
         reader = clients.reader()
         try:

@@ -21,7 +21,9 @@ from fogline.identity import Dedup
 Headers = list[tuple[str, bytes]]
 
 CHAIN = "fogline_chain"
-"""The chain value (16 bytes) of a batch's last event."""
+"""The chain value of a batch's last event, in hex, because consumers decode headers as UTF-8. Older records hold 16 bytes."""
+
+_CHAIN_BYTES = 16
 MAX_SEQUENCE = 2**63 - 1
 
 
@@ -75,7 +77,7 @@ def record_of_object(event: EventObject, tenant: str, device: str, data: bytes, 
     if event.replayed:
         headers.append(("ce_replayed", b"true"))
     if chain is not None:
-        headers.append((CHAIN, chain))
+        headers.append((CHAIN, chain.hex().encode()))
     return Record(device.encode(), data, headers)
 
 
@@ -127,13 +129,18 @@ def place_of(headers: Sequence[tuple[str, bytes]], value: bytes) -> Place | None
             Lane(found["ce_lane"].decode()),
             first,
             last,
-            found.get(CHAIN),
+            _chain_of(found.get(CHAIN)),
         )
     except (KeyError, ValueError, TypeError, AttributeError) as error:  # the last two: a header without a value
         raise Poison("malformed", f"a record's headers are not ours: {error}") from None
     if not 1 <= place.first <= place.last <= MAX_SEQUENCE:
         raise Poison("malformed", "a record's headers are not ours: no such sequence")
     return place
+
+
+def _chain_of(header: bytes | None) -> bytes | None:
+    """Return the chain value from its header, in hex or, in older records, as 16 raw bytes."""
+    return header if header is None or len(header) == _CHAIN_BYTES else bytes.fromhex(header.decode("ascii"))
 
 
 def is_replayed(headers: Mapping[str, bytes]) -> bool:

@@ -6,8 +6,9 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from fogline.errors import Misconfigured
+from fogline.errors import Misconfigured, Poison
 from fogline.event import Lane
+from fogline.media_type import check_media_type
 from fogline.settings import load_settings
 
 Identifier = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._:\-]{1,64}$")]
@@ -92,6 +93,14 @@ class LimitSettings(_Strict, frozen=True, kw_only=True):
     device_burst: Positive = 10_000
 
 
+def _check_content_type(given: str) -> None:
+    """Raise `ValueError` if no device could give this content type either."""
+    try:
+        check_media_type(given)
+    except Poison as error:
+        raise ValueError(f"content_type: {error}") from None
+
+
 class TopicSettings(_Strict, frozen=True, kw_only=True):
     """How one family of free topics maps to a device and a lane: `topic = "plant/{device}/#"`.
 
@@ -102,6 +111,9 @@ class TopicSettings(_Strict, frozen=True, kw_only=True):
     lane: Lane = Lane.TELEMETRY
     type: str = "telemetry"
     content_type: str = "application/octet-stream"
+
+    def __post_init__(self) -> None:
+        _check_content_type(self.content_type)
 
 
 class MqttSettings(_Strict, frozen=True, kw_only=True):
@@ -165,6 +177,9 @@ class PathSettings(_Strict, frozen=True, kw_only=True):
     lane: Lane = Lane.TELEMETRY
     type: str = "telemetry"
     content_type: str = "application/octet-stream"
+
+    def __post_init__(self) -> None:
+        _check_content_type(self.content_type)
 
 
 class ServingSettings(_Strict, frozen=True, kw_only=True):

@@ -19,7 +19,7 @@ def symbol(value: str) -> bytes:
     return b"\xa3" + bytes([len(value)]) + value.encode()
 
 
-def number(value: int) -> bytes:
+def uint(value: int) -> bytes:
     return b"\x70" + struct.pack(">I", value)
 
 
@@ -59,16 +59,16 @@ def opening(container: str, *properties: bytes) -> bytes:
 
 def attaching(address: str, *properties: bytes) -> bytes:
     """A session, and a sending link to `address` on handle 0."""
-    session = frame(BEGIN, NULL, number(0), number(2**31 - 1), number(2**31 - 1))
-    rest = [NULL] * 2 + [number(0)] + [NULL] * 3 if properties else [NULL, NULL, number(0)]
+    session = frame(BEGIN, NULL, uint(0), uint(2**31 - 1), uint(2**31 - 1))
+    rest = [NULL] * 2 + [uint(0)] + [NULL] * 3 if properties else [NULL, NULL, uint(0)]
     ends = described(SOURCE, listed(text("here"))), described(TARGET, listed(text(address)))
-    return session + frame(ATTACH, text("raw"), number(0), b"\x42", NULL, NULL, *ends, *rest, *properties)
+    return session + frame(ATTACH, text("raw"), uint(0), b"\x42", NULL, NULL, *ends, *rest, *properties)
 
 
-def transfer(payload: bytes, *, first: bool, more: bool) -> bytes:
-    """A piece of a message on handle 0, delivery 0."""
-    head = [number(0), b"\xa0\x01a", number(0), b"\x42"] if first else [NULL] * 4
-    return frame(TRANSFER, number(0), *head, b"\x41" if more else b"\x42", payload=payload)
+def transfer(payload: bytes, *, first: bool, more: bool, number: int = 0) -> bytes:
+    """A piece of a message on handle 0; `number`: of the delivery."""
+    head = [uint(number), b"\xa0\x01a", uint(0), b"\x42"] if first else [NULL] * 4
+    return frame(TRANSFER, uint(0), *head, b"\x41" if more else b"\x42", payload=payload)
 
 
 class Raw:

@@ -1,6 +1,7 @@
 """Peers of the bridge that send what AMQP forbids, or nothing at all: each is ended, and nobody else notices."""
 
 import asyncio
+import gc
 import os
 import resource
 
@@ -10,7 +11,7 @@ from chaos import raw_amqp as raw
 from chaos.raw_amqp import Raw
 from e2e.conftest import line as line_of_a_tenant
 from e2e.parts import serving
-from fogline.amqp.driver import HANDSHAKE_S
+from fogline.amqp.driver import HANDSHAKE_S, open_connections
 from fogline.codec import MAX_MESSAGE_BYTES
 from fogline.testing.amqp import within
 from fogline.testing.memory import resident_bytes
@@ -18,6 +19,7 @@ from fogline_edge.outbox.outbox import Outbox
 
 line = line_of_a_tenant
 SILENT = 1000
+ACCEPTED = b"\x00\x53\x24"
 PIECE = os.urandom(8000)
 
 
@@ -46,6 +48,8 @@ def pieces(message):
 
 
 ODD_KEY = raw.mapped(raw.listed(raw.text("k")), raw.text("v"))
+NO_MAP = raw.listed(raw.text("k"), raw.text("v"))
+BAD_CHAR = raw.mapped(raw.symbol("k"), b"\x73\xff\xff\xff\xff")
 DEEP = raw.mapped(raw.symbol("k"), raw.deep(600))
 FRAMING = b"amqp:connection:framing-error"
 BEFORE_OPEN = {
@@ -54,6 +58,8 @@ BEFORE_OPEN = {
     "garbage after the header": (raw.SASL + b"\xff" * 64, b""),
     "a deep map in the open": (raw.opening("evil", DEEP), b"amqp:decode-error"),
     "a map with a list for a key in the open": (raw.opening("evil", ODD_KEY), b"amqp:decode-error"),
+    "a list for a map in the open": (raw.opening("evil", NO_MAP), b"amqp:decode-error"),
+    "a char beyond Unicode in the open": (raw.opening("evil", BAD_CHAR), b"amqp:decode-error"),
     "a name that is no text": (raw.opening("evil").replace(b"evil", b"\xff\xfe\xfd\xfc"), b"amqp:decode-error"),
 }
 AFTER_OPEN = {
@@ -62,6 +68,8 @@ AFTER_OPEN = {
     "a frame that is too small": (b"\x00\x00\x00\x04\x02\x00\x00\x00", FRAMING),
     "a deep map in the attach": (raw.attaching("event/t", DEEP), b"amqp:decode-error"),
     "a map with a list for a key in the attach": (raw.attaching("event/t", ODD_KEY), b"amqp:decode-error"),
+    "a list for a map in the attach": (raw.attaching("event/t", NO_MAP), b"amqp:decode-error"),
+    "a char beyond Unicode in the attach": (raw.attaching("event/t", BAD_CHAR), b"amqp:decode-error"),
 }
 HOSTILE = {**BEFORE_OPEN, **AFTER_OPEN}
 
@@ -95,6 +103,50 @@ async def test_a_message_with_a_deep_map_is_rejected(line):
         assert not peer.ended
         peer.close()
         await good_client(line, 1)
+
+
+@pytest.mark.fault("N8")
+async def test_b14_a_message_with_a_value_that_cannot_be_converted_is_rejected(line):
+    """N8: a char beyond Unicode, and properties that are no map: each rejected, then a good message is accepted."""
+    async with serving(line):
+        peer = await Raw.linked(line.port, f"event/{line.tenant}/meter-1")
+        body = raw.described(raw.DATA, b"\xa0\x01x")
+        bad = [raw.described(raw.APPLICATION_PROPERTIES, each) + body for each in (BAD_CHAR, NO_MAP)]
+        for number, message in enumerate(bad):
+            await peer.send(raw.transfer(message, first=True, more=False, number=number))
+            await within(peer.until(b"amqp:decode-error"), "the message is not rejected")
+            peer.came.clear()
+        await peer.send(raw.transfer(body, first=True, more=False, number=len(bad)))
+        await within(peer.until(ACCEPTED), "a good message on the same link is not accepted")
+        peer.close()
+
+
+@pytest.mark.fault("N8")
+async def test_b13_3000_opens_with_wrong_types_leave_nothing_behind(line):
+    """N8: 3,000 opens and attaches with a list for a map: no connection stays counted, memory is flat, a gateway is served."""
+    variants = [raw.opening("evil", NO_MAP), raw.opening("evil") + raw.attaching(f"event/{line.tenant}", NO_MAP)]
+    async with serving(line) as bridge:
+
+        async def come(count):
+            for _ in range(count // 50):
+                peers = [await Raw.dial(line.port) for _ in range(50)]
+                for number, peer in enumerate(peers):
+                    await peer.send(variants[number % 2])
+                await within(asyncio.gather(*(peer.end() for peer in peers)), "they are not ended")
+                for peer in peers:
+                    peer.close()
+
+        await come(1000)
+        gc.collect()
+        before = resident_bytes()
+        await come(3000)
+        gc.collect()
+        grown = resident_bytes() - before
+        print(f"after 3,000 more: {grown / 2**20:.1f} MiB more of memory")
+        await good_client(line, 1)
+        assert bridge.listener._guests == {}
+        assert open_connections() == []
+        assert grown < 24 * 2**20
 
 
 @pytest.mark.fault("N8", "D10")

@@ -27,7 +27,7 @@ from fogline_cloud import topics
 from fogline_cloud.bridge.admission import Known
 from fogline_cloud.bridge.checkpoint import Layout, Owner, layout_entry, owner_entry, position_entry, stream_entry
 from fogline_cloud.flows.schema import EVENTS, READINGS
-from fogline_cloud.records import record_of
+from fogline_cloud.records import place_of, record_of
 from fogline_edge.outbox.schema import open_database
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -157,3 +157,17 @@ def test_a_batch_is_an_amqp_message_that_others_can_read():
 
 def test_an_old_sqlite_can_read_the_outbox():
     assert sqlite3.sqlite_version_info >= (3, 35), "RETURNING needs SQLite 3.35"
+
+
+def test_b16_records_with_a_raw_chain_are_read_as_those_with_a_chain_in_text():
+    """Kafka still holds records whose `fogline_chain` is 16 raw bytes; every header of a new one is UTF-8."""
+    places = []
+    for name in ("record-raw-chain", "record"):
+        golden = json.loads((GOLDEN / f"{name}.json").read_text())
+        headers = [(key, value.encode("latin-1")) for key, value in golden["headers"]]
+        places.append(place_of(headers, golden["value"].encode()))
+    assert places[0] == places[1]
+    assert places[0].chain == b"\x01" * 16
+    headers = record_of(make_event(), b"\xff" * 16).headers
+    assert dict(headers)["fogline_chain"] == b"ff" * 16
+    assert all(value.decode().isprintable() for _, value in headers)

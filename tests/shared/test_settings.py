@@ -18,6 +18,8 @@ EDGE = 'tenant = "acme"\ngateway = "gw-1"\ndata = "data"\n'
         (EDGE + '[mqtt]\nport = "x"', "at key mqtt.port"),
         (EDGE + "[mqtt]\nport = 70000", "at key mqtt.port"),
         (EDGE + '[[mqtt.topics]]\nlane = "telemetry"', "missing key `topic` in [mqtt.topics[0]]"),
+        (EDGE + '[[mqtt.topics]]\ntopic = "a/{device}"\ncontent_type = "text plain"', "at key mqtt.topics[0]"),
+        (EDGE + '[[coap.paths]]\npath = "a/{device}"\ncontent_type = "text plain"', "'text plain' is not a media type"),
         (EDGE + '[outbox]\nwhen_full = { reply = "drop_oldest" }', "value 'reply' at key outbox.when_full"),
         (EDGE + '[outbox]\nwhen_full = { alarm = "drop" }', "value 'drop' at key outbox.when_full"),
         (EDGE + '[uplink]\nbackfill = { bulk = "first" }', "value 'first' at key uplink.backfill"),

@@ -70,6 +70,8 @@ class Checkpoint(msgspec.Struct):
 
 Entry = tuple[bytes, bytes]
 
+_log = logging.getLogger("fogline.shard")
+
 
 def stream_entry(known: Known) -> Entry:
     """Key and value of one stream."""

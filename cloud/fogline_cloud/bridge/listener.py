@@ -15,6 +15,7 @@ from fogline.amqp.events import Delivery, Link, Peer
 from fogline.amqp.outcome import (
     DECODE_ERROR,
     FORCED,
+    INVALID_FIELD,
     MESSAGE_SIZE_EXCEEDED,
     NOT_ALLOWED,
     NOT_FOUND,
@@ -40,6 +41,7 @@ _CONDITIONS = {
     "bad-address": NOT_FOUND,
     "not-authorised": UNAUTHORIZED,
     "reserved-content-type": NOT_ALLOWED,
+    "bad-content-type": INVALID_FIELD,
     "ttl": NOT_ALLOWED,
     "too-big": MESSAGE_SIZE_EXCEEDED,
 }

@@ -18,16 +18,17 @@ from fogline.amqp.outcome import RELEASED, Outcome
 from fogline.errors import Poison
 from fogline.event import Event, Lane, TimeQuality, parse_rfc3339, rfc3339
 from fogline.identity import Dedup, semantic_id
+from fogline.media_type import check_media_type
 from fogline.message import Message
 from fogline_cloud.bridge.gateways import Shards, ready_shard
 from fogline_cloud.bridge.guest import Guest
 from fogline_cloud.bridge.work import Report
 
+OCTETS = "application/octet-stream"
 CREDIT = 200
 """Messages that a client may have on their way on one link."""
 _LANES = {"telemetry": Lane.TELEMETRY, "event": Lane.ALARM}
 _TYPES = {Lane.TELEMETRY: "telemetry", Lane.ALARM: "alarm"}
-_OURS = "application/vnd.fogline-"
 _MAX_TEXT = 256
 
 
@@ -67,12 +68,13 @@ class ReportDesk:
 
 
 def event_of(message: Message, place: address.Reports, now_ns: int) -> Event:
-    """A client's message as an event. Raises `Poison` (`bad-identifier`, `reserved-content-type`, `malformed`)."""
+    """A client's message as an event. Raises `Poison`.
+
+    Its reason is `bad-identifier`, `bad-content-type`, `reserved-content-type` or `malformed`.
+    """
     device = device_of(message, place)
     lane = _LANES[place.endpoint]
-    content_type = message.content_type or _attribute(message, "datacontenttype") or "application/octet-stream"
-    if content_type.lower().startswith(_OURS) or len(content_type) > _MAX_TEXT:
-        raise Poison("reserved-content-type", f"content type {address.shown(content_type)} is not a client's to use")
+    content_type = message.content_type or _attribute(message, "datacontenttype") or OCTETS
     channel = message.subject or _attribute(message, "subject") or place.endpoint
     own_id = _attribute(message, "id")
     source = _attribute(message, "source") or ""
@@ -87,7 +89,7 @@ def event_of(message: Message, place: address.Reports, now_ns: int) -> Event:
         type=_attribute(message, "type") or _TYPES[lane],
         subject=channel[:1024],
         recordedtime=rfc3339(now_ns),
-        content_type=content_type,
+        content_type=check_media_type(content_type),
         data=message.body,
         gateway="",
         stream="",

@@ -139,10 +139,22 @@ class Shard:
                 self._lose_to(error)
         with contextlib.suppress(FoglineError):
             self._settle()
+            self._write_last_checkpoint()
         for each in (*self._unsettled(), *pending, *self._rest()):
             each.give_up()
         self._drop()
         self._set_ready(ready=False, why="this bridge gave it up")
+
+    def _write_last_checkpoint(self) -> None:
+        """Leave nothing that only the records say: they may be deleted by retention before the next owner comes."""
+        if self._holding is not None and self._holding.unwritten:
+            self._write_checkpoint(self._holding)
+            self._holding.log.commit()
+
+    def _write_checkpoint(self, holding: Holding) -> None:
+        holding.log.write_checkpoint(list(holding.dirty.values()))
+        holding.dirty.clear()
+        self._next_checkpoint = time.monotonic() + self._settings.checkpoint_s
 
     def _unsettled(self) -> list[Work]:
         """What was committed, but not answered."""
@@ -300,9 +312,7 @@ class Shard:
             crash_point(CrashPoint.IN_TRANSACTION)
         self._settle()
         if holding.unwritten and time.monotonic() >= self._next_checkpoint:
-            holding.log.write_checkpoint(list(holding.dirty.values()))
-            holding.dirty.clear()
-            self._next_checkpoint = time.monotonic() + self._settings.checkpoint_s
+            self._write_checkpoint(holding)
         if holding.log.commit():
             if answers:  # else a checkpoint was due and nothing came
                 crash_point(CrashPoint.AFTER_COMMIT_BEFORE_SETTLING)

@@ -276,16 +276,18 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is gone: everything unsettled is unknown."""
-        self._take_events()
-        self._ended = True
-        _open.discard(self)
-        for timer in (self._timer, self._handshake):
-            if timer is not None:
-                timer.cancel()
-        why = self._why or (str(exc) if exc else "the connection was closed")
-        self._outbound.end(why)
-        self._engine.release()
-        self._handler.closed(self, why)
+        try:
+            self._take_events()
+        finally:
+            self._ended = True
+            _open.discard(self)
+            for timer in (self._timer, self._handshake):
+                if timer is not None:
+                    timer.cancel()
+            why = self._why or (str(exc) if exc else "the connection was closed")
+            self._outbound.end(why)
+            self._engine.release()
+            self._handler.closed(self, why)
 
 
 def open_connections() -> list[Connection]:

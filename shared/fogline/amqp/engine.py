@@ -67,6 +67,7 @@ class Engine:
         self._tags = 0
         self._over = False
         self._told_end = False
+        self._broken_off = False
         self._collector = proton.Collector()
         self._connection = proton.Connection()
         self._connection.collect(self._collector)
@@ -249,8 +250,11 @@ class Engine:
         Links and deliveries outlive their connection, in other threads too. Proton counts references without a lock, and its
         binding lets other threads run meanwhile: whoever dropped the last one elsewhere would free what is in use here.
         """
-        for link in list(self._links.values()):
-            self._forget(link)
+        for link in self._links.values():
+            link.closed = True
+            link.native = None
+            link.partial.clear()
+        self._links.clear()
         for delivery in [*self._received, *self._unsettled.values()]:
             delivery.native = None
         self._received.clear()
@@ -262,10 +266,14 @@ class Engine:
         """Everything that happened since the last call."""
         while (native := self._collector.peek()) is not None:
             try:
-                yield from self._translate(native)
+                if not self._broken_off:
+                    yield from self._translate(native)
             except UNREADABLE as error:
-                yield from self._break_off(Condition(DECODE_ERROR, f"cannot be read: {type(error).__name__}"))
-            self._collector.pop()
+                yield from self._break_off(
+                    Condition(DECODE_ERROR, f"cannot be read: {str(error)[:200] or type(error).__name__}")
+                )
+            finally:
+                self._collector.pop()
 
     def _translate(self, native: Any) -> Iterator[EngineEvent]:
         match native.type:
@@ -295,12 +303,13 @@ class Engine:
                 yield from self._on_session_closed(native.session)
             case proton.Event.CONNECTION_REMOTE_CLOSE:
                 self._connection.close()
-                yield from self._end(condition_of(self._connection.remote_condition))
+                yield from self._end(condition_of(lambda: self._connection.remote_condition))
             case proton.Event.TRANSPORT_ERROR | proton.Event.TRANSPORT_CLOSED:
-                yield from self._end(condition_of(self._transport.condition))
+                yield from self._end(condition_of(lambda: self._transport.condition))
 
     def _break_off(self, condition: Condition) -> Iterator[EngineEvent]:
         """Close the connection of a peer whose frames cannot be understood."""
+        self._broken_off = True
         if self._connection.state & proton.Endpoint.LOCAL_UNINIT:
             self._connection.open()
         self.close(condition)
@@ -330,11 +339,11 @@ class Engine:
         native.close()
         if link is not None and not link.closed:
             self._forget(link)
-            yield LinkClosed(link, condition_of(native.remote_condition))
+            yield LinkClosed(link, condition_of(lambda: native.remote_condition))
 
     def _on_session_closed(self, native: Any) -> Iterator[EngineEvent]:
         """A session takes its links with it (AMQP 1.0 part 2, section 2.5.8); proton says nothing of them."""
-        condition = condition_of(native.remote_condition)
+        condition = condition_of(lambda: native.remote_condition)
         native.close()
         for link in [link for link in self._links.values() if link.native.session == native]:
             self._forget(link)

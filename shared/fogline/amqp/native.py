@@ -1,11 +1,11 @@
 """Proton's words as ours: states, conditions, maps, names."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import proton
 
-from fogline.amqp.outcome import UNKNOWN, Condition, Outcome, State
+from fogline.amqp.outcome import DECODE_ERROR, UNKNOWN, Condition, Outcome, State
 from fogline.message import Property
 
 STATES = {
@@ -15,8 +15,17 @@ STATES = {
     proton.Delivery.MODIFIED: State.MODIFIED,
 }
 NATIVE = {state: native for native, state in STATES.items()}
-UNREADABLE = (proton.ProtonException, ValueError, TypeError, RecursionError)
-"""What proton raises on a peer's maps that are too deep, or have keys or texts that there cannot be."""
+UNREADABLE = (
+    proton.ProtonException,
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+"""Every kind of error that proton's binding raises on a peer's value that it cannot convert. One kind for us: unreadable."""
 
 
 def key_of(native: Any) -> str:
@@ -24,15 +33,30 @@ def key_of(native: Any) -> str:
     return f"{'>' if native.is_sender else '<'}{native.name}"
 
 
-def plain(properties: Mapping[object, object] | None) -> dict[str, Property]:
-    """A peer's map, as far as its values are plain."""
+def plain(properties: object) -> dict[str, Property]:
+    """Return the plain values of a peer's map, which may be absent. Raises one of `UNREADABLE`."""
+    if properties is None:
+        return {}
+    if not isinstance(properties, Mapping):
+        raise TypeError(f"properties must be a map, not {type(properties).__name__}")
     kinds = bool | int | float | str | bytes
-    return {str(name): value for name, value in (properties or {}).items() if isinstance(value, kinds)}
+    found = {text_of(str(name)): value for name, value in properties.items() if isinstance(value, kinds)}
+    return {name: text_of(value) if isinstance(value, str) else value for name, value in found.items()}
 
 
-def condition_of(native: Any) -> Condition | None:
-    """An error condition; `None` if none is set."""
-    return Condition(str(native.name), str(native.description or "")) if native else None
+def text_of(value: str) -> str:
+    """Return a peer's text as a plain `str`. Raises `ValueError` for half of a surrogate pair, which UTF-8 cannot hold."""
+    value.encode()
+    return str(value)
+
+
+def condition_of(read: Callable[[], Any]) -> Condition | None:
+    """Return the error condition that `read` gets from proton; `None` if none is set. Never raises."""
+    try:
+        native = read()
+        return Condition(str(native.name), str(native.description or "")) if native else None
+    except UNREADABLE as error:
+        return Condition(DECODE_ERROR, f"the peer's error condition cannot be read: {error}")
 
 
 def outcome_of(native: Any) -> Outcome:

@@ -6,6 +6,7 @@ from typing import Any
 
 import proton
 
+from fogline.amqp.native import UNREADABLE, text_of
 from fogline.amqp.sections import content_of
 from fogline.errors import Poison
 from fogline.message import CorrelationId, Message, Property
@@ -60,9 +61,9 @@ def decode(data: bytes) -> Message:
             content_encoding=_symbol(native.content_encoding),
             durable=bool(native.durable),
             ttl_ms=round(native.ttl * 1000) if native.ttl else None,
-            properties=_properties(native.properties or {}),
+            properties=_properties(native.properties),
         )
-    except (proton.ProtonException, ValueError, TypeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise Poison("malformed", f"not an AMQP message: {error}") from None
 
 
@@ -94,19 +95,24 @@ def _id(value: object) -> CorrelationId | None:
     return int(value) if isinstance(value, int) else None
 
 
-def _properties(found: Mapping[object, object]) -> dict[str, Property]:
+def _properties(found: object) -> dict[str, Property]:
     """As Python's own types: proton gives an `int` or a `symbol` as a class of its own."""
+    if found is None:
+        return {}
+    if not isinstance(found, Mapping):
+        raise TypeError(f"the application properties must be a map, not {type(found).__name__}")
     kept: dict[str, Property] = {}
     for name, value in found.items():
+        key = text_of(str(name))
         match value:
             case None | bool():
-                kept[str(name)] = value
+                kept[key] = value
             case str():
-                kept[str(name)] = str(value)
+                kept[key] = text_of(value)
             case int():
-                kept[str(name)] = int(value)
+                kept[key] = int(value)
             case float():
-                kept[str(name)] = float(value)
+                kept[key] = float(value)
             case memoryview() | bytes():
-                kept[str(name)] = bytes(value)
+                kept[key] = bytes(value)
     return kept

@@ -12,6 +12,7 @@ from fogline.amqp.outcome import ACCEPTED, MODIFIED, State
 from fogline.codec import Range, encode_batch, encode_event
 from fogline.event import Lane
 from fogline.gap import Gap, GapReason, gap_event
+from fogline.hello import Own, resume
 from fogline.message import Message
 from fogline.testing.events import BEACON, NOW_NS, STREAM, make_batch, make_event
 from fogline_cloud import topics
@@ -306,13 +307,84 @@ def test_a_shard_that_was_quiet_for_longer_than_kafka_keeps_records_is_taken(ben
         assert time.monotonic() < deadline, "the checkpoint stays behind"
     first.stop()
     first.join(30)
-    admin = bench.clients.admin()
-    for deleted in admin.delete_records([TopicPartition(*place, OFFSET_END)]).values():
-        deleted.result(LIMIT_S)
+    delete_all(bench, place[0])
     second = bench.shard()
     assert answers.of(second, 6, 6, tenant=bench.tenant) == ACCEPTED
     assert answers.of(second, 1, 5, tenant=bench.tenant) == ACCEPTED
     assert [sequence for _, sequence in bench.landed()] == [6]
+
+
+def delete_all(bench, topic: str):
+    """What retention does, at once."""
+    admin = bench.clients.admin()
+    for deleted in admin.delete_records([TopicPartition(topic, 0, OFFSET_END)]).values():
+        deleted.result(LIMIT_S)
+
+
+def test_b4_a_bridge_that_was_off_for_longer_than_retention_takes_its_shard_and_gateways_reopen(bench, caplog):
+    """Records that no checkpoint counted are deleted: the shard is read from what is left, and hello tells the gateway."""
+    telemetry = topics.telemetry(bench.tenant)
+    first, answers = bench.shard(checkpoint_s=3600), Answers()
+    assert answers.of(first, 1, 5, tenant=bench.tenant) == ACCEPTED
+    first.stop()
+    first.join(30)
+    killed = bench.shard(checkpoint_s=3600)  # its first transaction writes a checkpoint, its second does not
+    for sequence in (6, 7):
+        assert answers.of(killed, sequence, sequence, tenant=bench.tenant) == ACCEPTED
+    before = position(bench)
+    delete_all(bench, telemetry)
+    heir = bench.shard()
+    asked = queue.SimpleQueue()
+    heir.ask(Question("gw-1", [STREAM], asked.put))
+    (mark,) = asked.get(timeout=LIMIT_S)
+    assert mark.hwm < 7
+    assert "lost data" in resume(Own(settled=7, settled_chain="", head=9, chain_at_mark=None), mark).why
+    assert f"{telemetry}[0]" in caplog.text
+    assert f"offset {before}" in caplog.text
+    assert answers.of(heir, 1, 3, stream="00000000000000cc", tenant=bench.tenant) == ACCEPTED
+
+
+def test_b4_a_topic_made_anew_is_read_from_its_beginning(bench, caplog):
+    """The checkpoint's position lies beyond the end of a topic that was deleted and created again."""
+    telemetry = topics.telemetry(bench.tenant)
+    first, answers = bench.shard(checkpoint_s=3600), Answers()
+    for sequence in (1, 2, 3):
+        assert answers.of(first, sequence, sequence, tenant=bench.tenant) == ACCEPTED
+    first.stop()
+    first.join(30)
+    end = position(bench)
+    admin = bench.clients.admin()
+    admin.delete_topics([telemetry])[telemetry].result(LIMIT_S)
+    deadline = time.monotonic() + LIMIT_S
+    while telemetry in bench.clients.topics():
+        assert time.monotonic() < deadline, "the topic is not deleted"
+    create_topics(bench.clients, bench.settings, 1)
+    second = bench.shard()
+    assert f"offset {end}" in caplog.text
+    assert answers.of(second, 4, 4, tenant=bench.tenant) == ACCEPTED
+
+
+def test_b4_a_shard_that_is_stopped_leaves_a_checkpoint_of_all_it_has_committed(bench):
+    shard, answers = bench.shard(checkpoint_s=3600), Answers()
+    for sequence in range(1, 6):
+        assert answers.of(shard, sequence, sequence, tenant=bench.tenant) == ACCEPTED
+    shard.stop()
+    shard.join(30)
+    read = []
+    assert recover(bench.clients, bench.tenant, 0, on_record=lambda: read.append(1)).known["gw-1", STREAM].hwm == 5
+    assert read == []
+
+
+def test_a_record_that_cannot_be_read_does_not_close_its_shard(bench, caplog):
+    """Somebody else has written to the topic, with headers like ours: it is passed over, and named."""
+    failed = []
+    producer = bench.clients.publisher(lambda error, _: failed.append(error), LIMIT_S)
+    headers = {"ce_stream": STREAM, "ce_sequence": "one"}
+    producer.produce(topics.telemetry(bench.tenant), b"x", partition=0, headers=headers)
+    assert (producer.flush(LIMIT_S), failed) == (0, [])
+    shard, answers = bench.shard(), Answers()
+    assert "is not counted" in caplog.text
+    assert answers.of(shard, 1, 3, tenant=bench.tenant) == ACCEPTED
 
 
 def position(bench) -> int | None:

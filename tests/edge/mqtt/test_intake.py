@@ -102,6 +102,7 @@ def test_a_device_does_not_speak_as_the_gateway(kind):
         ("raw/d2", None, b"{", "application/octet-stream"),
         ("raw/d2", "a/b", b"{", "a/b"),
         ("t", "not a media type", b"{", "application/json"),
+        ("t", "text/plain; charset", b"{", "application/json"),
         ("t", "a/b\r\nx: y", b"x", "application/octet-stream"),
         ("t", "a/" + "b" * 60_000, b"x", "application/octet-stream"),
     ],

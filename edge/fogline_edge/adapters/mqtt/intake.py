@@ -1,8 +1,6 @@
 """A PUBLISH, and who sent it, to an `Arrival`: pure, and never an error. What can never be taken becomes a dead letter."""
 
-import re
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import urlencode
 
@@ -13,6 +11,7 @@ from fogline.dead import dead_letter
 from fogline.errors import Poison
 from fogline.event import Arrival, parse_rfc3339
 from fogline.identity import Retransmission, UniqueId
+from fogline.media_type import is_media_type
 from fogline_edge.adapters.mqtt.counters import Counters
 from fogline_edge.adapters.mqtt.packets import Publish
 from fogline_edge.adapters.mqtt.properties import NONE, Properties
@@ -31,11 +30,8 @@ _CODES = {
     "reserved-content-type": Reason.NOT_AUTHORIZED,
     "bad-status": Reason.TOPIC_NAME_INVALID,
 }
-_MEDIA_TYPE = re.compile(r"[!#$&^_.+\-A-Za-z0-9]{1,127}/[!#$&^_.+\-A-Za-z0-9]{1,127}(?:[ \t]*;[ -~]{0,128})?", re.ASCII)
 _JSON_BEGINS = (b"{", b"[")
 _CACHED = 4096
-_MAX_MEDIA_TYPE = 256
-_RESERVED_TYPE = "application/vnd.fogline-"
 _MAX_TIME_NS = 2**63 - 1
 _CLOUD_EVENT = frozenset({"specversion", "id", "time"})
 """The user properties that are read as a CloudEvent's attributes."""
@@ -186,22 +182,14 @@ def _content_type(target: Target, told: str | None, payload: bytes) -> str:
     bytes stay as they are.
     """
     for given in (told, target.content_type):
-        if given is not None and len(given) <= _MAX_MEDIA_TYPE and _is_media_type(given):
+        if given is not None and is_media_type(given):
             return given
     return JSON if payload[:1] in _JSON_BEGINS else OCTETS
 
 
 def media_type(given: str | None) -> str | None:
     """`given`, if it is a media type. Raises `Poison('reserved-content-type')` for the gateway's own."""
-    return given if given is not None and len(given) <= _MAX_MEDIA_TYPE and _is_media_type(given) else None
-
-
-@lru_cache(maxsize=1024)
-def _is_media_type(given: str) -> bool:
-    """Whether a device may call its payload so: a media type (RFC 6838), and none that speaks for a gateway."""
-    if given[: len(_RESERVED_TYPE)].lower() == _RESERVED_TYPE:
-        raise Poison("reserved-content-type", f"content type {shown(given)} is the gateway's own")
-    return _MEDIA_TYPE.fullmatch(given) is not None
+    return given if given is not None and is_media_type(given) else None
 
 
 def _evidence(properties: Properties) -> UniqueId | None:
