@@ -87,13 +87,16 @@ def run_on(
             on_ready()
         ready = True
 
+    epoch: int | None = None
     while not stop.is_set():
+        query = Query(spark, settings, counts, progressed, epoch)
         try:
-            Query(spark, settings, counts, progressed).run(stop, reading, once=once)
+            query.run(stop, reading, once=once)
         except Unreachable as error:
             delay_s = _BACK_OFF_S[min(failures, len(_BACK_OFF_S) - 1)]
             failures += 1
             log.warning("%s; trying again in %.0f s (see %s)", error, delay_s, log_file(settings))
             stop.wait(delay_s)
+            epoch = query.epoch
         else:
             return

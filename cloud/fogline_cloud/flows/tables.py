@@ -100,9 +100,9 @@ class Standing:
     last: list[Batch]
 
 
-def standing(spark: SparkSession, tables: Tables, flow: str) -> Standing:
+def standing(spark: SparkSession, tables: Tables, tenant: str, flow: str) -> Standing:
     """Read the whole column of offsets: only for a flow whose checkpoint is new."""
-    events = spark.read.format("delta").load(tables.events.path).where(F.col("flow") == flow)
+    events = spark.read.format("delta").load(tables.events.path).where((F.col("tenant") == tenant) & (F.col("flow") == flow))
     newest = {row["run"]: row["batch"] for row in events.groupBy("run").agg(F.max("batch").alias("batch")).collect()}
     following = (F.max("offset") + 1).alias("next")
     owner = F.max_by(F.struct("run", "batch"), "offset").alias("owner")
