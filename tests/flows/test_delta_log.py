@@ -119,7 +119,7 @@ def test_no_commit_follows_a_restore_that_the_flow_does_not_know_of(table, log):
     assert not log.is_restored(FIRST.name)
     DeltaTable(table.uri).restore(2)
 
-    with pytest.raises(Misconfigured, match="was restored to an earlier version.*delete the folder"):
+    with pytest.raises(Misconfigured, match=r"was restored to an earlier version.*delete the folder"):
         log.append(files(table, 3), batch(FIRST, 2), FIRST)
 
     assert sequences(table) == [1]

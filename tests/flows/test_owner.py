@@ -68,7 +68,7 @@ def test_a_checkpoint_is_not_used_for_other_tables_or_another_name(flow: Flow, m
     for settings in (renamed, elsewhere):
         changed = type(flow)(flow.spark, msgspec.structs.replace(flow.settings, flow=settings))
         changed._counts = flow._counts
-        with pytest.raises(Misconfigured, match="it has finished batch 0, but the tables in .* hold none of its batches"):
+        with pytest.raises(Misconfigured, match=r"it has finished batch 0, but the tables in .* hold none of its batches"):
             changed.run()
     assert sequences(flow) == ([1], [1])
 
@@ -102,7 +102,7 @@ def test_tables_from_an_older_copy_are_refused_until_the_checkpoint_is_deleted(f
     shutil.rmtree(flow.tables)
     shutil.move(copy, flow.tables)
 
-    with pytest.raises(Misconfigured, match="has finished batch 1, but the tables .* hold batch 0 of it"):
+    with pytest.raises(Misconfigured, match=r"has finished batch 1, but the tables .* hold batch 0 of it"):
         flow.run()
     shutil.rmtree(flow.checkpoint)
     flow.run()

@@ -31,6 +31,7 @@ from fogline_cloud.flows.files import delete_below, span_of
 from fogline_cloud.flows.owner import Owner
 from fogline_cloud.flows.parse import Plan
 from fogline_cloud.flows.tables import Tables, compact
+from fogline_cloud.flows.topic_ids import TopicIds
 from fogline_cloud.settings import Scalar, SharedSettings
 
 COMPACT_EVERY = 100
@@ -64,6 +65,7 @@ class Landing:
     readings: DeltaLog
     plan: Plan
     owner: Owner
+    topic_ids: TopicIds
     kafka: dict[str, Scalar]
     parallel: int
     shared: list[SharedSettings]
@@ -85,6 +87,7 @@ class Landing:
         files = landed.files
         if landed.replayed or landed.shared:
             files = files + self._decide(landed, batch)
+        self.topic_ids.check()  # after reading: offsets of a topic that was made again are no offsets of these records
         append_events(self.events, files, batch, self.owner)
         return self._derive([each.path for each in files], batch)
 

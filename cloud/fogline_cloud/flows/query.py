@@ -2,13 +2,14 @@
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from fogline.errors import FoglineError, Unreachable
+from fogline.errors import FoglineError, Misconfigured, Unreachable
 from fogline_cloud.flows.batch import Batch
 from fogline_cloud.flows.checkpoint import Checkpoint, open_checkpoint
 from fogline_cloud.flows.claim import Claim
@@ -22,6 +23,7 @@ from fogline_cloud.flows.parsers import checked_overrides
 from fogline_cloud.flows.session import log_file
 from fogline_cloud.flows.source import raw_stream, starting_offsets
 from fogline_cloud.flows.tables import make_tables, standing, tables_in
+from fogline_cloud.flows.topic_ids import TopicIds, read_topic_ids
 from fogline_cloud.settings import Settings
 
 FINISH_LIMIT_S = 30.0
@@ -44,9 +46,12 @@ class Query:
         counts: dict[str, int],
         on_progress: Callable[[Progress], None],
         epoch: int | None = None,
+        *,
+        accept_new_topics: bool = False,
     ) -> None:
         flow = settings.flow
         self.epoch = epoch
+        self._accept_new_topics = accept_new_topics
         self._spark = spark
         self._settings = settings
         self._counts = counts
@@ -72,18 +77,24 @@ class Query:
                     self._end(query)
                     return
         except (PySparkException, Py4JError) as error:
-            raise self._failure or explained(error, log_file(self._settings)) from error
+            failure = self._failure or explained(error, log_file(self._settings))
+            if isinstance(failure, Misconfigured):
+                with suppress(Unreachable):
+                    self._landing.topic_ids.check()  # a topic that was made again looks to Spark like lost data
+            raise failure from error
 
     def _start(self, *, once: bool) -> StreamingQuery:
         flow = self._settings.flow
         there = make_tables(self._spark, self._tables)
         checkpoint = open_checkpoint(self._spark, flow.checkpoint)
         events, readings = DeltaLog("events", self._tables.events), DeltaLog("readings", self._tables.readings)
-        claim = Claim(self._settings.tenant, flow, events, readings, checkpoint)
+        topic_ids = read_topic_ids(self._settings)
+        accept = self._accept_new_topics
+        claim = Claim(self._settings.tenant, flow, events, readings, checkpoint, topic_ids.ids, accept_new_topics=accept)
         owner = claim.make(there=there, epoch=self.epoch)
         self.epoch = owner.epoch
         self._decided = claim.decided
-        self._landing = self._make_landing(events, readings, owner)
+        self._landing = self._make_landing(events, readings, owner, topic_ids)
         trigger = {"availableNow": True} if once else {"processingTime": f"{flow.trigger_ms} milliseconds"}
         query = (
             raw_stream(self._spark, self._settings, self._starting(checkpoint, there=there))
@@ -96,7 +107,7 @@ class Query:
         self._started.set()
         return query
 
-    def _make_landing(self, events: DeltaLog, readings: DeltaLog, owner: Owner) -> Landing:
+    def _make_landing(self, events: DeltaLog, readings: DeltaLog, owner: Owner, topic_ids: TopicIds) -> Landing:
         flow = self._settings.flow
         parsers = checked_overrides(flow.parsers)
         return Landing(
@@ -111,6 +122,7 @@ class Query:
                 keys=load_keys(flow.ble_keys),
             ),
             owner=owner,
+            topic_ids=topic_ids,
             kafka=self._settings.kafka,
             parallel=self._spark.sparkContext.defaultParallelism,
             shared=flow.shared,
@@ -124,7 +136,8 @@ class Query:
         tenant = self._settings.tenant
         if checkpoint.planned >= 0 or not there:
             return starting_offsets(tenant, self._counts, {})
-        stand = standing(self._spark, self._tables, tenant, self._settings.flow.name)
+        owner = self._landing.owner
+        stand = standing(self._spark, self._tables, owner, self._landing.events)
         for batch in stand.last:
             self._landing.finish(batch)
         return starting_offsets(tenant, self._counts, stand.offsets)
