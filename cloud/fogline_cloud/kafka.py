@@ -4,10 +4,19 @@ import contextlib
 import functools
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
-from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import (
+    OFFSET_END,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+    Uuid,
+)
 from confluent_kafka.admin import AdminClient
 
 from fogline.errors import Misconfigured, Unreachable
@@ -143,6 +152,17 @@ class KafkaClients:
             what = f"Kafka does not answer at {self.where}: {readable(error)}"
             raise Misconfigured(f'{what}; start it, or set "bootstrap.servers" in [kafka]') from None
         return {name: len(topic.partitions) for name, topic in found.items()}
+
+    def topic_ids(self, names: Collection[str], limit_s: float = 10.0) -> dict[str, str]:
+        """The id that Kafka gave each of these topics when it was made; brokers before 2.8 give none, and it is left out.
+
+        Raises `Unreachable`, also for a topic that is not there.
+        """
+        with mapped("asking for the ids of topics"):
+            admin = self.admin()
+            futures = admin.describe_topics(TopicCollection(list(names)), request_timeout=limit_s)
+            found = {name: str(future.result(limit_s).topic_id) for name, future in futures.items()}
+        return {name: each for name, each in found.items() if each != str(Uuid(0, 0))}
 
     def _make(self, kind: Any, settings: dict[str, Any]) -> Any:
         try:

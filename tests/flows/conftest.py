@@ -115,7 +115,12 @@ class Flow:
             producer.abort_transaction(30)
 
     def run(
-        self, *, once: bool = True, stop: threading.Event | None = None, on_batch: Callable[[], None] = lambda: None
+        self,
+        *,
+        once: bool = True,
+        stop: threading.Event | None = None,
+        on_batch: Callable[[], None] = lambda: None,
+        accept_new_topics: bool = False,
     ) -> list[Progress]:
         """Run it, by default once, over what is there. Returns the batches."""
         batches: list[Progress] = []
@@ -132,6 +137,7 @@ class Flow:
             on_progress=done,
             stop=stop or threading.Event(),
             once=once,
+            accept_new_topics=accept_new_topics,
         )
         return batches
 

@@ -34,6 +34,11 @@ def register(groups: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     )
     with_config(run)
     run.add_argument("--once", action="store_true", help="process what is there, then end")
+    run.add_argument(
+        "--accept-new-topics",
+        action="store_true",
+        help="with a new checkpoint: read raw topics that were deleted and made again from their beginning",
+    )
     with_json(run)
     run.set_defaults(run=_run)
 
@@ -51,6 +56,7 @@ def _run(arguments: argparse.Namespace) -> int:
         on_progress=_as_json if arguments.json else _as_text,
         stop=stop,
         once=arguments.once,
+        accept_new_topics=arguments.accept_new_topics,
     )
     return 0
 

@@ -1,6 +1,7 @@
-"""What stands in the checkpoint folder of a streaming query: its id, and the batches that it has planned."""
+"""The checkpoint folder of a streaming query: its id, and the batches that it has planned and finished."""
 
 import json
+import uuid
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,23 +10,39 @@ from pyspark.sql import SparkSession
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """`run`: the uuid that Spark made with the checkpoint, `None` for a new one. `planned`: its newest batch, or -1."""
+    """`run`: its uuid. `planned`: its newest batch, `done`: the newest one that Spark knows to be done; -1 for none."""
 
-    run: str | None
+    run: str
     planned: int
+    done: int
 
 
-def read_checkpoint(spark: SparkSession, folder: str) -> Checkpoint:
-    """Read it, wherever Spark would (a path or a URL)."""
+def open_checkpoint(spark: SparkSession, folder: str) -> Checkpoint:
+    """Read it, wherever Spark would (a path or a URL). A new one is given its uuid here, which Spark then takes."""
     metadata = f"{folder}/metadata"
     system, path = _hadoop(spark, metadata)
     if not system.exists(path):
-        return Checkpoint(None, -1)
+        return Checkpoint(_write_metadata(system, path), -1, -1)
     first = spark.read.text(metadata).first()
     run: str = json.loads(first[0])["id"] if first is not None else ""
-    offsets = _hadoop(spark, f"{folder}/offsets")[1]
-    names = [status.getPath().getName() for status in system.listStatus(offsets)] if system.exists(offsets) else []
-    return Checkpoint(run or None, max((int(name) for name in names if name.isdecimal()), default=-1))
+    return Checkpoint(run, _newest(spark, f"{folder}/offsets"), _newest(spark, f"{folder}/commits"))
+
+
+def _newest(spark: SparkSession, folder: str) -> int:
+    system, path = _hadoop(spark, folder)
+    names = [status.getPath().getName() for status in system.listStatus(path)] if system.exists(path) else []
+    return max((int(name) for name in names if name.isdecimal()), default=-1)
+
+
+def _write_metadata(system: Any, path: Any) -> str:
+    """Write the file that names the run, whole or not at all."""
+    run = str(uuid.uuid4())
+    unfinished = path.suffix(f"-{run}")
+    out = system.create(unfinished)
+    out.write(json.dumps({"id": run}).encode())
+    out.close()
+    system.rename(unfinished, path)
+    return run
 
 
 def _hadoop(spark: SparkSession, place: str) -> tuple[Any, Any]:

@@ -28,8 +28,10 @@ from fogline_cloud.flows.batch import Batch, Derived, File, Landed, Suspects
 from fogline_cloud.flows.delta_log import DeltaLog
 from fogline_cloud.flows.duplicates import IDENTITY, mark_replayed
 from fogline_cloud.flows.files import delete_below, span_of
+from fogline_cloud.flows.owner import Owner
 from fogline_cloud.flows.parse import Plan
 from fogline_cloud.flows.tables import Tables, compact
+from fogline_cloud.flows.topic_ids import TopicIds
 from fogline_cloud.settings import Scalar, SharedSettings
 
 COMPACT_EVERY = 100
@@ -62,6 +64,8 @@ class Landing:
     events: DeltaLog
     readings: DeltaLog
     plan: Plan
+    owner: Owner
+    topic_ids: TopicIds
     kafka: dict[str, Scalar]
     parallel: int
     shared: list[SharedSettings]
@@ -83,7 +87,8 @@ class Landing:
         files = landed.files
         if landed.replayed or landed.shared:
             files = files + self._decide(landed, batch)
-        append_events(self.events, files, batch)
+        self.topic_ids.check()  # after reading: offsets of a topic that was made again are no offsets of these records
+        append_events(self.events, files, batch, self.owner)
         return self._derive([each.path for each in files], batch)
 
     def _decide(self, landed: Landed, batch: Batch) -> list[File]:
@@ -120,7 +125,7 @@ class Landing:
 
     def _derive(self, paths: list[str], batch: Batch) -> Derived:
         derived = derive(self.spark, self._work(batch), paths, self.parallel)
-        append_readings(self.readings, derived.files, batch)
+        append_readings(self.readings, derived.files, batch, self.owner)
         return derived
 
     def _work(self, batch: Batch) -> tasks.Work:
@@ -139,9 +144,9 @@ def _landed(said: DataFrame) -> Landed:
     return Landed(*([file for each in every for file in getattr(each, kind)] for kind in Landed.__struct_fields__))
 
 
-def append_events(log: DeltaLog, files: list[File], batch: Batch) -> None:
+def append_events(log: DeltaLog, files: list[File], batch: Batch, owner: Owner) -> None:
     """Step 2."""
-    log.append(files, batch)
+    log.append(files, batch, owner)
 
 
 def derive(spark: SparkSession, work: tasks.Work, paths: list[str], parallel: int) -> Derived:
@@ -157,6 +162,6 @@ def derive(spark: SparkSession, work: tasks.Work, paths: list[str], parallel: in
     )
 
 
-def append_readings(log: DeltaLog, files: list[File], batch: Batch) -> None:
+def append_readings(log: DeltaLog, files: list[File], batch: Batch, owner: Owner) -> None:
     """Step 4."""
-    log.append(files, batch)
+    log.append(files, batch, owner)

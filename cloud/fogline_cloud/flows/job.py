@@ -29,16 +29,27 @@ def run_flow(
     on_progress: Callable[[Progress], None],
     stop: threading.Event,
     once: bool = False,
+    accept_new_topics: bool = False,
 ) -> None:
     """Run the flow in a Spark session of its own until `stop` is set, or with `once` until all that is there is done.
 
+    `accept_new_topics`: read raw topics that were deleted and made again from their beginning, with a new checkpoint.
     `on_ready` is called when records are being read, `on_progress` after every micro-batch (in another thread).
     Raises `Misconfigured` where a person has to act, in one line; Spark's own words are in `log_file(settings)`. A Kafka
     that goes away is waited for.
     """
     counts = preflight(settings)
     with spark_session(settings) as spark:
-        run_on(spark, settings, counts, on_ready=on_ready, on_progress=on_progress, stop=stop, once=once)
+        run_on(
+            spark,
+            settings,
+            counts,
+            on_ready=on_ready,
+            on_progress=on_progress,
+            stop=stop,
+            once=once,
+            accept_new_topics=accept_new_topics,
+        )
 
 
 def preflight(settings: Settings) -> dict[str, int]:
@@ -71,6 +82,7 @@ def run_on(
     on_progress: Callable[[Progress], None],
     stop: threading.Event,
     once: bool = False,
+    accept_new_topics: bool = False,
 ) -> None:
     """`run_flow` in a given session. `counts`: what `preflight` found."""
     failures = 0
@@ -87,13 +99,16 @@ def run_on(
             on_ready()
         ready = True
 
+    epoch: int | None = None
     while not stop.is_set():
+        query = Query(spark, settings, counts, progressed, epoch, accept_new_topics=accept_new_topics)
         try:
-            Query(spark, settings, counts, progressed).run(stop, reading, once=once)
+            query.run(stop, reading, once=once)
         except Unreachable as error:
             delay_s = _BACK_OFF_S[min(failures, len(_BACK_OFF_S) - 1)]
             failures += 1
             log.warning("%s; trying again in %.0f s (see %s)", error, delay_s, log_file(settings))
             stop.wait(delay_s)
+            epoch = query.epoch
         else:
             return

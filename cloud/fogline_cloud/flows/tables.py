@@ -4,17 +4,22 @@ from dataclasses import dataclass
 from datetime import date
 from itertools import pairwise
 
+import msgspec
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark uses
 
 from fogline.errors import Misconfigured
+from fogline_cloud import topics
 from fogline_cloud.flows import schema
 from fogline_cloud.flows.batch import Batch
+from fogline_cloud.flows.delta_log import DeltaLog
 from fogline_cloud.flows.files import Folder
+from fogline_cloud.flows.owner import Owner
 from fogline_cloud.flows.schema import Column
 from fogline_cloud.flows.tasks import MEASURED
+from fogline_cloud.flows.topic_ids import application
 
 Offsets = dict[str, dict[int, int]]
 """Topic to partition to offset."""
@@ -100,17 +105,28 @@ class Standing:
     last: list[Batch]
 
 
-def standing(spark: SparkSession, tables: Tables, flow: str) -> Standing:
-    """Read the whole column of offsets: only for a flow whose checkpoint is new."""
-    events = spark.read.format("delta").load(tables.events.path).where(F.col("flow") == flow)
+def standing(spark: SparkSession, tables: Tables, owner: Owner, log: DeltaLog) -> Standing:
+    """Read the whole column of offsets: only for a flow whose checkpoint is new. `log`: that of `events`.
+
+    Offsets of a topic that was made again count from the epoch in which that was accepted.
+    """
+    flow = (F.col("tenant") == owner.tenant) & (F.col("flow") == owner.flow)
+    events = spark.read.format("delta").load(tables.events.path).where(flow)
     newest = {row["run"]: row["batch"] for row in events.groupBy("run").agg(F.max("batch").alias("batch")).collect()}
-    following = (F.max("offset") + 1).alias("next")
-    owner = F.max_by(F.struct("run", "batch"), "offset").alias("owner")
+    epochs = {run: log.version_of(msgspec.structs.replace(owner, run=run).application_of_run) or 0 for run in newest}
+    of_this_topic = F.lit(True)
+    for topic in topics.raw_topics(owner.tenant):
+        since = log.version_of(application(owner.name, topic)) or 0
+        former = [run for run, epoch in epochs.items() if epoch < since]
+        of_this_topic &= (F.col("topic") != topic) | ~F.col("run").isin(former)
+    following = (F.max(F.when(of_this_topic, F.col("offset"))) + 1).alias("next")
+    last_batch = F.max_by(F.struct("run", "batch"), F.struct(of_this_topic, "offset")).alias("last")
     offsets: Offsets = {}
     last: set[Batch] = set()
-    for row in events.groupBy("topic", "partition").agg(following, owner).collect():
-        offsets.setdefault(row["topic"], {})[row["partition"]] = row["next"]
-        run, number = row["owner"]
+    for row in events.groupBy("topic", "partition").agg(following, last_batch).collect():
+        if row["next"] is not None:
+            offsets.setdefault(row["topic"], {})[row["partition"]] = row["next"]
+        run, number = row["last"]
         if newest[run] == number:
-            last.add(Batch(flow, run, number))
+            last.add(Batch(owner.flow, run, number))
     return Standing(offsets, sorted(last, key=lambda batch: (batch.run, batch.number)))

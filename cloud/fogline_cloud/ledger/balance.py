@@ -112,7 +112,7 @@ def _statement_problem(evidence: Evidence) -> str:
         return f"the gateway counted {counts.stored} stored events before sequence {at}"
     told = counts.acknowledged - counts.duplicate
     there = evidence.arrivals_before
-    absent = sum(last - first + 1 for first, last in without([(1, at - 1)], evidence.kafka.spans)) if at > 1 else 0
+    absent = sum(last - first + 1 for first, last in without([(1, at - 1)], evidence.kafka.spans))
     if not there <= told <= there + absent + evidence.gaps_before:
         return f"the gateway acknowledged {told} events before sequence {at}, {there} are there"
     return ""

@@ -89,3 +89,44 @@ def test_a_gateway_that_acknowledged_more_than_is_there():
 def test_nothing_comes_after_a_streams_last_word():
     assert kinds(stream([(1, 100)], [(1, 100)], closed_at=100)) == {}
     assert kinds(stream([(1, 102)], [(1, 102)], closed_at=100)) == {"after-closing": [(101, 102)]}
+
+
+def statement_problem(acknowledged, arrivals, *, kafka, gaps=0, at=11, stored=10):
+    """The finding about a statement at `at`: True if the gateway's counts disagree with the events before it."""
+    counts = Counts(acknowledged=acknowledged, stored=stored)
+    more = {"statement": counts, "statement_at": at, "arrivals_before": arrivals, "gaps_before": gaps}
+    found = judge(stream(kafka, kafka, **more))
+    return [finding.text.partition(": ")[2] for finding in found if finding.kind == "statement"]
+
+
+@pytest.mark.parametrize(
+    ("acknowledged", "balances"),
+    [(6, False), (7, True), (9, True), (10, True), (11, False)],
+    ids=["one too few", "no missing event was an arrival", "some", "every missing event was an arrival", "one too many"],
+)
+def test_events_missing_from_kafka_before_the_statement_may_have_been_arrivals(acknowledged, balances):
+    """Sequences 4 to 6 are missing: 3 of the 10 events before the statement at 11; the missing ones after it do not count."""
+    found = statement_problem(acknowledged, 7, kafka=[(1, 3), (7, 12), (20, 20)])
+    assert (found == []) is balances
+
+
+@pytest.mark.parametrize(("acknowledged", "balances"), [(5, False), (6, True), (10, True), (11, False)])
+def test_events_before_a_gap_record_and_missing_events_are_both_unknown(acknowledged, balances):
+    """Of 10 sequences, 6 are arrivals in Kafka, 2 are missing (5 and 6), and a gap record stands for 2 (7 and 8)."""
+    found = statement_problem(acknowledged, 6, kafka=[(1, 4), (7, 11)], gaps=2)
+    assert (found == []) is balances
+
+
+@pytest.mark.parametrize(("at", "kafka"), [(11, [(1, 9), (11, 11)]), (11, [(2, 11)]), (2, [(2, 2)])])
+def test_the_first_and_the_last_sequence_before_a_statement_may_be_missing_arrivals(at, kafka):
+    there = at - 2
+    assert statement_problem(there, there, kafka=kafka, at=at, stored=at - 1) == []
+    assert statement_problem(there + 1, there, kafka=kafka, at=at, stored=at - 1) == []
+    assert statement_problem(there + 2, there, kafka=kafka, at=at, stored=at - 1) != []
+
+
+def test_a_statement_that_is_first_in_its_stream_has_nothing_before_it():
+    assert statement_problem(0, 0, kafka=[(1, 1)], at=1, stored=0) == []
+    assert statement_problem(1, 0, kafka=[(1, 1)], at=1, stored=0) == [
+        "the gateway acknowledged 1 events before sequence 1, 0 are there"
+    ]

@@ -1,0 +1,110 @@
+"""Two flows of one name on the same tables, and tables that were set back, with a real Kafka and a real Spark."""
+
+import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from deltalake import DeltaTable
+
+from fogline.errors import Misconfigured
+
+if TYPE_CHECKING:
+    from conftest import Flow
+else:
+    Flow = Any
+
+LIMIT_S = 120.0
+
+
+def sequences(flow: Flow) -> tuple[list[int], list[int]]:
+    events, readings = ([row["sequence"] for row in flow.rows(table)] for table in ("events", "readings"))
+    return events, readings
+
+
+def other_flow(flow: Flow, **settings: str) -> Flow:
+    """A second deployment: the same settings but for these, in a Spark session of its own."""
+    changed = msgspec.structs.replace(flow.settings.flow, checkpoint=f"{flow.checkpoint}-2", **settings)
+    other = type(flow)(flow.spark.newSession(), msgspec.structs.replace(flow.settings, flow=changed))
+    other._counts = flow._counts
+    return other
+
+
+@pytest.mark.fault("K7")
+def test_the_newest_of_two_flows_of_one_name_goes_on_and_the_former_stops(flow: Flow, make_event):
+    """F1: both run at the same time; then the former is started again with its old checkpoint."""
+    other = other_flow(flow)
+    flow.land([make_event(b"1"), make_event(b"2")])
+    landed, stop = threading.Event(), threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        former = pool.submit(flow.run, once=False, stop=stop, on_batch=landed.set)
+        try:
+            assert landed.wait(LIMIT_S), "the first flow lands nothing"
+            assert sum(each.events for each in other.run()) == 0, "nothing is left for a second flow"
+            flow.land([make_event(b"3")])
+            with pytest.raises(Misconfigured, match=r"another flow of this name has taken over the table .*events: stop one"):
+                former.result(LIMIT_S)
+        finally:
+            stop.set()
+    assert sequences(flow) == ([1, 2], [1, 2])
+    other.run()
+    flow.land([make_event(b"4")])
+
+    with pytest.raises(Misconfigured, match=r"\[flow\] checkpoint = .*: another flow with \[flow\] name = main"):
+        flow.run()
+    other.run()
+
+    assert sequences(flow) == ([1, 2, 3, 4], [1, 2, 3, 4])
+
+
+@pytest.mark.fault("K7")
+def test_a_checkpoint_is_not_used_for_other_tables_or_another_name(flow: Flow, make_event):
+    flow.land([make_event(b"1")])
+    flow.run()
+    renamed = msgspec.structs.replace(flow.settings.flow, name="renamed")
+    elsewhere = msgspec.structs.replace(flow.settings.flow, tables=f"{flow.tables}-2")
+    for settings in (renamed, elsewhere):
+        changed = type(flow)(flow.spark, msgspec.structs.replace(flow.settings, flow=settings))
+        changed._counts = flow._counts
+        with pytest.raises(Misconfigured, match=r"it has finished batch 0, but the tables in .* hold none of its batches"):
+            changed.run()
+    assert sequences(flow) == ([1], [1])
+
+
+@pytest.mark.fault("K7")
+def test_restored_tables_are_refused_until_the_checkpoint_is_deleted(flow: Flow, make_event):
+    for body in (b"1", b"2"):
+        flow.land([make_event(body)])
+        flow.run()
+    for table in ("events", "readings"):
+        place = flow.tables / table
+        first = next(commit["version"] for commit in reversed(DeltaTable(place).history()) if commit["operation"] == "WRITE")
+        flow.spark.sql(f"RESTORE TABLE delta.`{place}` TO VERSION AS OF {first + 1}")
+        with pytest.raises(Misconfigured, match="was restored to an earlier version"):
+            flow.run()
+    assert sequences(flow) == ([1], [1])
+    shutil.rmtree(flow.checkpoint)
+
+    flow.run()
+
+    assert sequences(flow) == ([1, 2], [1, 2])
+
+
+@pytest.mark.fault("K7")
+def test_tables_from_an_older_copy_are_refused_until_the_checkpoint_is_deleted(flow: Flow, make_event):
+    flow.land([make_event(b"1")])
+    flow.run()
+    copy = shutil.copytree(flow.tables, f"{flow.tables}-copy")
+    flow.land([make_event(b"2")])
+    flow.run()
+    shutil.rmtree(flow.tables)
+    shutil.move(copy, flow.tables)
+
+    with pytest.raises(Misconfigured, match=r"has finished batch 1, but the tables .* hold batch 0 of it"):
+        flow.run()
+    shutil.rmtree(flow.checkpoint)
+    flow.run()
+
+    assert sequences(flow) == ([1, 2], [1, 2])
