@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import msgspec
 
 from fogline.codec import Beacon
-from fogline.errors import Poison
+from fogline.document import read_document
 from fogline.event import Lane
 
 HELLO_CONTENT_TYPE = "application/vnd.fogline-hello+json"
@@ -71,18 +71,12 @@ def encode_hello(value: Hello | Welcome) -> bytes:
 
 def decode_hello(body: bytes) -> Hello:
     """Raises `Poison('malformed')`."""
-    try:
-        return msgspec.json.decode(body, type=Hello)
-    except msgspec.MsgspecError as error:
-        raise Poison("malformed", f"a hello is not readable: {error}") from None
+    return read_document(body, Hello, "a hello")
 
 
 def decode_welcome(body: bytes) -> Welcome:
     """Raises `Poison('malformed')`."""
-    try:
-        return msgspec.json.decode(body, type=Welcome)
-    except msgspec.MsgspecError as error:
-        raise Poison("malformed", f"an answer to hello is not readable: {error}") from None
+    return read_document(body, Welcome, "an answer to hello")
 
 
 @dataclass(frozen=True, slots=True)
