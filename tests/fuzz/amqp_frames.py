@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from chaos import raw_amqp as raw
-from chaos.raw_amqp import described, listed, number, symbol, text
+from chaos.raw_amqp import described, listed, symbol, text
 from fogline.amqp.engine import Engine
 from fogline.amqp.events import Closed, LinkClosed, LinkRequested, Opened, Received, Settled
 from fogline.amqp.outcome import ACCEPTED
 from fogline.errors import Poison
 from fuzz.amqp_messages import described_list
-from fuzz.amqp_values import ANY, pairs
+from fuzz.amqp_values import ANY, pairs, uint
 from fuzz.forms import Decoder, Field, Form, Layer
 
 OPEN, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, DETACH, END, CLOSE = range(0x10, 0x19)
@@ -64,7 +64,7 @@ MESSAGE = described(raw.DATA, b"\xa0\x02{}")
 GREETING = raw.SASL + raw.frame(raw.SASL_INIT, symbol("ANONYMOUS"), sasl=True) + raw.AMQP
 OUTCOME = raw.SASL + raw.frame(0x44, b"\x50\x00", sasl=True) + raw.AMQP
 OPENED = {"container-id": text("evil"), "properties": pairs(symbol("tenant"), text("acme"), symbol("product"), text("x"))}
-BEGUN = {"next-outgoing-id": number(0), "incoming-window": number(2**31 - 1), "outgoing-window": number(2**31 - 1)}
+BEGUN = {"next-outgoing-id": uint(0), "incoming-window": uint(2**31 - 1), "outgoing-window": uint(2**31 - 1)}
 
 
 def framed(body: bytes) -> bytes:
@@ -105,14 +105,14 @@ ENDS: Mapping[str, tuple[int, Mapping[str, bytes]]] = {
     "source": (SOURCE, {"address": text("here")}),
     "target": (TARGET, {"address": text("event/acme/lamp-1")}),
 }
-ATTACHED = {"name": text("raw"), "handle": number(0), "role": b"\x42", "initial-delivery-count": number(0)}
+ATTACHED = {"name": text("raw"), "handle": uint(0), "role": b"\x42", "initial-delivery-count": uint(0)}
 SENT = {
-    "handle": number(0), "delivery-id": number(0), "delivery-tag": b"\xa0\x01a", "message-format": number(0),
+    "handle": uint(0), "delivery-id": uint(0), "delivery-tag": b"\xa0\x01a", "message-format": uint(0),
     "settled": b"\x42", "more": b"\x42",
 }  # fmt: skip
 FLOWED = {
-    "next-incoming-id": number(0), "incoming-window": number(2**31 - 1), "next-outgoing-id": number(0),
-    "outgoing-window": number(2**31 - 1), "handle": number(0), "delivery-count": number(0), "link-credit": number(10),
+    "next-incoming-id": uint(0), "incoming-window": uint(2**31 - 1), "next-outgoing-id": uint(0),
+    "outgoing-window": uint(2**31 - 1), "handle": uint(0), "delivery-count": uint(0), "link-credit": uint(10),
 }  # fmt: skip
 FAILED = {"condition": symbol("amqp:internal-error"), "description": text("x"), "info": pairs(symbol("k"), text("v"))}
 TO_SERVER: Sequence[Part] = (
@@ -121,7 +121,7 @@ TO_SERVER: Sequence[Part] = (
     Part(ATTACH, ATTACHED, ENDS),
     Part(TRANSFER, SENT, payload=MESSAGE),
     Part(FLOW, FLOWED),
-    Part(DETACH, {"handle": number(0), "closed": b"\x41"}, {"error": (ERROR, FAILED)}),
+    Part(DETACH, {"handle": uint(0), "closed": b"\x41"}, {"error": (ERROR, FAILED)}),
     Part(END, {}, {"error": (ERROR, FAILED)}),
     Part(CLOSE, {}, {"error": (ERROR, FAILED)}),
 )
@@ -136,8 +136,8 @@ def to_client(state: int, fields: Mapping[str, bytes]) -> Sequence[Part]:
         Part(BEGIN, {**BEGUN, "remote-channel": b"\x60\x00\x00"}),
         Part(ATTACH, {**ATTACHED, "name": text("lane"), "role": b"\x41"}, ENDS),
         Part(FLOW, FLOWED),
-        Part(DISPOSITION, {"role": b"\x41", "first": number(0), "last": number(0), "settled": b"\x41"}, inner),
-        Part(DETACH, {"handle": number(0), "closed": b"\x41"}, {"error": (ERROR, FAILED)}),
+        Part(DISPOSITION, {"role": b"\x41", "first": uint(0), "last": uint(0), "settled": b"\x41"}, inner),
+        Part(DETACH, {"handle": uint(0), "closed": b"\x41"}, {"error": (ERROR, FAILED)}),
         Part(END, {}, {"error": (ERROR, FAILED)}),
         Part(CLOSE, {}, {"error": (ERROR, FAILED)}),
     )
@@ -147,7 +147,7 @@ STATES: Sequence[tuple[int, Mapping[str, bytes]]] = (
     (0x24, {}),
     (0x25, {"error": described(ERROR, listed(symbol("a:b"), text("no")))}),
     (0x27, {"delivery-failed": b"\x41"}),
-    (0x23, {"section-number": number(0)}),
+    (0x23, {"section-number": uint(0)}),
 )
 
 

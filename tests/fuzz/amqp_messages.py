@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from chaos.raw_amqp import NULL, described, number, symbol, text
-from fuzz.amqp_values import ANY, LONG, UUID, binary, long_symbol, long_text, pairs
+from chaos.raw_amqp import NULL, described, symbol, text
+from fuzz.amqp_values import ANY, LONG, UUID, binary, long_symbol, long_text, pairs, uint
 from fuzz.forms import MISSING, Choice, Field, Form
 
 HEADER, DELIVERY_ANNOTATIONS, MESSAGE_ANNOTATIONS, PROPERTIES, APPLICATION, DATA, SEQUENCE, VALUE, FOOTER = (
@@ -107,7 +107,7 @@ def _keys(name: str, value: object) -> list[Choice]:
         ("presence/missing", MISSING),
         ("presence/twice", Member(long_text(name.encode()) + right + long_text(name.encode()) + NULL)),
         ("type/symbol key", Member(long_symbol(name.encode()) + right)),
-        ("type/uint key", Member(number(7) + right)),
+        ("type/uint key", Member(uint(7) + right)),
         ("type/null key", Member(NULL + right)),
         ("type/uuid key", Member(UUID + right)),
         ("type/list key", Member(b"\x45" + right)),

@@ -2,7 +2,7 @@
 
 import struct
 
-from chaos.raw_amqp import NULL, deep, described, listed, mapped, number, symbol, text
+from chaos.raw_amqp import NULL, deep, described, listed, mapped, symbol, text
 from fuzz.forms import Choice
 from fuzz.values import TEXTS
 
@@ -19,6 +19,10 @@ def long_text(value: bytes) -> bytes:
 
 def long_symbol(value: bytes) -> bytes:
     return b"\xb3" + struct.pack(">I", len(value)) + value
+
+
+def uint(value: int) -> bytes:
+    return b"\x70" + struct.pack(">I", value)
 
 
 def ulong(value: int) -> bytes:
@@ -61,9 +65,9 @@ SCALARS: list[Choice] = [
     ("type/ushort", b"\x60\xff\xff"),
     ("type/uint 0", b"\x43"),
     ("type/small uint", b"\x52\x07"),
-    ("type/uint", number(7)),
-    ("value/uint max", number(HUGE)),
-    ("value/uint 2^31", number(2**31)),
+    ("type/uint", uint(7)),
+    ("value/uint max", uint(HUGE)),
+    ("value/uint 2^31", uint(2**31)),
     ("type/ulong 0", b"\x44"),
     ("type/small ulong", b"\x53\x07"),
     ("type/ulong", ulong(7)),

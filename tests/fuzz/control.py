@@ -37,7 +37,7 @@ from fogline_cloud.commands.request import record_of as command_of
 from fogline_cloud.records import record_of, record_of_object
 from fogline_cloud.settings import CommandSettings
 from fuzz.amqp_messages import message_form
-from fuzz.amqp_values import long_symbol, long_text, number
+from fuzz.amqp_values import long_symbol, long_text, uint
 from fuzz.forms import Decoder, Layer
 from fuzz.json_forms import json_form
 
@@ -272,7 +272,7 @@ REQUEST = Decoder(
         message_form(
             "operator's command",
             body=b"{}",
-            header={"durable": b"\x41", "ttl": number(60_000)},
+            header={"durable": b"\x41", "ttl": uint(60_000)},
             properties={
                 **COMMAND_PROPERTIES,
                 "to": long_text(b"command/acme/lamp-1"),
@@ -298,7 +298,7 @@ CLIENT_EVENT = Decoder(
         message_form(
             "client's event",
             body=b"{}",
-            header={"ttl": number(60_000)},
+            header={"ttl": uint(60_000)},
             properties={"to": long_text(b"event/acme/lamp-1"), "content-type": long_symbol(b"application/json")},
             application={
                 "device_id": "lamp-1",
