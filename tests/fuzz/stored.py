@@ -25,7 +25,7 @@ from fogline_cloud.flows.limit import TimeLimit
 from fogline_cloud.flows.parse import Plan, decide_batch
 from fogline_cloud.flows.parsers import installed
 from fogline_cloud.ledger.sources import _Reader
-from fogline_cloud.reading import Stored
+from fogline_cloud.reading import Stored, with_values
 from fogline_cloud.records import place_of, record_of
 from fuzz.control import plain
 from fuzz.forms import MISSING, Choice, Decoder, Field, Form, Layer
@@ -137,17 +137,17 @@ class Flow:
         assert outcome
 
 
-def _counted(given: tuple[list[tuple[str, bytes]], bytes | None]) -> None:
+def _counted(given: tuple[list[tuple[str, bytes | None]], bytes | None]) -> None:
     headers, value = given
     reader = _Reader()
-    reader.take_record(Stored("topic", 0, 7, b"lamp-1", value or b"", headers))
+    reader.take_record(Stored("topic", 0, 7, b"lamp-1", value or b"", with_values(headers)))
     reader.finish({}, {})
 
 
 EVENTS = (
     Decoder(
         "kafka record at a bridge",
-        (Layer("record", lambda given: place_of(given[0], given[1] or b"")), Layer("stream", _learnt)),
+        (Layer("record", lambda given: place_of(with_values(given[0]), given[1] or b"")), Layer("stream", _learnt)),
         RECORDS,
     ),
     Decoder("kafka record in the flow", (Layer("record", Flow()),), RECORDS),
