@@ -13,7 +13,7 @@ import binascii
 import threading
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 import zstandard
@@ -60,7 +60,7 @@ class EventObject(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
     commandid: str | None = None
     commandstate: str | None = None
     correlationid: str | None = None
-    status: int | None = None
+    status: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] | None = None
     data: Raw | msgspec.UnsetType = msgspec.UNSET
     data_base64: str | None = None
 

@@ -15,6 +15,8 @@ from collections.abc import Iterable
 
 import msgspec
 
+from fogline.address import shown
+from fogline.document import read_document
 from fogline_cloud.bridge.admission import Known, StreamKey
 
 LAYOUT = b"layout"
@@ -83,18 +85,23 @@ def layout_entry(layout: Layout) -> Entry:
 
 
 def read_entries(entries: Iterable[Entry]) -> Checkpoint:
-    """The newest of each key, from a partition's records in order. Keys that are not known are passed over."""
+    """The newest of each key, from a partition's records in order. Keys that are not known are passed over.
+
+    Raises `Poison('malformed')` for an entry that cannot be read: what it said of its shard is not known, so nobody may
+    guess where to go on.
+    """
     checkpoint = Checkpoint()
     for key, value in entries:
+        what = f"the checkpoint's entry {shown(key.decode('utf-8', 'replace'))}"
         if key == POSITION:
-            checkpoint.position = msgspec.json.decode(value, type=dict[str, int])
+            checkpoint.position = read_document(value, dict[str, int], what)
         elif key == OWNER:
-            checkpoint.owner = msgspec.json.decode(value, type=Owner)
+            checkpoint.owner = read_document(value, Owner, what)
         elif key == LAYOUT:
-            checkpoint.layout = msgspec.json.decode(value, type=Layout)
+            checkpoint.layout = read_document(value, Layout, what)
         elif key.startswith(_ROUTE):
-            checkpoint.routes[key[len(_ROUTE) :].decode()] = msgspec.json.decode(value, type=RouteEntry)
+            checkpoint.routes[key[len(_ROUTE) :].decode("utf-8", "replace")] = read_document(value, RouteEntry, what)
         elif key.startswith(_STREAM):
-            known = msgspec.json.decode(value, type=Known)
+            known = read_document(value, Known, what)
             checkpoint.streams[known.gateway, known.stream] = known
     return checkpoint

@@ -7,8 +7,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import msgspec
-
+from fogline.errors import Poison
 from fogline_cloud import topics
 from fogline_cloud.bridge.admission import Known, StreamKey
 from fogline_cloud.bridge.checkpoint import Checkpoint, read_entries
@@ -43,7 +42,7 @@ def read_commands(clients: KafkaClients, tenant: str, shard: int) -> list[Record
             continue
         try:
             newest[stored.key] = decode_record(stored.value)
-        except msgspec.MsgspecError as error:
+        except Poison as error:
             _log.warning("%s[%d] at %d is no command's record: %s", stored.topic, shard, stored.offset, error)
     return list(newest.values())
 
