@@ -15,8 +15,6 @@ from collections.abc import Iterable
 
 import msgspec
 
-from fogline.address import shown
-from fogline.document import read_document
 from fogline_cloud.bridge.admission import Known, StreamKey
 
 LAYOUT = b"layout"
@@ -85,23 +83,18 @@ def layout_entry(layout: Layout) -> Entry:
 
 
 def read_entries(entries: Iterable[Entry]) -> Checkpoint:
-    """The newest of each key, from a partition's records in order. Keys that are not known are passed over.
-
-    Raises `Poison('malformed')` for an entry that cannot be read: what it said of its shard is not known, so nobody may
-    guess where to go on.
-    """
+    """The newest of each key, from a partition's records in order. Keys that are not known are passed over."""
     checkpoint = Checkpoint()
     for key, value in entries:
-        what = f"the checkpoint's entry {shown(key.decode('utf-8', 'replace'))}"
         if key == POSITION:
-            checkpoint.position = read_document(value, dict[str, int], what)
+            checkpoint.position = msgspec.json.decode(value, type=dict[str, int])
         elif key == OWNER:
-            checkpoint.owner = read_document(value, Owner, what)
+            checkpoint.owner = msgspec.json.decode(value, type=Owner)
         elif key == LAYOUT:
-            checkpoint.layout = read_document(value, Layout, what)
+            checkpoint.layout = msgspec.json.decode(value, type=Layout)
         elif key.startswith(_ROUTE):
-            checkpoint.routes[key[len(_ROUTE) :].decode("utf-8", "replace")] = read_document(value, RouteEntry, what)
+            checkpoint.routes[key[len(_ROUTE) :].decode()] = msgspec.json.decode(value, type=RouteEntry)
         elif key.startswith(_STREAM):
-            known = read_document(value, Known, what)
+            known = msgspec.json.decode(value, type=Known)
             checkpoint.streams[known.gateway, known.stream] = known
     return checkpoint
