@@ -8,13 +8,16 @@ from typing import Any
 import msgspec
 import zstandard
 
+from edge.mqtt.talking import Talk
 from fogline import hello
 from fogline.address import parse_address
 from fogline.amqp import wire
+from fogline.amqp.reconnect import Backoff
 from fogline.codec import (
     BATCH_CONTENT_TYPE,
     BATCH_ENCODING,
     Batch,
+    Beacon,
     Range,
     Replay,
     decode_beacon,
@@ -22,7 +25,7 @@ from fogline.codec import (
     decode_range,
     read_batch,
 )
-from fogline.command import Command, decode_command, digest, signed_bytes
+from fogline.command import Command, Deadline, decode_command, digest, encode_command, signed_bytes
 from fogline.dead import DeadLetter, decode_dead_letter
 from fogline.event import Lane
 from fogline.gap import GAP_CONTENT_TYPE, Gap, GapReason, Lost, above, decode_gap, encode_gap, gap_event
@@ -31,16 +34,21 @@ from fogline.message import Message
 from fogline.principal import Kind, Principal
 from fogline.testing.events import BEACON, NOW_NS, STREAM, make_event
 from fogline_cloud.bridge.admission import Admission
+from fogline_cloud.bridge.checkpoint import stream_entry
 from fogline_cloud.bridge.reports import event_of
 from fogline_cloud.commands.record import of_reply
 from fogline_cloud.commands.request import record_of as command_of
 from fogline_cloud.records import record_of, record_of_object
 from fogline_cloud.settings import CommandSettings
+from fogline_edge.adapters.mqtt.packets import Subscribe
+from fogline_edge.adapters.mqtt.wire import V5
 from fuzz.amqp_messages import message_form
 from fuzz.amqp_values import long_symbol, long_text, uint
 from fuzz.forms import Decoder, Layer
 from fuzz.json_forms import json_form
 
+MAX_KEPT_BYTES = 1000
+DAY_S = 86_400
 OPERATOR = Principal(Kind.CLIENT, "acme", "desk", "asserted")
 
 
@@ -57,8 +65,15 @@ def _ranged(data: bytes) -> tuple[Range, Message]:
     return decode_range(message), message
 
 
+def commanded(beacon: Beacon) -> None:
+    """A command to the gateway whose clock this is goes out with a deadline on it."""
+    deadline = Deadline(beacon.boot_id, beacon.boottime_ms + 60_000)
+    command = Command(id="C", tenant="acme", gateway="gw-1", device="lamp-1", name="switch", deadline=deadline)
+    assert len(wire.encode(encode_command(command))) < 1000
+
+
 def _clocked(found: tuple[Range, Message]) -> tuple[Range, Message]:
-    decode_beacon(found[1])
+    commanded(decode_beacon(found[1]))
     return found
 
 
@@ -67,7 +82,10 @@ def _admitted(found: tuple[Range, Message]) -> tuple[Range, Message]:
     admission.admit(found[0])
     admission.wrote(found[0])
     for known in admission.committed():
-        msgspec.json.encode(hello.Mark(known.stream, known.hwm, known.chain_sequence, known.chain))
+        key, entry = stream_entry(known)
+        mark = msgspec.json.encode(hello.Mark(known.stream, known.hwm, known.chain_sequence, known.chain))
+        assert len(key) + len(entry) + len(mark) < MAX_KEPT_BYTES, "a stream takes too much memory"
+        stored(known.hwm)
     return found
 
 
@@ -82,6 +100,11 @@ def _landed(found: tuple[Range, Batch]) -> None:
     for event in batch.events():
         of_reply(event, None, 0)
     above(batch.events(), span.first)
+
+
+def stored(number: int) -> None:
+    """A gateway keeps it in SQLite, the flow in a table."""
+    number.to_bytes(8, "big", signed=True)
 
 
 BATCH_LAYERS = (
@@ -175,8 +198,19 @@ BATCH = Decoder(
 # --- hello and its answer
 
 
+def _greeted(asked: hello.Hello) -> None:
+    commanded(asked.beacon)
+    assert asked.version.isprintable(), "the log would be disturbed"
+    assert all(len(each.stream) < MAX_KEPT_BYTES for each in asked.streams)
+
+
 def _resumed(welcome: hello.Welcome) -> None:
+    wait_s = Backoff().asked_s(welcome.retry_after_s)
+    assert 0 <= wait_s <= DAY_S, f"the gateway would wait for {wait_s} s"
+    assert welcome.refused.isprintable(), "the log would be disturbed"
     for mark in welcome.marks:
+        stored(mark.hwm)
+        stored(mark.chain_sequence)
         hello.resume(hello.Own(0, "", 0, None), mark)
         hello.resume(hello.Own(5, "00", 9, "00", 7), mark)
 
@@ -204,7 +238,11 @@ WELCOME_TREE = plain(
 )
 HELLO = Decoder(
     "hello",
-    (Layer("message", wire.decode), Layer("hello", lambda message: hello.decode_hello(message.body))),
+    (
+        Layer("message", wire.decode),
+        Layer("hello", lambda message: hello.decode_hello(message.body)),
+        Layer("clock", _greeted),
+    ),
     [json_form("hello", HELLO_TREE, "hello", _hello_message)],
 )
 WELCOME = Decoder(
@@ -221,10 +259,26 @@ WELCOME = Decoder(
 # --- commands, one way and the other
 
 
-def _signed(command: Command) -> None:
+def _signed(command: Command) -> Command:
     digest(command)
     signed_bytes(command)
     command.deadline.left_ms(BEACON)
+    return command
+
+
+def _journalled(command: Command) -> Command:
+    stored(command.deadline.boottime_ms)
+    words = (command.deadline.boot_id, command.correlation, command.key_id, command.content_type or "")
+    assert sum(map(len, words)) < 3 * MAX_KEPT_BYTES, "a command takes too much of the journal"
+    return command
+
+
+def _delivered(command: Command) -> None:
+    """To a device that is connected by MQTT 5, where a content type travels along."""
+    talk = Talk(V5, with_commands=True)
+    talk.connect("lamp-1", clean_start=False)
+    talk.settled(Subscribe(packet_id=1, filters=(("command///req/#", 1),)))
+    talk.execute(msgspec.structs.replace(command, device="lamp-1"))
 
 
 COMMAND_PROPERTIES = {
@@ -234,7 +288,13 @@ COMMAND_PROPERTIES = {
 }
 COMMAND = Decoder(
     "command",
-    (Layer("message", wire.decode), Layer("command", decode_command), Layer("signature", _signed)),
+    (
+        Layer("message", wire.decode),
+        Layer("command", decode_command),
+        Layer("signature", _signed),
+        Layer("journal", _journalled),
+        Layer("device", _delivered),
+    ),
     [
         message_form(
             "command",

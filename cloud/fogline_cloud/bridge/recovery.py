@@ -7,7 +7,8 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fogline.errors import Poison
+import msgspec
+
 from fogline_cloud import topics
 from fogline_cloud.bridge.admission import Known, StreamKey
 from fogline_cloud.bridge.checkpoint import Checkpoint, read_entries
@@ -42,7 +43,7 @@ def read_commands(clients: KafkaClients, tenant: str, shard: int) -> list[Record
             continue
         try:
             newest[stored.key] = decode_record(stored.value)
-        except Poison as error:
+        except msgspec.MsgspecError as error:
             _log.warning("%s[%d] at %d is no command's record: %s", stored.topic, shard, stored.offset, error)
     return list(newest.values())
 

@@ -4,7 +4,6 @@ import msgspec
 import pytest
 
 from fogline.command import Answer, State
-from fogline.errors import Poison
 from fogline.testing.events import make_event
 from fogline_cloud.commands import registry as module
 from fogline_cloud.commands.record import Record, audit_of, decode_record, encode, ended, of_reply
@@ -110,23 +109,3 @@ def test_a_reply_to_a_command_that_was_never_written_down_makes_it_known():
 
 def test_telemetry_ends_no_command():
     assert of_reply(make_event(), record(), 77) is None
-
-
-UNREADABLE = {
-    "no JSON": b"{",
-    "an unknown state": b'{"state":"PAUSED"}',
-    "deep": encode(record())[:-1] + b',"x":' + b"[" * 2000 + b"]" * 2000 + b"}",
-    "not UTF-8": encode(record()).replace(b"lamp-1", b"lamp\xff"),
-    "data that is not base64": encode(record(data_base64="A")),
-    "an answer that is not base64": encode(record(answer_base64="A")),
-    "a correlation id of no type": encode(record(correlation="x")),
-    "a status beyond an int": encode(record(status=2**31)),
-}
-
-
-@pytest.mark.fault("S4")
-@pytest.mark.parametrize("body", UNREADABLE.values(), ids=UNREADABLE)
-def test_record_that_cannot_be_read_is_poison(body):
-    """S4: a command's record on Kafka that is of another type, nested too deep, not UTF-8 or not base64."""
-    with pytest.raises(Poison):
-        decode_record(body)
