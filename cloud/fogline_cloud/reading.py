@@ -6,7 +6,7 @@ transaction keeps early.
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -84,9 +84,16 @@ def _read_until(reader: Consumer, begin: dict[tuple[str, int], int], end: dict[t
             if error is None:
                 position[place] = message.offset() + 1
                 deadline = time.monotonic() + READ_LIMIT_S
-                yield Stored(*place, message.offset(), message.key() or b"", message.value() or b"", message.headers() or [])
+                yield Stored(
+                    *place, message.offset(), message.key() or b"", message.value() or b"", with_values(message.headers())
+                )
             elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's name for it
                 position[place] = max(position[place], message.offset())  # control records are never returned
             elif not error.retriable():
                 with mapped("reading back"):
                     raise KafkaException(error)
+
+
+def with_values(headers: Sequence[tuple[str, bytes | None]] | None) -> list[tuple[str, bytes]]:
+    """The headers of a record that have a value. Kafka allows null, which means as much as no header here."""
+    return [(name, value) for name, value in headers or () if value is not None]

@@ -22,6 +22,7 @@ from fogline.errors import Poison
 
 _IDENTIFIER = re.compile(r"[A-Za-z0-9._:-]{1,64}", re.ASCII)
 _MAX_SHOWN = 80
+_MAX_LINE = 1000
 
 
 def is_identifier(text: str) -> bool:
@@ -39,6 +40,11 @@ def check_identifier(text: str, what: str) -> str:
 def shown(text: str) -> str:
     """`text` quoted and shortened, with nothing in it that could disturb a terminal or a log."""
     return ascii(text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 1] + "…")
+
+
+def printable(text: str) -> str:
+    """`text` as one line of at most 1,000 characters, with a blank for each that could disturb a terminal or a log."""
+    return "".join(each if each.isprintable() else " " for each in text[:_MAX_LINE])
 
 
 def shard_of(gateway: str, shards: int) -> int:

@@ -265,25 +265,31 @@ def _check_time(text: str) -> None:
         raise Poison("malformed", f"recordedtime is not readable: {error}") from None
 
 
+SequenceNumber = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+"""A sequence, or 0 for none, as SQLite and Spark hold it: 64 bits, signed."""
+Identifier = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9._:-]{1,64}\Z")]
+"""See `fogline.address`. The bridge keeps the identifiers of a peer, so their length has to be bounded."""
+
+
 class Range(msgspec.Struct, frozen=True):
     """What a batch holds, readable without its body: sequences `first` to `last` of one stream.
 
     `chain` is the chain value of the last event, 16 bytes.
     """
 
-    gateway: str
-    stream: str
+    gateway: Identifier
+    stream: Identifier
     lane: Lane
-    first: int
-    last: int
-    chain: bytes
+    first: SequenceNumber
+    last: SequenceNumber
+    chain: Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
 
 
 class Beacon(msgspec.Struct, frozen=True):
     """The gateway's own clock as it sent: boot id and CLOCK_BOOTTIME in milliseconds. Deadlines are reckoned in it."""
 
-    boot_id: Annotated[str, Meta(max_length=128)]
-    boottime_ms: Annotated[int, Meta(ge=0, le=2**53)]
+    boot_id: Identifier
+    boottime_ms: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 
 def encode_batch(span: Range, events: Sequence[bytes], beacon: Beacon) -> Message:
@@ -323,9 +329,9 @@ def decode_range(message: Message) -> Range:
 
 def decode_beacon(message: Message) -> Beacon:
     """The gateway's clock as it sent a batch. Raises `Poison('malformed')`."""
-    found = {"boot_id": message.properties.get("boot"), "boottime_ms": message.properties.get("boottime")}
+    clock = {"boot_id": message.properties.get("boot"), "boottime_ms": message.properties.get("boottime")}
     try:
-        return msgspec.convert(found, Beacon)
+        return msgspec.convert(clock, Beacon)
     except msgspec.ValidationError as error:
         raise Poison("malformed", f"a batch carries the gateway's boot id and boottime: {error}") from None
 

@@ -14,6 +14,7 @@ else leaves a terminal state.
 
 import hashlib
 from enum import IntEnum, StrEnum
+from typing import Annotated
 
 import msgspec
 
@@ -186,17 +187,22 @@ def is_command(message: Message) -> bool:
     return message.properties.get("fogline") == "command"
 
 
+_MAX_WORD = 1024
+_Word = Annotated[str, msgspec.Meta(max_length=_MAX_WORD)]
+"""The journal keeps it beside the command, so it has to be short."""
+
+
 class _Properties(msgspec.Struct, kw_only=True):
     tenant: str
     gateway: str
     device_id: str
     reply: bool
     idempotent: bool
-    correlation: str
-    deadline_boot: str
-    deadline_ms: int
-    key_id: str
-    signature: bytes
+    correlation: _Word
+    deadline_boot: _Word
+    deadline_ms: Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
+    key_id: _Word
+    signature: Annotated[bytes, msgspec.Meta(max_length=_MAX_WORD)]
 
 
 def decode_command(message: Message) -> Command:
@@ -207,6 +213,8 @@ def decode_command(message: Message) -> Command:
         raise Poison("malformed", f"a command's properties are not readable: {error}") from None
     if len(message.body) > MAX_COMMAND_BYTES:
         raise Poison("too-big", f"a command may carry {MAX_COMMAND_BYTES} bytes")
+    if len(message.content_type or "") > _MAX_WORD:
+        raise Poison("too-big", f"a command's content type may have {_MAX_WORD} characters")
     return Command(
         id=check_identifier(str(message.message_id or ""), "command id"),
         tenant=check_identifier(found.tenant, "tenant"),

@@ -7,6 +7,7 @@ import base64
 
 import msgspec
 
+from fogline.document import read_document
 from fogline.errors import Poison
 from fogline.event import Arrival, Lane
 from fogline.identity import Retransmission
@@ -55,7 +56,4 @@ def dead_letter(
 
 def decode_dead_letter(body: bytes) -> DeadLetter:
     """Raises `Poison('malformed')`."""
-    try:
-        return msgspec.json.decode(body, type=DeadLetter)
-    except msgspec.MsgspecError as error:
-        raise Poison("malformed", f"a dead letter is not readable: {error}") from None
+    return read_document(body, DeadLetter, "a dead letter")

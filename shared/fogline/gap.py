@@ -9,6 +9,7 @@ from enum import StrEnum
 import msgspec
 from msgspec.structs import replace
 
+from fogline.document import read_document
 from fogline.errors import Poison
 from fogline.event import Event, Lane, TimeQuality, rfc3339
 
@@ -58,10 +59,7 @@ def encode_gap(gap: Gap) -> bytes:
 
 def decode_gap(body: bytes) -> Gap:
     """The inverse of `encode_gap`. Raises `Poison('malformed')`."""
-    try:
-        gap = msgspec.json.decode(body, type=Gap)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise Poison("malformed", f"a gap record is not readable: {error}") from None
+    gap = read_document(body, Gap, "a gap record")
     if not 1 <= gap.first <= gap.last:
         raise Poison("malformed", f"a gap cannot range from {gap.first} to {gap.last}")
     return gap

@@ -5,11 +5,13 @@ where a stream goes on, or that its numbering can no longer be trusted.
 """
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import msgspec
 
-from fogline.codec import Beacon
-from fogline.errors import Poison
+from fogline.address import printable
+from fogline.codec import Beacon, Identifier, SequenceNumber
+from fogline.document import read_document
 from fogline.event import Lane
 
 HELLO_CONTENT_TYPE = "application/vnd.fogline-hello+json"
@@ -17,23 +19,27 @@ PROTOCOL = 1
 PRODUCT = "fogline-edge"
 """What a gateway calls itself in its open frame (`product`): this tells it from any other AMQP client."""
 
+MAX_WAIT_S = 3600
+"""For no longer may a bridge send a gateway away."""
+Small = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+
 
 class OpenStream(msgspec.Struct, frozen=True):
     """A stream that the gateway writes or still has unsettled rows of."""
 
-    stream: str
+    stream: Identifier
     lane: Lane
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True):
     """What a gateway says first. `shards`: the count that it knows, 0 for none."""
 
-    protocol: int
-    version: str
-    gateway: str
+    protocol: Small
+    version: Annotated[str, msgspec.Meta(max_length=64, pattern=r"\A[ -~]*\Z")]
+    gateway: Identifier
     beacon: Beacon
     streams: list[OpenStream]
-    shards: int = 0
+    shards: Small = 0
 
 
 class Mark(msgspec.Struct, frozen=True):
@@ -42,10 +48,10 @@ class Mark(msgspec.Struct, frozen=True):
     `chain` (hex) is the newest chain value that it has, `chain_sequence` the event that it belongs to.
     """
 
-    stream: str
-    hwm: int = 0
-    chain_sequence: int = 0
-    chain: str = ""
+    stream: Identifier
+    hwm: SequenceNumber = 0
+    chain_sequence: SequenceNumber = 0
+    chain: Annotated[str, msgspec.Meta(max_length=64)] = ""
 
 
 class Welcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,14 +60,14 @@ class Welcome(msgspec.Struct, frozen=True, kw_only=True):
     `retry_after_s`: when to come back, if refused for a time. `redirect`: `host:port` of the bridge that owns the shard.
     """
 
-    protocol: int
-    shard: int = 0
-    shards: int = 0
-    max_message_bytes: int = 0
+    protocol: Small
+    shard: Small = 0
+    shards: Small = 0
+    max_message_bytes: Small = 0
     marks: list[Mark] = msgspec.field(default_factory=list)
     refused: str = ""
-    retry_after_s: float = 0.0
-    redirect: str = ""
+    retry_after_s: Annotated[float, msgspec.Meta(ge=0, le=MAX_WAIT_S)] = 0.0
+    redirect: Annotated[str, msgspec.Meta(max_length=300)] = ""
 
 
 def encode_hello(value: Hello | Welcome) -> bytes:
@@ -71,18 +77,13 @@ def encode_hello(value: Hello | Welcome) -> bytes:
 
 def decode_hello(body: bytes) -> Hello:
     """Raises `Poison('malformed')`."""
-    try:
-        return msgspec.json.decode(body, type=Hello)
-    except msgspec.MsgspecError as error:
-        raise Poison("malformed", f"a hello is not readable: {error}") from None
+    return read_document(body, Hello, "a hello")
 
 
 def decode_welcome(body: bytes) -> Welcome:
-    """Raises `Poison('malformed')`."""
-    try:
-        return msgspec.json.decode(body, type=Welcome)
-    except msgspec.MsgspecError as error:
-        raise Poison("malformed", f"an answer to hello is not readable: {error}") from None
+    """Raises `Poison('malformed')`. The reason of a refusal becomes one line that a log can show."""
+    welcome = read_document(body, Welcome, "an answer to hello")
+    return msgspec.structs.replace(welcome, refused=printable(welcome.refused))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ it was written, itself not counted. So at a statement with sequence n: `stored =
 
 import msgspec
 
-from fogline.errors import Poison
+from fogline.document import read_document
 
 STATEMENT_CONTENT_TYPE = "application/vnd.fogline-ledger+json"
 
@@ -50,7 +50,4 @@ def encode_statement(statement: Statement) -> bytes:
 
 def decode_statement(body: bytes) -> Statement:
     """The inverse of `encode_statement`. Raises `Poison('malformed')`."""
-    try:
-        return msgspec.json.decode(body, type=Statement)
-    except msgspec.MsgspecError as error:
-        raise Poison("malformed", f"a ledger statement is not readable: {error}") from None
+    return read_document(body, Statement, "a ledger statement")

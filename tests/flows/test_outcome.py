@@ -178,3 +178,9 @@ def test_an_error_of_the_decision_itself_is_not_hidden(make_event: MakeEvent) ->
     with pytest.raises(LookupError):
         decided(make_event(), lambda *_: (_ for _ in ()).throw(LookupError()))
     assert decided(make_event(), lambda *_: (_ for _ in ()).throw(Poison("x", "y"))).outcome == "dead"
+
+
+def test_statement_that_is_nested_too_deep_is_dead(make_event: MakeEvent) -> None:
+    body = b'{"x-unknown":' + b"[" * 2000 + b"]" * 2000 + b"}"
+    row = decided(make_event(body, content_type=STATEMENT_CONTENT_TYPE))
+    assert (row.outcome, row.reason) == (Outcome.DEAD, "malformed")

@@ -16,6 +16,7 @@ from fogline.codec import (
     Range,
     Replay,
     decode_batch,
+    decode_beacon,
     decode_event,
     decode_range,
     encode_batch,
@@ -146,12 +147,38 @@ def broken(message: Message, **changes: object) -> Message:
         {"chain": "zz"},
         {"lane": "tunnel"},
         {"gateway": 7},
+        {"gateway": "g" * 65},
+        {"stream": ""},
+        {"stream": "s" * 65},
+        {"last": 2**63},
+        {"chain": "00" * 15},
+        {"chain": "00" * 500_000},
     ],
-    ids=str,
+    ids=lambda changes: str(changes)[:40],
 )
 def test_a_range_that_makes_no_sense_is_poison(changes):
     with pytest.raises(Poison):
         decode_range(broken(make_batch(1, 3)[1], **changes))
+
+
+@pytest.mark.fault("S4")
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"boot": None},
+        {"boot": "b" * 65},
+        {"boot": ""},
+        {"boottime": "1"},
+        {"boottime": True},
+        {"boottime": 2**63},
+        {"boottime": -1},
+    ],
+    ids=str,
+)
+def test_clock_that_no_deadline_can_be_reckoned_in_is_poison(changes):
+    """S4: a boot id that is none, a boottime that is no number or beyond every deadline."""
+    with pytest.raises(Poison, match="boot id and boottime"):
+        decode_beacon(broken(make_batch(1, 3)[1], **changes))
 
 
 def test_another_content_type_is_poison():

@@ -1,9 +1,24 @@
 """Where a stream goes on after hello, or that it cannot."""
 
+import msgspec
 import pytest
 
 from fogline.errors import Poison
-from fogline.hello import Mark, Own, Reopen, Resume, decode_hello, decode_welcome, resume
+from fogline.event import Lane
+from fogline.hello import (
+    Hello,
+    Mark,
+    OpenStream,
+    Own,
+    Reopen,
+    Resume,
+    Welcome,
+    decode_hello,
+    decode_welcome,
+    encode_hello,
+    resume,
+)
+from fogline.testing.events import BEACON, STREAM
 
 
 def own(settled=10, chain="aa", head=20, at_mark=None):
@@ -63,3 +78,57 @@ def test_where_a_dropped_row_cannot_prove_the_chain_the_stream_begins_anew():
 def test_nonsense_is_poison(decode, body):
     with pytest.raises(Poison):
         decode(body)
+
+
+def encoded(value, **replaced):
+    return msgspec.json.encode(msgspec.to_builtins(value) | replaced)
+
+
+HELLO = Hello(protocol=1, version="0.1", gateway="gw-1", beacon=BEACON, streams=[OpenStream(STREAM, Lane.ALARM)])
+WELCOME = Welcome(protocol=1, marks=[Mark(STREAM, 1)])
+
+
+@pytest.mark.fault("S4")
+@pytest.mark.parametrize(
+    "replaced",
+    [
+        {"version": "0.1\n2026-01-01 fogline.bridge all is well"},
+        {"version": "x" * 65},
+        {"streams": [{"stream": "s" * 65, "lane": "alarm"}]},
+        {"streams": [{"stream": "", "lane": "alarm"}]},
+        {"beacon": {"boot_id": "b" * 65, "boottime_ms": 1}},
+        {"beacon": {"boot_id": "b", "boottime_ms": 2**63}},
+        {"beacon": {"boot_id": "b", "boottime_ms": True}},
+        {"protocol": 2**31},
+    ],
+)
+def test_hello_with_a_value_that_nobody_could_keep_is_poison(replaced):
+    """S4: names that are too long, a clock beyond every deadline, a version that would forge a line of the log."""
+    with pytest.raises(Poison):
+        decode_hello(encoded(HELLO, **replaced))
+
+
+@pytest.mark.fault("S4")
+@pytest.mark.parametrize(
+    "replaced",
+    [
+        {"retry_after_s": 1e300},
+        {"retry_after_s": -1},
+        {"marks": [{"stream": STREAM, "hwm": 2**63}]},
+        {"marks": [{"stream": STREAM, "chain_sequence": -1}]},
+        {"marks": [{"stream": STREAM, "chain": "0" * 65}]},
+    ],
+)
+def test_answer_to_hello_that_would_stop_a_gateway_is_poison(replaced):
+    """S4: a wait without end, sequences that SQLite cannot hold."""
+    with pytest.raises(Poison):
+        decode_welcome(encoded(WELCOME, **replaced))
+
+
+def test_reason_of_a_refusal_is_one_line():
+    assert decode_welcome(encoded(WELCOME, refused="no\n\x1b[2Jroom" + "x" * 2000)).refused.startswith("no  [2Jroomxxx")
+
+
+def test_valid_hello_and_answer_are_read():
+    assert decode_hello(encode_hello(HELLO)) == HELLO
+    assert decode_welcome(encode_hello(WELCOME)) == WELCOME

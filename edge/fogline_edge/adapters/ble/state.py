@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from fogline.errors import Poison
+from fogline.document import read_document
 
 STATE_KEY = "ble/state"
 """Under which it is kept."""
@@ -42,10 +42,7 @@ def encode_state(state: BleState) -> bytes:
 
 def decode_state(data: bytes) -> BleState:
     """The inverse. Raises `Poison('malformed')`."""
-    try:
-        return msgspec.json.decode(data, type=BleState)
-    except msgspec.MsgspecError as error:
-        raise Poison("malformed", f"the state of the Bluetooth adapter is not readable: {error}") from None
+    return read_document(data, BleState, "the state of the Bluetooth adapter")
 
 
 def convert_state(state: dict[str, Any]) -> BleState:

@@ -1,0 +1,418 @@
+"""What gateway and bridge say to each other: hello, batches, gap records, commands, replies; each through all its layers."""
+
+import base64
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+import zstandard
+
+from edge.mqtt.talking import Talk
+from fogline import hello
+from fogline.address import parse_address
+from fogline.amqp import wire
+from fogline.amqp.reconnect import Backoff
+from fogline.codec import (
+    BATCH_CONTENT_TYPE,
+    BATCH_ENCODING,
+    Batch,
+    Beacon,
+    Range,
+    Replay,
+    decode_beacon,
+    decode_event,
+    decode_range,
+    read_batch,
+)
+from fogline.command import Command, Deadline, decode_command, digest, encode_command, signed_bytes
+from fogline.dead import DeadLetter, decode_dead_letter
+from fogline.event import Lane
+from fogline.gap import GAP_CONTENT_TYPE, Gap, GapReason, Lost, above, decode_gap, encode_gap, gap_event
+from fogline.ledger import Counts, Statement, decode_statement
+from fogline.message import Message
+from fogline.principal import Kind, Principal
+from fogline.testing.events import BEACON, NOW_NS, STREAM, make_event
+from fogline_cloud.bridge.admission import Admission
+from fogline_cloud.bridge.checkpoint import stream_entry
+from fogline_cloud.bridge.reports import event_of
+from fogline_cloud.commands.record import of_reply
+from fogline_cloud.commands.request import record_of as command_of
+from fogline_cloud.records import record_of, record_of_object
+from fogline_cloud.settings import CommandSettings
+from fogline_edge.adapters.mqtt.packets import Subscribe
+from fogline_edge.adapters.mqtt.wire import V5
+from fuzz.amqp_messages import message_form
+from fuzz.amqp_values import long_symbol, long_text, uint
+from fuzz.forms import Decoder, Layer
+from fuzz.json_forms import json_form
+
+MAX_KEPT_BYTES = 1000
+DAY_S = 86_400
+OPERATOR = Principal(Kind.CLIENT, "acme", "desk", "asserted")
+
+
+def plain(value: object) -> Any:
+    """A value as a tree."""
+    return msgspec.json.decode(msgspec.json.encode(value))
+
+
+# --- a batch, to the records that a shard makes of it
+
+
+def _ranged(data: bytes) -> tuple[Range, Message]:
+    message = wire.decode(data)
+    return decode_range(message), message
+
+
+def commanded(beacon: Beacon) -> None:
+    """A command to the gateway whose clock this is goes out with a deadline on it."""
+    deadline = Deadline(beacon.boot_id, beacon.boottime_ms + 60_000)
+    command = Command(id="C", tenant="acme", gateway="gw-1", device="lamp-1", name="switch", deadline=deadline)
+    assert len(wire.encode(encode_command(command))) < 1000
+
+
+def _clocked(found: tuple[Range, Message]) -> tuple[Range, Message]:
+    commanded(decode_beacon(found[1]))
+    return found
+
+
+def _admitted(found: tuple[Range, Message]) -> tuple[Range, Message]:
+    admission = Admission({})
+    admission.admit(found[0])
+    admission.wrote(found[0])
+    for known in admission.committed():
+        key, entry = stream_entry(known)
+        mark = msgspec.json.encode(hello.Mark(known.stream, known.hwm, known.chain_sequence, known.chain))
+        assert len(key) + len(entry) + len(mark) < MAX_KEPT_BYTES, "a stream takes too much memory"
+        stored(known.hwm)
+    return found
+
+
+def _read(found: tuple[Range, Message]) -> tuple[Range, Batch]:
+    return found[0], read_batch(*found)
+
+
+def _landed(found: tuple[Range, Batch]) -> None:
+    span, batch = found
+    for each, data in zip(batch.objects, batch.data, strict=True):
+        record_of_object(each, *batch.places[each.source], data, span.chain)
+    for event in batch.events():
+        of_reply(event, None, 0)
+    above(batch.events(), span.first)
+
+
+def stored(number: int) -> None:
+    """A gateway keeps it in SQLite, the flow in a table."""
+    number.to_bytes(8, "big", signed=True)
+
+
+BATCH_LAYERS = (
+    Layer("message", lambda data: (wire.decode(data), data)[1]),
+    Layer("range", _ranged),
+    Layer("clock", _clocked),
+    Layer("admission", _admitted),
+    Layer("events", _read),
+    Layer("records", _landed),
+)
+PLACE: Mapping[str, object] = {
+    "gateway": "gw-1",
+    "stream": STREAM,
+    "lane": "telemetry",
+    "first": 1,
+    "last": 1,
+    "chain": "00" * 16,
+    "boot": BEACON.boot_id,
+    "boottime": BEACON.boottime_ms,
+}
+BATCH_PROPERTIES = {
+    "content-type": long_symbol(BATCH_CONTENT_TYPE.encode()),
+    "content-encoding": long_symbol(BATCH_ENCODING.encode()),
+}
+
+
+def batched(document: bytes, lane: str = "telemetry") -> bytes:
+    """A document as the body of a batch."""
+    body = zstandard.compress(document)
+    form = message_form("batch", body=body, properties=BATCH_PROPERTIES, application={**PLACE, "lane": lane})
+    return form.render({})
+
+
+def event_tree(**more: object) -> dict[str, Any]:
+    """An event with everything that one may have."""
+    given = {"ttd": 5, "expirytime": "2026-01-01T00:00:00Z", "properties": "a=b", "time": "2026-01-01T00:00:00Z", **more}
+    event = make_event(1, **given)
+    own = {"specversion": "1.0", "source": event.source, "datacontenttype": event.content_type, "data": {"n": 1}}
+    names = [
+        "id", "type", "subject", "time", "recordedtime", "gateway", "stream", "sequence", "lane", "timequality", "dedup",
+        "adapter", "replayed", "ttd", "expirytime", "properties", "commandid", "commandstate", "correlationid", "status",
+    ]  # fmt: skip
+    found = {name: plain(getattr(event, name)) for name in names}
+    return own | {name: value for name, value in found.items() if value is not None}
+
+
+def _binary_event() -> dict[str, Any]:
+    tree = event_tree()
+    del tree["data"]
+    return tree | {"data_base64": base64.b64encode(b"\x00\x01").decode()}
+
+
+def _gap() -> Gap:
+    return Gap(GapReason.REFUSED, 1, 1, "why", "ID", "lamp-1", "text/plain", "AAE=", Lost(STREAM, 1, 2))
+
+
+def _gap_tree() -> dict[str, Any]:
+    tree = event_tree(content_type=GAP_CONTENT_TYPE)
+    return tree | {"data": plain(_gap())}
+
+
+def _reply_tree() -> dict[str, Any]:
+    reply = {"commandid": "CMD-1", "commandstate": "SUCCEEDED", "correlationid": "string:c", "status": 200}
+    return event_tree(lane=Lane.REPLY, **reply)
+
+
+def _in_batch(lane: str = "telemetry") -> Callable[[bytes], bytes]:
+    return lambda document: batched(b"[" + document + b"]", lane)
+
+
+BATCH = Decoder(
+    "batch",
+    BATCH_LAYERS,
+    [
+        message_form(
+            "batch message",
+            body=zstandard.compress(b"[" + msgspec.json.encode(event_tree()) + b"]"),
+            properties=BATCH_PROPERTIES,
+            application=PLACE,
+            fields_aim="range",
+            properties_aim="range",
+        ),
+        json_form("event", event_tree(), "events", _in_batch()),
+        json_form("event of bytes", _binary_event(), "events", _in_batch()),
+        json_form("gap record", _gap_tree(), "events", _in_batch()),
+        json_form("reply", _reply_tree(), "events", _in_batch("reply")),
+    ],
+)
+
+
+# --- hello and its answer
+
+
+def _greeted(asked: hello.Hello) -> None:
+    commanded(asked.beacon)
+    assert asked.version.isprintable(), "the log would be disturbed"
+    assert all(len(each.stream) < MAX_KEPT_BYTES for each in asked.streams)
+
+
+def _resumed(welcome: hello.Welcome) -> None:
+    wait_s = Backoff().asked_s(welcome.retry_after_s)
+    assert 0 <= wait_s <= DAY_S, f"the gateway would wait for {wait_s} s"
+    assert welcome.refused.isprintable(), "the log would be disturbed"
+    for mark in welcome.marks:
+        stored(mark.hwm)
+        stored(mark.chain_sequence)
+        hello.resume(hello.Own(0, "", 0, None), mark)
+        hello.resume(hello.Own(5, "00", 9, "00", 7), mark)
+
+
+def _hello_message(body: bytes) -> bytes:
+    properties = {"reply-to": long_text(b"control/acme/gw-1"), "correlation-id": long_text(b"1")}
+    return message_form("hello", body=body, properties=properties).render({})
+
+
+HELLO_TREE = plain(
+    hello.Hello(
+        protocol=1, version="0.1", gateway="gw-1", beacon=BEACON, streams=[hello.OpenStream(STREAM, Lane.ALARM)], shards=4
+    )
+)
+WELCOME_TREE = plain(
+    hello.Welcome(
+        protocol=1,
+        shard=1,
+        shards=4,
+        max_message_bytes=1,
+        marks=[hello.Mark(STREAM, 1, 1, "00")],
+        refused="",
+        redirect="127.0.0.1:1",
+    )
+)
+HELLO = Decoder(
+    "hello",
+    (
+        Layer("message", wire.decode),
+        Layer("hello", lambda message: hello.decode_hello(message.body)),
+        Layer("clock", _greeted),
+    ),
+    [json_form("hello", HELLO_TREE, "hello", _hello_message)],
+)
+WELCOME = Decoder(
+    "welcome",
+    (
+        Layer("message", wire.decode),
+        Layer("welcome", lambda message: hello.decode_welcome(message.body)),
+        Layer("resume", _resumed),
+    ),
+    [json_form("welcome", WELCOME_TREE, "welcome", _hello_message)],
+)
+
+
+# --- commands, one way and the other
+
+
+def _signed(command: Command) -> Command:
+    digest(command)
+    signed_bytes(command)
+    command.deadline.left_ms(BEACON)
+    return command
+
+
+def _journalled(command: Command) -> Command:
+    stored(command.deadline.boottime_ms)
+    words = (command.deadline.boot_id, command.correlation, command.key_id, command.content_type or "")
+    assert sum(map(len, words)) < 3 * MAX_KEPT_BYTES, "a command takes too much of the journal"
+    return command
+
+
+def _delivered(command: Command) -> None:
+    """To a device that is connected by MQTT 5, where a content type travels along."""
+    talk = Talk(V5, with_commands=True)
+    talk.connect("lamp-1", clean_start=False)
+    talk.settled(Subscribe(packet_id=1, filters=(("command///req/#", 1),)))
+    talk.execute(msgspec.structs.replace(command, device="lamp-1"))
+
+
+COMMAND_PROPERTIES = {
+    "message-id": long_text(b"CMD-1"),
+    "subject": long_text(b"switch"),
+    "content-type": long_symbol(b"application/json"),
+}
+COMMAND = Decoder(
+    "command",
+    (
+        Layer("message", wire.decode),
+        Layer("command", decode_command),
+        Layer("signature", _signed),
+        Layer("journal", _journalled),
+        Layer("device", _delivered),
+    ),
+    [
+        message_form(
+            "command",
+            body=b"{}",
+            header={"durable": b"\x41"},
+            properties=COMMAND_PROPERTIES,
+            application={
+                "fogline": "command",
+                "tenant": "acme",
+                "gateway": "gw-1",
+                "device_id": "lamp-1",
+                "reply": True,
+                "idempotent": False,
+                "correlation": "",
+                "deadline_boot": BEACON.boot_id,
+                "deadline_ms": 1,
+                "key_id": "k",
+                "signature": b"s",
+            },
+            fields_aim="command",
+            properties_aim="command",
+        )
+    ],
+)
+
+
+def _requested(message: Message) -> object:
+    return command_of(message, parse_address("command/acme/lamp-1"), OPERATOR, 1, CommandSettings())  # type: ignore[arg-type]
+
+
+REQUEST = Decoder(
+    "operator's command",
+    (Layer("message", wire.decode), Layer("request", _requested), Layer("record", msgspec.json.encode)),
+    [
+        message_form(
+            "operator's command",
+            body=b"{}",
+            header={"durable": b"\x41", "ttl": uint(60_000)},
+            properties={
+                **COMMAND_PROPERTIES,
+                "to": long_text(b"command/acme/lamp-1"),
+                "reply-to": long_text(b"command_response/acme/desk"),
+                "correlation-id": long_text(b"c"),
+            },
+            application={"idempotent": True, "device_id": "lamp-1"},
+            fields_aim="request",
+            properties_aim="request",
+        )
+    ],
+)
+
+
+def _reported(message: Message) -> object:
+    return event_of(message, parse_address("event/acme"), NOW_NS)  # type: ignore[arg-type]
+
+
+CLIENT_EVENT = Decoder(
+    "client's event",
+    (Layer("message", wire.decode), Layer("event", _reported), Layer("record", record_of)),
+    [
+        message_form(
+            "client's event",
+            body=b"{}",
+            header={"ttl": uint(60_000)},
+            properties={"to": long_text(b"event/acme/lamp-1"), "content-type": long_symbol(b"application/json")},
+            application={
+                "device_id": "lamp-1",
+                "cloudEvents:id": "1",
+                "cloudEvents:source": "/here",
+                "cloudEvents:type": "t",
+                "cloudEvents:subject": "s",
+                "cloudEvents:time": "2026-01-01T00:00:00Z",
+                "cloudEvents_datacontenttype": "text/plain",
+            },
+            fields_aim="event",
+            properties_aim="event",
+        )
+    ],
+)
+
+
+# --- JSON documents of their own
+
+
+def _again(body: bytes) -> None:
+    replay = Replay(body)
+    replay.encode(STREAM, 7)
+
+
+def _gap_event(gap: Gap) -> None:
+    gap_event(gap, tenant="acme", gateway="gw-1", stream=STREAM, lane=Lane.BULK, now_ns=time.time_ns())
+    encode_gap(gap)
+
+
+def _letter(letter: DeadLetter) -> None:
+    assert isinstance(letter.reason, str)
+
+
+DOCUMENTS = (
+    Decoder("gap record", (Layer("gap", decode_gap), Layer("event", _gap_event)), [json_form("gap", plain(_gap()), "gap")]),
+    Decoder(
+        "stored event",
+        (Layer("event", lambda body: (decode_event(body), body)[1]), Layer("replay", _again)),
+        [json_form("event", event_tree(), "event"), json_form("gap", _gap_tree(), "event")],
+    ),
+    Decoder(
+        "statement",
+        (Layer("statement", decode_statement),),
+        [
+            json_form(
+                "statement", plain(Statement(STREAM, "alarm", Counts(), closed=True)) | {"counts": {"sent": 1}}, "statement"
+            )
+        ],
+    ),
+    Decoder(
+        "dead letter",
+        (Layer("letter", decode_dead_letter), Layer("read", _letter)),
+        [json_form("letter", plain(DeadLetter(reason="r", detail="d", sender="s", channel="c", body_base64="AAE=")), "letter")],
+    ),
+)
+CONTROL = (BATCH, HELLO, WELCOME, COMMAND, REQUEST, CLIENT_EVENT, *DOCUMENTS)
