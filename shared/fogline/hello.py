@@ -52,6 +52,7 @@ class Welcome(msgspec.Struct, frozen=True, kw_only=True):
     """The bridge's answer. `refused`: why there will be no service here (then only the rest of these count).
 
     `retry_after_s`: when to come back, if refused for a time. `redirect`: `host:port` of the bridge that owns the shard.
+    `time_ms`: the bridge's wall clock in milliseconds since 1970, 0 where it does not say.
     """
 
     protocol: int
@@ -62,6 +63,7 @@ class Welcome(msgspec.Struct, frozen=True, kw_only=True):
     refused: str = ""
     retry_after_s: float = 0.0
     redirect: str = ""
+    time_ms: int = 0
 
 
 def encode_hello(value: Hello | Welcome) -> bytes:

@@ -152,7 +152,7 @@ def _gap_in_place(writer: Writer, stream: Stream, refusal: Refusal, body: bytes,
         stream=stream.stream,
         lane=stream.lane,
         now_ns=writer.clock.time_ns(),
-        timequality=time_quality(writer.clock.time_ns()),
+        timequality=time_quality(writer.clock),
         replayed=reason is GapReason.DAMAGED,
     )
 

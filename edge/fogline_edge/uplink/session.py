@@ -89,6 +89,7 @@ class Session:
         try:
             await self._until_over(self._opened, HELLO_S)
             welcome = await self._say_hello(connection)
+            self._compare_clocks(welcome)
             await self._reconcile(welcome)
             target = str(address.Ingest(self._outbox.tenant, welcome.shard))
             lanes = self._lanes = Lanes(connection, target)
@@ -131,6 +132,16 @@ class Session:
         if welcome.refused:
             raise SlowDown(f"the bridge refuses: {welcome.refused}", retry_after_s=welcome.retry_after_s)
         return welcome
+
+    def _compare_clocks(self, welcome: hello.Welcome) -> None:
+        """The bridge's time is evidence that this machine's clock is right, or a reason to look at both."""
+        if welcome.time_ms and not self._outbox.clock.compare(welcome.time_ms * 1_000_000):
+            differ_s = self._outbox.clock.time_ns() // 1_000_000_000 - welcome.time_ms // 1000
+            _log.warning(
+                "this machine's clock is %+d s from the bridge's: check that both synchronize (timedatectl). Until this one"
+                " is known to be right, events are marked `unsynced`",
+                differ_s,
+            )
 
     async def _reconcile(self, welcome: hello.Welcome) -> None:
         """Open new streams where the numbering cannot be trusted."""
