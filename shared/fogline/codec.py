@@ -13,11 +13,11 @@ import binascii
 import threading
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 import zstandard
-from msgspec import Raw
+from msgspec import Meta, Raw
 
 from fogline.address import is_identifier, shown
 from fogline.errors import Poison
@@ -32,6 +32,8 @@ MAX_BATCH_BYTES = 256 * 1024
 """The most uncompressed bytes that a sender puts into one batch of more than one event."""
 MAX_MESSAGE_BYTES = 1024 * 1024
 """The most bytes of one AMQP message, and of one event as JSON."""
+MAX_SEQUENCE = 2**63 - 1
+"""The largest number that a database holds, and so the largest sequence or time that a peer may name."""
 MAX_BODY_BYTES = 2 * MAX_MESSAGE_BYTES
 """The most bytes that a batch may decompress to."""
 
@@ -283,7 +285,7 @@ class Beacon(msgspec.Struct, frozen=True):
     """The gateway's own clock as it sent: boot id and CLOCK_BOOTTIME in milliseconds. Deadlines are reckoned in it."""
 
     boot_id: str
-    boottime_ms: int
+    boottime_ms: Annotated[int, Meta(ge=0, le=MAX_SEQUENCE)]
 
 
 def encode_batch(span: Range, events: Sequence[bytes], beacon: Beacon) -> Message:
@@ -316,7 +318,7 @@ def decode_range(message: Message) -> Range:
         span = msgspec.convert({**message.properties, "chain": bytes.fromhex(str(message.properties.get("chain")))}, Range)
     except (msgspec.ValidationError, ValueError) as error:
         raise Poison("malformed", f"a batch's properties are not readable: {error}") from None
-    if not 1 <= span.first <= span.last:
+    if not 1 <= span.first <= span.last <= MAX_SEQUENCE:
         raise Poison("malformed", f"a batch cannot range from {span.first} to {span.last}")
     return span
 
@@ -324,7 +326,7 @@ def decode_range(message: Message) -> Range:
 def decode_beacon(message: Message) -> Beacon:
     """The gateway's clock as it sent a batch. Raises `Poison('malformed')`."""
     boot_id, boottime_ms = message.properties.get("boot"), message.properties.get("boottime")
-    if not isinstance(boot_id, str) or not isinstance(boottime_ms, int):
+    if not isinstance(boot_id, str) or not isinstance(boottime_ms, int) or not 0 <= boottime_ms <= MAX_SEQUENCE:
         raise Poison("malformed", "a batch carries the gateway's boot id and boottime")
     return Beacon(boot_id, boottime_ms)
 

@@ -14,11 +14,12 @@ else leaves a terminal state.
 
 import hashlib
 from enum import IntEnum, StrEnum
+from typing import Annotated
 
 import msgspec
 
 from fogline.address import check_identifier
-from fogline.codec import Beacon
+from fogline.codec import MAX_SEQUENCE, Beacon
 from fogline.errors import Poison
 from fogline.message import Message
 
@@ -194,7 +195,7 @@ class _Properties(msgspec.Struct, kw_only=True):
     idempotent: bool
     correlation: str
     deadline_boot: str
-    deadline_ms: int
+    deadline_ms: Annotated[int, msgspec.Meta(ge=-MAX_SEQUENCE, le=MAX_SEQUENCE)]
     key_id: str
     signature: bytes
 

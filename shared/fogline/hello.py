@@ -5,10 +5,12 @@ where a stream goes on, or that its numbering can no longer be trusted.
 """
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
-from fogline.codec import Beacon
+from fogline.codec import MAX_SEQUENCE, Beacon
 from fogline.errors import Poison
 from fogline.event import Lane
 
@@ -16,6 +18,9 @@ HELLO_CONTENT_TYPE = "application/vnd.fogline-hello+json"
 PROTOCOL = 1
 PRODUCT = "fogline-edge"
 """What a gateway calls itself in its open frame (`product`): this tells it from any other AMQP client."""
+
+
+Number = Annotated[int, Meta(ge=0, le=MAX_SEQUENCE)]
 
 
 class OpenStream(msgspec.Struct, frozen=True):
@@ -43,8 +48,8 @@ class Mark(msgspec.Struct, frozen=True):
     """
 
     stream: str
-    hwm: int = 0
-    chain_sequence: int = 0
+    hwm: Number = 0
+    chain_sequence: Number = 0
     chain: str = ""
 
 
@@ -63,7 +68,7 @@ class Welcome(msgspec.Struct, frozen=True, kw_only=True):
     refused: str = ""
     retry_after_s: float = 0.0
     redirect: str = ""
-    time_ms: int = 0
+    time_ms: Number = 0
 
 
 def encode_hello(value: Hello | Welcome) -> bytes:
@@ -75,7 +80,7 @@ def decode_hello(body: bytes) -> Hello:
     """Raises `Poison('malformed')`."""
     try:
         return msgspec.json.decode(body, type=Hello)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Poison("malformed", f"a hello is not readable: {error}") from None
 
 
@@ -83,7 +88,7 @@ def decode_welcome(body: bytes) -> Welcome:
     """Raises `Poison('malformed')`."""
     try:
         return msgspec.json.decode(body, type=Welcome)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Poison("malformed", f"an answer to hello is not readable: {error}") from None
 
 

@@ -63,3 +63,26 @@ def test_where_a_dropped_row_cannot_prove_the_chain_the_stream_begins_anew():
 def test_nonsense_is_poison(decode, body):
     with pytest.raises(Poison):
         decode(body)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        b'{"stream":"s","hwm":9223372036854775808}',
+        b'{"stream":"s","hwm":-1}',
+        b'{"stream":"s","chain_sequence":18446744073709551615}',
+        b'{"stream":"s","more":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+        b'{"stream":"\xff"}',
+    ],
+    ids=["too large", "negative", "a chain at no sequence", "deep", "no UTF-8"],
+)
+def test_a_welcome_that_no_database_could_hold_is_not_readable(told):
+    """G15: such numbers raised in the outbox's writer, and ended the gateway."""
+    with pytest.raises(Poison):
+        decode_welcome(b'{"protocol":1,"marks":[' + told + b"]}")
+
+
+@pytest.mark.parametrize("decode", [decode_hello, decode_welcome])
+def test_a_hello_that_is_nested_without_end_is_not_readable(decode):
+    with pytest.raises(Poison):
+        decode(b'{"protocol":1,"version":"1","gateway":"g","more":' + b"[" * 100_000 + b"]" * 100_000 + b"}")
