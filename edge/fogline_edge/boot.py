@@ -1,10 +1,13 @@
-"""The machine's clocks: the one that people set, and the one since its boot that nobody can set.
+"""The machine's clocks: the wall clock, which anybody may set, and the clock since boot, which nobody can set.
 
-Deadlines and ages are reckoned in the latter; the former is only written down. Whether it was right is told by what it
-shows: before `CLOCK_IS_SET_NS` it has not been set since the machine started. The kernel's own word (adjtimex) is not asked:
-on many machines the host keeps the clock right, and the kernel calls it unsynchronised for ever.
+Deadlines and ages use the clock since boot. The wall clock is only written down, with the word whether it was right. A
+machine without a battery starts in 1970, or (fake-hwclock) at its last shutdown, and shows a wrong time that looks right.
+So the wall clock counts as right only when there is evidence: the kernel or systemd-timesyncd says that it is
+synchronized, or the bridge's clock agrees with it.
 """
 
+import ctypes
+import sys
 import time
 import uuid
 from functools import cache
@@ -16,6 +19,13 @@ from fogline.event import TimeQuality, rfc3339
 
 CLOCK_IS_SET_NS = 1_735_689_600_000_000_000
 """2025-01-01: a clock before this has not been set since the machine started."""
+AGREES_NS = 60_000_000_000
+"""The most by which two clocks that are both right may differ, a message's way between them included."""
+TIMESYNCD = Path("/run/systemd/timesync/synchronized")
+"""systemd-timesyncd makes this file when it has set the clock in this boot."""
+_TIME_ERROR = 5
+_TIMEX_BYTES = 512
+"""More than `struct timex` has on any architecture."""
 
 
 @cache
@@ -36,9 +46,18 @@ class Clock(Protocol):
     def beacon(self) -> Beacon:
         """Boot id and the milliseconds since the boot, sleep included. It never jumps."""
 
+    def is_right(self) -> bool:
+        """Return True if there is evidence that the wall clock is right."""
+
+    def compare(self, time_ns: int) -> bool:
+        """Hold the wall clock against the bridge's, and return True if they agree: that is evidence for this boot."""
+
 
 class SystemClock:
     """The machine's own."""
+
+    def __init__(self) -> None:
+        self._right_ns: int | None = None
 
     def time_ns(self) -> int:
         """As `Clock.time_ns`."""
@@ -47,6 +66,37 @@ class SystemClock:
     def beacon(self) -> Beacon:
         """As `Clock.beacon`."""
         return Beacon(boot_id(), int(time.clock_gettime(time.CLOCK_BOOTTIME) * 1000))
+
+    def is_right(self) -> bool:
+        """As `Clock.is_right`. Evidence holds until the clock is set to another time."""
+        now_ns = self._boot_time_ns()
+        if self._right_ns is None or abs(now_ns - self._right_ns) > AGREES_NS:
+            self._right_ns = now_ns if machine_is_synchronized() else None
+        return self._right_ns is not None
+
+    def compare(self, time_ns: int) -> bool:
+        """As `Clock.compare`."""
+        agrees = abs(self.time_ns() - time_ns) <= AGREES_NS
+        if agrees:
+            self._right_ns = self._boot_time_ns()
+        return agrees
+
+    def _boot_time_ns(self) -> int:
+        """The boot's moment by the wall clock, which changes when somebody sets that clock."""
+        return self.time_ns() - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+
+def machine_is_synchronized() -> bool:
+    """Return True if the kernel (adjtimex, cleared STA_UNSYNC) or systemd-timesyncd says that the clock is synchronized."""
+    if sys.platform != "linux":
+        return False
+    state = _libc().adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES))
+    return 0 <= state < _TIME_ERROR or TIMESYNCD.exists()
+
+
+@cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None)
 
 
 SYSTEM = SystemClock()
@@ -68,15 +118,11 @@ class Moment(NamedTuple):
 
 def moment(clock: Clock) -> Moment:
     """Now."""
-    now = moment_at(clock.time_ns())
-    return now if now.synced else now._replace(beacon=clock.beacon())
+    time_ns = clock.time_ns()
+    synced = time_ns >= CLOCK_IS_SET_NS and clock.is_right()
+    return Moment(time_ns, rfc3339(time_ns), synced, None if synced else clock.beacon())
 
 
-def moment_at(time_ns: int) -> Moment:
-    """When the wall clock showed this."""
-    return Moment(time_ns, rfc3339(time_ns), time_ns >= CLOCK_IS_SET_NS)
-
-
-def time_quality(time_ns: int) -> TimeQuality:
-    """Whether the clock had been set when it showed this."""
-    return TimeQuality.SYNCED if time_ns >= CLOCK_IS_SET_NS else TimeQuality.UNSYNCED
+def time_quality(clock: Clock) -> TimeQuality:
+    """Whether the clock is known to be right now."""
+    return TimeQuality.SYNCED if moment(clock).synced else TimeQuality.UNSYNCED

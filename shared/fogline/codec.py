@@ -17,7 +17,7 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 import zstandard
-from msgspec import Meta, Raw
+from msgspec import Raw
 
 from fogline.address import is_identifier, shown
 from fogline.errors import Poison
@@ -32,6 +32,8 @@ MAX_BATCH_BYTES = 256 * 1024
 """The most uncompressed bytes that a sender puts into one batch of more than one event."""
 MAX_MESSAGE_BYTES = 1024 * 1024
 """The most bytes of one AMQP message, and of one event as JSON."""
+MAX_SEQUENCE = 2**63 - 1
+"""The largest number that a database holds, and so the largest sequence or time that a peer may name."""
 MAX_BODY_BYTES = 2 * MAX_MESSAGE_BYTES
 """The most bytes that a batch may decompress to."""
 
@@ -322,7 +324,7 @@ def decode_range(message: Message) -> Range:
         span = msgspec.convert({**message.properties, "chain": bytes.fromhex(str(message.properties.get("chain")))}, Range)
     except (msgspec.ValidationError, ValueError) as error:
         raise Poison("malformed", f"a batch's properties are not readable: {error}") from None
-    if not 1 <= span.first <= span.last:
+    if not 1 <= span.first <= span.last <= MAX_SEQUENCE:
         raise Poison("malformed", f"a batch cannot range from {span.first} to {span.last}")
     return span
 

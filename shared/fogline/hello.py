@@ -58,6 +58,7 @@ class Welcome(msgspec.Struct, frozen=True, kw_only=True):
     """The bridge's answer. `refused`: why there will be no service here (then only the rest of these count).
 
     `retry_after_s`: when to come back, if refused for a time. `redirect`: `host:port` of the bridge that owns the shard.
+    `time_ms`: the bridge's wall clock in milliseconds since 1970, 0 where it does not say.
     """
 
     protocol: Small
@@ -68,6 +69,7 @@ class Welcome(msgspec.Struct, frozen=True, kw_only=True):
     refused: str = ""
     retry_after_s: Annotated[float, msgspec.Meta(ge=0, le=MAX_WAIT_S)] = 0.0
     redirect: Annotated[str, msgspec.Meta(max_length=300)] = ""
+    time_ms: Annotated[int, msgspec.Meta(ge=0, le=2**53)] = 0
 
 
 def encode_hello(value: Hello | Welcome) -> bytes:

@@ -52,7 +52,7 @@ class NullPeer:
         if isinstance(self.places[delivery.link], address.Hello):
             asked = hello.decode_hello(message.body)
             marks = [hello.Mark(each.stream) for each in asked.streams]
-            body = hello.encode_hello(hello.Welcome(protocol=1, shards=1, marks=marks))
+            body = hello.encode_hello(hello.Welcome(protocol=1, shards=1, marks=marks, time_ms=time.time_ns() // 1_000_000))
             self.control.send(Message(body=body, correlation_id=message.correlation_id))
             return
         self.events += message.properties["last"] - message.properties["first"] + 1

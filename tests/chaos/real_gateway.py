@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import sys
+import time
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
@@ -120,9 +121,7 @@ class Bridge:
         connection.settle(delivery, ACCEPTED)
         connection.grant(delivery.link, 1)
         if isinstance(self._places[delivery.link], address.Hello):
-            asked = hello.decode_hello(message.body)
-            marks = [self._marks.get(each.stream) or hello.Mark(each.stream) for each in asked.streams]
-            body = hello.encode_hello(hello.Welcome(protocol=1, shards=1, marks=marks))
+            body = self.welcome(hello.decode_hello(message.body))
             self._control.send(Message(body=body, correlation_id=message.correlation_id))
         else:
             span = decode_range(message)
@@ -130,6 +129,11 @@ class Bridge:
             events = decode_batch(span, message)
             self.came += [((event.stream, event.sequence), event) for event in events]
         self._changed.set()
+
+    def welcome(self, asked: hello.Hello) -> bytes:
+        """The answer to hello, as it travels."""
+        marks = [self._marks.get(each.stream) or hello.Mark(each.stream) for each in asked.streams]
+        return hello.encode_hello(hello.Welcome(protocol=1, shards=1, marks=marks, time_ms=time.time_ns() // 1_000_000))
 
     def link_closed(self, *_) -> None:
         self._changed.set()

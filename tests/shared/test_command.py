@@ -138,3 +138,11 @@ def test_without_keys_nobody_has_to_sign():
 def test_a_key_that_is_none_names_its_place(text):
     with pytest.raises(Misconfigured, match=r"commands\.keys\.k1"):
         read_keys({"k1": text}, "commands.keys")
+
+
+@pytest.mark.parametrize("deadline_ms", [2**63, 2**64 - 1, -(2**63)])
+def test_a_deadline_that_no_database_could_hold_is_not_readable(deadline_ms):
+    """G15: it raised in the outbox's writer, and ended the gateway."""
+    message = encode_command(make_command(deadline=Deadline("boot", deadline_ms)))
+    with pytest.raises(Poison, match="deadline_ms"):
+        decode_command(message)

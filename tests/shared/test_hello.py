@@ -132,3 +132,26 @@ def test_reason_of_a_refusal_is_one_line():
 def test_valid_hello_and_answer_are_read():
     assert decode_hello(encode_hello(HELLO)) == HELLO
     assert decode_welcome(encode_hello(WELCOME)) == WELCOME
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        b'{"stream":"s","hwm":9223372036854775808}',
+        b'{"stream":"s","hwm":-1}',
+        b'{"stream":"s","chain_sequence":18446744073709551615}',
+        b'{"stream":"s","more":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+        b'{"stream":"\xff"}',
+    ],
+    ids=["too large", "negative", "a chain at no sequence", "deep", "no UTF-8"],
+)
+def test_a_welcome_that_no_database_could_hold_is_not_readable(told):
+    """G15: such numbers raised in the outbox's writer, and ended the gateway."""
+    with pytest.raises(Poison):
+        decode_welcome(b'{"protocol":1,"marks":[' + told + b"]}")
+
+
+@pytest.mark.parametrize("decode", [decode_hello, decode_welcome])
+def test_a_hello_that_is_nested_without_end_is_not_readable(decode):
+    with pytest.raises(Poison):
+        decode(b'{"protocol":1,"version":"1","gateway":"g","more":' + b"[" * 100_000 + b"]" * 100_000 + b"}")

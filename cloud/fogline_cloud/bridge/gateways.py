@@ -6,6 +6,7 @@ Nothing is settled here that a shard has to decide: its thread answers each batc
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Protocol
@@ -191,6 +192,7 @@ class GatewayDesk:
             shards=self._shard_count,
             max_message_bytes=MAX_MESSAGE_BYTES,
             marks=marks,
+            time_ms=time.time_ns() // 1_000_000,
         )
         if self._send(guest, message, welcome) and self._by_name.get(guest.principal.name) is guest:
             guest.welcomed = True

@@ -78,7 +78,7 @@ def gap_over(writer: "Writer", stream: Stream, first: int, upto: int, detail: st
         stream=stream.stream,
         lane=stream.lane,
         now_ns=now_ns,
-        timequality=time_quality(now_ns),
+        timequality=time_quality(writer.clock),
     )
 
 

@@ -259,8 +259,11 @@ class Outbox:
         self._hand_over_settlement()
         return await self._between.call(self._writer, work.pending)
 
-    async def own(self, stream: str, chain_sequence: int) -> Own:
-        """What hello needs to know of a stream. `chain_sequence`: where the bridge's newest chain value stands."""
+    async def own(self, stream: str, chain_sequence: int) -> Own | None:
+        """What hello needs to know of a stream, `None` if there is none of that name.
+
+        `chain_sequence`: where the bridge's newest chain value stands.
+        """
         return await self._between.call(self._writer, partial(work.own, name=stream, chain_sequence=chain_sequence))
 
     async def read(self, stream: str, after: int, limit: int, limit_bytes: int | None = None) -> list[Row]:

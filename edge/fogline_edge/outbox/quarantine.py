@@ -147,7 +147,7 @@ def _append_gap(writer: "Writer", lane: Lane, lost: Lost) -> None:
             stream=stream,
             lane=lane,
             now_ns=now_ns,
-            timequality=time_quality(now_ns),
+            timequality=time_quality(writer.clock),
             replayed=True,
         )
         return encode_event(event)

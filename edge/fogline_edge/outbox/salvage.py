@@ -301,7 +301,7 @@ class _Rebuilt:
             stream=stream.stream,
             lane=lane,
             now_ns=now_ns,
-            timequality=time_quality(now_ns),
+            timequality=time_quality(self._clock),
             replayed=True,
         )
         self._insert(stream, encode_event(event))

@@ -19,7 +19,7 @@ from fogline_edge.outbox.queries import SQL
 if TYPE_CHECKING:
     from fogline_edge.outbox.writer import Writer
 
-RANGES_AT_ONCE = 100
+RANGES_AT_ONCE = 500
 """How many groups of arrivals are corrected in one transaction."""
 _MS = 1_000_000
 

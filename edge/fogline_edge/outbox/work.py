@@ -47,9 +47,12 @@ def pending(writer: Writer) -> list[StreamView]:
     ]
 
 
-def own(writer: Writer, name: str, chain_sequence: int) -> Own:
-    """What hello needs to know of a stream."""
-    stream = writer.streams.get(name)
+def own(writer: Writer, name: str, chain_sequence: int) -> Own | None:
+    """What hello needs to know of a stream, `None` if there is none of that name."""
+    try:
+        stream = writer.streams.get(name)
+    except KeyError:
+        return None
     row = writer.connection.execute(SQL["chain_at"], (stream.number, chain_sequence)).fetchone()
     chain = row[0].hex() if row else None
     return Own(stream.settled, stream.settled_chain.hex(), stream.head, chain, stream.dropped.upto)
@@ -152,7 +155,7 @@ def _gap_in_place(writer: Writer, stream: Stream, refusal: Refusal, body: bytes,
         stream=stream.stream,
         lane=stream.lane,
         now_ns=writer.clock.time_ns(),
-        timequality=time_quality(writer.clock.time_ns()),
+        timequality=time_quality(writer.clock),
         replayed=reason is GapReason.DAMAGED,
     )
 

@@ -9,6 +9,7 @@ from importlib.metadata import version
 from typing import Any, TypeVar
 
 from fogline import address, hello
+from fogline.address import shown
 from fogline.amqp.driver import Connection, connect
 from fogline.amqp.engine import Engine
 from fogline.amqp.events import Delivery, Link, Peer
@@ -89,6 +90,7 @@ class Session:
         try:
             await self._until_over(self._opened, HELLO_S)
             welcome = await self._say_hello(connection)
+            self._compare_clocks(welcome)
             await self._reconcile(welcome)
             target = str(address.Ingest(self._outbox.tenant, welcome.shard))
             lanes = self._lanes = Lanes(connection, target)
@@ -132,10 +134,23 @@ class Session:
             raise SlowDown(f"the bridge refuses: {welcome.refused}", retry_after_s=welcome.retry_after_s)
         return welcome
 
+    def _compare_clocks(self, welcome: hello.Welcome) -> None:
+        """The bridge's time is evidence that this machine's clock is right, or a reason to look at both."""
+        if welcome.time_ms and not self._outbox.clock.compare(welcome.time_ms * 1_000_000):
+            differ_s = self._outbox.clock.time_ns() // 1_000_000_000 - welcome.time_ms // 1000
+            _log.warning(
+                "this machine's clock is %+d s from the bridge's: check that both synchronize (timedatectl). Until this one"
+                " is known to be right, events are marked `unsynced`",
+                differ_s,
+            )
+
     async def _reconcile(self, welcome: hello.Welcome) -> None:
         """Open new streams where the numbering cannot be trusted."""
         for mark in welcome.marks:
             own = await self._outbox.own(mark.stream, mark.chain_sequence)
+            if own is None:
+                _log.warning("the bridge speaks of stream %s, which is not in this outbox", shown(mark.stream))
+                continue
             verdict = hello.resume(own, mark)
             if isinstance(verdict, hello.Reopen):
                 await self._outbox.reopen(mark.stream, own.settled, verdict.why)
@@ -183,11 +198,12 @@ class Session:
     async def _watch_progress(self) -> None:
         """TCP may live while nothing moves: watch settlements themselves."""
         while True:
-            before = {name: (pump, pump.progressed) for name, pump in self._pumps.items() if pump.waiting}
+            watched = {name: (pump, pump.progressed, pump.sender.queued) for name, pump in self._pumps.items() if pump.waiting}
             await asyncio.sleep(PROGRESS_S)
-            if any(pump.progressed != progressed for pump, progressed in before.values()):
-                continue  # the line is busy: what has the smallest share may wait for long
-            for name, (pump, progressed) in before.items():
+            busy = any(pump.progressed != progressed for pump, progressed, _ in watched.values())
+            for name, (pump, progressed, queued) in watched.items():
+                if busy and queued:
+                    continue  # on a slow line, a lane with a small share may wait long for its turn
                 stuck = pump.waiting and pump.progressed == progressed and pump.sender.credit
                 if stuck and self._pumps[name] is pump:
                     raise Unreachable(f"nothing of stream {name} was settled for {PROGRESS_S:.0f} s")

@@ -4,6 +4,9 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+LONGEST_WISH_S = 3600.0
+"""A peer that asks for a longer pause is asked again after this."""
+
 
 @dataclass(slots=True)
 class Backoff:
@@ -22,7 +25,7 @@ class Backoff:
 
     def asked_s(self, wish_s: float) -> float:
         """The peer is there and says when to come back: its wish, and a little jitter. It counts as no failure."""
-        return wish_s + self.draw(0.0, self.base_s)
+        return min(max(wish_s, 0.0), LONGEST_WISH_S) + self.draw(0.0, self.base_s)
 
     def stable(self) -> None:
         """The connection has lasted: forget the failures."""

@@ -30,6 +30,11 @@ class Sender:
         return self._outbound.queue(self, encode(message))
 
     @property
+    def queued(self) -> int:
+        """How many messages have not been handed to the connection whole: the line may be slow."""
+        return self._outbound.queued(self)
+
+    @property
     def closed(self) -> bool:
         """Whether the link is gone."""
         return self.link.closed
@@ -87,6 +92,10 @@ class Outbound:
         self._scheduler.offer(sender.lane, self._number, data)
         self._turn()
         return future
+
+    def queued(self, sender: Sender) -> int:
+        """See `Sender.queued`."""
+        return self._scheduler.waiting(sender.lane)
 
     def hand_over(self) -> bool:
         """Give proton the next chunk. Returns whether there was one."""

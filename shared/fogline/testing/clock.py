@@ -8,10 +8,14 @@ YEAR_NS = 365 * 86_400 * SECOND_NS
 
 
 class FakeClock:
-    """A `fogline_edge.boot.Clock`. `wall_ns`: what it shows; set it as NTP or a person would."""
+    """A `fogline_edge.boot.Clock`. `wall_ns`: what it shows; set it as NTP or a person would.
 
-    def __init__(self, wall_ns: int = RIGHT_NS) -> None:
+    `synchronized`: the machine says that the wall clock is right.
+    """
+
+    def __init__(self, wall_ns: int = RIGHT_NS, *, synchronized: bool = True) -> None:
         self.wall_ns = wall_ns
+        self.synchronized = synchronized
         self._boots = 1
         self._boottime_ms = 0
 
@@ -22,6 +26,16 @@ class FakeClock:
     def beacon(self) -> Beacon:
         """As `Clock.beacon`."""
         return Beacon(f"boot-{self._boots}", self._boottime_ms)
+
+    def is_right(self) -> bool:
+        """As `Clock.is_right`."""
+        return self.synchronized
+
+    def compare(self, time_ns: int) -> bool:
+        """As `Clock.compare`."""
+        agrees = abs(self.wall_ns - time_ns) <= 60 * SECOND_NS
+        self.synchronized = self.synchronized or agrees
+        return agrees
 
     def go_on(self, seconds: int) -> None:
         """Time passes."""

@@ -8,8 +8,9 @@ import pytest
 from fogline.event import Receipt
 from fogline.identity import Counter
 from fogline.report import Report
+from fogline.testing.clock import FakeClock
 from fogline.testing.events import NOW_NS, make_arrival
-from fogline_edge.boot import moment_at
+from fogline_edge.boot import moment
 from fogline_edge.outbox import heard as module
 from fogline_edge.outbox.heard import PAUSE_S
 from fogline_edge.outbox.ingest import Ingest, Waiting
@@ -36,7 +37,7 @@ class Gateway:
         before = self.connection.total_changes
         self.connection.execute("BEGIN")
         arrival = make_arrival(data=data, evidence=Counter(counter, 8), report=report)
-        (receipt,) = self.ingest.store([Waiting(arrival, moment_at(NOW_NS), lambda _: None)], at_s * 1000)
+        (receipt,) = self.ingest.store([Waiting(arrival, moment(FakeClock(NOW_NS)), lambda _: None)], at_s * 1000)
         self.connection.execute("COMMIT")
         self.writes += self.connection.total_changes > before
         if receipt is Receipt.STORED:

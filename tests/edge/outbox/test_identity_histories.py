@@ -9,8 +9,9 @@ import pytest
 from edge.outbox.histories import KINDS, Device, Sent
 from fogline.event import Lane, Receipt
 from fogline.identity import Counter, DeviceTime, Retransmission, SessionCounter, UniqueId
+from fogline.testing.clock import FakeClock
 from fogline.testing.events import NOW_NS
-from fogline_edge.boot import moment_at
+from fogline_edge.boot import moment
 from fogline_edge.outbox.forgetting import REMEMBER_S
 from fogline_edge.outbox.ingest import Ingest, Waiting
 from fogline_edge.outbox.queries import SQL
@@ -58,7 +59,9 @@ class Gateway:
         stream = self.streams.of_lane(Lane.TELEMETRY)
         before = stream.head
         self.connection.execute("BEGIN IMMEDIATE")
-        receipts = self.ingest.store([Waiting(each, moment_at(NOW_NS), lambda _: None) for each in arrivals], age_s * 1000)
+        receipts = self.ingest.store(
+            [Waiting(each, moment(FakeClock(NOW_NS)), lambda _: None) for each in arrivals], age_s * 1000
+        )
         rows = iter(self.connection.execute(SQL["read_events"], (stream.number, before, -1)).fetchall())
         self.connection.execute(SQL["delete_settled"], (stream.number, stream.head))
         self.connection.execute("COMMIT")

@@ -177,3 +177,26 @@ async def test_a_devices_own_clock_is_kept_and_drives_nothing(folder, year):
     assert {parse_rfc3339(event.recordedtime) for event in events} == {RIGHT_NS}
     assert [event.timequality for event in events] == ["synced"] * 3
     await outbox.close()
+
+
+@pytest.mark.parametrize("evidence", ["machine", "bridge"])
+@pytest.mark.fault("T6")
+async def test_a_plausible_time_is_not_synced_before_there_is_evidence(folder, evidence):
+    """G10: fake-hwclock starts a machine at its last shutdown, and that was stamped `synced`."""
+    clock = FakeClock(RIGHT_NS - 3 * 86_400 * SECOND_NS, synchronized=False)
+    outbox = opened(folder, clock)
+    await put(outbox, make_arrival(1))
+    assert [event.timequality for event in await stored(outbox)] == ["unsynced"]
+    assert not clock.compare(RIGHT_NS), "the bridge's clock shows another time"
+    clock.go_on(60)
+    await put(outbox, make_arrival(2))
+    clock.wall_ns = RIGHT_NS
+    if evidence == "machine":
+        clock.synchronized = True
+    else:
+        assert clock.compare(RIGHT_NS + 5 * SECOND_NS)
+    await put(outbox, make_arrival(3))
+    events = await stored(outbox)
+    assert [event.timequality for event in events] == ["corrected", "corrected", "synced"]
+    assert [parse_rfc3339(event.recordedtime) for event in events] == [RIGHT_NS - 60 * SECOND_NS, RIGHT_NS, RIGHT_NS]
+    await outbox.close()

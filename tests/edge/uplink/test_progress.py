@@ -1,10 +1,13 @@
-"""A connection on which nothing moves is given up, and another one opened."""
+"""A connection, or a stream of it, on which nothing moves is given up, and another one opened."""
 
 import asyncio
 
+import msgspec
+
 from chaos.real_gateway import Bridge
-from fogline import address
+from fogline import address, hello
 from fogline.amqp.reconnect import Backoff
+from fogline.event import Lane
 from fogline.testing.events import make_arrival
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import Settings, UplinkSettings
@@ -37,6 +40,80 @@ async def test_a_bridge_that_settles_nothing_is_left_and_the_gateway_lives(folde
     outbox.put(make_arrival(1), lambda _: None)
     await bridge.until(bridge.events, "the gateway does not send it again")
     assert not serving.done()
+    serving.cancel()
+    await asyncio.wait({serving})
+    await outbox.close()
+    bridge.close()
+
+
+class StuckLane(Bridge):
+    """Says nothing of what comes on lane `alarm` of its first connection; everything else it takes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.connections = 0
+        self.lanes = {}
+
+    def opened(self, connection, peer) -> None:
+        self.connections += 1
+        super().opened(connection, peer)
+
+    def link_requested(self, connection, link) -> None:
+        self.lanes[link] = link.properties.get("lane")
+        super().link_requested(connection, link)
+
+    def received(self, connection, delivery, data) -> None:
+        if self.connections > 1 or self.lanes[delivery.link] != "alarm":
+            super().received(connection, delivery, data)
+
+
+async def test_one_stuck_stream_is_noticed_while_another_moves(folder, monkeypatch):
+    """G15: settlements of any stream hid it."""
+    monkeypatch.setattr(session, "PROGRESS_S", 0.2)
+    bridge = StuckLane()
+    uplink = UplinkSettings(bridge=f"127.0.0.1:{await bridge.serve()}")
+    outbox = Outbox.open(Settings(tenant="acme", gateway="gw-1", data=str(folder / "data"), uplink=uplink))
+    serving = asyncio.create_task(Uplink(outbox, uplink, lambda *_: None, Backoff(0.01, 0.01)).run())
+    sent = 0
+
+    def busy() -> None:
+        nonlocal sent, timer
+        sent += 1
+        outbox.put(make_arrival(sent), lambda _: None)
+        timer = asyncio.get_running_loop().call_later(0.02, busy)
+
+    timer = asyncio.get_running_loop().call_later(0, busy)
+    outbox.put(make_arrival(1, lane=Lane.ALARM), lambda _: None)
+    await bridge.until(lambda: any(event.lane is Lane.ALARM for _, event in bridge.came), "the stuck stream is not noticed")
+    timer.cancel()
+    assert bridge.connections == 2
+    assert not serving.done()
+    serving.cancel()
+    await asyncio.wait({serving})
+    await outbox.close()
+    bridge.close()
+
+
+class Confused(Bridge):
+    """Its welcome names a stream that the gateway never had."""
+
+    def welcome(self, asked: hello.Hello) -> bytes:
+        found = hello.decode_welcome(super().welcome(asked))
+        marks = [hello.Mark("no such stream", 7, 7, "ab"), *found.marks]
+        return hello.encode_hello(msgspec.structs.replace(found, marks=marks))
+
+
+async def test_a_welcome_with_an_unknown_stream_does_not_end_the_gateway(folder, caplog):
+    """G15: it raised `KeyError`, and ended the process."""
+    bridge = Confused()
+    uplink = UplinkSettings(bridge=f"127.0.0.1:{await bridge.serve()}")
+    outbox = Outbox.open(Settings(tenant="acme", gateway="gw-1", data=str(folder / "data"), uplink=uplink))
+    serving = asyncio.create_task(Uplink(outbox, uplink, lambda *_: None, Backoff(0.01, 0.01)).run())
+    outbox.put(make_arrival(1), lambda _: None)
+    waited = [serving, asyncio.ensure_future(bridge.until(lambda: bridge.came, "nothing comes"))]
+    await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+    assert not serving.done()
+    assert "'no such stream', which is not in this outbox" in caplog.text
     serving.cancel()
     await asyncio.wait({serving})
     await outbox.close()

@@ -1,6 +1,6 @@
 """When to try again."""
 
-from fogline.amqp.reconnect import Backoff
+from fogline.amqp.reconnect import LONGEST_WISH_S, Backoff
 
 
 def test_the_ceiling_doubles_to_the_cap_and_a_stable_connection_resets_it():
@@ -16,3 +16,8 @@ def test_a_peer_that_says_when_is_no_failure():
     backoff = Backoff(draw=lambda _, high: high)
     assert [backoff.asked_s(7) for _ in range(9)] == [8] * 9
     assert backoff.failures == 0
+
+
+def test_a_peer_cannot_keep_a_gateway_away_for_ever_nor_have_it_come_back_at_once():
+    backoff = Backoff(draw=lambda _, high: high)
+    assert [backoff.asked_s(wish) for wish in (1e300, -5.0)] == [LONGEST_WISH_S + 1, 1]
