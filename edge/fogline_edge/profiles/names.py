@@ -1,4 +1,4 @@
-"""Free names to identifiers, and the names of devices that a program has told.
+"""Free names to identifiers and back, and the names of devices that a program has told.
 
 An identifier is `[A-Za-z0-9._:-]{1,64}`. A name that is none is escaped: every byte of its UTF-8 that may not stand there,
 and `:` itself, becomes `:` and two hex digits, so that no two names become one (`kitchen/lamp 1` is `kitchen:2Flamp:201`).
@@ -8,7 +8,8 @@ import hashlib
 import re
 from collections.abc import Mapping
 
-from fogline.address import is_identifier
+from fogline.address import is_identifier, shown
+from fogline.errors import Poison
 
 MAX_NAMES = 4096
 """How many names are remembered at most."""
@@ -17,6 +18,9 @@ _LIMIT = 64
 _DIGEST_BYTES = 8
 _KEPT = _LIMIT - 2 - 2 * _DIGEST_BYTES
 _PLAIN = re.compile(rb"[^A-Za-z0-9._-]")
+_ESCAPED = re.compile(rb":([0-9A-F]{2})")
+_NOT_IN_A_NAME = frozenset("/+#")
+"""Characters that separate or match levels of topics and paths."""
 
 
 def escape(name: str) -> str:
@@ -29,6 +33,30 @@ def escape(name: str) -> str:
     if 0 < len(escaped) <= _LIMIT:
         return escaped
     return f"{escaped[:_KEPT]}::{hashlib.blake2b(data, digest_size=_DIGEST_BYTES).hexdigest()}"
+
+
+def device_identifier(name: str, what: str) -> str:
+    """The identifier of the device that has this name in a topic, a path or a client id: itself, or its escaped form.
+
+    Raises `Poison('bad-identifier')`, naming `what`, for a name with `/`, `+`, `#` or unprintable characters, and for one whose
+    escaped form has more than 64 characters: `device_name` would not lead back to it.
+    """
+    if is_identifier(name):
+        return name
+    escaped = escape(name)
+    if not name.isprintable() or _NOT_IN_A_NAME & set(name) or device_name(escaped) != name:
+        raise Poison("bad-identifier", f"{what} {shown(name)} is empty, too long, or holds one of / + # or a control character")
+    return escaped
+
+
+def device_name(identifier: str) -> str:
+    """The name that `device_identifier` makes this identifier of: the inverse."""
+    unescaped = _ESCAPED.sub(lambda match: bytes.fromhex(match[1].decode()), identifier.encode())
+    try:
+        name = unescaped.decode()
+    except UnicodeDecodeError:
+        return identifier
+    return name if not is_identifier(name) and escape(name) == identifier else identifier
 
 
 class Names:

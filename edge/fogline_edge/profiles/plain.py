@@ -10,9 +10,10 @@ before or of unknown age. An alarm may be one that still holds.
 import re
 from collections.abc import Sequence
 
-from fogline.address import check_identifier, shown
+from fogline.address import shown
 from fogline.errors import Misconfigured, Poison
 from fogline.event import Arrival, Lane
+from fogline_edge.profiles.names import device_identifier
 from fogline_edge.profiles.profile import ADAPTER, Filter, Ignored, Message, Reading, Why, check_topic
 from fogline_edge.settings import TopicSettings
 
@@ -63,7 +64,7 @@ def _arrival(rule: TopicSettings, name: str, message: Message) -> Reading:
     if message.retained and rule.lane is not Lane.ALARM:
         return Ignored(Why.RETAINED)
     return Arrival(
-        device=check_identifier(name, "device"),
+        device=device_identifier(name, "device"),
         channel=message.topic,
         lane=rule.lane,
         type=rule.type,

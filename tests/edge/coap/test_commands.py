@@ -62,6 +62,24 @@ async def test_a_device_that_asks_gets_a_command_and_answers_it(listening, dial)
         assert (await wire.ask(request(path, mid=4))).code == Code.BAD_REQUEST
 
 
+async def test_a_device_with_blanks_in_its_name_gets_a_command_and_answers_under_that_name(listening, dial):
+    """G14."""
+    port, commands = MemoryPort(), MemoryCommands()
+    device = "Wohnzimmer:20Lampe"
+    async with listening(port, commands) as listener:
+        with dial(listener) as wire:
+            wire.send(request("telemetry//Wohnzimmer Lampe", query=["hono-ttd=60"]))
+            await commands.until(lambda: device in commands.devices, "the device is reachable")
+            assert port.arrivals[0].device == device
+            commands.send(make_command(device=device))
+            path = [value for option, value in (await received(wire)).options if option == Option.LOCATION_PATH]
+            assert path == [b"command_response", b"acme", b"Wohnzimmer Lampe", b"CMD-1"]
+            commands.known["CMD-1"] = device
+            answer = request("/".join(each.decode() for each in path), b"[1]", mid=2, query=["hono-cmd-status=200"])
+            assert (await wire.ask(answer)).code == Code.CHANGED
+    assert commands.answers["CMD-1"].data == b"[1]"
+
+
 async def test_a_command_without_a_reply_says_no_location(listening, dial):
     async with asked(listening, dial, ask()) as (wire, commands, _, _):
         commands.send(make_command(reply=False, content_type=None, data=b""))

@@ -43,6 +43,13 @@ def test_free_paths():
     assert resolve("temperature/of/4711") == Target(DEVICE, "temperature/of/4711", Lane.TELEMETRY, "telemetry", "a/b")
 
 
+def test_a_name_in_utf_8_or_with_blanks_is_escaped():
+    """G14."""
+    assert resolve("t//Wohnzimmer Lampe").device == "Wohnzimmer:20Lampe"
+    assert resolve("plant/Küche/x").device == "K:C3:BCche"
+    assert resolve("command_response//Küche/CMD-1") == Response("K:C3:BCche", "CMD-1")
+
+
 @pytest.mark.parametrize(
     ("path", "code"),
     [
@@ -62,8 +69,8 @@ def test_free_paths():
         ("telemetry/other/4711", Code.FORBIDDEN),
         ("telemetry/o t/4711", Code.BAD_REQUEST),
         ("telemetry/acme/", Code.BAD_REQUEST),
-        ("telemetry/acme/a b", Code.BAD_REQUEST),
-        ("plant/ä/x", Code.BAD_REQUEST),
+        ("telemetry/acme/a+b", Code.BAD_REQUEST),
+        ("plant/" + "ä" * 11 + "/x", Code.BAD_REQUEST),
         ("command_response/acme/4711/a b", Code.BAD_REQUEST),
         ("command_response/other/4711/CMD-1", Code.FORBIDDEN),
     ],

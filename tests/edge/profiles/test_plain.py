@@ -51,8 +51,9 @@ def test_what_no_pattern_knows_is_poison(topic):
 
 
 def test_a_device_that_is_no_identifier_is_poison():
+    assert read("plant/pump 1/rpm").device == "pump:201"
     with pytest.raises(Poison) as caught:
-        read("plant/pump 1/rpm")
+        read(f"plant/{'pump ' * 13}/rpm")
     assert caught.value.reason == "bad-identifier"
 
 

@@ -18,6 +18,7 @@ from fogline_edge.adapters.coap.paths import RESPONSES
 from fogline_edge.adapters.coap.requests import Request
 from fogline_edge.adapters.coap.wire import MAX_PIECE_BYTES, Code, Option, Options, Reply, uint
 from fogline_edge.adapters.port import Commands
+from fogline_edge.profiles.names import device_name
 
 
 @dataclass(slots=True)
@@ -108,7 +109,7 @@ class Asks:
         self.messages.reply(ask.exchange, Reply(Code.CHANGED, ask.echo))
 
     def _options(self, command: Command) -> Options:
-        path = (RESPONSES, self._tenant, command.device, command.id) if command.reply else ()
+        path = (RESPONSES, self._tenant, device_name(command.device), command.id) if command.reply else ()
         content_format = number_of(command.content_type)
         return (
             *((int(Option.LOCATION_PATH), each.encode()) for each in path),

@@ -14,18 +14,20 @@ EXCHANGE_LIFETIME_S = 247
 class Exchange:
     """One request and its response. `again`: what a duplicate gets, nothing while there is no answer.
 
-    `acknowledged`: an empty ACK was sent, so that the response goes separately. `replied`: it has its response.
+    `acknowledged`: an empty ACK was sent, so that the response goes separately. `replied`: it has its response. `size`: how
+    many bytes the request has.
     """
 
-    __slots__ = ("acknowledged", "again", "born", "endpoint", "fingerprint", "kind", "mid", "replied", "token")
+    __slots__ = ("acknowledged", "again", "born", "endpoint", "fingerprint", "kind", "mid", "replied", "size", "token")
 
-    def __init__(self, endpoint: Endpoint, message: Message, fingerprint: int, born: float) -> None:
+    def __init__(self, endpoint: Endpoint, message: Message, fingerprint: int, born: float, size: int = 0) -> None:
         self.endpoint = endpoint
         self.kind = message.kind
         self.mid = message.mid
         self.token = message.token
         self.fingerprint = fingerprint
         self.born = born
+        self.size = size
         self.again: bytes | None = None
         self.acknowledged = False
         self.replied = False
@@ -53,8 +55,8 @@ class Exchanges:
             return None
         return found
 
-    def begin(self, endpoint: Endpoint, message: Message, fingerprint: int, now_s: float) -> Exchange:
-        """Remember a new one."""
+    def begin(self, endpoint: Endpoint, message: Message, fingerprint: int, now_s: float, size: int = 0) -> Exchange:
+        """Remember a new one, whose request has `size` bytes."""
         known = self._known
         key = (endpoint, message.mid)
         known.pop(key, None)
@@ -63,5 +65,5 @@ class Exchanges:
             if len(known) < self._most and now_s - known[oldest].born <= EXCHANGE_LIFETIME_S:
                 break
             del known[oldest]
-        found = known[key] = Exchange(endpoint, message, fingerprint, now_s)
+        found = known[key] = Exchange(endpoint, message, fingerprint, now_s, size)
         return found

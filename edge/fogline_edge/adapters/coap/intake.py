@@ -7,7 +7,7 @@ from fogline.identity import Retransmission
 from fogline_edge.adapters.coap.exchanges import EXCHANGE_LIFETIME_S, Exchange
 from fogline_edge.adapters.coap.formats import OCTETS, media_type
 from fogline_edge.adapters.coap.paths import Target
-from fogline_edge.adapters.coap.requests import TTD, Request
+from fogline_edge.adapters.coap.requests import EMPTY, TTD, Request
 from fogline_edge.adapters.coap.wire import Code, Refusal
 
 ADAPTER = "coap"
@@ -51,7 +51,7 @@ def content_type(request: Request, declared: str | None, body: bytes) -> str:
 
 
 def _properties(request: Request) -> str | None:
-    said = [each for each in request.query if each[0] != TTD]
+    said = [each for each in request.query if each[0] not in (TTD, EMPTY)]
     if request.content_format is not None and media_type(request.content_format) is None:
         said.append(("content-format", str(request.content_format)))
     if not said:

@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import msgspec
+
 from fogline_edge.adapters.coap.counters import Counters
 from fogline_edge.adapters.coap.exchanges import Exchange, Exchanges
 from fogline_edge.adapters.coap.limits import Limits, Verdict
@@ -159,7 +161,7 @@ class Messages:
         if verdict is Verdict.REFUSE and message.kind == Kind.NON:
             self._counters.dropped += 1
             return
-        exchange = self._exchanges.begin(endpoint, message, fingerprint, now_s)
+        exchange = self._exchanges.begin(endpoint, message, fingerprint, now_s, len(data))
         if verdict is Verdict.REFUSE:
             self._counters.too_many += 1
             self.reply(exchange, _TOO_MANY)
@@ -212,4 +214,13 @@ class Messages:
 
 
 def _encoded(kind: Kind, mid: int, exchange: Exchange, reply: Reply) -> bytes:
-    return encode(Message(kind, reply.code, mid, exchange.token, reply.options, reply.payload))
+    """The response. An error is never larger than the request, whose sender may be another than it says (RFC 7252, 11.3).
+
+    What does not fit is left out: the diagnostic payload first, then the options, which all errors do without.
+    """
+    whole = Message(kind, reply.code, mid, exchange.token, reply.options, reply.payload)
+    data = encode(whole)
+    if reply.code < Code.BAD_REQUEST or len(data) <= exchange.size:
+        return data
+    data = encode(msgspec.structs.replace(whole, payload=b""))
+    return data if len(data) <= exchange.size else encode(msgspec.structs.replace(whole, payload=b"", options=()))

@@ -7,6 +7,8 @@
 | `telemetry`, `t`, `event`, `e` | the device that the client has proved to be: nobody can, so far |
 | `command_response/{tenant}/{device}/{command id}` | what a device answers to a command |
 | a pattern of the settings | as it says: `plant/{device}/#` |
+
+A device's name that is no identifier is escaped (`profiles/names.py`): `t//Küche` is device `K:C3:BCche`.
 """
 
 import re
@@ -18,6 +20,7 @@ from fogline.address import check_identifier, shown
 from fogline.errors import Misconfigured, Poison
 from fogline.event import Lane
 from fogline_edge.adapters.coap.wire import Code, Refusal
+from fogline_edge.profiles.names import device_identifier
 from fogline_edge.settings import PathSettings
 
 MAX_PATH = 1024
@@ -90,15 +93,22 @@ class Paths:
         if tenant not in ("", self._tenant):
             _identifier(tenant, "tenant")
             raise Refusal(Code.FORBIDDEN, "foreign-tenant", f"tenant {shown(tenant)} is not {self._tenant}")
-        return _identifier(device, "device")
+        return _device(device)
 
     def _free(self, path: str) -> Target:
         for pattern in self._patterns:
             match = pattern.matches(path)
             if match is not None:
                 rule = pattern.settings
-                return Target(_identifier(match[1], "device"), path, rule.lane, rule.type, rule.content_type)
+                return Target(_device(match[1]), path, rule.lane, rule.type, rule.content_type)
         raise Refusal(Code.NOT_FOUND, "bad-path", f"nothing is declared for path {shown(path)}")
+
+
+def _device(name: str) -> str:
+    try:
+        return device_identifier(name, "device")
+    except Poison as error:
+        raise Refusal(Code.BAD_REQUEST, error.reason, str(error)) from None
 
 
 def _identifier(text: str, what: str) -> str:

@@ -8,6 +8,8 @@ from fogline_edge.adapters.coap.wire import Code, Message, Option, Refusal
 
 TTD = "hono-ttd"
 STATUS = "hono-cmd-status"
+EMPTY = "empty"
+"""The query parameter of a request that has no payload on purpose (Eclipse Hono)."""
 
 
 class Block(msgspec.Struct, frozen=True):

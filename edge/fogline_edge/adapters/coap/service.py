@@ -18,7 +18,7 @@ from fogline_edge.adapters.coap.finals import Finals
 from fogline_edge.adapters.coap.intake import arrival, content_type
 from fogline_edge.adapters.coap.messages import Messages
 from fogline_edge.adapters.coap.paths import Paths, Response, Target
-from fogline_edge.adapters.coap.requests import Request, read_request, seconds, status
+from fogline_edge.adapters.coap.requests import EMPTY, Request, read_request, seconds, status
 from fogline_edge.adapters.coap.wire import Code, Message, Option, Options, Refusal, Reply, shown_code, uint
 from fogline_edge.adapters.port import Commands, Port
 from fogline_edge.settings import CoapSettings
@@ -99,6 +99,8 @@ class Service:
             self._store(target, case, body)
 
     def _store(self, target: Target, case: _Case, body: bytes) -> None:
+        if not body and case.request.parameter(EMPTY) is None:
+            raise Refusal(Code.BAD_REQUEST, "no-payload", f"a request without a payload says so: ?{EMPTY}")
         ttd_s = seconds(case.request, self._max_ttd_s) if self._asks is not None else None
         done = partial(self._stored, target.device, case, ttd_s)
         block = case.request.block1

@@ -17,6 +17,7 @@ from fogline_edge.adapters.mqtt.packets import Publish
 from fogline_edge.adapters.mqtt.properties import NONE, Properties
 from fogline_edge.adapters.mqtt.topics import Target, Topics
 from fogline_edge.adapters.mqtt.wire import Reason
+from fogline_edge.profiles.names import device_identifier
 
 ADAPTER = "mqtt"
 JSON = "application/json"
@@ -165,10 +166,18 @@ class Intake:
         return found or None
 
 
+def own_device(client: Client) -> tuple[str, ...]:
+    """The client's own device, or nothing if its client id cannot name one."""
+    try:
+        return (device_of(client, None),)
+    except Poison:
+        return ()
+
+
 def device_of(client: Client, named: str | None) -> str:
     """For whom the client speaks where a topic names this device (`None`: nobody). Raises `Poison`, if it may not."""
     if named is None:
-        return client.name or check_identifier(client.id, "client id")
+        return client.name or device_identifier(client.id, "client id")
     if client.name is not None and client.name != named and not client.for_others:
         raise Poison("not-authorised", f"user {client.name} may not publish for device {named}")
     return named

@@ -13,6 +13,7 @@ from fogline_edge.adapters.mqtt.intake import Client, device_of, media_type
 from fogline_edge.adapters.mqtt.packets import Publish
 from fogline_edge.adapters.mqtt.subscriptions import RESPONSES
 from fogline_edge.adapters.mqtt.topics import BAG, MAX_TOPIC, bag_of, of_tenant
+from fogline_edge.profiles.names import device_identifier
 
 
 class Response(msgspec.Struct, frozen=True):
@@ -38,7 +39,7 @@ def response(client: Client, tenant: str, publish: Publish) -> Response:
         raise Poison("bad-topic", f"{shown(topic)} is no topic for an answer: .../{levels[3]}/{{request id}}/{{status}}")
     _, tenant_level, device_level, _, command_id, status = levels
     of_tenant(tenant_level, tenant)
-    device = device_of(client, check_identifier(device_level, "device") if device_level else None)
+    device = device_of(client, device_identifier(device_level, "device") if device_level else None)
     told = publish.properties.content_type
     kind = media_type(told) or (media_type(bag_of(query)[0]) if bag else None)
     if len(publish.payload) > MAX_COMMAND_BYTES:

@@ -8,7 +8,6 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from fogline.address import is_identifier
 from fogline.codec import Beacon
 from fogline.errors import Poison
 from fogline_edge.adapters.mqtt.acknowledgements import DELIVERED_AFTER_S, Acknowledgements, ended
@@ -17,7 +16,7 @@ from fogline_edge.adapters.mqtt.downstream import Downstream
 from fogline_edge.adapters.mqtt.effects import Close, Effect, Ended, Key, LastWill, Opened, Send, Verify, Why
 from fogline_edge.adapters.mqtt.greeting import expiry_s, keep_alive_s, limits, refusal, unacceptable
 from fogline_edge.adapters.mqtt.inbound import Inbound
-from fogline_edge.adapters.mqtt.intake import Client, Intake
+from fogline_edge.adapters.mqtt.intake import Client, Intake, own_device
 from fogline_edge.adapters.mqtt.kept import State
 from fogline_edge.adapters.mqtt.outbound import Pipe
 from fogline_edge.adapters.mqtt.packets import (
@@ -275,8 +274,8 @@ class Session:
     def _attach(self, client: Client, state: State, connect: Connect) -> Sequence[Effect]:
         """Take the session, and make both directions of the connection."""
         border, asked = self._border, connect.properties
-        tenant, own = border.intake.tenant, client.name or client.id
-        state.homes = (own, border.intake.gateway) if is_identifier(own) else (border.intake.gateway,)
+        tenant = border.intake.tenant
+        state.homes = (*own_device(client), border.intake.gateway)
         most = (asked.receive_maximum or _V5_IN_FLIGHT) if self.version == V5 else _V3_IN_FLIGHT
         pipe = Pipe(self.version, most, asked.maximum_packet_bytes, border.now)
         self._state = state

@@ -11,10 +11,11 @@ A command goes to a topic of the same shape: what the filter leaves out, or has 
 
 import msgspec
 
-from fogline.address import is_identifier
 from fogline.command import Command
-from fogline_edge.adapters.mqtt.intake import Client
+from fogline.errors import Poison
+from fogline_edge.adapters.mqtt.intake import Client, device_of
 from fogline_edge.adapters.mqtt.wire import V5, ProtocolError, Reason
+from fogline_edge.profiles.names import device_identifier
 
 MAX_SUBSCRIPTIONS = 256
 """How many subscriptions one session may have."""
@@ -95,15 +96,17 @@ class Subscriptions(dict[str, Subscription]):
 
 
 def _device(client: Client, tenant: str, of_tenant: str, of_device: str) -> str | Reason:
-    own = client.name or client.id
     if of_tenant not in ("", "+", tenant):
         return Reason.NOT_AUTHORIZED
     if of_device == "+" and client.for_others:
         return Reason.WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED
-    device = own if of_device in ("", "+") else of_device
-    if not is_identifier(device):
+    named = None if of_device in ("", "+") else of_device
+    try:
+        device = device_of(client, None) if named is None else device_identifier(named, "device")
+        own = named is None or client.for_others or device == device_of(client, None)
+    except Poison:
         return Reason.TOPIC_FILTER_INVALID
-    return device if device == own or client.for_others else Reason.NOT_AUTHORIZED
+    return device if own else Reason.NOT_AUTHORIZED
 
 
 def _shared(topic_filter: str) -> Reason:

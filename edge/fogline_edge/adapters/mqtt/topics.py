@@ -8,6 +8,8 @@
 | any of them + `/?name=value&...` | Hono's property bag, URL encoded; `content-type` is read, the rest goes with the event |
 | a pattern of the settings | as it says: `plant/{device}/#` |
 
+A device's name that is no identifier is escaped (`profiles/names.py`): `t//Wohnzimmer Lampe` is device `Wohnzimmer:20Lampe`.
+
 Hono's words keep their one-level and three-level forms to themselves; patterns see all other topics.
 """
 
@@ -17,9 +19,10 @@ from urllib.parse import parse_qsl, urlencode
 
 import msgspec
 
-from fogline.address import check_identifier, shown
+from fogline.address import shown
 from fogline.errors import Misconfigured, Poison
 from fogline.event import Lane
+from fogline_edge.profiles.names import device_identifier
 from fogline_edge.settings import TopicSettings
 
 MAX_TOPIC = 1024
@@ -105,13 +108,13 @@ class Topics:
 
     def _device(self, tenant: str, device: str) -> str:
         of_tenant(tenant, self._tenant)
-        return check_identifier(device, "device")
+        return device_identifier(device, "device")
 
     def _free(self, topic: str) -> Target:
         for pattern in self._patterns:
             match = pattern.matches(topic)
             if match is not None:
-                device = check_identifier(match[1], "device") if match.re.groups else None
+                device = device_identifier(match[1], "device") if match.re.groups else None
                 rule = pattern.settings
                 return Target(device, topic, rule.lane, rule.type, rule.content_type)
         raise Poison("bad-topic", f"nothing is declared for topic {shown(topic)}")
