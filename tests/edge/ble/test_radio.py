@@ -11,7 +11,8 @@ from fogline.testing.ble.controller import Air
 from fogline_edge.adapters.ble import radio as radio_module
 from fogline_edge.adapters.ble.counters import Counters
 from fogline_edge.adapters.ble.radio import Radio
-from fogline_edge.adapters.ble.supervisor import Limits, Supervisor, World
+from fogline_edge.adapters.ble.supervisor import Limits, Supervisor
+from fogline_edge.adapters.ble.world import World
 
 ADDRESS = "C0:00:00:00:00:10"
 NOTHING = {"heard": lambda *_: None, "renewed": lambda: None, "changed": lambda: None}

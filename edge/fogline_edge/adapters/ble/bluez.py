@@ -17,7 +17,7 @@ from dbus_fast.errors import AuthError, DBusError, InvalidAddressError
 
 from fogline.errors import Unreachable
 from fogline_edge.adapters.ble.adapters import Adapters
-from fogline_edge.adapters.ble.supervisor import World
+from fogline_edge.adapters.ble.world import World
 
 CALL_LIMIT_S = 5.0
 """The longest that a call of BlueZ's may take; a daemon that hangs must not hold up anything."""

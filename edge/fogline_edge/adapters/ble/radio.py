@@ -27,7 +27,8 @@ from fogline_edge.adapters.ble.attempt import Pause
 from fogline_edge.adapters.ble.bluez import Bluez, renew
 from fogline_edge.adapters.ble.counters import Counters
 from fogline_edge.adapters.ble.heard import NO_RSSI
-from fogline_edge.adapters.ble.supervisor import Effect, Phase, Supervisor
+from fogline_edge.adapters.ble.supervisor import Effect, Supervisor
+from fogline_edge.adapters.ble.world import Phase
 
 START_LIMIT_S = 10.0
 _AGAIN_S = 1.0
