@@ -125,7 +125,7 @@ class Bluez:
 
     async def _call(self, message: Message) -> list[Any]:
         """The answer. Raises `Unreachable`."""
-        if self._bus is None:
+        if self._bus is None or not self._bus.connected:
             raise Unreachable("the system bus is not connected")
         member = message.member
         try:
@@ -163,6 +163,15 @@ class Bluez:
             self._looking.cancel()
         if owner is not None:
             self._looking = asyncio.get_running_loop().create_task(self.look(), name="bluez")
+
+
+async def leave_dead_bus() -> None:
+    """Have bleak give up its connection to the bus if that has ended, before anything is sent over it.
+
+    dbus-fast puts an error of sending into a future that nobody reads, which asyncio reports when the process ends.
+    """
+    with contextlib.suppress(Exception):  # if there is no bus, bleak has given up the former connection all the same
+        await asyncio.wait_for(get_global_bluez_manager(), CALL_LIMIT_S)
 
 
 async def renew() -> None:

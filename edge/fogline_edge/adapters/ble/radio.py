@@ -24,7 +24,7 @@ from fogline.errors import Unreachable
 from fogline_edge.adapters.ble.airtime import SPREAD_S, Airtime
 from fogline_edge.adapters.ble.announcements import Announcements
 from fogline_edge.adapters.ble.attempt import Pause
-from fogline_edge.adapters.ble.bluez import Bluez, renew
+from fogline_edge.adapters.ble.bluez import Bluez, leave_dead_bus, renew
 from fogline_edge.adapters.ble.counters import Counters
 from fogline_edge.adapters.ble.heard import NO_RSSI
 from fogline_edge.adapters.ble.supervisor import Effect, Supervisor
@@ -253,6 +253,7 @@ class Radio:
         """Stop it. One that is dead answers with all kinds of errors, or not at all."""
         scanner, self._scanner = self._scanner, None
         if scanner is not None:
+            await leave_dead_bus()
             with contextlib.suppress(*BLUEZ_ERRORS):
                 async with asyncio.timeout(STOP_LIMIT_S):
                     await scanner.stop()
