@@ -121,7 +121,7 @@ async def test_a_link_that_bluez_keeps_when_all_clients_are_made_anew_is_ended(m
     [
         (TimeoutError(), "no answer in time"),
         (BleakGATTProtocolError(3), "Write Not Permitted"),
-        (BleakGATTProtocolError(0x9F), "Unknown code"),
+        (BleakGATTProtocolError(0x9F), "Application-specific Error 0x9F"),
         (BleakError("two\nlines"), "two lines"),
         (EOFError(), "EOFError"),
     ],

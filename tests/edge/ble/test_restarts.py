@@ -2,6 +2,7 @@
 
 import pytest
 
+from .test_faults import until_step
 from .world import ENV_1, World
 
 SETTINGS = f"""\
@@ -40,6 +41,23 @@ def test_an_ordinary_restart_of_bluetoothd_is_no_warning(world):
         await world.until_said("scanning with hci0", said)
         await world.bridge.until(lambda: world.env[ENV_1].links > links, "no new link")
         assert warnings(world, said) == [], world.said
+
+    world.run(steps())
+
+
+def test_an_adapter_that_rfkill_blocks_is_named_with_what_unblocks_it(world):
+    """R4."""
+
+    async def steps():
+        said, after = len(world.said), world.mark()
+        await world.bluez.block(blocked=True)
+        line = await world.until_said("rfkill unblock bluetooth", said)
+        assert "hci0 is blocked by rfkill" in line
+        await until_step(world, "power_on", 0)
+        assert len(warnings(world, said)) == 1, world.said[said:]
+        await world.bluez.block(blocked=False)
+        await world.until_event("env-1", after)
+        await world.until_said("scanning with hci0", world.said.index(line))
 
     world.run(steps())
 

@@ -41,6 +41,8 @@ def counted(found: Supervisor, *but: str) -> dict[str, int]:
         (World(), Phase.NO_DAEMON, "bluetoothd does not run"),
         (World(None, ":1.7"), Phase.NO_ADAPTER, "there is no Bluetooth adapter"),
         (World(None, ":1.7", "hci0"), Phase.OFF, "the Bluetooth adapter hci0 is off"),
+        (World(None, ":1.7", "hci0", blocked="soft"), Phase.OFF, "the Bluetooth adapter hci0 is blocked by rfkill; to unblock"),
+        (World(None, ":1.7", "hci0", blocked="hard"), Phase.OFF, "the Bluetooth adapter hci0 is blocked by a switch"),
     ],
 )
 def test_what_is_not_there_is_waited_for_and_named(world, phase, said):

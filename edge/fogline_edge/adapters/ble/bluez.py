@@ -17,6 +17,7 @@ from dbus_fast.errors import AuthError, DBusError, InvalidAddressError
 
 from fogline.errors import Unreachable
 from fogline_edge.adapters.ble.adapters import Adapters
+from fogline_edge.adapters.ble.rfkill import blocked
 from fogline_edge.adapters.ble.world import World
 
 CALL_LIMIT_S = 5.0
@@ -54,10 +55,19 @@ class Bluez:
         """What is seen now."""
         adapters = self._adapters
         path = adapters.chosen
-        powered = path is not None and adapters.powered(path)
-        name = path.rpartition("/")[2] if path else None
-        discovering = path is not None and adapters.discovering(path)
-        return World(self._why, self._daemon, name, powered, adapters.unplugged, adapters.switched_off, discovering=discovering)
+        if path is None:
+            return World(self._why, self._daemon, None, unplugged=adapters.unplugged, switched_off=adapters.switched_off)
+        name, powered = path.rpartition("/")[2], adapters.powered(path)
+        return World(
+            self._why,
+            self._daemon,
+            name,
+            powered,
+            adapters.unplugged,
+            adapters.switched_off,
+            adapters.discovering(path),
+            None if powered else blocked(name) or ("soft" if adapters.blocked(path) else None),
+        )
 
     async def run(self) -> None:
         """One connection to the bus, until it ends: always with `Unreachable`, or cancelled."""
@@ -134,7 +144,7 @@ class Bluez:
         except (OSError, EOFError, DBusError, TimeoutError) as error:
             raise Unreachable(f"{member}: {_shown(error)}") from None
         if reply is None or reply.message_type is MessageType.ERROR:
-            raise Unreachable(f"{member}: {reply.error_name} {reply.body}" if reply else f"{member}: no answer")
+            raise Unreachable(f"{member}: {_said(reply)}" if reply else f"{member}: no answer")
         return reply.body
 
     def _signal(self, message: Message) -> None:
@@ -190,6 +200,11 @@ async def renew() -> None:
 
 def _plain(properties: dict[str, Any]) -> dict[str, Any]:
     return {name: each.value if isinstance(each, Variant) else each for name, each in properties.items()}
+
+
+def _said(error: Message) -> str:
+    """An error of D-Bus: its name, and its text if it has one."""
+    return ": ".join(str(each) for each in (error.error_name, *error.body[:1]) if each)
 
 
 def _shown(error: BaseException) -> str:

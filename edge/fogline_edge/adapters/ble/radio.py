@@ -273,7 +273,8 @@ class Radio:
         try:
             await self._bluez.power(self.adapter, on=on)
         except Unreachable as error:
-            _log.warning("Bluetooth: %s cannot be switched %s: %s", self.adapter, "on" if on else "off", error)
+            if self.supervisor.world.blocked is None:  # else that is the problem, and was said
+                _log.warning("Bluetooth: %s cannot be switched %s: %s", self.adapter, "on" if on else "off", error)
 
 
 def shown(error: BaseException) -> str:

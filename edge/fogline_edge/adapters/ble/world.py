@@ -22,7 +22,8 @@ class World:
     """What is seen of BlueZ. `why`: why the bus cannot be reached. `daemon`: the unique name of who owns `org.bluez`.
 
     `adapter`: the one that is used (`hci0`), if it is there. `unplugged`, `switched_off`: how often it was, so that it is not
-    missed however soon it is back. `discovering`: BlueZ says that the adapter scans.
+    missed however soon it is back. `discovering`: BlueZ says that the adapter scans. `blocked`: by
+    rfkill, `soft` or `hard`.
     """
 
     why: str | None = None
@@ -32,6 +33,7 @@ class World:
     unplugged: int = 0
     switched_off: int = 0
     discovering: bool = True
+    blocked: str | None = None
 
     @property
     def phase(self) -> Phase:
@@ -54,5 +56,9 @@ def problem_of(world: World, wanted: str | None) -> str:
             return "bluetoothd does not run; install bluez and start it: systemctl start bluetooth"
         case Phase.NO_ADAPTER:
             return f"there is no Bluetooth adapter{f' {wanted} (ble.adapter)' if wanted else ''}; plug one in"
+        case _ if world.blocked == "hard":
+            return f"the Bluetooth adapter {world.adapter} is blocked by a switch of this machine (rfkill); switch it on there"
+        case _ if world.blocked is not None:
+            return f"the Bluetooth adapter {world.adapter} is blocked by rfkill; to unblock it: rfkill unblock bluetooth"
         case _:
             return f"the Bluetooth adapter {world.adapter} is off; to switch it on: bluetoothctl power on"
