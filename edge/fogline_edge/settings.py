@@ -255,7 +255,7 @@ class BleSettings(_Strict, frozen=True, kw_only=True):
     max_devices: Positive = 1000
     device_events_s: Annotated[float, Meta(gt=0)] = 100.0
     device_burst: Positive = 1000
-    silence_s: Annotated[float, Meta(gt=0)] = 60.0
+    silence_s: Annotated[float, Meta(gt=0)] = 20.0
     device_silence_s: Annotated[float, Meta(gt=0)] = 600.0
     power_on: bool = True
     power_on_s: Annotated[float, Meta(ge=0)] = 5.0

@@ -28,6 +28,7 @@ def test_what_was_over_in_a_moment_leaves_one_line():
     log = Announcements(None, "")
     assert not log.changed("no daemon", "", 10, restarting=True)
     assert not log.changed("no adapter", "", 11, restarting=True)
+    assert not log.changed("no adapter", "", 11.5, restarting=False), "a scanner is being started"
     assert log.changed(None, "", 12, restarting=False)
     assert log.deadline_s is None
     assert not log.changed(None, "", 13, restarting=False)

@@ -3,6 +3,9 @@
 import asyncio
 from contextlib import asynccontextmanager
 
+import pytest
+from bleak.exc import BleakError, BleakGATTProtocolError
+
 from fogline.testing.amqp import within
 from fogline.testing.ble.air import Peripheral
 from fogline.testing.ble.bluez import HCI, FakeBluez
@@ -10,8 +13,9 @@ from fogline.testing.ble.bus import PrivateBus
 from fogline.testing.ble.controller import Air
 from fogline_edge.adapters.ble import radio as radio_module
 from fogline_edge.adapters.ble.counters import Counters
-from fogline_edge.adapters.ble.radio import Radio
-from fogline_edge.adapters.ble.supervisor import Limits, Supervisor, World
+from fogline_edge.adapters.ble.radio import Radio, shown
+from fogline_edge.adapters.ble.supervisor import Limits, Supervisor
+from fogline_edge.adapters.ble.world import World
 
 ADDRESS = "C0:00:00:00:00:10"
 NOTHING = {"heard": lambda *_: None, "renewed": lambda: None, "changed": lambda: None}
@@ -110,3 +114,18 @@ async def test_a_link_that_bluez_keeps_when_all_clients_are_made_anew_is_ended(m
         finally:
             await radio.close()
     assert (counters.stale_links, supervisor.steps.new_clients, supervisor.steps.power_cycle) == (1, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (TimeoutError(), "no answer in time"),
+        (BleakGATTProtocolError(3), "Write Not Permitted"),
+        (BleakGATTProtocolError(0x9F), "Application-specific Error 0x9F"),
+        (BleakError("two\nlines"), "two lines"),
+        (EOFError(), "EOFError"),
+    ],
+)
+def test_an_error_is_shown_in_words(error, words):
+    """R4."""
+    assert shown(error) == words

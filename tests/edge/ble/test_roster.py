@@ -218,3 +218,16 @@ def test_settings_that_make_no_sense_are_said_in_one_line(settings, said):
         read_settings(msgspec.convert(settings, BleSettings))
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_device_that_advertises_without_a_long_break_is_steady():
+    """R3: silence of such a device says something of the radio, silence of a button does not."""
+    found = Roster([], [BTHOME], 10, now_s=0, steady_s=10)
+    known = found.hear(A, SAYS, -60, 100)
+    assert not found.is_steady(known, 100)
+    for now_s in range(101, 111):
+        assert not found.is_steady(known, now_s - 1)
+        found.hear(A, SAYS, -60, now_s)
+    assert found.is_steady(known, 110)
+    found.hear(A, SAYS, -60, 121)
+    assert not found.is_steady(known, 121)

@@ -178,7 +178,7 @@ def test_an_att_error_is_the_answer(world):
     async def steps():
         reply = await world.command("env-1", "forbidden", b"x")
         assert (reply.commandstate, reply.status) == ("FAILED", 405)
-        assert reply.data.startswith(b"ATT error 0x03")
+        assert reply.data == b"ATT error 0x03: Write Not Permitted", "words, and no Python (R4)"
 
     world.run(steps())
 

@@ -48,7 +48,7 @@ class World:
         self._settings = settings
         self._devices = devices
         self._gateway: asyncio.subprocess.Process | None = None
-        self._drained: asyncio.Task | None = None
+        self.drained: asyncio.Task | None = None
         self.said: list[str] = []
         self._more_said = asyncio.Event()
         self._loop = asyncio.new_event_loop()
@@ -113,7 +113,7 @@ class World:
         pipe = asyncio.subprocess.PIPE
         self._gateway = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe, env=self.environment)
         assert self._gateway.stdout is not None
-        self._drained = asyncio.create_task(self._drain(self._gateway))
+        self.drained = asyncio.create_task(self._drain(self._gateway))
         self.ready = json.loads(await within(self._gateway.stdout.readline(), "the gateway does not start"))
 
     async def kill(self) -> None:

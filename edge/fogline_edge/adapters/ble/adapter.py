@@ -42,7 +42,7 @@ class BleAdapter:
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         profiles, listed = read_settings(settings)
-        self._roster = Roster(listed, profiles, settings.max_devices, self._loop.time())
+        self._roster = Roster(listed, profiles, settings.max_devices, self._loop.time(), settings.silence_s / 2)
         limits = Limits(settings.silence_s, settings.power_on_s if settings.power_on else None, settings.adapter)
         self._supervisor = Supervisor(limits)
         self._rates = DeviceRates(settings.device_events_s, settings.device_burst)
@@ -95,13 +95,14 @@ class BleAdapter:
 
     def _heard(self, device: BLEDevice, data: AdvertisementData) -> None:
         self.counters.heard += 1
+        now_s = self._loop.time()
         address = device.address.upper()
         link = self._links.get(address)
         if link is not None:
             link.seen(device)
         advertisement = advertisement_of(data)
         try:
-            known = self._roster.hear(address, advertisement, data.rssi, self._loop.time())
+            known = self._roster.hear(address, advertisement, data.rssi, now_s)
             arrival = of_advertisement(known, advertisement, self._radio.adapter) if known is not None else None
         except OverflowError:
             self.counters.crowded += 1
@@ -109,6 +110,8 @@ class BleAdapter:
             self.counters.unreadable += 1
             _log.debug("an advertisement of %s: %s", address, error)
         else:
+            if known is not None and link is None and self._roster.is_steady(known, now_s):
+                self._supervisor.near(now_s)
             if arrival is not None:
                 self.counters.taken += 1
                 self._put(arrival)

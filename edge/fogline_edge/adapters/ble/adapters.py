@@ -69,6 +69,10 @@ class Adapters:
         """Whether it is on."""
         return bool(self._found[path].get("Powered"))
 
+    def blocked(self, path: str) -> bool:
+        """Whether BlueZ says that rfkill blocks it, as BlueZ 5.68 and later do."""
+        return self._found[path].get("PowerState") == "off-blocked"
+
     def discovering(self, path: str) -> bool:
         """Whether it scans, for whatever program."""
         return bool(self._found[path].get("Discovering", True))

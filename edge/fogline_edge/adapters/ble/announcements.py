@@ -14,13 +14,15 @@ class Announcements:
     def __init__(self, problem: str | None, action: str) -> None:
         self.deadline_s: float | None = None
         self._said = (problem, action)
+        self._held: str | None = None
 
     def changed(self, problem: str | None, action: str, now_s: float, *, restarting: bool) -> bool:
         """Return True if this is to be logged now. `restarting`: it may be over in a moment."""
-        if problem is not None and restarting and self._said[0] is None:
+        if problem is not None and self._said[0] is None and (restarting or problem == self._held):
+            self._held = problem
             self.deadline_s = now_s + GRACE_S if self.deadline_s is None else self.deadline_s
             if now_s < self.deadline_s:
                 return False
-        held_back, self.deadline_s = self.deadline_s is not None, None
+        held, self._held, self.deadline_s = self._held, None, None
         said, self._said = self._said, (problem, action)
-        return said[0] is not None or held_back if problem is None else said != self._said
+        return said[0] is not None or held is not None if problem is None else said != self._said

@@ -17,7 +17,8 @@ from dbus_fast.errors import AuthError, DBusError, InvalidAddressError
 
 from fogline.errors import Unreachable
 from fogline_edge.adapters.ble.adapters import Adapters
-from fogline_edge.adapters.ble.supervisor import World
+from fogline_edge.adapters.ble.rfkill import blocked
+from fogline_edge.adapters.ble.world import World
 
 CALL_LIMIT_S = 5.0
 """The longest that a call of BlueZ's may take; a daemon that hangs must not hold up anything."""
@@ -54,10 +55,19 @@ class Bluez:
         """What is seen now."""
         adapters = self._adapters
         path = adapters.chosen
-        powered = path is not None and adapters.powered(path)
-        name = path.rpartition("/")[2] if path else None
-        discovering = path is not None and adapters.discovering(path)
-        return World(self._why, self._daemon, name, powered, adapters.unplugged, adapters.switched_off, discovering=discovering)
+        if path is None:
+            return World(self._why, self._daemon, None, unplugged=adapters.unplugged, switched_off=adapters.switched_off)
+        name, powered = path.rpartition("/")[2], adapters.powered(path)
+        return World(
+            self._why,
+            self._daemon,
+            name,
+            powered,
+            adapters.unplugged,
+            adapters.switched_off,
+            adapters.discovering(path),
+            None if powered else blocked(name) or ("soft" if adapters.blocked(path) else None),
+        )
 
     async def run(self) -> None:
         """One connection to the bus, until it ends: always with `Unreachable`, or cancelled."""
@@ -125,7 +135,7 @@ class Bluez:
 
     async def _call(self, message: Message) -> list[Any]:
         """The answer. Raises `Unreachable`."""
-        if self._bus is None:
+        if self._bus is None or not self._bus.connected:
             raise Unreachable("the system bus is not connected")
         member = message.member
         try:
@@ -134,7 +144,7 @@ class Bluez:
         except (OSError, EOFError, DBusError, TimeoutError) as error:
             raise Unreachable(f"{member}: {_shown(error)}") from None
         if reply is None or reply.message_type is MessageType.ERROR:
-            raise Unreachable(f"{member}: {reply.error_name} {reply.body}" if reply else f"{member}: no answer")
+            raise Unreachable(f"{member}: {_said(reply)}" if reply else f"{member}: no answer")
         return reply.body
 
     def _signal(self, message: Message) -> None:
@@ -165,6 +175,15 @@ class Bluez:
             self._looking = asyncio.get_running_loop().create_task(self.look(), name="bluez")
 
 
+async def leave_dead_bus() -> None:
+    """Have bleak give up its connection to the bus if that has ended, before anything is sent over it.
+
+    dbus-fast puts an error of sending into a future that nobody reads, which asyncio reports when the process ends.
+    """
+    with contextlib.suppress(Exception):  # if there is no bus, bleak has given up the former connection all the same
+        await asyncio.wait_for(get_global_bluez_manager(), CALL_LIMIT_S)
+
+
 async def renew() -> None:
     """Have bleak forget all that it has learnt of the bus, and tell every client that it is disconnected.
 
@@ -181,6 +200,11 @@ async def renew() -> None:
 
 def _plain(properties: dict[str, Any]) -> dict[str, Any]:
     return {name: each.value if isinstance(each, Variant) else each for name, each in properties.items()}
+
+
+def _said(error: Message) -> str:
+    """An error of D-Bus: its name, and its text if it has one."""
+    return ": ".join(str(each) for each in (error.error_name, *error.body[:1]) if each)
 
 
 def _shown(error: BaseException) -> str:

@@ -44,10 +44,10 @@ class Steps:
     """What the supervisor has seen and done since the start.
 
     `bus_lost`: the system bus went away. `daemon_lost`: bluetoothd did, or another took its place. `adapter_lost`: it was
-    unplugged. `powered_off`: it was switched off. `silences`: the scanner heard nothing for too long. `scan_stopped`: BlueZ stopped scanning,
-    because another program did. `start_failures`: a
-    scanner did not start. `scanners`: scanners started. `new_scanner`, `new_clients`, `power_cycle`, `reported`: the rungs of
-    the ladder that were taken. `power_on`: the adapter was switched on. `recovered`: troubles that ended.
+    unplugged. `powered_off`: it was switched off. `silences`: the scanner heard nothing for too long. `scan_stopped`: BlueZ
+    stopped scanning, because another program did. `start_failures`: a scanner did not start. `scanners`: scanners started.
+    `new_scanner`, `new_clients`, `power_cycle`, `reported`: the rungs of the ladder that were taken. `power_on`: the adapter
+    was switched on. `recovered`: troubles that ended.
     """
 
     bus_lost: int = 0

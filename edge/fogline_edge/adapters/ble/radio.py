@@ -24,10 +24,11 @@ from fogline.errors import Unreachable
 from fogline_edge.adapters.ble.airtime import SPREAD_S, Airtime
 from fogline_edge.adapters.ble.announcements import Announcements
 from fogline_edge.adapters.ble.attempt import Pause
-from fogline_edge.adapters.ble.bluez import Bluez, renew
+from fogline_edge.adapters.ble.bluez import Bluez, leave_dead_bus, renew
 from fogline_edge.adapters.ble.counters import Counters
 from fogline_edge.adapters.ble.heard import NO_RSSI
-from fogline_edge.adapters.ble.supervisor import Effect, Phase, Supervisor
+from fogline_edge.adapters.ble.supervisor import Effect, Supervisor
+from fogline_edge.adapters.ble.world import Phase
 
 START_LIMIT_S = 10.0
 _AGAIN_S = 1.0
@@ -252,6 +253,7 @@ class Radio:
         """Stop it. One that is dead answers with all kinds of errors, or not at all."""
         scanner, self._scanner = self._scanner, None
         if scanner is not None:
+            await leave_dead_bus()
             with contextlib.suppress(*BLUEZ_ERRORS):
                 async with asyncio.timeout(STOP_LIMIT_S):
                     await scanner.stop()
@@ -271,7 +273,8 @@ class Radio:
         try:
             await self._bluez.power(self.adapter, on=on)
         except Unreachable as error:
-            _log.warning("Bluetooth: %s cannot be switched %s: %s", self.adapter, "on" if on else "off", error)
+            if self.supervisor.world.blocked is None:  # else that is the problem, and was said
+                _log.warning("Bluetooth: %s cannot be switched %s: %s", self.adapter, "on" if on else "off", error)
 
 
 def shown(error: BaseException) -> str:

@@ -31,6 +31,7 @@ class Known:
 
     `since_s`: silence before that does not count. `named`: whether `device` is its name, and not just its address until what
     names it is heard; a name is for good. `refused`: why it cannot have its name.
+    `steady_since_s`: since when it has advertised without a long break.
     """
 
     address: str
@@ -44,12 +45,19 @@ class Known:
     silent: bool = False
     named: bool = True
     refused: str | None = None
+    steady_since_s: float = 0.0
 
 
 class Roster:
-    """`profiles`: whose devices are taken although they are not listed, the first that fits; `most` of them."""
+    """`profiles`: whose devices are taken although they are not listed, the first that fits; `most` of them.
 
-    def __init__(self, listed: Sequence[Listed], profiles: Sequence[BleProfile], most: int, now_s: float) -> None:
+    `steady_s`: a device advertises all the time if it has done so for that long, without a break of that length.
+    """
+
+    def __init__(
+        self, listed: Sequence[Listed], profiles: Sequence[BleProfile], most: int, now_s: float, steady_s: float = 10.0
+    ) -> None:
+        self._steady_s = steady_s
         self._profiles = tuple(profiles)
         self._reports = {each.name: report_of(each) for each in profiles}
         self._most = most
@@ -68,7 +76,7 @@ class Roster:
         """Whose advertisement this is, if it is to be taken. Raises `OverflowError` if there is no room for one more."""
         known = self.listed.get(address)
         if known is not None:
-            self._note(known, rssi, now_s)
+            self._advertised(known, rssi, now_s)
             if not known.named:
                 self._name(known, advertisement)
             return known if known.named and fits(known.profile, advertisement) else None
@@ -124,7 +132,7 @@ class Roster:
             known = self.others[address] = Known(address, device, profile, self._reports[profile.name])
         self.others.move_to_end(address)
         known.device, known.profile, known.report = device, profile, self._reports[profile.name]
-        self._note(known, rssi, now_s)
+        self._advertised(known, rssi, now_s)
         return known
 
     def _make_room(self, now_s: float) -> None:
@@ -134,6 +142,15 @@ class Roster:
         if oldest.heard_s is not None and now_s - oldest.heard_s < FORGOTTEN_S:
             raise OverflowError
         self.others.popitem(last=False)
+
+    def is_steady(self, known: Known, now_s: float) -> bool:
+        """Whether it advertises all the time."""
+        return now_s - known.steady_since_s >= self._steady_s
+
+    def _advertised(self, known: Known, rssi: int | None, now_s: float) -> None:
+        if known.heard_s is None or now_s - known.heard_s > self._steady_s:
+            known.steady_since_s = now_s
+        self._note(known, rssi, now_s)
 
     @staticmethod
     def _note(known: Known, rssi: int | None, now_s: float) -> None:

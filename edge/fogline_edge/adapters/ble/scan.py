@@ -18,7 +18,7 @@ from fogline_edge.adapters.ble.bluez import CALL_LIMIT_S, Bluez
 from fogline_edge.adapters.ble.findings import Findings
 from fogline_edge.adapters.ble.heard import NO_RSSI, advertisement_of
 from fogline_edge.adapters.ble.radio import BLUEZ_ERRORS, START_LIMIT_S, STOP_LIMIT_S, shown
-from fogline_edge.adapters.ble.supervisor import Phase, World, problem_of
+from fogline_edge.adapters.ble.world import Phase, World, problem_of
 from fogline_edge.profiles.ble import BleProfile
 
 _REDRAW_S = 1.0

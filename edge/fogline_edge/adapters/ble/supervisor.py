@@ -1,8 +1,8 @@
 r"""What to do about the radio: pure. It is told what is seen, and says what is to be done, in order.
 
 BlueZ's scanners die without a word: when the adapter is switched off, when bluetoothd is killed, when the bus restarts, when
-a dongle is unplugged. So all of that is watched from outside (`seen`), and silence as well (`tick`). Against silence there is
-a ladder: a new scanner, new clients, the adapter off and on, a report; then it begins again, after twice the time.
+a dongle is unplugged. So all of that is watched from outside (`seen`), and silence as well (`tick`), against which there is a
+ladder.
 
 ```
 NO_BUS - NO_DAEMON - NO_ADAPTER - OFF      nothing can be done but wait (and switch on)
@@ -19,29 +19,15 @@ from enum import StrEnum
 from math import inf
 
 from fogline_edge.adapters.ble.counters import Steps
+from fogline_edge.adapters.ble.ladder import ACTIONS, Ladder, Rung
+from fogline_edge.adapters.ble.world import Phase, World, problem_of
 
 LOOK_AGAIN_S = 10.0
 """How often BlueZ is asked what there is, as long as there is nothing. It tells by itself; but one signal may be lost."""
-_LONGEST_FACTOR = 16
-_MOST_FAILURES = 3
-"""So many starts in a row that fail are no accident: links may be ended for that."""
 STOPPED_S = 2.5
 """For so long BlueZ may say that it does not scan, although a scanner runs. BlueZ 5.82 says so for 0.1 s every 10 s."""
 _FIRST_RETRY_S = 1.0
 _LONGEST_RETRY_S = 30.0
-
-
-class Phase(StrEnum):
-    """Where the radio is."""
-
-    NO_BUS = "no bus"
-    NO_DAEMON = "no daemon"
-    NO_ADAPTER = "no adapter"
-    OFF = "off"
-    STARTING = "starting"
-    SCANNING = "scanning"
-    PAUSED = "paused"
-    WAITING = "waiting"
 
 
 class Effect(StrEnum):
@@ -60,51 +46,13 @@ class Effect(StrEnum):
     POWER_CYCLE = "power cycle"
 
 
-class Rung(StrEnum):
-    """The ladder against silence."""
-
-    NEW_SCANNER = "new_scanner"
-    NEW_CLIENTS = "new_clients"
-    POWER_CYCLE = "power_cycle"
-    REPORT = "reported"
-
-
 TRYING_AGAIN = "trying again"
-_LADDER = tuple(Rung)
 _EFFECTS = {
     Rung.NEW_SCANNER: [Effect.DROP_SCANNER, Effect.START],
     Rung.NEW_CLIENTS: [Effect.DROP_SCANNER, Effect.RENEW, Effect.CLOSE_STALE, Effect.START],
     Rung.POWER_CYCLE: [Effect.DROP_SCANNER, Effect.RENEW, Effect.POWER_CYCLE, Effect.CLOSE_STALE, Effect.START],
     Rung.REPORT: [Effect.DROP_SCANNER, Effect.START],
 }
-
-
-@dataclass(frozen=True, slots=True)
-class World:
-    """What is seen of BlueZ. `why`: why the bus cannot be reached. `daemon`: the unique name of who owns `org.bluez`.
-
-    `adapter`: the one that is used (`hci0`), if it is there. `unplugged`, `switched_off`: how often it was, so that it is not
-    missed however soon it is back. `discovering`: BlueZ says that the adapter scans.
-    """
-
-    why: str | None = None
-    daemon: str | None = None
-    adapter: str | None = None
-    powered: bool = False
-    unplugged: int = 0
-    switched_off: int = 0
-    discovering: bool = True
-
-    @property
-    def phase(self) -> Phase:
-        """How far one gets with this."""
-        if self.why is not None:
-            return Phase.NO_BUS
-        if self.daemon is None:
-            return Phase.NO_DAEMON
-        if self.adapter is None:
-            return Phase.NO_ADAPTER
-        return Phase.STARTING if self.powered else Phase.OFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +63,7 @@ class Limits:
     on, `None` for never. `wanted`: the adapter of the settings, for people.
     """
 
-    silence_s: float = 60.0
+    silence_s: float = 20.0
     power_on_s: float | None = 5.0
     wanted: str | None = None
 
@@ -124,7 +72,8 @@ class Limits:
 class Supervisor:
     """One adapter's.
 
-    `problem`: what is wrong, in one line, for people. `action`: what is done about it. `deadline_s`: when to call `tick`, if nothing happens before.
+    `problem`: what is wrong, in one line, for people. `action`: what is done about it. `deadline_s`: when to call `tick`, if
+    nothing happens before.
     """
 
     limits: Limits
@@ -133,18 +82,24 @@ class Supervisor:
     problem: str | None = "not started yet"
     action: str = TRYING_AGAIN
     deadline_s: float | None = None
-    rung: int = 0
-    _missed: bool = False
     _cycled: bool = False
     _world: World = field(default_factory=lambda: World(why="not looked yet"))
     _failures: int = 0
     _in_trouble: bool = False
-    _factor: int = 1
     _pauses: int = 0
     _heard_s: float = 0.0
+    _silent_s: float = 0.0
     _stopped_s: float = inf
     _patience_s: float = STOPPED_S
-    _links: dict[str, float] = field(default_factory=dict)
+    _ladder: Ladder = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._ladder = Ladder(self.limits.silence_s)
+
+    @property
+    def rung(self) -> int:
+        """How many rungs of the ladder were taken in a row."""
+        return self._ladder.rung
 
     @property
     def world(self) -> World:
@@ -168,8 +123,8 @@ class Supervisor:
             return []
         lost = self._count_loss(before, world)
         if lost:
-            self._in_trouble, self.rung, self._factor = True, 0, 1
-            self._links.clear()
+            self._in_trouble = True
+            self._ladder.fall()
         gone = [Effect.DROP_SCANNER, Effect.RENEW] if lost else []
         phase = world.phase
         if phase is Phase.STARTING:
@@ -192,6 +147,7 @@ class Supervisor:
         self.phase, self._heard_s = Phase.SCANNING, now_s
         self._stopped_s = inf if self._world.discovering else now_s
         if self.rung == 0:
+            self._silent_s = now_s
             self._is_well()
         if self._pauses:
             return self._pause()
@@ -207,32 +163,37 @@ class Supervisor:
         self._in_trouble = True
         self.phase, self.problem, self.action = Phase.WAITING, why, TRYING_AGAIN
         retry_s = min(_LONGEST_RETRY_S, _FIRST_RETRY_S * 2 ** min(self._failures - 1, 10))
-        self.deadline_s = now_s + retry_s * self._factor
+        self.deadline_s = now_s + retry_s * self._ladder.factor
         return []
 
     def heard(self, now_s: float) -> None:
         """The scanner heard something."""
-        self._heard_s, self._missed = now_s, False
+        self._heard_s = self._silent_s = now_s
+        self._ladder.heard(now_s)
         self._patience_s = STOPPED_S
         self._stopped_s = inf if self._world.discovering else now_s
         if self.rung and self.phase is Phase.SCANNING:
-            self.rung, self._factor = 0, 1
+            self._ladder.down()
             self._is_well()
+
+    def near(self, now_s: float) -> None:
+        """That was a device that advertises all the time: if it is not heard any more, the radio may be deaf."""
+        self._ladder.near(now_s)
 
     def link_lives(self, device: str, now_s: float, lasts_s: float = 0.0) -> None:
         """A device that is connected said something: whatever the scanner does, the radio works.
 
         `lasts_s`: for how long that holds, if the device says something less often than a scanner hears something.
         """
-        self._links[device] = now_s + max(self.limits.silence_s, lasts_s)
+        self._ladder.link_lives(device, now_s + max(self.limits.silence_s, lasts_s))
 
     def link_ended(self, device: str) -> None:
         """It is not connected any more."""
-        self._links.pop(device, None)
+        self._ladder.link_ended(device)
 
     def missed(self) -> None:
         """A device that is listed has fallen silent. While the scanner hears others, that is the device's own affair."""
-        self._missed = True
+        self._ladder.missed()
 
     def pause(self) -> list[Effect]:
         """Something is being connected to: hear nothing meanwhile."""
@@ -258,14 +219,9 @@ class Supervisor:
                 self.steps.power_on += 1
                 self.deadline_s = now_s + _LONGEST_RETRY_S
                 return [Effect.POWER_ON]
-            case Phase.WAITING:
-                return self._climb(now_s)
-            case Phase.SCANNING if now_s >= self._stopped_s + self._patience_s:
-                return self._scan_again()
             case Phase.SCANNING:
-                self.steps.silences += 1
-                self._in_trouble = True
-                self.problem = f"nothing was heard for {now_s - self._heard_s:.0f} s"
+                return self._scan_again() if now_s >= self._stopped_s + self._patience_s else self._silence(now_s)
+            case Phase.WAITING:
                 return self._climb(now_s)
             case _:
                 self.deadline_s = None
@@ -283,7 +239,13 @@ class Supervisor:
 
     def _watch(self) -> None:
         """Silence is reckoned from what was heard last."""
-        self.deadline_s = min(self._heard_s + self.limits.silence_s * self._factor, self._stopped_s + self._patience_s)
+        self.deadline_s = min(self._heard_s + self._ladder.period_s, self._stopped_s + self._patience_s)
+
+    def _silence(self, now_s: float) -> list[Effect]:
+        self.steps.silences += 1
+        self._in_trouble = True
+        self.problem = f"nothing was heard for {now_s - self._silent_s:.0f} s"
+        return self._climb(now_s)
 
     def _scan_again(self) -> list[Effect]:
         """BlueZ scans no more. If a new scanner does not change what it says, the next one comes after twice the time."""
@@ -299,23 +261,11 @@ class Supervisor:
         self._in_trouble, self.problem, self.action = False, None, TRYING_AGAIN
 
     def _climb(self, now_s: float) -> list[Effect]:
-        """The next rung.
-
-        While a link lives, and scanners start: a new scanner, and if a device fell silent meanwhile, once, new clients.
-        """
-        if self._failures < _MOST_FAILURES and any(now_s < until_s for until_s in self._links.values()):
-            rung = Rung.NEW_CLIENTS if self._missed and self.rung else Rung.NEW_SCANNER
-            self.rung = 1
-        else:
-            rung = _LADDER[self.rung % len(_LADDER)]
-            self.rung += 1
-        if rung in (Rung.NEW_CLIENTS, Rung.POWER_CYCLE):
-            self._missed = False
-            self._links.clear()
+        rung = self._ladder.climb(now_s, self._failures)
+        self.action = ACTIONS[rung]
         self._cycled = self._cycled or rung is Rung.POWER_CYCLE
         setattr(self.steps, rung, getattr(self.steps, rung) + 1)
         if rung is Rung.REPORT:
-            self._factor = min(_LONGEST_FACTOR, self._factor * 2)
             self.problem = f"{self.problem}; new scanner, new clients, adapter {self._world.adapter} off and on: nothing helps"
         self._start()
         return _EFFECTS[rung]
@@ -338,16 +288,3 @@ class Supervisor:
         else:
             return False
         return True
-
-
-def problem_of(world: World, wanted: str | None) -> str:
-    """Why there is nothing to scan with, and what to do about it, in one line. `wanted`: the adapter of the settings."""
-    match world.phase:
-        case Phase.NO_BUS:
-            return f"the system bus cannot be reached ({world.why}); install and start dbus and bluez"
-        case Phase.NO_DAEMON:
-            return "bluetoothd does not run; install bluez and start it: systemctl start bluetooth"
-        case Phase.NO_ADAPTER:
-            return f"there is no Bluetooth adapter{f' {wanted} (ble.adapter)' if wanted else ''}; plug one in"
-        case _:
-            return f"the Bluetooth adapter {world.adapter} is off; to switch it on: bluetoothctl power on"
