@@ -111,7 +111,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     operator awaits the device's answer; without, the device's word that it got it is enough. `durable`: wait for a
     device that is away, until the deadline; without, it is delivered now or not at all. `idempotent`: doing it twice
     does no harm, so after a doubt it may be sent again. `correlation`: the operator's correlation id as text.
-    `key_id`, `signature`: who signed `signed_bytes` (Ed25519, RFC 8032), empty where no key is configured.
+    `key_id`: who signed it (Ed25519, RFC 8032), empty where no key is configured. `full_signature` is of
+    `fully_signed_bytes`; `signature` is of `signed_bytes`, for gateways that do not know the other one.
     """
 
     id: str
@@ -128,6 +129,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     correlation: str = ""
     key_id: str = ""
     signature: bytes = b""
+    full_signature: bytes = b""
 
 
 def check_name(name: str) -> str:
@@ -146,10 +148,30 @@ def digest(command: Command) -> bytes:
 
 
 def signed_bytes(command: Command) -> bytes:
-    """What the service signs: id, tenant, gateway, device, name, arguments, deadline, key id, each length-prefixed."""
+    """The fields that the service's first signature covers: all but `durable` and `correlation`."""
     parts = (command.id, command.tenant, command.gateway, command.device, command.name, command.deadline.boot_id)
     numbers = (str(command.deadline.boottime_ms), command.key_id)
     return framed(*(part.encode() for part in (*parts, *numbers)), digest(command))
+
+
+def fully_signed_bytes(command: Command) -> bytes:
+    """What the service's full signature covers: every field of a command but the signatures, each length-prefixed."""
+    flags = (command.reply, command.durable, command.idempotent)
+    texts = (
+        "fogline command, all fields",
+        command.id,
+        command.tenant,
+        command.gateway,
+        command.device,
+        command.name,
+        command.deadline.boot_id,
+        str(command.deadline.boottime_ms),
+        command.content_type or "",
+        "".join("1" if flag else "0" for flag in flags),
+        command.correlation,
+        command.key_id,
+    )
+    return framed(*(text.encode() for text in texts), command.data)
 
 
 def framed(*fields: bytes) -> bytes:
@@ -177,6 +199,7 @@ def encode_command(command: Command) -> Message:
             "deadline_ms": command.deadline.boottime_ms,
             "key_id": command.key_id,
             "signature": command.signature,
+            "full_signature": command.full_signature,
         },
     )
 
@@ -197,6 +220,7 @@ class _Properties(msgspec.Struct, kw_only=True):
     deadline_ms: int
     key_id: str
     signature: bytes
+    full_signature: bytes = b""
 
 
 def decode_command(message: Message) -> Command:
@@ -222,4 +246,5 @@ def decode_command(message: Message) -> Command:
         deadline=Deadline(found.deadline_boot, found.deadline_ms),
         key_id=found.key_id,
         signature=found.signature,
+        full_signature=found.full_signature,
     )
