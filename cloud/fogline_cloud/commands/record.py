@@ -7,6 +7,9 @@ import msgspec
 from fogline.command import Answer, Deadline, State
 from fogline.event import Event
 
+STATUSES = range(200, 600)
+"""What an answer's status may be."""
+
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A command and where it is.
@@ -144,7 +147,7 @@ def of_reply(event: Event, former: Record | None, now_ms: int) -> Record | None:
     `former=None`: the bridge that took the command died before it wrote it down. It is known from now on, by what the
     event itself carries.
     """
-    if event.commandid is None or event.commandstate is None or event.status is None:
+    if event.commandid is None or event.commandstate is None or event.status is None or event.status not in STATUSES:
         return None
     record = former or Record(
         id=event.commandid,
