@@ -14,8 +14,10 @@ else leaves a terminal state.
 
 import hashlib
 from enum import IntEnum, StrEnum
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from fogline.address import check_identifier
 from fogline.codec import Beacon
@@ -25,6 +27,8 @@ from fogline.message import Message
 MAX_COMMAND_BYTES = 256 * 1024
 """The most bytes that a command, or the answer to one, may carry."""
 MAX_NAME = 128
+MAX_TEXT = 1024
+"""The most characters of a command's content type, or of its correlation id."""
 EXPIRED = "fogline:expired"
 """The condition under which a gateway rejects a command that came too late."""
 CONFLICT = "fogline:conflict"
@@ -209,18 +213,21 @@ def is_command(message: Message) -> bool:
     return message.properties.get("fogline") == "command"
 
 
+_Signature = Annotated[bytes, Meta(max_length=64)]
+
+
 class _Properties(msgspec.Struct, kw_only=True):
     tenant: str
     gateway: str
     device_id: str
     reply: bool
     idempotent: bool
-    correlation: str
-    deadline_boot: str
+    correlation: Annotated[str, Meta(max_length=MAX_TEXT)]
+    deadline_boot: Annotated[str, Meta(max_length=128)]
     deadline_ms: int
-    key_id: str
-    signature: bytes
-    full_signature: bytes = b""
+    key_id: Annotated[str, Meta(max_length=64)]
+    signature: _Signature
+    full_signature: _Signature = b""
 
 
 def decode_command(message: Message) -> Command:
@@ -231,6 +238,8 @@ def decode_command(message: Message) -> Command:
         raise Poison("malformed", f"a command's properties are not readable: {error}") from None
     if len(message.body) > MAX_COMMAND_BYTES:
         raise Poison("too-big", f"a command may carry {MAX_COMMAND_BYTES} bytes")
+    if len(message.content_type or "") > MAX_TEXT:
+        raise Poison("too-big", f"a command's content type may have {MAX_TEXT} characters")
     return Command(
         id=check_identifier(str(message.message_id or ""), "command id"),
         tenant=check_identifier(found.tenant, "tenant"),

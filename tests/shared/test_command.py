@@ -24,6 +24,8 @@ from fogline.message import Message, pack_id, unpack_id
 from fogline.signature import Keys, Signer, make_key, read_keys, read_signer
 from fogline.testing.commands import make_command
 
+PROPERTIES = encode_command(make_command()).properties
+
 
 @given(
     data=st.binary(max_size=200),
@@ -49,6 +51,12 @@ def test_a_command_comes_through_amqp_as_it_was(data, content_type, flags, signa
         ({"message_id": "no/identifier"}, "bad-identifier"),
         ({"body": bytes(MAX_COMMAND_BYTES + 1)}, "too-big"),
         ({"properties": {"fogline": "command"}}, "malformed"),
+        ({"content_type": "x" * 1025}, "too-big"),
+        ({"properties": {**PROPERTIES, "correlation": "x" * 1025}}, "malformed"),
+        ({"properties": {**PROPERTIES, "deadline_boot": "x" * 129}}, "malformed"),
+        ({"properties": {**PROPERTIES, "key_id": "x" * 65}}, "malformed"),
+        ({"properties": {**PROPERTIES, "signature": b"x" * 65}}, "malformed"),
+        ({"properties": {**PROPERTIES, "full_signature": b"x" * 65}}, "malformed"),
     ],
 )
 def test_what_is_no_command_says_why(change, reason):
