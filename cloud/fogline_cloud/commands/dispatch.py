@@ -18,7 +18,7 @@ import msgspec
 from fogline.amqp.events import Link
 from fogline.amqp.outcome import ACCEPTED, MODIFIED, NOT_ALLOWED, NOT_FOUND, RELEASED, RESOURCE_LIMIT, Outcome, State, rejected
 from fogline.amqp.sending import Sender
-from fogline.command import CONFLICT, EXPIRED, Answer, Command, Status, encode_command
+from fogline.command import CONFLICT, EXPIRED, MAX_NAME, MAX_TEXT, Answer, Command, Status, encode_command
 from fogline.command import State as CommandState
 from fogline.errors import Unreachable
 from fogline.signature import Signer
@@ -198,6 +198,7 @@ class Dispatcher:
                 self._settle_waiting(record.id, RELEASED)
                 self._refused(record, CommandState.REJECTED, Status.OFFLINE, "the device is not connected")
             case State.REJECTED:
+                outcome = rejected(outcome.condition[:MAX_NAME], outcome.description[:MAX_TEXT])
                 _log.info("gateway %s refuses command %s: %s", record.gateway, record.id, outcome)
                 self._settle_waiting(record.id, outcome)
                 state, status = _REFUSALS.get(outcome.condition, (CommandState.REJECTED, Status.UNDELIVERABLE))

@@ -4,7 +4,8 @@ import base64
 
 import msgspec
 
-from fogline.command import Answer, Deadline, State
+from fogline.address import is_identifier
+from fogline.command import MAX_COMMAND_BYTES, MAX_NAME, MAX_TEXT, Answer, Deadline, State
 from fogline.event import Event
 
 STATUSES = range(200, 600)
@@ -147,21 +148,27 @@ def of_reply(event: Event, former: Record | None, now_ms: int) -> Record | None:
     `former=None`: the bridge that took the command died before it wrote it down. It is known from now on, by what the
     event itself carries.
     """
-    if event.commandid is None or event.commandstate is None or event.status is None or event.status not in STATUSES:
+    if event.commandid is None or event.commandstate is None or event.status is None:
+        return None
+    if event.status not in STATUSES or not is_identifier(event.commandid):
         return None
     record = former or Record(
         id=event.commandid,
         tenant=event.tenant,
         gateway=event.gateway,
         device=event.device,
-        name=event.subject.removeprefix("command/"),
+        name=event.subject.removeprefix("command/")[:MAX_NAME],
         state=State.DISPATCHED,
         operator="",
         accepted_ms=now_ms,
         expires_ms=now_ms,
         changed_ms=now_ms,
         digest="",
-        correlation=event.correlationid or "",
+        correlation=(event.correlationid or "")[:MAX_TEXT],
     )
-    answer = Answer(event.status, event.data, event.content_type if event.data else None)
-    return ended(record, State(event.commandstate), answer, now_ms)
+    answer, why = Answer(event.status), ""
+    if len(event.data) > MAX_COMMAND_BYTES:  # Kafka would not take the record
+        why = f"its answer has {len(event.data)} bytes, more than {MAX_COMMAND_BYTES}: only its status is kept"
+    elif event.data:
+        answer = Answer(event.status, event.data, event.content_type[:MAX_TEXT])
+    return ended(record, State(event.commandstate), answer, now_ms, why=why)
