@@ -45,7 +45,8 @@ async def run_gateway(settings: Settings, on_ready: Callable[[dict[str, str]], N
     answer_sigusr1()
     outbox = Outbox.open(settings)
     try:
-        downlink = Downlink(outbox, read_keys(settings.commands.keys, "commands.keys"))
+        keys = read_keys(settings.commands.keys, "commands.keys", partial=settings.commands.partial_signatures)
+        downlink = Downlink(outbox, keys)
         await downlink.start()
         async with contextlib.AsyncExitStack() as open_adapters:
             open_adapters.callback(downlink.close)

@@ -78,9 +78,14 @@ class UplinkSettings(_Strict, frozen=True, kw_only=True):
 
 
 class CommandSettings(_Strict, frozen=True, kw_only=True):
-    """Commands from the bridge. `keys`: public keys (base64) by key id; with any, unsigned commands are refused."""
+    """Commands from the bridge. `keys`: public keys (base64) by key id; with any, unsigned commands are refused.
+
+    `partial_signatures`: take commands of a bridge of the version before, whose signature does not cover `durable` and
+    `correlation`. Set it to false once every bridge is newer.
+    """
 
     keys: dict[str, str] = msgspec.field(default_factory=dict)
+    partial_signatures: bool = True
 
 
 class LimitSettings(_Strict, frozen=True, kw_only=True):

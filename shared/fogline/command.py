@@ -17,6 +17,7 @@ from enum import IntEnum, StrEnum
 from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from fogline.address import check_identifier
 from fogline.codec import Beacon
@@ -26,6 +27,8 @@ from fogline.message import Message
 MAX_COMMAND_BYTES = 256 * 1024
 """The most bytes that a command, or the answer to one, may carry."""
 MAX_NAME = 128
+MAX_TEXT = 1024
+"""The most characters of a command's content type, or of its correlation id."""
 EXPIRED = "fogline:expired"
 """The condition under which a gateway rejects a command that came too late."""
 CONFLICT = "fogline:conflict"
@@ -112,7 +115,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     operator awaits the device's answer; without, the device's word that it got it is enough. `durable`: wait for a
     device that is away, until the deadline; without, it is delivered now or not at all. `idempotent`: doing it twice
     does no harm, so after a doubt it may be sent again. `correlation`: the operator's correlation id as text.
-    `key_id`, `signature`: who signed `signed_bytes` (Ed25519, RFC 8032), empty where no key is configured.
+    `key_id`: who signed it (Ed25519, RFC 8032), empty where no key is configured. `full_signature` is of
+    `fully_signed_bytes`; `signature` is of `signed_bytes`, for gateways that do not know the other one.
     """
 
     id: str
@@ -129,6 +133,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     correlation: str = ""
     key_id: str = ""
     signature: bytes = b""
+    full_signature: bytes = b""
 
 
 def check_name(name: str) -> str:
@@ -147,10 +152,30 @@ def digest(command: Command) -> bytes:
 
 
 def signed_bytes(command: Command) -> bytes:
-    """What the service signs: id, tenant, gateway, device, name, arguments, deadline, key id, each length-prefixed."""
+    """The fields that the service's first signature covers: all but `durable` and `correlation`."""
     parts = (command.id, command.tenant, command.gateway, command.device, command.name, command.deadline.boot_id)
     numbers = (str(command.deadline.boottime_ms), command.key_id)
     return framed(*(part.encode() for part in (*parts, *numbers)), digest(command))
+
+
+def fully_signed_bytes(command: Command) -> bytes:
+    """What the service's full signature covers: every field of a command but the signatures, each length-prefixed."""
+    flags = (command.reply, command.durable, command.idempotent)
+    texts = (
+        "fogline command, all fields",
+        command.id,
+        command.tenant,
+        command.gateway,
+        command.device,
+        command.name,
+        command.deadline.boot_id,
+        str(command.deadline.boottime_ms),
+        command.content_type or "",
+        "".join("1" if flag else "0" for flag in flags),
+        command.correlation,
+        command.key_id,
+    )
+    return framed(*(text.encode() for text in texts), command.data)
 
 
 def framed(*fields: bytes) -> bytes:
@@ -178,6 +203,7 @@ def encode_command(command: Command) -> Message:
             "deadline_ms": command.deadline.boottime_ms,
             "key_id": command.key_id,
             "signature": command.signature,
+            "full_signature": command.full_signature,
         },
     )
 
@@ -187,9 +213,7 @@ def is_command(message: Message) -> bool:
     return message.properties.get("fogline") == "command"
 
 
-_MAX_WORD = 1024
-_Word = Annotated[str, msgspec.Meta(max_length=_MAX_WORD)]
-"""The journal keeps it beside the command, so it has to be short."""
+_Signature = Annotated[bytes, Meta(max_length=64)]
 
 
 class _Properties(msgspec.Struct, kw_only=True):
@@ -198,11 +222,12 @@ class _Properties(msgspec.Struct, kw_only=True):
     device_id: str
     reply: bool
     idempotent: bool
-    correlation: _Word
-    deadline_boot: _Word
-    deadline_ms: Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
-    key_id: _Word
-    signature: Annotated[bytes, msgspec.Meta(max_length=_MAX_WORD)]
+    correlation: Annotated[str, Meta(max_length=MAX_TEXT)]
+    deadline_boot: Annotated[str, Meta(max_length=128)]
+    deadline_ms: Annotated[int, Meta(ge=-(2**53), le=2**53)]
+    key_id: Annotated[str, Meta(max_length=64)]
+    signature: _Signature
+    full_signature: _Signature = b""
 
 
 def decode_command(message: Message) -> Command:
@@ -213,8 +238,8 @@ def decode_command(message: Message) -> Command:
         raise Poison("malformed", f"a command's properties are not readable: {error}") from None
     if len(message.body) > MAX_COMMAND_BYTES:
         raise Poison("too-big", f"a command may carry {MAX_COMMAND_BYTES} bytes")
-    if len(message.content_type or "") > _MAX_WORD:
-        raise Poison("too-big", f"a command's content type may have {_MAX_WORD} characters")
+    if len(message.content_type or "") > MAX_TEXT:
+        raise Poison("too-big", f"a command's content type may have {MAX_TEXT} characters")
     return Command(
         id=check_identifier(str(message.message_id or ""), "command id"),
         tenant=check_identifier(found.tenant, "tenant"),
@@ -230,4 +255,5 @@ def decode_command(message: Message) -> Command:
         deadline=Deadline(found.deadline_boot, found.deadline_ms),
         key_id=found.key_id,
         signature=found.signature,
+        full_signature=found.full_signature,
     )

@@ -3,6 +3,7 @@
 To take a change on: `FOGLINE_WRITE_GOLDEN=1 pytest tests/contracts/test_wire_formats.py`, then read the difference.
 """
 
+import base64
 import json
 import os
 import sqlite3
@@ -16,12 +17,15 @@ from fogline import hello
 from fogline.address import Control, Hello, Ingest
 from fogline.amqp import wire
 from fogline.codec import encode_event
+from fogline.command import encode_command
 from fogline.dead import dead_letter
 from fogline.errors import Poison
 from fogline.event import Lane
 from fogline.gap import Gap, GapReason, encode_gap, gap_event
 from fogline.identity import chained, digest, semantic_id
 from fogline.ledger import Counts, Statement, encode_statement
+from fogline.signature import read_signer
+from fogline.testing.commands import make_command
 from fogline.testing.events import BEACON, NOW_NS, STREAM, make_batch, make_event
 from fogline_cloud import topics
 from fogline_cloud.bridge.admission import Known
@@ -79,7 +83,15 @@ def outbox_schema(folder):
     return [" ".join(sql.split()) for (sql,) in rows]
 
 
+def signed_command():
+    """A command as a bridge sends it, signed with a key that is no secret."""
+    key = base64.b64encode(bytes(range(32))).decode()
+    signed = read_signer("key-1", key, "here").sign(make_command(durable=True, correlation="string:1"))
+    return msgspec.structs.asdict(encode_command(signed))
+
+
 FORMATS = {
+    "command": signed_command,
     "addresses": lambda: [str(Hello("acme")), str(Ingest("acme", 3)), str(Control("acme", "gw-1"))],
     "event-json": lambda: encode_event(make_event()),
     "event-base64": lambda: encode_event(make_event(data=b"\x00\xff", content_type="application/octet-stream", replayed=True)),

@@ -53,9 +53,11 @@ def test_a_command_comes_through_amqp_as_it_was(data, content_type, flags, signa
         ({"properties": {"fogline": "command"}}, "malformed"),
         ({"content_type": "x" * 1025}, "too-big"),
         ({"properties": {**PROPERTIES, "deadline_ms": 2**63}}, "malformed"),
-        ({"properties": {**PROPERTIES, "deadline_boot": "x" * 1025}}, "malformed"),
         ({"properties": {**PROPERTIES, "correlation": "x" * 1025}}, "malformed"),
-        ({"properties": {**PROPERTIES, "signature": bytes(1025)}}, "malformed"),
+        ({"properties": {**PROPERTIES, "deadline_boot": "x" * 129}}, "malformed"),
+        ({"properties": {**PROPERTIES, "key_id": "x" * 65}}, "malformed"),
+        ({"properties": {**PROPERTIES, "signature": b"x" * 65}}, "malformed"),
+        ({"properties": {**PROPERTIES, "full_signature": b"x" * 65}}, "malformed"),
     ],
     ids=lambda value: str(value)[:60],
 )

@@ -35,7 +35,7 @@ class Recovered:
 
 
 def read_commands(clients: KafkaClients, tenant: str, shard: int) -> list[Record]:
-    """The newest record of every command of a shard."""
+    """The newest record of every command of a shard, in the order in which they changed."""
     newest: dict[bytes, Record] = {}
     for stored in read_committed(clients, {(topics.commands(tenant), shard): None}):
         if not stored.value:  # a tombstone
@@ -44,7 +44,7 @@ def read_commands(clients: KafkaClients, tenant: str, shard: int) -> list[Record
             newest[stored.key] = decode_record(stored.value)
         except Poison as error:
             _log.warning("%s[%d] at %d is skipped: %s", stored.topic, shard, stored.offset, error)
-    return list(newest.values())
+    return sorted(newest.values(), key=lambda each: each.changed_ms)
 
 
 def read_checkpoint(clients: KafkaClients, tenant: str, shard: int, *, stable: bool = False) -> Checkpoint:

@@ -18,7 +18,7 @@ import msgspec
 from fogline.amqp.events import Link
 from fogline.amqp.outcome import ACCEPTED, MODIFIED, NOT_ALLOWED, NOT_FOUND, RELEASED, RESOURCE_LIMIT, Outcome, State, rejected
 from fogline.amqp.sending import Sender
-from fogline.command import CONFLICT, EXPIRED, Answer, Command, Status, encode_command
+from fogline.command import CONFLICT, EXPIRED, MAX_NAME, MAX_TEXT, Answer, Command, Status, encode_command
 from fogline.command import State as CommandState
 from fogline.errors import Unreachable
 from fogline.signature import Signer
@@ -30,12 +30,14 @@ from fogline_cloud.commands.replies import Replies
 from fogline_cloud.commands.routes import Routes
 from fogline_cloud.commands.work import Change, Note
 from fogline_cloud.settings import CommandSettings
+from fogline_cloud.sparse import Sparse
 
-MAX_OPEN_A_GATEWAY = 10_000
 AGAIN_S = 5.0
 """How soon the end of a command is decided again that could not be written."""
 
 _log = logging.getLogger("fogline.commands")
+_answers_log = logging.getLogger("fogline.commands.answers")
+_answers_log.addFilter(Sparse())
 Settle = Callable[[Outcome], None]
 
 
@@ -80,8 +82,7 @@ class Dispatcher:
 
     def listens(self, reply_id: str, sender: Sender) -> None:
         """An operator wants the answers for its reply id: what it is owed goes out at once."""
-        owed = [each for each in self._registry.everything() if each.reply_to == reply_id and each.owes_answer]
-        self._replies.listens(reply_id, sender, owed)
+        self._replies.listens(reply_id, sender, self._registry.owed_to(reply_id))
 
     def stops_listening(self, link: Link | None) -> None:
         """A link for answers is gone (`None`: look at all of them)."""
@@ -109,8 +110,8 @@ class Dispatcher:
         shard = ready_shard(self._shards, self._gateways.shard_of(record.gateway))
         if shard is None:
             settle(RELEASED)
-        elif len(self._registry.open_for(record.gateway)) >= MAX_OPEN_A_GATEWAY:
-            settle(rejected(RESOURCE_LIMIT, f"too many commands wait already for gateway {record.gateway}"))
+        elif (why := self._registry.no_room(record)) is not None:
+            settle(rejected(RESOURCE_LIMIT, why))
         elif record.durable:
             committed = self._on_loop(self._committed, settle, record.digest)
             shard.submit(Change(record, committed, lambda: self._from_thread(settle, MODIFIED)))
@@ -197,6 +198,7 @@ class Dispatcher:
                 self._settle_waiting(record.id, RELEASED)
                 self._refused(record, CommandState.REJECTED, Status.OFFLINE, "the device is not connected")
             case State.REJECTED:
+                outcome = rejected(outcome.condition[:MAX_NAME], outcome.description[:MAX_TEXT])
                 _log.info("gateway %s refuses command %s: %s", record.gateway, record.id, outcome)
                 self._settle_waiting(record.id, outcome)
                 state, status = _REFUSALS.get(outcome.condition, (CommandState.REJECTED, Status.UNDELIVERABLE))
@@ -228,12 +230,15 @@ class Dispatcher:
             return
         if known is not None and known.told and not record.told and same_verdict(known, record):
             record = msgspec.structs.replace(record, told=True)
+        unfetched = self._registry.unfetched
         self._registry.put(record)
+        if self._registry.unfetched > unfetched:
+            _answers_log.warning("answers that no operator took are forgotten here; fogline command show still has them")
         if record.state.terminal:
             self._settle_waiting(record.id, ACCEPTED)
             if record.owes_answer:
                 self._replies.send(record)
-        if record.over:
+        if record.state.terminal:
             self._forget(record.id)
         else:
             course = self._follow(record)

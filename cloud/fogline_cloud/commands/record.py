@@ -5,14 +5,13 @@ import base64
 import msgspec
 
 from fogline.address import check_identifier, shown
-from fogline.command import MAX_COMMAND_BYTES, Answer, Deadline, State, check_name
+from fogline.command import MAX_COMMAND_BYTES, MAX_TEXT, Answer, Deadline, State, check_name
 from fogline.errors import Poison
 from fogline.event import Event
 from fogline.message import unpack_id
 
-MAX_TEXT = 512
-"""Characters of a text that a gateway or an operator gives: a correlation id, a content type, a reason."""
-_STATUSES = range(100, 600)
+STATUSES = range(200, 600)
+"""What an answer's status may be."""
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -106,7 +105,7 @@ def decode_record(body: bytes) -> Record:
             unpack_id(record.correlation)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise Poison("malformed", f"a command's record is not readable: {error}") from None
-    if record.status is not None and record.status not in _STATUSES:
+    if record.status is not None and record.status not in STATUSES:
         raise Poison("malformed", f"a command's record has status {record.status}")
     return record
 
@@ -164,10 +163,8 @@ def of_reply(event: Event, former: Record | None, now_ms: int) -> Record | None:
     if event.commandid is None or event.commandstate is None or event.status is None:
         return None
     state = _end(event.commandstate)
-    if event.status not in _STATUSES:
+    if event.status not in STATUSES:
         raise Poison("malformed", f"a reply has status {str(event.status)[:20]}")
-    if len(event.data) > MAX_COMMAND_BYTES:
-        raise Poison("too-big", f"an answer may carry {MAX_COMMAND_BYTES} bytes, this one has {len(event.data)}")
     if len(event.content_type) > MAX_TEXT or len(event.correlationid or "") > MAX_TEXT:
         raise Poison("malformed", f"the content type or correlation id of a reply is over {MAX_TEXT} characters")
     record = former or Record(
@@ -182,10 +179,13 @@ def of_reply(event: Event, former: Record | None, now_ms: int) -> Record | None:
         expires_ms=now_ms,
         changed_ms=now_ms,
         digest="",
-        correlation=event.correlationid or "",
+        correlation=(event.correlationid or "")[:MAX_TEXT],
     )
-    answer = Answer(event.status, event.data, event.content_type if event.data else None)
-    return ended(record, state, answer, now_ms)
+    answer, why = Answer(event.status, event.data, event.content_type if event.data else None), ""
+    if len(event.data) > MAX_COMMAND_BYTES:  # Kafka would not take the record
+        answer = Answer(event.status)
+        why = f"its answer has {len(event.data)} bytes, more than {MAX_COMMAND_BYTES}: only its status is kept"
+    return ended(record, state, answer, now_ms, why=why)
 
 
 def _end(name: str) -> State:

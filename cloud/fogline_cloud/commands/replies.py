@@ -5,6 +5,7 @@ listens, the registry keeps it. Everything is called on the loop.
 """
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ MAX_ON_THE_WAY = 32
 """The most answers that an operator may leave unsettled; the others wait for their outcomes."""
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 60.0
+
+_log = logging.getLogger("fogline.commands")
 
 
 @dataclass(slots=True, eq=False)
@@ -100,7 +103,13 @@ class Replies:
 
     def _advance(self, listener: _Listener) -> None:
         while (sender := listener.sender) is not None and (record := listener.next()) is not None:
-            sender.send(reply_message(record)).add_done_callback(partial(self._on_outcome, listener, sender, record))
+            try:
+                outcome = sender.send(reply_message(record))
+            except (ValueError, OverflowError) as error:  # it is not written as AMQP, now or ever
+                del listener.sent[record.id]
+                _log.warning("the answer to command %s cannot be sent: %s", record.id, error)
+            else:
+                outcome.add_done_callback(partial(self._on_outcome, listener, sender, record))
 
     def _on_outcome(self, listener: _Listener, sender: Sender, record: Record, future: "asyncio.Future[Outcome]") -> None:
         listener.sent.pop(record.id, None)

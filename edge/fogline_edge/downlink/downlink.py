@@ -23,6 +23,7 @@ from fogline_edge.downlink.budget import CommandBudget
 from fogline_edge.downlink.journal import Stored
 from fogline_edge.downlink.lines import Lines, Task
 from fogline_edge.downlink.recall import Recalled, recall, unsure
+from fogline_edge.outbox.forgetting import REMEMBER_COMMANDS_S
 from fogline_edge.outbox.ingest import Group, Ingest
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.outbox.writer import RESERVE
@@ -117,8 +118,8 @@ class Downlink:
             return rejected(NOT_ALLOWED, f"this is gateway {self._outbox.gateway} of {self._outbox.tenant}")
         if (why := self._keys.doubt(command)) is not None:
             return rejected(NOT_ALLOWED, why)
-        if command.deadline.left_ms(self._now()) <= 0:
-            return rejected(EXPIRED, "its deadline is past, or of another boot")
+        if (outcome := _refused_for_time(command.deadline.left_ms(self._now()))) is not None:
+            return outcome
         if not command.durable and self._lines.executor(command.device) is None:
             return RELEASED
         if (why := self._budget.refusal(command)) is not None:
@@ -328,3 +329,12 @@ class Downlink:
         """It is not under way any more: the next one of the device may begin."""
         if self._lines.leave(task):
             self._loop.call_soon(self._next, task.command.device)
+
+
+def _refused_for_time(left_ms: int) -> Outcome | None:
+    """Why a command with so much time left is not taken."""
+    if left_ms <= 0:
+        return rejected(EXPIRED, "its deadline is past, or of another boot")
+    if left_ms > REMEMBER_COMMANDS_S * 1000:  # a copy could come when the journal does not remember it any more
+        return rejected(NOT_ALLOWED, f"its deadline is more than {REMEMBER_COMMANDS_S // 86_400} days away")
+    return None

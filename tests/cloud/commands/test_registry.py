@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from fogline.command import Answer, State
+from fogline.command import MAX_COMMAND_BYTES, Answer, State
 from fogline.testing.events import make_event
 from fogline_cloud.commands import registry as module
 from fogline_cloud.commands.record import Record, audit_of, decode_record, encode, ended, of_reply
@@ -97,8 +97,16 @@ def test_memory_is_bounded_and_never_forgets_what_is_owed(monkeypatch):
 
 
 def reply_event(**other):
-    attributes = {"commandid": "C1", "commandstate": "SUCCEEDED", "status": 200, "correlationid": "string:1"}
-    return make_event(subject="command/switch", data=b"done", content_type="text/plain", **{**attributes, **other})
+    attributes = {
+        "commandid": "C1",
+        "commandstate": "SUCCEEDED",
+        "status": 200,
+        "correlationid": "string:1",
+        "subject": "command/switch",
+        "data": b"done",
+        "content_type": "text/plain",
+    }
+    return make_event(**{**attributes, **other})
 
 
 def test_a_gateways_reply_ends_its_command():
@@ -116,3 +124,23 @@ def test_a_reply_to_a_command_that_was_never_written_down_makes_it_known():
 
 def test_telemetry_ends_no_command():
     assert of_reply(make_event(), record(), 77) is None
+
+
+def test_an_answer_that_is_too_big_for_a_record_leaves_its_status_and_says_so():
+    """Its record would not go into Kafka: the shard would be taken again and again, for one gateway's answer."""
+    whole = of_reply(reply_event(data=bytes(MAX_COMMAND_BYTES)), record(), 77)
+    assert len(whole.answer) == MAX_COMMAND_BYTES
+    cut = of_reply(reply_event(data=bytes(MAX_COMMAND_BYTES + 1)), record(), 77)
+    assert (cut.state, cut.status, cut.answer, cut.answer_type) == (State.SUCCEEDED, 200, b"", None)
+    assert cut.why == f"its answer has {MAX_COMMAND_BYTES + 1} bytes, more than {MAX_COMMAND_BYTES}: only its status is kept"
+
+
+@pytest.mark.parametrize("command_id", ["", "no identifier", "x" * 65, "x" * 1_000_000])
+def test_a_reply_to_what_is_no_command_id_ends_no_command(command_id):
+    assert of_reply(reply_event(commandid=command_id), None, 77) is None
+
+
+def test_a_command_that_is_known_by_its_reply_alone_has_a_bounded_record():
+    long = "x" * 300_000
+    adopted = of_reply(reply_event(subject=f"command/{long}", correlationid=long, content_type=long), None, 77)
+    assert len(encode(adopted)) < 10_000

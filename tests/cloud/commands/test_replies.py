@@ -9,6 +9,7 @@ import pytest
 
 from cloud.commands.test_dispatch import OneShard
 from cloud.commands.test_registry import over, record, reply_event
+from fogline.amqp import wire
 from fogline.amqp.outcome import ACCEPTED, MODIFIED, RELEASED, UNKNOWN, rejected
 from fogline.command import Answer, State
 from fogline.errors import Unreachable
@@ -154,6 +155,30 @@ async def test_a_newer_verdict_does_not_wait_for_the_pause_of_the_former_one(tol
     replies.send(over(State.SUCCEEDED))
     message, _ = await sender.has(2)
     assert message.properties["state"] == "SUCCEEDED"
+
+
+class EncodingSender(Sender):
+    """Encodes as a real link does."""
+
+    def send(self, message):
+        wire.encode(message)
+        return super().send(message)
+
+
+@pytest.mark.parametrize("wrong", [{"status": 2**40}, {"correlation": "garbage"}, {"answer_type": "\ud800"}], ids=str)
+async def test_an_answer_that_cannot_be_written_as_amqp_stops_no_other(told, wrong, caplog):
+    """Isolation: a gateway that says nonsense of one command does not keep an operator from its other answers."""
+    replies, sender = Replies(told), EncodingSender()
+    good = msgspec.structs.replace(over(State.SUCCEEDED), id="C2")
+    replies.listens("me", sender, [msgspec.structs.replace(over(State.SUCCEEDED), **wrong), good])
+    message, _ = await sender.has(1)
+    assert message.properties["command_id"] == "C2"
+    assert "the answer to command C1 cannot be sent" in caplog.text
+
+
+@pytest.mark.parametrize("status", [-1, 0, 199, 600, 2**40])
+def test_a_reply_whose_status_is_none_ends_no_command(status):
+    assert of_reply(reply_event(status=status), record(), 77) is None
 
 
 def dispatcher():

@@ -7,7 +7,7 @@ import pytest
 
 from cloud.commands.test_dispatch import OneShard
 from cloud.commands.test_registry import record
-from fogline.amqp.outcome import ACCEPTED
+from fogline.amqp.outcome import ACCEPTED, rejected
 from fogline.codec import Beacon, decode_beacon
 from fogline.command import decode_command
 from fogline.errors import Poison
@@ -20,7 +20,7 @@ from fogline_cloud.bridge.gateways import GatewayDesk
 from fogline_cloud.bridge.guest import Guest
 from fogline_cloud.commands import dispatch
 from fogline_cloud.commands.dispatch import Dispatcher
-from fogline_cloud.commands.record import left_ms
+from fogline_cloud.commands.record import encode, left_ms
 from fogline_cloud.commands.routes import Routes
 from fogline_cloud.settings import CommandSettings
 
@@ -35,10 +35,12 @@ class Control:
 
     def __init__(self):
         self.sent = []
+        self.futures = []
 
     def send(self, message):
         self.sent.append(decode_command(message))
-        return asyncio.get_running_loop().create_future()
+        self.futures.append(asyncio.get_running_loop().create_future())
+        return self.futures[-1]
 
 
 @pytest.fixture
@@ -157,3 +159,19 @@ def test_a_beacon_that_is_no_clock_is_refused(boottime):
 def test_a_boot_id_has_a_bound():
     with pytest.raises(Poison):
         decode_beacon(Message(body=b"", properties={"boot": "b" * 129, "boottime": 1}))
+
+
+async def test_what_a_gateway_says_of_a_command_that_it_refuses_is_cut(clock):
+    """A gateway's word goes to an operator in one frame, and into a record on Kafka."""
+    shard = OneShard()
+    taker = bridge(shard)
+    guest = gateway(taker)
+    settled = asyncio.get_running_loop().create_future()
+    taker.submit(msgspec.structs.replace(asked(clock), gateway="", durable=False), settled.set_result)
+    refused = rejected("x" * 100_000, "y" * 100_000)
+    guest.control.futures[0].set_result(refused)
+    assert len(str(await within(settled, "the operator is told nothing"))) < 2000
+    await shard.changes.get()
+    change = await within(shard.changes.get(), "its end is not written down")
+    assert len(encode(change.record)) < 10_000
+    taker.close()

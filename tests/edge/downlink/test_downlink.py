@@ -15,6 +15,7 @@ from fogline.testing.commands import make_command
 from fogline_edge.boot import beacon
 from fogline_edge.downlink import budget as module
 from fogline_edge.downlink.downlink import Downlink
+from fogline_edge.outbox.forgetting import REMEMBER_COMMANDS_S
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import OutboxSettings, Settings
 
@@ -141,6 +142,14 @@ async def test_what_comes_too_late_or_directly_to_nobody_is_refused_and_leaves_n
         gw.downlink.reachable("lamp-1", device)
         await gw.receive(command("C9"))
         assert await device.has(1) == ["C9"]
+
+
+async def test_a_deadline_beyond_what_the_journal_remembers_is_refused(folder):
+    """A copy of it could come after the journal has forgotten it, and would run again."""
+    async with gateway(folder) as gw:
+        refused = await gw.receive(command(in_s=REMEMBER_COMMANDS_S + 1))
+        assert (refused.condition, "8 days" in refused.description) == ("amqp:not-allowed", True)
+        assert await gw.receive(command(in_s=REMEMBER_COMMANDS_S - 86_400)) == ACCEPTED
 
 
 @pytest.mark.fault("X4")
