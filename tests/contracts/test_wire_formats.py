@@ -16,6 +16,7 @@ from fogline import hello
 from fogline.address import Control, Hello, Ingest
 from fogline.amqp import wire
 from fogline.codec import encode_event
+from fogline.command import JournalQuery, decode_query, encode_query
 from fogline.dead import dead_letter
 from fogline.errors import Poison
 from fogline.event import Lane
@@ -25,7 +26,16 @@ from fogline.ledger import Counts, Statement, encode_statement
 from fogline.testing.events import BEACON, NOW_NS, STREAM, make_batch, make_event
 from fogline_cloud import topics
 from fogline_cloud.bridge.admission import Known
-from fogline_cloud.bridge.checkpoint import Layout, Owner, layout_entry, owner_entry, position_entry, stream_entry
+from fogline_cloud.bridge.checkpoint import (
+    CommandKey,
+    Layout,
+    Owner,
+    command_key_entry,
+    layout_entry,
+    owner_entry,
+    position_entry,
+    stream_entry,
+)
 from fogline_cloud.flows.schema import EVENTS, READINGS
 from fogline_cloud.records import record_of
 from fogline_edge.outbox.schema import open_database
@@ -115,11 +125,15 @@ FORMATS = {
     ),
     "ids": lambda: [semantic_id(tier, "acme", "lamp-1", "telemetry", b"42") for tier in range(1, 6)],
     "digest-and-chain": lambda: [digest("telemetry", b"21.5").hex(), chained(b"\x01" * 16, "ID", b"21.5", b"nonce").hex()],
+    "journal-query": lambda: msgspec.structs.asdict(
+        encode_query(JournalQuery(id="c" * 32, tenant="acme", gateway="gw-1", digest=bytes(range(16))))
+    ),
     "checkpoint": lambda: [
         stream_entry(Known(gateway="gw-1", stream=STREAM, lane=Lane.ALARM, hwm=7, chain_sequence=7, chain="ab", landed=7)),
         position_entry({"hono.telemetry.acme": 12}),
         owner_entry(Owner("bridge-1", "127.0.0.1:5672")),
         layout_entry(Layout(8)),
+        command_key_entry(CommandKey(bytes(range(32)))),
     ],
     "topics": lambda: [[topic.name, topic.partitions, topic.config] for topic in topics.all_topics("acme", 8)],
     "tables": lambda: {"events": columns(EVENTS), "readings": columns(READINGS)},
@@ -157,3 +171,12 @@ def test_a_batch_is_an_amqp_message_that_others_can_read():
 
 def test_an_old_sqlite_can_read_the_outbox():
     assert sqlite3.sqlite_version_info >= (3, 35), "RETURNING needs SQLite 3.35"
+
+
+def test_a_gateway_of_before_rejects_a_question_about_its_journal():
+    """What an old gateway does with it decides that the command stays in doubt: it takes it for an answer to hello."""
+    query = JournalQuery(id="c" * 32, tenant="acme", gateway="gw-1", digest=bytes(range(16)))
+    message = wire.decode(wire.encode(encode_query(query)))
+    assert decode_query(message) == query
+    with pytest.raises(Poison):
+        hello.decode_welcome(message.body)

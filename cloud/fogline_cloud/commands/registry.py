@@ -26,6 +26,8 @@ class Registry:
             if len(self._ended) > MAX_ENDED:
                 forgotten = next(iter(self._ended))
                 del self._ended[forgotten], self._records[forgotten]
+        else:  # a new attempt
+            self._ended.pop(record.id, None)
 
     def change(self, record: Record) -> bool:
         """Take a record that follows from another, if it may follow from what is known now."""
@@ -46,9 +48,23 @@ class Registry:
 
 
 def follows(now: Record, then: Record) -> bool:
-    """Whether `then` may replace `now`: the next state, a word that supersedes a provisional one, or the operator told."""
+    """Whether `then` may replace `now`: the next state or attempt, or the same end with something new about it.
+
+    That is: the operator told, the gateway's word in place of a provisional one, or the operator's side of a command
+    that only its gateway's reply spoke of.
+    """
+    if then.attempt != now.attempt:
+        return then.attempt > now.attempt and now.released
     if then.state is now.state:
-        return (then.told and not now.told) or (now.provisional and not then.provisional)
+        named = bool(then.digest) and not now.digest
+        return (then.told and not now.told) or (now.provisional and not then.provisional) or named
     if now.provisional:
         return then.state.terminal
     return may_become(now.state, then.state)
+
+
+def outdated(known: Record, record: Record) -> bool:
+    """Return True for a record of an earlier attempt, or of another gateway: its shard does not know whose it is."""
+    if known.attempt != record.attempt:
+        return record.attempt < known.attempt
+    return bool(known.digest) and known.gateway != record.gateway
