@@ -22,7 +22,7 @@ from msgspec import Meta
 from fogline.address import check_identifier
 from fogline.codec import Beacon
 from fogline.errors import Poison
-from fogline.message import Message
+from fogline.message import Message, Property
 
 MAX_COMMAND_BYTES = 256 * 1024
 """The most bytes that a command, or the answer to one, may carry."""
@@ -136,6 +136,19 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     full_signature: bytes = b""
 
 
+class JournalQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """A bridge's question to a gateway whether its journal has command `id`, with this `digest` of what it asks.
+
+    The gateway answers by the outcome: accepted (it has), released (it has no command of this id), or rejected with
+    `CONFLICT` (it has another one). A gateway of before this question rejects it as unreadable.
+    """
+
+    id: str
+    tenant: str
+    gateway: str
+    digest: bytes
+
+
 def check_name(name: str) -> str:
     """A command's name: printable, at most `MAX_NAME` characters, none of `/ + #`. Raises `Poison('bad-name')`."""
     if not name or len(name) > MAX_NAME or not name.isascii() or not name.isprintable() or set(name) & set("/+# ?&"):
@@ -214,6 +227,35 @@ def is_command(message: Message) -> bool:
 
 
 _Signature = Annotated[bytes, Meta(max_length=64)]
+
+
+def encode_query(query: JournalQuery) -> Message:
+    """A question as the message that goes to `control/{tenant}/{gateway}`."""
+    properties: dict[str, Property] = {
+        "fogline": "journal-query",
+        "tenant": query.tenant,
+        "gateway": query.gateway,
+        "digest": query.digest,
+    }
+    return Message(message_id=query.id, properties=properties)
+
+
+def is_query(message: Message) -> bool:
+    """Return True if a message on a control address is a question about the journal."""
+    return message.properties.get("fogline") == "journal-query"
+
+
+def decode_query(message: Message) -> JournalQuery:
+    """The inverse of `encode_query`. Raises `Poison` (`malformed`, `bad-identifier`)."""
+    content = message.properties.get("digest")
+    if not isinstance(content, bytes):
+        raise Poison("malformed", "a question about the journal carries the digest of a command")
+    return JournalQuery(
+        id=check_identifier(str(message.message_id or ""), "command id"),
+        tenant=check_identifier(str(message.properties.get("tenant")), "tenant"),
+        gateway=check_identifier(str(message.properties.get("gateway")), "gateway"),
+        digest=content,
+    )
 
 
 class _Properties(msgspec.Struct, kw_only=True):

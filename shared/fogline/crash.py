@@ -12,7 +12,11 @@ VARIABLE = "FOGLINE_CRASH_AT"
 
 
 class CrashPoint(StrEnum):
-    """All of them. The first two concern the outbox, the third the uplink, the next three commands, the last five a shard."""
+    """All of them.
+
+    The first two concern the outbox, the third the uplink, the next three commands at the gateway, the next five a
+    shard, the last three direct commands at the bridge.
+    """
 
     BEFORE_COMMIT = "before_commit"
     AFTER_COMMIT_BEFORE_ACK = "after_commit_before_ack"
@@ -25,6 +29,9 @@ class CrashPoint(StrEnum):
     BEFORE_PRODUCE = "before_produce"
     IN_TRANSACTION = "in_transaction"
     AFTER_COMMIT_BEFORE_SETTLING = "after_commit_before_settling"
+    BEFORE_COMMAND_SENT = "before_command_sent"
+    BEFORE_COMMAND_END_COMMIT = "before_command_end_commit"
+    BEFORE_COMMAND_SETTLED = "before_command_settled"
 
 
 def _go_on(point: CrashPoint) -> None:

@@ -4,7 +4,7 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from chaos import test_bridge_crash
+from chaos import test_bridge_crash, test_direct_command_crash
 from chaos.real_gateway import Bridge, Device, Gateway
 from fogline.command import Deadline
 from fogline.crash import CrashPoint, _chosen
@@ -151,7 +151,7 @@ async def test_the_gateway_dies_at(folder, point):
 
 
 def test_every_place_is_come_to_in_a_test():
-    assert {*LIVES, *test_bridge_crash.POINTS} == set(CrashPoint)
+    assert {*LIVES, *test_bridge_crash.POINTS, *test_direct_command_crash.POINTS} == set(CrashPoint)
 
 
 def test_a_place_that_does_not_exist_is_an_error():

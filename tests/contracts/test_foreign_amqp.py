@@ -65,12 +65,30 @@ async def test_a_command_that_cannot_be_carried_out_is_refused_at_once(line, cli
         foreign = client()
         (absent,), _ = await foreign.commands("lamp-1", IDS[:1])
         (unknown,), _ = await foreign.commands("nobody", IDS[:1])
-        (endless,), _ = await foreign.commands("lamp-1", IDS[:1], durable=True)
+        (persistent,), _ = await foreign.commands("lamp-1", IDS[:1], durable=True)
     assert absent == Sent("released")
+    assert persistent == Sent("released")
     assert (unknown.state, unknown.condition) == ("rejected", "amqp:not-found")
     assert "nobody" in unknown.description
-    assert (endless.state, endless.condition) == ("rejected", "amqp:not-allowed")
-    assert "ttl" in endless.description
+
+
+async def test_a_persistent_command_without_a_time_to_live_is_answered(line, client):  # noqa: F811
+    """B18: JMS sends persistent by default."""
+    async with commandable(line) as (_, _, downlink):
+        device = Device(downlink)
+        downlink.reachable("lamp-1", device)
+        outcomes, replies = await client().commands("lamp-1", IDS[:1], durable=True)
+    assert outcomes == [Sent("accepted")]
+    assert [(each.status, each.state, each.body) for each in replies] == [(200, "SUCCEEDED", '{"ok":true}')]
+
+
+async def test_jms_sends_a_command_with_its_own_defaults(line, jvm):  # noqa: F811
+    """B18: `producer.send(message)`, with nothing set about delivery mode or time to live."""
+    async with commandable(line) as (_, _, downlink):
+        device = Device(downlink)
+        downlink.reachable("lamp-1", device)
+        (outcome,), (reply,) = await QpidJms(line.port, line.tenant, jvm).command_by_default("lamp-1")
+    assert (outcome, reply.status, reply.body) == (Sent("accepted"), 200, '{"ok":true}')
 
 
 async def test_a_one_way_command_runs(line, client):  # noqa: F811

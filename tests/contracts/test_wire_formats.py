@@ -17,7 +17,7 @@ from fogline import hello
 from fogline.address import Control, Hello, Ingest
 from fogline.amqp import wire
 from fogline.codec import encode_event
-from fogline.command import encode_command
+from fogline.command import JournalQuery, decode_query, encode_command, encode_query
 from fogline.dead import dead_letter
 from fogline.errors import Poison
 from fogline.event import Lane
@@ -29,7 +29,16 @@ from fogline.testing.commands import make_command
 from fogline.testing.events import BEACON, NOW_NS, STREAM, make_batch, make_event
 from fogline_cloud import topics
 from fogline_cloud.bridge.admission import Known
-from fogline_cloud.bridge.checkpoint import Layout, Owner, layout_entry, owner_entry, position_entry, stream_entry
+from fogline_cloud.bridge.checkpoint import (
+    CommandKey,
+    Layout,
+    Owner,
+    command_key_entry,
+    layout_entry,
+    owner_entry,
+    position_entry,
+    stream_entry,
+)
 from fogline_cloud.flows.schema import EVENTS, READINGS
 from fogline_cloud.records import place_of, record_of
 from fogline_edge.outbox.schema import open_database
@@ -127,11 +136,15 @@ FORMATS = {
     ),
     "ids": lambda: [semantic_id(tier, "acme", "lamp-1", "telemetry", b"42") for tier in range(1, 6)],
     "digest-and-chain": lambda: [digest("telemetry", b"21.5").hex(), chained(b"\x01" * 16, "ID", b"21.5", b"nonce").hex()],
+    "journal-query": lambda: msgspec.structs.asdict(
+        encode_query(JournalQuery(id="c" * 32, tenant="acme", gateway="gw-1", digest=bytes(range(16))))
+    ),
     "checkpoint": lambda: [
         stream_entry(Known(gateway="gw-1", stream=STREAM, lane=Lane.ALARM, hwm=7, chain_sequence=7, chain="ab", landed=7)),
         position_entry({"hono.telemetry.acme": 12}),
         owner_entry(Owner("bridge-1", "127.0.0.1:5672")),
         layout_entry(Layout(8)),
+        command_key_entry(CommandKey(bytes(range(32)))),
     ],
     "topics": lambda: [[topic.name, topic.partitions, topic.config] for topic in topics.all_topics("acme", 8)],
     "tables": lambda: {"events": columns(EVENTS), "readings": columns(READINGS)},
@@ -183,3 +196,12 @@ def test_b16_records_with_a_raw_chain_are_read_as_those_with_a_chain_in_text():
     headers = record_of(make_event(), b"\xff" * 16).headers
     assert dict(headers)["fogline_chain"] == b"ff" * 16
     assert all(value.decode().isprintable() for _, value in headers)
+
+
+def test_a_gateway_of_before_rejects_a_question_about_its_journal():
+    """What an old gateway does with it decides that the command stays in doubt: it takes it for an answer to hello."""
+    query = JournalQuery(id="c" * 32, tenant="acme", gateway="gw-1", digest=bytes(range(16)))
+    message = wire.decode(wire.encode(encode_query(query)))
+    assert decode_query(message) == query
+    with pytest.raises(Poison):
+        hello.decode_welcome(message.body)

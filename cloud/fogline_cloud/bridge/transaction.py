@@ -57,6 +57,11 @@ class TransactionLog:
         self.markers = Markers(clients, {}, 0)
         self.moved = False
 
+    @property
+    def tenant(self) -> str:
+        """Whose events are taken."""
+        return self._tenant
+
     def take(self, owner: Owner) -> Recovered:
         """Fence the former owner, read what is committed, publish the new owner (the first transaction)."""
         producer = self._clients.producer(f"fogline-{self._tenant}-{self._shard}")

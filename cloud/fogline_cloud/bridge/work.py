@@ -94,7 +94,9 @@ class Submission:
                 batch = Batch.of(above(batch.events(), span.first + skip - 1))
             if span.lane is not Lane.REPLY:
                 return batch, Judged()
-            replies = judge(batch.events(), holding.registry.get, holding.issued, time.time_ns() // 1_000_000)
+            now_ms = time.time_ns() // 1_000_000
+            known, issued, tenant = holding.registry.get, holding.issued, holding.log.tenant
+            replies = judge(batch.events(), known, issued=issued, tenant=tenant, now_ms=now_ms)
             return (Batch.of(replies.events) if replies.audits else batch), replies
 
     def _count_duplicates(self, holding: Holding, events: int) -> None:

@@ -36,6 +36,8 @@ _log = logging.getLogger("fogline.operator")
 class Ask:
     """A command to send. `ttl_s`: how long it may take, the wait for a `durable` one's device included.
 
+    A `durable` one without a `ttl_s` does not wait: it is direct.
+
     `message_id`: the operator's own id of it, which none that is under way may have; by default a new one.
     """
 
@@ -48,6 +50,11 @@ class Ask:
     idempotent: bool = False
     reply: bool = True
     message_id: str | None = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether it waits for a device that is away."""
+        return self.durable and self.ttl_s is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +164,7 @@ class Operator:
         elif outcome.state is State.REJECTED:
             status = int(_STATUS.get(outcome.condition, Status.UNDELIVERABLE))
             pending.verdict.set_result(Verdict(CommandState.REJECTED, status, why=outcome.description or outcome.condition))
-        elif outcome.state is State.RELEASED and not pending.ask.durable and not pending.unsure:
+        elif outcome.state is State.RELEASED and not pending.ask.waits and not pending.unsure:
             why = "the device is not connected"
             pending.verdict.set_result(Verdict(CommandState.REJECTED, int(Status.OFFLINE), why=why))
         elif asyncio.get_running_loop().time() > pending.until:

@@ -1,8 +1,12 @@
 """Commands on the bridge's loop: from operators to gateways, and answers back.
 
 What is true of a command is decided by its shard's thread, one transaction after the other; here is a copy of it. A
-durable command is sent to the gateway only after its record is committed. A direct one is sent at once, beside that:
-the gateway writes it down before it accepts it, and that is what its operator is told.
+durable command is sent to the gateway only after its record is committed. A direct one is sent at once, beside that; its
+operator is told the gateway's word (accepted, released, rejected) only after the record that says so is committed.
+
+No bridge starts a direct command a second time. One without the gateway's word, because a connection or a bridge ended,
+is asked for in the gateway's journal (`inquiry`). If it is not there, it ends as released: a copy from its operator is a
+new attempt.
 """
 
 import asyncio
@@ -18,14 +22,16 @@ import msgspec
 from fogline.amqp.events import Link
 from fogline.amqp.outcome import ACCEPTED, MODIFIED, NOT_ALLOWED, NOT_FOUND, RELEASED, RESOURCE_LIMIT, Outcome, State, rejected
 from fogline.amqp.sending import Sender
-from fogline.command import CONFLICT, EXPIRED, MAX_NAME, MAX_TEXT, Answer, Command, Status, encode_command
+from fogline.command import CONFLICT, EXPIRED, MAX_NAME, MAX_TEXT, Answer, Status, encode_command
 from fogline.command import State as CommandState
+from fogline.crash import CrashPoint, crash_point
 from fogline.errors import Unreachable
 from fogline.signature import Signer
 from fogline_cloud.bridge.gateways import GatewayDesk, Shards, ready_shard
 from fogline_cloud.bridge.guest import Guest
-from fogline_cloud.commands.record import Record, audit_of, ended, left_ms, same_verdict
-from fogline_cloud.commands.registry import Registry
+from fogline_cloud.commands.inquiry import Finding, ask
+from fogline_cloud.commands.record import Record, audit_of, command_of, ended, left_ms, same_verdict
+from fogline_cloud.commands.registry import Registry, outdated
 from fogline_cloud.commands.replies import Replies
 from fogline_cloud.commands.routes import Routes
 from fogline_cloud.commands.work import Change, Note
@@ -92,7 +98,14 @@ class Dispatcher:
         """A command, without its gateway. `settle` is called once, now or later."""
         known = self._registry.get(record.id)
         gateway = self._routes.gateway_of(record.device)
-        if known is not None:
+        if known is not None and known.digest and known.digest != record.digest:
+            settle(rejected(CONFLICT, f"command {known.id} is known with another body"))
+        elif known is not None and known.released:
+            attempt = msgspec.structs.replace(record, gateway=gateway or known.gateway, attempt=known.attempt + 1)
+            self._begin(attempt, settle)
+        elif known is not None and not known.digest:
+            self._confirm(known, record, settle)
+        elif known is not None:
             self._again(known, record, settle)
         elif gateway is None and not self._shards.whole:
             settle(RELEASED)  # it may be known to a shard that is not here at present
@@ -122,6 +135,7 @@ class Dispatcher:
         else:
             self._follow(record).waiting.append(settle)
             self._change(record)
+            crash_point(CrashPoint.BEFORE_COMMAND_SENT)
             self._send(record, guest)
 
     def _committed(self, settle: Settle, digest: str, record: Record) -> None:
@@ -138,10 +152,11 @@ class Dispatcher:
     def _again(self, known: Record, record: Record, settle: Settle) -> None:
         """A copy of a command that is known."""
         course = self._courses.get(known.id)
-        if known.digest and known.digest != record.digest:
-            settle(rejected(CONFLICT, f"command {known.id} is known with another body"))
-        elif course is not None and course.waiting:
+        if course is not None and course.waiting:
             course.waiting.append(settle)
+        elif course is not None and known.undecided and not known.provisional:
+            course.waiting.append(settle)
+            self._ask(known, self._present(known.gateway))
         elif known.state is CommandState.REJECTED and known.told:
             settle(rejected(NOT_ALLOWED, f"it was refused before ({known.why}); send it with a new message-id"))
         else:
@@ -150,6 +165,30 @@ class Dispatcher:
                 asked = msgspec.structs.replace(known, told=False, reply_to=record.reply_to, correlation=record.correlation)
                 self._replies.send(asked)
 
+    def _confirm(self, known: Record, record: Record, settle: Settle) -> None:
+        """A copy of a command that only its gateway's reply speaks of: answered if the journal has the same command."""
+        guest = self._present(known.gateway)
+        if guest is None or guest.control is None:
+            settle(MODIFIED)
+            return
+        given = {name: getattr(record, name) for name in ("operator", "digest", "correlation", "reply_to", "durable")}
+        claim = msgspec.structs.replace(known, **given, told=False)
+        ask(guest.control, claim, partial(self._on_confirmed, claim, settle))
+
+    def _on_confirmed(self, claim: Record, settle: Settle, finding: Finding) -> None:
+        shard = ready_shard(self._shards, self._gateways.shard_of(claim.gateway))
+        if finding is Finding.NO_WORD or shard is None:
+            settle(MODIFIED)
+        elif finding is Finding.HELD:
+            committed = self._on_loop(self._committed, settle, claim.digest)
+            shard.submit(Change(claim, committed, lambda: self._from_thread(settle, MODIFIED)))
+        elif finding is Finding.OTHER:
+            settle(rejected(CONFLICT, f"command {claim.id} is known at its gateway with another body"))
+        else:
+            settle(ACCEPTED)
+            doubt = Answer(int(Status.NO_ANSWER), b"its gateway cannot confirm it", "text/plain")
+            self._replies.send(ended(claim, CommandState.IN_DOUBT, doubt, _now_ms(), provisional=True))
+
     # --- gateways
 
     def _present(self, gateway: str) -> Guest | None:
@@ -157,32 +196,39 @@ class Dispatcher:
         return guest if guest is not None and guest.welcomed else None
 
     def _arrived(self, guest: Guest) -> None:
-        """A gateway is there: what it has not accepted is sent to it."""
+        """A gateway is there: it is sent the durable commands that it has not accepted, and asked for the direct ones."""
         for record in self._registry.open_for(guest.principal.name):
-            if record.state is CommandState.ACCEPTED:
+            if record.undecided:
+                self._ask(record, guest)
+            elif record.state is CommandState.ACCEPTED:
                 self._send(record, guest)
+
+    def _ask(self, record: Record, guest: Guest | None) -> None:
+        """Ask the gateway for a command that it may have got before; without an answer it stays in doubt."""
+        if guest is not None and guest.control is not None:
+            ask(guest.control, record, partial(self._on_finding, record))
+
+    def _on_finding(self, record: Record, finding: Finding) -> None:
+        match finding:
+            case Finding.HELD if not record.provisional:
+                self._change(msgspec.structs.replace(record, state=CommandState.DISPATCHED, changed_ms=_now_ms()), ACCEPTED)
+            case Finding.ABSENT if record.provisional:
+                self._refused(record, RELEASED, CommandState.EXPIRED, Status.EXPIRED, "the gateway did not get it")
+            case Finding.ABSENT:
+                self._refused(record, RELEASED, CommandState.REJECTED, Status.OFFLINE, "the gateway did not get it")
+            case Finding.OTHER:
+                why = f"command {record.id} is known at its gateway with another body"
+                self._refused(record, rejected(CONFLICT, why), CommandState.REJECTED, Status.CONFLICT, why)
+            case Finding.CANNOT_SAY:
+                _log.warning("gateway %s cannot say what became of command %s: it is too old", record.gateway, record.id)
 
     def _send(self, record: Record, guest: Guest) -> None:
         course = self._follow(record)
         deadline = guest.deadline(int((course.ends_s - self._loop.time()) * 1000), record.deadline)
         if guest.control is None or deadline is None:
             return
-        command = Command(
-            id=record.id,
-            tenant=record.tenant,
-            gateway=record.gateway,
-            device=record.device,
-            name=record.name,
-            deadline=deadline,
-            data=record.data,
-            content_type=record.content_type,
-            reply=bool(record.reply_to),
-            durable=record.durable,
-            idempotent=record.idempotent,
-            correlation=record.correlation,
-        )
         course.sent = True
-        outcome = guest.control.send(encode_command(self._signer.sign(command)))
+        outcome = guest.control.send(encode_command(self._signer.sign(command_of(record, deadline))))
         outcome.add_done_callback(partial(self._on_outcome, record))
 
     def _on_outcome(self, record: Record, future: "asyncio.Future[Outcome]") -> None:
@@ -190,19 +236,17 @@ class Dispatcher:
         if future.cancelled() or isinstance(future.exception(), Unreachable):
             return
         outcome = future.result()
+        crash_point(CrashPoint.BEFORE_COMMAND_END_COMMIT)
         match outcome.state:
             case State.ACCEPTED:
-                self._settle_waiting(record.id, ACCEPTED)
-                self._change(msgspec.structs.replace(record, state=CommandState.DISPATCHED, changed_ms=_now_ms()))
+                self._change(msgspec.structs.replace(record, state=CommandState.DISPATCHED, changed_ms=_now_ms()), ACCEPTED)
             case State.RELEASED:
-                self._settle_waiting(record.id, RELEASED)
-                self._refused(record, CommandState.REJECTED, Status.OFFLINE, "the device is not connected")
+                self._refused(record, RELEASED, CommandState.REJECTED, Status.OFFLINE, "the device is not connected")
             case State.REJECTED:
                 outcome = rejected(outcome.condition[:MAX_NAME], outcome.description[:MAX_TEXT])
                 _log.info("gateway %s refuses command %s: %s", record.gateway, record.id, outcome)
-                self._settle_waiting(record.id, outcome)
                 state, status = _REFUSALS.get(outcome.condition, (CommandState.REJECTED, Status.UNDELIVERABLE))
-                self._refused(record, state, status, outcome.description)
+                self._refused(record, outcome, state, status, outcome.description[:MAX_TEXT])
 
     # --- the truth, and its copy here
 
@@ -217,16 +261,31 @@ class Dispatcher:
         if record.id in self._courses:
             self._courses[record.id].sent = True
 
-    def _change(self, record: Record) -> None:
-        """Have a record written, unless what is known by then forbids it."""
-        if (shard := ready_shard(self._shards, self._gateways.shard_of(record.gateway))) is not None:
-            shard.submit(Change(record, self._on_loop(self._take), lambda: None))
+    def _change(self, record: Record, outcome: Outcome | None = None) -> None:
+        """Have a record written, unless what is known by then forbids it.
+
+        `outcome` is what operators that wait for the command are told, after the commit. If it is not known to be
+        committed they are told to send again (`MODIFIED`).
+        """
+        shard = ready_shard(self._shards, self._gateways.shard_of(record.gateway))
+        if shard is not None:
+            unsure = partial(self._from_thread, self._settle_waiting, record.id, MODIFIED)
+            committed = self._on_loop(self._changed, outcome, record.state)
+            shard.submit(Change(record, committed, unsure if outcome is not None else lambda: None))
+        elif outcome is not None:
+            self._settle_waiting(record.id, MODIFIED)
+
+    def _changed(self, outcome: Outcome | None, state: CommandState, record: Record) -> None:
+        """A change is committed (`record` is what stands)."""
+        if outcome is not None and record.state is state:
+            crash_point(CrashPoint.BEFORE_COMMAND_SETTLED)
+            self._settle_waiting(record.id, outcome)
+        self._take(record)
 
     def _take(self, record: Record) -> None:
         """What is true of a command."""
         known = self._registry.get(record.id)
-        if known is not None and known.digest and known.gateway != record.gateway:
-            _log.warning("gateway %s speaks of command %s of gateway %s", record.gateway, record.id, known.gateway)
+        if known is not None and outdated(known, record):
             return
         if known is not None and known.told and not record.told and same_verdict(known, record):
             record = msgspec.structs.replace(record, told=True)
@@ -252,10 +311,11 @@ class Dispatcher:
             self._registry.put(told)
             self._change(told)
 
-    def _refused(self, record: Record, state: CommandState, status: Status, why: str) -> None:
-        """The gateway did not take it. The operator of a direct command was told so by the outcome itself."""
+    def _refused(self, record: Record, outcome: Outcome, state: CommandState, status: Status, why: str) -> None:
+        """The gateway did not take it. The operator of a direct command is told so by the `outcome` alone."""
         over = ended(record, state, Answer(int(status), why.encode(), "text/plain"), _now_ms(), why=why)
-        self._change(msgspec.structs.replace(over, told=not record.durable))
+        told = record.told if record.provisional else not record.durable
+        self._change(msgspec.structs.replace(over, told=told), outcome)
 
     def _end(self, record: Record, state: CommandState, status: Status, why: str) -> None:
         """The bridge's own verdict, final if the gateway cannot have the command."""

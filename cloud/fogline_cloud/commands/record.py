@@ -5,7 +5,7 @@ import base64
 import msgspec
 
 from fogline.address import check_identifier, shown
-from fogline.command import MAX_COMMAND_BYTES, MAX_TEXT, Answer, Deadline, State, check_name
+from fogline.command import MAX_COMMAND_BYTES, MAX_TEXT, Answer, Command, Deadline, State, Status, check_name
 from fogline.errors import Poison
 from fogline.event import Event
 from fogline.message import unpack_id
@@ -21,7 +21,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `reply_to`: the reply id of the operator's address, empty for a one-way command. `digest` (hex): of what is asked.
     `provisional`: the bridge's own verdict, because the gateway has said nothing; its word supersedes it. `told`: the
     operator has accepted the answer. `deadline_boot`, `deadline_ms`: its end on the gateway's own clock, if that was known
-    when the command was accepted.
+    when the command was accepted. `attempt`: how often a direct command was sent; each time before the last, the gateway
+    did not take it.
     """
 
     id: str
@@ -49,6 +50,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     told: bool = False
     deadline_boot: str = ""
     deadline_ms: int = 0
+    attempt: int = 1
 
     @property
     def deadline(self) -> Deadline | None:
@@ -64,6 +66,16 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def owes_answer(self) -> bool:
         """Whether the operator is still to be told how it ended."""
         return self.state.terminal and bool(self.reply_to) and not self.told
+
+    @property
+    def released(self) -> bool:
+        """Whether its gateway did not take it, and its operator may send it again (`amqp:released`): a direct command."""
+        return self.state is State.REJECTED and self.status == Status.OFFLINE and not self.durable
+
+    @property
+    def undecided(self) -> bool:
+        """Whether only the gateway's journal knows what became of it: sent, directly, without a word back."""
+        return self.provisional or (self.state is State.ACCEPTED and not self.durable)
 
     @property
     def data(self) -> bytes:
@@ -101,6 +113,7 @@ def decode_record(body: bytes) -> Record:
         record = msgspec.json.decode(body, type=Record)
         for each in (record.data_base64, record.answer_base64):
             base64.b64decode(each, validate=True)
+        bytes.fromhex(record.digest)
         if record.reply_to:
             unpack_id(record.correlation)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
@@ -108,6 +121,24 @@ def decode_record(body: bytes) -> Record:
     if record.status is not None and record.status not in STATUSES:
         raise Poison("malformed", f"a command's record has status {record.status}")
     return record
+
+
+def command_of(record: Record, deadline: Deadline) -> Command:
+    """The command as it goes to the gateway, unsigned."""
+    return Command(
+        id=record.id,
+        tenant=record.tenant,
+        gateway=record.gateway,
+        device=record.device,
+        name=record.name,
+        deadline=deadline,
+        data=record.data,
+        content_type=record.content_type,
+        reply=bool(record.reply_to),
+        durable=record.durable,
+        idempotent=record.idempotent,
+        correlation=record.correlation,
+    )
 
 
 def audit_of(record: Record) -> Audit:

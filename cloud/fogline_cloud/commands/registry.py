@@ -120,9 +120,17 @@ class Registry:
 
 
 def follows(now: Record, then: Record) -> bool:
-    """Whether `then` may replace `now`: the next state, a word that supersedes a provisional one, or the operator told."""
+    """Whether `then` may replace `now`: the next state or attempt, or the same end with something new about it.
+
+    That is: the operator told, the gateway's word in place of a provisional one, or the operator's side of a command
+    that only its gateway's reply spoke of.
+    """
+    if then.attempt != now.attempt:
+        return then.attempt > now.attempt and now.released
     if then.state is now.state:
-        return (now.provisional and not then.provisional) or (then.told and not now.told and same_verdict(now, then))
+        named = bool(then.digest) and not now.digest
+        told = then.told and not now.told and same_verdict(now, then)
+        return told or named or (now.provisional and not then.provisional)
     if now.provisional:
         return then.state.terminal
     return may_become(now.state, then.state)
@@ -137,3 +145,10 @@ def _discard(index: dict[str, dict[str, None]], key: str, command_id: str) -> No
         del found[command_id]
         if not found:
             del index[key]
+
+
+def outdated(known: Record, record: Record) -> bool:
+    """Return True for a record of an earlier attempt, or of another gateway: its shard does not know whose it is."""
+    if known.attempt != record.attempt:
+        return record.attempt < known.attempt
+    return bool(known.digest) and known.gateway != record.gateway

@@ -30,15 +30,22 @@ class Judged:
     audits: list[Audit] = field(default_factory=list)
 
 
-def judge(events: Sequence[Event], known: Callable[[str], Record | None], issued: Callable[[str], bool], now_ms: int) -> Judged:
-    """Decide about the events of one batch.
+def judge(
+    events: Sequence[Event],
+    known: Callable[[str], Record | None],
+    *,
+    issued: Callable[[str], bool],
+    tenant: str,
+    now_ms: int,
+) -> Judged:
+    """Decide about the events of one batch. Events of another tenant than `tenant` are not decided about here.
 
     `known` returns the newest record of a command; `issued` tells if a bridge made an identifier.
     """
     judged = Judged()
     newest: dict[str, Record] = {}
     for event in events:
-        if event.commandid is None or event.content_type == GAP_CONTENT_TYPE:
+        if event.commandid is None or event.tenant != tenant or event.content_type == GAP_CONTENT_TYPE:
             judged.events.append(event)
             continue
         former = newest.get(event.commandid) or known(event.commandid)

@@ -2,7 +2,13 @@
 
 Eclipse Hono's command and control API: `to` `command/{tenant}[/{device}]`, `subject` the command, `reply-to`
 `command_response/{tenant}/{reply_id}` (none: one-way), `correlation-id` or `message-id`. Ours beside it: the header
-fields `durable` and `ttl` (wait for a device that is away), the application property `idempotent` (may be run again).
+fields `durable` and `ttl`, the application property `idempotent` (may be run again).
+
+| `durable` | `ttl` | the command |
+|---|---|---|
+| yes | yes | waits for a device that is away, until its ttl is over |
+| no | yes | direct (delivered now or released), and expires with its ttl |
+| either | no | direct, and expires after `direct_ttl_s`. JMS sets `durable` on everything by default |
 
 The same message id from the same container with the same reply address is the same command, whenever it comes, at
 whichever bridge.
@@ -67,7 +73,7 @@ def record_of(
         reply_to=reply_to,
         content_type=command.content_type,
         data_base64=base64.b64encode(message.body).decode(),
-        durable=message.durable,
+        durable=message.durable and message.ttl_ms is not None,
         idempotent=idempotent,
     )
 
@@ -87,8 +93,6 @@ def _reply_id(message: Message, tenant: str) -> str:
 
 def _ttl_ms(message: Message, settings: CommandSettings) -> int:
     if message.ttl_ms is None:
-        if message.durable:
-            raise Poison("ttl", "a durable command needs a ttl: for how long should it wait for the device?")
         return int(settings.direct_ttl_s * 1000)
     if message.ttl_ms > settings.max_ttl_s * 1000:
         raise Poison("ttl", f"a ttl may be {settings.max_ttl_s:.0f} s at most, this one is {message.ttl_ms / 1000:.0f} s")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from fogline.amqp.outcome import ACCEPTED, NOT_ALLOWED, RELEASED, RESOURCE_LIMIT, Outcome, rejected
-from fogline.command import CONFLICT, EXPIRED, Answer, Command, State, Status
+from fogline.command import CONFLICT, EXPIRED, Answer, Command, JournalQuery, State, Status
 from fogline.crash import CrashPoint, crash_point
 from fogline.dead import dead_letter
 from fogline.errors import Poison, SlowDown
@@ -96,8 +96,11 @@ class Downlink:
 
     # --- from the bridge
 
-    def received(self, command: Command, settle: Callable[[Outcome], None]) -> None:
-        """A command from the bridge; `settle` is called once: accepted means that it is in the journal."""
+    def received(self, command: Command | JournalQuery, settle: Callable[[Outcome], None]) -> None:
+        """A command from the bridge, or a question about one; `settle` is called once: accepted means in the journal."""
+        if isinstance(command, JournalQuery):
+            self._look_up(command, settle)
+            return
         self.counters.received += 1
         refusal = self._refusal(command)
         at_once = self._lines.idle(command.device, self._loop.time())
@@ -113,9 +116,26 @@ class Downlink:
         )
         self._outbox.act(store, stored, urgent=True, size=len(command.data))
 
+    def _look_up(self, query: JournalQuery, settle: Callable[[Outcome], None]) -> None:
+        """Answer from the journal, after everything that was received before."""
+        if (refusal := self._misdirected(query)) is not None:
+            settle(refusal)
+            return
+
+        def found(stored: Stored) -> None:
+            conflict = rejected(CONFLICT, f"command {query.id} is known here with another body")
+            settle({Stored.KNOWN: ACCEPTED, Stored.CONFLICT: conflict}.get(stored, RELEASED))
+
+        self._outbox.act(partial(journal.find, command_id=query.id, content=query.digest), found, urgent=True)
+
+    def _misdirected(self, message: Command | JournalQuery) -> Outcome | None:
+        if (message.tenant, message.gateway) == (self._outbox.tenant, self._outbox.gateway):
+            return None
+        return rejected(NOT_ALLOWED, f"this is gateway {self._outbox.gateway} of {self._outbox.tenant}")
+
     def _refusal(self, command: Command) -> Outcome | None:
-        if (command.tenant, command.gateway) != (self._outbox.tenant, self._outbox.gateway):
-            return rejected(NOT_ALLOWED, f"this is gateway {self._outbox.gateway} of {self._outbox.tenant}")
+        if (misdirected := self._misdirected(command)) is not None:
+            return misdirected
         if (why := self._keys.doubt(command)) is not None:
             return rejected(NOT_ALLOWED, why)
         if (outcome := _refused_for_time(command.deadline.left_ms(self._now()))) is not None:

@@ -42,11 +42,9 @@ class Entry:
 def store(ingest: Ingest, group: Group, command: Command, first: State | None) -> Stored:
     """Write a command down in state `first`, unless it is there. `first=None`: it is only looked for."""
     content = digest(command)
-    row = ingest.connection.execute(SQL["command_digest"], (command.id,)).fetchone()
-    if row is not None:
-        return Stored.KNOWN if row[0] == content else Stored.CONFLICT
-    if first is None:
-        return Stored.REFUSED
+    found = find(ingest, group, command.id, content)
+    if found is not Stored.REFUSED or first is None:
+        return found
     values = (
         command.id,
         command.device,
@@ -67,6 +65,14 @@ def store(ingest: Ingest, group: Group, command: Command, first: State | None) -
     if first is State.SENDING:
         crash_point(CrashPoint.BEFORE_SENDING_COMMIT)
     return Stored.NEW
+
+
+def find(ingest: Ingest, group: Group, command_id: str, content: bytes) -> Stored:  # noqa: ARG001 - the signature of an act
+    """Return `KNOWN` if the journal has the command, `CONFLICT` if it has another of that id, `REFUSED` if it has none."""
+    row = ingest.connection.execute(SQL["command_digest"], (command_id,)).fetchone()
+    if row is None:
+        return Stored.REFUSED
+    return Stored.KNOWN if row[0] == content else Stored.CONFLICT
 
 
 def become(ingest: Ingest, group: Group, command_id: str, state: State) -> bool:  # noqa: ARG001 - the signature of an act

@@ -16,7 +16,7 @@ from fogline.amqp.events import Delivery, Link, Peer
 from fogline.amqp.outcome import ACCEPTED, DECODE_ERROR, NOT_ALLOWED, Condition, Outcome, rejected
 from fogline.amqp.scheduler import Share
 from fogline.amqp.wire import decode
-from fogline.command import Command, decode_command, is_command
+from fogline.command import Command, JournalQuery, decode_command, decode_query, is_command, is_query
 from fogline.errors import Misconfigured, Poison, SlowDown, Unreachable
 from fogline.message import Message, Property
 from fogline.rates import Bucket
@@ -36,8 +36,8 @@ CONTROL_SHARE = Share(strict=0)
 CONTROL_CREDIT = 32
 """Commands that the bridge may have on their way."""
 
-OnCommand = Callable[[Command, Callable[[Outcome], None]], None]
-"""What takes a command; its second argument is to be called once with the outcome."""
+OnCommand = Callable[[Command | JournalQuery, Callable[[Outcome], None]], None]
+"""Takes a command, or a question about one; its second argument is to be called once with the outcome."""
 
 _log = logging.getLogger("fogline.uplink")
 T = TypeVar("T")
@@ -233,7 +233,7 @@ class Session:
             self.closed(connection, f"link {link.name} was closed: {condition or 'no reason given'}")
 
     def received(self, connection: Connection, delivery: Delivery, data: bytes) -> None:
-        """The answer to hello, or a command."""
+        """The answer to hello, a command, or a question about one."""
 
         def settle(outcome: Outcome) -> None:
             connection.settle(delivery, outcome)
@@ -243,6 +243,9 @@ class Session:
             message = decode(data)
             if is_command(message):
                 self._on_command(decode_command(message), settle)
+                return
+            if is_query(message):
+                self._on_command(decode_query(message), settle)
                 return
             welcome = hello.decode_welcome(message.body)
         except Poison as error:

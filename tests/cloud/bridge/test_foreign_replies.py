@@ -74,6 +74,16 @@ def test_a_reply_to_a_command_that_no_bridge_made_is_refused(bench, guessed):  #
     assert write(shard, record("c" * 32, tenant=bench.tenant)).state is State.ACCEPTED
 
 
+def test_a_reply_in_another_tenants_name_writes_no_command_and_counts_once(bench):  # noqa: F811
+    """Sister of B2: the event is refused for its tenant, and must not end or make a command on its way."""
+    shard, answers = bench.shard(issued=IDS.issued), Answers()
+    answers.submit(shard, replies(bench, {"commandid": IDS.new(), "tenant": "other"}))
+    assert answers.next() == ACCEPTED
+    assert (states(bench), [is_gap(each) for each in landed(bench)]) == ({}, [True])
+    assert b"lamp-1" not in landed(bench)[0].value
+    assert [known.refused for known in shard._holding.admission.known.values()] == [1]
+
+
 def test_a_refused_reply_does_not_move_its_device_to_the_gateway_that_sent_it(bench):  # noqa: F811
     """Sister of B2: a route learned from a forged reply would send the device's next command to the forger."""
     shard, answers = bench.shard(issued=IDS.issued), Answers()

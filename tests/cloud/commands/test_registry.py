@@ -7,7 +7,7 @@ from fogline.command import MAX_COMMAND_BYTES, Answer, State
 from fogline.testing.events import make_event
 from fogline_cloud.commands import registry as module
 from fogline_cloud.commands.record import Record, audit_of, decode_record, encode, ended, of_reply
-from fogline_cloud.commands.registry import Registry
+from fogline_cloud.commands.registry import Registry, outdated
 
 
 def record(command_id="C1", **other):
@@ -84,6 +84,32 @@ def test_what_a_gateway_has_to_get_is_what_is_not_over_oldest_first():
     known.put(msgspec.structs.replace(over(State.SUCCEEDED), id="C4"))
     known.put(msgspec.structs.replace(over(State.IN_DOUBT, provisional=True), id="C5"))
     assert [each.id for each in known.open_for("gw-1")] == ["C1", "C5", "C2"]
+
+
+def test_a_copy_of_a_released_command_is_a_new_attempt_and_an_earlier_one_does_not_come_back():
+    """B3: the operator of a direct command that was released may send it again, under the same id."""
+    known = Registry()
+    released = msgspec.structs.replace(over(State.REJECTED), status=503, told=True)
+    assert released.released
+    assert not msgspec.structs.replace(released, durable=True).released
+    known.put(released)
+    again = record(attempt=2)
+    assert known.change(again)
+    assert not known.change(msgspec.structs.replace(released, told=True))
+    assert known.get("C1") == again
+    assert outdated(again, released)
+    assert not outdated(released, again)
+
+
+def test_a_new_attempt_is_not_forgotten_as_one_that_ended(monkeypatch):
+    """Sister of B3: the registry forgets the oldest ended commands, and must not take a running one for one of them."""
+    monkeypatch.setattr(module, "MAX_ENDED", 10)
+    known = Registry()
+    known.put(msgspec.structs.replace(over(State.REJECTED), status=503, told=True))
+    known.put(record(attempt=2))
+    for number in range(100):
+        known.put(msgspec.structs.replace(over(State.SUCCEEDED), id=f"D{number}", told=True))
+    assert known.get("C1").attempt == 2
 
 
 def test_memory_is_bounded_and_never_forgets_what_is_owed(monkeypatch):

@@ -40,6 +40,16 @@ def test_honos_command_is_one_of_ours():
     assert made.expires_ms == 1000 + 30_000
 
 
+@pytest.mark.parametrize(
+    ("durable", "ttl_ms", "waits", "ends_in_ms"),
+    [(False, None, False, 30_000), (True, None, False, 30_000), (False, 5000, False, 5000), (True, 5000, True, 5000)],
+)
+def test_only_what_is_durable_and_has_a_ttl_waits_for_its_device(durable, ttl_ms, waits, ends_in_ms):
+    """B18: JMS sends persistent by default, which is AMQP's `durable`; without a ttl it means nothing here, as in Hono."""
+    made = record(durable=durable, ttl_ms=ttl_ms)
+    assert (made.durable, made.expires_ms) == (waits, 1000 + ends_in_ms)
+
+
 def test_without_a_reply_address_it_is_one_way():
     assert record(reply_to=None).reply_to == ""
 
@@ -92,7 +102,6 @@ def test_the_same_message_of_the_same_operator_is_the_same_command():
         ({"correlation_id": "x" * 1000}, "malformed"),
         ({"content_type": "a\nb"}, "malformed"),
         ({"body": bytes(MAX_COMMAND_BYTES + 1)}, "too-big"),
-        ({"durable": True}, "ttl"),
         ({"ttl_ms": 604_800_001}, "ttl"),
     ],
 )

@@ -69,6 +69,10 @@ class QpidJms:
     async def commands(self, device: str, ids: Sequence[Id], *, durable: bool = False) -> tuple[list[Sent], list[Reply]]:
         return await self._run(lambda session: self._commands(session, device, ids, durable=durable))
 
+    async def command_by_default(self, device: str) -> tuple[list[Sent], list[Reply]]:
+        """A command sent as JMS sends whatever nobody has set anything about."""
+        return await self._run(lambda session: self._commands(session, device, [("string", "switch-1")], by_default=True))
+
     async def send(self, target: str | None, *notes: Note) -> list[Sent]:
         def work(session: Any) -> list[Sent]:
             producer = session.createProducer(session.createQueue(target) if target else None)
@@ -99,7 +103,9 @@ class QpidJms:
         """A message within a transaction of AMQP."""
         return await self._run(lambda _: None, transacted=True)
 
-    def _commands(self, session: Any, device: str, ids: Sequence[Id], *, durable: bool) -> tuple[list[Sent], list[Reply]]:
+    def _commands(
+        self, session: Any, device: str, ids: Sequence[Id], *, durable: bool = False, by_default: bool = False
+    ) -> tuple[list[Sent], list[Reply]]:
         answers = session.createQueue(f"command_response/{self._tenant}/jms-1")
         consumer = session.createConsumer(answers)
         producer = session.createProducer(session.createQueue(f"command/{self._tenant}/{device}"))
@@ -109,7 +115,7 @@ class QpidJms:
             message.setJMSType("switch")
             message.setJMSCorrelationID(_PREFIXES.get(kind, "") + value)
             message.setJMSReplyTo(answers)
-            outcomes.append(_send(producer, message, durable=durable))
+            outcomes.append(_ended(producer.send, message) if by_default else _send(producer, message, durable=durable))
         return outcomes, [_reply(consumer) for outcome in outcomes if outcome.state == "accepted"]
 
     async def _run(self, work: Callable[[Any], Any], *, transacted: bool = False) -> Any:

@@ -8,7 +8,7 @@ import pytest
 
 from fogline.amqp.outcome import ACCEPTED, RELEASED, State
 from fogline.codec import decode_event
-from fogline.command import Answer, Deadline
+from fogline.command import Answer, Deadline, JournalQuery, digest
 from fogline.event import Lane, Receipt
 from fogline.signature import Keys, make_key, read_keys, read_signer
 from fogline.testing.commands import make_command
@@ -260,3 +260,29 @@ async def test_a_flood_for_one_device_is_bounded(folder, monkeypatch):
         outcomes = [await gw.receive(command(f"C{number}")) for number in range(7)]
         assert [each.condition for each in outcomes] == [""] * 5 + ["amqp:resource-limit-exceeded"] * 2
         assert await gw.receive(command("D1", device="lamp-2")) == ACCEPTED
+
+
+def question(command, **change):
+    attributes = {"id": command.id, "tenant": command.tenant, "gateway": command.gateway, "digest": digest(command)}
+    return JournalQuery(**{**attributes, **change})
+
+
+async def test_a_bridge_may_ask_whether_the_journal_has_a_command(folder):
+    """B3: accepted, released, or a conflict, answered after everything that was received before; nothing is started."""
+    async with gateway(folder) as there:
+        device = Device()
+        asked = command()
+        assert (await there.receive(question(asked))).state is State.RELEASED
+        there.downlink.reachable("lamp-1", device)
+        sent = asyncio.get_running_loop().create_future()
+        there.downlink.received(asked, sent.set_result)
+        assert await there.receive(question(asked)) == ACCEPTED
+        assert await sent == ACCEPTED
+        other = await there.receive(question(asked, digest=b"x" * 16))
+        assert (other.state, other.condition) == (State.REJECTED, "fogline:conflict")
+        misdirected = await there.receive(question(asked, gateway="gw-2"))
+        assert misdirected.condition == "amqp:not-allowed"
+        assert await device.has(1) == [asked.id]
+        await there.answer(asked.id)
+        assert await there.receive(question(asked)) == ACCEPTED
+    assert device.got == [asked.id]

@@ -1,0 +1,73 @@
+"""Whatever a gateway says about commands is judged without an error (B1), and what is written can be read back."""
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cloud.commands.test_registry import record
+from fogline.command import State
+from fogline.errors import Poison
+from fogline.gap import GAP_CONTENT_TYPE, decode_gap
+from fogline.testing.events import make_event
+from fogline_cloud.commands.record import audit_of, decode_record, encode
+from fogline_cloud.commands.replies import reply_message
+from fogline_cloud.commands.reply_lane import judge
+
+NOW_MS = 1_790_000_000_000
+KNOWN = record()
+text = st.one_of(st.none(), st.sampled_from(["C1", "C2", "command/switch", "SUCCEEDED", "string:1"]), st.text(max_size=600))
+said = st.fixed_dictionaries(
+    {
+        "gateway": st.sampled_from(["gw-1", "gw-2"]),
+        "device": st.sampled_from(["lamp-1", "lamp-2"]),
+        "tenant": st.sampled_from(["acme", "other"]),
+        "commandid": text,
+        "commandstate": st.one_of(st.sampled_from([*State, "PAUSED"]), text),
+        "status": st.one_of(st.none(), st.integers(), st.sampled_from([200, 404])),
+        "correlationid": text,
+        "subject": text.map(str),
+        "content_type": text.map(str),
+        "data": st.binary(max_size=50),
+        "id": text.map(str),
+    }
+)
+
+
+@given(st.lists(said, max_size=6))
+def test_every_reply_is_taken_or_refused_and_every_record_can_be_read_back(changes):
+    events = [make_event(**change) for change in changes]
+    events = [msgspec.structs.replace(each, sequence=number) for number, each in enumerate(events, start=1)]
+    judged = judge(events, {"C1": KNOWN}.get, issued=lambda each: each == "C2", tenant="acme", now_ms=NOW_MS)
+    assert [each.sequence for each in judged.events] == [each.sequence for each in events]
+    gaps = [made for made, came in zip(judged.events, events, strict=True) if made is not came]
+    assert len(gaps) == len(judged.audits)
+    for each in gaps:
+        gap = decode_gap(each.data)
+        assert (gap.first, gap.last, each.content_type) == (each.sequence, each.sequence, GAP_CONTENT_TYPE)
+    for each in judged.records:
+        assert decode_record(encode(each)) == each
+        assert (each.id, each.tenant) in {("C1", "acme"), ("C2", "acme")}
+        assert each.id != "C1" or (each.gateway, each.device) == ("gw-1", "lamp-1")
+        assert encode(audit_of(each))
+        assert reply_message(each if each.reply_to else msgspec.structs.replace(each, correlation="string:1"))
+
+
+fields = st.dictionaries(
+    st.sampled_from(list(msgspec.structs.asdict(KNOWN))),
+    st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=20), st.lists(st.integers(), max_size=2)),
+    max_size=4,
+)
+
+
+@given(fields)
+def test_a_record_of_kafka_is_whole_or_it_is_poison(changed):
+    """Sister of B1: one record that cannot be used would stop all commands of its gateway, at each of its hellos."""
+    body = msgspec.json.encode({**msgspec.to_builtins(KNOWN), **changed})
+    try:
+        found = decode_record(body)
+    except Poison:
+        return
+    assert isinstance(found.data, bytes)
+    assert isinstance(bytes.fromhex(found.digest), bytes)
+    if found.owes_answer:
+        assert reply_message(found)
