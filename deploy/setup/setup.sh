@@ -7,7 +7,9 @@
 # 1. the system packages that are missing, by apt, named aloud before they are installed
 # 2. .venv: uv, then the hashed Python dependencies of requirements.lock, then our three distributions
 # 3. .fogline/jars: the pinned jars of Kafka, Spark's connectors (tests: an AMQP client), by Ivy, checked against their sha256
-# 4. tests: tests/contracts/foreign/rhea/node_modules, an AMQP client in JavaScript, by npm, checked against its lock file
+# 4. tests: node_modules of tests/contracts/foreign (an AMQP client, a Kafka client with the CloudEvents SDK), by npm, checked
+#    against their lock files
+# 5. tests: .fogline/bin/cloudevents-go, a Kafka client with the CloudEvents SDK for Go, by go, checked against its go.sum
 #
 # Nothing outside the checkout changes but the system packages. What is done is noted by a digest of its inputs in
 # .fogline/, so a second run does nothing and needs no network.
@@ -23,6 +25,7 @@ esac
 state=.fogline
 uv=$state/bootstrap/bin/uv
 python=.venv/bin/python
+export PATH=$PATH:/usr/local/go/bin
 export UV_CACHE_DIR="$PWD/$state/uv-cache"
 mkdir -p "$state/done"
 
@@ -39,11 +42,12 @@ java_version() { java -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p;q';
 missing_packages() {
     local has_java
     has_java=$(command -v java >/dev/null && java_version || echo 0)
+    command -v python3 >/dev/null || echo python3
     command -v gcc >/dev/null || echo gcc
     command -v pkg-config >/dev/null || echo pkg-config
     python3 -c 'import ensurepip, venv' 2>/dev/null || echo python3-venv
     python3 -c 'import os, sysconfig, sys; sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))' \
-        || echo python3-dev
+        2>/dev/null || echo python3-dev
     pkg-config --exists openssl 2>/dev/null || echo libssl-dev
     [ "${has_java:-0}" -ge 17 ] 2>/dev/null || java_package
     command -v mosquitto_pub >/dev/null || echo mosquitto-clients
@@ -56,6 +60,7 @@ missing_packages_for_tests() {
     PATH=$PATH:/usr/sbin command -v mosquitto >/dev/null || echo mosquitto
     command -v node >/dev/null || echo nodejs
     command -v npm >/dev/null || echo npm
+    command -v go >/dev/null || echo golang-go
 }
 
 java_package() {
@@ -63,10 +68,13 @@ java_package() {
     else echo openjdk-21-jre-headless; fi
 }
 
-install_packages() {
-    command -v python3 >/dev/null || fail "python3 is missing: install Python 3.11 or newer, then run this again"
+check_python() {
     python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
         || fail "python3 is $(python3 -V 2>&1): Fogline needs 3.11 or newer (Debian 12, Ubuntu 24.04, Raspberry Pi OS 12)"
+}
+
+install_packages() {
+    ! command -v python3 >/dev/null || check_python
     local packages root=""
     packages=$(missing_packages | sort -u | tr '\n' ' ')
     [ -n "${packages// /}" ] || return 0
@@ -88,6 +96,7 @@ install_packages() {
             $root systemctl disable --quiet mosquitto
         fi ;;
     esac
+    check_python
 }
 
 # --- 2. Python ----------------------------------------------------------------------------------------------------
@@ -142,6 +151,19 @@ install_javascript() {
     mark_done "javascript-$name" "$want-$PWD"
 }
 
+# --- 5. Go --------------------------------------------------------------------------------------------------------
+install_go() {
+    local want folder=$1 name=${1##*/}
+    want=$(digest "$folder/go.mod" "$folder/go.sum" "$folder/main.go")
+    is_done "go-$name" "$want" && [ -x "$state/bin/$name" ] && return 0
+    say "building $name by go into $state/bin (the first time: a minute or two)"
+    env -C "$folder" GOPATH="$PWD/$state/go" GOCACHE="$PWD/$state/go-cache" GOTOOLCHAIN=local CGO_ENABLED=0 \
+        GOFLAGS="-mod=readonly -modcacherw -buildvcs=false -trimpath" \
+        go build -o "$PWD/$state/bin/$name" . >"$state/go-$name.log" 2>&1 \
+        || { tail -n 20 "$state/go-$name.log" >&2; fail "go could not build $name (see $state/go-$name.log)"; }
+    mark_done "go-$name" "$want"
+}
+
 install_packages
 install_python
 install_jars kafka
@@ -149,4 +171,6 @@ install_jars spark
 if [ -n "$for_tests" ]; then
     install_jars amqp
     install_javascript tests/contracts/foreign/rhea
+    install_javascript tests/contracts/foreign/cloudevents-js
+    install_go tests/contracts/foreign/cloudevents-go
 fi

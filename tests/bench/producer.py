@@ -15,6 +15,7 @@ from gateways import names
 from records import BATCH, events_of
 
 from fogline_cloud import topics
+from fogline_cloud.kafka import COMPRESSION
 from fogline_cloud.records import record_of
 
 
@@ -30,7 +31,7 @@ def main() -> None:
         for event in mine[first : first + BATCH]
     ]
     del by_shard
-    settings = {"enable.idempotence": True, "linger.ms": 5, "compression.type": "lz4", "socket.nagle.disable": True}
+    settings = {"enable.idempotence": True, "linger.ms": 5, **COMPRESSION, "socket.nagle.disable": True}
     producer = Producer({"bootstrap.servers": bootstrap, **settings})
     topic = topics.telemetry(tenant)
     producer.list_topics(topic, timeout=30)

@@ -22,12 +22,15 @@ from fogline.amqp.events import (
     Received,
     Settled,
 )
-from fogline.amqp.native import NATIVE, UNREADABLE, condition_of, key_of, outcome_of, plain
+from fogline.amqp.link_table import LinkTable
+from fogline.amqp.native import NATIVE, UNREADABLE, condition_of, outcome_of, plain
 from fogline.amqp.outcome import (
     DECODE_ERROR,
+    LINK_STOLEN,
     MESSAGE_SIZE_EXCEEDED,
     NOT_IMPLEMENTED,
     RESOURCE_LIMIT,
+    TRANSFER_LIMIT,
     Condition,
     Outcome,
     State,
@@ -39,7 +42,9 @@ IDLE_TIMEOUT_S: Final = 30.0
 """A peer that sends nothing for so long is gone; both sides tell the other and keep to it."""
 MAX_FRAME_BYTES: Final = 8 * 1024
 MAX_LINKS: Final = 64
-"""The most links that a peer may have open on one connection."""
+"""The most links that a peer may have open on one connection, and the most sessions."""
+MAX_UNFINISHED_BYTES: Final = 8 * 1024 * 1024
+"""The most bytes of messages that a connection has begun and not finished, over all of its links."""
 
 
 class Engine:
@@ -61,9 +66,7 @@ class Engine:
         idle_timeout_s: float = IDLE_TIMEOUT_S,
     ) -> None:
         self.max_message_bytes = max_message_bytes
-        self._links: dict[str, Link] = {}
-        self._unsettled: dict[tuple[str, str], Delivery] = {}
-        self._received: set[Delivery] = set()
+        self._links = LinkTable()
         self._tags = 0
         self._over = False
         self._told_end = False
@@ -81,6 +84,7 @@ class Engine:
         self._transport = proton.Transport(proton.Transport.SERVER if server else proton.Transport.CLIENT)
         self._transport.max_frame_size = MAX_FRAME_BYTES
         self._transport.idle_timeout = idle_timeout_s
+        self._transport.channel_max = MAX_LINKS - 1
         sasl = self._transport.sasl()
         sasl.allowed_mechs("ANONYMOUS")
         self._transport.bind(self._connection)
@@ -164,7 +168,7 @@ class Engine:
         native.target.address = name
         native.max_message_size = self.max_message_bytes
         link = self._attach(native, name, address, {})
-        native.flow(credit)
+        self.grant(link, credit)
         return link
 
     def _attach(self, native: Any, name: str, address: str, properties: Mapping[str, Property]) -> Link:
@@ -172,7 +176,7 @@ class Engine:
             native.properties = {proton.symbol(key): value for key, value in properties.items()}
         native.open()
         link = Link(name, address, native.is_sender, properties, native)
-        self._links[key_of(native)] = link
+        self._links.add(link)
         return link
 
     def accept_link(self, link: Link, credit: int = 0) -> None:
@@ -186,7 +190,7 @@ class Engine:
             native.max_message_size = self.max_message_bytes
         native.open()
         if credit and not link.sending:
-            native.flow(credit)
+            self.grant(link, credit)
 
     def refuse_link(self, link: Link, condition: Condition) -> None:
         """Refuse or end a link, with the reason.
@@ -202,11 +206,12 @@ class Engine:
             native.open()
         native.condition = proton.Condition(condition.name, condition.description)
         native.close()
-        self._forget(link)
+        self._links.end(link)
 
     def grant(self, link: Link, credit: int) -> None:
         """Let the peer send `credit` more messages."""
         if not link.closed:
+            link.credit += credit
             link.native.flow(credit)
 
     def room(self, link: Link, limit: int) -> bool:
@@ -218,7 +223,7 @@ class Engine:
         self._tags += 1
         tag = f"{self._tags:x}"
         delivery = Delivery(link, link.native.delivery(tag))
-        self._unsettled[key_of(link.native), tag] = delivery
+        self._links.sent(tag, delivery)
         return delivery
 
     def send(self, delivery: Delivery, data: bytes, *, last: bool) -> None:
@@ -241,8 +246,7 @@ class Engine:
         if outcome.state in NATIVE:
             native.update(NATIVE[outcome.state])
         native.settle()
-        delivery.native = None
-        self._received.discard(delivery)
+        self._links.settled(delivery)
 
     def release(self) -> None:
         """It is over: nothing but this engine holds an object of proton any more, and nothing is done any more.
@@ -250,15 +254,7 @@ class Engine:
         Links and deliveries outlive their connection, in other threads too. Proton counts references without a lock, and its
         binding lets other threads run meanwhile: whoever dropped the last one elsewhere would free what is in use here.
         """
-        for link in self._links.values():
-            link.closed = True
-            link.native = None
-            link.partial.clear()
-        self._links.clear()
-        for delivery in [*self._received, *self._unsettled.values()]:
-            delivery.native = None
-        self._received.clear()
-        self._unsettled.clear()
+        self._links.release()
 
     # --- what the peer did
 
@@ -280,7 +276,7 @@ class Engine:
             case proton.Event.DELIVERY:
                 yield from self._on_delivery(native.delivery)
             case proton.Event.LINK_FLOW:
-                link = self._links.get(key_of(native.link))
+                link = self._links.get(native.link)
                 if link is not None and link.sending:
                     yield Credit(link, native.link.credit)
             case proton.Event.LINK_REMOTE_OPEN:
@@ -326,8 +322,14 @@ class Engine:
         remote = native.remote_source if native.is_sender else native.remote_target
         beyond_us = remote.dynamic or remote.type == proton.Terminus.COORDINATOR
         link = Link(native.name, remote.address or "", native.is_sender, plain(native.remote_properties), native)
-        self._links[key_of(native)] = link
-        if len(self._links) > MAX_LINKS:
+        if (former := self._links.named(link.name, sending=link.sending)) is not None:
+            stolen = Condition(LINK_STOLEN, f"link {link.name} was attached again")
+            self.refuse_link(former, stolen)
+            yield LinkClosed(former, stolen)
+        self._links.add(link)
+        if len(self._links) > 2 * MAX_LINKS:
+            yield from self._break_off(Condition(RESOURCE_LIMIT, f"{MAX_LINKS} links were ended here and not by the peer"))
+        elif self._links.open_count > MAX_LINKS:
             self.refuse_link(link, Condition(RESOURCE_LIMIT, f"at most {MAX_LINKS} links a connection"))
         elif beyond_us:
             self.refuse_link(link, Condition(NOT_IMPLEMENTED, "there are neither temporary addresses nor transactions here"))
@@ -335,58 +337,49 @@ class Engine:
             yield LinkRequested(link)
 
     def _on_link_closed(self, native: Any) -> Iterator[EngineEvent]:
-        link = self._links.get(key_of(native))
         native.close()
-        if link is not None and not link.closed:
-            self._forget(link)
-            yield LinkClosed(link, condition_of(lambda: native.remote_condition))
+        condition = condition_of(lambda: native.remote_condition)
+        if (link := self._links.free(native)) is not None:
+            yield LinkClosed(link, condition)
 
     def _on_session_closed(self, native: Any) -> Iterator[EngineEvent]:
         """A session takes its links with it (AMQP 1.0 part 2, section 2.5.8); proton says nothing of them."""
         condition = condition_of(lambda: native.remote_condition)
         native.close()
-        for link in [link for link in self._links.values() if link.native.session == native]:
-            self._forget(link)
+        for link in self._links.free_session(native):
             yield LinkClosed(link, condition)
 
-    def _forget(self, link: Link) -> None:
-        key = key_of(link.native)
-        link.closed = True
-        link.native = None
-        link.partial.clear()
-        self._links.pop(key, None)
-        for place in [place for place in self._unsettled if place[0] == key]:
-            self._unsettled.pop(place).native = None
-        for delivery in [each for each in self._received if each.link is link]:
-            delivery.native = None
-            self._received.remove(delivery)
-
     def _on_delivery(self, native: Any) -> Iterator[EngineEvent]:
-        link = self._links.get(key_of(native.link))
+        link = self._links.get(native.link)
         if link is None:
             native.settle()
         elif link.sending:
             if native.updated and (native.remote_state or native.settled):
-                delivery = self._unsettled.pop((key_of(native.link), native.tag), None)
+                delivery = self._links.take_sent(native.tag)
                 if delivery is not None:
-                    delivery.native = None
                     yield Settled(delivery, outcome_of(native))
                 native.settle()
         elif native.aborted:
             link.partial.clear()
             native.settle()
+            link.native.flow(1)  # the credit that it took
         elif native.readable:
             yield from self._on_bytes(link, native)
 
     def _on_bytes(self, link: Link, native: Any) -> Iterator[EngineEvent]:
         if native.pending:
             link.partial += link.native.recv(native.pending) or b""
-        if len(link.partial) > self.max_message_bytes:
+        if link.credit <= 0:
+            self.refuse_link(link, Condition(TRANSFER_LIMIT, "more messages than this side has granted credit for"))
+        elif len(link.partial) > self.max_message_bytes:
             self.refuse_link(link, Condition(MESSAGE_SIZE_EXCEEDED, f"a message may have {self.max_message_bytes} bytes"))
+        elif self._links.unfinished_bytes > MAX_UNFINISHED_BYTES:
+            self.refuse_link(link, Condition(RESOURCE_LIMIT, f"unfinished messages may have {MAX_UNFINISHED_BYTES} bytes"))
         elif not native.partial:
             data = bytes(link.partial)
             link.partial.clear()
+            link.credit -= 1
             link.native.advance()
             delivery = Delivery(link, native)
-            self._received.add(delivery)
+            self._links.received(delivery)
             yield Received(delivery, data)

@@ -21,6 +21,7 @@ class Peer:
 class Link:
     """One link. `sending`: messages go from this side to the other. `address`: the target's or the source's.
 
+    `credit`: of a link that receives, how many messages the peer may still send.
     `native`: proton's, on the loop and until it is closed.
     """
 
@@ -30,6 +31,7 @@ class Link:
     properties: Mapping[str, Property]
     native: Any = field(repr=False)
     partial: bytearray = field(default_factory=bytearray, repr=False)
+    credit: int = 0
     closed: bool = False
 
 

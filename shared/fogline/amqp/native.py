@@ -28,11 +28,6 @@ UNREADABLE = (
 """Every kind of error that proton's binding raises on a peer's value that it cannot convert. One kind for us: unreadable."""
 
 
-def key_of(native: Any) -> str:
-    """A name is unique per direction (AMQP 1.0 part 2, section 2.6.1)."""
-    return f"{'>' if native.is_sender else '<'}{native.name}"
-
-
 def plain(properties: object) -> dict[str, Property]:
     """Return the plain values of a peer's map, which may be absent. Raises one of `UNREADABLE`."""
     if properties is None:

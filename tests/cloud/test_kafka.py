@@ -1,0 +1,34 @@
+"""Kafka clients as the settings make them."""
+
+import pytest
+
+from fogline_cloud.kafka import COMPRESSION, KafkaClients
+
+
+class Made:
+    """The settings that a client of librdkafka was made with."""
+
+    def __init__(self, settings, **_):
+        self.settings = settings
+
+
+@pytest.mark.parametrize(
+    ("kafka", "codec"),
+    [
+        ({}, COMPRESSION),
+        ({"compression.level": 6}, {"compression.type": "gzip", "compression.level": 6}),
+        ({"compression.type": "zstd"}, {"compression.type": "zstd"}),
+        ({"compression.codec": "none"}, {"compression.codec": "none"}),
+        ({"compression.type": "zstd", "compression.level": 9}, {"compression.type": "zstd", "compression.level": 9}),
+    ],
+)
+def test_b17_the_codec_is_gzip_unless_the_settings_name_one(monkeypatch, kafka, codec):
+    monkeypatch.setattr("fogline_cloud.kafka.Producer", Made)
+    clients = KafkaClients({"bootstrap.servers": "127.0.0.1:9092", **kafka})
+    for made in (clients.producer("t"), clients.publisher(lambda *_: None, 1.0)):
+        assert {key: value for key, value in made.settings.items() if key.startswith("compression.")} == codec
+
+
+def test_b17_a_consumer_is_not_disturbed_by_a_producers_setting():
+    clients = KafkaClients({"bootstrap.servers": "127.0.0.1:1", "compression.type": "zstd"})
+    clients.reader().close()

@@ -1,0 +1,98 @@
+"""A peer that attaches, begins or sends more than it may: bounded by the engine, whatever the peer does."""
+
+import gc
+
+import pytest
+
+from fogline.amqp.engine import MAX_LINKS, MAX_UNFINISHED_BYTES
+from fogline.codec import MAX_MESSAGE_BYTES
+from fogline.testing.memory import resident_bytes
+from shared.amqp.engine_peer import START, Peer, attach, detach, on_channel, performative, transfer
+
+CREDIT = 10
+"""What `Peer` grants each link."""
+BODY = b"\x00\x53\x75\xa0\x01x"
+
+
+def begun(*frames, **peer):
+    made = Peer(**peer)
+    for frame in (*START[:2], *frames):
+        made.take(frame)
+    return made
+
+
+@pytest.mark.parametrize(
+    "frames", [(attach("l"), detach()), (performative("begin"), performative("end"))], ids=["links", "sessions"]
+)
+def test_b13_links_and_sessions_that_come_and_go_leave_nothing_behind(frames):
+    """Proton keeps both until they are freed."""
+    peer = begun()
+    cycle = b"".join(frames) if frames[0] != performative("begin") else b"".join(on_channel(1, each) for each in frames)
+    for _ in range(2000):
+        peer.take(cycle)
+    gc.collect()
+    before = resident_bytes()
+    for _ in range(8000):
+        peer.take(cycle)
+        peer.links.clear()
+    gc.collect()
+    assert resident_bytes() - before < 4 * 2**20
+    assert peer.ended is None
+
+
+def test_b9_a_message_beyond_the_credit_ends_its_link():
+    peer = begun(attach("l"))
+    for number in range(CREDIT + 20):
+        peer.take(transfer(number, payload=BODY))
+    assert peer.messages == CREDIT
+    assert b"amqp:link:transfer-limit-exceeded" in peer.sent
+    assert peer.ended is None
+    peer.release()
+
+
+def test_a_message_that_was_aborted_gives_its_credit_back():
+    peer = begun(attach("l"))
+    for number in range(3 * CREDIT):
+        peer.take(transfer(number, payload=BODY, more=True) + transfer(number, aborted=True))
+    peer.take(transfer(3 * CREDIT, payload=BODY))
+    assert (peer.messages, peer.ended) == (1, None)
+
+
+def test_b9_unfinished_messages_have_a_limit_over_all_links():
+    piece = bytes(8000)
+    count = MAX_UNFINISHED_BYTES // (MAX_MESSAGE_BYTES - 16_000) + 1
+    peer = begun(*(attach(f"l{handle}", handle) for handle in range(count)))
+    for handle in range(count):
+        peer.take(transfer(handle, handle, payload=piece, more=True))
+        for _ in range(MAX_MESSAGE_BYTES // len(piece) - 2):
+            peer.take(transfer(handle, handle, payload=piece, more=True))
+    assert b"amqp:resource-limit-exceeded" in peer.sent
+    assert sum(len(link.partial) for link in peer.links) <= MAX_UNFINISHED_BYTES
+    assert sum(link.closed for link in peer.links) == 1
+    assert peer.ended is None
+
+
+def test_a_link_that_is_attached_again_on_another_session_takes_the_place_of_the_first():
+    """AMQP 1.0 part 2, section 2.6.1: otherwise the first would be in use, and in no list."""
+    peer = begun(*(on_channel(channel, performative("begin")) + attach("l", channel=channel) for channel in range(1, 40)))
+    assert [link.closed for link in peer.links] == [True] * 38 + [False]
+    assert {str(each.name) for each in peer.link_ends} == {"amqp:link:stolen"}
+    peer.release()
+
+
+def test_links_that_are_refused_and_never_detached_have_a_limit():
+    peer = begun()
+    for handle in range(3 * MAX_LINKS):
+        peer.take(attach(f"l{handle}", handle))
+    assert peer.ended is not None
+    assert peer.ended.name == "amqp:resource-limit-exceeded"
+    assert len(peer.links) == MAX_LINKS
+    peer.release()
+
+
+def test_sessions_have_a_limit():
+    peer = begun()
+    for channel in range(1, 2 * MAX_LINKS):
+        peer.take(on_channel(channel, performative("begin")))
+    assert peer.ended is not None
+    assert "channel" in str(peer.ended)
