@@ -57,5 +57,5 @@ def decode_dead_letter(body: bytes) -> DeadLetter:
     """Raises `Poison('malformed')`."""
     try:
         return msgspec.json.decode(body, type=DeadLetter)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Poison("malformed", f"a dead letter is not readable: {error}") from None

@@ -52,5 +52,5 @@ def decode_statement(body: bytes) -> Statement:
     """The inverse of `encode_statement`. Raises `Poison('malformed')`."""
     try:
         return msgspec.json.decode(body, type=Statement)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Poison("malformed", f"a ledger statement is not readable: {error}") from None

@@ -21,6 +21,8 @@ from fogline_cloud.flows.batch import File
 MAX_BUFFERED_BYTES = 64 << 20
 """What a task holds of a table's rows before it begins the next file."""
 _MS_US = 1000
+_LATEST_MS = 253_402_300_799_999
+"""The last millisecond of the year 9999: a later time has no text that readers know."""
 
 
 class Folder(msgspec.Struct, frozen=True):
@@ -117,7 +119,7 @@ def statistics(rows: pa.Table, columns: tuple[str, ...]) -> dict[str, Any]:
         ends = pc.min_max(column.cast(pa.int64()) if is_time else column).as_py()
         if ends["min"] is not None:
             least[name] = _moment(ends["min"] // _MS_US) if is_time else ends["min"]
-            greatest[name] = _moment(-(-ends["max"] // _MS_US)) if is_time else ends["max"]
+            greatest[name] = _moment(min(-(-ends["max"] // _MS_US), _LATEST_MS)) if is_time else ends["max"]
     nulls = {name: rows.column(name).null_count for name in columns}
     return {"numRecords": rows.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
 
