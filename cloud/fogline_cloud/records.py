@@ -115,7 +115,7 @@ class Place:
 
 def place_of(headers: Sequence[tuple[str, bytes]], value: bytes) -> Place | None:
     """The transport identity of a record, `None` for one that no gateway numbered. Raises `Poison('malformed')`."""
-    found = dict(headers)
+    found = {name: header for name, header in dict(headers).items() if header is not None}  # Kafka knows null headers
     if "ce_stream" not in found:
         return None
     try:

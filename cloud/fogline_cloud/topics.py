@@ -84,10 +84,14 @@ def raw_topics(tenant: str) -> list[str]:
 def all_topics(tenant: str, shards: int) -> list[Topic]:
     """Everything that `fogline topics create` makes."""
     kept = {"cleanup.policy": "delete", "retention.ms": str(7 * _DAY_MS)}
+    raw = {
+        **kept,
+        "message.timestamp.type": "LogAppendTime",
+    }  # a producer's wrong clock neither expires a record nor stops Spark
     long = {"cleanup.policy": "delete", "retention.ms": str(30 * _DAY_MS)}
     compacted = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1", "segment.ms": str(_DAY_MS)}
     return [
-        *(Topic(name, shards, kept) for name in raw_topics(tenant)),
+        *(Topic(name, shards, raw) for name in raw_topics(tenant)),
         Topic(canonical(tenant), shards, kept),
         Topic(slow(tenant), shards, long),
         Topic(dead(tenant), shards, long),

@@ -31,6 +31,7 @@ def test_what_a_worker_says_of_kafka_is_said_again() -> None:
     ("text", "meaning"),
     [
         ("Some data may have been lost because they are not available in Kafka any more", "retention"),
+        ("Caused by: java.lang.ArithmeticException: long overflow", "LogAppendTime"),
         ("java.io.IOException: No space left on device", "disk"),
         ("java.lang.OutOfMemoryError: Java heap space", "memory"),
         ("org.apache.kafka.common.errors.UnknownTopicOrPartitionException", "topics create"),

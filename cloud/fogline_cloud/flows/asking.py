@@ -31,8 +31,8 @@ OVERRUNS_OF_DEVICE = 3
 OVERRUNS_OF_PARSER = 30
 MAX_DETAIL_CHARS = 4000
 MAX_REASON_CHARS = 64
-_EARLIEST_NS, _LATEST_NS = -62_135_596_800_000_000_000, 253_402_300_799_999_999_999
-"""The years 1 to 9999."""
+EARLIEST_NS, LATEST_NS = -62_135_596_800_000_000_000, 253_402_300_799_999_999_999
+"""The first and the last moment of the years 1 to 9999."""
 
 Checked = tuple[int, str, float | None, str | None, str | None, int | None]
 """A reading as the table holds it: ordinal, metric, value, text, unit, time in microseconds since 1970."""
@@ -150,7 +150,7 @@ def _number(value: Any) -> float:
 
 
 def _moment(time_ns: Any) -> int:
-    if not isinstance(time_ns, int) or not _EARLIEST_NS <= time_ns <= _LATEST_NS:
+    if not isinstance(time_ns, int) or not EARLIEST_NS <= time_ns <= LATEST_NS:
         raise Poison("bad-reading", "a reading's time is not within the years 1 to 9999")
     return time_ns // 1000
 

@@ -15,7 +15,7 @@ VACUUM removes it).
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from functools import partial, reduce
 from time import monotonic
 
@@ -110,9 +110,7 @@ class Landing:
 
     def _suspects(self, shared: list[File]) -> Suspects:
         """These rows, and the files of those that they may be copies of."""
-        first, last = span_of(shared, "recordedtime")
-        window = timedelta(microseconds=max(each.window_us for each in (*self.shared, SharedSettings())))
-        span = (first - window, last + window)
+        span = suspected_span(shared, self.shared)
         since = date.fromisoformat(min(each.day for each in shared)) - HORIZON
         return Suspects([each.path for each in shared], self.events.recorded_within(span, since), span)
 
@@ -137,6 +135,14 @@ class Landing:
             kafka=self.kafka,
             shared=self.shared,
         )
+
+
+def suspected_span(shared: list[File], rules: list[SharedSettings]) -> tuple[datetime, datetime]:
+    """When these rows were recorded, first and last, with the rules' widest window before and after."""
+    first, last = span_of(shared, "recordedtime")
+    window = timedelta(microseconds=max(each.window_us for each in (*rules, SharedSettings())))
+    earliest, latest = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+    return max(first, earliest + window) - window, min(last, latest - window) + window
 
 
 def _landed(said: DataFrame) -> Landed:

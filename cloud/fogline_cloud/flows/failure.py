@@ -17,6 +17,13 @@ _KNOWN = (
         r"OffsetOutOfRange|KAFKA_DATA_LOSS|data may have been lost|aged out by Kafka",
         "Kafka no longer has records that the flow has not read: its retention is shorter than the flow was away",
     ),
+    (
+        r"ArithmeticException: long overflow",
+        (
+            "a record in a raw topic has a timestamp that Spark cannot hold: delete it (kafka-delete-records), and set the "
+            "topic's message.timestamp.type to LogAppendTime"
+        ),
+    ),
     (r"UnknownTopicOrPartition", "a topic of the flow is gone: run `fogline topics create`"),
     (r"No space left on device", "the disk of the tables or the checkpoint is full"),
     (

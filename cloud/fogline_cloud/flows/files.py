@@ -1,7 +1,7 @@
 """Parquet files in a table's folder, written and read where the rows are: in a worker. No Spark, and no commit."""
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -16,11 +16,14 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from deltalake.fs import DeltaStorageHandler
 
+from fogline.errors import Misconfigured
 from fogline_cloud.flows.batch import File
 
 MAX_BUFFERED_BYTES = 64 << 20
 """What a task holds of a table's rows before it begins the next file."""
 _MS_US = 1000
+_LATEST_MS = 253_402_300_799_999
+"""The last millisecond of the year 9999: a later time has no text that readers know."""
 
 
 class Folder(msgspec.Struct, frozen=True):
@@ -48,6 +51,36 @@ def delete_below(folder: Folder, below: str) -> None:
     """Delete the files of a folder within the table's that no log speaks of."""
     with suppress(FileNotFoundError):
         folder.file_system().delete_dir(below.rstrip("/"))
+
+
+def require_files(folder: Folder, files: Sequence[File]) -> None:
+    """Raise `Misconfigured` unless each of the files lies in the folder, as large as its writer left it."""
+    found = folder.file_system().get_file_info([each.path for each in files])
+    for each, info in zip(files, found, strict=True):
+        if info.size != each.size:
+            raise Misconfigured(
+                f"{folder.path}/{each.path}: a worker wrote {each.size} bytes there, but the driver finds "
+                f"{'no such file' if info.size is None else f'{info.size} bytes'}: [flow] tables must be a folder or a URL "
+                "that the driver and every executor share"
+            )
+
+
+def write_probes(folder: Folder, names: Iterable[str]) -> Iterator[str]:
+    """Write a small file for each name; returns the names. For an executor, to show that the driver sees the same folder."""
+    system = folder.file_system()
+    for name in names:
+        with system.open_output_stream(name) as out:
+            out.write(b"probe")
+        yield name
+
+
+def missing_probes(folder: Folder, names: Sequence[str]) -> list[str]:
+    """Names of the probes that are not in the folder; deletes the others."""
+    system = folder.file_system()
+    missing = [each.path for each in system.get_file_info(list(names)) if each.type is pafs.FileType.NotFound]
+    for name in set(names) - set(missing):
+        system.delete_file(name)
+    return missing
 
 
 @dataclass
@@ -117,7 +150,7 @@ def statistics(rows: pa.Table, columns: tuple[str, ...]) -> dict[str, Any]:
         ends = pc.min_max(column.cast(pa.int64()) if is_time else column).as_py()
         if ends["min"] is not None:
             least[name] = _moment(ends["min"] // _MS_US) if is_time else ends["min"]
-            greatest[name] = _moment(-(-ends["max"] // _MS_US)) if is_time else ends["max"]
+            greatest[name] = _moment(min(-(-ends["max"] // _MS_US), _LATEST_MS)) if is_time else ends["max"]
     nulls = {name: rows.column(name).null_count for name in columns}
     return {"numRecords": rows.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
 

@@ -17,7 +17,12 @@ from fogline_cloud.flows.asking import Answer, Checked, prose, word
 from fogline_cloud.flows.parsers import essence, parser_name
 from fogline_cloud.flows.schema import Outcome
 
-_MAX_SEQUENCE = 2**63 - 1
+MAX_SEQUENCE = 2**63 - 1
+"""The highest sequence that a row can hold."""
+MAX_HEADERS_BYTES = 96 * 1024
+"""A record with more bytes of header values is dead: what is derived of it could be longer than Kafka takes."""
+_MAX_UNREADABLE_CHARS = 4096
+"""What is kept of each header of a record that is not readable."""
 
 
 class Raw(msgspec.Struct, frozen=True):
@@ -110,6 +115,8 @@ _NO_PARSER = Answer(Outcome.SKIP, 0, "no-parser", "no parser takes this content 
 def _read(raw: Raw, tenant: str) -> tuple[Event, int, tuple[int | None, int]]:
     """The event, the first sequence that it stands for, and its times (its own, recorded) in microseconds."""
     headers = raw.headers
+    if (size := sum(map(len, headers.values()))) > MAX_HEADERS_BYTES:
+        raise Poison("malformed", f"a record has {size} bytes of headers, more than {MAX_HEADERS_BYTES}")
     if "ce_stream" not in headers:
         headers = records.completed(headers, place=raw.place(), ingested_ns=raw.ingested_ns)
     event = records.event_of(headers, raw.value, tenant)
@@ -119,7 +126,7 @@ def _read(raw: Raw, tenant: str) -> tuple[Event, int, tuple[int | None, int]]:
     first = event.sequence
     if event.content_type == GAP_CONTENT_TYPE:
         first = decode_gap(raw.value).first
-    if event.stream and not 1 <= first <= event.sequence <= _MAX_SEQUENCE:
+    if event.stream and not 1 <= first <= event.sequence <= MAX_SEQUENCE:
         raise Poison("malformed", f"a record cannot stand for {first} to {event.sequence}")
     try:
         own = None if event.time is None else _microseconds(event.time)
@@ -170,7 +177,7 @@ def _passed_over(event: Event) -> tuple[str, str] | None:
 
 def _unreadable(raw: Raw, error: Poison) -> Row:
     """A dead row with as much of its place as can be told, so that its number does not look lost."""
-    text = {name: value.decode("utf-8", "replace") for name, value in raw.headers.items()}
+    text = {name: value[:_MAX_UNREADABLE_CHARS].decode("utf-8", "replace") for name, value in raw.headers.items()}
     place = _place(raw.headers, raw.value) or _place({**raw.headers, "content-type": b""}, raw.value)
     return Row(
         gateway=place.gateway if place else None,
@@ -198,4 +205,6 @@ def _place(headers: Mapping[str, bytes], value: bytes) -> records.Place | None:
         place = records.place_of(list(headers.items()), value)
     except Poison:
         return None
-    return place if place is not None and 1 <= place.first <= place.last <= _MAX_SEQUENCE else None
+    if place is None or not 1 <= place.first <= place.last <= MAX_SEQUENCE:
+        return None
+    return place if len(place.gateway) + len(place.stream) <= _MAX_UNREADABLE_CHARS else None

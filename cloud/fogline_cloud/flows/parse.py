@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fogline_cloud.flows.arrow import ARROW, READING, arrow_schema
-from fogline_cloud.flows.asking import Asking
+from fogline_cloud.flows.asking import EARLIEST_NS, LATEST_NS, Asking
 from fogline_cloud.flows.batch import Batch
 from fogline_cloud.flows.limit import TimeLimit
 from fogline_cloud.flows.outcome import Ask, Raw, Row, decide
@@ -46,7 +46,8 @@ def decide_batch(records: pa.RecordBatch, plan: Plan, batch: Batch, ask: Ask) ->
     """The decisions about some records, beside the columns that pass through and those that say who decided."""
     values = records.column("value")
     headers = _headers(records.column("headers"))
-    ingested_us = records.column("ingested").cast(pa.int64()).to_pylist()
+    ingested = _within_calendar(records.column("ingested"))
+    ingested_us = ingested.cast(pa.int64()).to_pylist()
     rows = [
         decide(Raw(found, value or b"", ingested * 1000, _Place(records, place)), plan.tenant, plan.parsers, ask)
         for place, (found, value, ingested) in enumerate(zip(headers, _objects(values), ingested_us, strict=True))
@@ -54,7 +55,8 @@ def decide_batch(records: pa.RecordBatch, plan: Plan, batch: Batch, ask: Ask) ->
     decided = dict(zip((column.name for column in DECIDED), _columns(rows), strict=True))
     body = pc.if_else(pc.is_in(decided["outcome"], _WITHOUT_BODY), pa.scalar(None, pa.binary()), values)
     columns = {
-        **{name: records.column(name) for name in ("topic", "partition", "offset", "ingested")},
+        **{name: records.column(name) for name in ("topic", "partition", "offset")},
+        "ingested": ingested,
         **decided,
         "size_bytes": pc.fill_null(pc.binary_length(values), 0),
         "data": body,
@@ -62,6 +64,12 @@ def decide_batch(records: pa.RecordBatch, plan: Plan, batch: Batch, ask: Ask) ->
     same = {"tenant": plan.tenant, "flow": batch.flow, "run": batch.run, "batch": batch.number}
     columns |= {name: pa.repeat(value, records.num_rows) for name, value in same.items()}
     return pa.RecordBatch.from_arrays([columns[field.name].cast(field.type) for field in STORED], schema=STORED)
+
+
+def _within_calendar(times: pa.Array) -> pa.Array:
+    """Times as they are within the years 1 to 9999, and the nearest of those for others: a producer may set any time."""
+    since_us = pc.min_element_wise(times.cast(pa.int64()), LATEST_NS // 1000)
+    return pc.max_element_wise(since_us, EARLIEST_NS // 1000).cast(times.type)
 
 
 class _Place:

@@ -15,6 +15,7 @@ from fogline.ledger import STATEMENT_CONTENT_TYPE, decode_statement
 from fogline_cloud import topics
 from fogline_cloud.bridge.admission import Known
 from fogline_cloud.bridge.recovery import read_checkpoint
+from fogline_cloud.flows.outcome import MAX_SEQUENCE
 from fogline_cloud.flows.schema import Outcome
 from fogline_cloud.kafka import KafkaClients, end_offset
 from fogline_cloud.ledger.balance import Evidence, Loss
@@ -59,7 +60,7 @@ class _Reader:
         evidence = self.stream(place.gateway, place.stream, place.lane.value)
         span = (place.first, place.last)
         self.kafka[key].append(At((record.topic, record.partition), record.offset, span))
-        headers = dict(record.headers)
+        headers = {name: value for name, value in dict(record.headers).items() if value is not None}
         content_type = headers.get("content-type", b"").decode("utf-8", "replace")
         if content_type == STATEMENT_CONTENT_TYPE:
             self._take_statement(evidence, place, record.value)
@@ -145,7 +146,7 @@ def _place(record: Stored) -> Place | None:
             place = place_of(headers, record.value)
         except Poison:
             continue
-        return place if place is not None and 1 <= place.first <= place.last else None
+        return place if place is not None and 1 <= place.first <= place.last <= MAX_SEQUENCE else None
     return None
 
 
