@@ -1,4 +1,4 @@
-"""A bridge process on a real broker gets thousands of wrong frames and messages: what is left of them in it, and who is served."""
+"""A bridge process on a real broker gets thousands of wrong frames and messages: what is left of them, and who is served."""
 
 import asyncio
 import gc
@@ -26,6 +26,7 @@ from fogline_edge.uplink.uplink import Uplink
 from fuzz import live
 from fuzz.amqp_frames import GREETING, SERVER
 from fuzz.control import BATCH, CLIENT_EVENT, HELLO, REQUEST
+from fuzz.forms import Decoder
 from fuzz.running import cases
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -33,6 +34,7 @@ CONNECTIONS = 2000
 MESSAGES = 1500
 HANDSHAKES = 3000
 IN_FLIGHT = 8
+REPLIES = Decoder("replies", BATCH.layers, [form for form in BATCH.forms if form.name == "reply"])
 _names = itertools.count(1)
 
 
@@ -107,6 +109,7 @@ def liars(site):
     shard = shard_of("gw-1", site.shards)
     return [
         (BATCH, Liar(site, f"ingest/acme/{shard}", "gw-1", gateway, {"lane": "telemetry"})),
+        (REPLIES, Liar(site, f"ingest/acme/{shard}", "gw-1", gateway, {"lane": "reply"})),
         (HELLO, Liar(site, "hello/acme", "gw-1", gateway, {})),
         (CLIENT_EVENT, Liar(site, "event/acme", "client", {}, {})),
         (REQUEST, Liar(site, "command/acme", "desk", {}, {})),
