@@ -14,6 +14,7 @@ from fogline.amqp.outcome import ACCEPTED, DECODE_ERROR, MODIFIED, RELEASED, rej
 from fogline.amqp.scheduler import Share
 from fogline.amqp.wire import decode
 from fogline.testing.amqp import within
+from fogline.testing.kafka_broker import free_port
 from fogline_edge.adapters.mqtt.packets import Connect
 from fogline_edge.adapters.mqtt.wire import V3, V5
 from fuzz import live
@@ -29,10 +30,10 @@ COAP_SETTINGS = "[coap]\nport = 0\nrate_s = 1000000\nburst = 1000000\nendpoint_r
 _names = itertools.count(1)
 
 
-def gateway(folder, bridge: int) -> Program:
+def gateway(folder, bridge: int, retry_s: float = 60.0) -> Program:
     config = folder / "edge.toml"
     text = SETTINGS.format(data=folder / "data", bridge=bridge) + "max_connections = 200\n" + COAP_SETTINGS
-    config.write_text(text.replace("[mqtt]", "retry_s = 0.01\nretry_cap_s = 0.02\n[mqtt]"))
+    config.write_text(text.replace("[mqtt]", f"retry_s = {retry_s}\nretry_cap_s = {retry_s}\n[mqtt]"))
     return Program([str(PROGRAM), "run", "--config", str(config)], folder / "gateway.log")
 
 
@@ -65,7 +66,8 @@ class Datagrams(asyncio.DatagramProtocol):
 async def datagrams(port: int, inputs) -> int:
     """Send each datagram; a ping after some of them, whose Reset says that they were read."""
     protocol = Datagrams()
-    transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(lambda: protocol, remote_addr=("127.0.0.1", port))
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.create_datagram_endpoint(lambda: protocol, remote_addr=("127.0.0.1", port))
     count = 0
     while some := list(itertools.islice(inputs, 50)):
         protocol.answered.clear()
@@ -157,7 +159,7 @@ class LyingBridge:
         self._control = None
 
 
-async def lie(program, folder, port: int, server, lies, commands) -> int:
+async def lie(port: int, lies, commands) -> int:
     """Let a bridge lie to the gateway until it has told everything."""
     bridge = LyingBridge(lies, commands)
     listener = await listen("127.0.0.1", port, lambda: Connection(Engine("bridge", server=True), bridge))
@@ -199,10 +201,8 @@ async def speak(port: int, inputs) -> int:
 @pytest.mark.fault("S4")
 async def test_fuzz_gateway_by_its_bridge(folder):
     """S4: a bridge lies in frames, answers to hello, commands and outcomes: no traceback, flat memory, devices are served."""
-    from fogline.testing.kafka_broker import free_port
-
     port = free_port()
-    program = gateway(folder, port)
+    program = gateway(folder, port, retry_s=0.02)
     try:
         mqtt = int((await program.start())["mqtt"].rpartition(":")[2])
         counts = []
@@ -210,7 +210,7 @@ async def test_fuzz_gateway_by_its_bridge(folder):
             if turn:
                 memory = live.resident_bytes(program._process.pid)
             frames = await speak(port, cases(CLIENT, LIES))
-            lies = await lie(program, folder, port, None, cases(WELCOME, LIES), cases(COMMAND, 5 * LIES))
+            lies = await lie(port, cases(WELCOME, LIES), cases(COMMAND, 5 * LIES))
             took = await good_device(mqtt)
             counts.append((frames, lies))
         grown = live.resident_bytes(program._process.pid) - memory
