@@ -182,10 +182,8 @@ async def test_fuzz_handshakes_of_a_bridge(site):
         after = await live.settled(bridge._process, before)
         gc.collect()
         grown = live.resident_bytes(bridge._process.pid) - memory
-        print(
         when = "beside" if beside else "after"
         print(f"{count} handshakes cut; a good gateway in {took:.2f} s {when} them; {grown / 1e6:+.1f} MB")
-        )
         assert live.unhandled(bridge.log.read_text("utf-8", "replace")) == []
         assert after["connections"] == before["connections"]
         assert grown < live.FLAT_BYTES
