@@ -1,0 +1,224 @@
+"""A gateway process gets thousands of wrong packets and datagrams from devices, and wrong words from its bridge."""
+
+import asyncio
+import itertools
+
+import pytest
+
+from chaos.real_gateway import PROGRAM, SETTINGS, Device
+from chaos.site import Program
+from fogline import address
+from fogline.amqp.driver import Connection, listen
+from fogline.amqp.engine import Engine
+from fogline.amqp.outcome import ACCEPTED, DECODE_ERROR, MODIFIED, RELEASED, rejected
+from fogline.amqp.scheduler import Share
+from fogline.amqp.wire import decode
+from fogline.testing.amqp import within
+from fogline.testing.kafka_broker import free_port
+from fogline_edge.adapters.mqtt.packets import Connect
+from fogline_edge.adapters.mqtt.wire import V3, V5
+from fuzz import live
+from fuzz.amqp_frames import CLIENT
+from fuzz.control import COMMAND, WELCOME
+from fuzz.devices import COAP, MQTT
+from fuzz.running import cases
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+EACH = 2000
+LIES = 400
+COAP_SETTINGS = "[coap]\nport = 0\nrate_s = 1000000\nburst = 1000000\nendpoint_rate_s = 1000000\nendpoint_burst = 1000000\n"
+_names = itertools.count(1)
+
+
+def gateway(folder, bridge: int, retry_s: float = 60.0) -> Program:
+    config = folder / "edge.toml"
+    text = SETTINGS.format(data=folder / "data", bridge=bridge) + "max_connections = 200\n" + COAP_SETTINGS
+    config.write_text(text.replace("[mqtt]", f"retry_s = {retry_s}\nretry_cap_s = {retry_s}\n[mqtt]"))
+    return Program([str(PROGRAM), "run", "--config", str(config)], folder / "gateway.log")
+
+
+def greeting(version: int) -> bytes:
+    return Connect(version=version, client_id=f"evil-{next(_names)}").encode(version)
+
+
+async def good_device(port: int) -> float:
+    """A device connects and publishes; returns how long that took until its PUBACK."""
+    device = Device()
+    began = asyncio.get_running_loop().time()
+    await device.connect(port)
+    await device.publish("telemetry", b"{}")
+    took = asyncio.get_running_loop().time() - began
+    await device.close()
+    return took
+
+
+class Datagrams(asyncio.DatagramProtocol):
+    """Sends datagrams and waits until the last one is answered, so that nothing is lost in the socket's buffer."""
+
+    def __init__(self) -> None:
+        self.answered = asyncio.Event()
+
+    def datagram_received(self, data: bytes, _address) -> None:
+        if data[2:4] == b"\xff\xfe":
+            self.answered.set()
+
+
+async def datagrams(port: int, inputs) -> int:
+    """Send each datagram; a ping after some of them, whose Reset says that they were read."""
+    protocol = Datagrams()
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.create_datagram_endpoint(lambda: protocol, remote_addr=("127.0.0.1", port))
+    count = 0
+    while some := list(itertools.islice(inputs, 50)):
+        protocol.answered.clear()
+        for each in some:
+            transport.sendto(each)
+        transport.sendto(b"\x40\x00\xff\xfe")
+        await within(protocol.answered.wait(), f"CoAP does not answer any more after {some[-1].hex()}")
+        count += len(some)
+    transport.close()
+    return count
+
+
+async def storm(mqtt: int, coap: int) -> str:
+    told = []
+    for decoder in MQTT:
+        first = {"mqtt 3.1.1": V3, "mqtt 5": V5}.get(decoder.name)
+
+        async def one(case, first=first) -> None:
+            await live.converse(mqtt, (greeting(first) if first else b"") + case.data)
+
+        told.append(f"{await live.for_each(cases(decoder, EACH), one)} of {decoder.name}")
+    inputs = (case.data for case in cases(COAP[0], EACH) if len(case.data) < 60_000)
+    told.append(f"{await datagrams(coap, inputs)} of coap")
+    return ", ".join(told)
+
+
+@pytest.mark.fault("S4")
+async def test_fuzz_gateway_process(folder):
+    """S4: wrong fields in every MQTT packet and CoAP option: no traceback, no lock-out, memory within 5 MB."""
+    program = gateway(folder, 1)
+    try:
+        said = await program.start()
+        mqtt, coap = (int(said[name].rpartition(":")[2]) for name in ("mqtt", "coap"))
+        await good_device(mqtt)
+        await storm(mqtt, coap)  # what a process does the first time takes memory of its own
+        before, memory = await live.census(program._process), live.resident_bytes(program._process.pid)
+        sent = await storm(mqtt, coap)
+        took = await good_device(mqtt)
+        await live.settled(program._process, before)
+        grown = live.resident_bytes(program._process.pid) - memory
+        print(f"{sent}; memory {grown / 1e6:+.1f} MB, a good device in {took:.2f} s")
+        assert live.unhandled(program.log.read_text("utf-8", "replace")) == []
+        assert grown < live.FLAT_BYTES
+        assert took < 1.0
+    finally:
+        await program.end()
+
+
+class LyingBridge:
+    """Answers each hello of a gateway with the next lie, and settles what comes in every way that there is."""
+
+    def __init__(self, lies, commands) -> None:
+        self.told = 0
+        self.done = asyncio.Event()
+        self._lies = lies
+        self._commands = commands
+        self._outcomes = itertools.cycle(
+            [ACCEPTED, RELEASED, MODIFIED, rejected(DECODE_ERROR, "no"), rejected("\x1b", "x" * 9)]
+        )
+        self._control = None
+
+    def opened(self, connection, _peer) -> None:
+        connection.accept()
+
+    def link_requested(self, connection, link) -> None:
+        sender = connection.accept_link(link, credit=16, share=Share())
+        self._control = sender or self._control
+
+    def received(self, connection, delivery, data) -> None:
+        connection.settle(delivery, next(self._outcomes), credit=1)
+        if delivery.link.address != str(address.Hello("acme")):
+            return
+        case = next(self._lies, None)
+        if case is None:
+            self.done.set()
+            return
+        self.told += 1
+        own = decode(data).correlation_id
+        assert own is not None
+        self._control._outbound.queue(self._control, case.data.replace(b"CORRELATION-ID-16", own.bytes))
+        for each in itertools.islice(self._commands, 5):
+            self._control._outbound.queue(self._control, each.data)
+        connection._loop.call_later(0.02, connection.close)
+
+    def link_closed(self, *_) -> None:
+        pass
+
+    def closed(self, *_) -> None:
+        self._control = None
+
+
+async def lie(port: int, lies, commands) -> int:
+    """Let a bridge lie to the gateway until it has told everything."""
+    bridge = LyingBridge(lies, commands)
+    listener = await listen("127.0.0.1", port, lambda: Connection(Engine("bridge", server=True), bridge))
+    try:
+        await within(bridge.done.wait(), "the gateway does not come back for the next lie", 300)
+    finally:
+        listener.close()
+        await listener.wait_closed()
+    return bridge.told
+
+
+async def speak(port: int, inputs) -> int:
+    """Be a bridge that says wrong frames, one connection of the gateway after the other."""
+    waiting, count, done = iter(inputs), 0, asyncio.Event()
+
+    async def serve(reader, writer) -> None:
+        nonlocal count
+        case = next(waiting, None)
+        if case is None:
+            done.set()
+            writer.close()
+            return
+        count += 1
+        try:
+            writer.write(live.frames_of(case))
+            await writer.drain()
+            await asyncio.wait_for(reader.read(65_536), 1)
+        except (ConnectionError, TimeoutError):
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", port)
+    await within(done.wait(), "the gateway does not come back for the next frames", 300)
+    server.close()
+    return count
+
+
+@pytest.mark.fault("S4")
+async def test_fuzz_gateway_by_its_bridge(folder):
+    """S4: a bridge lies in frames, answers to hello, commands and outcomes: no traceback, flat memory, devices are served."""
+    port = free_port()
+    program = gateway(folder, port, retry_s=0.02)
+    try:
+        mqtt = int((await program.start())["mqtt"].rpartition(":")[2])
+        counts = []
+        for turn in range(2):
+            if turn:
+                memory = live.resident_bytes(program._process.pid)
+            frames = await speak(port, cases(CLIENT, LIES))
+            lies = await lie(port, cases(WELCOME, LIES), cases(COMMAND, 5 * LIES))
+            took = await good_device(mqtt)
+            counts.append((frames, lies))
+        grown = live.resident_bytes(program._process.pid) - memory
+        print(
+            f"{counts} connections with wrong frames and answers; memory {grown / 1e6:+.1f} MB, a good device in {took:.2f} s"
+        )
+        assert live.unhandled(program.log.read_text("utf-8", "replace")) == []
+        assert grown < live.FLAT_BYTES
+        assert took < 1.0
+    finally:
+        await program.end()
