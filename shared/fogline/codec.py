@@ -13,11 +13,11 @@ import binascii
 import threading
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 import zstandard
-from msgspec import Raw
+from msgspec import Meta, Raw
 
 from fogline.address import is_identifier, shown
 from fogline.errors import Poison
@@ -285,8 +285,8 @@ class Range(msgspec.Struct, frozen=True):
 class Beacon(msgspec.Struct, frozen=True):
     """The gateway's own clock as it sent: boot id and CLOCK_BOOTTIME in milliseconds. Deadlines are reckoned in it."""
 
-    boot_id: str
-    boottime_ms: int
+    boot_id: Annotated[str, Meta(max_length=64)]
+    boottime_ms: Annotated[int, Meta(ge=0, le=2**53)]
 
 
 def encode_batch(span: Range, events: Sequence[bytes], beacon: Beacon) -> Message:
@@ -326,10 +326,11 @@ def decode_range(message: Message) -> Range:
 
 def decode_beacon(message: Message) -> Beacon:
     """The gateway's clock as it sent a batch. Raises `Poison('malformed')`."""
-    boot_id, boottime_ms = message.properties.get("boot"), message.properties.get("boottime")
-    if not isinstance(boot_id, str) or not isinstance(boottime_ms, int):
-        raise Poison("malformed", "a batch carries the gateway's boot id and boottime")
-    return Beacon(boot_id, boottime_ms)
+    clock = {"boot_id": message.properties.get("boot"), "boottime_ms": message.properties.get("boottime")}
+    try:
+        return msgspec.convert(clock, Beacon)
+    except msgspec.ValidationError as error:
+        raise Poison("malformed", f"a batch carries the gateway's boot id and boottime: {error}") from None
 
 
 def decode_batch(span: Range, message: Message) -> list[Event]:

@@ -73,7 +73,7 @@ def decode_hello(body: bytes) -> Hello:
     """Raises `Poison('malformed')`."""
     try:
         return msgspec.json.decode(body, type=Hello)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Poison("malformed", f"a hello is not readable: {error}") from None
 
 
@@ -81,7 +81,7 @@ def decode_welcome(body: bytes) -> Welcome:
     """Raises `Poison('malformed')`."""
     try:
         return msgspec.json.decode(body, type=Welcome)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Poison("malformed", f"an answer to hello is not readable: {error}") from None
 
 

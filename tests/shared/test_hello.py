@@ -1,9 +1,12 @@
 """Where a stream goes on after hello, or that it cannot."""
 
+import msgspec
 import pytest
 
+from fogline.codec import decode_beacon
 from fogline.errors import Poison
 from fogline.hello import Mark, Own, Reopen, Resume, decode_hello, decode_welcome, resume
+from fogline.message import Message
 
 
 def own(settled=10, chain="aa", head=20, at_mark=None):
@@ -63,3 +66,28 @@ def test_where_a_dropped_row_cannot_prove_the_chain_the_stream_begins_anew():
 def test_nonsense_is_poison(decode, body):
     with pytest.raises(Poison):
         decode(body)
+
+
+HELLO = {"protocol": 1, "version": "1", "gateway": "gw-1", "streams": []}
+BAD_BEACONS = [
+    {"boot_id": "b", "boottime_ms": 2**63},
+    {"boot_id": "b", "boottime_ms": -1},
+    {"boot_id": "b" * 100, "boottime_ms": 1},
+]
+
+
+@pytest.mark.fault("S4")
+@pytest.mark.parametrize("beacon", BAD_BEACONS)
+def test_a_clock_that_no_deadline_can_be_reckoned_with_is_poison(beacon):
+    """Sister of B1: the deadline of the gateway's next command would be no number that AMQP can carry."""
+    with pytest.raises(Poison):
+        decode_hello(msgspec.json.encode({**HELLO, "beacon": beacon}))
+    with pytest.raises(Poison):
+        decode_beacon(Message(properties={"boot": beacon["boot_id"], "boottime": beacon["boottime_ms"]}))
+
+
+@pytest.mark.fault("S4")
+@pytest.mark.parametrize("decode", [decode_hello, decode_welcome])
+def test_a_hello_nested_without_end_is_poison(decode):
+    with pytest.raises(Poison):
+        decode(b'{"protocol": 1, "new": ' + b"[" * 200_000)
