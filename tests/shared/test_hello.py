@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from fogline.codec import decode_beacon
 from fogline.errors import Poison
 from fogline.event import Lane
 from fogline.hello import (
@@ -18,6 +19,7 @@ from fogline.hello import (
     encode_hello,
     resume,
 )
+from fogline.message import Message
 from fogline.testing.events import BEACON, STREAM
 
 
@@ -155,3 +157,14 @@ def test_a_welcome_that_no_database_could_hold_is_not_readable(told):
 def test_a_hello_that_is_nested_without_end_is_not_readable(decode):
     with pytest.raises(Poison):
         decode(b'{"protocol":1,"version":"1","gateway":"g","more":' + b"[" * 100_000 + b"]" * 100_000 + b"}")
+
+
+@pytest.mark.fault("S4")
+@pytest.mark.parametrize("clock", [("b", 2**63), ("b", -1), ("b" * 100, 1)])
+def test_a_clock_that_no_deadline_can_be_reckoned_with_is_poison(clock):
+    """Sister of B1: the deadline of the gateway's next command would be no number that AMQP can carry."""
+    boot_id, boottime_ms = clock
+    with pytest.raises(Poison):
+        decode_hello(encoded(HELLO, beacon={"boot_id": boot_id, "boottime_ms": boottime_ms}))
+    with pytest.raises(Poison):
+        decode_beacon(Message(properties={"boot": boot_id, "boottime": boottime_ms}))

@@ -50,7 +50,7 @@ class Bridge:
         self._signer = _signer(settings.commands)
         self.dispatcher = Dispatcher(self, self.gateways, self._routes, settings.commands, self._signer)
         self._ids: CommandIds | None = None
-        self._listener: Listener | None = None
+        self.listener: Listener | None = None
         self._ownership: Ownership | None = None
 
     async def start(self) -> tuple[str, int]:
@@ -63,8 +63,8 @@ class Bridge:
         self._ids = CommandIds(await asyncio.to_thread(command_key, self._clients, self._settings.tenant, self._signer))
         commands = CommandDesk(self.dispatcher, self._settings.commands, self._ids)
         reports = ReportDesk(self, self._settings.shards)
-        self._listener = Listener(self._settings.bridge, self._policy, self.gateways, reports, commands)
-        bound = await self._listener.start(host, port)
+        self.listener = Listener(self._settings.bridge, self._policy, self.gateways, reports, commands)
+        bound = await self.listener.start(host, port)
         self._join("{}:{}".format(*bound))
         return bound
 
@@ -85,8 +85,8 @@ class Bridge:
 
     async def close(self) -> None:
         """Stop serving, then leave the group. What is in open transactions is aborted and sent again."""
-        if self._listener is not None:
-            await self._listener.close()
+        if self.listener is not None:
+            await self.listener.close()
         self.dispatcher.close()
         self._closing = True
         shards = self.shards  # leaving the group takes them away, but not their threads

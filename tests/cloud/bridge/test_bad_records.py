@@ -3,14 +3,14 @@
 import msgspec
 import pytest
 
-from cloud.bridge.test_shard import Answers, Bench, bench  # noqa: F401 - a fixture
-from fogline.amqp.outcome import ACCEPTED
+from cloud.bridge.test_shard import Answers, Bench, StumblesOnce, bench  # noqa: F401 - `bench` is a fixture
+from fogline.amqp.outcome import ACCEPTED, State
 from fogline.codec import Range, encode_batch, encode_event
 from fogline.command import MAX_COMMAND_BYTES
 from fogline.event import Lane
 from fogline.gap import GAP_CONTENT_TYPE, decode_gap
 from fogline.message import Message
-from fogline.testing.events import BEACON, make_event
+from fogline.testing.events import BEACON, make_batch, make_event
 from fogline_cloud import topics
 from fogline_cloud.bridge.admission import Known
 from fogline_cloud.bridge.checkpoint import POSITION, read_entries, stream_entry
@@ -100,6 +100,17 @@ def test_what_cannot_be_written_as_a_record_is_refused_and_the_shard_goes_on(ben
     assert (outcome.condition, "nobody thought of this" in outcome.description) == ("amqp:decode-error", True)
     assert answers.of(shard, 1, 3, tenant=bench.tenant, gateway="gw-2") == ACCEPTED
     assert shard.counters.retaken == 0
+
+
+def test_an_unexpected_error_gives_back_one_piece_of_work_and_the_others_are_tried_again(bench):  # noqa: F811
+    """Sister of B1: before, everything in the same transaction was given back."""
+    StumblesOnce.stumbled = False
+    shard = bench.shard(lambda: StumblesOnce(bench.clients, bench.tenant, 0), transaction_ms=500)
+    first, second = Answers(), Answers()
+    first.submit(shard, make_batch(1, 5, tenant=bench.tenant))
+    second.submit(shard, make_batch(1, 5, tenant=bench.tenant, gateway="gw-2"))
+    assert first.next().state is State.RELEASED
+    assert second.next() == ACCEPTED
 
 
 def produce(bench: Bench, topic: str, key: bytes, value: bytes, headers: list[tuple[str, bytes | None]]) -> None:  # noqa: F811
