@@ -36,7 +36,7 @@ LIES = {
 }
 
 
-@pytest.mark.fault("S4")
+@pytest.mark.fault("N8")
 @pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
 async def test_what_one_endpoint_sends_never_stops_another(listening, dial, lie):
     port, commands = MemoryPort(), MemoryCommands()
@@ -53,7 +53,7 @@ async def test_what_one_endpoint_sends_never_stops_another(listening, dial, lie)
     assert tuple(each.data for each in port.arrivals if each.data in honest_ones) == honest_ones
 
 
-@pytest.mark.fault("S4")
+@pytest.mark.fault("N8")
 async def test_a_liar_under_the_honest_devices_message_ids_and_token_takes_nothing_away(listening, dial):
     """The same message id, token and payload from another endpoint is another message."""
     port = MemoryPort()

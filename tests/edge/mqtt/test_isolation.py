@@ -56,7 +56,7 @@ async def serves(wire, port, body):
     assert [each.data for each in port.arrivals if each.device == "honest" and each.type == "telemetry"][-1] == body
 
 
-@pytest.mark.fault("S4")
+@pytest.mark.fault("N8")
 @pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
 async def test_what_one_client_sends_never_stops_another(listening, dial, lie):
     port, commands = MemoryPort(), MemoryCommands()
@@ -70,7 +70,7 @@ async def test_what_one_client_sends_never_stops_another(listening, dial, lie):
             await again.alive()
 
 
-@pytest.mark.fault("S4")
+@pytest.mark.fault("N8")
 async def test_a_client_that_connects_and_breaks_off_again_and_again_stops_nobody(listening, dial):
     port = MemoryPort()
     async with listening(port, max_connections=20) as listener, dial(listener, "honest") as (honest, _):
