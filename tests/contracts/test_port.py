@@ -11,7 +11,7 @@ import pytest
 
 from fogline.errors import SlowDown
 from fogline.event import Arrival, Lane, Receipt
-from fogline.identity import Retransmission
+from fogline.identity import AckDelivery, Retransmission
 from fogline.report import Report
 from fogline.testing.port import MemoryPort
 from fogline_edge.adapters.port import Port
@@ -154,6 +154,20 @@ class PortContract:
             opened.port.put(arrival(b"a", slot=b"s"), receipts.done(b"first"))
             opened.port.put(other, receipts.done(b"second"))
             assert await receipts.until(2) == [(b"first", Receipt.STORED), (b"second", Receipt.STORED)]
+
+        within(body)
+
+    @pytest.mark.parametrize("delivery", [AckDelivery.PROVEN, AckDelivery.DOUBTFUL])
+    def test_a_mark_after_an_acknowledgement_that_was_or_may_have_been_delivered_makes_no_duplicate(self, within, delivery):
+        async def body(opened: Opened) -> None:
+            receipts = Receipts()
+            opened.port.put(arrival(b"a", slot=b"s"), receipts.done(b"1"))
+            new = arrival(b"a", slot=b"s", again=True)
+            sent = msgspec.structs.replace(new.retransmission, ack_delivery=delivery)
+            opened.port.put(msgspec.structs.replace(new, retransmission=sent), receipts.done(b"2"))
+            opened.port.put(new, receipts.done(b"3"))
+            assert [receipt for _, receipt in await receipts.until(3)] == [Receipt.STORED, Receipt.STORED, Receipt.DUPLICATE]
+            assert opened.stored() == [b"a", b"a"]
 
         within(body)
 

@@ -36,7 +36,7 @@ class Slots:
         self.new_pages = 0
         self._connection = connection
         self._started_s = started_s
-        self._ids: dict[tuple[bytes, int], tuple[bytes, str]] = {}
+        self._ids: OrderedDict[tuple[bytes, int], tuple[bytes, str]] = OrderedDict()
         self._pages: OrderedDict[Place, bytearray] = OrderedDict()
         self._dirty: dict[Place, str] = {}
 
@@ -66,10 +66,10 @@ class Slots:
         _SLOT.pack_into(self._page(place), sent.number % _A_PAGE * _SLOT.size, digest, age_s + 1)
         self._dirty[place] = device
         key, ids = (owner, sent.number), self._ids
-        ids.pop(key, None)
         ids[key] = digest, event_id
+        ids.move_to_end(key)
         if len(ids) > MAX_IDS:
-            del ids[next(iter(ids))]
+            ids.popitem(last=False)
 
     def forget(self, device: str, slot: bytes, number: int) -> None:
         """The slot's next message is a new one, whatever it is."""

@@ -3,7 +3,7 @@
 import pytest
 
 from edge.mqtt.talking import Talk, make_border
-from fogline_edge.adapters.mqtt.effects import Opened, Store, Verify, Why
+from fogline_edge.adapters.mqtt.effects import Opened, Respond, Store, Verify, Why
 from fogline_edge.adapters.mqtt.packets import (
     Connack,
     Ending,
@@ -154,6 +154,29 @@ def test_qos_0_fills_the_window_too(version):
     assert talk.session.full
     talk.session.window.committed(store.ticket)
     assert not talk.session.full
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("topic", "with_commands", "kind"),
+    [
+        ("command///res/CMD-1/200", True, Respond),
+        ("c///s/CMD-1/200", True, Respond),
+        ("command///res/CMD-1/200", False, "dead"),
+        ("command///req/CMD-1/switch", True, "dead"),
+        ("cold", True, "dead"),
+        ("t", True, "telemetry"),
+        ("t", False, "telemetry"),
+    ],
+)
+def test_an_answer_to_a_command_is_told_from_an_event(topic, with_commands, kind, qos):
+    talk = Talk(border=make_border(with_commands=with_commands))
+    talk.connect()
+    (effect,) = talk.say(Publish(topic=topic, payload=b"x", qos=qos, packet_id=min(qos, 1)))
+    if kind is Respond:
+        assert (type(effect), effect.device, effect.command_id) == (Respond, "d1", "CMD-1")
+    else:
+        assert (type(effect), effect.arrival.type) == (Store, kind)
 
 
 def test_ping():

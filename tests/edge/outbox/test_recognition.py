@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fogline.event import Arrival, Lane
 from fogline.identity import Counter, Dedup, DeviceTime, Retransmission, SessionCounter, UniqueId, digest
-from fogline_edge.outbox.recognition import COUNTER_RESEND_S, Fresh, Resend, recognise, serial_distance
+from fogline_edge.outbox.recognition import COUNTER_RESEND_DISTANCE, COUNTER_RESEND_S, Fresh, Resend, recognise, serial_distance
 from fogline_edge.outbox.schema import open_database
 from fogline_edge.outbox.slots import Slots
 
@@ -149,6 +149,22 @@ def test_a_counter_takes_no_more_memory_the_further_it_goes():
     device.say(b"1000", Counter(1000, 16))
     (state,) = device.memory.values()
     assert len(state.recent) == 1, "no row holds what is no resend any more"
+
+
+@pytest.mark.parametrize(("behind", "resend"), [(COUNTER_RESEND_DISTANCE, True), (COUNTER_RESEND_DISTANCE + 1, False)])
+def test_a_counter_is_a_resend_up_to_its_distance_behind_the_newest(behind, resend):
+    device = Device()
+    device.say(b"first", Counter(100, 16))
+    device.say(b"newest", Counter(100 + behind, 16))
+    assert (device.say(b"first", Counter(100, 16)) is None) == resend
+
+
+def test_of_a_counter_is_remembered_what_a_resend_could_repeat_and_no_more():
+    device = Device()
+    for n in range(100, 141):
+        device.say(b"%d" % n, Counter(n, 16))
+    (state,) = device.memory.values()
+    assert [each.value for each in state.recent] == list(range(140 - COUNTER_RESEND_DISTANCE, 141))
 
 
 def test_a_late_counter_is_an_event_of_the_same_incarnation():

@@ -16,6 +16,7 @@ never arrives, and the library's resend looks like a resend of the message befor
 An empty send queue says that the peer's TCP has the PUBACK. The peer may be a proxy, so that alone proves nothing.
 """
 
+from collections import OrderedDict
 from collections.abc import Iterable
 from math import inf
 
@@ -41,18 +42,21 @@ class ClientAcks:
 
     def __init__(self, everyone: "Acknowledgements") -> None:
         self.connections = 0
-        self.last: dict[int, Ticket] = {}
+        self.last: OrderedDict[int, Ticket] = OrderedDict()
         self._all = everyone
 
     def use(self, ticket: Ticket, device: str) -> None:
         """A message came under this ticket's packet id; it is `device`'s."""
         ticket.device = device
         last, packet_id = self.last, ticket.packet_id
-        if last.pop(packet_id, None) is None:
+        if packet_id in last:
+            last.move_to_end(packet_id)
+        else:
             self._all.count += 1
         last[packet_id] = ticket
         if len(last) > MAX_OF_CLIENT:
-            self.free(next(iter(last)))
+            last.popitem(last=False)
+            self._all.count -= 1
         elif self._all.count > MAX_UNPROVEN:
             self._all.shrink()
 

@@ -1,0 +1,103 @@
+"""The last message of a slot, and the runs of the gateway that it may come from."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from fogline.codec import decode_event
+from fogline.dead import DEAD_TYPE
+from fogline.event import POSSIBLE_DUPLICATE, Receipt
+from fogline.identity import AckDelivery, Retransmission
+from fogline.testing.amqp import within
+from fogline.testing.events import make_arrival
+from fogline_edge.outbox import slots as module
+from fogline_edge.outbox.outbox import Outbox
+from fogline_edge.outbox.schema import open_database
+from fogline_edge.outbox.slots import Slots
+from fogline_edge.settings import Settings
+
+STARTED_S = 100
+FIRST = Retransmission(b"client", again=False, number=1)
+
+
+def marked(delivery):
+    return Retransmission(b"client", again=True, number=1, ack_delivery=delivery)
+
+
+@pytest.fixture
+def database():
+    connection = open_database(Path(":memory:"), 10**7)
+    connection.execute("BEGIN")
+    yield connection
+    connection.close()
+
+
+def noted(database, age_s):
+    """What is remembered in the file of a message that came at this age; in memory there is nothing of it."""
+    slots = Slots(database)
+    slots.note("d1", FIRST, b"payload!", age_s)
+    slots.write(age_s)
+    return Slots(database, STARTED_S)
+
+
+@pytest.mark.parametrize("age_s", [STARTED_S - 50, STARTED_S, STARTED_S + 1])
+def test_an_acknowledgement_that_is_unproven_leaves_a_resend_in_any_run(database, age_s):
+    assert noted(database, age_s).repeats("d1", marked(AckDelivery.UNPROVEN), b"payload!", STARTED_S + 10)
+
+
+@pytest.mark.parametrize("delivery", [AckDelivery.PROVEN, AckDelivery.DOUBTFUL])
+@pytest.mark.parametrize(("age_s", "resend"), [(STARTED_S - 50, True), (STARTED_S, True), (STARTED_S + 1, False)])
+def test_after_a_restart_nothing_is_known_of_acknowledgements_before_it(database, delivery, age_s, resend):
+    """G4: and a rollback is no restart."""
+    assert noted(database, age_s).repeats("d1", marked(delivery), b"payload!", STARTED_S + 10) == resend
+
+
+def test_what_came_in_the_second_of_the_start_is_known_while_it_is_in_memory(database):
+    slots = Slots(database, STARTED_S)
+    slots.note("d1", FIRST, b"payload!", STARTED_S, "ID")
+    assert not slots.repeats("d1", marked(AckDelivery.DOUBTFUL), b"payload!", STARTED_S)
+    assert slots.repeated_id("d1", FIRST, b"payload!") == "ID"
+    assert slots.repeated_id("d1", FIRST, b"another!") is None
+    assert slots.repeated_id("d2", FIRST, b"payload!") is None
+    slots.forget("d1", FIRST.slot, FIRST.number)
+    assert slots.repeated_id("d1", FIRST, b"payload!") is None
+
+
+def test_so_many_ids_are_in_memory(database, monkeypatch):
+    monkeypatch.setattr(module, "MAX_IDS", 3)
+    slots = Slots(database)
+    for number in (1, 2, 1, 3, 4):
+        slots.note("d1", Retransmission(b"client", again=False, number=number), b"payload!", 5, f"ID{number}")
+    ids = [slots.repeated_id("d1", Retransmission(b"client", again=True, number=each), b"payload!") for each in (1, 2, 3, 4)]
+    assert ids == ["ID1", None, "ID3", "ID4"]
+
+
+async def put(outbox, arrival):
+    done = asyncio.get_running_loop().create_future()
+    outbox.put(arrival, done.set_result)
+    return await within(done, "nothing was committed")
+
+
+@pytest.mark.parametrize(("own", "expected"), [(None, ""), ("a=b", "a=b&")])
+async def test_in_doubt_an_event_names_the_first_beside_its_own_properties(folder, own, expected):
+    """G4."""
+    outbox = Outbox.open(Settings(tenant="acme", gateway="gw-1", data=str(folder)))
+    assert await put(outbox, make_arrival(1, retransmission=FIRST)) is Receipt.STORED
+    doubtful = {"retransmission": marked(AckDelivery.DOUBTFUL), "properties": own}
+    assert await put(outbox, make_arrival(1, **doubtful)) is Receipt.STORED
+    (stream,) = await outbox.streams()
+    first, second = [decode_event(row.body) for row in await outbox.read(stream.stream, 0, 9)]
+    assert second.properties == f"{expected}{POSSIBLE_DUPLICATE}={first.id}"
+    assert (stream.counts.acknowledged, stream.counts.stored, stream.counts.duplicate) == (2, 2, 0)
+    await outbox.close()
+
+
+async def test_a_dead_letter_in_doubt_is_a_dead_letter(folder):
+    outbox = Outbox.open(Settings(tenant="acme", gateway="gw-1", data=str(folder)))
+    dead = {"type": DEAD_TYPE, "retransmission": FIRST}
+    assert await put(outbox, make_arrival(1, **dead)) is Receipt.DEAD
+    assert await put(outbox, make_arrival(1, **{**dead, "retransmission": marked(AckDelivery.DOUBTFUL)})) is Receipt.DEAD
+    (stream,) = await outbox.streams()
+    assert stream.counts.dead == 2
+    await outbox.close()
