@@ -25,7 +25,7 @@ from fogline.signature import Signer
 from fogline_cloud.bridge.gateways import GatewayDesk, Shards, ready_shard
 from fogline_cloud.bridge.guest import Guest
 from fogline_cloud.commands.record import Record, audit_of, ended, left_ms, same_verdict
-from fogline_cloud.commands.registry import Registry
+from fogline_cloud.commands.registry import Registry, follows
 from fogline_cloud.commands.replies import Replies
 from fogline_cloud.commands.routes import Routes
 from fogline_cloud.commands.work import Change, Note
@@ -225,8 +225,8 @@ class Dispatcher:
     def _take(self, record: Record) -> None:
         """What is true of a command."""
         known = self._registry.get(record.id)
-        if known is not None and known.told and not record.told and same_verdict(known, record):
-            record = msgspec.structs.replace(record, told=True)
+        if known is not None and follows(record, known):
+            return  # it is older: a verdict is told before its commit, and overtakes what was committed before it
         unfetched = self._registry.unfetched
         self._registry.put(record)
         if self._registry.unfetched > unfetched:
@@ -235,7 +235,6 @@ class Dispatcher:
             self._settle_waiting(record.id, ACCEPTED)
             if record.owes_answer:
                 self._replies.send(record)
-        if record.state.terminal:
             self._forget(record.id)
         else:
             course = self._follow(record)
