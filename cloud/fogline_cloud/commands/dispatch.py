@@ -31,7 +31,7 @@ from fogline_cloud.bridge.gateways import GatewayDesk, Shards, ready_shard
 from fogline_cloud.bridge.guest import Guest
 from fogline_cloud.commands.inquiry import Finding, ask
 from fogline_cloud.commands.record import Record, audit_of, command_of, ended, left_ms, same_verdict
-from fogline_cloud.commands.registry import Registry, outdated
+from fogline_cloud.commands.registry import Registry, follows, outdated
 from fogline_cloud.commands.replies import Replies
 from fogline_cloud.commands.routes import Routes
 from fogline_cloud.commands.work import Change, Note
@@ -285,10 +285,8 @@ class Dispatcher:
     def _take(self, record: Record) -> None:
         """What is true of a command."""
         known = self._registry.get(record.id)
-        if known is not None and outdated(known, record):
-            return
-        if known is not None and known.told and not record.told and same_verdict(known, record):
-            record = msgspec.structs.replace(record, told=True)
+        if known is not None and (outdated(known, record) or follows(record, known)):
+            return  # it is older: a verdict is told before its commit, and overtakes what was committed before it
         unfetched = self._registry.unfetched
         self._registry.put(record)
         if self._registry.unfetched > unfetched:
@@ -297,7 +295,6 @@ class Dispatcher:
             self._settle_waiting(record.id, ACCEPTED)
             if record.owes_answer:
                 self._replies.send(record)
-        if record.state.terminal:
             self._forget(record.id)
         else:
             course = self._follow(record)

@@ -218,3 +218,22 @@ async def test_the_gateways_verdict_comes_while_the_provisional_one_is_on_its_wa
     assert commands._registry.get("C1").state is State.SUCCEEDED
     second.set_result(ACCEPTED)
     commands.close()
+
+
+async def test_news_of_a_command_that_are_overtaken_by_its_verdict_change_nothing():
+    """The shard tells of a verdict before its commit: the DISPATCHED of the commit before may come to the loop after it."""
+    commands, _ = dispatcher()
+    sender = Sender()
+    commands.listens("me", sender)
+    verdict = of_reply(reply_event(), record(), int(time.time() * 1000))
+    commands._learn(verdict)
+    _, outcome = await sender.has(1)
+    commands._take(record(state=State.DISPATCHED))
+    assert commands._registry.get("C1").state is State.SUCCEEDED
+    outcome.set_result(ACCEPTED)
+    await asyncio.sleep(0)
+    commands._learn(verdict)
+    await asyncio.sleep(0)
+    assert len(sender.sent) == 1
+    assert commands._registry.get("C1").told
+    commands.close()
