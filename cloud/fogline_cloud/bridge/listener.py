@@ -19,6 +19,7 @@ from fogline.amqp.outcome import (
     MESSAGE_SIZE_EXCEEDED,
     NOT_ALLOWED,
     NOT_FOUND,
+    NOT_IMPLEMENTED,
     RELEASED,
     RESOURCE_LIMIT,
     UNAUTHORIZED,
@@ -131,7 +132,10 @@ class Listener:
             connection.refuse_link(link, Condition(NOT_FOUND, str(error)))
             return
         action = Action.RECEIVE if link.sending else Action.SEND
-        if not self._policy.may(guest.principal, action, place):
+        if isinstance(place, address.Reports) and link.sending:
+            why = f"events are not sent over AMQP: read the Kafka topic hono.{place.endpoint}.<tenant> instead"
+            connection.refuse_link(link, Condition(NOT_IMPLEMENTED, why))
+        elif not self._policy.may(guest.principal, action, place):
             connection.refuse_link(link, Condition(UNAUTHORIZED, f"{guest.principal} may not {action} at {place}"))
         elif isinstance(place, address.Relay):
             guest.addresses[link] = place
