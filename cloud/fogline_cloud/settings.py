@@ -22,8 +22,10 @@ class BridgeSettings(_Strict, frozen=True, kw_only=True):
     """The AMQP listener and its transactions. `advertised` is where gateways reach this bridge (default: `listen`).
 
     `gateways`: the names that may connect; left out: any (only sensible on loopback). `hellos_s`: how many gateways may
-    come in a second, in the long run; when more come at once, the others are told when to come back. `one_cpu`: all of
-    the bridge on one CPU at a time, for which it does more (docs/performance.md); more bridges share the shards.
+    come in a second, in the long run; when more come at once, the others are told when to come back. `queue_bytes`,
+    `queue_connection_bytes`: the most that may wait for a Kafka transaction, of all connections and of one; senders get no
+    credit meanwhile. `one_cpu`: all of the bridge on one CPU at a time, for which it does more (docs/performance.md); more
+    bridges share the shards.
     """
 
     name: Identifier = "bridge-1"
@@ -35,6 +37,8 @@ class BridgeSettings(_Strict, frozen=True, kw_only=True):
     transaction_events: Annotated[int, Meta(ge=1)] = 5000
     transaction_ms: Annotated[int, Meta(ge=1, le=5000)] = 20
     checkpoint_s: Annotated[float, Meta(gt=0)] = 5.0
+    queue_bytes: Annotated[int, Meta(ge=1_048_576)] = 268_435_456
+    queue_connection_bytes: Annotated[int, Meta(ge=1_048_576)] = 16_777_216
     one_cpu: bool = True
 
 

@@ -3,7 +3,19 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from fogline.address import Address, CommandResponse, Commands, Control, Hello, Ingest, Relay, Reports, shard_of
+from fogline.address import (
+    Address,
+    CommandResponse,
+    Commands,
+    Control,
+    Hello,
+    Ingest,
+    Relay,
+    Reports,
+    is_identifier,
+    shard_of,
+    shown,
+)
 
 
 class Kind(StrEnum):
@@ -28,7 +40,8 @@ class Principal:
     proof: str
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.tenant}/{self.name} ({self.proof})"
+        name = self.name if is_identifier(self.name) else shown(self.name)
+        return f"{self.kind} {self.tenant}/{name} ({self.proof})"
 
 
 class Action(StrEnum):

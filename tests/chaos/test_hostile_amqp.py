@@ -1,6 +1,7 @@
 """Peers of the bridge that send what AMQP forbids, or nothing at all: each is ended, and nobody else notices."""
 
 import asyncio
+import contextlib
 import gc
 import os
 import resource
@@ -10,11 +11,16 @@ import pytest
 from chaos import raw_amqp as raw
 from chaos.raw_amqp import Raw
 from e2e.conftest import line as line_of_a_tenant
-from e2e.parts import serving
-from fogline.amqp.driver import HANDSHAKE_S, open_connections
+from e2e.parts import serving, until_not
+from fogline.amqp.driver import HANDSHAKE_S, connect, open_connections
+from fogline.amqp.engine import Engine
+from fogline.amqp.outcome import ACCEPTED as ACCEPTED_OUTCOME
+from fogline.amqp.scheduler import Share
 from fogline.codec import MAX_MESSAGE_BYTES
-from fogline.testing.amqp import within
+from fogline.message import Message
+from fogline.testing.amqp import End, within
 from fogline.testing.memory import resident_bytes
+from fogline_cloud.bridge.queue_budget import QueueBudget
 from fogline_edge.outbox.outbox import Outbox
 
 line = line_of_a_tenant
@@ -191,3 +197,69 @@ async def test_1000_silent_sockets_are_closed_and_a_good_client_is_served(line, 
         print(f"a good client was served in {took:.2f} s beside {still} silent sockets")
         assert took < 1.0
         await good_client(line, 2)
+
+
+@pytest.mark.fault("N8", "D10")
+async def test_b9_messages_that_wait_for_kafka_stay_within_the_budget_and_all_of_them_land(line, monkeypatch):
+    """N8: a client that sends 40 MB at once, as much as its credit allows: never more than the budget waits, none is lost."""
+    most = 1_048_576
+    held = []
+    async with serving(line) as bridge:
+        budget = bridge.listener._budget = QueueBudget(most, 4 * most)
+        take = budget.take
+        monkeypatch.setattr(budget, "take", lambda *what: (take(*what), held.append(budget.held_bytes)))
+        client = End()
+        connection = await connect("127.0.0.1", line.port, Engine("loud", properties={"tenant": line.tenant}), client)
+        await within(client.is_open.wait(), "the connection did not open")
+        sender = connection.open_sender(connection.open_session(), "l", f"telemetry/{line.tenant}/meter-1", Share(), {})
+        sent = [sender.send(Message(body=n.to_bytes(2, "big") + bytes(100_000))) for n in range(400)]
+        outcomes = await within(asyncio.gather(*sent), "they are not all settled", 60)
+        await good_client(line, 1)
+        connection.abort()
+    assert set(outcomes) == {ACCEPTED_OUTCOME}
+    assert sorted({int.from_bytes(each.value[:2], "big") for each in line.records() if len(each.value) > 100_000}) == [
+        *range(400)
+    ]
+    assert budget.held_bytes == 0
+    print(f"at most {max(held) / 2**20:.2f} MiB of 40 waited, of {most / 2**20:.0f} allowed")
+    assert max(held) < most + 2 * 256 * 1024
+
+
+@pytest.mark.fault("N8")
+async def test_an_honest_gateway_is_served_beside_a_hostile_client(line):
+    """N8: wrong types in open, attach and transfer, and floods of links, sessions and messages, while a gateway delivers."""
+    body = raw.described(raw.DATA, b"\xa0\x01x")
+    bad = raw.described(raw.APPLICATION_PROPERTIES, BAD_CHAR) + body
+
+    async def hostile(number):
+        for turn in range(8):
+            peer = await Raw.dial(line.port)
+            address = f"event/{line.tenant}/meter-{number}"
+            floods = [
+                raw.opening("evil", NO_MAP),
+                raw.opening(f"evil-{number}") + raw.attaching(address, BAD_CHAR),
+                raw.opening(f"evil-{number}") + b"".join(raw.attaching(address) for _ in range(100)),
+                raw.opening(f"evil-{number}")
+                + raw.attaching(address)
+                + b"".join(raw.transfer(bad, first=True, more=False, number=n) for n in range(300)),
+            ]
+            with contextlib.suppress(ConnectionError, TimeoutError):
+                await peer.send(floods[turn % len(floods)])
+                async with asyncio.timeout(0.3):
+                    await peer.end()
+            peer.close()
+
+    async with serving(line) as bridge:
+        crowd = asyncio.gather(*(hostile(number) for number in range(4)))
+        took = []
+        while not crowd.done():
+            took.append(await good_client(line, len(took)))
+        await crowd
+        print(f"beside hostile clients a gateway was served {len(took)} times, in {max(took):.2f} s at most")
+
+        async def some_are_left():
+            return bool(bridge.listener._guests)
+
+        await until_not(some_are_left, "hostile connections stay counted")
+    assert sorted(line.landed()) == list(range(len(took)))
+    assert len(took) >= 3

@@ -153,6 +153,14 @@ async def test_a_link_that_a_client_may_not_have_is_refused_with_the_reason(line
     assert (relayed.state, relayed.condition) == ("rejected", "amqp:unauthorized-access")
 
 
+async def test_b19_a_receiver_of_events_is_told_to_read_kafka(line, client):  # noqa: F811
+    async with serving(line):
+        told = await client().refused(receivers=[f"telemetry/{line.tenant}", f"event/{line.tenant}"])
+    assert [(each.state, each.condition) for each in told] == [("ended", "amqp:not-implemented")] * 2
+    assert "hono.telemetry" in told[0].description
+    assert "hono.event" in told[1].description
+
+
 async def test_rheas_body_in_several_sections_lands_whole(line):  # noqa: F811
     async with serving(line):
         told = await Rhea(line.port, line.tenant).send(f"telemetry/{line.tenant}/meter-1", Note(["in two ", "sections"]))

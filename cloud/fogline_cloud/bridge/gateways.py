@@ -224,6 +224,7 @@ class GatewayDesk:
         elif shard is None:
             guest.settle(delivery, RELEASED)
         else:
+            guest.queue(delivery, message)
             shard.submit(Submission(span, message, partial(self._from_thread, guest.settle, delivery)))
 
     def _from_thread(self, call: Callable[..., None], *arguments: object) -> None:

@@ -13,6 +13,10 @@ from fogline.codec import Beacon
 from fogline.command import Deadline
 from fogline.message import Message
 from fogline.principal import Principal
+from fogline_cloud.bridge.queue_budget import Inflow, QueueBudget
+
+_OVERHEAD_BYTES = 1024
+"""What a queued message takes in memory beside its body, about."""
 
 
 @dataclass(eq=False, slots=True)
@@ -25,16 +29,30 @@ class Guest:
 
     principal: Principal
     connection: Connection
+    budget: QueueBudget
     shard: int = -1
     control: Sender | None = None
     welcomed: bool = False
     addresses: dict[Link, Address] = field(default_factory=dict)
+    inflow: Inflow = field(init=False)
+    _queued: dict[Delivery, int] = field(default_factory=dict)
     _beacon: Beacon | None = None
     _beacon_at: float = 0.0
 
+    def __post_init__(self) -> None:
+        self.inflow = Inflow(self.connection)
+
+    def queue(self, delivery: Delivery, message: Message) -> None:
+        """Count a message that goes to a shard, until it is settled."""
+        self._queued[delivery] = size_bytes = len(message.body) + _OVERHEAD_BYTES
+        self.budget.take(self.inflow, size_bytes)
+
     def settle(self, delivery: Delivery, outcome: Outcome) -> None:
-        """Say what became of a message, and let the next one come."""
-        self.connection.settle(delivery, outcome, credit=1)
+        """Say what became of a message, and let the next one come: at once, or when the budget of queued bytes has room."""
+        size_bytes = self._queued.pop(delivery, 0)
+        self.connection.settle(delivery, outcome, credit=0 if size_bytes else 1)
+        if size_bytes:
+            self.budget.give_back(self.inflow, size_bytes, delivery.link)
 
     def heard(self, beacon: Beacon) -> None:
         """The gateway's clock, as it was when it sent what has just arrived."""

@@ -19,6 +19,7 @@ from fogline.amqp.outcome import (
     MESSAGE_SIZE_EXCEEDED,
     NOT_ALLOWED,
     NOT_FOUND,
+    NOT_IMPLEMENTED,
     RELEASED,
     RESOURCE_LIMIT,
     UNAUTHORIZED,
@@ -31,6 +32,7 @@ from fogline.message import Message
 from fogline.principal import Action, Kind, Policy, Principal
 from fogline_cloud.bridge.gateways import GatewayDesk
 from fogline_cloud.bridge.guest import Desk, Guest
+from fogline_cloud.bridge.queue_budget import QueueBudget
 from fogline_cloud.bridge.reports import CREDIT, ReportDesk
 from fogline_cloud.commands.desk import CommandDesk
 from fogline_cloud.settings import BridgeSettings
@@ -64,6 +66,7 @@ class Listener:
         self._reports = reports
         self._commands = commands
         self._guests: dict[Connection, Guest] = {}
+        self._budget = QueueBudget(settings.queue_connection_bytes, settings.queue_bytes)
         self._server: asyncio.Server | None = None
         self._all_gone = asyncio.Event()
 
@@ -106,7 +109,7 @@ class Listener:
         elif len(self._guests) >= self._settings.max_connections:
             self._turn_away(connection, Condition(RESOURCE_LIMIT, f"at most {self._settings.max_connections} connections"))
         else:
-            guest = self._guests[connection] = Guest(principal, connection)
+            guest = self._guests[connection] = Guest(principal, connection, self._budget)
             if kind is Kind.GATEWAY:
                 self._gateways.join(guest)
             connection.accept()
@@ -129,7 +132,10 @@ class Listener:
             connection.refuse_link(link, Condition(NOT_FOUND, str(error)))
             return
         action = Action.RECEIVE if link.sending else Action.SEND
-        if not self._policy.may(guest.principal, action, place):
+        if isinstance(place, address.Reports) and link.sending:
+            why = f"events are not sent over AMQP: read the Kafka topic hono.{place.endpoint}.<tenant> instead"
+            connection.refuse_link(link, Condition(NOT_IMPLEMENTED, why))
+        elif not self._policy.may(guest.principal, action, place):
             connection.refuse_link(link, Condition(UNAUTHORIZED, f"{guest.principal} may not {action} at {place}"))
         elif isinstance(place, address.Relay):
             guest.addresses[link] = place
@@ -186,6 +192,7 @@ class Listener:
         guest = self._guests.pop(connection, None)
         if guest is not None:
             _log.info("%s is gone: %s", guest.principal, why)
+            self._budget.forget(guest.inflow)
             for desk in (self._gateways, self._reports, self._commands):
                 desk.gone(guest)
         if not self._guests:

@@ -54,6 +54,7 @@ class ReportDesk:
             guest.settle(delivery, RELEASED)
             return
         answer: Callable[[Outcome], None] = partial(self._from_thread, guest, delivery)
+        guest.queue(delivery, message)
         shard.submit(Report(event, answer))
 
     def detached(self, guest: Guest, link: Link) -> None:

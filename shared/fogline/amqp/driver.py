@@ -102,6 +102,16 @@ class Connection(asyncio.Protocol):
         if self._transport is not None and not self._ended:  # asyncio's may raise once it is closed
             self._transport.abort()
 
+    def pause_reading(self) -> None:
+        """Leave what the peer sends in the socket, its heartbeats too: for longer than the idle time-out it is cut off."""
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Read again."""
+        if self._transport is not None:
+            self._transport.resume_reading()
+
     def open_session(self) -> Any:
         """A new session for links of this connection."""
         return self._engine.open_session()
