@@ -59,8 +59,9 @@ class Findings:
     def toml(self) -> str:
         """What to add to the settings for what was heard; empty if no profile fits anything."""
         fitting = [each for each in self.all() if each.profile is not None]
-        names = sorted({each.profile.reference for each in fitting if each.profile is not None and not each.profile.connects})
-        parts = [f"[ble]\nprofiles = {json.dumps(names)}\n"] if fitting else []
+        fits = [each.profile for each in fitting if each.profile is not None]
+        references = sorted({each.reference for each in fits if not each.connects})
+        parts = [f"[ble]\nprofiles = {json.dumps(references)}\n"] if fitting else []
         names = self._names()
         parts += [
             _entry(each, each.profile, names[each.address])
