@@ -115,6 +115,7 @@ def settings(devices: Sequence[BleDevice], gateway: int, longest_retry_s: float)
 [ble]
 longest_retry_s = {longest_retry_s}
 connect_timeout_s = 10.0
+pause_scanning = false  # a simulated radio connects and scans at once; the budget of pauses would slow many reconnects down
 """
     profiles = {Sort.BTHOME: "bthome", Sort.RUUVI: "ruuvitag", Sort.VALVE: "valve.toml"}
     for each in devices:

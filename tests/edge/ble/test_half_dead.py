@@ -60,7 +60,7 @@ def test_advertisers_are_heard_beside_a_device_that_answers_no_request(tmp_path)
         world.env[ENV_1].numb = True
         await world.start()
         await asyncio.wait_for(world.env[ENV_1].until_linked(), HEALED_S)
-        assert await share_that_comes(world, 15) >= ENOUGH
+        assert await share_that_comes(world, 10) >= ENOUGH
         line = await world.until_said("it is connected, but answers no request")
         assert "env-1" in line
         await until_problem(world, "it is connected, but answers no request")

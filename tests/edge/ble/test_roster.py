@@ -190,6 +190,29 @@ def test_a_profile_of_ones_own_is_named_by_its_path_as_the_settings_take_it(tmp_
         assert [each.reference for each in [*profiles, *(each.profile for each in devices)]] == [str(tmp_path / text)]
 
 
+def test_no_address_is_suggested_as_a_name():
+    """R4: the device's own name, made unique, or the profile's."""
+    found = Findings([ENV])
+    for address, name in (
+        (A, "Greenhouse 2"),
+        (B, "ATC"),
+        (C, "ATC"),
+        ("AA:00:00:00:AB:CD", None),
+        ("AA:00:00:00:AB:CE", "\t"),
+    ):
+        found.hear(address, Advertisement(services=(short_uuid(0x181A),), name=name), -50)
+    devices = msgspec.convert(tomllib.loads(found.toml())["ble"], BleSettings).devices
+    assert {each.address: each.device for each in devices} == {
+        A: "Greenhouse-2",
+        B: "ATC-0001",
+        C: "ATC-0002",
+        "AA:00:00:00:AB:CD": "environmental-sensing-abcd",
+        "AA:00:00:00:AB:CE": "environmental-sensing-abce",
+    }
+    assert "Greenhouse-2" in found.table()[1]
+    assert found.json()[0]["device"] == "Greenhouse-2"
+
+
 def test_a_name_with_what_ends_a_line_stays_in_it():
     found = Findings([ENV])
     found.hear(A, Advertisement(services=(short_uuid(0x181A),), name='x"\n[evil]\n\x1b[2J'), -50)

@@ -42,7 +42,7 @@ def test_it_says_what_is_heard_which_profile_fits_and_what_to_write(world):
         assert (devices[ENV_1]["profile"], devices[ENV_1]["name"]) == ("environmental-sensing", "env-1")
         settings = tomllib.loads(found["toml"])["ble"]
         assert set(settings["profiles"]) == {"bthome", "ruuvitag", "ibeacon", "eddystone-tlm"}
-        assert {"address": ENV_1, "profile": "environmental-sensing", "device": ENV_1} in settings["devices"]
+        assert {"address": ENV_1, "profile": "environmental-sensing", "device": "env-1"} in settings["devices"]
 
     world.run(steps())
 

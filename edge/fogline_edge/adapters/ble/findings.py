@@ -1,6 +1,8 @@
 """What `fogline-edge ble scan` has heard: pure."""
 
 import json
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +12,8 @@ from fogline_edge.profiles.ble import BleProfile, device_of, fits
 
 _COLUMNS = ("address", "dBm", "heard", "profile", "device", "says")
 _SHOWN = 40
+_UNFIT = re.compile(r"[^A-Za-z0-9._]+", re.ASCII)
+_LONGEST = 48
 
 
 @dataclass(slots=True)
@@ -46,7 +50,8 @@ class Findings:
 
     def table(self) -> list[str]:
         """For people."""
-        cells = [_COLUMNS, *map(_row, self.all())]
+        names = self._names()
+        cells: list[tuple[str, ...]] = [_COLUMNS, *(_row(each, names.get(each.address)) for each in self.all())]
         widths = [max(len(row[index]) for row in cells) for index in range(len(_COLUMNS))]
         lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
         return lines if self._found else ["nothing was heard yet"]
@@ -54,19 +59,39 @@ class Findings:
     def toml(self) -> str:
         """What to add to the settings for what was heard; empty if no profile fits anything."""
         fitting = [each for each in self.all() if each.profile is not None]
-        names = sorted({each.profile.reference for each in fitting if each.profile is not None and not each.profile.connects})
-        parts = [f"[ble]\nprofiles = {json.dumps(names)}\n"] if fitting else []
-        parts += [_entry(each, each.profile) for each in fitting if each.profile is not None and each.profile.connects]
+        fits = [each.profile for each in fitting if each.profile is not None]
+        references = sorted({each.reference for each in fits if not each.connects})
+        parts = [f"[ble]\nprofiles = {json.dumps(references)}\n"] if fitting else []
+        names = self._names()
+        parts += [
+            _entry(each, each.profile, names[each.address])
+            for each in fitting
+            if each.profile is not None and each.profile.connects
+        ]
         return "\n".join(parts)
 
     def json(self) -> list[dict[str, Any]]:
         """For programs."""
-        return [_plain(each) for each in self.all()]
+        names = self._names()
+        return [_plain(each, names.get(each.address)) for each in self.all()]
+
+    def _names(self) -> dict[str, str]:
+        """Names by address: the profile's, or one to write into the settings if that would be just the address."""
+        names = {each.address: each.device for each in self._found.values() if each.device is not None}
+        said: dict[str, tuple[str, str]] = {}
+        for each in self.all():
+            if each.profile is not None and each.profile.connects and each.device in (None, each.address):
+                said[each.address] = _UNFIT.sub("-", each.advertisement.name or "").strip("-")[:_LONGEST], each.profile.name
+        taken = Counter([*(name for name, _ in said.values()), *names.values()])
+        for address, (name, profile) in said.items():
+            end = address.replace(":", "").lower()[-4:]
+            names[address] = name if taken[name] == 1 and name else f"{name or profile}-{end}"
+        return names
 
 
-def _row(found: Finding) -> tuple[str, ...]:
+def _row(found: Finding, name: str | None) -> tuple[str, ...]:
     profile = found.profile.name if found.profile else "-"
-    return found.address, str(found.rssi), str(found.heard), profile, found.device or "-", _says(found.advertisement)
+    return found.address, str(found.rssi), str(found.heard), profile, name or "-", _says(found.advertisement)
 
 
 def _says(advertisement: Advertisement) -> str:
@@ -82,20 +107,20 @@ def _short(uuid: str) -> str:
     return uuid[4:8] if uuid.endswith("-0000-1000-8000-00805f9b34fb") else uuid
 
 
-def _entry(found: Finding, profile: BleProfile) -> str:
-    name = f"  # {found.advertisement.name!r}" if found.advertisement.name else ""
-    lines = [f"[[ble.devices]]{name}", f'address = "{found.address}"', f"profile = {json.dumps(profile.reference)}"]
-    return "\n".join((*lines, f'device = "{found.device or found.address}"', ""))
+def _entry(found: Finding, profile: BleProfile, name: str) -> str:
+    said = f"  # {found.advertisement.name!r}" if found.advertisement.name else ""
+    lines = [f"[[ble.devices]]{said}", f'address = "{found.address}"', f"profile = {json.dumps(profile.reference)}"]
+    return "\n".join((*lines, f'device = "{name}"', ""))
 
 
-def _plain(found: Finding) -> dict[str, Any]:
+def _plain(found: Finding, name: str | None) -> dict[str, Any]:
     said = found.advertisement
     return {
         "address": found.address,
         "rssi": found.rssi,
         "heard": found.heard,
         "profile": found.profile.name if found.profile else None,
-        "device": found.device,
+        "device": name,
         "connects": bool(found.profile and found.profile.connects),
         "name": said.name,
         "services": list(said.services),

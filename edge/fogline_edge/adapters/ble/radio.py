@@ -69,6 +69,7 @@ class Radio:
         self._connecting = asyncio.Lock()
         self._airtime = Airtime()
         self._announcements = Announcements(supervisor.problem, supervisor.action)
+        self._refused = ""
         self._scanner: BleakScanner | None = None
         self._bluez = Bluez(supervisor.limits.wanted, self._turn.set)
         self._tasks: list[asyncio.Task[None]] = []
@@ -273,8 +274,12 @@ class Radio:
         try:
             await self._bluez.power(self.adapter, on=on)
         except Unreachable as error:
-            if self.supervisor.world.blocked is None:  # else that is the problem, and was said
-                _log.warning("Bluetooth: %s cannot be switched %s: %s", self.adapter, "on" if on else "off", error)
+            why = f"{self.adapter} cannot be switched {'on' if on else 'off'}: {error}"
+            if why != self._refused and self.supervisor.world.blocked is None:  # what blocks it was said as the problem
+                _log.warning("Bluetooth: %s", why)
+            self._refused = why
+        else:
+            self._refused = ""
 
 
 def shown(error: BaseException) -> str:
