@@ -22,11 +22,15 @@ from fogline_edge.adapters.mqtt_client.access import check_client
 from fogline_edge.adapters.mqtt_client.client import MqttClient
 from fogline_edge.downlink.downlink import Downlink
 from fogline_edge.outbox.outbox import Outbox
+from fogline_edge.outbox.room import NoRoom
 from fogline_edge.settings import BleSettings, Settings
 from fogline_edge.uplink.uplink import Uplink
 
 if TYPE_CHECKING:
     from fogline_edge.adapters.ble.adapter import BleAdapter
+
+ROOM_S = 30.0
+"""How often a gateway that finds no room on the disk at its start looks again."""
 
 _log = logging.getLogger("fogline.gateway")
 
@@ -43,7 +47,9 @@ async def run_gateway(settings: Settings, on_ready: Callable[[dict[str, str]], N
     for each in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(each, stop.set)
     answer_sigusr1()
-    outbox = Outbox.open(settings)
+    outbox = await _open_outbox(settings, stop)
+    if outbox is None:
+        return
     try:
         downlink = Downlink(outbox, read_keys(settings.commands.keys, "commands.keys"))
         await downlink.start()
@@ -54,6 +60,18 @@ async def run_gateway(settings: Settings, on_ready: Callable[[dict[str, str]], N
             await _serve(Uplink(outbox, settings.uplink, downlink.received), outbox, stop)
     finally:
         await outbox.close()
+
+
+async def _open_outbox(settings: Settings, stop: asyncio.Event) -> Outbox | None:
+    """The outbox, once the disk has room for it; None if `stop` comes first. Raises `Misconfigured`."""
+    while not stop.is_set():
+        try:
+            return Outbox.open(settings)
+        except NoRoom as error:
+            _log.error("%s (tried again every %.0f s)", error, ROOM_S)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), ROOM_S)
+    return None
 
 
 async def _open_adapters(
