@@ -20,6 +20,7 @@ EDGE = 'tenant = "acme"\ngateway = "gw-1"\ndata = "data"\n'
         (EDGE + '[[mqtt.topics]]\nlane = "telemetry"', "missing key `topic` in [mqtt.topics[0]]"),
         (EDGE + '[outbox]\nwhen_full = { reply = "drop_oldest" }', "value 'reply' at key outbox.when_full"),
         (EDGE + '[outbox]\nwhen_full = { alarm = "drop" }', "value 'drop' at key outbox.when_full"),
+        (EDGE + '[outbox]\nwhen_expired = { alarm = "drop_oldest" }', "value 'drop_oldest' at key outbox.when_expired"),
         (EDGE + '[uplink]\nbackfill = { bulk = "first" }', "value 'first' at key uplink.backfill"),
         ('tenant = "acme"\ndata = "d"', "missing key `gateway`"),
         ('tenant = "a/b"\ngateway = "g"\ndata = "d"', "at key tenant"),

@@ -76,6 +76,7 @@ class Outbox:
             gateway=settings.gateway,
             max_bytes=settings.outbox.max_bytes,
             lets_go=settings.outbox.lets_go,
+            expires=settings.outbox.expires,
             in_flight=settings.uplink.batch_events * settings.uplink.batches_in_flight,
             statement_s=settings.uplink.statement_s,
             clock=clock,

@@ -39,8 +39,8 @@ def opening(folder: Path) -> Iterator[None]:
         cause = error.__cause__ if isinstance(error, Misconfigured) else error
         full = getattr(cause, "errno", None) in _NO_ROOM or getattr(cause, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
         if full or (isinstance(cause, sqlite3.OperationalError) and not _has_room(folder)):
-            text = f"the outbox in {folder} cannot be opened: the disk, or this user's quota of it, is full; check the folder's free space"
-            raise NoRoom(text) from error
+            why = "the disk, or this user's quota of it, is full; check the folder's free space"
+            raise NoRoom(f"the outbox in {folder} cannot be opened: {why}") from error
         raise
 
 

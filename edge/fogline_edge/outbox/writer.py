@@ -45,9 +45,9 @@ _log = logging.getLogger("fogline.outbox")
 class Writer:
     """`connection` is used by this thread alone once it runs. `statement_s`: how often counts are stated.
 
-    `lets_go`: the lanes whose oldest events are dropped when the file is nearly full. `in_flight`: how many events of a
-    stream may be on their way at once. `may_wait`: whether an error only says that there is no room. `handed`: by stream,
-    the highest sequence that the uplink was given in this run.
+    `lets_go`: the lanes whose oldest events are dropped when the file is nearly full. `expires`: the lanes whose expired
+    events are dropped. `in_flight`: how many events of a stream may be on their way at once. `may_wait`: whether an error
+    only says that there is no room. `handed`: by stream, the highest sequence that the uplink was given in this run.
     """
 
     def __init__(
@@ -58,6 +58,7 @@ class Writer:
         gateway: str,
         max_bytes: int,
         lets_go: frozenset[Lane] = frozenset(),
+        expires: frozenset[Lane] = frozenset(),
         in_flight: int,
         statement_s: float,
         told: Told,
@@ -71,11 +72,12 @@ class Writer:
         self.identity = (tenant, gateway)
         self._forgetting = Forgetting(connection, max_bytes, clock)
         self._max_pages = max_bytes // PAGE_BYTES
+        self.expires = expires
         self._lets_go = lets_go
         self._in_flight = in_flight
         self._statement_s = statement_s
         self._told = told
-        self._may_wait = may_wait
+        self.may_wait = may_wait
         self._queue: queue.SimpleQueue[Work] = queue.SimpleQueue()
         self._held: list[Waiting | Act] = []
         self._unsettled = Settlement()
@@ -301,7 +303,7 @@ class Writer:
 
     def _wait_for_room(self, error: sqlite3.OperationalError) -> None:
         """What was begun will be tried again when there is room. Raises `error` if it says anything else."""
-        if not self._may_wait(error):
+        if not self.may_wait(error):
             raise error
         self._set_full(True)
 
