@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fogline.census import answer_sigusr1
@@ -21,6 +22,7 @@ from fogline_edge.adapters.mqtt.listener import MqttListener, make_rates
 from fogline_edge.adapters.mqtt_client.access import check_client
 from fogline_edge.adapters.mqtt_client.client import MqttClient
 from fogline_edge.downlink.downlink import Downlink
+from fogline_edge.outbox.opening import FILE
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.outbox.room import NoRoom
 from fogline_edge.settings import BleSettings, Settings
@@ -63,11 +65,17 @@ async def run_gateway(settings: Settings, on_ready: Callable[[dict[str, str]], N
 
 
 async def _open_outbox(settings: Settings, stop: asyncio.Event) -> Outbox | None:
-    """The outbox, once the disk has room for it; None if `stop` comes first. Raises `Misconfigured`."""
+    """The outbox, once the disk has room for it; None if `stop` comes first.
+
+    Raises `Misconfigured`, and `NoRoom` where there never was an outbox: then somebody is there to read it.
+    """
+    file = Path(settings.data) / FILE
     while not stop.is_set():
         try:
             return Outbox.open(settings)
         except NoRoom as error:
+            if not file.exists() or not file.stat().st_size:
+                raise
             _log.error("%s (tried again every %.0f s)", error, ROOM_S)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), ROOM_S)

@@ -110,6 +110,7 @@ def test_the_folder_is_asked_with_a_file_that_goes_again(folder, monkeypatch, nu
 async def test_a_gateway_that_starts_on_a_full_disk_waits_for_room(folder, monkeypatch, caplog):
     """G15: it ended at once, again after each restart."""
     monkeypatch.setattr(gateway, "ROOM_S", 0.001)
+    await Outbox.open(settings(folder)).close()
     answers, opened = iter([NoRoom("the disk is full"), NoRoom("the disk is full")]), object()
 
     def open_outbox(_):
@@ -122,8 +123,18 @@ async def test_a_gateway_that_starts_on_a_full_disk_waits_for_room(folder, monke
     assert caplog.text.count("the disk is full (tried again") == 2
 
 
+async def test_a_first_start_on_a_full_disk_is_an_error(folder, monkeypatch):
+    def open_outbox(_):
+        raise NoRoom("the disk is full")
+
+    monkeypatch.setattr(gateway.Outbox, "open", open_outbox)
+    with pytest.raises(NoRoom):
+        await gateway._open_outbox(settings(folder), asyncio.Event())
+
+
 async def test_a_gateway_that_waits_for_room_can_be_stopped(folder, monkeypatch):
     stop = asyncio.Event()
+    await Outbox.open(settings(folder)).close()
 
     def open_outbox(_):
         stop.set()
