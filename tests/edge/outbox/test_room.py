@@ -29,7 +29,7 @@ class Full:
         self.full = False
         self.refused = 0
         self._kind, self._error = kind, error
-        monkeypatch.setattr(module, "_has_room", lambda _: not self.full)
+        monkeypatch.setattr(module, "_has_room", lambda _: False)
 
     def __call__(self, kind: Kind, _file: str) -> None:
         if self.full and kind is self._kind:
