@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fogline.census import answer_sigusr1
@@ -21,12 +22,17 @@ from fogline_edge.adapters.mqtt.listener import MqttListener, make_rates
 from fogline_edge.adapters.mqtt_client.access import check_client
 from fogline_edge.adapters.mqtt_client.client import MqttClient
 from fogline_edge.downlink.downlink import Downlink
+from fogline_edge.outbox.opening import FILE
 from fogline_edge.outbox.outbox import Outbox
+from fogline_edge.outbox.room import NoRoom
 from fogline_edge.settings import BleSettings, Settings
 from fogline_edge.uplink.uplink import Uplink
 
 if TYPE_CHECKING:
     from fogline_edge.adapters.ble.adapter import BleAdapter
+
+ROOM_S = 30.0
+"""How often a gateway that finds no room on the disk at its start looks again."""
 
 _log = logging.getLogger("fogline.gateway")
 
@@ -43,7 +49,9 @@ async def run_gateway(settings: Settings, on_ready: Callable[[dict[str, str]], N
     for each in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(each, stop.set)
     answer_sigusr1()
-    outbox = Outbox.open(settings)
+    outbox = await _open_outbox(settings, stop)
+    if outbox is None:
+        return
     try:
         keys = read_keys(settings.commands.keys, "commands.keys", partial=settings.commands.partial_signatures)
         downlink = Downlink(outbox, keys)
@@ -55,6 +63,24 @@ async def run_gateway(settings: Settings, on_ready: Callable[[dict[str, str]], N
             await _serve(Uplink(outbox, settings.uplink, downlink.received), outbox, stop)
     finally:
         await outbox.close()
+
+
+async def _open_outbox(settings: Settings, stop: asyncio.Event) -> Outbox | None:
+    """The outbox, once the disk has room for it; None if `stop` comes first.
+
+    Raises `Misconfigured`, and `NoRoom` where there never was an outbox: then somebody is there to read it.
+    """
+    file = Path(settings.data) / FILE
+    while not stop.is_set():
+        try:
+            return Outbox.open(settings)
+        except NoRoom as error:
+            if not file.exists() or not file.stat().st_size:
+                raise
+            _log.error("%s (tried again every %.0f s)", error, ROOM_S)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), ROOM_S)
+    return None
 
 
 async def _open_adapters(

@@ -31,12 +31,22 @@ class OutboxSettings(_Strict, frozen=True, kw_only=True):
 
     `when_full`: what a lane does then. `block`: devices are not acknowledged until the bridge has taken events.
     `drop_oldest`: its oldest events go, a gap record says which. A lane that blocks waits only when nothing may go.
+
+    `when_expired`: what becomes of an event that expired while it waited (MQTT 5 message expiry). `send`: it is sent all the
+    same. `drop`: a gap record (`expired`) takes its place; nothing expires while the gateway's clock is not known to be right.
     """
 
     max_bytes: Annotated[int, Meta(ge=1_000_000)] = 1_000_000_000
     group_commit_ms: Annotated[int, Meta(ge=0, le=1000)] = 10
     group_commit_events: Annotated[int, Meta(ge=1, le=10_000)] = 256
     when_full: dict[DeviceLane, Literal["block", "drop_oldest"]] = msgspec.field(default_factory=dict)
+
+    when_expired: dict[DeviceLane, Literal["send", "drop"]] = msgspec.field(default_factory=dict)
+
+    @property
+    def expires(self) -> frozenset[Lane]:
+        """The lanes that drop events which expired."""
+        return frozenset(Lane(lane) for lane, what in self.when_expired.items() if what == "drop")
 
     @property
     def lets_go(self) -> frozenset[Lane]:

@@ -19,8 +19,8 @@ class Counts(msgspec.Struct, kw_only=True):
     arrivals stored as a dead letter. `sent`: events handed to the connection, resends included. `settled`: events
     that the bridge accepted. `quarantined`: events that the bridge refused for good. `filtered`: arrivals that were no
     news (see `fogline.report`); nobody waits for their being durable, so what came since the stream's last event may be
-    forgotten when the gateway dies. `dropped`: sequences that were let go of for want of room; at most, since what was on
-    its way then may have landed (the gap records say what has not).
+    forgotten when the gateway dies. `dropped`: sequences that were let go of for want of room, or because they expired; at
+    most, since what was on its way then may have landed (the gap records say what has not).
     """
 
     acknowledged: int = 0

@@ -22,6 +22,7 @@ EDGE = 'tenant = "acme"\ngateway = "gw-1"\ndata = "data"\n'
         (EDGE + '[[coap.paths]]\npath = "a/{device}"\ncontent_type = "text plain"', "'text plain' is not a media type"),
         (EDGE + '[outbox]\nwhen_full = { reply = "drop_oldest" }', "value 'reply' at key outbox.when_full"),
         (EDGE + '[outbox]\nwhen_full = { alarm = "drop" }', "value 'drop' at key outbox.when_full"),
+        (EDGE + '[outbox]\nwhen_expired = { alarm = "drop_oldest" }', "value 'drop_oldest' at key outbox.when_expired"),
         (EDGE + '[uplink]\nbackfill = { bulk = "first" }', "value 'first' at key uplink.backfill"),
         ('tenant = "acme"\ndata = "d"', "missing key `gateway`"),
         ('tenant = "a/b"\ngateway = "g"\ndata = "d"', "at key tenant"),

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from fogline.errors import Misconfigured
-from fogline_edge.outbox.writer import Call, Writer
+from fogline_edge.outbox.writer import Writer
+from fogline_edge.outbox.writer_queue import Call
 
 T = TypeVar("T")
 

@@ -75,7 +75,7 @@ def _locked(folder: Path) -> int:
     except OSError as error:
         raise Misconfigured(
             f"data folder {folder} cannot be used: {error.strerror}; choose one that this user may write"
-        ) from None
+        ) from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

@@ -28,7 +28,7 @@ def open_file(settings: Settings, connect: Connect, clock: Clock) -> tuple[sqlit
             connection = _open(settings, folder, connect, clock)
         except Exception as error:
             if isinstance(error, sqlite3.Error) and not is_damage(error):
-                raise _cannot("opened", folder.path / FILE, error) from None
+                raise _cannot("opened", folder.path / FILE, error) from error
             if not is_damage(error):
                 raise
             _log.exception("the outbox cannot be opened")
@@ -56,7 +56,7 @@ def _prepare(settings: Settings, folder: Folder, clock: Clock) -> None:
             salvage.salvage(path, why, identity=(settings.tenant, settings.gateway), clock=clock)
             folder.note(Ending.CLOSING)
     except (OSError, sqlite3.Error) as error:
-        raise _cannot("salvaged", path, error) from None
+        raise _cannot("salvaged", path, error) from error
 
 
 def _cannot(what: str, path: Path, error: Exception) -> Misconfigured:

@@ -1,11 +1,13 @@
 """The outbox as the event loop sees it: the port that adapters put arrivals into, and what the uplink reads and settles."""
 
 import asyncio
+import contextlib
 import logging
 import sqlite3
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 from fogline.errors import SlowDown
@@ -20,10 +22,12 @@ from fogline_edge.outbox.ingest import Act, Group, Ingest, Waiting
 from fogline_edge.outbox.opening import open_file
 from fogline_edge.outbox.quarantine import Place
 from fogline_edge.outbox.queries import SQL
+from fogline_edge.outbox.room import may_wait, opening
 from fogline_edge.outbox.schema import Connect, connect_file
 from fogline_edge.outbox.streams import Row
 from fogline_edge.outbox.work import StreamView
-from fogline_edge.outbox.writer import Settlement, Told, Writer
+from fogline_edge.outbox.writer import Writer
+from fogline_edge.outbox.writer_queue import FAILED, Settlement, Told
 from fogline_edge.settings import Settings
 
 MAX_WAITING_EVENTS = 10_000
@@ -73,9 +77,11 @@ class Outbox:
             gateway=settings.gateway,
             max_bytes=settings.outbox.max_bytes,
             lets_go=settings.outbox.lets_go,
+            expires=settings.outbox.expires,
             in_flight=settings.uplink.batch_events * settings.uplink.batches_in_flight,
             statement_s=settings.uplink.statement_s,
             clock=clock,
+            may_wait=partial(may_wait, folder=folder.path),
             told=Told(
                 committed=lambda results: self._between.tell(self._committed, results),
                 full=lambda full: self._between.tell(self._set_full, full),
@@ -88,17 +94,23 @@ class Outbox:
     def open(cls, settings: Settings, connect: Connect = connect_file, clock: Clock = SYSTEM) -> "Outbox":
         """Open the file in `settings.data` for this process alone; one that is damaged is salvaged first.
 
-        Raises `Misconfigured`.
+        Raises `Misconfigured`, and of it `NoRoom` where the disk is full.
         """
+        with opening(Path(settings.data)):
+            return cls._open(settings, connect, clock)
+
+    @classmethod
+    def _open(cls, settings: Settings, connect: Connect, clock: Clock) -> "Outbox":
         connection, folder = open_file(settings, connect, clock)
         try:
             outbox = cls(settings, connection, folder, clock)
+            folder.note(Ending.OPEN)
         except BaseException as error:  # whatever it is: nothing stays locked or open
-            folder.note(Ending.DAMAGED if is_damage(error) else Ending.FAILED)
+            with contextlib.suppress(OSError):
+                folder.note(Ending.DAMAGED if is_damage(error) else Ending.FAILED)
             connection.close()
             folder.close()
             raise
-        folder.note(Ending.OPEN)
         outbox._writer.start()
         return outbox
 
@@ -213,7 +225,12 @@ class Outbox:
         for work_done, result in results:
             self._waiting_events -= 1
             self._waiting_bytes -= work_done.size
-            work_done.done(result)
+            if result is FAILED:
+                continue
+            try:
+                work_done.done(result)
+            except Exception:  # noqa: BLE001 - an adapter's error: the others of the group are durable too, and are to be told
+                _log.exception("what was told of a commit raised")
         self._tell_room()
         self.on_commit()
 

@@ -143,7 +143,11 @@ def open_database(path: Path, max_bytes: int, connect: Connect = connect_file) -
         path.parent.mkdir(parents=True, exist_ok=True)
         connection = connect(path)
         connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
-        connection.execute("PRAGMA journal_mode = WAL")
+        (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        if mode != "wal":
+            connection.close()
+            hint = "put `data` on a local disk, not on a network or shared folder"
+            raise Misconfigured(f"the outbox {path} cannot have a write-ahead log here (it is in mode {mode}): {hint}")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
         connection.execute(f"PRAGMA max_page_count = {max_bytes // PAGE_BYTES}")

@@ -15,6 +15,7 @@ from fogline.ledger import Counts
 from fogline_edge.boot import moment, time_quality
 from fogline_edge.outbox import dropping
 from fogline_edge.outbox.dropped import Dropped
+from fogline_edge.outbox.expiring import expire
 from fogline_edge.outbox.ingest import Group
 from fogline_edge.outbox.quarantine import Refused
 from fogline_edge.outbox.queries import SQL
@@ -67,6 +68,8 @@ def read(writer: Writer, name: str, after: int, limit: int, limit_bytes: int | N
     else:
         with contextlib.closing(writer.connection.execute(SQL["read_events"], (stream.number, after, limit))) as found:
             rows = _within(starmap(Row, found), limit_bytes)
+    if stream.lane in writer.expires:
+        rows = expire(writer, stream, rows)
     if rows and rows[0].sequence == stream.dropped.upto:
         rows[0] = _gap_above(writer, stream, rows[0], after)
         stream.dropped.send(after)

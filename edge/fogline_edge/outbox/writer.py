@@ -11,13 +11,12 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
 
 from fogline.crash import CrashPoint, crash_point
-from fogline.errors import Unreachable
-from fogline.event import Lane
+from fogline.dead import DEAD_TYPE, dead_letter
+from fogline.errors import Poison, Unreachable
+from fogline.event import Arrival, Lane
 from fogline_edge.boot import SYSTEM, Clock, moment
 from fogline_edge.outbox import dropping, times
 from fogline_edge.outbox.age import SAVED_EVERY_S, Age
@@ -27,6 +26,7 @@ from fogline_edge.outbox.quarantine import Quarantine
 from fogline_edge.outbox.queries import SQL
 from fogline_edge.outbox.schema import PAGE_BYTES, used_pages
 from fogline_edge.outbox.streams import Streams
+from fogline_edge.outbox.writer_queue import FAILED, Call, Nudge, Settlement, Told, Work
 
 RESERVE = 0.10
 """The share of the file that is kept for replies."""
@@ -42,59 +42,12 @@ RETRIED = 32
 _log = logging.getLogger("fogline.outbox")
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """Something to be done with the database, and whom to tell. `done` and `failed` are called on this thread."""
-
-    run: Callable[["Writer"], Any]
-    done: Callable[[Any], None]
-    failed: Callable[[BaseException], None]
-
-
-@dataclass(slots=True)
-class Settlement:
-    """What the uplink has learnt since the last transaction. `upto` by stream; `sent`: events handed over."""
-
-    upto: dict[str, int] = field(default_factory=dict)
-    sent: dict[str, int] = field(default_factory=dict)
-
-    def add(self, later: "Settlement") -> None:
-        """Take in what was learnt later."""
-        for name, upto in later.upto.items():
-            self.upto[name] = max(upto, self.upto.get(name, 0))
-        for name, sent in later.sent.items():
-            self.sent[name] = self.sent.get(name, 0) + sent
-
-
-@dataclass(frozen=True, slots=True)
-class Nudge:
-    """Something of the writer's own has been left to do."""
-
-
-Work = list[Waiting | Act] | Settlement | Call | Nudge | None
-
-
-class Told:
-    """What the writer tells its owner; each is called on the writer's thread."""
-
-    def __init__(
-        self,
-        committed: Callable[[list[tuple[Waiting | Act, Any]]], None],
-        full: Callable[[bool], None],
-        fatal: Callable[[str], None],
-        closing: Callable[[Exception | None], None],
-    ) -> None:
-        self.committed = committed
-        self.full = full
-        self.fatal = fatal
-        self.closing = closing
-
-
 class Writer:
     """`connection` is used by this thread alone once it runs. `statement_s`: how often counts are stated.
 
-    `lets_go`: the lanes whose oldest events are dropped when the file is nearly full. `in_flight`: how many events of a
-    stream may be on their way at once. `handed`: by stream, the highest sequence that the uplink was given in this run.
+    `lets_go`: the lanes whose oldest events are dropped when the file is nearly full. `expires`: the lanes whose expired
+    events are dropped. `in_flight`: how many events of a stream may be on their way at once. `may_wait`: whether an error
+    only says that there is no room. `handed`: by stream, the highest sequence that the uplink was given in this run.
     """
 
     def __init__(
@@ -105,9 +58,11 @@ class Writer:
         gateway: str,
         max_bytes: int,
         lets_go: frozenset[Lane] = frozenset(),
+        expires: frozenset[Lane] = frozenset(),
         in_flight: int,
         statement_s: float,
         told: Told,
+        may_wait: Callable[[sqlite3.Error], bool],
         clock: Clock = SYSTEM,
     ) -> None:
         self.connection = connection
@@ -118,10 +73,12 @@ class Writer:
         self.identity = (tenant, gateway)
         self._forgetting = Forgetting(connection, max_bytes, clock)
         self._max_pages = max_bytes // PAGE_BYTES
+        self.expires = expires
         self._lets_go = lets_go
         self._in_flight = in_flight
         self._statement_s = statement_s
         self._told = told
+        self.may_wait = may_wait
         self._queue: queue.SimpleQueue[Work] = queue.SimpleQueue()
         self._held: list[Waiting | Act] = []
         self._unsettled = Settlement()
@@ -178,11 +135,13 @@ class Writer:
             case Call(run, done, failed):
                 try:
                     result = run(self)
-                except (ValueError, KeyError) as error:
-                    failed(error)
                 except sqlite3.OperationalError as error:
                     self._wait_for_room(error)
                     failed(Unreachable("the outbox has no room for this at present"))
+                except (sqlite3.Error, MemoryError):
+                    raise
+                except Exception as error:  # noqa: BLE001 - the caller's own: its transaction was rolled back, and others go on
+                    failed(error)
                 else:
                     done(result)
             case list():
@@ -219,6 +178,11 @@ class Writer:
         except sqlite3.OperationalError as error:
             self._store_some(group, error)
             return
+        except (sqlite3.Error, MemoryError):
+            raise
+        except Exception as error:  # noqa: BLE001 - one that cannot be stored must not stop the others
+            self._store_others(group, error)
+            return
         self.ingest.committed()
         crash_point(CrashPoint.AFTER_COMMIT_BEFORE_ACK)
         self._told.committed(list(zip(group, results, strict=True)))
@@ -241,6 +205,33 @@ class Writer:
             self._held += group
         else:
             self._store(group)  # that is, what of it may use the reserve
+
+    def _store_others(self, group: list[Waiting | Act], error: Exception) -> None:
+        """One of a group cannot be stored: the others are; of an arrival its dead letter is. Raises `error` if that fails."""
+        if len(group) > 1:
+            self._store(group[: len(group) // 2])
+            self._store(group[len(group) // 2 :])
+            return
+        (work,) = group
+        _log.error("%s cannot be stored", work.run if isinstance(work, Act) else "an event", exc_info=error)
+        if isinstance(work, Act):
+            self._told.committed([(work, FAILED)])
+        elif work.arrival.type == DEAD_TYPE:
+            raise error
+        else:
+            self._store([Waiting(self._dead_letter(work.arrival, error), work.when, work.done)])
+
+    def _dead_letter(self, arrival: Arrival, error: Exception) -> Arrival:
+        poison, (_, gateway) = Poison("unstorable", f"it cannot be stored: {error!r}"), self.identity
+        return dead_letter(
+            poison,
+            gateway=gateway,
+            adapter=arrival.adapter,
+            sender=arrival.device,
+            channel=arrival.channel,
+            data=arrival.data,
+            retransmission=None,
+        )
 
     def _make_room(self, group: list[Waiting | Act]) -> None:
         """Within a transaction, if the file is nearly full: let go of more than what comes."""
@@ -313,7 +304,7 @@ class Writer:
 
     def _wait_for_room(self, error: sqlite3.OperationalError) -> None:
         """What was begun will be tried again when there is room. Raises `error` if it says anything else."""
-        if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
+        if not self.may_wait(error):
             raise error
         self._set_full(True)
 

@@ -58,6 +58,11 @@ def disk_full() -> Exception:
     return _error(apsw.FullError("no space left on device"), apsw.SQLITE_FULL)
 
 
+def quota_exceeded() -> Exception:
+    """To be raised by `Disk.before` for a write: SQLite has no error of its own for EDQUOT."""
+    return _error(apsw.IOError("disk quota exceeded"), apsw.SQLITE_IOERR_WRITE)
+
+
 def sync_failed() -> Exception:
     """To be raised by `Disk.before`: what was written may be lost (EIO of fsync)."""
     return _error(apsw.IOError("input/output error"), apsw.SQLITE_IOERR_FSYNC)

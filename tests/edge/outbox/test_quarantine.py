@@ -14,6 +14,8 @@ from fogline_edge.cli import main
 from fogline_edge.outbox import quarantine as module
 from fogline_edge.outbox.outbox import Outbox
 
+LIMIT_S = 30.0
+
 
 async def refuse(outbox: Outbox, arrival) -> tuple[str, int]:
     """Store an event, and have the bridge refuse it for good. Returns its place."""
@@ -83,8 +85,9 @@ async def test_a_quarantine_that_an_older_version_let_grow_is_cut_to_its_share(f
     monkeypatch.setattr(module, "ROWS_AT_ONCE", 4)
     outbox = Outbox.open(settings(folder, max_bytes=2_000_000, group_commit_ms=0))
     assert await put(outbox, make_arrival(data=bytes(400_000))) is Receipt.STORED
-    while len(aside(folder)) > 2:
-        await outbox.streams()
+    async with asyncio.timeout(LIMIT_S):
+        while len(aside(folder)) > 2:
+            await outbox.streams()
     assert await lost(outbox) == set(places[:-2])
     await outbox.close()
 

@@ -8,11 +8,12 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlite_utils import Database
 
 from fogline.event import Arrival, Lane
 from fogline.identity import Counter, Dedup, DeviceTime, Retransmission, SessionCounter, UniqueId, digest
 from fogline_edge.outbox.recognition import COUNTER_RESEND_DISTANCE, COUNTER_RESEND_S, Fresh, Resend, recognise, serial_distance
-from fogline_edge.outbox.schema import open_database
+from fogline_edge.outbox.schema import connect_file, migrations
 from fogline_edge.outbox.slots import Slots
 
 NAMES = count()
@@ -21,7 +22,9 @@ NAMES = count()
 @cache
 def database():
     """One for all devices of a run: each has a name of its own there."""
-    return open_database(Path(":memory:"), 10**7)
+    connection = connect_file(Path(":memory:"))
+    migrations.apply(Database(connection))
+    return connection
 
 
 class Device:
