@@ -127,3 +127,17 @@ def test_no_commit_follows_a_restore_that_the_flow_does_not_know_of(table, log):
     assert not DeltaLog("events", table).is_restored("t/other"), "it has no expectation of this table"
     log.claim(SECOND, {})
     assert not DeltaLog("events", table).is_restored(FIRST.name), "the restore was taken note of"
+
+
+@pytest.mark.parametrize("damage", ["deleted", "shorter"])
+def test_a_file_that_is_not_as_its_worker_left_it_is_not_committed(table, log, folder, damage):
+    """F12: a worker on another machine wrote it into a folder of its own, or was killed while it wrote."""
+    (file,) = written = files(table, 1)
+    path = folder / "events" / file.path
+    path.unlink() if damage == "deleted" else path.write_bytes(path.read_bytes()[:-1])
+    found = "no such file" if damage == "deleted" else f"{file.size - 1} bytes"
+
+    with pytest.raises(Misconfigured, match=f"wrote {file.size} bytes there, but the driver finds {found}: .* share"):
+        log.append(written, batch(FIRST, 0), FIRST)
+
+    assert sequences(table) == []

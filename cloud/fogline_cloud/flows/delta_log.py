@@ -17,7 +17,7 @@ from deltalake.transaction import AddAction
 
 from fogline.errors import Misconfigured
 from fogline_cloud.flows.batch import Batch, File
-from fogline_cloud.flows.files import Folder
+from fogline_cloud.flows.files import Folder, require_files
 from fogline_cloud.flows.owner import Owner
 
 _COMMITTED_BY = "foglineFlow"
@@ -61,13 +61,14 @@ class DeltaLog:
     def append(self, files: Sequence[File], batch: Batch, owner: Owner) -> None:
         """Commit files as one batch's rows; there may be none. Does nothing if the batch is committed already.
 
-        Raises `Misconfigured` if `owner` is no longer the owner, or the table was restored.
+        Raises `Misconfigured` if `owner` is no longer the owner, the table was restored, or a file is not there as written.
         """
         self._table.update_incremental()
         self._require(owner)
         application = batch.application(self._what)
         newest = self._table.transaction_version(application)
         if newest is None or newest < batch.number:
+            require_files(self.folder, files)
             actions = [AddAction(each.path, each.size, {"day": each.day}, each.modified_ms, True, each.stats) for each in files]
             self._commit(actions, {**owner.marks, application: batch.number}, owner)
 

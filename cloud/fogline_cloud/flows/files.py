@@ -1,7 +1,7 @@
 """Parquet files in a table's folder, written and read where the rows are: in a worker. No Spark, and no commit."""
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -14,13 +14,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
+from deltalake.exceptions import DeltaError
 from deltalake.fs import DeltaStorageHandler
 
+from fogline.errors import Misconfigured
 from fogline_cloud.flows.batch import File
 
 MAX_BUFFERED_BYTES = 64 << 20
 """What a task holds of a table's rows before it begins the next file."""
 _MS_US = 1000
+_PROBE_BYTES = 64
+"""Of buffer: without one, delta-rs refuses what Arrow hands it."""
 _LATEST_MS = 253_402_300_799_999
 """The last millisecond of the year 9999: a later time has no text that readers know."""
 
@@ -50,6 +54,38 @@ def delete_below(folder: Folder, below: str) -> None:
     """Delete the files of a folder within the table's that no log speaks of."""
     with suppress(FileNotFoundError):
         folder.file_system().delete_dir(below.rstrip("/"))
+
+
+def require_files(folder: Folder, files: Sequence[File]) -> None:
+    """Raise `Misconfigured` unless each of the files lies in the folder, as large as its writer left it."""
+    found = folder.file_system().get_file_info([each.path for each in files])
+    for each, info in zip(files, found, strict=True):
+        if info.size != each.size:
+            raise Misconfigured(
+                f"{folder.path}/{each.path}: a worker wrote {each.size} bytes there, but the driver finds "
+                f"{'no such file' if info.size is None else f'{info.size} bytes'}: [flow] tables must be a folder or a URL "
+                "that the driver and every executor share"
+            )
+
+
+def write_probes(folder: Folder, names: Iterable[str]) -> Iterator[str]:
+    """Write a small file for each name, where that is possible; returns the names.
+
+    For executors: the driver then looks for the files, to see whether they write into the same folder.
+    """
+    for name in names:
+        with suppress(DeltaError, OSError), folder.file_system().open_output_stream(name, buffer_size=_PROBE_BYTES) as out:
+            out.write(b"probe")
+        yield name
+
+
+def missing_probes(folder: Folder, names: Sequence[str]) -> list[str]:
+    """Names of the probes that are not in the folder; deletes the others."""
+    system = folder.file_system()
+    missing = [each.path for each in system.get_file_info(list(names)) if each.type is pafs.FileType.NotFound]
+    for name in set(names) - set(missing):
+        system.delete_file(name)
+    return missing
 
 
 @dataclass

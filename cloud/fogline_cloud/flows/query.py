@@ -20,9 +20,9 @@ from fogline_cloud.flows.key_file import load_keys
 from fogline_cloud.flows.owner import Owner
 from fogline_cloud.flows.parse import Plan
 from fogline_cloud.flows.parsers import checked_overrides
-from fogline_cloud.flows.session import log_file
+from fogline_cloud.flows.session import is_local, log_file
 from fogline_cloud.flows.source import raw_stream, starting_offsets
-from fogline_cloud.flows.tables import make_tables, standing, tables_in
+from fogline_cloud.flows.tables import make_tables, require_shared, standing, tables_in
 from fogline_cloud.flows.topic_ids import TopicIds, read_topic_ids
 from fogline_cloud.settings import Settings
 
@@ -57,6 +57,7 @@ class Query:
         self._counts = counts
         self._on_progress = on_progress
         self._tables = tables_in(flow.tables, flow.storage)
+        self._topic_ids: TopicIds | None = None
         self._decided = -1
         self._started = threading.Event()
         self._stopping = False
@@ -78,17 +79,19 @@ class Query:
                     return
         except (PySparkException, Py4JError) as error:
             failure = self._failure or explained(error, log_file(self._settings))
-            if isinstance(failure, Misconfigured):
+            if isinstance(failure, Misconfigured) and self._topic_ids is not None:
                 with suppress(Unreachable):
-                    self._landing.topic_ids.check()  # a topic that was made again looks to Spark like lost data
+                    self._topic_ids.check()  # a topic that was made again looks to Spark like lost data
             raise failure from error
 
     def _start(self, *, once: bool) -> StreamingQuery:
         flow = self._settings.flow
         there = make_tables(self._spark, self._tables)
+        if not is_local(flow.master):
+            require_shared(self._spark, self._tables.events, flow.master)
         checkpoint = open_checkpoint(self._spark, flow.checkpoint)
         events, readings = DeltaLog("events", self._tables.events), DeltaLog("readings", self._tables.readings)
-        topic_ids = read_topic_ids(self._settings)
+        self._topic_ids = topic_ids = read_topic_ids(self._settings)
         accept = self._accept_new_topics
         claim = Claim(self._settings.tenant, flow, events, readings, checkpoint, topic_ids.ids, accept_new_topics=accept)
         owner = claim.make(there=there, epoch=self.epoch)

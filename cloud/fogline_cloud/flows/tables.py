@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
 from itertools import pairwise
+from uuid import uuid4
 
 import msgspec
 from py4j.protocol import Py4JJavaError
@@ -12,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spar
 
 from fogline.errors import Misconfigured
 from fogline_cloud import topics
-from fogline_cloud.flows import schema
+from fogline_cloud.flows import files, schema
 from fogline_cloud.flows.batch import Batch
 from fogline_cloud.flows.delta_log import DeltaLog
 from fogline_cloud.flows.files import Folder
@@ -56,6 +58,17 @@ def make_tables(spark: SparkSession, tables: Tables) -> bool:
         if found != schema.names(columns):
             raise Misconfigured(f"{path}: its columns are not those of this version: {', '.join(found)}; use another folder")
     return there
+
+
+def require_shared(spark: SparkSession, folder: Folder, master: str) -> None:
+    """Raise `Misconfigured` unless the driver sees what executors write into the folder."""
+    names = [f"_probe-{uuid4()}" for _ in range(spark.sparkContext.defaultParallelism)]
+    spark.sparkContext.parallelize(names, len(names)).mapPartitions(partial(files.write_probes, folder)).collect()
+    if files.missing_probes(folder, names):
+        raise Misconfigured(
+            f"[flow] tables = {folder.path.removesuffix('/events')}: the driver does not see the files that Spark's executors "
+            f"write there: with master = {master}, use a folder that all machines share, or a URL"
+        )
 
 
 def is_table(spark: SparkSession, path: str) -> bool:
