@@ -9,7 +9,7 @@ import pytest
 
 from fogline.event import Event
 from fogline_cloud.flows import derive
-from fogline_cloud.flows.files import FileWriter, Folder, read_rows, statistics
+from fogline_cloud.flows.files import FileWriter, Folder, missing_probes, read_rows, statistics, write_probes
 from fogline_cloud.flows.parse import STORED
 from fogline_cloud.flows.schema import DECIDED
 
@@ -100,3 +100,11 @@ def test_a_large_body_is_not_copied() -> None:
     rows = pa.table([pa.array(cells.get(field.name, [None]), field.type) for field in STORED], schema=STORED)
     dead = [each for each in derive.messages(rows, derive.reading_rows(rows), "t") if each.topic == "fogline.dead.t"]
     assert [(each.value, each.headers[-1]) for each in dead] == [(b"", ("fogline_body", b"table"))]
+
+
+def test_an_executor_without_the_folder_writes_no_probe(folder: Path) -> None:
+    """F12: its machine has no such folder, which the driver reports, not the executor."""
+    there = Folder(str(folder))
+    assert missing_probes(there, list(write_probes(there, ["a", "b"]))) == []
+    assert missing_probes(there, list(write_probes(Folder(str(folder / "elsewhere")), ["c"]))) == ["c"]
+    assert not list(folder.iterdir())

@@ -17,7 +17,7 @@ from fogline.event import Event, Lane
 from fogline.gap import Gap, GapReason, gap_event
 from fogline.ledger import STATEMENT_CONTENT_TYPE, Counts, Statement, encode_statement
 from fogline_cloud import records, topics
-from fogline_cloud.flows import commit, schema
+from fogline_cloud.flows import commit, compaction, schema, tables
 
 if TYPE_CHECKING:
     from conftest import Flow
@@ -272,7 +272,7 @@ def test_what_a_gateway_sends_again_is_kept_once(flow: Flow, make_event: MakeEve
 
 
 def test_small_files_are_packed_and_the_rows_stay(flow: Flow, make_event: MakeEvent, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commit, "COMPACT_EVERY", 2)
+    monkeypatch.setattr(compaction, "COMPACT_EVERY", 2)
     for number in range(2):
         flow.land([make_event(b"%d" % number)])
         flow.run()
@@ -285,6 +285,24 @@ def test_small_files_are_packed_and_the_rows_stay(flow: Flow, make_event: MakeEv
     (batch,) = flow.run()
     assert (batch.events, batch.readings) == (1, 1), "one batch's rows out of a packed file"
     assert (flow.rows("events"), flow.rows("readings")) == before
+
+
+def test_a_compaction_that_fails_does_not_end_the_flow(flow: Flow, make_event: MakeEvent, monkeypatch, caplog) -> None:
+    """F9: the failure is logged and counted, and the next compaction packs what this one did not."""
+    monkeypatch.setattr(compaction, "COMPACT_EVERY", 1)
+    flow.land([make_event(b"1")])
+    with monkeypatch.context() as patch:
+        patch.setattr(tables, "compact", lambda spark, *_: spark.sql("OPTIMIZE delta.`/no/such/table`"))
+        (batch,) = flow.run()
+    assert (batch.events, batch.failed_compactions) == (1, 1)
+    assert sequences(flow, "events") == sequences(flow, "readings") == [1]
+    assert "failed (1 failures): AnalysisException: [DELTA_" in caplog.text
+    flow.land([make_event(b"2")])
+
+    (batch,) = flow.run()
+
+    assert (batch.events, batch.failed_compactions) == (1, 0)
+    assert [len(DeltaTable(str(flow.tables / table)).file_uris()) for table in ("events", "readings")] == [1, 1]
 
 
 def test_told_to_stop_it_ends_after_the_batch(flow: Flow, make_event: MakeEvent) -> None:

@@ -81,6 +81,7 @@ def _facts(progress: "Progress") -> dict[str, Any]:
         "events": progress.events,
         "readings": progress.readings,
         "outcomes": progress.outcomes,
+        "failed_compactions": progress.failed_compactions,
         "seconds": round(progress.seconds, 3),
         "events_per_s": round(progress.events / progress.seconds) if progress.seconds else 0,
     }

@@ -25,30 +25,33 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spar
 
 from fogline_cloud.flows import tasks
 from fogline_cloud.flows.batch import Batch, Derived, File, Landed, Suspects
+from fogline_cloud.flows.compaction import Compaction
 from fogline_cloud.flows.delta_log import DeltaLog
 from fogline_cloud.flows.duplicates import IDENTITY, mark_replayed
 from fogline_cloud.flows.files import delete_below, span_of
 from fogline_cloud.flows.owner import Owner
 from fogline_cloud.flows.parse import Plan
-from fogline_cloud.flows.tables import Tables, compact
+from fogline_cloud.flows.tables import Tables
 from fogline_cloud.flows.topic_ids import TopicIds
 from fogline_cloud.settings import Scalar, SharedSettings
 
-COMPACT_EVERY = 100
-"""After so many batches the small files that they wrote are packed."""
 HORIZON = timedelta(days=2)
 """For how long after one gateway's row another one's is held against it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One finished micro-batch: events and readings, how many of each outcome, seconds that it took."""
+    """One finished micro-batch: events and readings, how many of each outcome, seconds that it took.
+
+    `failed_compactions`: how often packing small files failed since the query began.
+    """
 
     batch: int
     events: int
     readings: int
     outcomes: dict[str, int]
     seconds: float
+    failed_compactions: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,17 +72,16 @@ class Landing:
     kafka: dict[str, Scalar]
     parallel: int
     shared: list[SharedSettings]
+    compaction: Compaction
 
     def land(self, raw: DataFrame, batch: Batch, *, decided: bool, on_progress: Callable[[Progress], None]) -> None:
         """Take one micro-batch all the way. `decided`: its rows are in `events` already."""
         begun = monotonic()
         derived = self.finish(batch) if decided else self._begin(raw, batch)
-        if batch.number % COMPACT_EVERY == COMPACT_EVERY - 1 and derived.files:
-            days = [date.fromisoformat(each.day) for each in derived.files]
-            for path in (self.tables.events.path, self.tables.readings.path):
-                compact(self.spark, path, (min(days), max(days)))
+        self.compaction.after(batch.number, [date.fromisoformat(each.day) for each in derived.files])
         outcomes = dict(sorted(derived.outcomes.items()))
-        on_progress(Progress(batch.number, sum(derived.outcomes.values()), derived.readings, outcomes, monotonic() - begun))
+        events, seconds = sum(derived.outcomes.values()), monotonic() - begun
+        on_progress(Progress(batch.number, events, derived.readings, outcomes, seconds, self.compaction.failures))
 
     def _begin(self, raw: DataFrame, batch: Batch) -> Derived:
         """Every step."""

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
+from deltalake.exceptions import DeltaError
 from deltalake.fs import DeltaStorageHandler
 
 from fogline.errors import Misconfigured
@@ -22,6 +23,8 @@ from fogline_cloud.flows.batch import File
 MAX_BUFFERED_BYTES = 64 << 20
 """What a task holds of a table's rows before it begins the next file."""
 _MS_US = 1000
+_PROBE_BYTES = 64
+"""Of buffer: without one, delta-rs refuses what Arrow hands it."""
 _LATEST_MS = 253_402_300_799_999
 """The last millisecond of the year 9999: a later time has no text that readers know."""
 
@@ -66,10 +69,12 @@ def require_files(folder: Folder, files: Sequence[File]) -> None:
 
 
 def write_probes(folder: Folder, names: Iterable[str]) -> Iterator[str]:
-    """Write a small file for each name; returns the names. For an executor, to show that the driver sees the same folder."""
-    system = folder.file_system()
+    """Write a small file for each name, where that is possible; returns the names.
+
+    For executors: the driver then looks for the files, to see whether they write into the same folder.
+    """
     for name in names:
-        with system.open_output_stream(name) as out:
+        with suppress(DeltaError, OSError), folder.file_system().open_output_stream(name, buffer_size=_PROBE_BYTES) as out:
             out.write(b"probe")
         yield name
 

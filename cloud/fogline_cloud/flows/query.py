@@ -14,6 +14,7 @@ from fogline_cloud.flows.batch import Batch
 from fogline_cloud.flows.checkpoint import Checkpoint, open_checkpoint
 from fogline_cloud.flows.claim import Claim
 from fogline_cloud.flows.commit import Landing, Progress
+from fogline_cloud.flows.compaction import Compaction
 from fogline_cloud.flows.delta_log import DeltaLog
 from fogline_cloud.flows.failure import explained
 from fogline_cloud.flows.key_file import load_keys
@@ -22,7 +23,7 @@ from fogline_cloud.flows.parse import Plan
 from fogline_cloud.flows.parsers import checked_overrides
 from fogline_cloud.flows.session import is_local, log_file
 from fogline_cloud.flows.source import raw_stream, starting_offsets
-from fogline_cloud.flows.tables import make_tables, require_shared, standing, tables_in
+from fogline_cloud.flows.tables import compact_all, make_tables, require_shared, standing, tables_in
 from fogline_cloud.flows.topic_ids import TopicIds, read_topic_ids
 from fogline_cloud.settings import Settings
 
@@ -129,6 +130,7 @@ class Query:
             kafka=self._settings.kafka,
             parallel=self._spark.sparkContext.defaultParallelism,
             shared=flow.shared,
+            compaction=Compaction(lambda days: compact_all(self._spark, self._tables, days)),
         )
 
     def _starting(self, checkpoint: Checkpoint, *, there: bool) -> str:

@@ -106,6 +106,12 @@ def compact(spark: SparkSession, path: str, days: tuple[date, date]) -> None:
     spark.sql(f"OPTIMIZE delta.`{place}` WHERE day BETWEEN DATE '{days[0]}' AND DATE '{days[1]}'")
 
 
+def compact_all(spark: SparkSession, tables: Tables, days: tuple[date, date]) -> None:
+    """`compact` for both tables."""
+    for folder in (tables.events, tables.readings):
+        compact(spark, folder.path, days)
+
+
 @dataclass(frozen=True, slots=True)
 class Standing:
     """How far a flow is by its table alone.

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pyarrow.compute as pc
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from fogline.errors import Misconfigured, Poison
 from fogline.gap import GAP_CONTENT_TYPE, decode_gap
@@ -15,6 +15,7 @@ from fogline.ledger import STATEMENT_CONTENT_TYPE, decode_statement
 from fogline_cloud import topics
 from fogline_cloud.bridge.admission import Known
 from fogline_cloud.bridge.recovery import read_checkpoint
+from fogline_cloud.flows.files import Folder
 from fogline_cloud.flows.outcome import MAX_SEQUENCE
 from fogline_cloud.flows.schema import Outcome
 from fogline_cloud.kafka import KafkaClients, end_offset
@@ -163,37 +164,43 @@ Found = dict[tuple[str, str, int], tuple[int, int]]
 
 
 def _tables(settings: Settings) -> tuple[list[dict[str, Any]], Found]:
-    """The rows of `events`, and what `readings` has of each event."""
-    base = settings.flow.tables
+    """The tenant's rows of `events`, and what `readings` has of each event. Other tenants may have rows there too."""
+    flow = settings.flow
     columns = [
-        *("topic", "partition", "offset", "gateway", "stream", "lane"),
+        *("tenant", "topic", "partition", "offset", "gateway", "stream", "lane"),
         *("first_sequence", "sequence", "outcome", "reason", "detail"),
     ]
-    events = _open(f"{base}/events")
+    events = _open(Folder(f"{flow.tables.rstrip('/')}/events", flow.storage))
     if events is None:
         return [], {}
     table = events.to_pyarrow_table(columns=[*columns, "readings"])
     counts = pc.list_value_length(table["readings"]).fill_null(0)
-    rows = table.drop_columns(["readings"]).append_column("values", counts).to_pylist()
+    every = table.drop_columns(["readings"]).append_column("values", counts).to_pylist()
+    rows = [row for row in every if row["tenant"] in {settings.tenant, None}]
+    others = {(row["gateway"], row["stream"]) for row in every} - {(row["gateway"], row["stream"]) for row in rows}
     found: Found = {}
-    readings = _open(f"{base}/readings")
+    readings = _open(Folder(f"{flow.tables.rstrip('/')}/readings", flow.storage))
     if readings is not None:
         grouped = readings.to_pyarrow_table(columns=["gateway", "stream", "sequence", "ordinal"])
         grouped = grouped.group_by(["gateway", "stream", "sequence"])
         for row in grouped.aggregate([("ordinal", "count"), ("ordinal", "count_distinct")]).to_pylist():
-            if row["stream"] is not None:
+            if row["stream"] is not None and (row["gateway"], row["stream"]) not in others:
                 place = (row["gateway"], row["stream"], row["sequence"])
                 found[place] = (row["ordinal_count"], row["ordinal_count_distinct"])
     return rows, found
 
 
-def _open(location: str) -> DeltaTable | None:
-    if "://" not in location and not Path(location, "_delta_log").is_dir():
+def _open(folder: Folder) -> DeltaTable | None:
+    """The table, `None` if there is none yet. Raises `Misconfigured` if it cannot be read."""
+    if "://" not in folder.path and not Path(folder.path, "_delta_log").is_dir():
         return None
     try:
-        return DeltaTable(location)
-    except DeltaError as error:
-        raise Misconfigured(f"table {location} cannot be read: {error}") from None
+        return DeltaTable(folder.uri, storage_options=folder.storage)
+    except TableNotFoundError:
+        return None
+    except (DeltaError, OSError) as error:
+        line = str(error).partition("\n")[0]
+        raise Misconfigured(f"table {folder.path} cannot be read: {line} (see [flow.storage])") from None
 
 
 def _add_readings(streams: list[Evidence], rows: list[dict[str, Any]], readings: Found) -> None:

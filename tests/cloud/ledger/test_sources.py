@@ -1,16 +1,25 @@
 """Records and tables as the ledger reads them."""
 
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, urlsplit
+from xml.sax.saxutils import escape
+
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fogline.errors import Misconfigured
 from fogline.gap import GAP_CONTENT_TYPE
 from fogline.ledger import STATEMENT_CONTENT_TYPE
 from fogline.testing.events import make_event
 from fogline_cloud.ledger.balance import judge
-from fogline_cloud.ledger.sources import _Reader
+from fogline_cloud.ledger.sources import _Reader, _tables
 from fogline_cloud.reading import Stored
 from fogline_cloud.records import record_of
+from fogline_cloud.settings import FlowSettings, Settings
 
 OURS = dict(record_of(make_event(1)).headers)
 WRONG = [None, b"", b"\xff\xfe", b"-1", b"0", b"9" * 30, b"9" * 5000, b"x" * 5000]
@@ -40,3 +49,110 @@ def test_a_record_whose_number_no_row_can_hold_belongs_to_no_stream(number):
     reader = _Reader()
     reader.take_record(stored({**OURS, "ce_sequence": number}))
     assert [finding for evidence in reader.finish({}, {}) for finding in judge(evidence)] == []
+
+
+class ObjectStore(BaseHTTPRequestHandler):
+    """A read-only S3 bucket over a folder, for one user."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        url = urlsplit(self.path)
+        if "Credential=ledger-user/" not in self.headers.get("Authorization", ""):
+            return self.reply(403, b"")
+        bucket, _, key = url.path.lstrip("/").partition("/")
+        assert bucket == "site"
+        if not key:
+            return self.reply(200, self.listing(parse_qs(url.query).get("prefix", [""])[0]))
+        file = self.server.folder / key
+        if not file.is_file():
+            return self.reply(404, b"<Error><Code>NoSuchKey</Code></Error>")
+        body, wanted = file.read_bytes(), self.headers.get("Range", "").removeprefix("bytes=")
+        if not wanted:
+            return self.reply(200, body)
+        first, _, last = wanted.partition("-")
+        begin = int(first) if first else max(len(body) - int(last), 0)
+        end = min(int(last) + 1 if first and last else len(body), len(body))
+        return self.reply(206, body[begin:end], {"Content-Range": f"bytes {begin}-{end - 1}/{len(body)}"})
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
+    def listing(self, prefix: str) -> bytes:
+        found = [(str(each.relative_to(self.server.folder)), each) for each in self.server.folder.rglob("*") if each.is_file()]
+        contents = "".join(
+            f"<Contents><Key>{escape(key)}</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified>"
+            f"<Size>{file.stat().st_size}</Size></Contents>"
+            for key, file in sorted(found)
+            if key.startswith(prefix)
+        )
+        return f"<ListBucketResult><IsTruncated>false</IsTruncated>{contents}</ListBucketResult>".encode()
+
+    def reply(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
+        self.send_response(status)
+        named = {"Content-Length": str(len(body)), "ETag": '"1"', "Last-Modified": "Thu, 01 Jan 2026 00:00:00 GMT"}
+        for name, value in {**named, **(headers or {})}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def bucket(folder):
+    """A bucket over `folder`, and the options to read it with."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), ObjectStore) as server:
+        server.folder = folder
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield {
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}",
+            "AWS_ALLOW_HTTP": "true",
+            "AWS_ACCESS_KEY_ID": "ledger-user",
+            "AWS_SECRET_ACCESS_KEY": "x",
+            "AWS_REGION": "us-east-1",
+        }
+        server.shutdown()
+
+
+def with_tables(tables, storage):
+    return Settings(tenant="t", kafka={"bootstrap.servers": "x"}, flow=FlowSettings(tables=tables, storage=storage))
+
+
+def row_of(tenant, stream):
+    columns = ("topic", "gateway", "lane", "outcome", "reason", "detail")
+    place = {"partition": 0, "offset": 7, "first_sequence": 1, "sequence": 1, "tenant": tenant, "stream": stream}
+    return {**dict.fromkeys(columns, "x"), **place, "readings": [{"ordinal": 0}]}
+
+
+def test_the_ledger_leaves_other_tenants_rows_alone(folder):
+    """Two tenants may share tables: neither is a phantom of the other."""
+    write_deltalake(folder / "events", pa.Table.from_pylist([row_of("t", "ours"), row_of("u", "theirs")]))
+    readings = [{"gateway": "x", "stream": stream, "sequence": 1, "ordinal": 0} for stream in ("ours", "theirs")]
+    write_deltalake(folder / "readings", pa.Table.from_pylist(readings))
+
+    rows, found = _tables(with_tables(str(folder), {}))
+
+    assert [row["stream"] for row in rows] == ["ours"]
+    assert found == {("x", "ours", 1): (1, 1)}
+
+
+def test_the_ledger_reads_tables_with_the_storage_options_of_the_flow(folder, bucket):
+    """F10: `[flow.storage]`."""
+    write_deltalake(folder / "tables" / "events", pa.Table.from_pylist([row_of("t", "s")]))
+
+    (found,), readings = _tables(with_tables("s3://site/tables/", bucket))
+
+    assert (found["offset"], found["values"], readings) == (7, 1, {})
+
+
+def test_tables_that_are_not_there_yet_hold_nothing(folder, bucket):
+    for tables in (str(folder / "tables"), "s3://site/tables"):
+        assert _tables(with_tables(tables, bucket)) == ([], {})
+
+
+def test_tables_that_cannot_be_read_are_named_with_the_settings_to_look_at(bucket):
+    with pytest.raises(Misconfigured, match=r"table s3://site/tables/events cannot be read: .*\[flow\.storage\]"):
+        _tables(with_tables("s3://site/tables", {**bucket, "AWS_ACCESS_KEY_ID": "somebody"}))
