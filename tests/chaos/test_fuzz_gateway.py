@@ -26,7 +26,7 @@ from fuzz.running import cases
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 EACH = 2000
-LIES = 400
+LIES = 250
 COAP_SETTINGS = "[coap]\nport = 0\nrate_s = 1000000\nburst = 1000000\nendpoint_rate_s = 1000000\nendpoint_burst = 1000000\n"
 _names = itertools.count(1)
 
