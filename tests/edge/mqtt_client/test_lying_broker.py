@@ -1,15 +1,21 @@
 """A broker that breaks MQTT: its link ends in a sentence, and the gateway's own listener serves on."""
 
 import asyncio
+import contextlib
+from random import Random
 
 import pytest
 
+from fogline.amqp.reconnect import Backoff
+from fogline.testing.amqp import within
 from fogline.testing.memory import resident_bytes
 from fogline.testing.port import MemoryPort
 from fogline_edge.adapters.mqtt.listener import MqttListener
 from fogline_edge.adapters.mqtt.packets import Connack, Connect
 from fogline_edge.adapters.mqtt.wire import V5
 from fogline_edge.settings import MqttSettings
+from fuzz.mqtt_forms import to_client
+from fuzz.running import seed
 
 CONNACK = Connack().encode(V5)
 HUGE = b"\x30\xff\xff\xff\x7f"
@@ -56,3 +62,38 @@ async def test_packet_over_the_limit_ends_the_connection_and_takes_no_memory(con
         assert (await greeted(listener.address[1]))[:1] == CONNACK[:1]
     await listener.close()
     assert resident_bytes() - before < 64 * 2**20
+
+
+SAMPLE = 400
+
+
+@pytest.mark.fault("S4")
+async def test_wrong_packets_of_a_broker_end_their_link_and_nothing_else(connecting, eventually):
+    """S4: a sample of wrong fields in every packet of a broker: nothing is unhandled, and the next connection is tried."""
+    random = Random(seed())
+    made = [make for form in to_client() for make in form.singles()]
+    waiting, unhandled, last = iter(random.sample(made, SAMPLE)), [], asyncio.Event()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unhandled.append((case, context)))
+    case = None
+
+    async def serve(reader, writer):
+        nonlocal case
+        if (make := next(waiting, None)) is None:
+            last.set()
+        else:
+            case = make()
+            with contextlib.suppress(ConnectionError):
+                await reader.read(1000)
+                writer.write((b"" if case.form == "CONNACK" else CONNACK) + case.data)
+                await writer.drain()
+        writer.close()
+
+    listener = MqttListener(MemoryPort(), MqttSettings(port=0))
+    await listener.start()
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server, connecting(MemoryPort(), server.sockets[0].getsockname()[1], wait=False) as client:
+        client._backoff = Backoff(base_s=0.001, cap_s=0.001)
+        await within(last.wait(), "the client does not come back for the next packet")
+        assert (await greeted(listener.address[1]))[:1] == CONNACK[:1]
+    await listener.close()
+    assert unhandled == [], f"seed {seed()}: {unhandled[0]}"
