@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import os
 import socket
 import ssl
@@ -9,6 +10,8 @@ from typing import Any
 
 from fogline.errors import Unreachable
 
+MAX_PACKET_BYTES = 16 * 1024 * 1024
+"""What the broker is told to send at most: lists of devices are long, and no packet may fill the memory."""
 _READ_BYTES = 65_536
 
 
@@ -26,7 +29,13 @@ class Stream:
         self._at = 0
 
     def recv(self, buffer_size: int) -> bytes:
-        """Up to `buffer_size` bytes; none at the end of the stream. Raises `BlockingIOError`."""
+        """Up to `buffer_size` bytes; none at the end of the stream. Raises `BlockingIOError`.
+
+        paho asks for all that is left of a packet, so a packet over the limit is noticed before it is read. Then it raises
+        `ConnectionAbortedError`.
+        """
+        if buffer_size > MAX_PACKET_BYTES:
+            raise ConnectionAbortedError(errno.EMSGSIZE, f"the broker sends a packet of more than {MAX_PACKET_BYTES} bytes")
         if self._at >= len(self._buffer):
             self.drained = True
             try:

@@ -17,11 +17,8 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from fogline_edge.adapters.mqtt_client.access import Access
 from fogline_edge.adapters.mqtt_client.acks import Acks
-from fogline_edge.adapters.mqtt_client.dial import Stream
+from fogline_edge.adapters.mqtt_client.dial import MAX_PACKET_BYTES, Stream
 from fogline_edge.profiles.profile import Filter
-
-MAX_PACKET_BYTES = 16 * 1024 * 1024
-"""What the broker is told to send at most: lists of devices are long, and no packet may fill the memory."""
 
 _PACKETS_A_TURN = 64
 _RETAINED_ALWAYS, _RETAINED_AT_FIRST = 0, 1
