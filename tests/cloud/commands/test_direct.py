@@ -33,7 +33,7 @@ class Bench:
             principal=SimpleNamespace(name="gw-1"),
             control=self,
             welcomed=True,
-            deadline=lambda left_ms: Deadline("boot", left_ms),
+            deadline=lambda left_ms, _=None: Deadline("boot", left_ms),
         )
 
     def send(self, message):

@@ -12,7 +12,7 @@ from cloud.commands.test_registry import over, record, reply_event
 from fogline.amqp import wire
 from fogline.amqp.outcome import ACCEPTED, MODIFIED, RELEASED, UNKNOWN, rejected
 from fogline.command import Answer, State
-from fogline.errors import Unreachable
+from fogline.errors import Poison, Unreachable
 from fogline.signature import Signer
 from fogline.testing.amqp import within
 from fogline_cloud.bridge.gateways import GatewayDesk
@@ -178,7 +178,8 @@ async def test_an_answer_that_cannot_be_written_as_amqp_stops_no_other(told, wro
 
 @pytest.mark.parametrize("status", [-1, 0, 199, 600, 2**40])
 def test_a_reply_whose_status_is_none_ends_no_command(status):
-    assert of_reply(reply_event(status=status), record(), 77) is None
+    with pytest.raises(Poison):
+        of_reply(reply_event(status=status), record(), 77)
 
 
 def dispatcher():
