@@ -274,8 +274,6 @@ class Downlink:
         """See `fogline_edge.adapters.port.Commands.answer`."""
         if self._outbox.crowded:
             raise SlowDown("too much waits for the disk", retry_after_s=1)
-        if self._outbox.full and command_id not in self._tasks:  # as a dead letter it would find no room
-            raise SlowDown("the outbox is full", retry_after_s=30)
 
         def run(ingest: Ingest, group: Group) -> tuple[Receipt, State | None]:
             return journal.answered(ingest, group, device, command_id, answer)

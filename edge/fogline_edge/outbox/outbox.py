@@ -208,11 +208,6 @@ class Outbox:
         late = len(self._late)
         return self._waiting_events + late >= MAX_WAITING_EVENTS or self._waiting_bytes + self._late_bytes >= MAX_WAITING_BYTES
 
-    @property
-    def full(self) -> bool:
-        """Return True while only replies find room."""
-        return self._full
-
     def _hand_over(self) -> None:
         if self._flush is not None:
             self._flush.cancel()

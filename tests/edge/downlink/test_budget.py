@@ -6,8 +6,7 @@ import pytest
 
 from edge.downlink.test_downlink import LIMIT_S, Device, command, gateway
 from fogline.amqp.outcome import ACCEPTED, RESOURCE_LIMIT
-from fogline.command import MAX_COMMAND_BYTES, Answer
-from fogline.errors import SlowDown
+from fogline.command import MAX_COMMAND_BYTES
 from fogline.event import Arrival, Lane, Receipt
 from fogline.testing.commands import make_command
 from fogline_edge.downlink import budget as module
@@ -82,26 +81,3 @@ def test_commands_that_are_under_way_count_as_those_that_wait(monkeypatch):
     assert budget.refusal(make_command("lamp-2")) is None
     budget.add(make_command("lamp-2"))
     assert "3 commands are open at gateway gw-1" in budget.refusal(make_command("lamp-3"))
-
-
-async def test_while_the_outbox_is_full_answers_to_unknown_commands_wait_at_the_device(folder):
-    """A sister of G7: each of them used to wait in memory, without a bound."""
-    async with gateway(folder, max_bytes=1_000_000) as gw:
-        device = Device()
-        gw.downlink.reachable("lamp-1", device)
-        await gw.receive(command("C1"))
-        await device.has(1)
-        await fill(gw.outbox)
-        with pytest.raises(SlowDown):
-            gw.downlink.answer("lamp-1", "nobody-knows", Answer(200, b"x" * 1000), lambda _: None)
-        assert await gw.answer("C1") is Receipt.STORED
-
-
-async def fill(outbox):
-    """Put events until the outbox takes no more."""
-    event = Arrival(device="lamp-2", channel="t", lane=Lane.TELEMETRY, content_type="x/y", data=bytes(20_000), adapter="mqtt")
-    for _ in range(50):
-        outbox.put(event, lambda _: None)
-    async with asyncio.timeout(LIMIT_S):
-        while not outbox.full:  # noqa: ASYNC110 - the outbox gives no event when it is full
-            await asyncio.sleep(0.005)

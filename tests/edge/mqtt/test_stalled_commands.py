@@ -6,7 +6,6 @@ import pytest
 
 from edge.downlink.test_downlink import command, gateway
 from edge.mqtt.test_listener import password_file
-from fogline.amqp.outcome import ACCEPTED
 from fogline_edge.adapters.mqtt.packets import Answer, Publish
 from fogline_edge.adapters.mqtt.properties import Properties
 from fogline_edge.adapters.mqtt.wire import Kind
@@ -56,25 +55,3 @@ async def test_a_command_that_waited_in_the_newest_connection_goes_through_the_o
                 while listener.counters.commands < 2:  # noqa: ASYNC110 - a counter gives no event
                     await asyncio.sleep(0.005)
         assert "/C2/" in (await older.receive()).topic
-
-
-async def test_a_device_that_never_answers_does_not_delay_the_commands_of_another(folder, listening, dial):
-    """One device acknowledges nothing and answers nothing, and its queue is full; the other is served as if it were alone."""
-    async with (
-        gateway(folder) as gw,
-        listening(gw.outbox, gw.downlink) as listener,
-        dial(listener, "lamp-1") as (silent, _),
-        dial(listener, "lamp-2") as (honest, _),
-    ):
-        await silent.subscribe(FILTER)
-        await honest.subscribe(FILTER)
-        flood = [await gw.receive(command(f"S{number}", data=bytes(10_000))) for number in range(110)]
-        assert flood.count(ACCEPTED) == 100
-        for number in range(3):
-            assert await gw.receive(command(f"H{number}", device="lamp-2")) == ACCEPTED
-            sent = await honest.receive()
-            assert f"/H{number}/" in sent.topic
-            await honest.send(Answer(kind=Kind.PUBACK, packet_id=sent.packet_id, code=0))
-            await honest.publish(f"command///res/H{number}/200", b"done", number=7)
-            await honest.receive()
-        assert await gw.replies(3) == [(f"H{number}", "SUCCEEDED", 200) for number in range(3)]
