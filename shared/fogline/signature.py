@@ -1,6 +1,6 @@
 """Signed commands: Ed25519 (RFC 8032). Keys are raw 32 bytes, written as base64.
 
-A command carries two signatures (docs/decisions/0017): a full one, and one that gateways of the version before verify.
+A command carries two signatures (docs/decisions/0019): a full one, and one that gateways of the version before verify.
 """
 
 import base64

@@ -191,8 +191,7 @@ async def test_a_gateway_too_old_to_be_asked_leaves_it_in_doubt_and_unstarted(mo
     heir.submit()
     await heir.says(GONE)
     assert {kind for kind, _ in heir.sent} == {"question"}
-    past = msgspec.structs.replace(heir.known, expires_ms=1)
-    heir.commands._registry.put(past)
+    heir.commands._courses["C1"].ends_s = -1e9
     heir.commands._on_time("C1")
     await heir.commit()
     assert (heir.known.state, heir.known.provisional, heir.told) == (State.IN_DOUBT, True, [ACCEPTED])

@@ -99,7 +99,7 @@ class Confused(Bridge):
 
     def welcome(self, asked: hello.Hello) -> bytes:
         found = hello.decode_welcome(super().welcome(asked))
-        marks = [hello.Mark("no such stream", 7, 7, "ab"), *found.marks]
+        marks = [hello.Mark("no-such-stream", 7, 7, "ab"), *found.marks]
         return hello.encode_hello(msgspec.structs.replace(found, marks=marks))
 
 
@@ -113,7 +113,7 @@ async def test_a_welcome_with_an_unknown_stream_does_not_end_the_gateway(folder,
     waited = [serving, asyncio.ensure_future(bridge.until(lambda: bridge.came, "nothing comes"))]
     await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
     assert not serving.done()
-    assert "'no such stream', which is not in this outbox" in caplog.text
+    assert "'no-such-stream', which is not in this outbox" in caplog.text
     serving.cancel()
     await asyncio.wait({serving})
     await outbox.close()
