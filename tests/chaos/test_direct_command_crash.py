@@ -81,7 +81,9 @@ async def test_a_bridge_killed_during_a_direct_command_neither_repeats_nor_start
             async with operator(site) as first:
                 asked = asyncio.create_task(first.request(DIRECT))
                 assert await crashing.ended() == -signal.SIGKILL
-                assert not asked.done(), "it was told something that is not committed"
+                if asked.done():  # by the device's own answer, which the gateway had committed before it sent it
+                    assert present
+                    assert asked.result().state is State.SUCCEEDED
             with suppress(Unreachable):
                 await asked
             if not present:

@@ -196,7 +196,7 @@ def left_over():
     """What a reconnect might leave: tasks, files, connections, and messages without an outcome in them."""
     gc.collect()
     connections = [each for each in gc.get_objects() if type(each) is Connection]
-    waiting = sum(each.unsettled + len(each._outbound._on_wire) + len(each._engine._unsettled) for each in connections)
+    waiting = sum(each.unsettled + len(each._outbound._on_wire) + each._engine._links.unsettled for each in connections)
     return len(asyncio.all_tasks()), len(list(Path("/proc/self/fd").iterdir())), len(connections), waiting
 
 

@@ -27,6 +27,11 @@ class LinkTable:
         return len(self._open)
 
     @property
+    def unsettled(self) -> int:
+        """Deliveries of both directions without an outcome."""
+        return len(self._received) + len(self._sent)
+
+    @property
     def unfinished_bytes(self) -> int:
         """Bytes of messages whose last part has not come."""
         return sum(len(link.partial) for link in self._open.values())

@@ -6,7 +6,6 @@ import pytest
 from cloud.bridge.test_shard import Answers, Bench, StumblesOnce, bench  # noqa: F401 - `bench` is a fixture
 from fogline.amqp.outcome import ACCEPTED, State
 from fogline.codec import Range, encode_batch, encode_event
-from fogline.command import MAX_COMMAND_BYTES
 from fogline.event import Lane
 from fogline.gap import GAP_CONTENT_TYPE, decode_gap
 from fogline.message import Message
@@ -64,7 +63,6 @@ BAD = {
     "a state that ends nothing": {"commandstate": "QUEUED"},
     "a status that is no status": {"status": 2**40},
     "a negative status": {"status": -1},
-    "an answer over the limit": {"data": b"x" * (MAX_COMMAND_BYTES + 1), "content_type": "application/octet-stream"},
     "a name over the limit": {"subject": "command/" + "n" * 5000},
 }
 

@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from sqlite_utils import Database
 
 from fogline.codec import decode_event
 from fogline.dead import DEAD_TYPE
@@ -13,7 +14,7 @@ from fogline.testing.amqp import within
 from fogline.testing.events import make_arrival
 from fogline_edge.outbox import slots as module
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.outbox.schema import open_database
+from fogline_edge.outbox.schema import connect_file, migrations
 from fogline_edge.outbox.slots import Slots
 from fogline_edge.settings import Settings
 
@@ -27,7 +28,8 @@ def marked(delivery):
 
 @pytest.fixture
 def database():
-    connection = open_database(Path(":memory:"), 10**7)
+    connection = connect_file(Path(":memory:"))
+    migrations.apply(Database(connection))
     connection.execute("BEGIN")
     yield connection
     connection.close()
