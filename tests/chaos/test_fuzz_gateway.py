@@ -20,7 +20,7 @@ from fogline_edge.adapters.mqtt.packets import Connect
 from fogline_edge.adapters.mqtt.wire import V3, V5
 from fuzz import live
 from fuzz.amqp_frames import CLIENT
-from fuzz.control import COMMAND, WELCOME
+from fuzz.control import COMMAND, QUESTION, WELCOME
 from fuzz.devices import COAP, MQTT
 from fuzz.running import cases
 
@@ -128,14 +128,15 @@ class LyingBridge:
         self._outcomes = itertools.cycle(
             [ACCEPTED, RELEASED, MODIFIED, rejected(DECODE_ERROR, "no"), rejected("\x1b", "x" * 9)]
         )
-        self._control = None
+        self._controls = {}
 
     def opened(self, connection, _peer) -> None:
         connection.accept()
 
     def link_requested(self, connection, link) -> None:
         sender = connection.accept_link(link, credit=16, share=Share())
-        self._control = sender or self._control
+        if sender is not None:
+            self._controls[connection] = sender
 
     def received(self, connection, delivery, data) -> None:
         connection.settle(delivery, next(self._outcomes), credit=1)
@@ -149,16 +150,16 @@ class LyingBridge:
         self.told += 1
         own = decode(data).correlation_id
         assert own is not None
-        self._control._outbound.queue(self._control, case.data.replace(b"CORRELATION-ID-16", own.bytes))
-        for each in itertools.islice(self._commands, 5):
-            self._control._outbound.queue(self._control, each.data)
+        control = self._controls[connection]
+        for told in (case.data.replace(QUESTION, own.bytes), *(e.data for e in itertools.islice(self._commands, 5))):
+            control._outbound.queue(control, told)
         connection._loop.call_later(0.02, connection.close)
 
     def link_closed(self, *_) -> None:
         pass
 
-    def closed(self, *_) -> None:
-        self._control = None
+    def closed(self, connection, _why) -> None:
+        self._controls.pop(connection, None)
 
 
 async def lie(port: int, lies, commands) -> int:

@@ -36,6 +36,7 @@ from fogline.testing.events import BEACON, NOW_NS, STREAM, make_event
 from fogline_cloud.bridge.admission import Admission
 from fogline_cloud.bridge.checkpoint import stream_entry
 from fogline_cloud.bridge.reports import event_of
+from fogline_cloud.commands.command_id import CommandIds
 from fogline_cloud.commands.record import of_reply
 from fogline_cloud.commands.request import record_of as command_of
 from fogline_cloud.records import record_of, record_of_object
@@ -49,6 +50,7 @@ from fuzz.json_forms import json_form
 
 MAX_KEPT_BYTES = 1000
 DAY_S = 86_400
+IDS = CommandIds(b"k" * 32)
 OPERATOR = Principal(Kind.CLIENT, "acme", "desk", "asserted")
 
 
@@ -215,8 +217,12 @@ def _resumed(welcome: hello.Welcome) -> None:
         hello.resume(hello.Own(5, "00", 9, "00", 7), mark)
 
 
+QUESTION = b"CORRELATION-ID-1"
+"""Stands for the UUID of the hello that is answered."""
+
+
 def _hello_message(body: bytes) -> bytes:
-    properties = {"reply-to": long_text(b"control/acme/gw-1"), "correlation-id": long_text(b"1")}
+    properties = {"reply-to": long_text(b"control/acme/gw-1"), "correlation-id": b"\x98" + QUESTION}
     return message_form("hello", body=body, properties=properties).render({})
 
 
@@ -322,7 +328,7 @@ COMMAND = Decoder(
 
 
 def _requested(message: Message) -> object:
-    return command_of(message, parse_address("command/acme/lamp-1"), OPERATOR, 1, CommandSettings())  # type: ignore[arg-type]
+    return command_of(message, parse_address("command/acme/lamp-1"), OPERATOR, 1, CommandSettings(), ids=IDS)  # type: ignore[arg-type]
 
 
 REQUEST = Decoder(

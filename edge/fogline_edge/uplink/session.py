@@ -39,6 +39,7 @@ CONTROL_CREDIT = 32
 OnCommand = Callable[[Command | JournalQuery, Callable[[Outcome], None]], None]
 """Takes a command, or a question about one; its second argument is to be called once with the outcome."""
 
+_VERSION = version("fogline-edge")  # to look it up reads the disk, and leaves a list of all packages in a reference cycle
 _log = logging.getLogger("fogline.uplink")
 T = TypeVar("T")
 
@@ -83,7 +84,7 @@ class Session:
         properties: dict[str, Property] = {
             "tenant": self._outbox.tenant,
             "product": hello.PRODUCT,
-            "version": version("fogline-edge"),
+            "version": _VERSION,
         }
         engine = Engine(self._outbox.gateway, hostname=host, properties=properties)
         connection = await connect(host, port, engine, self)
@@ -115,7 +116,7 @@ class Session:
         streams = [hello.OpenStream(each.stream, each.lane) for each in await self._outbox.streams()]
         question = hello.Hello(
             protocol=hello.PROTOCOL,
-            version=version("fogline-edge"),
+            version=_VERSION,
             gateway=self._outbox.gateway,
             beacon=self._outbox.clock.beacon(),
             streams=streams,

@@ -56,8 +56,9 @@ class Uplink:
         while True:
             served = self.state.connections
             ended = await self._serve(bridge)
-            # its objects refer to each other; when it has lasted they are old, and the gateway seldom looks among those
-            gc.collect(2 if self.state.connections > served else 1)
+            if self.state.connections > served:
+                # asyncio's task group leaves a cycle, whose objects are old by now: no collection of young ones finds them
+                gc.collect()
             if isinstance(ended, Redirect) and not sent_by:
                 bridge, sent_by = ended.where, bridge
                 continue

@@ -282,7 +282,7 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """The socket takes bytes again."""
         self._paused = False
-        self._turn()
+        self._loop.call_soon(self._turn)  # asyncio would end a transport twice that is closed within this call
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is gone: everything unsettled is unknown."""
@@ -297,7 +297,9 @@ class Connection(asyncio.Protocol):
             why = self._why or (str(exc) if exc else "the connection was closed")
             self._outbound.end(why)
             self._engine.release()
-            self._handler.closed(self, why)
+            handler = self._handler
+            del self._handler  # no cycle is left for the garbage collector
+            handler.closed(self, why)
 
 
 def open_connections() -> list[Connection]:

@@ -130,12 +130,18 @@ class Outbound:
         self._ended = True
         self._fail(set(self._waiting), why)
         self._on_wire.clear()
+        self._senders.clear()
+        self._turn = _nothing  # no cycle is left for the garbage collector
 
     def _fail(self, numbers: set[int], why: str) -> None:
         for number in numbers:
             future = self._waiting.pop(number, None)
             if future is not None and not future.done():
                 future.set_exception(Unreachable(why))
+
+
+def _nothing() -> None:
+    """Nothing is sent any more."""
 
 
 def _seen(future: "asyncio.Future[Outcome]") -> None:

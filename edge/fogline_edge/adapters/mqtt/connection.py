@@ -99,6 +99,8 @@ class Connection(asyncio.Protocol):
         for timer in (self._timer, self._draining):
             if timer is not None:
                 timer.cancel()
+        self.flow.release()
+        del self.flow  # no cycle is left for the garbage collector
         self._owner.gone(self)
 
     def pause_writing(self) -> None:
@@ -114,6 +116,10 @@ class Connection(asyncio.Protocol):
         if self._draining is not None:
             self._draining.cancel()
             self._draining = None
+            self._loop.call_soon(self._go_on)  # asyncio would end a transport twice that is closed within this call
+
+    def _go_on(self) -> None:
+        if not self.ending and self._draining is None:
             self.flow.slow(slow=False)
 
     def opened(self, opened: Opened) -> None:

@@ -138,6 +138,10 @@ class Flow:
         self._stopped = True
         self._outlet.stop()
 
+    def release(self) -> None:
+        """The socket is closed: drop the reference that makes a cycle. `stop` was called before."""
+        del self._outlet
+
     def slow(self, *, slow: bool) -> None:
         """The client does not read (then nothing more is read from it, or begun), or it has read."""
         self.bulky = slow

@@ -150,7 +150,8 @@ class MqttListener:
             if connection.ending:
                 return
             ok = await asyncio.to_thread(self._users.verify, verify.name, verify.password)
-        connection.flow.verified(ok=ok)
+        if not connection.ending:
+            connection.flow.verified(ok=ok)
 
     def schedule(self, flush: Callable[[], None]) -> None:
         """Call `flush` at the end of this turn, together with all others."""

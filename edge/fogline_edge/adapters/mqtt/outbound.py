@@ -74,6 +74,8 @@ class Outbound:
                 effects.append(Tell(Fate.NOT_SENT, under_way.pop(number).command_id))
             elif flight.publish.qos == 1 or not lasting:
                 effects.append(Tell(Fate.LOST, under_way.pop(number).command_id, "it was sent, and not confirmed"))
+        if not lasting:
+            self._save = _no_save  # it must not be kept again, and no cycle is left for the garbage collector
         return effects
 
     def execute(self, command: Command, subscriptions: Sequence[Subscription], *, lasting: bool) -> list[Effect]:
@@ -198,6 +200,10 @@ class Outbound:
     def _answer(self, number: int, code: int = 0) -> Send:
         version = self._pipe.version if self._pipe else V5
         return Send(Answer(kind=Kind.PUBREL, packet_id=number, code=code).encode(version))
+
+
+def _no_save(then: Then | None) -> list[Effect]:  # noqa: ARG001 (as `Save`)
+    return []
 
 
 def _aged(flight: Flight, pipe: Pipe) -> Publish:

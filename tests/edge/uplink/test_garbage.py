@@ -1,0 +1,45 @@
+"""Failed attempts to reach the bridge and the garbage collector."""
+
+import asyncio
+import gc
+
+import pytest
+
+from fogline.amqp.reconnect import Backoff
+from fogline.testing.amqp import within
+from fogline_edge.outbox.outbox import Outbox
+from fogline_edge.settings import Settings, UplinkSettings
+from fogline_edge.uplink.uplink import Uplink
+
+ATTEMPTS = 5
+
+
+@pytest.mark.fault("N1")
+async def test_failed_attempts_do_not_age_the_objects_of_devices_connections(tmp_path):
+    """A collection makes everything that is in use old, and of what is old the gateway frees a cycle seldom."""
+    attempts, tried = 0, asyncio.Event()
+
+    async def refuse(reader, writer):
+        nonlocal attempts
+        attempts += 1
+        writer.close()
+        if attempts > ATTEMPTS:
+            tried.set()
+
+    server = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    uplink = UplinkSettings(bridge=f"127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    outbox = Outbox.open(Settings(tenant="acme", gateway="gw-1", data=str(tmp_path), uplink=uplink))
+    collections = []
+    gc.disable()
+    gc.callbacks.append(lambda *said: collections.append(said))
+    try:
+        task = asyncio.create_task(Uplink(outbox, uplink, lambda *_: None, Backoff(base_s=0.01, cap_s=0.02)).run())
+        await within(tried.wait(), "the uplink does not try again")
+    finally:
+        gc.callbacks.pop()
+        gc.enable()
+    task.cancel()
+    await asyncio.wait({task})
+    await outbox.close()
+    server.close()
+    assert collections == []
