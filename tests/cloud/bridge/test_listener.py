@@ -43,7 +43,7 @@ async def test_a_connection_beyond_the_most_is_closed_with_an_error_until_anothe
     async with listening() as port, AsyncExitStack() as stack:
         first, second, third = [await dial(stack, port, name) for name in ("one", "two", "three")]
         await within(third.is_closed.wait(), "the third connection is not closed")
-        assert "amqp:resource-limit-exceeded at most 2 connections" in third.why
+        assert "amqp:resource-limit-exceeded: at most 2 connections" in third.why
         first.connection.close()
         await within(first.is_closed.wait(), "the first connection does not close")
         fourth = await dial(stack, port, "four")
