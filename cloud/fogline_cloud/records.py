@@ -6,7 +6,6 @@ CloudEvents Kafka binding, binary mode (section 3.2): the value is the device's 
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -17,6 +16,7 @@ from fogline.errors import Poison
 from fogline.event import Event, Lane, TimeQuality, parse_rfc3339, rfc3339
 from fogline.gap import GAP_CONTENT_TYPE, decode_gap
 from fogline.identity import Dedup
+from fogline.short_cache import cache_short
 
 Headers = list[tuple[str, bytes]]
 
@@ -84,7 +84,7 @@ def record_of_object(event: EventObject, tenant: str, device: str, data: bytes, 
 _SAME = ("ce_type", "ce_subject", "ce_timequality", "ce_dedup", "content-type", "device_id", "orig_adapter")
 
 
-@lru_cache(maxsize=16_384)
+@cache_short(maxsize=16_384)
 def _common_headers(
     tenant: str, device: str, gateway: str, stream: str, lane: str, *same: str
 ) -> tuple[tuple[str, bytes], ...]:
@@ -94,7 +94,7 @@ def _common_headers(
     return ("ce_specversion", b"1.0"), *((name, value.encode()) for name, value in told)
 
 
-@lru_cache(maxsize=256)
+@cache_short(maxsize=256)
 def _moment_headers(recordedtime: str) -> tuple[tuple[str, bytes], ...]:
     """A gateway stores many events at one moment. Hono's `creation-time`: milliseconds since 1970."""
     since_ms = parse_rfc3339(recordedtime) // 1_000_000

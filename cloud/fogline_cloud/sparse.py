@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable
 
 SILENCE_S = 30.0
-_MOST = 256
+MOST = 256
+"""Kinds of lines that are remembered. Beyond it all of them are forgotten, and each may be logged again at once."""
 _COUNTED = re.compile(r"\(after \d+ms[^)]*\)|, \d+ identical error\(s\) suppressed")
 
 
@@ -26,7 +27,7 @@ class Sparse(logging.Filter):
         if now - at < SILENCE_S:
             self._said[key] = at, held + 1
             return False
-        if len(self._said) >= _MOST:
+        if len(self._said) >= MOST:
             self._said.clear()
         self._said[key] = now, 0
         if held:

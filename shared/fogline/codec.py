@@ -25,6 +25,7 @@ from fogline.event import Event, Lane, TimeQuality, parse_rfc3339
 from fogline.gap import GAP_CONTENT_TYPE, Lost, decode_gap, encode_gap
 from fogline.json_payload import travels_as_json
 from fogline.message import Message, Property
+from fogline.short_cache import cache_short
 
 BATCH_CONTENT_TYPE = "application/cloudevents-batch+json"
 BATCH_ENCODING = "zstd"
@@ -258,7 +259,7 @@ def _source(source: str) -> tuple[str, str]:
     raise Poison("bad-identifier", f"source {shown(source)} is not /tenant/devices/device")
 
 
-@lru_cache(maxsize=256)
+@cache_short(maxsize=256)
 def _check_time(text: str) -> None:
     """A gateway stores many events at one moment."""
     try:

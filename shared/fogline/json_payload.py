@@ -1,9 +1,10 @@
 """Payloads that travel as JSON within the JSON of their event: valid, bare, and not nested too deep. Pure."""
 
 import re
-from functools import lru_cache
 
 import msgspec
+
+from fogline.short_cache import cache_short
 
 MAX_JSON_DEPTH = 64
 """The most levels of arrays and objects in a payload that travels as JSON. Deeper payloads travel as base64.
@@ -17,7 +18,7 @@ _ROUND = bytes.maketrans(b"[]{}", b"()()")
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
-@lru_cache(maxsize=1024)
+@cache_short(maxsize=1024)
 def is_json_type(content_type: str) -> bool:
     """Return True for a media type that is JSON by its name (RFC 6838 section 4.2.8, RFC 8259)."""
     essence = content_type.partition(";")[0].strip().lower()

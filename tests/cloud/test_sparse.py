@@ -1,6 +1,6 @@
 import logging
 
-from fogline_cloud.sparse import SILENCE_S, Sparse
+from fogline_cloud.sparse import MOST, SILENCE_S, Sparse
 
 
 def test_a_line_that_repeats_itself_is_said_once_in_a_while_and_counted():
@@ -21,3 +21,11 @@ def test_a_line_that_repeats_itself_is_said_once_in_a_while_and_counted():
     assert said(refused.format(2)) == refused.format(2) + " (2 more like this)"
     now += SILENCE_S
     assert said(refused.format(2)) == refused.format(2)
+
+
+def test_lines_of_ever_new_kinds_take_no_more_memory():
+    sparse = Sparse(lambda: 100.0)
+    for number in range(1000):
+        record = logging.LogRecord("fogline.kafka", logging.ERROR, "", 0, f"broker-{number} is away", (), None)
+        assert sparse.filter(record)
+        assert len(sparse._said) <= MOST

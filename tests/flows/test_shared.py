@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fogline_cloud.flows import shared as module
 from fogline_cloud.flows.shared import Place, Rules, Sighting, Verdict, judged
 from fogline_cloud.settings import SharedSettings, Strategy
 
@@ -113,3 +114,10 @@ def test_the_first_rule_that_fits_decides():
         5_000_000,
         30_000_000,
     ]
+
+
+def test_rules_of_ever_new_devices_take_no_more_memory(monkeypatch):
+    monkeypatch.setattr(module, "_MAX_KNOWN", 10)
+    rules = Rules([SharedSettings(device="d-*", strategy=Strategy.MARK)])
+    assert {rules.of(f"d-{number}", "s").strategy for number in range(100)} == {Strategy.MARK}
+    assert len(rules._known) == 10

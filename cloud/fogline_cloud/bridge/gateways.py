@@ -20,6 +20,7 @@ from fogline.amqp.outcome import (
     LINK_STOLEN,
     NOT_FOUND,
     RELEASED,
+    RESOURCE_LIMIT,
     UNAUTHORIZED,
     Condition,
     rejected,
@@ -35,6 +36,8 @@ from fogline_cloud.bridge.work import Submission
 INGEST_CREDIT = 16
 """Batches that a gateway may have on their way on one lane."""
 HELLO_CREDIT = 4
+MAX_ANSWERS = 16
+"""Answers to hello that a gateway may leave unsettled. One connection needs one."""
 COME_BACK_S = 2.0
 MOST_WAIT_S = 60.0
 
@@ -194,7 +197,8 @@ class GatewayDesk:
             marks=marks,
             time_ms=time.time_ns() // 1_000_000,
         )
-        if self._send(guest, message, welcome) and self._by_name.get(guest.principal.name) is guest:
+        sent = self._send(guest, message, welcome)
+        if sent and not guest.welcomed and self._by_name.get(guest.principal.name) is guest:
             guest.welcomed = True
             self.arrived(guest)
 
@@ -208,7 +212,12 @@ class GatewayDesk:
             to=question.reply_to,
             correlation_id=question.correlation_id,
         )
-        guest.control.send(answer)
+        if guest.answers_unsettled >= MAX_ANSWERS:
+            why = f"{MAX_ANSWERS} answers to hello are not settled: a gateway says hello once on a connection"
+            guest.connection.close(Condition(RESOURCE_LIMIT, why))
+            return False
+        guest.answers_unsettled += 1
+        guest.control.send(answer).add_done_callback(guest.on_answer_settled)
         return True
 
     def _on_batch(self, guest: Guest, delivery: Delivery, message: Message) -> None:

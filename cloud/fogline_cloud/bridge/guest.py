@@ -1,5 +1,6 @@
 """One AMQP connection to the bridge, and who serves which of its addresses."""
 
+import asyncio
 import time
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -24,7 +25,7 @@ class Guest:
     """A connection. `addresses`: of the links on which it sends.
 
     Of a gateway: its `shard`; `control`, where answers and commands go once it has attached there; `welcomed`, once
-    its hello was answered.
+    its hello was answered; `answers_unsettled`: answers to hello that it has not settled.
     """
 
     principal: Principal
@@ -33,6 +34,7 @@ class Guest:
     shard: int = -1
     control: Sender | None = None
     welcomed: bool = False
+    answers_unsettled: int = 0
     addresses: dict[Link, Address] = field(default_factory=dict)
     inflow: Inflow = field(init=False)
     _queued: dict[Delivery, int] = field(default_factory=dict)
@@ -53,6 +55,10 @@ class Guest:
         self.connection.settle(delivery, outcome, credit=0 if size_bytes else 1)
         if size_bytes:
             self.budget.give_back(self.inflow, size_bytes, delivery.link)
+
+    def on_answer_settled(self, _: "asyncio.Future[Outcome]") -> None:
+        """An answer to hello was settled, or its link is gone."""
+        self.answers_unsettled -= 1
 
     def heard(self, beacon: Beacon) -> None:
         """The gateway's clock, as it was when it sent what has just arrived."""

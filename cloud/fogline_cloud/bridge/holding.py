@@ -7,6 +7,7 @@ from typing import Protocol
 from fogline_cloud.bridge.admission import Admission, Known, StreamKey
 from fogline_cloud.bridge.transaction import TransactionLog
 from fogline_cloud.commands.record import Record
+from fogline_cloud.commands.refusals import RefusalAudits
 from fogline_cloud.commands.registry import Registry
 from fogline_cloud.commands.routes import Routes
 
@@ -28,6 +29,7 @@ class Holding:
 
     `tell` is called with commands' records as soon as they are known here, and again after the commit. `issued`: as of
     `Shard`. `dirty`: the streams about which the checkpoint does not say yet what is committed.
+    `audits` limits the audit lines about refused replies.
     """
 
     log: TransactionLog
@@ -38,6 +40,7 @@ class Holding:
     tell: Callable[[Sequence[Record]], None]
     issued: Callable[[str], bool]
     dirty: dict[StreamKey, Known] = field(default_factory=dict)
+    audits: RefusalAudits = field(default_factory=RefusalAudits)
 
     @property
     def unwritten(self) -> bool:

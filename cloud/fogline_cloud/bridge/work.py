@@ -81,7 +81,7 @@ class Submission:
         for record in replies.records:
             holding.registry.put(record)
             holding.log.write_command(record)
-        for audit in replies.audits:
+        for audit in holding.audits.select(replies.audits, time.monotonic()):
             holding.log.write_audit(audit)
         return ACCEPTED, replies.records
 

@@ -12,6 +12,7 @@ from fogline.event import EMPTY_NOTIFICATION, Event, parse_rfc3339
 from fogline.gap import GAP_CONTENT_TYPE, decode_gap
 from fogline.ledger import STATEMENT_CONTENT_TYPE, decode_statement
 from fogline.notice import NOTICE_CONTENT_TYPE
+from fogline.short_cache import cache_short
 from fogline_cloud import records
 from fogline_cloud.flows.asking import Answer, Checked, prose, word
 from fogline_cloud.flows.parsers import essence, parser_name
@@ -140,7 +141,7 @@ def _check_device(device: str) -> None:
     check_identifier(device, "device_id")
 
 
-@lru_cache(maxsize=4096)
+@cache_short(maxsize=4096)
 def _microseconds(text: str) -> int:
     """RFC 3339 to microseconds since 1970. Raises `ValueError`, `OverflowError`."""
     return parse_rfc3339(text) // 1000

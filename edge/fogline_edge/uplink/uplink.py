@@ -17,6 +17,8 @@ from fogline_edge.uplink.session import OnCommand, Redirect, Session
 
 REDIRECTED_S = 2.0
 """How long to wait after one bridge sent on to another, and that one was not there, or sent on again."""
+MAX_REFUSALS = 5
+"""After so many refusals in a row of one bridge, the next of those in the settings is tried."""
 STABLE_S = 10.0
 """A connection that served for so long makes earlier failures forgotten."""
 
@@ -36,7 +38,8 @@ class UplinkState:
 class Uplink:
     """Keeps one connection to a bridge: the configured one, or of several the next after each failure.
 
-    A bridge may send it on to the one that has its shard; when that does not serve it, the first is asked again.
+    A bridge may send it on to the one that has its shard; when that does not serve it, the first is asked again,
+    up to `MAX_REFUSALS` times.
     """
 
     def __init__(self, outbox: Outbox, settings: UplinkSettings, on_command: OnCommand, backoff: Backoff | None = None) -> None:
@@ -52,7 +55,7 @@ class Uplink:
 
     async def run(self) -> None:
         """Connect, serve, wait, connect again. Ends only by cancellation."""
-        bridge, sent_by = next(self._bridges), ""
+        bridge, sent_by, refusals = next(self._bridges), "", 0
         while True:
             served = self.state.connections
             ended = await self._serve(bridge)
@@ -63,10 +66,13 @@ class Uplink:
                 bridge, sent_by = ended.where, bridge
                 continue
             if ended is None and (not sent_by or self.state.connections > served):
-                bridge, wait_s = next(self._bridges), self._backoff.next_s()
+                bridge, wait_s, refusals = next(self._bridges), self._backoff.next_s(), 0
             else:  # there is a bridge that answers: it will know when another one has the shard, or has it itself
                 wish_s = ended.retry_after_s if ended is not None else None
                 bridge, wait_s = sent_by or bridge, self._backoff.asked_s(wish_s or REDIRECTED_S)
+                refusals = 1 if self.state.connections > served else refusals + 1
+                if refusals >= MAX_REFUSALS:
+                    bridge, refusals = next(self._bridges), 0
             sent_by = ""
             _log.info("next try, at %s, in %.1f s", bridge, wait_s)
             await asyncio.sleep(wait_s)

@@ -16,6 +16,7 @@ from fogline_cloud import topics
 from fogline_cloud.bridge.recovery import read_commands
 from fogline_cloud.bridge.shard import Shard
 from fogline_cloud.commands.record import Audit, Record
+from fogline_cloud.commands.refusals import BURST
 from fogline_cloud.commands.work import Change
 from fogline_cloud.reading import read_committed
 
@@ -99,3 +100,13 @@ def test_a_reply_to_a_command_of_a_bridge_that_died_is_taken(bench):  # noqa: F8
     answers.submit(shard, replies(bench, {"commandid": command_id}))
     assert answers.next() == ACCEPTED
     assert (states(bench), [is_gap(each) for each in landed(bench)]) == ({command_id: State.SUCCEEDED}, [False])
+
+
+@pytest.mark.fault("S3")
+def test_a_flood_of_refused_replies_leaves_a_gap_record_each_and_few_audit_lines(bench):  # noqa: F811
+    """Sister of B2: a lying gateway could fill the audit topic."""
+    shard, answers = bench.shard(issued=IDS.issued), Answers()
+    answers.submit(shard, replies(bench, *({"commandid": "made-up"} for _ in range(3 * BURST)), gateway="gw-2"))
+    assert answers.next() == ACCEPTED
+    assert [is_gap(each) for each in landed(bench)] == [True] * 3 * BURST
+    assert len(audits(bench)) == BURST

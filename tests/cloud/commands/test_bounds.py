@@ -85,6 +85,17 @@ def test_verdicts_that_stay_provisional_are_forgotten_like_others(monkeypatch):
     assert [each.id for each in known.open_for("gw-1")] == ids(known)
 
 
+def test_all_open_commands_of_a_bridge_have_a_bound_in_bytes(monkeypatch):
+    monkeypatch.setattr(module, "MAX_OPEN_BYTES", 10_000)
+    known = Registry()
+    for number in range(50):
+        each = record(f"C{number}", gateway=f"gw-{number}", operator=f"op-{number}", data_base64="x" * 1000)
+        if known.no_room(each) is None:
+            known.put(each)
+    assert ids(known) == [f"C{number}" for number in range(5)]
+    assert "10000 bytes already" in known.no_room(record("H1"))
+
+
 class Unscanned(dict):
     """A dict that nobody may look through."""
 

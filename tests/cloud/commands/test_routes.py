@@ -1,5 +1,7 @@
 """Which gateway reaches a device: who was heard last, without going to and fro."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from fogline.codec import Batch
@@ -49,3 +51,38 @@ def test_what_was_written_down_gives_way_to_what_is_heard(clock):
     assert routes.learn("gw-2", Batch.of([make_event()])) == ["lamp-1"]
     routes.recall("lamp-1", "gw-1", 4)
     assert routes.gateway_of("lamp-1") == "gw-2"
+
+
+def test_a_gateway_that_makes_up_devices_pushes_out_its_own_routes_only(clock, monkeypatch):
+    monkeypatch.setattr(module, "MAX_ROUTES_A_GATEWAY", 10)
+    routes = Routes()
+    routes.learn("gw-1", Batch.of([make_event()]))
+    for number in range(50):
+        routes.learn("gw-2", Batch.of([make_event(device="valve-1"), make_event(2, device=f"d-{number}")]))
+    assert (routes.gateway_of("lamp-1"), routes.gateway_of("valve-1"), routes.gateway_of("d-0")) == ("gw-1", "gw-2", None)
+    assert len(routes._routes) == 11
+
+
+def test_beyond_the_limit_of_all_gateways_the_device_not_heard_for_longest_is_forgotten(clock, monkeypatch):
+    monkeypatch.setattr(module, "MAX_ROUTES", 10)
+    routes = Routes()
+    for number in range(50):
+        routes.recall(f"d-{number}", f"gw-{number}", number)
+        routes.learn("gw-1", Batch.of([make_event()]))
+    assert sorted(routes._routes) == sorted(["lamp-1", *(f"d-{number}" for number in range(41, 50))])
+    assert len(routes._of_gateway) == 10
+    assert routes.learn("gw-3", Batch.of([make_event(device="d-0")])) == ["d-0"]
+
+
+def test_threads_that_learn_at_once_leave_routes_within_the_limit(monkeypatch):
+    monkeypatch.setattr(module, "MAX_ROUTES", 10)
+    routes = Routes()
+
+    def flood(gateway: str) -> None:
+        for number in range(500):
+            routes.learn(gateway, Batch.of([make_event(device=f"d-{number % 30}", ttd=-1)]))
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(flood, [f"gw-{number}" for number in range(4)]))
+    assert len(routes._routes) == 10
+    assert sum(map(len, routes._of_gateway.values())) == 10

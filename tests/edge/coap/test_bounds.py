@@ -5,7 +5,10 @@ import pytest
 from edge.coap.client import block1, request
 from fogline.rates import Bucket
 from fogline_edge.adapters.coap.blocks import Transfers
-from fogline_edge.adapters.coap.exchanges import EXCHANGE_LIFETIME_S, Exchanges
+from fogline.testing.port import MemoryPort
+from fogline_edge.adapters.coap import finals as finals_module
+from fogline_edge.adapters.coap.exchanges import EXCHANGE_LIFETIME_S, Exchange, Exchanges
+from fogline_edge.adapters.coap.finals import Finals
 from fogline_edge.adapters.coap.limits import REFUSALS_S, Limits, Verdict
 from fogline_edge.adapters.coap.requests import read_request
 from fogline_edge.adapters.coap.wire import Code, Option, Refusal, uint
@@ -163,3 +166,14 @@ def test_too_many_bodies_are_5_03_until_one_is_forgotten():
     assert body.feed(0, BLOCK, more=True, endpoint=("127.0.0.1", 3), now_s=11) is None
     assert len(body.transfers) == 1
     assert body.refused(1, b"x", more=False, now_s=11).code == Code.REQUEST_ENTITY_INCOMPLETE
+
+
+async def test_only_the_latest_last_blocks_are_kept(monkeypatch):
+    monkeypatch.setattr(finals_module, "MAX_FINALS", 3)
+    port = MemoryPort()
+    finals = Finals(port)
+    given = [(message, Exchange(HERE, message, 0, 0)) for message in (request(mid=mid) for mid in range(10))]
+    for each in given:
+        finals.keep(*each, lambda: None)
+    assert [finals.knows(*each) for each in given] == [False] * 7 + [True] * 3
+    assert len(port.kept("")) == 3

@@ -75,6 +75,15 @@ def test_so_many_ids_are_in_memory(database, monkeypatch):
     assert ids == ["ID1", None, "ID3", "ID4"]
 
 
+def test_so_many_pages_of_slots_are_in_memory(database, monkeypatch):
+    monkeypatch.setattr(module, "_CACHED", 3)
+    slots = Slots(database)
+    for number in range(10):
+        slots.note(f"d{number}", FIRST, b"payload!", 5)
+    slots.write(5)
+    assert len(slots._pages) == 3
+
+
 async def put(outbox, arrival):
     done = asyncio.get_running_loop().create_future()
     outbox.put(arrival, done.set_result)

@@ -9,7 +9,7 @@ from fogline.errors import SlowDown, Unreachable
 from fogline_edge.settings import UplinkSettings
 from fogline_edge.uplink import uplink as module
 from fogline_edge.uplink.session import Redirect
-from fogline_edge.uplink.uplink import REDIRECTED_S, Uplink
+from fogline_edge.uplink.uplink import MAX_REFUSALS, REDIRECTED_S, Uplink
 
 A, B, C = "127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"
 AWAY = Unreachable("nobody is there")
@@ -56,6 +56,18 @@ async def test_a_bridge_that_sends_on_to_one_that_is_away_is_asked_again_and_not
 async def test_two_bridges_that_send_on_to_each_other_are_not_asked_without_a_pause(monkeypatch):
     answers = [Redirect("", B), Redirect("", A)] * 2
     assert await steps(monkeypatch, [A, B], answers) == [A, B, REDIRECTED_S + 1.0] * 2
+
+
+@pytest.mark.parametrize("answers", [[Redirect("", C), AWAY], [Redirect("", C), Redirect("", C)]])
+async def test_a_bridge_that_sends_on_to_nowhere_is_left_for_the_next(monkeypatch, answers):
+    """A bridge that never serves must not hold a gateway that has another one."""
+    transcript = await steps(monkeypatch, [A, B], [*answers * MAX_REFUSALS, AWAY])
+    assert transcript == [*[A, C, REDIRECTED_S + 1.0] * MAX_REFUSALS, B, 1.0]
+
+
+async def test_a_bridge_that_always_asks_to_come_back_later_is_left_for_the_next(monkeypatch):
+    transcript = await steps(monkeypatch, [A, B], [*[SlowDown("", retry_after_s=7.0)] * MAX_REFUSALS, AWAY])
+    assert transcript == [*[A, 8.0] * MAX_REFUSALS, B, 1.0]
 
 
 async def test_when_the_one_that_was_sent_to_has_served_and_ends_the_next_is_asked(monkeypatch):

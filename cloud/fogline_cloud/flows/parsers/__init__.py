@@ -11,7 +11,7 @@ It says what is wrong by raising: `Skip` (known to be nothing for this parser), 
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache, lru_cache
+from functools import cache
 from importlib.metadata import entry_points
 
 import msgspec
@@ -20,6 +20,7 @@ from fogline import advertisement
 from fogline.errors import Misconfigured
 from fogline.event import Event
 from fogline.json_payload import is_json_type
+from fogline.short_cache import cache_short
 
 GROUP = "fogline.parsers"
 MAX_READINGS = 1000
@@ -70,7 +71,7 @@ Parser = Callable[[Event], Iterable[Reading]]
 """Reads one event; may be a generator. Raises `Skip`, `Retry` or `fogline.errors.Poison`."""
 
 
-@lru_cache(maxsize=1024)
+@cache_short(maxsize=1024)
 def essence(content_type: str) -> str:
     """A media type without its parameters, in lower case (RFC 9110, section 8.3.1)."""
     return content_type.partition(";")[0].strip().lower()

@@ -1,0 +1,51 @@
+"""How many connections a bridge serves at a time; the listener without shards."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from fogline.amqp.driver import connect
+from fogline.amqp.engine import Engine
+from fogline.principal import Policy
+from fogline.testing.amqp import End, within
+from fogline_cloud.bridge.listener import Listener
+from fogline_cloud.settings import BridgeSettings
+
+
+class Desk:
+    """Serves nothing."""
+
+    def gone(self, guest) -> None:
+        """See `fogline_cloud.bridge.guest.Desk`."""
+
+
+@asynccontextmanager
+async def listening() -> AsyncIterator[int]:
+    """The port of a bridge's listener that takes two connections."""
+    desk = Desk()
+    listener = Listener(BridgeSettings(max_connections=2), Policy("acme", 1), desk, desk, desk)
+    _, port = await listener.start("127.0.0.1", 0)
+    try:
+        yield port
+    finally:
+        await listener.close()
+
+
+async def dial(stack: AsyncExitStack, port: int, name: str) -> End:
+    """A client's connection, open."""
+    client = End()
+    connection = await connect("127.0.0.1", port, Engine(name, properties={"tenant": "acme"}), client)
+    stack.callback(connection.abort)
+    await within(client.is_open.wait(), f"{name} is not answered")
+    return client
+
+
+async def test_a_connection_beyond_the_most_is_closed_with_an_error_until_another_one_ends():
+    async with listening() as port, AsyncExitStack() as stack:
+        first, second, third = [await dial(stack, port, name) for name in ("one", "two", "three")]
+        await within(third.is_closed.wait(), "the third connection is not closed")
+        assert "amqp:resource-limit-exceeded: at most 2 connections" in third.why
+        first.connection.close()
+        await within(first.is_closed.wait(), "the first connection does not close")
+        fourth = await dial(stack, port, "four")
+        assert not fourth.is_closed.is_set()
+        assert not second.is_closed.is_set()
