@@ -4,9 +4,9 @@ import pytest
 
 from edge.coap.client import block1, request
 from fogline.rates import Bucket
-from fogline_edge.adapters.coap.blocks import Transfers
 from fogline.testing.port import MemoryPort
 from fogline_edge.adapters.coap import finals as finals_module
+from fogline_edge.adapters.coap.blocks import Transfers
 from fogline_edge.adapters.coap.exchanges import EXCHANGE_LIFETIME_S, Exchange, Exchanges
 from fogline_edge.adapters.coap.finals import Finals
 from fogline_edge.adapters.coap.limits import REFUSALS_S, Limits, Verdict

@@ -1,7 +1,6 @@
 """The last message of a slot, and the runs of the gateway that it may come from."""
 
 import asyncio
-from pathlib import Path
 
 import pytest
 
@@ -26,8 +25,8 @@ def marked(delivery):
 
 
 @pytest.fixture
-def database():
-    connection = open_database(Path(":memory:"), 10**7)
+def database(memory):
+    connection = open_database(memory / "outbox.db", 10**7)
     connection.execute("BEGIN")
     yield connection
     connection.close()
