@@ -63,6 +63,7 @@ BAD = {
     "a state that ends nothing": {"commandstate": "QUEUED"},
     "a status that is no status": {"status": 2**40},
     "a negative status": {"status": -1},
+    "a content type over the limit": {"content_type": "text/" + "x" * 2000},
     "a name over the limit": {"subject": "command/" + "n" * 5000},
 }
 
@@ -78,6 +79,16 @@ def test_a_malformed_reply_becomes_a_gap_record_and_the_shard_goes_on(bench, cha
     assert [is_gap(each) for each in landed(bench)] == [False, True, False]
     gap = decode_gap(landed(bench)[1].value)
     assert (gap.reason, gap.first, gap.last, gap.device) == ("refused", 2, 2, "lamp-1")
+    assert shard.counters.retaken == 0
+
+
+def test_an_answer_over_the_limit_lands_as_an_event_and_the_shard_goes_on(bench):  # noqa: F811
+    """B1: the command's record keeps the status only."""
+    shard, answers = bench.shard(issued=IDS.issued), Answers()
+    large = {"data": b"x" * (MAX_COMMAND_BYTES + 1), "content_type": "application/octet-stream"}
+    answers.submit(shard, replies(bench, {}, large, {}))
+    assert answers.next() == ACCEPTED
+    assert [is_gap(each) for each in landed(bench)] == [False, False, False]
     assert shard.counters.retaken == 0
 
 

@@ -14,7 +14,7 @@ from fogline.errors import Misconfigured
 from fogline.event import Receipt
 from fogline.testing.commands import MemoryCommands, make_command
 from fogline.testing.port import MemoryPort
-from fogline_edge.adapters.coap import serving
+from fogline_edge.adapters.coap import messages, serving
 from fogline_edge.adapters.coap.listener import CoapListener
 from fogline_edge.adapters.coap.wire import Code, Kind, Message, Option
 from fogline_edge.settings import CoapSettings, ServingSettings
@@ -170,6 +170,18 @@ async def test_only_so_many_may_wait(listening, dial):
         assert response.code == Code.CHANGED
         assert set(commands.devices) == {"lamp-1"}
         assert listener.counters.asks_over_limit == 1
+
+
+async def test_a_command_waits_while_too_many_responses_are_not_acknowledged(listening, dial, monkeypatch):
+    monkeypatch.setattr(messages, "MAX_SEPARATE", 1)
+    async with asked(listening, dial, ask()) as (wire, commands, _, listener):
+        with dial(listener) as other:
+            other.send(request("t//lamp-2", query=["hono-ttd=60"]))
+            await commands.until(lambda: "lamp-2" in commands.devices, "the other device is reachable")
+            commands.send(make_command("lamp-2"))
+            assert await wire.receive() == Message(Kind.ACK, Code.EMPTY, 1)
+            commands.devices["lamp-1"].execute(make_command("lamp-1", id="CMD-2"))
+            assert ("not_sent", "CMD-2") in commands.told
 
 
 async def test_at_the_end_who_waits_is_answered_and_what_is_under_way_is_lost(listening, dial):

@@ -1,10 +1,8 @@
 """The last message of a slot, and the runs of the gateway that it may come from."""
 
 import asyncio
-from pathlib import Path
 
 import pytest
-from sqlite_utils import Database
 
 from fogline.codec import decode_event
 from fogline.dead import DEAD_TYPE
@@ -14,7 +12,7 @@ from fogline.testing.amqp import within
 from fogline.testing.events import make_arrival
 from fogline_edge.outbox import slots as module
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.outbox.schema import connect_file, migrations
+from fogline_edge.outbox.schema import open_database
 from fogline_edge.outbox.slots import Slots
 from fogline_edge.settings import Settings
 
@@ -27,9 +25,8 @@ def marked(delivery):
 
 
 @pytest.fixture
-def database():
-    connection = connect_file(Path(":memory:"))
-    migrations.apply(Database(connection))
+def database(memory):
+    connection = open_database(memory / "outbox.db", 10**7)
     connection.execute("BEGIN")
     yield connection
     connection.close()
