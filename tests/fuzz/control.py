@@ -48,6 +48,8 @@ from fuzz.amqp_values import long_symbol, long_text, uint
 from fuzz.forms import Decoder, Layer
 from fuzz.json_forms import json_form
 
+REPLY_STREAM = STREAM[:-2] + "bb"
+"""A stream has one lane."""
 MAX_KEPT_BYTES = 1000
 DAY_S = 86_400
 IDS = CommandIds(b"k" * 32)
@@ -133,10 +135,10 @@ BATCH_PROPERTIES = {
 }
 
 
-def batched(document: bytes, lane: str = "telemetry") -> bytes:
+def batched(document: bytes, lane: str = "telemetry", stream: str = STREAM) -> bytes:
     """A document as the body of a batch."""
     body = zstandard.compress(document)
-    form = message_form("batch", body=body, properties=BATCH_PROPERTIES, application={**PLACE, "lane": lane})
+    form = message_form("batch", body=body, properties=BATCH_PROPERTIES, application={**PLACE, "lane": lane, "stream": stream})
     return form.render({})
 
 
@@ -170,11 +172,11 @@ def _gap_tree() -> dict[str, Any]:
 
 def _reply_tree() -> dict[str, Any]:
     reply = {"commandid": "CMD-1", "commandstate": "SUCCEEDED", "correlationid": "string:c", "status": 200}
-    return event_tree(lane=Lane.REPLY, **reply)
+    return event_tree(lane=Lane.REPLY, **reply) | {"stream": REPLY_STREAM}
 
 
-def _in_batch(lane: str = "telemetry") -> Callable[[bytes], bytes]:
-    return lambda document: batched(b"[" + document + b"]", lane)
+def _in_batch(lane: str = "telemetry", stream: str = STREAM) -> Callable[[bytes], bytes]:
+    return lambda document: batched(b"[" + document + b"]", lane, stream)
 
 
 BATCH = Decoder(
@@ -192,7 +194,7 @@ BATCH = Decoder(
         json_form("event", event_tree(), "events", _in_batch()),
         json_form("event of bytes", _binary_event(), "events", _in_batch()),
         json_form("gap record", _gap_tree(), "events", _in_batch()),
-        json_form("reply", _reply_tree(), "events", _in_batch("reply")),
+        json_form("reply", _reply_tree(), "events", _in_batch("reply", REPLY_STREAM)),
     ],
 )
 

@@ -87,7 +87,7 @@ class Uplink:
         except* Unreachable as group:
             self.state.why = str(first(group))
         except* SlowDown as group:
-            wish = first(group)
+            wish = first(group).with_traceback(None)  # which refers to this frame, and so to itself
             self.state.why = str(wish)
         if session.welcomed:
             self._warned.clear()

@@ -2,13 +2,18 @@
 
 import asyncio
 import gc
+import weakref
+from functools import partial
 
 import pytest
 
 from fogline.amqp.reconnect import Backoff
+from fogline.errors import SlowDown, Unreachable
 from fogline.testing.amqp import within
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import Settings, UplinkSettings
+from fogline_edge.uplink import uplink as module
+from fogline_edge.uplink.session import Redirect
 from fogline_edge.uplink.uplink import Uplink
 
 ATTEMPTS = 5
@@ -43,3 +48,29 @@ async def test_failed_attempts_do_not_age_the_objects_of_devices_connections(tmp
     await outbox.close()
     server.close()
     assert collections == []
+
+
+@pytest.mark.fault("N1")
+@pytest.mark.parametrize(
+    "end", [partial(Unreachable, "away"), partial(SlowDown, "later"), partial(Redirect, "elsewhere", "127.0.0.1:2")]
+)
+async def test_attempt_that_fails_leaves_nothing_to_the_garbage_collector(monkeypatch, end):
+    made = []
+
+    class Refused:
+        welcomed = False
+
+        def __init__(self, *_):
+            made.append(weakref.ref(self))
+
+        async def run(self):
+            raise end()
+
+    monkeypatch.setattr(module, "Session", Refused)
+    uplink = Uplink(None, UplinkSettings(), None)
+    gc.disable()
+    try:
+        await uplink._serve("127.0.0.1:1")
+        assert made[0]() is None
+    finally:
+        gc.enable()
