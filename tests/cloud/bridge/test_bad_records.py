@@ -6,6 +6,7 @@ import pytest
 from cloud.bridge.test_shard import Answers, Bench, StumblesOnce, bench  # noqa: F401 - `bench` is a fixture
 from fogline.amqp.outcome import ACCEPTED, State
 from fogline.codec import Range, encode_batch, encode_event
+from fogline.command import MAX_COMMAND_BYTES
 from fogline.event import Lane
 from fogline.gap import GAP_CONTENT_TYPE, decode_gap
 from fogline.message import Message
