@@ -180,6 +180,8 @@ def mapped(what: str) -> Iterator[None]:
     """Any error of Kafka becomes `Unreachable`: whoever gets it must not believe anything about what landed."""
     try:
         yield
+    except TimeoutError:  # of a future of the admin client, which comes before librdkafka's own
+        raise Unreachable(f"{what}: Kafka does not answer in time") from None
     except (KafkaException, BufferError) as error:
         raise Unreachable(f"{what}: {readable(error)}") from None
 

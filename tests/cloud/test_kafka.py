@@ -1,7 +1,10 @@
 """Kafka clients as the settings make them."""
 
+import socket
+
 import pytest
 
+from fogline.errors import Unreachable
 from fogline_cloud.kafka import COMPRESSION, KafkaClients
 
 
@@ -32,3 +35,12 @@ def test_b17_the_codec_is_gzip_unless_the_settings_name_one(monkeypatch, kafka, 
 def test_b17_a_consumer_is_not_disturbed_by_a_producers_setting():
     clients = KafkaClients({"bootstrap.servers": "127.0.0.1:1", "compression.type": "zstd"})
     clients.reader().close()
+
+
+def test_topic_ids_are_unreachable_while_nobody_listens():
+    """F2: the client's own time-out ended the flow when a broker was away for longer than that."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        clients = KafkaClients({"bootstrap.servers": f"127.0.0.1:{free.getsockname()[1]}"})
+        with pytest.raises(Unreachable, match="topics"):
+            clients.topic_ids(["hono.telemetry.acme"], 0.2)
