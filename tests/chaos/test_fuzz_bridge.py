@@ -25,7 +25,8 @@ from fogline_edge.settings import Settings, UplinkSettings
 from fogline_edge.uplink.uplink import Uplink
 from fuzz import live
 from fuzz.amqp_frames import GREETING, SERVER
-from fuzz.control import BATCH, CLIENT_EVENT, HELLO, REQUEST
+from fuzz.batches import BATCH
+from fuzz.control import CLIENT_EVENT, HELLO, REQUEST
 from fuzz.forms import Decoder
 from fuzz.running import cases
 

@@ -22,6 +22,9 @@ MAX_REFUSALS = 5
 STABLE_S = 10.0
 """A connection that served for so long makes earlier failures forgotten."""
 
+MAX_WARNED = 16
+"""Bridges whose last warning is remembered: one that sends on to ever new addresses shall not fill the memory."""
+
 _log = logging.getLogger("fogline.uplink")
 E = TypeVar("E", bound=Exception)
 
@@ -99,8 +102,10 @@ class Uplink:
 
     def _log_end(self, bridge: str) -> None:
         """Warn of what is new: an outage may last for days, and be tried every minute."""
-        level = logging.INFO if self._warned.get(bridge) == self.state.why else logging.WARNING
+        level = logging.INFO if self._warned.pop(bridge, None) == self.state.why else logging.WARNING
         self._warned[bridge] = self.state.why
+        if len(self._warned) > MAX_WARNED:
+            del self._warned[next(iter(self._warned))]
         _log.log(level, "the connection to %s ended: %s", bridge, self.state.why)
 
 

@@ -9,7 +9,7 @@ from fogline.errors import SlowDown, Unreachable
 from fogline_edge.settings import UplinkSettings
 from fogline_edge.uplink import uplink as module
 from fogline_edge.uplink.session import Redirect
-from fogline_edge.uplink.uplink import MAX_REFUSALS, REDIRECTED_S, Uplink
+from fogline_edge.uplink.uplink import MAX_REFUSALS, MAX_WARNED, REDIRECTED_S, Uplink
 
 A, B, C = "127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"
 AWAY = Unreachable("nobody is there")
@@ -84,3 +84,13 @@ async def test_an_outage_is_warned_of_once_and_again_after_the_bridge_was_there(
         "it ended",
         "nobody is there",
     ]
+
+
+async def test_a_bridge_that_sends_on_to_ever_new_ones_is_warned_of_once_and_the_oldest_of_those_is_forgotten(
+    monkeypatch, caplog
+):
+    others = [f"127.0.0.1:{1000 + n}" for n in range(MAX_WARNED)]
+    answers = [answer for where in [*others, others[0]] for answer in (Redirect("", where), AWAY)]
+    await steps(monkeypatch, [A], answers)
+    warned = [each.getMessage().split()[3] for each in caplog.records]
+    assert warned == [A, *others, others[0]]
