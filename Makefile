@@ -5,13 +5,14 @@
 #   make test                                          what has to hold (includes check)
 #   make chaos                                         power cuts, damaged disks, zombies, bad lines, forged ledgers: all of it
 #   make faults                                        every test of a fault; writes docs/faults.md
+#   make docs                                         writes docs/settings.md and docs/columns.md from the types
 #   make soak ARGS="--minutes 60 --seed 7"             two bridges, two gateways, and every kind of fault for an hour
 #   make soak ARGS="--reconnects 1000"                 and nothing piles up; with --ble 500, of Bluetooth devices
 ARGS ?=
 PYTHON := .venv/bin/python
 SIDE_BY_SIDE := $(PYTHON) -m pytest --numprocesses 2 --dist loadfile
 
-.PHONY: setup setup-tests demo up test chaos faults check bench soak format clean
+.PHONY: setup setup-tests demo up test chaos faults check bench soak docs format clean
 
 setup:
 	@deploy/setup/setup.sh
@@ -45,6 +46,9 @@ bench: setup
 
 soak: setup
 	@$(PYTHON) deploy/soak $(ARGS)
+
+docs: setup
+	@cd tests && ../$(PYTHON) -m docs.settings_page && ../$(PYTHON) -m docs.columns_page
 
 format: setup
 	@.venv/bin/ruff check --fix .

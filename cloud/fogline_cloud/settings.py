@@ -1,4 +1,4 @@
-"""The cloud side's settings: one TOML file for bridge, flow and ledger, decoded once into these types."""
+"""The cloud side's settings: one TOML file for bridge, flow and ledger. docs/settings.md is generated from these types."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -19,42 +19,48 @@ class _Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 class BridgeSettings(_Strict, frozen=True, kw_only=True):
-    """The AMQP listener and its transactions. `advertised` is where gateways reach this bridge (default: `listen`).
-
-    `gateways`: the names that may connect; left out: any (only sensible on loopback). `hellos_s`: how many gateways may
-    come in a second, in the long run; when more come at once, the others are told when to come back. `queue_bytes`,
-    `queue_connection_bytes`: the most that may wait for a Kafka transaction, of all connections and of one; senders get no
-    credit meanwhile. `one_cpu`: all of the bridge on one CPU at a time, for which it does more (docs/performance.md); more
-    bridges share the shards.
-    """
+    """The AMQP listener and its Kafka transactions."""
 
     name: Identifier = "bridge-1"
+    """Name of the bridge, unique within the tenant."""
     listen: str = "127.0.0.1:5672"
+    """Address to listen on as `host:port`. Only loopback is allowed."""
     advertised: str | None = None
+    """Address at which gateways reach this bridge. Default: `listen`."""
     gateways: list[Identifier] | None = None
+    """Names of the gateways that may connect. Default: any."""
     max_connections: Annotated[int, Meta(ge=1)] = 1000
+    """Largest number of AMQP connections."""
     hellos_s: Annotated[float, Meta(gt=0)] = 100.0
+    """Gateways that may connect per second, in the long run. The others are told when to come back."""
     transaction_events: Annotated[int, Meta(ge=1)] = 5000
+    """Largest number of events in one Kafka transaction."""
     transaction_ms: Annotated[int, Meta(ge=1, le=5000)] = 20
+    """Longest time that a transaction waits for more events, in milliseconds."""
     checkpoint_s: Annotated[float, Meta(gt=0)] = 5.0
+    """How often a shard writes its checkpoint, in seconds."""
     queue_bytes: Annotated[int, Meta(ge=1_048_576)] = 268_435_456
+    """Bytes that may wait for a Kafka transaction, from all connections. Above half of it senders get no credit."""
     queue_connection_bytes: Annotated[int, Meta(ge=1_048_576)] = 16_777_216
+    """The same for one connection."""
     one_cpu: bool = True
+    """Whether all threads stay on one CPU at a time, which costs less CPU time (docs/performance.md)."""
 
 
 class CommandSettings(_Strict, frozen=True, kw_only=True):
-    """Operators' commands.
-
-    `max_ttl_s`: the longest that one may wait for its device; `direct_ttl_s`: how long one that does not wait may take,
-    unless it says; `grace_s`: how long after its end the gateway's word is waited for, before it is in doubt.
-    `signing_key`: a file with the private key that signs commands (base64), `key_id` its name at the gateways.
-    """
+    """Operators' commands."""
 
     max_ttl_s: Annotated[float, Meta(gt=0, le=604_800)] = 604_800
+    """Longest time to live that an operator may ask for, in seconds."""
     direct_ttl_s: Annotated[float, Meta(gt=0)] = 30.0
+    """Time to live of a direct command that names none, in seconds."""
     grace_s: Annotated[float, Meta(ge=0)] = 10.0
+    """Time after the end of its time to live that the bridge waits for the gateway's verdict before it reports IN_DOUBT, in
+    seconds."""
     signing_key: str | None = None
+    """File with the Ed25519 private key (base64) that signs commands. `fogline command key` makes one."""
     key_id: Identifier = "key-1"
+    """Name of the key at the gateways."""
 
 
 class Strategy(StrEnum):
@@ -69,16 +75,18 @@ class Strategy(StrEnum):
 
 
 class SharedSettings(_Strict, frozen=True, kw_only=True):
-    """Which events of devices that several gateways hear are one: an entry of `[[flow.shared]]`; the first that fits counts.
-
-    `device`, `subject`: patterns as of a shell, for the device and the channel. `window_s`: how far apart, by their
-    gateways' clocks, two copies may lie; less than it takes the device's counter to come round.
-    """
+    """Events of devices that several gateways receive. The first matching entry applies."""
 
     device: str = "*"
+    """Shell pattern for the device."""
     subject: str = "*"
+    """Shell pattern for the channel (`subject` of the event)."""
     strategy: Strategy = Strategy.DROP
+    """What happens to a copy from a second gateway. `drop`: it is a duplicate. `mark`: it is kept, and column `again` is
+    true. `none`: it is kept unmarked."""
     window_s: Annotated[float, Meta(gt=0, le=86_400)] = 30.0
+    """Largest difference between the gateways' times of two copies, in seconds. It must be shorter than the time in which the
+    device's counter wraps."""
 
     @property
     def window_us(self) -> int:
@@ -87,37 +95,43 @@ class SharedSettings(_Strict, frozen=True, kw_only=True):
 
 
 class FlowSettings(_Strict, frozen=True, kw_only=True):
-    """The Spark flow. `tables` and `checkpoint` are folders (relative to the settings file) or URLs of Spark.
-
-    `master`: where Spark runs. `spark`: any further Spark settings. `storage`: options of delta-rs's object store for
-    `tables`, where they are a URL (Spark's own stand in `spark`). `parsers`: content type -> parser name, over the
-    default choice. `parse_limit_ms`: CPU time that a parser may take for one event. `ble_keys`: a file with the keys of
-    Bluetooth devices (see `fogline_cloud.flows.key_file`).
-    """
+    """The Spark flow."""
 
     name: Identifier = "main"
+    """Name of the flow."""
     tables: str = "tables"
+    """Folder (relative to the settings file) or URL of the tables."""
     checkpoint: str = "checkpoint"
+    """Folder (relative to the settings file) or URL of Spark's checkpoint."""
     master: str = "local[2]"
+    """Spark master."""
     trigger_ms: Annotated[int, Meta(ge=0)] = 1000
+    """Interval between two micro-batches, in milliseconds."""
     max_events_per_batch: Annotated[int, Meta(ge=1)] = 50_000
+    """Largest number of records in one micro-batch."""
     parse_limit_ms: Annotated[int, Meta(ge=1)] = 1000
+    """CPU time that a parser may take for one event, in milliseconds."""
     spark: dict[str, Scalar] = msgspec.field(default_factory=dict)
+    """Further Spark settings."""
     storage: dict[str, str] = msgspec.field(default_factory=dict)
+    """Options of delta-rs' object store, if `tables` is a URL. The ledger uses them too."""
     parsers: dict[str, str] = msgspec.field(default_factory=dict)
+    """Parser by content type, instead of the default choice."""
     ble_keys: str | None = None
+    """File with the keys of Bluetooth devices that encrypt (docs/bluetooth-data.md)."""
     shared: Annotated[list[SharedSettings], Meta(max_length=1000)] = msgspec.field(default_factory=list)
+    """Devices that several gateways receive."""
 
 
 class Settings(_Strict, frozen=True, kw_only=True):
-    """Everything.
-
-    `kafka` takes any librdkafka key; `bootstrap.servers` is a must. `shards` is fixed for ever once the topics are made.
-    """
+    """The cloud side."""
 
     tenant: Identifier
+    """Tenant of these bridges, topics and tables."""
     kafka: dict[str, Scalar]
+    """Any librdkafka setting. `bootstrap.servers` is required."""
     shards: Annotated[int, Meta(ge=1, le=1024)] = 8
+    """Number of shards, which is the number of partitions of each raw topic. It cannot change after the topics are created."""
     bridge: BridgeSettings = msgspec.field(default_factory=BridgeSettings)
     commands: CommandSettings = msgspec.field(default_factory=CommandSettings)
     flow: FlowSettings = msgspec.field(default_factory=FlowSettings)

@@ -1,4 +1,4 @@
-"""The gateway's settings: one TOML file, decoded once into these types."""
+"""The gateway's settings: one TOML file, decoded into these types. docs/settings.md is generated from them."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -11,7 +11,9 @@ from fogline.event import Lane
 from fogline.media_type import check_media_type
 from fogline.settings import load_settings
 
-Identifier = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._:\-]{1,64}$")]
+IDENTIFIER_PATTERN = r"^[A-Za-z0-9._:\-]{1,64}$"
+BLE_ADDRESS_PATTERN = r"^[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}$"
+Identifier = Annotated[str, Meta(pattern=IDENTIFIER_PATTERN)]
 Port = Annotated[int, Meta(ge=0, le=65535)]
 Positive = Annotated[int, Meta(ge=1)]
 DeviceLane = Literal["alarm", "telemetry", "bulk"]
@@ -23,25 +25,22 @@ class _Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 class OutboxSettings(_Strict, frozen=True, kw_only=True):
-    """The durable queue. `max_bytes` bounds the database file.
-
-    A tenth of it is kept for replies, and events that the bridge refused for good take a tenth at most.
-
-    Commands that are not over take at most a twentieth of it, and those for one device a quarter of that.
-
-    `when_full`: what a lane does then. `block`: devices are not acknowledged until the bridge has taken events.
-    `drop_oldest`: its oldest events go, a gap record says which. A lane that blocks waits only when nothing may go.
-
-    `when_expired`: what becomes of an event that expired while it waited (MQTT 5 message expiry). `send`: it is sent all the
-    same. `drop`: a gap record (`expired`) takes its place; nothing expires while the gateway's clock is not known to be right.
-    """
+    """The durable queue of events on the gateway's disk."""
 
     max_bytes: Annotated[int, Meta(ge=1_000_000)] = 1_000_000_000
+    """Upper limit of the database file in bytes. A tenth is reserved for replies. Rejected events take at most a tenth, open
+    commands a twentieth, and open commands of one device a quarter of that."""
     group_commit_ms: Annotated[int, Meta(ge=0, le=1000)] = 10
+    """Longest time that an event waits for others to share its commit, in milliseconds."""
     group_commit_events: Annotated[int, Meta(ge=1, le=10_000)] = 256
+    """Largest number of events in one commit."""
     when_full: dict[DeviceLane, Literal["block", "drop_oldest"]] = msgspec.field(default_factory=dict)
+    """What happens to a lane when the outbox is nearly full. `block` (default): devices are not acknowledged until there is
+    room. `drop_oldest`: the oldest events of the lane are deleted, and a gap record names them."""
 
     when_expired: dict[DeviceLane, Literal["send", "drop"]] = msgspec.field(default_factory=dict)
+    """What happens to an event whose message expiry passes while it waits. `send` (default): it is sent. `drop`: a gap record
+    (`expired`) replaces it."""
 
     @property
     def expires(self) -> frozenset[Lane]:
@@ -55,26 +54,28 @@ class OutboxSettings(_Strict, frozen=True, kw_only=True):
 
 
 class UplinkSettings(_Strict, frozen=True, kw_only=True):
-    """The one connection. `bridge` is `host:port`, or a list of them: of bridges that stand in for each other.
-
-    `retry_s`: the longest pause after a first failure; it doubles with each further one, up to `retry_cap_s`.
-
-    `backfill`: what of a lane goes first when more than `backfill_events` of it wait as a connection begins. `oldest`: all in
-    its order. `newest`: what comes from then on, in a stream of its own; what has waited goes behind it, on a smaller share.
-
-    `max_kib_s`: how much of the line telemetry and bulk may take together, 0 for all of it: for lines that are paid by the
-    megabyte, or shared. Alarms, replies and commands are never held up.
-    """
+    """The one AMQP connection to the bridge."""
 
     bridge: str | Annotated[list[str], Meta(min_length=1)] = "127.0.0.1:5672"
+    """Address of the bridge as `host:port`, or a list of the bridges of this tenant."""
     batch_events: Annotated[int, Meta(ge=1, le=5000)] = 500
+    """Largest number of events in one AMQP message."""
     batches_in_flight: Annotated[int, Meta(ge=1, le=100)] = 8
+    """Largest number of batches of a stream that wait for their settlement."""
     statement_s: Annotated[float, Meta(gt=0)] = 10.0
+    """How often the gateway sends its counts for the ledger, in seconds."""
     backfill: dict[DeviceLane, Literal["oldest", "newest"]] = msgspec.field(default_factory=dict)
+    """Which events of a lane go first after an outage. `oldest` (default): all events in their order. `newest`: new events go
+    first, in a stream of their own."""
     backfill_events: Positive = 10_000
+    """Size of the backlog from which `backfill = newest` applies, in events."""
     max_kib_s: Annotated[float, Meta(ge=0)] = 0.0
+    """Largest rate of telemetry and bulk together in KiB/s; 0: no limit. Alarms, replies and commands are never delayed by
+    it."""
     retry_s: Annotated[float, Meta(gt=0)] = 1.0
+    """Longest pause after the first failed connection attempt, in seconds. It doubles with each further failure."""
     retry_cap_s: Annotated[float, Meta(gt=0)] = 60.0
+    """Longest pause between two connection attempts, in seconds."""
 
     @property
     def newest_first(self) -> frozenset[Lane]:
@@ -88,24 +89,22 @@ class UplinkSettings(_Strict, frozen=True, kw_only=True):
 
 
 class CommandSettings(_Strict, frozen=True, kw_only=True):
-    """Commands from the bridge. `keys`: public keys (base64) by key id; with any, unsigned commands are refused.
-
-    `partial_signatures`: take commands of a bridge of the version before, whose signature does not cover `durable` and
-    `correlation`. Set it to false once every bridge is newer.
-    """
+    """Commands from the bridge."""
 
     keys: dict[str, str] = msgspec.field(default_factory=dict)
+    """Public Ed25519 keys (base64) by key id. If there is any, the gateway refuses commands without a valid signature."""
     partial_signatures: bool = True
+    """Whether commands with the signature of the version before are accepted. Set it to false once all bridges are of this
+    version."""
 
 
 class LimitSettings(_Strict, frozen=True, kw_only=True):
-    """How fast one device may send through the MQTT listener: `device_events_s` in the long run, `device_burst` at once.
-
-    One that is faster is read more slowly; nothing of it is lost, and the others go on as before.
-    """
+    """Rate of one device at the MQTT listener. A faster device is read more slowly; nothing is lost."""
 
     device_events_s: Annotated[float, Meta(gt=0)] = 1000.0
+    """Events per second of one device, in the long run."""
     device_burst: Positive = 10_000
+    """Events of one device at once."""
 
 
 def _check_content_type(given: str) -> None:
@@ -117,179 +116,215 @@ def _check_content_type(given: str) -> None:
 
 
 class TopicSettings(_Strict, frozen=True, kw_only=True):
-    """How one family of free topics maps to a device and a lane: `topic = "plant/{device}/#"`.
-
-    `{device}` stands for exactly one level; `+` and `#` are MQTT's. The first entry that matches decides.
-    """
+    """Map a family of MQTT topics to a device and a lane. The first matching entry applies."""
 
     topic: str
+    """Topic filter with `{device}` for exactly one level, and MQTT's wildcards `+` and `#`."""
     lane: Lane = Lane.TELEMETRY
+    """Lane of the events."""
     type: str = "telemetry"
+    """CloudEvents type of the events."""
     content_type: str = "application/octet-stream"
+    """Content type of messages that name none."""
 
     def __post_init__(self) -> None:
         _check_content_type(self.content_type)
 
 
 class MqttSettings(_Strict, frozen=True, kw_only=True):
-    """The MQTT listener.
-
-    `users`: a file as `mosquitto_passwd` writes it; then every client must log in, and speaks only for the device of
-    that name, but for the names in `publish_for_others`. Without it only loopback is listened on. `receive_maximum`: how many
-    messages at QoS 1 and 2 an MQTT 5 client may have in flight; one that sends more is ended with 0x93. By default there is
-    no such limit, since widely used clients do not keep it (paho 2 sends all that it has when it connects again): a client
-    that sends faster than the gateway stores is read more slowly.
-    """
+    """The MQTT listener for devices. Without this table there is none."""
 
     host: str = "127.0.0.1"
+    """Address to listen on. Only loopback is allowed without `users`."""
     port: Port = 1883
+    """TCP port; 0: any free one."""
     max_packet_bytes: Annotated[int, Meta(ge=256, le=700_000)] = 262_144
+    """Largest packet in bytes."""
     receive_maximum: Annotated[int, Meta(ge=1, le=65535)] | None = None
+    """Receive Maximum that the gateway grants to MQTT 5 clients. A client that exceeds it is disconnected with 0x93. Without
+    a value there is no such limit, because paho 2 ignores it when it reconnects; a client that is too fast is read more
+    slowly."""
     max_connections: Positive = 1000
+    """Largest number of connections."""
     connect_timeout_s: Annotated[float, Meta(gt=0)] = 10.0
+    """Time limit for CONNECT, in seconds."""
     max_keep_alive_s: Annotated[int, Meta(ge=10, le=65535)] = 3600
+    """Longest Keep Alive that is granted, in seconds."""
     users: str | None = None
+    """Password file as `mosquitto_passwd` writes it. With it, each client must log in and may publish only for the device of
+    its user name."""
     publish_for_others: list[str] = msgspec.field(default_factory=list)
+    """User names that may publish and subscribe for any device."""
     topics: list[TopicSettings] = msgspec.field(default_factory=list)
+    """Topics beside Hono's."""
 
 
 class MqttClientSettings(_Strict, frozen=True, kw_only=True):
-    """A client of an MQTT broker that is there already; each entry of `[[mqtt_clients]]` is one.
-
-    `broker` is `host:port`; it must speak MQTT 5. `client_id`: by default of tenant, gateway and name. `password_file`: its
-    first line. `ca_file`: whom `tls` trusts, by default whom the system does. `base_topic` is of profile `zigbee2mqtt`,
-    `full_topic` of `tasmota`, `topics` of `plain`. `session_expiry_s`: for how long the broker keeps messages while the
-    gateway is away. `receive_maximum`: how many it sends ahead of their acknowledgement.
-    """
+    """A client of an MQTT 5 broker that exists already."""
 
     name: Identifier
+    """Name of this entry."""
     profile: Literal["zigbee2mqtt", "tasmota", "plain"]
+    """What the topics and payloads mean."""
     broker: str = "127.0.0.1:1883"
+    """Address of the broker as `host:port`."""
     client_id: Annotated[str, Meta(min_length=1, max_length=256)] | None = None
+    """MQTT client id. Default: made of tenant, gateway and name."""
     username: str | None = None
+    """User name at the broker."""
     password_file: str | None = None
+    """File whose first line is the password."""
     tls: bool = False
+    """Whether to use TLS."""
     ca_file: str | None = None
+    """Certificate authorities that TLS trusts. Default: those of the system."""
     base_topic: str = "zigbee2mqtt"
+    """Base topic of profile `zigbee2mqtt`."""
     full_topic: str = "%prefix%/%topic%/"
+    """Full topic of profile `tasmota`."""
     topics: list[TopicSettings] = msgspec.field(default_factory=list)
+    """Topics of profile `plain`."""
     qos: Annotated[int, Meta(ge=1, le=2)] = 1
+    """QoS of the subscriptions."""
     keep_alive_s: Annotated[int, Meta(ge=5, le=3600)] = 30
+    """Keep Alive in seconds."""
     connect_timeout_s: Annotated[float, Meta(gt=0)] = 10.0
+    """Time limit for connecting, in seconds."""
     session_expiry_s: Annotated[int, Meta(ge=60, le=4_294_967_295)] = 604_800
+    """How long the broker keeps messages while the gateway is away, in seconds."""
     receive_maximum: Annotated[int, Meta(ge=1, le=1000)] = 100
+    """Receive Maximum: messages that the broker sends ahead of their acknowledgement."""
     max_payload_bytes: Annotated[int, Meta(ge=256, le=700_000)] = 262_144
+    """Largest payload in bytes."""
 
 
 class PathSettings(_Strict, frozen=True, kw_only=True):
-    """How one family of free CoAP paths maps to a device and a lane: `path = "plant/{device}/#"`.
-
-    `{device}` stands for exactly one segment and has to be there; `+` and `#` are as in MQTT. The first that matches
-    decides. `content_type`: for requests without a Content-Format.
-    """
+    """Map a family of CoAP paths to a device and a lane. The first matching entry applies."""
 
     path: str
+    """Path with `{device}` for exactly one segment, and the wildcards `+` and `#` of MQTT."""
     lane: Lane = Lane.TELEMETRY
+    """Lane of the events."""
     type: str = "telemetry"
+    """CloudEvents type of the events."""
     content_type: str = "application/octet-stream"
+    """Content type of requests without Content-Format."""
 
     def __post_init__(self) -> None:
         _check_content_type(self.content_type)
 
 
 class ServingSettings(_Strict, frozen=True, kw_only=True):
-    """A device that is a CoAP server: a command goes to `{uri}/{name of the command}`, as a POST.
-
-    A host name in `uri` is looked up once, for the first command.
-    """
+    """A device that is a CoAP server. A command is a POST to `{uri}/{name of the command}`."""
 
     device: Identifier
+    """Name of the device."""
     uri: str
+    """Base URI. A host name in it is resolved once, for the first command."""
 
 
 class CoapSettings(_Strict, frozen=True, kw_only=True):
-    """The CoAP listener. It knows no credentials yet, so only loopback is listened on.
-
-    `rate_s`, `burst`: datagrams a second that are read, from all endpoints and from each. `max_endpoints` and
-    `max_exchanges`: how many endpoints and messages are remembered; `max_transfers`: how many bodies may be under way
-    in blocks, each forgotten `transfer_timeout_s` after its last one. `max_asks`: how many devices may wait for a
-    command (`hono-ttd`), for up to `max_ttd_s`. `ack_timeout_s`: ACK_TIMEOUT of RFC 7252, section 4.8; `ack_delay_s`:
-    how long a request may take before it is acknowledged with an empty message. `command_timeout_s`: how long a device
-    that serves may take to answer.
-    """
+    """The CoAP listener for devices. Without this table there is none."""
 
     host: str = "127.0.0.1"
+    """Address to listen on. Only loopback is allowed."""
     port: Port = 5683
+    """UDP port; 0: any free one."""
     max_body_bytes: Annotated[int, Meta(ge=64, le=262_144)] = 262_144
+    """Largest body in bytes, also of a block-wise transfer."""
     rate_s: Annotated[float, Meta(gt=0)] = 5000.0
+    """Datagrams per second from all endpoints."""
     burst: Positive = 10_000
+    """Datagrams from all endpoints at once."""
     endpoint_rate_s: Annotated[float, Meta(gt=0)] = 500.0
+    """Datagrams per second from one endpoint."""
     endpoint_burst: Positive = 1000
+    """Datagrams from one endpoint at once."""
     max_endpoints: Positive = 4096
+    """Endpoints that are remembered."""
     max_exchanges: Positive = 20_000
+    """Messages that are remembered, to recognise retransmissions."""
     max_transfers: Positive = 64
+    """Block-wise transfers at the same time."""
     transfer_timeout_s: Annotated[float, Meta(gt=0)] = 60.0
+    """Time after its last block at which a transfer is forgotten, in seconds."""
     max_asks: Positive = 1000
+    """Devices that wait for a command (`hono-ttd`) at the same time."""
     max_ttd_s: Annotated[int, Meta(ge=1, le=3600)] = 60
+    """Longest `hono-ttd`, in seconds."""
     ack_timeout_s: Annotated[float, Meta(gt=0)] = 2.0
+    """ACK_TIMEOUT of RFC 7252, section 4.8, in seconds."""
     ack_delay_s: Annotated[float, Meta(gt=0)] = 0.5
+    """Time after which a request is acknowledged with an empty message, in seconds."""
     command_timeout_s: Annotated[float, Meta(gt=0)] = 93.0
+    """Time that a serving device has to answer a command, in seconds."""
     paths: list[PathSettings] = msgspec.field(default_factory=list)
+    """Paths beside Hono's."""
     devices: Annotated[list[ServingSettings], Meta(max_length=64)] = msgspec.field(default_factory=list)
+    """Devices that are CoAP servers."""
 
 
 class BleDeviceSettings(_Strict, frozen=True, kw_only=True):
-    """A Bluetooth LE device, by its address. `profile`: a name, or the path of a profile of one's own (`.toml`).
+    """A Bluetooth LE device that the gateway connects to."""
 
-    `device`: its name, by default the profile's. `silence_s`, `min_interval_s`: its own, instead of `device_silence_s` and
-    what the profile says.
-    """
-
-    address: Annotated[str, Meta(pattern=r"^[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}$")]
+    address: Annotated[str, Meta(pattern=BLE_ADDRESS_PATTERN)]
+    """Its Bluetooth address."""
     profile: str
+    """Name of a profile, or path of a profile of your own (`.toml`)."""
     device: Identifier | None = None
+    """Name of the device. Default: the name that its profile gives it."""
     silence_s: Annotated[float, Meta(gt=0)] | None = None
+    """Time after which its silent link is made anew, in seconds. Default: `device_silence_s`."""
     min_interval_s: Annotated[float, Meta(ge=0)] | None = None
+    """Shortest interval between two of its advertisements that become events, in seconds. Default: that of the profile."""
 
 
 class BleSettings(_Strict, frozen=True, kw_only=True):
-    """Bluetooth LE, by BlueZ. What is heard of `profiles` is taken from whatever device, up to `max_devices` of them.
-
-    Only a device that is listed is connected to, and only if its profile says what to read, hear or write there.
-    `adapter`: its name (`hci0`) or address; by default the first that is on. `device_events_s`, `device_burst`: how much one
-    device may say, news or not; Bluetooth cannot be slowed down, so what is more is let go. `silence_s`: a scanner that hears
-    nothing for so long is taken for dead. `device_silence_s`: so is the link of a listed device. `power_on`: an adapter that
-    is off is switched on, after `power_on_s`. `pause_scanning`: pause scanning until a connection is made, because a Pi's own
-    radio cannot do both at once; docs/bluetooth.md has the budget of these pauses. `longest_retry_s`: between two attempts
-    to connect. `status_s`: how often it is written down how it goes.
-    """
+    """Bluetooth LE through BlueZ: advertisements of the profiles, and connections to the listed devices."""
 
     adapter: str | None = None
+    """Name (`hci0`) or address of the adapter. Default: the first that is on."""
     profiles: list[str] = msgspec.field(default_factory=list)
+    """Profiles whose advertisements are stored, from any device."""
     devices: Annotated[list[BleDeviceSettings], Meta(max_length=256)] = msgspec.field(default_factory=list)
+    """Devices to connect to."""
     max_devices: Positive = 1000
+    """Devices beside the listed ones."""
     device_events_s: Annotated[float, Meta(gt=0)] = 100.0
+    """Advertisements and values per second of one device. More are discarded, because Bluetooth cannot be slowed down."""
     device_burst: Positive = 1000
+    """Advertisements and values of one device at once."""
     silence_s: Annotated[float, Meta(gt=0)] = 20.0
+    """Time after which a scanner without advertisements is restarted, in seconds; the next steps of the ladder follow at
+    once."""
     device_silence_s: Annotated[float, Meta(gt=0)] = 600.0
+    """Time after which the silent link of a listed device is made anew, in seconds."""
     power_on: bool = True
+    """Whether the gateway switches on an adapter that is off."""
     power_on_s: Annotated[float, Meta(ge=0)] = 5.0
+    """Time before it does so, in seconds."""
     pause_scanning: bool = True
+    """Whether scanning pauses while a connection is made. A Raspberry Pi's own radio needs it. docs/bluetooth.md has the
+    budget."""
     connect_timeout_s: Annotated[float, Meta(gt=0)] = 20.0
+    """Time limit for connecting, in seconds."""
     longest_retry_s: Annotated[float, Meta(gt=0, le=600)] = 30.0
+    """Longest pause between two connection attempts, in seconds."""
     status_s: Annotated[float, Meta(gt=0)] = 30.0
+    """How often the state that `fogline-edge status` shows is written, in seconds."""
 
 
 class Settings(_Strict, frozen=True, kw_only=True):
-    """Everything. `data` is the folder of the outbox, relative to the settings file.
-
-    `one_cpu`: all of the gateway on one CPU at a time, for which it takes less of it (docs/performance.md).
-    """
+    """The gateway."""
 
     tenant: Identifier
+    """Tenant of the gateway and its devices."""
     gateway: Identifier
+    """Name of the gateway, unique within the tenant."""
     data: str
+    """Folder of the outbox, relative to the settings file."""
     one_cpu: bool = True
+    """Whether all threads stay on one CPU at a time, which costs less CPU time (docs/performance.md)."""
     outbox: OutboxSettings = msgspec.field(default_factory=OutboxSettings)
     uplink: UplinkSettings = msgspec.field(default_factory=UplinkSettings)
     commands: CommandSettings = msgspec.field(default_factory=CommandSettings)

@@ -40,70 +40,83 @@ class Column(NamedTuple):
 
 _RECORD = (
     Column("topic", "STRING", "Kafka topic of the raw record"),
-    Column("partition", "INT", "Kafka partition, which is the shard"),
-    Column("offset", "BIGINT", "Kafka offset"),
-    Column("ingested", "TIMESTAMP", "when Kafka has the record from"),
+    Column("partition", "INT", "Kafka partition; equal to the shard"),
+    Column("offset", "BIGINT", "Kafka offset of the raw record"),
+    Column("ingested", "TIMESTAMP", "timestamp that Kafka gave the record"),
 )
 
 DECIDED = (
-    Column("gateway", "STRING", "the gateway that sent it; null if no gateway numbered it"),
-    Column("stream", "STRING", "the numbered stream, 16 hex digits; null if no gateway numbered it"),
-    Column("first_sequence", "BIGINT", "equal to sequence, but for a gap: the first sequence that it stands for"),
-    Column("sequence", "BIGINT", "place in the stream, from 1; null if no gateway numbered it"),
+    Column("gateway", "STRING", "gateway that sent the event; null if the event came from an AMQP client"),
+    Column("stream", "STRING", "numbered stream of the event, 16 hex digits; null if the event came from an AMQP client"),
+    Column(
+        "first_sequence",
+        "BIGINT",
+        "first sequence number that the row stands for; equal to sequence except in a gap record",
+    ),
+    Column("sequence", "BIGINT", "sequence number in the stream, from 1; null if the event came from an AMQP client"),
     Column("lane", "STRING", "alarm, telemetry, bulk or reply"),
-    Column("source", "STRING", "the device as /tenant/devices/device; with id the identity of the event"),
-    Column("id", "STRING", "unique within its source"),
-    Column("device", "STRING", "the device"),
-    Column("type", "STRING", "kind of event: telemetry, alarm, ..."),
-    Column("subject", "STRING", "where at the device it came from: MQTT topic, CoAP path, characteristic"),
-    Column("dedup", "STRING", "how surely a resend is recognised: strong, good, weak; shared: other gateways give it this id"),
-    Column("replayed", "BOOLEAN", "sent again by a gateway that could not prove it unsent"),
-    Column("again", "BOOLEAN", "whether another gateway told of it first; null if that was not asked"),
-    Column("time", "TIMESTAMP", "the device's own time, null if it gave none"),
-    Column("recordedtime", "TIMESTAMP", "when the gateway stored it"),
-    Column("timequality", "STRING", "whether the gateway's clock was known to be right: synced, unsynced, corrected (later)"),
-    Column("content_type", "STRING", "media type of the body as the device gave it"),
-    Column("adapter", "STRING", "the protocol that it came by"),
+    Column("source", "STRING", "/{tenant}/devices/{device}; source and id together identify the event"),
+    Column("id", "STRING", "identifier of the event, unique within its source"),
+    Column("device", "STRING", "name of the device"),
+    Column("type", "STRING", "CloudEvents type: telemetry, alarm or another"),
+    Column("subject", "STRING", "channel of the device: MQTT topic, CoAP path or Bluetooth characteristic"),
+    Column(
+        "dedup",
+        "STRING",
+        "how reliably a retransmission of this event is recognised: strong, good or weak; shared: several gateways "
+        "may send it with this id",
+    ),
+    Column(
+        "replayed",
+        "BOOLEAN",
+        "true if the gateway sent the event again in a new stream because it could not prove that it was unsent",
+    ),
+    Column("again", "BOOLEAN", "true if another gateway delivered the same event first; null if this was not checked"),
+    Column("time", "TIMESTAMP", "time that the device gave; null if it gave none"),
+    Column("recordedtime", "TIMESTAMP", "time at which the gateway stored the event"),
+    Column("timequality", "STRING", "state of the gateway's clock: synced, unsynced, or corrected afterwards"),
+    Column("content_type", "STRING", "media type of the body, as the device gave it"),
+    Column("adapter", "STRING", "protocol of the device: mqtt, coap, ble, amqp or another"),
     Column("outcome", "STRING", "ok, skip, slow, dead, gap, statement or duplicate"),
-    Column("reason", "STRING", "short stable word for why it is not ok; null if it is"),
-    Column("detail", "STRING", "the reason in words, at most 4000 characters; the end of the traceback of an unknown error"),
-    Column("parser", "STRING", "name of the parser that was asked; null if none was"),
-    Column("parse_us", "BIGINT", "microseconds that the parser took"),
-    Column("readings", READINGS_TYPE, "what was parsed, in the parser's order; ordinal counts from 0"),
+    Column("reason", "STRING", "short stable word that says why the outcome is not ok; null if it is ok"),
+    Column("detail", "STRING", "the reason in words, at most 4000 characters; for an unknown error the end of its traceback"),
+    Column("parser", "STRING", "name of the parser that ran; null if none ran"),
+    Column("parse_us", "BIGINT", "time that the parser took, in microseconds"),
+    Column("readings", READINGS_TYPE, "values that the parser returned, in its order; ordinal counts from 0"),
 )
 """What the decision about one record fills in (`fogline_cloud.flows.outcome.Row` has exactly these fields)."""
 
 _BODY = (
-    Column("size_bytes", "BIGINT", "size of the body"),
-    Column("data", "BINARY", "the body as it came, kept only where the outcome is skip, slow, dead, gap or statement"),
+    Column("size_bytes", "BIGINT", "size of the body in bytes"),
+    Column("data", "BINARY", "body of the event, kept only if the outcome is skip, slow, dead, gap or statement"),
 )
 
 _RUN = (
-    Column("flow", "STRING", "the flow that wrote the row"),
+    Column("flow", "STRING", "name of the flow that wrote the row"),
     Column("run", "STRING", "uuid of the flow's checkpoint"),
-    Column("batch", "BIGINT", "micro-batch of that checkpoint"),
-    Column("day", "DATE", "day of ingested, in UTC; the partition column"),
+    Column("batch", "BIGINT", "number of the micro-batch in that checkpoint"),
+    Column("day", "DATE", "UTC day of ingested; the partition column"),
 )
 
-EVENTS = (*_RECORD, Column("tenant", "STRING", "the tenant"), *DECIDED, *_BODY, *_RUN)
+EVENTS = (*_RECORD, Column("tenant", "STRING", "name of the tenant"), *DECIDED, *_BODY, *_RUN)
 """Table `events`."""
 
 READINGS = (
-    Column("source", "STRING", "the device as /tenant/devices/device"),
-    Column("id", "STRING", "of the event that it was parsed out of"),
-    Column("ordinal", "INT", "place within the event, from 0; (source, id, ordinal) is the identity"),
-    Column("device", "STRING", "the device"),
-    Column("metric", "STRING", "what was measured"),
-    Column("value", "DOUBLE", "the number (booleans: 0 or 1); null if it is text"),
-    Column("text", "STRING", "the text; beside a value: its exact digits where a double cannot hold them"),
-    Column("unit", "STRING", "the unit, if the device gave one"),
-    Column("time", "TIMESTAMP", "the reading's own time, else the event's, else recordedtime"),
-    Column("recordedtime", "TIMESTAMP", "when the gateway stored the event"),
-    Column("ingested", "TIMESTAMP", "when Kafka has the record from"),
-    Column("gateway", "STRING", "the gateway that sent the event"),
-    Column("stream", "STRING", "the numbered stream"),
-    Column("sequence", "BIGINT", "place of the event in the stream"),
-    Column("again", "BOOLEAN", "whether another gateway told of the event first; null if that was not asked"),
+    Column("source", "STRING", "/{tenant}/devices/{device}"),
+    Column("id", "STRING", "id of the event that the reading belongs to"),
+    Column("ordinal", "INT", "position of the reading in its event, from 0; (source, id, ordinal) identifies the reading"),
+    Column("device", "STRING", "name of the device"),
+    Column("metric", "STRING", "name of the measured quantity"),
+    Column("value", "DOUBLE", "the number (booleans: 0 or 1); null if the reading is text"),
+    Column("text", "STRING", "the text; for a number that a DOUBLE cannot hold exactly, its digits"),
+    Column("unit", "STRING", "unit that the device gave; null if it gave none"),
+    Column("time", "TIMESTAMP", "time of the reading, else of the event, else recordedtime"),
+    Column("recordedtime", "TIMESTAMP", "time at which the gateway stored the event"),
+    Column("ingested", "TIMESTAMP", "timestamp that Kafka gave the record"),
+    Column("gateway", "STRING", "gateway that sent the event"),
+    Column("stream", "STRING", "numbered stream of the event"),
+    Column("sequence", "BIGINT", "sequence number of the event in its stream"),
+    Column("again", "BOOLEAN", "true if another gateway delivered the same event first; null if this was not checked"),
     *_RUN,
 )
 """Table `readings`."""

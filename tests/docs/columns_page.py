@@ -1,0 +1,28 @@
+"""Writes docs/columns.md from `fogline_cloud.flows.schema`: every column of both tables. `make docs` runs this module."""
+
+from pathlib import Path
+
+from fogline_cloud.flows.schema import EVENTS, READINGS, Column
+
+PAGE = Path(__file__).parents[2] / "docs" / "columns.md"
+
+_HEAD = """\
+# Columns
+
+The columns of the Delta tables, as `DESCRIBE TABLE` shows them. [tables](tables.md) explains the tables. This page is
+generated from the schema by `make docs`.
+"""
+
+
+def page() -> str:
+    """Return the whole page."""
+    return "\n".join([_HEAD, *(_table(name, columns) for name, columns in (("events", EVENTS), ("readings", READINGS)))])
+
+
+def _table(name: str, columns: tuple[Column, ...]) -> str:
+    rows = "".join(f"| `{each.name}` | {each.type} | {each.meaning} |\n" for each in columns)
+    return f"## `{name}`\n\n| column | type | meaning |\n|---|---|---|\n{rows}"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), "utf-8")
