@@ -19,6 +19,8 @@ REDIRECTED_S = 2.0
 """How long to wait after one bridge sent on to another, and that one was not there, or sent on again."""
 MAX_REFUSALS = 5
 """After so many refusals in a row of one bridge, the next of those in the settings is tried."""
+ATTEMPTS_A_COLLECTION = 16
+"""Attempts to connect after which their garbage is collected: rare enough not to age what devices' connections hold."""
 STABLE_S = 10.0
 """A connection that served for so long makes earlier failures forgotten."""
 
@@ -58,13 +60,16 @@ class Uplink:
 
     async def run(self) -> None:
         """Connect, serve, wait, connect again. Ends only by cancellation."""
-        bridge, sent_by, refusals = next(self._bridges), "", 0
+        bridge, sent_by, refusals, uncollected = next(self._bridges), "", 0, 0
         while True:
             served = self.state.connections
             ended = await self._serve(bridge)
-            if self.state.connections > served:
-                # asyncio's task group leaves a cycle, whose objects are old by now: no collection of young ones finds them
+            uncollected += 1
+            if self.state.connections > served or uncollected == ATTEMPTS_A_COLLECTION:
+                # asyncio leaves a cycle for each connection. Those of a served one are old: no collection of young ones finds
+                # them. An attempt leaves some 50 kB, and the interpreter's own threshold comes after hundreds of them.
                 gc.collect()
+                uncollected = 0
             if isinstance(ended, Redirect) and not sent_by:
                 bridge, sent_by = ended.where, bridge
                 continue
