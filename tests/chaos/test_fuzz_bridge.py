@@ -173,7 +173,7 @@ async def test_fuzz_handshakes_of_a_bridge(site):
             await asyncio.to_thread(half_open, port, begun[number % len(begun)])
 
         await live.for_each(range(4 * HANDSHAKES), one)  # until the heap has room for all that are open at once
-        await good_gateway(site)
+        usual = await good_gateway(site)
         before = await live.census(bridge._process)
         memory = live.resident_bytes(bridge._process.pid)
         storm = asyncio.create_task(live.for_each(range(HANDSHAKES), one))
@@ -184,10 +184,12 @@ async def test_fuzz_handshakes_of_a_bridge(site):
         gc.collect()
         grown = live.resident_bytes(bridge._process.pid) - memory
         when = "beside" if beside else "after"
-        print(f"{count} handshakes cut; a good gateway in {took:.2f} s {when} them; {grown / 1e6:+.1f} MB")
+        print(
+            f"{count} handshakes cut; a good gateway in {took:.2f} s {when} them, {usual:.2f} s before; {grown / 1e6:+.1f} MB"
+        )
         assert live.unhandled(bridge.log.read_text("utf-8", "replace")) == []
         assert after["connections"] == before["connections"]
         assert grown < live.FLAT_BYTES
-        assert took < 1.0
+        assert took < max(1.0, 10 * usual), "the machine may be slow, but not only after the handshakes"
     finally:
         await site.close()
