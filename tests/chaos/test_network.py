@@ -268,7 +268,7 @@ class Nothing:
 @pytest.mark.fault("N6")
 async def test_500_gateways_come_back_at_once(line, monkeypatch):
     """N6: the bridge is away for 500 gateways: all are back in 60 s, and their attempts are spread."""
-    monkeypatch.setattr("fogline_edge.uplink.uplink.gc.collect", lambda _: 0)  # each would look through the objects of all
+    monkeypatch.setattr("fogline_edge.uplink.uplink.gc.collect", lambda *_: 0)  # each would look through the objects of all
     names = [f"gw-{number}" for number in range(GATEWAYS)]
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 10 * GATEWAYS)), hard))
