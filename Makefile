@@ -2,23 +2,27 @@
 #
 #   make demo ARGS="--events 30000 --json out.json"    the whole line, under fire
 #   make up                                            the whole line, quietly, on the usual ports
-#   make test                                          what has to hold (includes check)
+#   make check                                         ruff, mypy, imports, sizes, words, generated pages
+#   make test                                          every test that is not slow (includes check)
 #   make chaos                                         power cuts, damaged disks, zombies, bad lines, forged ledgers: all of it
 #   make faults                                        every test of a fault; writes docs/faults.md
-#   make docs                                         writes docs/settings.md and docs/columns.md from the types
+#   make docs                                              writes docs/settings.md, docs/columns.md and docs/metrics.md from the types
 #   make soak ARGS="--minutes 60 --seed 7"             two bridges, two gateways, and every kind of fault for an hour
 #   make soak ARGS="--reconnects 1000"                 and nothing piles up; with --ble 500, of Bluetooth devices
 ARGS ?=
 PYTHON := .venv/bin/python
 SIDE_BY_SIDE := $(PYTHON) -m pytest --numprocesses 2 --dist loadfile
 
-.PHONY: setup setup-tests demo up test chaos faults check bench soak docs format clean
+.PHONY: setup setup-tests setup-bench demo up test chaos faults check bench soak docs format clean
 
 setup:
 	@deploy/setup/setup.sh
 
 setup-tests:
 	@deploy/setup/setup.sh tests
+
+setup-bench:
+	@deploy/setup/setup.sh bench
 
 demo: setup
 	@$(PYTHON) deploy/demo $(ARGS)
@@ -40,15 +44,16 @@ check: setup
 	@.venv/bin/ruff format --check --quiet .
 	@.venv/bin/mypy
 	@.venv/bin/lint-imports --no-cache
+	@$(PYTHON) -m pytest -q tests/rules tests/docs/test_generated_pages.py
 
-bench: setup
+bench: setup-bench
 	@$(PYTHON) tests/bench $(ARGS)
 
 soak: setup
 	@$(PYTHON) deploy/soak $(ARGS)
 
 docs: setup
-	@cd tests && ../$(PYTHON) -m docs.settings_page && ../$(PYTHON) -m docs.columns_page
+	@cd tests && ../$(PYTHON) -m docs.settings_page && ../$(PYTHON) -m docs.columns_page && ../$(PYTHON) -m docs.metrics_page
 
 format: setup
 	@.venv/bin/ruff check --fix .

@@ -14,7 +14,7 @@ import hypothesis
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
-from fogline.testing.kafka_broker import KafkaBroker
+from fogline_lab.kafka_broker import KafkaBroker
 
 hypothesis.settings.register_profile("fogline", deadline=None)  # how long a case takes is the machine's affair
 hypothesis.settings.load_profile("fogline")

@@ -1,0 +1,17 @@
+"""The cloud side: bridge, commands, Spark flow and ledger.
+
+`bridge`: the AMQP listener on the event loop
+`cli`: the command `fogline`
+`commands`: values and rules of commands
+`committed_records`: reads committed Kafka records
+`device_address`: the device that a message is about
+`flows`: the Spark flow
+`kafka`: the border to librdkafka
+`ledger`: compares gateways, Kafka and tables
+`log_throttle`: repeated log lines
+`records`: Kafka records to events and back
+`settings`: the settings file
+`shard`: the thread that writes to Kafka
+`topic_admin`: creates and checks topics
+`topics`: names and properties of topics
+"""

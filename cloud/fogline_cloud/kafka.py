@@ -1,4 +1,4 @@
-"""The border to librdkafka: clients as we configure them, its errors as ours."""
+"""The border to librdkafka: configured clients, and its errors as `FoglineError`s."""
 
 import contextlib
 import functools
@@ -7,30 +7,21 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from confluent_kafka import (
-    OFFSET_END,
-    Consumer,
-    KafkaError,
-    KafkaException,
-    Producer,
-    TopicCollection,
-    TopicPartition,
-    Uuid,
-)
+from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Producer, TopicCollection, TopicPartition, Uuid
 from confluent_kafka.admin import AdminClient
 
 from fogline.errors import Misconfigured, Unreachable
+from fogline_cloud.log_throttle import LogThrottle
 from fogline_cloud.settings import Scalar
-from fogline_cloud.sparse import Sparse
 
 TRANSACTION_TIMEOUT_MS = 15_000
 LINGER_MS = 1_000
-"""Until a transaction's end: a commit sends what lingers at once. librdkafka's thread polls without rest through the last
-millisecond of each linger, so that a short one costs a quarter of the bridge's CPU time."""
-SENT_AT = 500
-"""Records that are sent without lingering, so that most of a transaction is answered before its end."""
+"""Longer than most transactions: a commit sends all lingering records at once. librdkafka's thread polls without rest through
+the last millisecond of each linger, so a short linger costs a quarter of the bridge's CPU time."""
+BATCH_RECORDS = 500
+"""Records that end a linger, so that the broker acknowledges most of a transaction before its end."""
 COMPRESSION: Final[Mapping[str, Scalar]] = {"compression.type": "gzip", "compression.level": 1}
-"""Unless `[kafka]` says otherwise: every Kafka client reads gzip, not every one reads lz4 or zstd (docs/decisions/0018)."""
+"""The default of `[kafka]`: every Kafka client reads gzip, but not every one reads lz4 or zstd (docs/decisions/0018)."""
 SESSION_TIMEOUT_MS = 6_000
 LEADER_LIMIT_S = 15.0
 _NO_LEADER = {
@@ -44,125 +35,114 @@ _NO_LEADER = {
 Partition = tuple[str, int]
 
 _log = logging.getLogger("fogline.kafka")
-_log.addFilter(Sparse())
+_log.addFilter(LogThrottle())
 
 
 class KafkaClients:
-    """Makes clients from the settings' `[kafka]` table."""
+    """Creates clients from the settings table `[kafka]`."""
 
     def __init__(self, settings: dict[str, Scalar]) -> None:
-        self.where = str(settings["bootstrap.servers"])
+        self._bootstrap = str(settings["bootstrap.servers"])
         self._base = {"log_level": 3, **settings}
-        named = "compression.type" in settings or "compression.codec" in settings
-        self._compression = {} if named else {**COMPRESSION, **{key: settings[key] for key in COMPRESSION if key in settings}}
+        has_codec = "compression.type" in settings or "compression.codec" in settings
+        self._compression = {} if has_codec else {key: value for key, value in COMPRESSION.items() if key not in settings}
 
     def producer(self, transactional_id: str) -> Producer:
-        """A transactional producer; `init_transactions` is still to be called."""
-        return self._make(
-            Producer,
-            {
-                "transactional.id": transactional_id,
-                "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
-                "message.timeout.ms": TRANSACTION_TIMEOUT_MS,
-                "linger.ms": LINGER_MS,
-                "batch.num.messages": SENT_AT,
-                "delivery.report.only.error": False,
-                **self._compression,
-                "socket.nagle.disable": True,
-            },
-        )
+        """Return a transactional producer. The caller must call `init_transactions`."""
+        settings = {
+            "transactional.id": transactional_id,
+            "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
+            "message.timeout.ms": TRANSACTION_TIMEOUT_MS,
+            "linger.ms": LINGER_MS,
+            "batch.num.messages": BATCH_RECORDS,
+            "delivery.report.only.error": False,
+            "socket.nagle.disable": True,
+        }
+        return self._make(Producer, settings | self._compression)
 
     def publisher(self, on_failure: Callable[[KafkaError, Any], None], limit_s: float) -> Producer:
-        """An idempotent producer without transactions. `on_failure` is told of what was not delivered in `limit_s`, only.
-
-        Keys are spread as Java's clients do.
-        """
-        return self._make(
-            Producer,
-            {
-                "enable.idempotence": True,
-                "message.timeout.ms": int(limit_s * 1000),
-                "linger.ms": 20,
-                **self._compression,
-                "partitioner": "murmur2_random",
-                "delivery.report.only.error": True,
-                "on_delivery": on_failure,
-            },
-        )
+        """Return an idempotent producer with Java's partitioner. `on_failure` gets records not delivered within `limit_s`."""
+        settings = {
+            "enable.idempotence": True,
+            "message.timeout.ms": int(limit_s * 1000),
+            "linger.ms": 20,
+            "partitioner": "murmur2_random",
+            "delivery.report.only.error": True,
+            "on_delivery": on_failure,
+        }
+        return self._make(Producer, settings | self._compression)
 
     def reader(self, *, committed: bool = True) -> Consumer:
-        """A consumer that is assigned by hand and keeps no offsets."""
-        return self._make(
-            Consumer,
-            {
-                "group.id": "fogline-reader",
-                "isolation.level": "read_committed" if committed else "read_uncommitted",
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-                "auto.offset.reset": "error",
-                "fetch.wait.max.ms": 50,
-            },
-        )
+        """Return a consumer for manual assignment, which commits no offsets."""
+        settings = {
+            "group.id": "fogline-reader",
+            "isolation.level": "read_committed" if committed else "read_uncommitted",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+            "fetch.wait.max.ms": 50,
+        }
+        return self._make(Consumer, settings)
 
     def member(self, group: str, name: str, client_id: str) -> Consumer:
-        """A member of a group whose assignment hints at who owns which shard; `client_id` says where it listens."""
-        return self._make(
-            Consumer,
-            {
-                "group.id": group,
-                "group.instance.id": name,
-                "client.id": client_id,
-                "enable.auto.commit": False,
-                "auto.offset.reset": "latest",
-                "isolation.level": "read_committed",
-                "partition.assignment.strategy": "cooperative-sticky",
-                "session.timeout.ms": SESSION_TIMEOUT_MS,
-                "heartbeat.interval.ms": SESSION_TIMEOUT_MS // 6,
-                "max.poll.interval.ms": 120_000,
-            },
-        )
+        """Return a member of the group of bridges, assigned the shards that it should take. `client_id` holds its address."""
+        settings = {
+            "group.id": group,
+            "group.instance.id": name,
+            "client.id": client_id,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "latest",
+            "isolation.level": "read_committed",
+            "partition.assignment.strategy": "cooperative-sticky",
+            "session.timeout.ms": SESSION_TIMEOUT_MS,
+            "heartbeat.interval.ms": SESSION_TIMEOUT_MS // 6,
+            "max.poll.interval.ms": 120_000,
+        }
+        return self._make(Consumer, settings)
 
     def admin(self) -> AdminClient:
-        """For topics. Keep a reference while its futures run."""
+        """Return a client for topics. The caller must keep a reference while its futures run."""
         return self._make(AdminClient, {})
 
     @functools.cached_property
-    def _asking(self) -> Consumer:
+    def _offset_reader(self) -> Consumer:
         return self.reader()
 
     def stable_ends(self, partitions: Iterable[Partition], limit_s: float) -> dict[Partition, int]:
-        """Up to where a reader of committed records sees each partition: one question for all; on any thread.
-
-        Waits at most `limit_s`. Raises `Unreachable`.
-        """
+        """Return the last stable offset of each partition, within `limit_s`. Thread-safe. Raises `Unreachable`."""
         wanted = [TopicPartition(topic, partition, OFFSET_END) for topic, partition in partitions]
-        asking = self._asking
+        reader = self._offset_reader
         try:
-            found = asking.offsets_for_times(wanted, timeout=limit_s)
+            found = reader.offsets_for_times(wanted, timeout=limit_s)
             why = next((str(each.error) for each in found if each.error is not None), "")
         except KafkaException as error:
             found, why = [], readable(error)
         if why:
-            if self.__dict__.get("_asking") is asking:  # it keeps to the leaders that it once learned of
-                self.__dict__.pop("_asking", None)
-            raise Unreachable(f"asking how far committed records can be read: {why}")
+            if self.__dict__.get("_offset_reader") is reader:  # the client keeps the leaders that it once learned
+                self.__dict__.pop("_offset_reader", None)
+            raise Unreachable(f"reading the last stable offsets: {why}")
         return {(each.topic, each.partition): int(each.offset) for each in found}
 
+    def bounds(self, partitions: Iterable[Partition], *, committed: bool = False) -> dict[Partition, tuple[int, int]]:
+        """Return the first and the end offset of each partition; with `committed`, the last stable offset as the end."""
+        reader = self.reader(committed=committed)
+        try:
+            return {partition: end_offset(reader, *partition) for partition in partitions}
+        finally:
+            reader.close()
+
     def topics(self, limit_s: float = 5.0) -> dict[str, int]:
-        """Every topic with its partition count. Raises `Misconfigured` if no broker answers."""
+        """Return every topic with its partition count. Raises `Misconfigured` if no broker answers."""
         try:
             found = self.admin().list_topics(timeout=limit_s).topics
         except KafkaException as error:
-            what = f"Kafka does not answer at {self.where}: {readable(error)}"
-            raise Misconfigured(f'{what}; start it, or set "bootstrap.servers" in [kafka]') from None
+            why = f"Kafka does not answer at {self._bootstrap}: {readable(error)}"
+            raise Misconfigured(f'{why}; start it, or set "bootstrap.servers" in [kafka]') from None
         return {name: len(topic.partitions) for name, topic in found.items()}
 
     def topic_ids(self, names: Collection[str], limit_s: float = 10.0) -> dict[str, str]:
-        """The id that Kafka gave each of these topics when it was made; brokers before 2.8 give none, and it is left out.
-
-        Raises `Unreachable`, also for a topic that is not there.
-        """
-        with mapped("asking for the ids of topics"):
+        """Return the id of each topic, a new one once it is created again; none from Kafka before 2.8. Raises `Unreachable`."""
+        with mapped("reading the ids of topics"):
             admin = self.admin()
             futures = admin.describe_topics(TopicCollection(list(names)), request_timeout=limit_s)
             found = {name: str(future.result(limit_s).topic_id) for name, future in futures.items()}
@@ -177,25 +157,25 @@ class KafkaClients:
 
 @contextlib.contextmanager
 def mapped(what: str) -> Iterator[None]:
-    """Any error of Kafka becomes `Unreachable`: whoever gets it must not believe anything about what landed."""
+    """Raise `Unreachable` for any Kafka error. The caller must then conclude nothing about the written records."""
     try:
         yield
-    except TimeoutError:  # of a future of the admin client, which comes before librdkafka's own
+    except TimeoutError:  # a future of the admin client, before librdkafka's own timeout
         raise Unreachable(f"{what}: Kafka does not answer in time") from None
     except (KafkaException, BufferError) as error:
         raise Unreachable(f"{what}: {readable(error)}") from None
 
 
 def readable(error: Exception) -> str:
-    """An exception of librdkafka in words."""
+    """Return the text of an exception of librdkafka."""
     inner = error.args[0] if error.args else error
     return str(inner.str()) if isinstance(inner, KafkaError) else str(error)
 
 
 def end_offset(reader: Consumer, topic: str, partition: int) -> tuple[int, int]:
-    """First offset and high watermark. `reader` must be read_uncommitted, or the answer is the last stable offset.
+    """Return the first offset and the high watermark of a partition; from a `read_committed` reader, the last stable offset.
 
-    A partition without a leader (it was just made, or moves) is waited for, for a while. Raises `Unreachable`.
+    Waits up to `LEADER_LIMIT_S` for a leader, because a new or moving partition has none. Raises `Unreachable`.
     """
     deadline = time.monotonic() + LEADER_LIMIT_S
     while True:

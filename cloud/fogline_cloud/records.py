@@ -1,11 +1,7 @@
-"""Kafka record <-> `Event`: the only place where record headers are spelt.
+"""Converts events to Kafka records and back (CloudEvents Kafka binding, binary mode, section 3.2; Eclipse Hono's headers)."""
 
-CloudEvents Kafka binding, binary mode (section 3.2): the value is the device's bytes, the attributes are headers
-`ce_*`; Eclipse Hono's headers stand beside them. The key is the device, the partition the shard.
-"""
-
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -21,42 +17,30 @@ from fogline.short_cache import cache_short
 Headers = list[tuple[str, bytes]]
 
 CHAIN = "fogline_chain"
-"""The chain value of a batch's last event, in hex, because consumers decode headers as UTF-8. Older records hold 16 bytes."""
+"""The chain value of a batch's last event. In hex, because consumers decode headers as UTF-8. Older records: 16 raw bytes."""
 
 _CHAIN_BYTES = 16
 MAX_SEQUENCE = 2**63 - 1
 
 
-class Record(msgspec.Struct, frozen=True, gc=False):
-    """What is produced: key, value, headers."""
+class KafkaRecord(msgspec.Struct, frozen=True, gc=False):
+    """Key, value and headers of a record to write."""
 
     key: bytes
     value: bytes
     headers: Headers
 
 
-def record_of(event: Event, chain: bytes | None = None) -> Record:
-    """An event as a record; `chain` if it is the last of its batch. One that no gateway numbered has no place in it."""
+def record_of(event: Event, chain: bytes | None = None) -> KafkaRecord:
+    """Convert an event to a record. `chain` is given for the last event of a batch. A client's event gets no stream headers."""
     return record_of_object(object_of(event), event.tenant, event.device, event.data, chain)
 
 
-def record_of_object(event: EventObject, tenant: str, device: str, data: bytes, chain: bytes | None = None) -> Record:
-    """The same of an event as it came: `tenant` and `device` are those of its `source`."""
+def record_of_object(event: EventObject, tenant: str, device: str, data: bytes, chain: bytes | None = None) -> KafkaRecord:
+    """Convert an event of a received batch to a record. `tenant` and `device` are those of its `source`."""
+    common = (event.type, event.subject, event.timequality, event.dedup, event.datacontenttype, device, event.adapter)
     headers = [
-        *_common_headers(
-            tenant,
-            device,
-            event.gateway,
-            event.stream,
-            event.lane,
-            event.type,
-            event.subject,
-            event.timequality,
-            event.dedup,
-            event.datacontenttype,
-            device,
-            event.adapter,
-        ),
+        *_common_headers(tenant, device, event.gateway, event.stream, event.lane, *common),
         ("ce_id", event.id.encode()),
         *_moment_headers(event.recordedtime),
     ]
@@ -71,39 +55,37 @@ def record_of_object(event: EventObject, tenant: str, device: str, data: bytes, 
         event.ttd,
     )
     if optional != _NONE:
-        headers += [(name, str(value).encode()) for name, value in zip(_FEW, optional, strict=True) if value is not None]
+        headers += [(name, str(value).encode()) for name, value in zip(_OPTIONAL, optional, strict=True) if value is not None]
     if event.stream:
         headers.append(("ce_sequence", b"%d" % event.sequence))
     if event.replayed:
         headers.append(("ce_replayed", b"true"))
     if chain is not None:
         headers.append((CHAIN, chain.hex().encode()))
-    return Record(device.encode(), data, headers)
+    return KafkaRecord(device.encode(), data, headers)
 
 
-_SAME = ("ce_type", "ce_subject", "ce_timequality", "ce_dedup", "content-type", "device_id", "orig_adapter")
+_COMMON = ("ce_type", "ce_subject", "ce_timequality", "ce_dedup", "content-type", "device_id", "orig_adapter")
 
 
 @cache_short(maxsize=16_384)
 def _common_headers(
-    tenant: str, device: str, gateway: str, stream: str, lane: str, *same: str
+    tenant: str, device: str, gateway: str, stream: str, lane: str, *common: str
 ) -> tuple[tuple[str, bytes], ...]:
-    """What is the same for most events of a device."""
-    place = (("ce_gateway", gateway), ("ce_stream", stream), ("ce_lane", lane)) if stream else ()
-    told = ("ce_source", source_of(tenant, device)), *zip(_SAME, same, strict=True), *place
-    return ("ce_specversion", b"1.0"), *((name, value.encode()) for name, value in told)
+    position = (("ce_gateway", gateway), ("ce_stream", stream), ("ce_lane", lane)) if stream else ()
+    texts = ("ce_source", source_of(tenant, device)), *zip(_COMMON, common, strict=True), *position
+    return ("ce_specversion", b"1.0"), *((name, value.encode()) for name, value in texts)
 
 
 @cache_short(maxsize=256)
 def _moment_headers(recordedtime: str) -> tuple[tuple[str, bytes], ...]:
-    """A gateway stores many events at one moment. Hono's `creation-time`: milliseconds since 1970."""
+    """Return the time headers, cached because many events share a time. Hono's `creation-time`: milliseconds since 1970."""
     since_ms = parse_rfc3339(recordedtime) // 1_000_000
     return ("ce_recordedtime", recordedtime.encode()), ("creation-time", b"%d" % since_ms)
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a record stands in its stream. `first` < `last` only for a gap record over a range."""
+class StreamPosition(msgspec.Struct, frozen=True):
+    """The sequences of a record in its stream. `first` < `last` only for a gap record over a range."""
 
     gateway: str
     stream: str
@@ -113,8 +95,8 @@ class Place:
     chain: bytes | None
 
 
-def place_of(headers: Sequence[tuple[str, bytes]], value: bytes) -> Place | None:
-    """The transport identity of a record, `None` for one that no gateway numbered. Raises `Poison('malformed')`."""
+def position_of(headers: Sequence[tuple[str, bytes]], value: bytes) -> StreamPosition | None:
+    """Return the stream position of a record, or None for a client's event. Raises `Poison('malformed')`."""
     found = {name: header for name, header in dict(headers).items() if header is not None}  # Kafka knows null headers
     if "ce_stream" not in found:
         return None
@@ -123,7 +105,7 @@ def place_of(headers: Sequence[tuple[str, bytes]], value: bytes) -> Place | None
         first = last
         if found.get("content-type") == GAP_CONTENT_TYPE.encode():
             first = decode_gap(value).first
-        place = Place(
+        position = StreamPosition(
             found["ce_gateway"].decode(),
             found["ce_stream"].decode(),
             Lane(found["ce_lane"].decode()),
@@ -132,37 +114,36 @@ def place_of(headers: Sequence[tuple[str, bytes]], value: bytes) -> Place | None
             _chain_of(found.get(CHAIN)),
         )
     except (KeyError, ValueError, TypeError, AttributeError) as error:  # the last two: a header without a value
-        raise Poison("malformed", f"a record's headers are not ours: {error}") from None
-    if not 1 <= place.first <= place.last <= MAX_SEQUENCE:
-        raise Poison("malformed", "a record's headers are not ours: no such sequence")
-    return place
+        raise Poison("malformed", f"malformed record headers: {error}") from None
+    if not 1 <= position.first <= position.last <= MAX_SEQUENCE:
+        raise Poison("malformed", "malformed record headers: sequence out of range")
+    return position
+
+
+def known_position(headers: Sequence[tuple[str, bytes]], value: bytes) -> StreamPosition | None:
+    """Return the position of a record as far as it can be read: a malformed gap record stands for its last sequence only."""
+    for readable in (headers, [header for header in headers if header[0] != "content-type"]):
+        with contextlib.suppress(Poison):
+            return position_of(readable, value)
+    return None
 
 
 def _chain_of(header: bytes | None) -> bytes | None:
-    """Return the chain value from its header, in hex or, in older records, as 16 raw bytes."""
     return header if header is None or len(header) == _CHAIN_BYTES else bytes.fromhex(header.decode("ascii"))
 
 
 def is_replayed(headers: Mapping[str, bytes]) -> bool:
-    """Whether this may be here already.
-
-    A gateway sent it again because it could not prove it unsent; or a client that numbers nothing gave it an id of its
-    own, so that it can be told from others when it comes again.
-    """
+    """Return True if a gateway sent it again, unable to prove it unsent, or a client without sequences gave it an id."""
     own_id = not headers.get("ce_stream") and headers.get("ce_dedup") == Dedup.STRONG.encode()
     return own_id or headers.get("ce_replayed") == b"true"
 
 
-def completed(headers: Mapping[str, bytes], *, place: str, ingested_ns: int) -> Mapping[str, bytes]:
-    """The headers as `event_of` wants them, also of a record that no gateway numbered.
-
-    Such a one needs only Hono's `device_id`: what else it lacks gets a plain meaning, `place` (unique, stable) stands
-    in for its id, and the event has no gateway, no stream and sequence 0.
-    """
+def completed(headers: Mapping[str, bytes], *, position: Callable[[], str], ingested_ns: int) -> Mapping[str, bytes]:
+    """Return the headers that `event_of` needs, also for a record that no gateway sent: only `device_id` is required then."""
     if "ce_stream" in headers:
         return headers
     return {
-        "ce_id": place.encode(),
+        "ce_id": position().encode(),
         "ce_type": b"telemetry",
         "ce_subject": b"",
         "ce_recordedtime": rfc3339(ingested_ns).encode(),
@@ -179,7 +160,7 @@ def completed(headers: Mapping[str, bytes], *, place: str, ingested_ns: int) -> 
 
 
 def event_of(headers: Mapping[str, bytes], value: bytes, tenant: str) -> Event:
-    """The inverse of `record_of`. Raises `Poison('malformed')`."""
+    """Convert a record back to an event. Raises `Poison('malformed')`."""
     try:
         return Event(
             _text(headers["ce_id"]),
@@ -198,10 +179,10 @@ def event_of(headers: Mapping[str, bytes], value: bytes, tenant: str) -> Event:
             _text(headers["ce_dedup"]),
             _text(headers["orig_adapter"]),
             replayed=is_replayed(headers),
-            **{name: read(headers[header]) for header, (name, read) in _FEW.items() if header in headers},
+            **{name: read(headers[header]) for header, (name, read) in _OPTIONAL.items() if header in headers},
         )
     except (KeyError, ValueError) as error:
-        raise Poison("malformed", f"a record's headers are not ours: {error}") from None
+        raise Poison("malformed", f"malformed record headers: {error}") from None
 
 
 def _text(value: bytes) -> str:
@@ -210,7 +191,7 @@ def _text(value: bytes) -> str:
 
 _LANES = {each.encode(): each for each in Lane}
 _QUALITIES = {each.encode(): each for each in TimeQuality}
-_FEW: dict[str, tuple[str, Callable[[bytes], Any]]] = {
+_OPTIONAL: dict[str, tuple[str, Callable[[bytes], Any]]] = {  # the event's attribute, and its decoder
     "ce_time": ("time", _text),
     "ce_expirytime": ("expirytime", _text),
     "ce_properties": ("properties", _text),
@@ -220,5 +201,4 @@ _FEW: dict[str, tuple[str, Callable[[bytes], Any]]] = {
     "status": ("status", lambda value: int(_text(value))),
     "ttd": ("ttd", lambda value: int(_text(value))),
 }
-"""Headers that only some events have: attribute of the event, and how it is read. The last three are Hono's."""
-_NONE = (None,) * len(_FEW)
+_NONE = (None,) * len(_OPTIONAL)

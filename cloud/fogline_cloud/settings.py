@@ -1,4 +1,4 @@
-"""The cloud side's settings: one TOML file for bridge, flow and ledger. docs/settings.md is generated from these types."""
+"""Settings of the cloud side: one TOML file for bridge, flow and ledger. docs/settings.md is generated from these types."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -8,14 +8,14 @@ import msgspec
 from msgspec import Meta
 
 from fogline.errors import Misconfigured
-from fogline.settings import load_settings
+from fogline.process.settings_file import load_settings
 
 Identifier = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._:\-]{1,64}$")]
 Scalar = str | int | float | bool
 
 
 class _Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """An unknown key is an error."""
+    """A table of settings, in which an unknown key is an error."""
 
 
 class BridgeSettings(_Strict, frozen=True, kw_only=True):
@@ -32,7 +32,7 @@ class BridgeSettings(_Strict, frozen=True, kw_only=True):
     max_connections: Annotated[int, Meta(ge=1)] = 1000
     """Largest number of AMQP connections."""
     hellos_s: Annotated[float, Meta(gt=0)] = 100.0
-    """Gateways that may connect per second, in the long run. The others are told when to come back."""
+    """Gateways that may connect per second, in the long run. The bridge tells the others when to try again."""
     transaction_events: Annotated[int, Meta(ge=1)] = 5000
     """Largest number of events in one Kafka transaction."""
     transaction_ms: Annotated[int, Meta(ge=1, le=5000)] = 20
@@ -40,34 +40,32 @@ class BridgeSettings(_Strict, frozen=True, kw_only=True):
     checkpoint_s: Annotated[float, Meta(gt=0)] = 5.0
     """How often a shard writes its checkpoint, in seconds."""
     queue_bytes: Annotated[int, Meta(ge=1_048_576)] = 268_435_456
-    """Bytes that may wait for a Kafka transaction, from all connections. Above half of it senders get no credit."""
+    """Bytes of all connections that may wait for a Kafka transaction. Above half of it, senders get no credit."""
     queue_connection_bytes: Annotated[int, Meta(ge=1_048_576)] = 16_777_216
-    """The same for one connection."""
+    """Bytes of one connection that may wait for a Kafka transaction."""
+    metrics: str | None = None
+    """Address of `/metrics` and `/healthz` as `host:port`, for example `127.0.0.1:9465`. Only loopback. Default: none."""
     one_cpu: bool = True
-    """Whether all threads stay on one CPU at a time, which costs less CPU time (docs/performance.md)."""
+    """If true, all Python threads run on one CPU at a time, which costs less CPU time (docs/performance.md)."""
 
 
-class CommandSettings(_Strict, frozen=True, kw_only=True):
+class CommandPolicySettings(_Strict, frozen=True, kw_only=True):
     """Operators' commands."""
 
     max_ttl_s: Annotated[float, Meta(gt=0, le=604_800)] = 604_800
-    """Longest time to live that an operator may ask for, in seconds."""
+    """Longest time to live of a command, in seconds."""
     direct_ttl_s: Annotated[float, Meta(gt=0)] = 30.0
-    """Time to live of a direct command that names none, in seconds."""
+    """Time to live of a direct command without one, in seconds."""
     grace_s: Annotated[float, Meta(ge=0)] = 10.0
-    """Time after the end of its time to live that the bridge waits for the gateway's verdict before it reports IN_DOUBT, in
-    seconds."""
+    """Seconds that the bridge waits for the gateway's report after a command's time to live, before it reports IN_DOUBT."""
     signing_key: str | None = None
-    """File with the Ed25519 private key (base64) that signs commands. `fogline command key` makes one."""
+    """File with the Ed25519 private key (base64) that signs commands. `fogline command key` creates one."""
     key_id: Identifier = "key-1"
-    """Name of the key at the gateways."""
+    """Name of the key in the gateways' settings."""
 
 
 class Strategy(StrEnum):
-    """What becomes of an event that another gateway told of first.
-
-    `DROP`: it is a duplicate. `MARK`: it is kept, and column `again` says so. `NONE`: it is kept, and nobody asks.
-    """
+    """Treatment of an event that another gateway reported first (see `SharedSettings.strategy`)."""
 
     DROP = "drop"
     MARK = "mark"
@@ -75,22 +73,21 @@ class Strategy(StrEnum):
 
 
 class SharedSettings(_Strict, frozen=True, kw_only=True):
-    """Events of devices that several gateways receive. The first matching entry applies."""
+    """Rule for events of devices that several gateways receive. The first matching entry applies."""
 
     device: str = "*"
     """Shell pattern for the device."""
     subject: str = "*"
     """Shell pattern for the channel (`subject` of the event)."""
     strategy: Strategy = Strategy.DROP
-    """What happens to a copy from a second gateway. `drop`: it is a duplicate. `mark`: it is kept, and column `again` is
+    """Treatment of a copy from a second gateway. `drop`: it is a duplicate. `mark`: it is kept, and column `again` is
     true. `none`: it is kept unmarked."""
     window_s: Annotated[float, Meta(gt=0, le=86_400)] = 30.0
-    """Largest difference between the gateways' times of two copies, in seconds. It must be shorter than the time in which the
-    device's counter wraps."""
+    """Largest difference between the gateways' times of two copies, in seconds. Less than the counter takes to wrap."""
 
     @property
     def window_us(self) -> int:
-        """The window in microseconds; -1, so that nothing lies in it, where nobody asks."""
+        """The window in microseconds. -1 for strategy `none`, so that no event lies in it."""
         return -1 if self.strategy is Strategy.NONE else round(self.window_s * 1_000_000)
 
 
@@ -99,6 +96,8 @@ class FlowSettings(_Strict, frozen=True, kw_only=True):
 
     name: Identifier = "main"
     """Name of the flow."""
+    metrics: str | None = None
+    """Address of `/metrics` and `/healthz` as `host:port`, for example `127.0.0.1:9466`. Only loopback. Default: none."""
     tables: str = "tables"
     """Folder (relative to the settings file) or URL of the tables."""
     checkpoint: str = "checkpoint"
@@ -123,7 +122,7 @@ class FlowSettings(_Strict, frozen=True, kw_only=True):
     """Devices that several gateways receive."""
 
 
-class Settings(_Strict, frozen=True, kw_only=True):
+class CloudSettings(_Strict, frozen=True, kw_only=True):
     """The cloud side."""
 
     tenant: Identifier
@@ -133,13 +132,13 @@ class Settings(_Strict, frozen=True, kw_only=True):
     shards: Annotated[int, Meta(ge=1, le=1024)] = 8
     """Number of shards, which is the number of partitions of each raw topic. It cannot change after the topics are created."""
     bridge: BridgeSettings = msgspec.field(default_factory=BridgeSettings)
-    commands: CommandSettings = msgspec.field(default_factory=CommandSettings)
+    commands: CommandPolicySettings = msgspec.field(default_factory=CommandPolicySettings)
     flow: FlowSettings = msgspec.field(default_factory=FlowSettings)
 
 
-def load(path: Path) -> Settings:
-    """Read and check the settings. Folders become absolute. Raises `Misconfigured`."""
-    settings = load_settings(path, Settings)
+def load(path: Path) -> CloudSettings:
+    """Read and check the settings, and make folders absolute. Raises `Misconfigured`."""
+    settings = load_settings(path, CloudSettings)
     if not settings.kafka.get("bootstrap.servers"):
         raise Misconfigured(f'{path}: missing key "bootstrap.servers" in [kafka], for example "127.0.0.1:9092"')
     flow = msgspec.structs.replace(

@@ -1,7 +1,8 @@
-"""The Kafka topics of a tenant: names, partitions, retention (pure), and the lanes that land in them."""
+"""Names, partitions and retention of a tenant's Kafka topics, and the topic of each lane. Pure."""
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable
+
+import msgspec
 
 from fogline.errors import Misconfigured
 from fogline.event import Lane
@@ -9,85 +10,56 @@ from fogline.event import Lane
 _DAY_MS = 86_400_000
 
 
-@dataclass(frozen=True, slots=True)
-class Topic:
-    """One topic as it should be. `config` holds Kafka topic settings."""
+class Topic(msgspec.Struct, frozen=True):
+    """One topic to create. `config` holds Kafka topic settings."""
 
     name: str
     partitions: int
     config: dict[str, str]
 
 
-def telemetry(tenant: str) -> str:
-    """Raw telemetry and bulk; partition = shard. Its partition count is the tenant's shard count."""
-    return f"hono.telemetry.{tenant}"
+def _named(prefix: str) -> Callable[[str], str]:
+    return lambda tenant: f"{prefix}.{tenant}"
 
 
-def event(tenant: str) -> str:
-    """Raw alarms; partition = shard."""
-    return f"hono.event.{tenant}"
-
-
-def command_response(tenant: str) -> str:
-    """Replies to commands; partition = shard."""
-    return f"hono.command_response.{tenant}"
-
-
-def canonical(tenant: str) -> str:
-    """Readings, at least once with stable ids."""
-    return f"fogline.canonical.{tenant}"
-
-
-def slow(tenant: str) -> str:
-    """What the parser gave up on in time."""
-    return f"fogline.slow.{tenant}"
-
-
-def dead(tenant: str) -> str:
-    """What cannot be processed, with the reason."""
-    return f"fogline.dead.{tenant}"
-
-
-def fleet(tenant: str) -> str:
-    """Metadata of every event, without its body."""
-    return f"fogline.fleet.{tenant}"
-
-
-def commands(tenant: str) -> str:
-    """The newest record of every command (compacted), key = command id; partition = the gateway's shard."""
-    return f"fogline.commands.{tenant}"
-
-
-def audit(tenant: str) -> str:
-    """Every decision about a command, key = command id; partition = the gateway's shard."""
-    return f"fogline.audit.{tenant}"
-
-
-def checkpoint(tenant: str) -> str:
-    """Where to begin reading a shard (compacted); partition = shard."""
-    return f"fogline.checkpoint.{tenant}"
-
-
+telemetry = _named("hono.telemetry")
+"""Raw events of lanes telemetry and bulk; partition = shard. Its partition count is the tenant's shard count."""
+event = _named("hono.event")
+"""Raw events of lane alarm; partition = shard."""
+command_response = _named("hono.command_response")
+"""Replies to commands; partition = shard."""
+canonical = _named("fogline.canonical")
+"""Readings, at least once, with stable ids."""
+slow = _named("fogline.slow")
+"""Events that took the parser too long."""
+dead = _named("fogline.dead")
+"""Events that cannot be processed, with the reason."""
+fleet = _named("fogline.fleet")
+"""Metadata of every event, without its body."""
+commands = _named("fogline.commands")
+"""The newest record of every command (compacted), key = command id; partition = the gateway's shard."""
+audit = _named("fogline.audit")
+"""Every decision about a command, key = command id; partition = the gateway's shard."""
+checkpoint = _named("fogline.checkpoint")
+"""Checkpoints of the shards (compacted); partition = shard."""
 _OF_LANE = {Lane.ALARM: event, Lane.TELEMETRY: telemetry, Lane.BULK: telemetry, Lane.REPLY: command_response}
 
 
 def of_lane(lane: Lane, tenant: str) -> str:
-    """The one topic that a lane lands in."""
+    """Return the topic of a lane."""
     return _OF_LANE[lane](tenant)
 
 
 def raw_topics(tenant: str) -> list[str]:
-    """The topics that lanes land in."""
+    """Return the topics of all lanes."""
     return [telemetry(tenant), event(tenant), command_response(tenant)]
 
 
 def all_topics(tenant: str, shards: int) -> list[Topic]:
-    """Everything that `fogline topics create` makes."""
+    """Return all topics that `fogline topics create` creates."""
     kept = {"cleanup.policy": "delete", "retention.ms": str(7 * _DAY_MS)}
-    raw = {
-        **kept,
-        "message.timestamp.type": "LogAppendTime",
-    }  # a producer's wrong clock neither expires a record nor stops Spark
+    # LogAppendTime: a producer's wrong clock must neither expire a record nor stop Spark.
+    raw = {**kept, "message.timestamp.type": "LogAppendTime"}
     long = {"cleanup.policy": "delete", "retention.ms": str(30 * _DAY_MS)}
     compacted = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1", "segment.ms": str(_DAY_MS)}
     return [
@@ -102,7 +74,7 @@ def all_topics(tenant: str, shards: int) -> list[Topic]:
     ]
 
 
-def require(wanted: Iterable[str], there: Collection[str]) -> None:
-    """Raise `Misconfigured` if one of the topics is not there."""
-    if missing := [name for name in wanted if name not in there]:
+def require(wanted: Iterable[str], existing: Collection[str]) -> None:
+    """Raise `Misconfigured` if a topic does not exist."""
+    if missing := [name for name in wanted if name not in existing]:
         raise Misconfigured(f"topics are missing: {', '.join(missing)}; run: fogline topics create")

@@ -1,10 +1,28 @@
-"""The demo: the whole of Fogline on one machine, under load, while its parts are killed one after the other.
+"""Demo: all of Fogline on one machine, under load, while its parts are killed one after the other.
 
-`cli` command line; `place` folder, ports, settings files; `parts` child processes; `devices` the simulated devices (a
-process of its own: `mqtt_device`, `coap_device`; `simulated` is what they have in common) and `payload` what they say;
-`commander` the operator, `orders` what it sends (pure); `watch` what has arrived where, into `picture`; `screen` shows it;
-`ble_devices` the virtual air (a process of its own), `ble_payload` who is on it and says what (pure), `ble_judgement` what
-can be told of it (pure); `plan` who is killed next (pure), `killer` does it; `judgement` compares sets of ids, and what became
-of commands (pure), `evidence` reads them, `report` is everything together; `course` what every run has in common; `run` puts
-it together, `stay` without devices and kills.
+`ble_devices`: simulated Bluetooth devices and BlueZ, a process of its own
+`ble_judgement`: comparison of advertised, stored and tabled values; pure
+`ble_payload`: Bluetooth devices and their advertisements; pure
+`cli`: command line
+`coap_device`: one simulated CoAP device
+`commander`: operator that sends commands and reads their results
+`devices`: simulated MQTT and CoAP devices, a process of its own
+`evidence`: event ids read from the devices' file, Kafka and the table
+`judgement`: comparison of sets of event ids, and of commands with their records and effects; pure
+`killer`: kills parts and waits for their recovery
+`mqtt_device`: one simulated MQTT device
+`operator_commands`: commands of the operator; pure
+`payload`: MQTT and CoAP devices and their messages; pure
+`plan`: order of the kills; pure
+`polling`: waits for conditions that give no event
+`probes`: readers of outboxes, Kafka, tables and the parts' output
+`report`: results of a run; pure
+`run`: the demonstration from start to report
+`scenario`: steps that demo and soak share: start, drain, ledger
+`screen`: live screen in a terminal
+`serve`: all parts on the usual ports, without devices and kills
+`simulated`: interface of a simulated device
+`site`: the parts as child processes
+`snapshot`: current state of every stage
+`workspace`: folder, lock, ports and settings files
 """

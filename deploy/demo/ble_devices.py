@@ -1,12 +1,12 @@
-"""The air: simulated Bluetooth devices, and what stands in for BlueZ at each gateway; one process.
+"""Simulated Bluetooth devices, and a simulated BlueZ for each gateway, in one process.
 
     python ble_devices.py --gateways 2 --on-air FILE --effects FILE [--valves 3 --cycles 500 --seed 1]
 
-Every gateway has a private `dbus-daemon` with an `org.bluez` of its own; the ready line has their addresses. Whatever an
-advertiser says is written to the book `--on-air` first, one line `device n`; what a valve was told to do to `--effects`, one
-line `device command` each time. With `--cycles` the links of the valves end again and again, until that was so often. Stdout:
-a JSON line four times a second. Stdin: `begin` has the advertisers say something new every second; `quiet` has all of them
-fall silent; the end of stdin, or SIGTERM, ends it.
+Every gateway has a private `dbus-daemon` with an `org.bluez` of its own; the ready line has their addresses. The process
+writes each value to the file `--on-air` before it advertises it, one line `device n`, and each command that a valve executes
+to `--effects`, one line `device command`. With `--cycles` the links of the valves end so many times. Stdout: a JSON line four
+times a second. Stdin: after `begin` the advertisers change their values every second; after `quiet` all devices are silent.
+The end of stdin, or SIGTERM, ends the process.
 """
 
 import argparse
@@ -23,34 +23,35 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, TextIO
 
-from demo.ble_payload import MAX_N, BleDevice, advertised, crowd, order_name
+from demo.ble_payload import MAX_N, BleDevice, advertised, ble_fleet, command_name_of
 
 CHANGE_S = 1.0
-NEWS_S = 0.25
+STATS_S = 0.25
 INTERVAL_MS = 300.0
 """Between two advertisements of one device."""
 HOLD_S = (0.0, 1.0)
-"""How long a link lives in a cycle: perhaps less than it takes to find the services."""
+"""Life of a link in a cycle: it may be shorter than the discovery of services."""
 VANISH_SHARE = 0.15
-"""So many links end by silence."""
+"""Share of links that end by silence."""
 VANISH_S = 0.5
 
 
 def missing() -> str | None:
-    """What is not here that the air needs, in words; `None` if everything is."""
+    """Return a message if the simulated Bluetooth lacks a program or package, else `None`."""
     if shutil.which("dbus-daemon") is None:
         return "dbus-daemon is missing: install Debian's package dbus"
     absent = [name for name in ("bumble", "dbus_fast") if importlib.util.find_spec(name) is None]
     return f"{', '.join(absent)} missing: run deploy/setup/setup.sh" if absent else None
 
 
-class World:
-    """Everybody on the air. `cycles`: links that have ended on purpose."""
+class BleSite:
+    """All simulated Bluetooth devices. `cycles`: links that ended on purpose."""
 
     def __init__(self, devices: list[BleDevice], gateways: int, on_air: TextIO, effects: TextIO) -> None:
-        from fogline.testing.ble.air import Broadcaster, Peripheral  # noqa: PLC0415 - bumble is not there everywhere
-        from fogline.testing.ble.bus import PrivateBus  # noqa: PLC0415
-        from fogline.testing.ble.controller import Air  # noqa: PLC0415
+        from fogline_lab.ble.air import Broadcaster  # noqa: PLC0415 - bumble is not there everywhere
+        from fogline_lab.ble.bus import PrivateBus  # noqa: PLC0415
+        from fogline_lab.ble.controller import Air  # noqa: PLC0415
+        from fogline_lab.ble.peripheral import Peripheral  # noqa: PLC0415
 
         self.cycles = 0
         self.begin = asyncio.Event()
@@ -58,7 +59,7 @@ class World:
         self._devices = devices
         self._on_air, self._effects = on_air, effects
         self._n = 1
-        self._air = Air()  # type: ignore[no-untyped-call]  # bumble leaves it so
+        self._air = Air()  # type: ignore[no-untyped-call]  # bumble has no types here
         self._buses = [PrivateBus() for _ in range(gateways)]
         self._broadcasters = {
             each: Broadcaster(each.address, advertised(each, 1), interval_ms=INTERVAL_MS) for each in devices if each.advertises
@@ -66,8 +67,8 @@ class World:
         self._valves = {each: Peripheral(each.name, each.address, period_s=1.0) for each in devices if not each.advertises}
 
     async def start(self, stack: AsyncExitStack) -> list[str]:
-        """Begin; `stack` ends it. Returns the addresses of the gateways' buses."""
-        from fogline.testing.ble.bluez import FakeBluez  # noqa: PLC0415
+        """Start everything; `stack` stops it. Returns the addresses of the gateways' buses."""
+        from fogline_lab.ble.bluez import FakeBluez  # noqa: PLC0415
 
         for index, bus in enumerate(self._buses):
             stack.callback(bus.close)
@@ -87,7 +88,7 @@ class World:
         return [bus.address for bus in self._buses]
 
     async def change(self) -> None:
-        """Have the advertisers say something new, again and again; cancel it to end that."""
+        """Change the advertised values periodically, until cancelled."""
         await self.begin.wait()
         while self._n < MAX_N:
             await asyncio.sleep(CHANGE_S)
@@ -97,7 +98,7 @@ class World:
                 broadcaster.say(advertised(device, self._n))
 
     async def cycle(self, wanted: int, seed: int) -> None:
-        """Have the links of the valves end, until that was `wanted` times."""
+        """End the links of the valves until that happened `wanted` times."""
         chance = random.Random(seed)
 
         async def end_links(valve: Any) -> None:
@@ -116,17 +117,17 @@ class World:
                 group.create_task(end_links(valve), name=f"cycles of {device.name}")
 
     def quiet(self) -> None:
-        """Nobody says anything any more; what is written to a valve is still done."""
+        """Silence all devices; valves still execute commands."""
         for broadcaster in self._broadcasters.values():
             broadcaster.silent = True
         for valve in self._valves.values():
-            valve.mute = True
+            valve.gatt.mute = True
 
-    def news(self) -> dict[str, Any]:
-        """How it goes; and what valves did is written down."""
+    def stats(self) -> dict[str, Any]:
+        """Return the counts, after writing the executed commands to the effects file."""
         for device, valve in self._valves.items():
-            while valve.writes:
-                self._effects.write(f"{device.name} {order_name(valve.writes.pop(0))}\n")
+            while valve.gatt.writes:
+                self._effects.write(f"{device.name} {command_name_of(valve.gatt.writes.pop(0))}\n")
         self._effects.flush()
         linked = sum(valve.linked for valve in self._valves.values())
         return {"said": self._n * len(self._broadcasters), "linked": linked, "cycles": self.cycles}
@@ -137,71 +138,71 @@ class World:
 
 
 async def run(arguments: argparse.Namespace, on_air: TextIO, effects: TextIO) -> None:
-    """Until told to end."""
+    """Run until stdin ends or a signal comes."""
     loop, over = asyncio.get_running_loop(), asyncio.Event()
     for each in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(each, over.set)
-    world = World(crowd(arguments.gateways, arguments.valves), arguments.gateways, on_air, effects)
+    site = BleSite(ble_fleet(arguments.gateways, arguments.valves), arguments.gateways, on_air, effects)
     async with AsyncExitStack() as stack:
-        buses = await world.start(stack)
+        buses = await site.start(stack)
         tell({"ready": "air", "buses": buses})
-        tasks = [asyncio.create_task(world.change(), name="change")]
+        tasks = [asyncio.create_task(site.change(), name="change")]
         if arguments.cycles:
-            tasks.append(asyncio.create_task(world.cycle(arguments.cycles, arguments.seed), name="cycles"))
+            tasks.append(asyncio.create_task(site.cycle(arguments.cycles, arguments.seed), name="cycles"))
 
         def heard(line: str) -> None:
             if line == "begin":
-                world.begin.set()
+                site.begin.set()
             elif line == "quiet":
                 for task in tasks:
                     task.cancel()
-                world.quiet()
+                site.quiet()
             else:
                 over.set()
 
         threading.Thread(target=listen, args=(loop, heard), daemon=True).start()
         while not over.is_set():
-            tell(world.news())
+            tell(site.stats())
             _raise_first(tasks)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(over.wait(), NEWS_S)
+                await asyncio.wait_for(over.wait(), STATS_S)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        tell(world.news())
+        tell(site.stats())
 
 
 def _raise_first(tasks: list[asyncio.Task[None]]) -> None:
-    """The error of a task that has failed."""
+    """Raise the error of a task that has failed."""
     for task in tasks:
         if task.done() and not task.cancelled():
             task.result()
 
 
 def listen(loop: asyncio.AbstractEventLoop, heard: Any) -> None:
-    """Read stdin; its end is an empty line."""
+    """Pass each line of stdin to the loop, and an empty line at its end."""
     for line in sys.stdin:
         loop.call_soon_threadsafe(heard, line.strip())
     with contextlib.suppress(RuntimeError):  # the loop may be closed
         loop.call_soon_threadsafe(heard, "")
 
 
-def tell(news: dict[str, Any]) -> None:
-    """One line for the demo."""
+def tell(stats: dict[str, Any]) -> None:
+    """Print one JSON line for the demo."""
     with contextlib.suppress(BrokenPipeError):
-        sys.stdout.write(json.dumps(news) + "\n")
+        sys.stdout.write(json.dumps(stats) + "\n")
         sys.stdout.flush()
 
 
 def main() -> int:
-    """Run the air."""
+    """Run the simulated Bluetooth devices."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--gateways", type=int, required=True, help="how many there are")
-    parser.add_argument("--valves", type=int, default=1, help="how many of them each gateway has (default: 1)")
-    parser.add_argument("--on-air", type=Path, required=True, help="where to write down what was said")
-    parser.add_argument("--effects", type=Path, required=True, help="where to write down what was done for commands")
-    parser.add_argument("--cycles", type=int, default=0, help="how often the valves' links are to end (default: 0)")
-    parser.add_argument("--seed", type=int, default=1, help="of how they do (default: 1)")
+    parser.add_argument("--gateways", type=int, required=True, help="number of gateways")
+    parser.add_argument("--valves", type=int, default=1, help="valves of each gateway (default: 1)")
+    parser.add_argument("--on-air", type=Path, required=True, help="file for the advertised values")
+    parser.add_argument("--effects", type=Path, required=True, help="file for the executed commands")
+    parser.add_argument("--cycles", type=int, default=0, help="number of times that links of valves end (default: 0)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of their ends (default: 1)")
     arguments = parser.parse_args()
     with arguments.on_air.open("w") as on_air, arguments.effects.open("w") as effects:
         asyncio.run(run(arguments, on_air, effects))

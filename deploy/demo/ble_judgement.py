@@ -1,8 +1,8 @@
-"""What can be told of devices that are never acknowledged. Pure.
+"""Judgement of Bluetooth devices, which get no acknowledgements. Pure.
 
-Nobody promises an advertiser anything: what is said while no gateway listens is not heard, and that is no loss. What is
-promised begins at the gateway: what one has stored is in Kafka (the ledger counts that) and in the table; nothing is there
-that was never on the air, and nothing twice, however often a device repeats itself and a gateway starts again.
+Advertisements that no gateway receives are not counted as lost. The guarantee begins at the gateway: each value that it has
+stored is in Kafka (the ledger counts that) and in the table. No value is there that was never advertised, and none is there
+twice, however often a device repeats itself or a gateway restarts.
 """
 
 from collections import Counter
@@ -18,7 +18,7 @@ _SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class BleEvidence:
-    """`on_air`: what advertisers said. `kafka`: how often each gateway's word of it is there. `table`: of readings."""
+    """`on_air`: advertised values. `kafka`: copies of each gateway and value. `table`: copies of each value."""
 
     on_air: AbstractSet[Id]
     kafka: Counter[tuple[str, Id]]
@@ -27,10 +27,10 @@ class BleEvidence:
 
 @dataclass(frozen=True, slots=True)
 class BleJudgement:
-    """`kafka`: what any gateway told of; `copies`: of that, what two did, and is one row. `commands`: to such devices.
+    """`kafka`: values from any gateway; `copies`: values from two gateways, which are one row. `commands`: to these devices.
 
-    `lost`: in Kafka, and not in the table. `duplicate`: twice in the table, or told twice by one gateway. `phantom`: never on
-    the air, or in the table and not in Kafka. `unheard`: devices of which nothing came.
+    `lost`: in Kafka, and not in the table. `duplicate`: twice in the table, or twice from one gateway. `phantom`: never
+    advertised, or in the table and not in Kafka. `unheard`: devices without any value.
     """
 
     on_air: int
@@ -45,16 +45,16 @@ class BleJudgement:
 
     @property
     def share(self) -> float:
-        """How much of what was on the air arrived: what is missing was said while no gateway listened. No verdict."""
+        """Share of advertised values that arrived. The rest was advertised while no gateway listened."""
         return self.table / self.on_air if self.on_air else 0.0
 
     @property
     def problems(self) -> list[str]:
-        """In words; empty if everything is as it should be. Those of the commands are told with all the others."""
+        """Problems as text, without those of the commands."""
         found = {
             "in Kafka and not in the table": self.lost,
             "twice": self.duplicate,
-            "never on the air, or in the table only": self.phantom,
+            "never advertised, or in the table only": self.phantom,
         }
         problems = [f"Bluetooth: {len(ids)} {what}, for example {_text(ids[0])}" for what, ids in found.items() if ids]
         return problems + [f"Bluetooth: nothing of {device} arrived" for device in self.unheard]
@@ -72,7 +72,7 @@ class BleJudgement:
 
 
 def judge_ble(evidence: BleEvidence, advertisers: Iterable[str], commands: CommandJudgement) -> BleJudgement:
-    """Hold what was said, what gateways told, and what the table has against each other."""
+    """Compare the advertised values, Kafka and the table."""
     told = Counter(each for _, each in evidence.kafka)
     table = evidence.table.keys()
     twice = {each for (_, each), count in evidence.kafka.items() if count > 1}

@@ -1,6 +1,6 @@
-"""The Bluetooth devices of the demo: who hears them, what they say, and how their counter is read back out of it. Pure.
+"""Simulated Bluetooth devices, their advertisements, and the decoding of an advertisement's counter. Pure.
 
-An advertiser counts what it says: (device, n) is found again in the raw record in Kafka and in the table `readings`.
+An advertiser counts its values: (device, n) identifies a value in the raw record in Kafka and in the table `readings`.
 """
 
 import struct
@@ -13,7 +13,7 @@ from fogline.errors import Poison
 from fogline_edge.profiles.ble import full_uuid
 
 MAX_N = 16_000
-"""An advertiser counts so far, and stays there: as a temperature in hundredths its counter has to fit into both formats."""
+"""Highest counter of an advertiser: as a temperature in hundredths it must fit into both formats."""
 METRIC = "temperature"
 """The metric of `readings` that holds `n`, as hundredths of a degree."""
 MOVE, TURN = "move", "turn"
@@ -39,26 +39,26 @@ timeout_s = 5
 name = "{TURN}"
 characteristic = "6e400002-0000-4000-8000-00805f9b0001"
 """
-"""Of the peripherals of `fogline.testing.ble.air`, which cannot be imported where bumble is not."""
+"""Of the peripherals of `fogline_lab.ble.peripheral`, which cannot be imported where bumble is not."""
 _SERVICE_DATA, _MANUFACTURER = 0x16, 0xFF
 _BTHOME, _RUUVI = 0xFCD2, 0x0499
 _RUUVI_SEQUENCE = slice(16, 18)
 
 
 class Sort(StrEnum):
-    """What sort of device."""
+    """Kind of a device."""
 
     BTHOME = "bthome"
     """Broadcasts BTHome v2; its packet id has 8 bits."""
     RUUVI = "ruuvi"
     """Broadcasts Ruuvi's format 5; its sequence has 16 bits."""
     VALVE = "valve"
-    """Is connected to, notifies a temperature, and takes commands."""
+    """Accepts a connection, notifies a temperature, and takes commands."""
 
 
 @dataclass(frozen=True, slots=True)
 class BleDevice:
-    """One device. `heard_by`: indexes of the gateways that it reaches."""
+    """One device. `heard_by`: indexes of the gateways in its range."""
 
     name: str
     sort: Sort
@@ -67,12 +67,12 @@ class BleDevice:
 
     @property
     def advertises(self) -> bool:
-        """Whether it only talks."""
+        """True if the device only advertises."""
         return self.sort is not Sort.VALVE
 
 
-def crowd(gateways: int, valves: int = 1) -> list[BleDevice]:
-    """An advertiser of each sort that all gateways hear, one of each for each gateway alone, and `valves` for each."""
+def ble_fleet(gateways: int, valves: int = 1) -> list[BleDevice]:
+    """Return an advertiser of each sort in range of all gateways, one of each for each gateway alone, and `valves` for each."""
     everybody = tuple(range(gateways))
     alone = [(each,) for each in everybody]
     wanted = [(sort, heard_by) for heard_by in (everybody, *alone) for sort in (Sort.BTHOME, Sort.RUUVI)]
@@ -83,7 +83,7 @@ def crowd(gateways: int, valves: int = 1) -> list[BleDevice]:
 
 
 def advertised(device: BleDevice, n: int) -> tuple[int, bytes]:
-    """The `n`-th thing that an advertiser says: AD type and data (BTHome: bthome.io/format; Ruuvi: data format 5)."""
+    """Encode the `n`-th value: AD type and data (BTHome: bthome.io/format; Ruuvi: data format 5)."""
     if device.sort is Sort.BTHOME:
         return _SERVICE_DATA, struct.pack("<HBBBBh", _BTHOME, 0x40, 0, n % 256, 2, n)
     address = bytes.fromhex(device.address.replace(":", ""))
@@ -92,7 +92,7 @@ def advertised(device: BleDevice, n: int) -> tuple[int, bytes]:
 
 
 def advertised_n(body: bytes) -> int | None:
-    """`n` of the body of an advertisement's event; `None` if nobody of ours said that."""
+    """Return the counter in the body of an advertisement's event; `None` if no device of ours sent it."""
     try:
         said = decode(body)
     except Poison:
@@ -105,17 +105,17 @@ def advertised_n(body: bytes) -> int | None:
 
 
 def read_n(value: float) -> int:
-    """`n` of a reading."""
+    """Return the counter of a reading."""
     return round(value * 100)
 
 
 def settings(devices: Sequence[BleDevice], gateway: int, longest_retry_s: float) -> str:
-    """Of a gateway, `[ble]`: the devices that it can hear."""
+    """Return section `[ble]` of a gateway's settings: the devices in its range."""
     text = f"""
 [ble]
 longest_retry_s = {longest_retry_s}
 connect_timeout_s = 10.0
-pause_scanning = false  # a simulated radio connects and scans at once; the budget of pauses would slow many reconnects down
+pause_scanning = false  # the simulated radio connects while it scans; pauses would slow many reconnects
 """
     profiles = {Sort.BTHOME: "bthome", Sort.RUUVI: "ruuvitag", Sort.VALVE: "valve.toml"}
     for each in devices:
@@ -129,11 +129,11 @@ profile = "{profiles[each.sort]}"
     return text
 
 
-def order_body(command: str, name: str) -> bytes:
-    """What is written to a valve for the order `name`."""
+def command_body(command: str, name: str) -> bytes:
+    """Encode the write to a valve for the command `name`."""
     return f"ack:{name}".encode() if command == MOVE else name.encode()
 
 
-def order_name(written: bytes) -> str:
-    """The order that this was written for."""
+def command_name_of(written: bytes) -> str:
+    """Return the name of the command of a write."""
     return written.decode("ascii", "replace").removeprefix("ack:")

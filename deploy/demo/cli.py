@@ -15,31 +15,32 @@ from rich.table import Table
 
 from demo.ble_devices import missing
 from demo.ble_judgement import BleJudgement
-from demo.ble_payload import crowd
+from demo.ble_payload import ble_fleet
 from demo.judgement import CommandJudgement
 from demo.payload import fleet
-from demo.place import Place, choose_ports, take_folder
-from demo.report import Report
-from demo.run import Demonstration, Options
-from demo.stay import make_world, stay
-from fogline import commandline
+from demo.report import DemoReport
+from demo.run import Demonstration, DemoOptions
+from demo.serve import make_site, serve
+from demo.workspace import Workspace, choose_ports, take_folder
 from fogline.errors import Misconfigured
 from fogline.installed import find_jars, find_java
+from fogline.process import command_line
 
 DESCRIPTION = """\
-The whole of Fogline on this machine: Kafka, bridge, gateways, Spark, and simulated MQTT, CoAP and Bluetooth devices and
-an operator that commands them, while every few seconds one part is killed (SIGKILL) under load. In the end the sets of ids are
-compared: acknowledged by the devices, in Kafka, in the table; and for every command, what the operator was told, what
-is written down, and what the device did. Everything lies in .fogline/demo, logs in .fogline/demo/logs."""
+Runs all of Fogline on this machine: Kafka, a bridge, two gateways, Spark, simulated MQTT, CoAP and Bluetooth devices, and
+an operator that sends commands. Every few seconds the demo kills one part (SIGKILL) under load. At the end it compares the
+sets of event ids that gateways had acknowledged, that Kafka holds and that the table holds. For every command it compares
+the operator's result, the record in Kafka and the effect at the device. Data is in .fogline/demo, logs in
+.fogline/demo/logs."""
 
 EXAMPLE = """\
 examples:
-  python deploy/demo                                  until Ctrl-C, then the judgement
-  python deploy/demo --events 30000 --json out.json   ends by itself
-  python deploy/demo --plain --minutes 60             an hour of it
-  python deploy/demo --stay                           everything on the usual ports, to try by hand
+  python deploy/demo                                  runs until Ctrl-C, then prints the result
+  python deploy/demo --events 30000 --json out.json   stops by itself
+  python deploy/demo --plain --minutes 60             runs for an hour
+  python deploy/demo --stay                           starts everything on the usual ports, to try by hand
 
-exit status: 0 nothing lost and nothing twice; 1 otherwise; 2 something has to be changed first, one line says what
+exit status: 0 no event is lost or duplicated; 1 otherwise; 2 something must be changed first: one line says what
 """
 
 STAY_PORTS = {"kafka": 9092, "amqp": 5672, "mqtt": 1883, "coap": 5683}
@@ -52,16 +53,16 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="demo", description=DESCRIPTION, epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--events", type=_count, default=0, help="end when at least so many are acknowledged (default: Ctrl-C)")
-    text = f"and so many commands were sent, four a second (default: {COMMANDS} with --events)"
+    parser.add_argument("--events", type=_count, default=0, help="stop after this many acknowledged events (default: Ctrl-C)")
+    text = f"and this many commands, four a second (default: {COMMANDS} with --events)"
     parser.add_argument("--commands", type=_count, default=0, metavar="N", help=text)
-    parser.add_argument("--minutes", type=float, default=0.0, metavar="M", help="run for at least so long")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the judgement to this file")
-    parser.add_argument("--devices", type=_count, default=40, help="how many devices (default: 40)")
+    parser.add_argument("--minutes", type=float, default=0.0, metavar="M", help="run for at least this long")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result to this file")
+    parser.add_argument("--devices", type=_count, default=40, help="number of devices (default: 40)")
     parser.add_argument("--rate", type=float, default=430.0, help="events/s of all devices (default: 430)")
     parser.add_argument("--kill-every", type=float, default=15.0, metavar="S", help="seconds between kills (default: 15)")
     parser.add_argument("--no-kills", action="store_true", help="kill nothing")
-    parser.add_argument("--plain", action="store_true", help="lines in place of the live screen")
+    parser.add_argument("--plain", action="store_true", help="print lines instead of the live screen")
     parser.add_argument("--stay", action="store_true", help="no devices and no kills: stay up until Ctrl-C")
     parser.add_argument("--keep", action="store_true", help="with --stay: keep the data of the last run")
     for name, what in (
@@ -92,11 +93,11 @@ def _port(text: str) -> int:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the demo, or stay."""
+    """Run the demo, or only its parts with --stay."""
     if arguments.keep and not arguments.stay:
         raise Misconfigured("--keep needs --stay: the demo's devices count from 1, so it begins empty")
     if min(arguments.rate, arguments.kill_every) <= 0 or arguments.minutes < 0:
-        raise Misconfigured("--rate and --kill-every have to be over 0, --minutes not below")
+        raise Misconfigured("--rate and --kill-every must be over 0, --minutes not below 0")
     wanted = {
         name: getattr(arguments, f"{name}_port") or (usual if arguments.stay else 0) for name, usual in STAY_PORTS.items()
     }
@@ -109,24 +110,24 @@ def run(arguments: argparse.Namespace) -> int:
     serving = sum(each.serves for each in devices)
     ports = choose_ports(**wanted, gateways=1 if arguments.stay else GATEWAYS, serving=serving)
     without = None if arguments.stay else missing()
-    bluetooth = [] if arguments.stay or without else crowd(GATEWAYS)
+    bluetooth = [] if arguments.stay or without else ble_fleet(GATEWAYS)
     if without:
-        print(f"{without}; the demo goes without Bluetooth", file=sys.stderr)
-    place = take_folder(ports, devices, ble=bluetooth, keep=arguments.keep)
-    logging.basicConfig(force=True, level=logging.INFO, filename=place.logs / "demo.log", format="%(asctime)s %(message)s")
+        print(f"{without}; the demo runs without Bluetooth", file=sys.stderr)
+    workspace = take_folder(ports, devices, ble=bluetooth, keep=arguments.keep)
+    logging.basicConfig(force=True, level=logging.INFO, filename=workspace.logs / "demo.log", format="%(asctime)s %(message)s")
     console = Console(stderr=True)
-    return asyncio.run(_stay(place, console) if arguments.stay else _demonstrate(place, arguments, console))
+    return asyncio.run(_stay(workspace, console) if arguments.stay else _demonstrate(workspace, arguments, console))
 
 
-async def _stay(place: Place, console: Console) -> int:
+async def _stay(workspace: Workspace, console: Console) -> int:
     stop = asyncio.Event()
-    world = make_world(place, console, stop)
-    end_on_signal(stop, world.strike, console)
-    return await stay(place, console, world, stop)
+    site = make_site(workspace, console, stop)
+    end_on_signal(stop, site.kill_all, console)
+    return await serve(workspace, console, site, stop)
 
 
-async def _demonstrate(place: Place, arguments: argparse.Namespace, console: Console) -> int:
-    options = Options(
+async def _demonstrate(workspace: Workspace, arguments: argparse.Namespace, console: Console) -> int:
+    options = DemoOptions(
         events=arguments.events,
         commands=arguments.commands or (COMMANDS if arguments.events else 0),
         seconds=arguments.minutes * 60,
@@ -135,8 +136,8 @@ async def _demonstrate(place: Place, arguments: argparse.Namespace, console: Con
         kill_every_s=0.0 if arguments.no_kills else arguments.kill_every,
         plain=arguments.plain or not console.is_terminal,
     )
-    demonstration = Demonstration(place, options, console)
-    end_on_signal(demonstration.stop, demonstration.strike, console)
+    demonstration = Demonstration(workspace, options, console)
+    end_on_signal(demonstration.stop, demonstration.kill_all, console)
     report = await demonstration.run()
     if report is None:
         return 0
@@ -146,28 +147,28 @@ async def _demonstrate(place: Place, arguments: argparse.Namespace, console: Con
     return report.status
 
 
-def end_on_signal(stop: asyncio.Event, strike: Callable[[], None], console: Console) -> None:
-    """The first Ctrl-C ends it in order, the second at once."""
+def end_on_signal(stop: asyncio.Event, kill_all: Callable[[], None], console: Console) -> None:
+    """Set `stop` at the first Ctrl-C; at the second, kill all and exit."""
 
     def interrupted() -> None:
         if stop.is_set():
-            strike()
+            kill_all()
             os._exit(130)
         stop.set()
-        console.print("ending in order; Ctrl-C again ends at once")
+        console.print("stopping in order; press Ctrl-C again to kill everything at once")
 
     for each in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(each, interrupted)
 
 
-def show_report(report: Report, console: Console) -> None:
-    """The judgement for a person."""
+def show_report(report: DemoReport, console: Console) -> None:
+    """Print the report."""
     found = report.judgement
     table = Table("", "", box=None, show_header=False)
     rows: list[tuple[str, object]] = [
         *found.counts,
-        ("resends refused at the gateways", report.refused["edge"]),
-        ("resends refused at the bridge", report.refused["bridge"]),
+        ("retransmissions discarded by the gateways", report.refused["edge"]),
+        ("retransmissions discarded by the bridge", report.refused["bridge"]),
         *((f"kills of {part}", count) for part, count in report.kills.items()),
         ("events/s while parts were killed", f"{report.details['rate']['average']:.0f}"),
         *_about(report.commands),
@@ -186,25 +187,25 @@ def _about(commands: CommandJudgement | None) -> list[tuple[str, object]]:
         return []
     ends = ", ".join(f"{count:,} {state}" for state, count in commands.by_state.items())
     took = "" if commands.p50_ms is None else f"{commands.p50_ms:.0f} / {commands.p99_ms:.0f} ms"
-    return [("commands", f"{commands.sent:,}: {ends}"), ("a command's answer took (p50 / p99)", took)]
+    return [("commands", f"{commands.sent:,}: {ends}"), ("time to a command's answer (p50 / p99)", took)]
 
 
 def _about_ble(found: BleJudgement | None) -> list[tuple[str, object]]:
     if found is None:
         return []
-    wrong = f"lost {len(found.lost)}, duplicate {len(found.duplicate)}, never said {len(found.phantom)}"
+    wrong = f"lost {len(found.lost)}, duplicate {len(found.duplicate)}, never advertised {len(found.phantom)}"
     ends = ", ".join(f"{count:,} {state}" for state, count in found.commands.by_state.items())
     return [
-        ("Bluetooth on the air", f"{found.on_air:,}, {found.share:.1%} of it arrived"),
-        ("Bluetooth in Kafka", f"{found.kafka:,}, {found.copies:,} by both gateways"),
-        ("Bluetooth in the table", f"{found.table:,}: {wrong}"),
-        ("Bluetooth's part of the commands", f"{found.commands.sent:,}: {ends}"),
+        ("Bluetooth values advertised", f"{found.on_air:,}, {found.share:.1%} received"),
+        ("Bluetooth values in Kafka", f"{found.kafka:,}, {found.copies:,} from both gateways"),
+        ("Bluetooth values in the table", f"{found.table:,}: {wrong}"),
+        ("commands to Bluetooth devices", f"{found.commands.sent:,}: {ends}"),
     ]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the demo."""
-    return commandline.main(build_parser(), arguments)
+    return command_line.main(build_parser(), arguments)
 
 
 if __name__ == "__main__":

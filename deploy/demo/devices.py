@@ -1,13 +1,12 @@
-"""The simulated devices: one process with a real MQTT or CoAP client for each.
+"""Simulated devices: one process with a real MQTT or CoAP client for each device.
 
     python devices.py --gateways 127.0.0.1:1883,127.0.0.1:1884 --coap-gateways 127.0.0.1:5683,127.0.0.1:5684 \
-        --book FILE --effects FILE
+        --acknowledged FILE --effects FILE
 
-Every device counts its messages. What a gateway has acknowledged is written to the book, one line `device n`, and is
-the promise that the demo holds the table against. What a device has done for a command is written to the effects, one
-line `device command` each time. Stdout: a JSON line four times a second. Stdin: `cut N` ends the connections of gateway N
-(from 0); `quiet` ends the messages; `finish` ends the process, once everything is acknowledged; the end of stdin ends it at
-once.
+Every device counts its messages. The process writes each acknowledged message to `--acknowledged`, one line `device n`;
+the demo compares these with Kafka and the table. It writes each executed command to `--effects`, one line `device command`.
+Stdout: a JSON line four times a second. Stdin: `cut N` cuts the connections to gateway N (from 0); `quiet` stops the
+messages; `finish` ends the process after the last acknowledgement. The end of stdin ends it at once.
 """
 
 import argparse
@@ -22,25 +21,25 @@ from collections import deque
 from pathlib import Path
 from typing import Any, TextIO
 
-from demo.coap_device import CoapDevice, Radio
+from demo.coap_device import CoapDevice, CoapLoop
 from demo.mqtt_device import MqttDevice
 from demo.payload import encode, fleet
 from demo.simulated import Simulated
 
 TICK_S = 0.005
 LOSE_EVERY_S = 2.0
-"""How often one of the devices loses its line while it waits for an acknowledgement."""
-NEWS_S = 0.25
+"""Period at which a device that waits for an acknowledgement loses its connection."""
+STATS_S = 0.25
 FLUSH_S = 1.0
 GIVE_UP_S = 20.0
-"""How long CoAP devices wait, at the end, for a response that a gateway promised before it was killed."""
+"""At the end, CoAP devices wait this long for a response that a gateway promised before it was killed."""
 
 Effects = deque[tuple[str, str]]
-"""Device and command, in the order in which they were done; written to by many threads."""
+"""Device and command, in the order of execution; many threads append to it."""
 
 
 class Books:
-    """What is written down: acknowledgements, and what was done for commands."""
+    """Writes the files of acknowledged messages and of executed commands."""
 
     def __init__(self, acknowledged: TextIO, effects: TextIO, done: Effects) -> None:
         self._acknowledged = acknowledged
@@ -48,11 +47,11 @@ class Books:
         self._done = done
 
     def promise(self, device: str, n: int) -> None:
-        """A message was acknowledged."""
+        """Note an acknowledged message."""
         self._acknowledged.write(f"{device} {n}\n")
 
     def flush(self) -> None:
-        """Have everything on its way to the file."""
+        """Write everything to the files."""
         for _ in range(len(self._done)):
             self._effects.write("{} {}\n".format(*self._done.popleft()))
         self._acknowledged.flush()
@@ -60,7 +59,7 @@ class Books:
 
 
 class Fleet:
-    """All devices, at a rate of `rate` messages/s together. `cut`: gateways whose devices are to lose their lines."""
+    """All devices, at `rate` messages/s together. `cut`: gateways whose devices must lose their connections."""
 
     def __init__(self, devices: list[Simulated], rate: float, books: Books) -> None:
         self.quiet = threading.Event()
@@ -79,7 +78,7 @@ class Fleet:
         for each in self._devices:
             each.connect()
         budget, turn, last = 0.0, 0, time.monotonic()
-        news_at = flush_at = lose_at = last
+        stats_at = flush_at = lose_at = last
         give_up_at = math.inf
         while not self.finishing.is_set() or any(each.waiting for each in self._devices):
             now = time.monotonic()
@@ -100,17 +99,17 @@ class Fleet:
             if now >= flush_at:
                 self._books.flush()
                 flush_at = now + FLUSH_S
-            if now >= news_at:
-                tell(self._news())
-                news_at = now + NEWS_S
+            if now >= stats_at:
+                tell(self._stats())
+                stats_at = now + STATS_S
             time.sleep(TICK_S)
         for each in self._devices:
             each.close()
         self._books.flush()
-        tell({**self._news(), "finished": True, "sent": {each.device.name: each.sent for each in self._devices}})
+        tell({**self._stats(), "finished": True, "sent": {each.device.name: each.sent for each in self._devices}})
 
     def _lose_a_line(self) -> None:
-        """Of a device that waits for an acknowledgement: then the gateway has, or will have, what is sent again."""
+        """Cut the connection of a device that waits for an acknowledgement, so that it retransmits a stored message."""
         waiting = [each for each in self._devices if each.waiting and each.connected and not each.device.coap]
         if waiting:
             random.choice(waiting).lose_line()
@@ -125,7 +124,7 @@ class Fleet:
             each.give_up()
 
     def _publish(self, turn: int, budget: float, now: float) -> tuple[int, float]:
-        """Spend the budget on the devices in turn; those that wait for too much are passed over."""
+        """Spend the budget on the devices in turn; skip those with too many messages in flight."""
         passed = 0
         while budget >= 1 and passed < len(self._devices):
             each = self._devices[turn % len(self._devices)]
@@ -151,7 +150,7 @@ class Fleet:
                 else:
                     self._refused += 1
 
-    def _news(self) -> dict[str, Any]:
+    def _stats(self) -> dict[str, Any]:
         found = sorted(self._latencies)
         self._latencies.clear()
         return {
@@ -166,27 +165,27 @@ class Fleet:
         }
 
 
-def tell(news: dict[str, Any]) -> None:
-    """One line for the demo."""
-    sys.stdout.write(json.dumps(news) + "\n")
+def tell(stats: dict[str, Any]) -> None:
+    """Print one JSON line for the demo."""
+    sys.stdout.write(json.dumps(stats) + "\n")
     sys.stdout.flush()
 
 
-def listen(crowd: Fleet) -> None:
-    """Read stdin; its end means that the demo is gone."""
+def listen(devices: Fleet) -> None:
+    """Read stdin; its end means that the demo has ended."""
     for line in sys.stdin:
         word, _, rest = line.strip().partition(" ")
         if word == "cut":
-            crowd.cut.append(int(rest))
+            devices.cut.append(int(rest))
         if word in ("quiet", "finish"):
-            crowd.quiet.set()
+            devices.quiet.set()
         if word == "finish":
-            crowd.finishing.set()
+            devices.finishing.set()
     signal.raise_signal(signal.SIGTERM)
 
 
-def build(arguments: argparse.Namespace, radio: Radio, done: Effects) -> list[Simulated]:
-    """The devices of the command line."""
+def build(arguments: argparse.Namespace, radio: CoapLoop, done: Effects) -> list[Simulated]:
+    """Make the devices of the command line."""
     mqtt, coap = endpoints(arguments.gateways), endpoints(arguments.coap_gateways)
     serving = iter([int(port) for port in arguments.serving.split(",") if port])
     devices: list[Simulated] = []
@@ -204,7 +203,7 @@ def build(arguments: argparse.Namespace, radio: Radio, done: Effects) -> list[Si
 
 
 def endpoints(text: str) -> list[tuple[str, int]]:
-    """`host:port,host:port`."""
+    """Parse `host:port,host:port`."""
     return [(host, int(port)) for host, _, port in (each.rpartition(":") for each in text.split(","))]
 
 
@@ -214,18 +213,18 @@ def main() -> int:
     parser.add_argument("--gateways", required=True, help="MQTT's host:port of each gateway, separated by commas")
     parser.add_argument("--coap-gateways", required=True, help="CoAP's host:port of each gateway, separated by commas")
     parser.add_argument("--serving", default="", help="ports of the CoAP devices that serve, separated by commas")
-    parser.add_argument("--book", type=Path, required=True, help="where to write down what was acknowledged")
-    parser.add_argument("--effects", type=Path, required=True, help="where to write down what was done for commands")
-    parser.add_argument("--devices", type=int, default=40, help="how many (default: 40)")
+    parser.add_argument("--acknowledged", type=Path, required=True, help="file for the acknowledged messages")
+    parser.add_argument("--effects", type=Path, required=True, help="file for the executed commands")
+    parser.add_argument("--devices", type=int, default=40, help="number of devices (default: 40)")
     parser.add_argument("--rate", type=float, default=430.0, help="messages/s of all together (default: 430)")
     arguments = parser.parse_args()
     done: Effects = deque()
-    radio = Radio()
-    with arguments.book.open("w") as book, arguments.effects.open("w") as effects:
-        crowd = Fleet(build(arguments, radio, done), arguments.rate, Books(book, effects, done))
-        threading.Thread(target=listen, args=(crowd,), daemon=True).start()
+    radio = CoapLoop()
+    with arguments.acknowledged.open("w") as acknowledged_file, arguments.effects.open("w") as effects:
+        devices = Fleet(build(arguments, radio, done), arguments.rate, Books(acknowledged_file, effects, done))
+        threading.Thread(target=listen, args=(devices,), daemon=True).start()
         tell({"ready": "devices"})
-        crowd.run()
+        devices.run()
     radio.close()
     return 0
 

@@ -1,4 +1,4 @@
-"""Reads what each place holds, for the judgement: the devices' book, Kafka, the table."""
+"""Reads the evidence for the judgement: event ids from the devices' file, Kafka and the table."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -11,29 +11,31 @@ from deltalake.exceptions import DeltaError
 
 from demo.ble_judgement import BleEvidence
 from demo.ble_payload import METRIC, advertised_n, read_n
-from demo.judgement import Evidence, Id
+from demo.judgement import Id, RunEvidence
 from demo.payload import METRICS, counter_of
-from demo.place import SHARDS, TENANT, Place
+from demo.workspace import SHARDS, TENANT, Workspace
 from fogline.advertisement import CONTENT_TYPE as ADVERTISEMENT
 from fogline.errors import Misconfigured
 from fogline_cloud import topics
+from fogline_cloud.committed_records import CommittedRecord, read_committed
 from fogline_cloud.kafka import KafkaClients
-from fogline_cloud.reading import Stored, read_committed
 
 _BLE = "application/vnd.fogline-ble-"
 
 
-def gather(place: Place, sent: Mapping[str, int]) -> Evidence:
-    """Everything. Raises `Unreachable` or `Misconfigured` if something cannot be read."""
-    return Evidence(read_book(place.book), sent, _kafka(place), _table(place.folder / "tables" / "readings"))
+def gather(workspace: Workspace, sent: Mapping[str, int]) -> RunEvidence:
+    """Read all evidence. Raises `Unreachable` or `Misconfigured` if something cannot be read."""
+    return RunEvidence(
+        read_book(workspace.acknowledged_file), sent, _kafka(workspace), _table(workspace.folder / "tables" / "readings")
+    )
 
 
-def read_book(book: Path) -> set[Id]:
-    """What the devices wrote down; a last line that was cut off is none."""
+def read_book(acknowledged_file: Path) -> set[Id]:
+    """Read the ids of a file of the devices, without a last line that is incomplete."""
     found: set[Id] = set()
-    if not book.exists():
+    if not acknowledged_file.exists():
         return found
-    with book.open(encoding="utf-8") as lines:
+    with acknowledged_file.open(encoding="utf-8") as lines:
         for line in lines:
             device, _, n = line.partition(" ")
             if line.endswith("\n"):
@@ -41,34 +43,34 @@ def read_book(book: Path) -> set[Id]:
     return found
 
 
-def gather_ble(place: Place) -> BleEvidence:
-    """Of the Bluetooth devices that only talk. Raises as `gather`."""
+def gather_ble(workspace: Workspace) -> BleEvidence:
+    """Read the evidence of the Bluetooth advertisers. Raises as `gather`."""
     kafka: Counter[tuple[str, Id]] = Counter()
-    for record in _records(place):
+    for record in _records(workspace):
         headers = dict(record.headers)
         if headers.get("content-type") == ADVERTISEMENT.encode():
             n = advertised_n(record.value or b"")
             device, gateway = (intern(headers[name].decode()) for name in ("device_id", "ce_gateway"))
             kafka[gateway, (device, -1 if n is None else n)] += 1
-    names = [each.name for each in place.ble if each.advertises]
-    rows = _read(place.folder / "tables" / "readings", [("metric", "=", METRIC), ("device", "in", names)])
-    return BleEvidence(read_book(place.on_air), kafka, Counter((device, read_n(value)) for device, value in rows))
+    names = [each.name for each in workspace.ble if each.advertises]
+    rows = _read(workspace.folder / "tables" / "readings", [("metric", "=", METRIC), ("device", "in", names)])
+    return BleEvidence(read_book(workspace.on_air), kafka, Counter((device, read_n(value)) for device, value in rows))
 
 
-def _kafka(place: Place) -> Counter[Id]:
+def _kafka(workspace: Workspace) -> Counter[Id]:
     found: Counter[Id] = Counter()
-    for record in _records(place):
+    for record in _records(workspace):
         headers = dict(record.headers)
         device = intern(headers.get("device_id", b"").decode())
         media_type = headers.get("content-type", b"").decode()
         n = None if media_type.startswith(_BLE) else counter_of(media_type, record.value)
-        if n is not None and device not in place.gateways:
+        if n is not None and device not in workspace.gateways:
             found[device, n] += 1
     return found
 
 
-def _records(place: Place) -> Iterator[Stored]:
-    clients = KafkaClients({"bootstrap.servers": f"127.0.0.1:{place.ports.kafka}"})
+def _records(workspace: Workspace) -> Iterator[CommittedRecord]:
+    clients = KafkaClients({"bootstrap.servers": f"127.0.0.1:{workspace.ports.kafka}"})
     return read_committed(clients, {(topic, shard): None for topic in topics.raw_topics(TENANT) for shard in range(SHARDS)})
 
 
@@ -77,7 +79,7 @@ def _table(path: Path) -> Counter[Id]:
 
 
 def _read(path: Path, filters: list[tuple[str, str, Any]]) -> Iterator[tuple[str, float]]:
-    """Device and value of rows of `readings`."""
+    """Yield device and value of rows of `readings`."""
     if not (path / "_delta_log").is_dir():
         return
     try:

@@ -1,22 +1,22 @@
-"""Lost, twice, or never sent? Sets of ids, and what became of commands, against each other. Pure."""
+"""Compares sets of event ids, and commands with their records and effects. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from demo.orders import Order, Recorded
-from fogline.command import State, may_become
+from demo.operator_commands import CommandRow, SentCommand
+from fogline.command import CommandState, may_become
 
 Id = tuple[str, int]
 """Device and its counter."""
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
-    """What each place holds. `acknowledged`: written down by the devices; `sent`: the highest counter of each device.
+class RunEvidence:
+    """Event ids of a run. `acknowledged`: from the devices' file. `sent`: the highest counter of each device.
 
-    `kafka`, `table`: how often each id is there.
+    `kafka`, `table`: the number of copies of each id.
     """
 
     acknowledged: AbstractSet[Id]
@@ -29,8 +29,8 @@ class Evidence:
 class Judgement:
     """`lost`: acknowledged, and missing in Kafka or the table. `duplicate`: in one of them more than once.
 
-    `phantom`: there, but never sent. `unequal`: in Kafka or the table, but not in the other. `unacknowledged`: landed
-    without the device having been told, which is right for what was in flight when it was stopped.
+    `phantom`: there, but never sent. `unequal`: in one of Kafka and table only. `unacknowledged`: there, but the device has
+    no acknowledgement, which is right for events in flight when the device stopped.
     """
 
     acknowledged: int
@@ -44,17 +44,17 @@ class Judgement:
 
     @property
     def holds(self) -> bool:
-        """Whether nothing is lost, twice, or made up."""
+        """True if no event is lost, duplicated or made up."""
         return not (self.lost or self.duplicate or self.phantom or self.unequal)
 
     @property
     def equal(self) -> bool:
-        """Whether the three sets are the same."""
+        """True if the three sets are equal."""
         return self.holds and not self.unacknowledged
 
     @property
     def counts(self) -> list[tuple[str, int]]:
-        """The sets by their sizes, in words: the first lines of every report."""
+        """The sizes of the sets, as the first lines of every report."""
         return [
             ("acknowledged by the devices", self.acknowledged),
             ("in Kafka", self.kafka),
@@ -65,7 +65,7 @@ class Judgement:
 
     @property
     def sentence(self) -> str:
-        """The verdict in one line."""
+        """The judgement in one line."""
         line = (
             f"{self.acknowledged:,} acknowledged, {self.kafka:,} in Kafka, {self.table:,} in the table: "
             f"lost {len(self.lost)}, duplicate {len(self.duplicate)}"
@@ -75,11 +75,11 @@ class Judgement:
         if self.unequal:
             line += f", in only one of Kafka and table {len(self.unequal)}"
         if self.unacknowledged:
-            line += f" ({self.unacknowledged} landed that no device was told of)"
+            line += f" ({self.unacknowledged} stored without an acknowledgement)"
         return line
 
 
-def judge(evidence: Evidence) -> Judgement:
+def judge(evidence: RunEvidence) -> Judgement:
     """Compare the sets."""
     kafka, table = evidence.kafka.keys(), evidence.table.keys()
     landed = kafka | table
@@ -96,18 +96,18 @@ def judge(evidence: Evidence) -> Judgement:
     )
 
 
-FINAL = (State.SUCCEEDED, State.FAILED, State.EXPIRED, State.IN_DOUBT, State.REJECTED)
-"""How a command of the demo may end."""
-UNTOUCHED = (State.EXPIRED, State.REJECTED)
-"""Certain: the device never saw it."""
+FINAL = (CommandState.SUCCEEDED, CommandState.FAILED, CommandState.EXPIRED, CommandState.IN_DOUBT, CommandState.REJECTED)
+"""Final states of the demo's commands."""
+UNTOUCHED = (CommandState.EXPIRED, CommandState.REJECTED)
+"""Final states in which the device never received the command."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandJudgement:
-    """What became of the commands. `by_state`: how they ended. `unanswered`: the operator was told nothing.
+    """Results of the commands. `by_state`: counts by final state. `unanswered`: the operator has no result.
 
-    `resolved`: told in doubt, and known by now. `effects_max`: the most often that a device did one that must not be
-    done twice; `effects_max_idempotent`: of the others. `p50_ms`, `p99_ms`: of those that succeeded with an answer.
+    `resolved`: in doubt for the operator, and known by now. `effects_max`: the most executions of one command that is not
+    idempotent; `effects_max_idempotent`: of one that is. `p50_ms`, `p99_ms`: time to the answer of commands that succeeded.
     """
 
     sent: int
@@ -123,79 +123,79 @@ class CommandJudgement:
 
 
 def judge_commands(
-    orders: Sequence[Order], records: Iterable[Recorded], effects: Mapping[tuple[str, str], int]
+    commands: Sequence[SentCommand], records: Iterable[CommandRow], effects: Mapping[tuple[str, str], int]
 ) -> CommandJudgement:
     """Hold what the operator was told, what is written down, and what the devices did against each other.
 
     `effects`: by device and command, how often it was done.
     """
-    written: dict[str, list[Recorded]] = {}
+    written: dict[str, list[CommandRow]] = {}
     for each in records:
         written.setdefault(each.name, []).append(each)
     problems, by_state, resolved = list[str](), Counter[str](), 0
-    for sent in orders:
+    for sent in commands:
         found = written.pop(sent.name, [])
         done = effects.get((sent.device, sent.name), 0)
         end = _end(sent, found[0] if found else None)
         wrong = _wrong(sent, found, end, done)
         problems += [f"command {sent.name} to {sent.device}: {each}" for each in wrong]
         by_state[end or "none"] += 1
-        resolved += sent.state is State.IN_DOUBT and end is not State.IN_DOUBT
-    asked = {(each.device, each.name) for each in orders}
-    problems += [f"command {name} is written down, and nobody sent it" for name in written]
-    problems += [f"{device} did {name}, and nobody asked it to" for device, name in effects if (device, name) not in asked]
-    took = sorted(each.took_s * 1000 for each in orders if each.state is State.SUCCEEDED)
+        resolved += sent.state is CommandState.IN_DOUBT and end is not CommandState.IN_DOUBT
+    asked = {(each.device, each.name) for each in commands}
+    problems += [f"command {name} has a record, but was never sent" for name in written]
+    problems += [f"{device} executed {name}, but it was never sent" for device, name in effects if (device, name) not in asked]
+    took = sorted(each.took_s * 1000 for each in commands if each.state is CommandState.SUCCEEDED)
     return CommandJudgement(
-        sent=len(orders),
+        sent=len(commands),
         by_state={state: by_state[state] for state in sorted(by_state)},
-        unanswered=sum(each.state is None for each in orders),
-        in_doubt=by_state[State.IN_DOUBT],
+        unanswered=sum(each.state is None for each in commands),
+        in_doubt=by_state[CommandState.IN_DOUBT],
         resolved=resolved,
-        effects_max=_most(orders, effects, idempotent=False),
-        effects_max_idempotent=_most(orders, effects, idempotent=True),
+        effects_max=_most(commands, effects, idempotent=False),
+        effects_max_idempotent=_most(commands, effects, idempotent=True),
         p50_ms=round(took[len(took) // 2], 1) if took else None,
         p99_ms=round(took[len(took) * 99 // 100], 1) if took else None,
         problems=problems,
     )
 
 
-def _end(sent: Order, record: Recorded | None) -> State | None:
-    """How a command ended: a record is the newest that is known; a refusal may be none."""
+def _end(sent: SentCommand, record: CommandRow | None) -> CommandState | None:
+    """Return the final state: the record's, else the operator's, because a refused command may have no record."""
     return record.state if record is not None else sent.state
 
 
-def _wrong(sent: Order, found: Sequence[Recorded], end: State | None, done: int) -> Iterable[str]:
-    """What contradicts what, in words."""
+def _wrong(sent: SentCommand, found: Sequence[CommandRow], end: CommandState | None, done: int) -> Iterable[str]:
+    """Yield the contradictions between operator, record and effects."""
     if len(found) > 1:
-        yield f"it is written down {len(found)} times"
+        yield f"it has {len(found)} records"
     if sent.state is None:
-        yield "its operator was told nothing"
+        yield "its operator has no result"
     elif not found and sent.state not in UNTOUCHED and not sent.provisional:
-        yield f"its operator reads {sent.state}, and there is no record"
+        yield f"the operator has {sent.state}, and there is no record"
     elif end is not sent.state and not _may_differ(sent.state, end):
-        yield f"its operator reads {sent.state}, and the record {end}"
+        yield f"the operator has {sent.state}, and the record {end}"
     yield from _wrongly_done(sent, end, done)
 
 
-def _may_differ(told: State, end: State | None) -> bool:
-    """Whether this may have become of a command after the operator was told: it was taken (one-way), or in doubt."""
-    return told in (State.ACCEPTED, State.IN_DOUBT) and end is not None and may_become(told, end)
+def _may_differ(told: CommandState, end: CommandState | None) -> bool:
+    """Return True if a record may differ from the operator's state: a one-way command, or one in doubt."""
+    return told in (CommandState.ACCEPTED, CommandState.IN_DOUBT) and end is not None and may_become(told, end)
 
 
-def _wrongly_done(sent: Order, end: State | None, done: int) -> Iterable[str]:
-    """What may not have ended so, or not with so many effects."""
+def _wrongly_done(sent: SentCommand, end: CommandState | None, done: int) -> Iterable[str]:
+    """Yield the contradictions between the final state and the number of effects."""
     if end not in FINAL:
-        yield f"it has no end: {end}"
-    if end is State.REJECTED and sent.durable:
-        yield "it was rejected, although it may wait"
+        yield f"it has no final state: {end}"
+    if end is CommandState.REJECTED and sent.durable:
+        yield "it was rejected, although it is durable"
     if done > 1 and not sent.idempotent:
-        yield f"it was done {done} times"
+        yield f"it was executed {done} times"
     if done and end in UNTOUCHED:
-        yield f"it is {end}, and was done"
-    if not done and end is State.SUCCEEDED:
-        yield "it succeeded, and was not done"
+        yield f"it is {end}, and was executed"
+    if not done and end is CommandState.SUCCEEDED:
+        yield "it succeeded, and was not executed"
 
 
-def _most(orders: Iterable[Order], effects: Mapping[tuple[str, str], int], *, idempotent: bool) -> int:
-    counts = (effects.get((each.device, each.name), 0) for each in orders if each.idempotent is idempotent)
+def _most(commands: Iterable[SentCommand], effects: Mapping[tuple[str, str], int], *, idempotent: bool) -> int:
+    counts = (effects.get((each.device, each.name), 0) for each in commands if each.idempotent is idempotent)
     return max(counts, default=0)

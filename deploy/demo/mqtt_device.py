@@ -1,4 +1,4 @@
-"""A simulated MQTT device: a real client, QoS 1, resending until acknowledged; commands at QoS 1 or 2."""
+"""Simulated MQTT device: a real client at QoS 1, with commands at QoS 1 or 2."""
 
 import contextlib
 import socket
@@ -17,12 +17,12 @@ from demo.payload import Device, content_type, topic
 from demo.simulated import ANSWER, Answered
 
 IN_FLIGHT = 20
-"""Messages of one device on their way."""
+"""Messages of one device in flight."""
 COMMANDS = "command///req/#"
 
 
 class MqttDevice:
-    """As `Simulated`. Callbacks run in the client's thread, and only append to `_answers`, call `did`, and publish."""
+    """See `Simulated`. Callbacks run in the client's thread, and only append to `_answers`, call `did`, and publish."""
 
     outstanding = 50
 
@@ -51,7 +51,7 @@ class MqttDevice:
         self._endpoint = endpoint
 
     def connect(self) -> None:
-        """Begin; the client connects, and connects again, in a thread of its own."""
+        """Start the client, which connects and reconnects in a thread of its own."""
         if self.device.version == 5:
             lasting = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
             lasting.SessionExpiryInterval = 3600
@@ -61,7 +61,7 @@ class MqttDevice:
         self._client.loop_start()
 
     def close(self) -> None:
-        """Leave."""
+        """Disconnect."""
         self._client.disconnect()
         self._client.loop_stop()
 
@@ -77,17 +77,17 @@ class MqttDevice:
         self._waiting[mid] = self.sent, now
 
     def lose_line(self) -> None:
-        """The radio is gone for a moment, with an acknowledgement on its way; the client connects again and resends."""
+        """Cut the connection, with an acknowledgement in flight; the client reconnects and retransmits."""
         line = self._client.socket()
         if isinstance(line, socket.socket):
             with contextlib.suppress(OSError):
                 line.shutdown(socket.SHUT_RDWR)
 
     def give_up(self) -> None:
-        """An MQTT client never does."""
+        """Do nothing: an MQTT client retransmits until it has an acknowledgement."""
 
     def take_answers(self) -> list[Answered]:
-        """See `Simulated`. Its answers to commands are acknowledged too, and nobody counts them."""
+        """See `Simulated`. Acknowledgements of answers to commands are not counted."""
         taken = []
         for _ in range(len(self._answers)):
             mid, success, at = self._answers.popleft()
@@ -116,7 +116,7 @@ class MqttDevice:
         self._answers.append((mid, not code.is_failure, time.monotonic()))
 
     def _on_message(self, client: Client, _: Any, message: MQTTMessage) -> None:
-        """A command, at QoS 2 once, whatever was sent twice; without an id nobody awaits an answer."""
+        """Execute a command, and answer it if it has an id. At QoS 2 the client discards duplicates."""
         command_id, name = message.topic.split("/")[4:6]
         self._did(self.device.name, name)
         if command_id:

@@ -1,7 +1,7 @@
-"""What a simulated device says, and how its counter is read back out of it. Pure.
+"""Simulated MQTT and CoAP devices, their messages, and the decoding of a message's counter. Pure.
 
-Every message carries the device's own counter `n`, so that (device, n) can be found again in the raw record in Kafka
-and in the table `readings`.
+Every message carries the device's own counter `n`, so that (device, n) identifies it in the raw record in Kafka and
+in the table `readings`.
 """
 
 import json
@@ -17,8 +17,8 @@ METRICS = ("n", "telemetry")
 """The metrics of `readings` that hold `n`; a raw number is named by its topic."""
 
 
-class Kind(StrEnum):
-    """What sort of device."""
+class DeviceKind(StrEnum):
+    """Kind of a device."""
 
     LAMP = "lamp"
     """JSON on `telemetry`."""
@@ -33,11 +33,11 @@ class Kind(StrEnum):
     TANK = "tank"
     """JSON over CoAP; it is a CoAP server itself, and commands go there."""
     SOIL = "soil"
-    """SenML over CoAP; it takes a command when it asks for one."""
+    """SenML over CoAP; it polls for commands."""
 
 
-_OTHERS = (Kind.WEATHER, Kind.METER, Kind.DOOR, Kind.PLANT)
-_COAP = (Kind.TANK, Kind.SOIL)
+_OTHERS = (DeviceKind.WEATHER, DeviceKind.METER, DeviceKind.DOOR, DeviceKind.PLANT)
+_COAP = (DeviceKind.TANK, DeviceKind.SOIL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,20 +48,20 @@ class Device:
     """
 
     name: str
-    kind: Kind
+    kind: DeviceKind
     version: int
     gateway: int
     command_qos: int = 1
 
     @property
     def coap(self) -> bool:
-        """Whether it speaks CoAP."""
+        """True if the device speaks CoAP."""
         return self.kind in _COAP
 
     @property
     def serves(self) -> bool:
-        """Whether it is a CoAP server."""
-        return self.kind is Kind.TANK
+        """True if the device is a CoAP server."""
+        return self.kind is DeviceKind.TANK
 
 
 def fleet(count: int, gateways: int) -> list[Device]:
@@ -78,7 +78,7 @@ def fleet(count: int, gateways: int) -> list[Device]:
             devices.append(Device(f"{kind}-{index + 1:02}", kind, 0, gateway))
             continue
         rest = mqtt % 10 - 6
-        kind = Kind.LAMP if rest < 0 else _OTHERS[rest]
+        kind = DeviceKind.LAMP if rest < 0 else _OTHERS[rest]
         version = 5 if mqtt // gateways % 2 else 4
         qos = 2 if mqtt // (2 * gateways) % 2 else 1
         devices.append(Device(f"{kind}-{index + 1:02}", kind, version, gateway, qos))
@@ -87,30 +87,30 @@ def fleet(count: int, gateways: int) -> list[Device]:
 
 
 def topic(device: Device) -> str:
-    """Where an MQTT device publishes. SenML over 3.1.1, which has no content type, says so in Hono's property bag."""
+    """Return the topic of an MQTT device. MQTT 3.1.1 has no content type: SenML is named in Hono's property bag."""
     match device.kind:
-        case Kind.DOOR:
+        case DeviceKind.DOOR:
             return "event"
-        case Kind.PLANT:
+        case DeviceKind.PLANT:
             return f"plant/{device.name}/climate"
-        case Kind.WEATHER if device.version == 4:
+        case DeviceKind.WEATHER if device.version == 4:
             return "telemetry/?content-type=application%2Fsenml%2Bjson"
     return "telemetry"
 
 
 def path(device: Device) -> tuple[str, ...]:
-    """Where a CoAP device sends its messages: `/telemetry//{device}`, with the gateway's own tenant."""
+    """Return the path of a CoAP device: `/telemetry//{device}`, with the gateway's own tenant."""
     return ("telemetry", "", device.name)
 
 
 def content_type(device: Device) -> str | None:
-    """What an MQTT 5 PUBLISH or a CoAP request says of its payload."""
+    """Return the content type of an MQTT 5 PUBLISH or a CoAP request, if it has one."""
     match device.kind:
-        case Kind.TANK:
+        case DeviceKind.TANK:
             return JSON
-        case Kind.SOIL:
+        case DeviceKind.SOIL:
             return SENML
-        case Kind.WEATHER if device.version == 5:
+        case DeviceKind.WEATHER if device.version == 5:
             return SENML
     return None
 
@@ -118,26 +118,26 @@ def content_type(device: Device) -> str | None:
 def encode(device: Device, n: int, temperature: float) -> bytes:
     """The `n`-th message, with a temperature in degrees Celsius."""
     match device.kind:
-        case Kind.METER:
+        case DeviceKind.METER:
             return b"%d" % n
-        case Kind.WEATHER | Kind.SOIL:
+        case DeviceKind.WEATHER | DeviceKind.SOIL:
             return json.dumps([{"n": "n", "v": n}, {"n": "temperature", "u": "Cel", "v": temperature}]).encode()
-        case Kind.DOOR:
+        case DeviceKind.DOOR:
             return json.dumps({"n": n, "open": n % 2 == 0}).encode()
     return json.dumps({"n": n, "temperature": temperature}).encode()
 
 
 def question(battery: float) -> bytes:
-    """What a CoAP device sends to ask for a command, as SenML.
+    """Encode a poll for commands, as SenML.
 
-    There is no counter in it: the gateway stores it before it holds it, and if the gateway is killed meanwhile, the
-    device is not told.
+    It has no counter: the gateway stores it before it waits for a command. If the gateway is killed meanwhile, the device
+    gets no acknowledgement.
     """
     return json.dumps([{"n": "battery", "u": "%EL", "v": battery}]).encode()
 
 
 def counter_of(media_type: str, body: bytes) -> int | None:
-    """`n` of a raw record, `None` for a body that no device of ours sent."""
+    """Return the counter of a raw record, `None` for a body of no device of ours."""
     try:
         value = json.loads(body)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Who is killed next, and when it is enough. Pure."""
+"""Order of the kills, and the number of kills that is enough. Pure."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 ROUND = ("gateway-1", "bridge-1", "spark", "gateway-2", "bridge-1", "spark")
 ENOUGH = 2
-"""How often each kind has to be killed."""
+"""The least number of kills of each kind of part."""
 
 
 @dataclass(slots=True)
 class Kill:
     """One kill. `rate`: acknowledged events/s in the second before. `at_s`: since the devices began.
 
-    Filled in as it recovers: `back_s` until it was ready again; `flowing_s` until something had gone through it again;
-    `told_late`: events that were in Kafka at its kill, while the gateways had not noted that they were.
+    `back_s`: seconds until the part was ready again. `flowing_s`: seconds until an event had passed it again.
+    `told_late`: events in Kafka at the kill that their gateways had not recorded as settled.
     """
 
     part: str
@@ -26,21 +26,21 @@ class Kill:
 
 
 def kind(part: str) -> str:
-    """`gateway-2` is a gateway."""
+    """Return the kind of a part: `gateway-2` is a gateway."""
     return part.partition("-")[0]
 
 
 def next_victim(killed: Sequence[str]) -> str:
-    """Round and round."""
+    """Return the next victim, in turn."""
     return ROUND[len(killed) % len(ROUND)]
 
 
 def by_kind(killed: Sequence[str]) -> dict[str, int]:
-    """How often each kind was killed."""
+    """Count the kills by kind of part."""
     counts = Counter(kind(part) for part in killed)
     return {name: counts[name] for name in ("gateway", "bridge", "spark")}
 
 
 def enough(killed: Sequence[str]) -> bool:
-    """Whether every kind was killed often enough."""
+    """Return True if every kind was killed at least `ENOUGH` times."""
     return min(by_kind(killed).values()) >= ENOUGH

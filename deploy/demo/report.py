@@ -1,4 +1,4 @@
-"""Everything that a run of the demo found. Pure."""
+"""Results of a run of the demo. Pure."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -10,8 +10,8 @@ _SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """Everything that the demo found. `problems`: in words, what else went wrong; empty if nothing did.
+class DemoReport:
+    """Results of a run. `problems`: texts of everything else that went wrong.
 
     `ble` is `None` if there was no Bluetooth.
     """
@@ -26,12 +26,12 @@ class Report:
 
     @property
     def status(self) -> int:
-        """The exit status: 1 if anything is lost, twice, or not as it should be."""
+        """The exit status: 1 if an event is lost or duplicated, or there is any other problem."""
         return 0 if self.judgement.holds and not self.all_problems else 1
 
     @property
     def all_problems(self) -> list[str]:
-        """Those of the commands, and of Bluetooth, too."""
+        """All problems: of the run, of the commands and of Bluetooth."""
         return [*self.problems, *(self.commands.problems if self.commands else ()), *(self.ble.problems if self.ble else ())]
 
     def as_json(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The picture in a terminal: a live screen, or where there is none, a line every few seconds."""
+"""Live screen in a terminal, or one line every few seconds where there is none."""
 
 import asyncio
 import time
@@ -9,55 +9,55 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from demo.picture import OrderNews, Picture, middle
+from demo.snapshot import CommandStats, Snapshot, middle
 
 LIVE_S = 0.25
 LINE_S = 5.0
 
 
-async def show(picture: Picture, console: Console, *, plain: bool) -> None:
-    """Until cancelled."""
+async def show(snapshot: Snapshot, console: Console, *, plain: bool) -> None:
+    """Show the snapshot until cancelled."""
     if plain:
         while True:
             await asyncio.sleep(LINE_S)
-            console.print(line(picture, time.monotonic()), highlight=False, soft_wrap=True)
+            console.print(line(snapshot, time.monotonic()), highlight=False, soft_wrap=True)
     with Live(console=console, auto_refresh=False, transient=True) as live:
         while True:
-            live.update(screen(picture, time.monotonic()), refresh=True)
+            live.update(screen(snapshot, time.monotonic()), refresh=True)
             await asyncio.sleep(LIVE_S)
 
 
-def line(picture: Picture, now_s: float) -> str:
-    """Everything that matters, in one line."""
-    devices, kafka, flow = picture.devices, picture.kafka, picture.flow
-    orders = f"; commands {_orders(picture.orders)}" if picture.orders.sent else ""
-    ble = f" ({kafka.ble:,} by Bluetooth)" if picture.air.said else ""
+def line(snapshot: Snapshot, now_s: float) -> str:
+    """Format the snapshot as one line."""
+    devices, kafka, flow = snapshot.devices, snapshot.kafka, snapshot.flow
+    commands = f"; commands {_commands_text(snapshot.commands)}" if snapshot.commands.sent else ""
+    ble = f" ({kafka.ble:,} by Bluetooth)" if snapshot.air.said else ""
     return (
-        f"{picture.state}: acknowledged {devices.acknowledged.total:,} ({devices.acknowledged.rate(now_s):.0f}/s), "
-        f"outboxes {picture.backlog:,}, Kafka {kafka.events.total:,}{ble} ({kafka.events.rate(now_s):.0f}/s), "
-        f"table {flow.rows.total:,} rows, behind {picture.lag:,}{orders}"
+        f"{snapshot.state}: acknowledged {devices.acknowledged.total:,} ({devices.acknowledged.rate(now_s):.0f}/s), "
+        f"outboxes {snapshot.backlog:,}, Kafka {kafka.events.total:,}{ble} ({kafka.events.rate(now_s):.0f}/s), "
+        f"table {flow.rows.total:,} rows, behind {snapshot.lag:,}{commands}"
     )
 
 
-def screen(picture: Picture, now_s: float) -> Group:
-    """The whole screen."""
-    state = Text(picture.state, style="bold red" if picture.down else "bold green")
+def screen(snapshot: Snapshot, now_s: float) -> Group:
+    """Build the live screen."""
+    state = Text(snapshot.state, style="bold red" if snapshot.down else "bold green")
     readings = Table("device", "metric", "value", "after", box=None, pad_edge=False)
-    for _, each in sorted(picture.readings.copy().items()):
+    for _, each in sorted(snapshot.readings.copy().items()):
         readings.add_row(each.device, each.metric, each.value, f"{each.late_s:.1f} s")
-    journal = Text("\n".join(picture.journal) or "nobody yet")
+    journal = Text("\n".join(snapshot.journal) or "none yet")
     return Group(
-        Panel(_stages(picture, now_s), title="Fogline", subtitle=state),
+        Panel(_stages(snapshot, now_s), title="Fogline", subtitle=state),
         Panel(readings, title="last readings"),
-        Panel(journal, title="killed"),
+        Panel(journal, title="kills"),
     )
 
 
-def _stages(picture: Picture, now_s: float) -> Table:
+def _stages(snapshot: Snapshot, now_s: float) -> Table:
     table = Table("stage", box=None, expand=True, pad_edge=False)
     for name in ("arrived", "per second", "waiting", "latency", ""):
         table.add_column(name, justify="right" if name else "left")
-    devices, kafka, flow = picture.devices, picture.kafka, picture.flow
+    devices, kafka, flow = snapshot.devices, snapshot.kafka, snapshot.flow
     table.add_row(
         f"devices ({devices.connected} connected)",
         f"{devices.acknowledged.total:,}",
@@ -66,31 +66,33 @@ def _stages(picture: Picture, now_s: float) -> Table:
         _ms(devices.p50_ms, devices.p99_ms),
         "acknowledged",
     )
-    for name, news in picture.gateways.items():
+    for name, stats in snapshot.gateways.items():
         table.add_row(
-            name, f"{news.stored.total:,}", f"{news.stored.rate(now_s):.0f}", f"{news.backlog:,}", "",
-            f"{news.duplicate} resends refused",
+            name, f"{stats.stored.total:,}", f"{stats.stored.rate(now_s):.0f}", f"{stats.backlog:,}", "",
+            f"{stats.duplicate} retransmissions discarded",
         )  # fmt: skip
     lanes = ", ".join(f"{lane} {count:,}" for lane, count in sorted(kafka.lanes.items()))
-    ends = ", ".join(f"{state} {count:,}" for state, count in sorted(picture.orders.states.items()))
+    ends = ", ".join(f"{state} {count:,}" for state, count in sorted(snapshot.commands.states.items()))
     late = _ms(middle(kafka.latency_ms), None)
     table.add_row("Kafka", f"{kafka.events.total:,}", f"{kafka.events.rate(now_s):.0f}", "", late, lanes)
     table.add_row(
-        "table (Spark)", f"{flow.rows.total:,}", f"{flow.rows.rate(now_s):.0f}", f"{picture.lag:,}",
+        "table (Spark)", f"{flow.rows.total:,}", f"{flow.rows.rate(now_s):.0f}", f"{snapshot.lag:,}",
         f"{flow.batch_s:.1f} s" if flow.batches else "", f"batch {flow.batch}: {flow.batch_events:,} events",
     )  # fmt: skip
-    if picture.air.said:
-        table.add_row(f"Bluetooth ({picture.air.linked} connected)", f"{kafka.ble:,}", "", "", "", f"{picture.air.said:,} said")
-    orders = picture.orders
+    if snapshot.air.said:
+        table.add_row(
+            f"Bluetooth ({snapshot.air.linked} connected)", f"{kafka.ble:,}", "", "", "", f"{snapshot.air.said:,} said"
+        )
+    commands = snapshot.commands
     table.add_row(
-        "commands", f"{orders.states.total():,}", "", f"{orders.waiting:,}", _ms(middle(orders.latency_ms), None), ends
+        "commands", f"{commands.states.total():,}", "", f"{commands.waiting:,}", _ms(middle(commands.latency_ms), None), ends
     )
     return table
 
 
-def _orders(orders: OrderNews) -> str:
-    ends = "".join(f", {count:,} {state}" for state, count in sorted(orders.states.items()))
-    return f"{orders.sent:,}{ends}, {orders.waiting:,} waiting"
+def _commands_text(commands: CommandStats) -> str:
+    ends = "".join(f", {count:,} {state}" for state, count in sorted(commands.states.items()))
+    return f"{commands.sent:,}{ends}, {commands.waiting:,} waiting"
 
 
 def _ms(half: float | None, most: float | None) -> str:

@@ -1,15 +1,15 @@
-"""What all simulated devices have in common, whatever they speak."""
+"""Interface of a simulated device, for any protocol."""
 
 from typing import NamedTuple, Protocol
 
 from demo.payload import Device
 
 ANSWER = b'{"done": true}'
-"""What a device answers to a command."""
+"""Answer of a device to a command."""
 
 
 class Answered(NamedTuple):
-    """A message with its end: the device's counter, whether it was acknowledged (`None`: nobody knows), how long it took."""
+    """Result of a message: counter, acknowledged or not (`None`: unknown), and the seconds that it took."""
 
     n: int
     success: bool | None
@@ -17,7 +17,7 @@ class Answered(NamedTuple):
 
 
 class Simulated(Protocol):
-    """One device. `outstanding`: beyond so many messages without acknowledgement it measures nothing more."""
+    """One device. `outstanding`: the most messages without acknowledgement; beyond, it sends no more."""
 
     outstanding: int
     device: Device
@@ -30,19 +30,19 @@ class Simulated(Protocol):
         """Messages without acknowledgement."""
 
     def connect(self) -> None:
-        """Begin."""
+        """Connect."""
 
     def publish(self, body: bytes, now: float) -> None:
-        """Send the next message, which is the `sent`-th."""
+        """Send the next message, number `sent`."""
 
     def take_answers(self) -> list[Answered]:
-        """What has had its end since."""
+        """Return the results since the last call."""
 
     def lose_line(self) -> None:
-        """Something is lost on the way."""
+        """Lose the connection."""
 
     def give_up(self) -> None:
-        """Wait for no acknowledgement any more that may never come."""
+        """Give up all acknowledgements that may never come."""
 
     def close(self) -> None:
-        """Leave."""
+        """Disconnect."""

@@ -3,9 +3,10 @@
 #
 #     deploy/setup/setup.sh            what it takes to run
 #     deploy/setup/setup.sh tests      and to test: other people's clients, a broker
+#     deploy/setup/setup.sh bench      and to measure: a broker
 #
 # 1. the system packages that are missing, by apt, named aloud before they are installed
-# 2. .venv: uv, then the hashed Python dependencies of requirements.lock, then our three distributions
+# 2. .venv: uv, then the hashed Python dependencies of requirements.lock, then our four distributions
 # 3. .fogline/jars: the pinned jars of Kafka, Spark's connectors (tests: an AMQP client), by Ivy, checked against their sha256
 # 4. tests: node_modules of tests/contracts/foreign (an AMQP client, a Kafka client with the CloudEvents SDK), by npm, checked
 #    against their lock files
@@ -17,9 +18,10 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 case "${1:-}" in
-    "") for_tests="" ;;
-    tests) for_tests=yes ;;
-    *) printf 'usage: %s [tests]\n' "$0" >&2; exit 2 ;;
+    "") for_tests="" for_bench="" ;;
+    tests) for_tests=yes for_bench="" ;;
+    bench) for_tests="" for_bench=yes ;;
+    *) printf 'usage: %s [tests | bench]\n' "$0" >&2; exit 2 ;;
 esac
 
 state=.fogline
@@ -53,11 +55,11 @@ missing_packages() {
     command -v mosquitto_pub >/dev/null || echo mosquitto-clients
     command -v coap-client-notls >/dev/null || command -v coap-client >/dev/null || echo libcoap3-bin
     command -v dbus-daemon >/dev/null || echo dbus
+    [ -z "$for_tests$for_bench" ] || PATH=$PATH:/usr/sbin command -v mosquitto >/dev/null || echo mosquitto
     [ -z "$for_tests" ] || missing_packages_for_tests
 }
 
 missing_packages_for_tests() {
-    PATH=$PATH:/usr/sbin command -v mosquitto >/dev/null || echo mosquitto
     command -v node >/dev/null || echo nodejs
     command -v npm >/dev/null || echo npm
     command -v go >/dev/null || echo golang-go
@@ -102,7 +104,7 @@ install_packages() {
 # --- 2. Python ----------------------------------------------------------------------------------------------------
 install_python() {
     local want
-    want=$(digest requirements.lock shared/pyproject.toml edge/pyproject.toml cloud/pyproject.toml deploy/setup/setup.sh)
+    want=$(digest requirements.lock shared/pyproject.toml edge/pyproject.toml cloud/pyproject.toml deploy/lab/pyproject.toml deploy/setup/setup.sh)
     is_done python "$want-$PWD" && [ -x "$python" ] && return 0
     if [ ! -x "$uv" ]; then
         say "installing uv into $state/bootstrap"
@@ -112,7 +114,7 @@ install_python() {
     say "installing the Python dependencies into .venv (the first time: about a minute)"
     [ -x "$python" ] || "$uv" venv -q --python "$(command -v python3)" .venv
     "$uv" pip install -q --python "$python" --require-hashes -r requirements.lock
-    "$uv" pip install -q --python "$python" --no-deps -e shared -e edge -e cloud
+    "$uv" pip install -q --python "$python" --no-deps -e shared -e edge -e cloud -e deploy/lab
     "$python" -c 'import proton, sys; sys.exit(not proton.SSL.present())' \
         || fail "python-qpid-proton was built without TLS: install libssl-dev, remove .venv, and run this again"
     mark_done python "$want-$PWD"

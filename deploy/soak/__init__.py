@@ -1,8 +1,12 @@
-"""The soak: the demo's line with two bridges, for long, under every kind of fault; or a thousand reconnects in one life.
+"""Soak: the demo's parts with two bridges, for a long time, under every kind of fault; or counted reconnects.
 
-The reconnects are those of gateways to bridges, or of Bluetooth devices to gateways. In the modules:
-`cli` command line; `schedule` what happens when, by a seed (pure); `breaker` does it to the parts, `lines` to what is
-between them; `reconnects` how each connection ends in the other mode; `sampling` what each process holds meanwhile;
-`flat` whether that stays the same (pure), `verdict` everything that was found (pure), `plot` the picture of it (pure);
-`run` puts it together. Devices, parts, and the comparison of sets of ids are the demo's.
+`breaker`: applies the scheduled faults
+`cli`: command line
+`flat`: rules for memory and counts that must not grow; pure
+`lines`: faulty lines between the parts
+`reconnects`: planned ends of connections, for counted reconnects
+`run`: the soak from start to verdict
+`sampling`: samples of the memory and counts of each process
+`schedule`: schedule of faults, drawn from a seed; pure
+`verdict`: results of a soak; pure
 """

@@ -1,193 +1,209 @@
-"""Does what the schedule says, at its time, and brings back what it has ended."""
+"""Applies the scheduled faults to parts and lines, and brings parts back."""
 
 import asyncio
 import contextlib
 import signal
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 
-from demo.parts import Part, strike_after_write
-from demo.picture import Picture
-from demo.place import Place
-from demo.waiting import until
-from demo.world import World
-from fogline.crash import VARIABLE
+from demo.polling import until
+from demo.site import Site
+from demo.snapshot import Snapshot
+from demo.workspace import Workspace
 from fogline.errors import Misconfigured
-from fogline.testing.faulty_line import Fault as LineFault
-from fogline.testing.udp_proxy import Weather
-from soak.lines import CALM, Lines
-from soak.schedule import Fault, Kind
+from fogline_lab.supervisor import ChildProcess, kill_after_write, kill_child, start_child, stop_children
+from fogline_lab.tcp_line import LineFault
+from fogline_lab.udp_line import DatagramFaults
+from soak.lines import NO_FAULTS, FaultyLines
+from soak.schedule import FaultKind, ScheduledFault
 
 CRASH_LIMIT_S = 20.0
-"""How long a part may take to come to its crash point; then it is killed where it is."""
+"""The longest that a part may take to its crash point; then it is killed."""
 RESTART_S = 2.0
-"""From one try to start a part to the next: it needs Kafka, and that may be away as well."""
+"""Pause between two tries to start a part: it needs Kafka, which may be down as well."""
 RESTARTS = 30
 BACK_LIMIT_S = 600.0
-"""How long whatever is still on its way back in the end may take."""
-_LINES = {
-    Kind.RESET: LineFault.RESET,
-    Kind.CLOSE: LineFault.CLOSE,
-    Kind.SWALLOW: LineFault.SWALLOW,
-    Kind.STALL: LineFault.STALL,
+"""The longest that the last faults and restarts may take."""
+_LINE_FAULTS = {
+    FaultKind.RESET: LineFault.RESET,
+    FaultKind.CLOSE: LineFault.CLOSE,
+    FaultKind.SWALLOW: LineFault.SWALLOW,
+    FaultKind.STALL: LineFault.STALL,
 }
+
+Begin = Callable[[], None]
+"""Called when a fault begins, after it has waited for the fault before it."""
 
 
 @dataclass(slots=True)
-class Done:
-    """A fault as it went. `began_s`, `over_s`: since the devices began. `crashed`: it came to its crash point."""
+class AppliedFault:
+    """A fault that was begun. `began_s`, `over_s`: since the devices began. `crashed`: the part reached its crash point."""
 
-    fault: Fault
+    fault: ScheduledFault
     began_s: float
     over_s: float | None = None
     crashed: bool = False
 
 
 class Breaker:
-    """`done` is what was begun, in order. A fault waits for the one before it that has the same part."""
+    """Runs the schedule. `applied`: the faults that were begun, in order."""
 
-    def __init__(self, place: Place, world: World, devices: Part, lines: Lines, picture: Picture) -> None:
-        self.done: list[Done] = []
+    def __init__(self, workspace: Workspace, site: Site, devices: ChildProcess, lines: FaultyLines, snapshot: Snapshot) -> None:
+        self.applied: list[AppliedFault] = []
         self.problems: list[str] = []
-        self._place = place
-        self._world = world
-        self._devices = devices
-        self._lines = lines
-        self._picture = picture
+        self._snapshot = snapshot
+        self._parts = _PartFaults(workspace, site, snapshot)
+        self._lines = _LineFaults(workspace, devices, lines)
         self._began = time.monotonic()
-        self._locks = {name: asyncio.Lock() for name in world.parts}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def run(self, faults: Sequence[Fault]) -> None:
-        """All of them, each at its time; cancel it to do no more."""
+    async def run(self, faults: Sequence[ScheduledFault]) -> None:
+        """Apply each fault at its time. Cancel it to apply no more."""
         self._began = time.monotonic()
         for fault in faults:
             await asyncio.sleep(max(0.0, self._began + fault.at_s - time.monotonic()))
-            task = asyncio.create_task(self._do(fault), name=f"{fault.kind} {fault.target}")
+            task = asyncio.create_task(self._apply(fault), name=f"{fault.kind} {fault.target}")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
     async def settle(self) -> None:
-        """Return when everything is over and everybody back."""
+        """Wait until all faults are over and all parts are back."""
         if self._tasks:
             _, late = await asyncio.wait(set(self._tasks), timeout=BACK_LIMIT_S)
             self.problems += [f"not over after {BACK_LIMIT_S:.0f} s: {task.get_name()}" for task in late]
 
     async def abandon(self) -> None:
-        """Wait for nothing any more."""
+        """Cancel all faults that are not over."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _do(self, fault: Fault) -> None:
-        done = Done(fault, self._now_s())
-        how: dict[Kind, Callable[[Done], Awaitable[None]]] = {
-            Kind.KILL: self._kill,
-            Kind.FREEZE: self._freeze,
-            Kind.ROLL: self._roll,
-            Kind.SLOW: self._slow,
-            Kind.RADIO: self._radio,
-            Kind.DROP: self._drop,
-        }
+    async def _apply(self, fault: ScheduledFault) -> None:
+        applied = AppliedFault(fault, self._now_s())
+
+        def begin() -> None:
+            applied.began_s = self._now_s()
+            self.applied.append(applied)
+            self._snapshot.journal.append(fault.text)
+
         try:
-            await how.get(fault.kind, self._fail)(done)
+            match fault.kind:
+                case FaultKind.KILL:
+                    applied.crashed = await self._parts.kill(fault, begin)
+                case FaultKind.FREEZE:
+                    await self._parts.freeze(fault, begin)
+                case FaultKind.ROLL:
+                    await self._parts.roll(begin)
+                case _:
+                    begin()
+                    await self._lines.apply(fault)
         except Misconfigured as error:
             self.problems.append(f"after {fault.text.strip()}: {error}")
-        done.over_s = self._now_s()
-
-    def _tell(self, done: Done) -> None:
-        done.began_s = self._now_s()
-        self.done.append(done)
-        self._picture.journal.append(done.fault.text)
-
-    # --- parts
-
-    async def _kill(self, done: Done) -> None:
-        fault, part = done.fault, self._world.parts[done.fault.target]
-        async with self._locks[part.name], self._down(part):
-            self._tell(done)
-            if part in self._world.gateways:
-                wal = self._place.outbox(part.name) / "outbox.db-wal"
-                await asyncio.to_thread(strike_after_write, part, wal, 1.0)
-            else:
-                part.strike()
-            await part.join()
-            await asyncio.sleep(float(fault.parameters["away_s"]))
-            if "crash_at" in fault.parameters:
-                done.crashed = await self._crash(part, str(fault.parameters["crash_at"]))
-            await _start(part)
-
-    async def _crash(self, part: Part, point: str) -> bool:
-        """Have it start, and end by itself at a crash point. Returns whether it came to that."""
-        with contextlib.suppress(Misconfigured):  # it may end before it is ready
-            await part.start({VARIABLE: point})
-        crashed = await until(lambda: not part.running, CRASH_LIMIT_S)
-        part.strike()
-        await part.join()
-        return crashed
-
-    async def _freeze(self, done: Done) -> None:
-        part = self._world.parts[done.fault.target]
-        async with self._locks[part.name], self._down(part):
-            self._tell(done)
-            part.send(signal.SIGSTOP)
-            try:
-                await asyncio.sleep(float(done.fault.parameters["for_s"]))
-            finally:
-                part.send(signal.SIGCONT)
-
-    async def _roll(self, done: Done) -> None:
-        self._tell(done)
-        for part in self._world.bridges:
-            async with self._locks[part.name], self._down(part):
-                await part.stop()
-                await _start(part)
-
-    @contextlib.asynccontextmanager
-    async def _down(self, part: Part) -> AsyncIterator[None]:
-        self._picture.down.add(part.name)
-        try:
-            yield
-        finally:
-            self._picture.down.discard(part.name)
-
-    # --- lines
-
-    async def _fail(self, done: Done) -> None:
-        self._tell(done)
-        self._lines.bridges[done.fault.target].fail(_LINES[done.fault.kind])
-
-    async def _slow(self, done: Done) -> None:
-        self._tell(done)
-        line = self._lines.bridges[done.fault.target]
-        line.bits_per_s = float(done.fault.parameters["bits_per_s"])
-        await asyncio.sleep(float(done.fault.parameters["for_s"]))
-        line.bits_per_s = 0.0
-
-    async def _radio(self, done: Done) -> None:
-        self._tell(done)
-        radio = self._lines.radio[done.fault.target]
-        radio.change(Weather(*(float(done.fault.parameters[each]) for each in ("lose", "repeat", "reorder"))))
-        await asyncio.sleep(float(done.fault.parameters["for_s"]))
-        radio.change(CALM)
-
-    async def _drop(self, done: Done) -> None:
-        self._tell(done)
-        self._devices.tell(f"cut {self._place.gateways.index(done.fault.target)}")
+        applied.over_s = self._now_s()
 
     def _now_s(self) -> float:
         return round(time.monotonic() - self._began, 1)
 
 
-async def _start(part: Part) -> None:
-    """Start it, again and again as systemd would. Raises `Misconfigured` with the words of the last try."""
+class _PartFaults:
+    """Faults of child processes. A fault waits for the one before it that has the same part."""
+
+    def __init__(self, workspace: Workspace, site: Site, snapshot: Snapshot) -> None:
+        self._workspace = workspace
+        self._site = site
+        self._snapshot = snapshot
+        self._locks = {name: asyncio.Lock() for name in site.parts}
+
+    async def kill(self, fault: ScheduledFault, begin: Begin) -> bool:
+        """Kill a part and start it again. Returns True if it reached the crash point of `fault`, if there is one."""
+        part = self._site.parts[fault.target]
+        crashed = False
+        async with self._down(part):
+            begin()
+            if part in self._site.gateways:
+                wal = self._workspace.outbox(part.name) / "outbox.db-wal"
+                await asyncio.to_thread(kill_after_write, part, wal, 1.0)
+            else:
+                part.kill()
+            await asyncio.to_thread(part.join)
+            await asyncio.sleep(float(fault.parameters["away_s"]))
+            if "crash_at" in fault.parameters:
+                crashed = await _crash(part, str(fault.parameters["crash_at"]))
+            await _restart(part)
+        return crashed
+
+    async def freeze(self, fault: ScheduledFault, begin: Begin) -> None:
+        """Stop a part (SIGSTOP) for a while."""
+        part = self._site.parts[fault.target]
+        async with self._down(part):
+            begin()
+            part.send(signal.SIGSTOP)
+            try:
+                await asyncio.sleep(float(fault.parameters["for_s"]))
+            finally:
+                part.send(signal.SIGCONT)
+
+    async def roll(self, begin: Begin) -> None:
+        """Restart the bridges in order, one after the other."""
+        begin()
+        for part in self._site.bridges:
+            async with self._down(part):
+                await stop_children(part)
+                await _restart(part)
+
+    @contextlib.asynccontextmanager
+    async def _down(self, part: ChildProcess) -> AsyncIterator[None]:
+        async with self._locks[part.name]:
+            self._snapshot.down.add(part.name)
+            try:
+                yield
+            finally:
+                self._snapshot.down.discard(part.name)
+
+
+class _LineFaults:
+    """Faults of the lines between parts."""
+
+    def __init__(self, workspace: Workspace, devices: ChildProcess, lines: FaultyLines) -> None:
+        self._workspace = workspace
+        self._devices = devices
+        self._lines = lines
+
+    async def apply(self, fault: ScheduledFault) -> None:
+        """Apply a fault to a line; return when it is over."""
+        match fault.kind:
+            case FaultKind.SLOW:
+                line = self._lines.bridges[fault.target]
+                line.bits_per_s = float(fault.parameters["bits_per_s"])
+                await asyncio.sleep(float(fault.parameters["for_s"]))
+                line.bits_per_s = 0.0
+            case FaultKind.DATAGRAMS:
+                coap = self._lines.gateways[fault.target]
+                coap.change(DatagramFaults(*(float(fault.parameters[each]) for each in ("lose", "duplicate", "reorder"))))
+                await asyncio.sleep(float(fault.parameters["for_s"]))
+                coap.change(NO_FAULTS)
+            case FaultKind.DROP:
+                self._devices.tell(f"cut {self._workspace.gateways.index(fault.target)}")
+            case _:
+                self._lines.bridges[fault.target].fail(_LINE_FAULTS[fault.kind])
+
+
+async def _crash(part: ChildProcess, point: str) -> bool:
+    """Start a part that kills itself at a crash point. Returns True if it came to that point in time."""
+    part.start(crash_at=point)
+    crashed = await until(lambda: not part.running, CRASH_LIMIT_S)
+    await kill_child(part)
+    return crashed
+
+
+async def _restart(part: ChildProcess) -> None:
+    """Start a part, again and again as systemd would. Raises `Misconfigured` with the message of the last try."""
     for _ in range(RESTARTS):
         with contextlib.suppress(Misconfigured):
-            await part.start()
+            await start_child(part)
             return
-        part.strike()
-        await part.join()
+        await kill_child(part)
         await asyncio.sleep(RESTART_S)
-    await part.start()
+    await start_child(part)

@@ -1,25 +1,25 @@
-"""Whether what a process holds stays the same over its life. Pure."""
+"""Rules for memory and counts of a process that must not grow. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
 RSS_MB = 10.0
-"""So far resident memory may go from where it was after the warm-up."""
+"""Largest change of resident memory after the warm-up."""
 COUNTS = {"descriptors": 5, "threads": 3, "tasks": 5}
-"""So far these may, in the middle of the last samples from the middle of the first."""
+"""Largest change of these counts, from the median of the first samples to the median of the last."""
 WARM = 0.2
-"""The share of the time that counts as warm-up, at least."""
+"""Least share of the run that counts as warm-up."""
 WARM_S = 300.0
-"""So long counts as warm-up, in a run of twice that, and half of a shorter one: a gateway remembers each CoAP message for
-247 s (RFC 7252, EXCHANGE_LIFETIME), and what that takes it has only then."""
+"""Warm-up of a run of at least twice this; of a shorter run, half of it. A gateway remembers each CoAP message for 247 s
+(RFC 7252, EXCHANGE_LIFETIME), so its memory grows for that long."""
 MIDDLE = 7
-"""So many samples make a middle."""
+"""Number of samples of a median."""
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
-    """One process at one moment. `life`: how often it had been started. `tasks`, `unsettled`: `None`: it did not say."""
+class ProcessSample:
+    """One process at one moment. `life`: number of its starts. `tasks`, `unsettled`: `None` if it did not report them."""
 
     at_s: float
     part: str
@@ -32,8 +32,8 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
-class Flow:
-    """The whole line at one moment: totals of events, and what waits in the outboxes and for the table."""
+class LineTotals:
+    """All stages at one moment: totals of events, and the backlogs of outboxes and table."""
 
     at_s: float
     acknowledged: int
@@ -45,7 +45,7 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a part held: RSS after the warm-up, lowest, highest and at last, and the counts after warm-up and at last."""
+    """Memory and counts of a part: RSS after the warm-up, lowest, highest and last; counts after the warm-up and last."""
 
     part: str
     lives: int
@@ -54,8 +54,8 @@ class Held:
     counts: dict[str, tuple[float, float]]
 
 
-def warm(samples: Sequence[Sample], part: str) -> list[Sample]:
-    """Those of a part after the warm-up."""
+def warm(samples: Sequence[ProcessSample], part: str) -> list[ProcessSample]:
+    """Return the samples of a part after its warm-up."""
     own = [each for each in samples if each.part == part]
     if not own:
         return []
@@ -64,8 +64,8 @@ def warm(samples: Sequence[Sample], part: str) -> list[Sample]:
     return [each for each in own if each.at_s >= first_s + warm_s]
 
 
-def held(samples: Sequence[Sample], part: str) -> Held | None:
-    """In short; `None` if there is no sample of it."""
+def held(samples: Sequence[ProcessSample], part: str) -> Held | None:
+    """Return the summary of a part; `None` if it has no samples."""
     found = warm(samples, part)
     if not found:
         return None
@@ -80,15 +80,15 @@ def held(samples: Sequence[Sample], part: str) -> Held | None:
     )
 
 
-def over_time(samples: Sequence[Sample], part: str, rows: int) -> list[Sample]:
-    """About so many of a part's samples, from its first to its last."""
+def over_time(samples: Sequence[ProcessSample], part: str, rows: int) -> list[ProcessSample]:
+    """Return about `rows` of a part's samples, from first to last."""
     own = [each for each in samples if each.part == part]
     step = max(1, len(own) // rows)
     return own[::-1][::step][::-1]
 
 
-def not_flat(samples: Sequence[Sample], parts: Iterable[str]) -> list[str]:
-    """In words, what did not stay the same, or cannot be told. Every sample after the warm-up counts for the memory."""
+def not_flat(samples: Sequence[ProcessSample], parts: Iterable[str]) -> list[str]:
+    """Return a text for each part that grew or shrank, or has too few samples. Memory is checked in every sample."""
     problems = []
     for part in parts:
         found = held(samples, part)
@@ -108,8 +108,8 @@ def not_flat(samples: Sequence[Sample], parts: Iterable[str]) -> list[str]:
     return problems
 
 
-def not_at_rest(before: Mapping[str, Sample], after: Mapping[str, Sample]) -> list[str]:
-    """In words, what a part holds more or less of than before, by its name; both when nothing was under way."""
+def not_at_rest(before: Mapping[str, ProcessSample], after: Mapping[str, ProcessSample]) -> list[str]:
+    """Return a text for each count of a part that changed between two samples at rest."""
     problems = []
     for part in before.keys() | after.keys():
         for name, allowed in COUNTS.items():
@@ -121,6 +121,6 @@ def not_at_rest(before: Mapping[str, Sample], after: Mapping[str, Sample]) -> li
     return sorted(problems)
 
 
-def _middles(samples: Sequence[Sample], name: str) -> tuple[float, float] | None:
+def _middles(samples: Sequence[ProcessSample], name: str) -> tuple[float, float] | None:
     values = [value for each in samples if (value := getattr(each, name)) is not None]
     return (median(values[:MIDDLE]), median(values[-MIDDLE:])) if values else None

@@ -8,42 +8,43 @@ from typing import Any
 
 from rich.console import Console
 
-from demo.course import Course, cancel
 from demo.evidence import gather
 from demo.judgement import Judgement, judge
 from demo.payload import Device
-from demo.picture import GatewayNews, Picture
-from demo.place import Place
+from demo.polling import until
 from demo.run import unlimited
+from demo.scenario import Scenario, cancel
 from demo.screen import show
-from demo.waiting import until
+from demo.snapshot import GatewayStats, Snapshot
+from demo.workspace import Workspace
+from fogline_lab.supervisor import start_child, stop_children
 from soak.breaker import Breaker
-from soak.flat import Sample, held, not_at_rest, not_flat
-from soak.lines import Lines
-from soak.reconnects import Fates
+from soak.flat import ProcessSample, held, not_at_rest, not_flat
+from soak.lines import FaultyLines
+from soak.reconnects import FaultPlans
 from soak.sampling import Sampler
-from soak.schedule import Fault, Kind, kills
-from soak.verdict import Load, Verdict
+from soak.schedule import ScheduledFault, kills
+from soak.verdict import Load, SoakVerdict
 
 SETTLED_LIMIT_S = 60.0
-"""How long gateways and bridges may have anything unsettled once the outboxes are empty."""
+"""The longest time from empty outboxes until gateways and bridges have nothing unsettled."""
 REST_S = 3.0
-"""For so long Bluetooth devices are left in peace before it is looked at what gateways hold: they know the services by then."""
+"""Rest of the Bluetooth links before a sample: the gateways have discovered all services by then."""
 EVERY_S, RECONNECTS_EVERY_S, BLE_EVERY_S = 5.0, 2.0, 1.0
-"""From one look at what the processes hold to the next."""
+"""Periods of the samples."""
 LIVING = ("gateway-1", "gateway-2", "bridge-1", "bridge-2")
-"""What stays the same over hundreds of reconnects."""
+"""Parts whose memory and counts must not grow over hundreds of reconnects."""
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """`faults`: what happens when; `reconnects`: how many there are to be, 0: they are not counted.
+class SoakOptions:
+    """`faults`: the schedule. `reconnects`: the wanted number, or 0.
 
-    `ble`: how many of Bluetooth devices, by `seed`. `seconds`: how long devices send, if not as long as the reconnects take.
-    `wanted_rate`: the least that they offer.
+    `ble`: the wanted number of reconnects of Bluetooth devices, or 0. `seconds`: time that devices send, if reconnects are
+    not counted. `wanted_rate`: the least rate that they must offer.
     """
 
-    faults: list[Fault]
+    faults: list[ScheduledFault]
     reconnects: int
     ble: int
     seed: int
@@ -53,151 +54,153 @@ class Options:
 
 
 class Soak:
-    """One run. `stop` may be set at any time; the judgement is still made."""
+    """One run. If `stop` is set early, the soak still makes its judgement."""
 
     def __init__(
-        self, place: Place, lines: Lines, options: Options, console: Console, *, fates: Fates, fleet: list[Device]
+        self,
+        workspace: Workspace,
+        lines: FaultyLines,
+        options: SoakOptions,
+        console: Console,
+        *,
+        plans: FaultPlans,
+        fleet: list[Device],
     ) -> None:
         self.stop = asyncio.Event()
-        self.picture = Picture({name: GatewayNews() for name in place.gateways})
-        self._place = place
+        self.snapshot = Snapshot({name: GatewayStats() for name in workspace.gateways})
+        self._workspace = workspace
         self._lines = lines
-        self._fates = fates
+        self._plans = plans
         self._fleet = fleet
         self._options = options
         self._console = console
-        self._course = Course(place, self.picture, cycles=options.ble, seed=options.seed)
-        self._world = self._course.world
-        self._devices = self._world.devices(count=len(fleet), rate=options.rate)
-        self._breaker = Breaker(place, self._world, self._devices, lines, self.picture)
-        asked = (*self._world.gateways, *self._world.bridges)
+        self._scenario = Scenario(workspace, self.snapshot, cycles=options.ble, seed=options.seed)
+        self._site = self._scenario.site
+        self._devices = self._site.devices(count=len(fleet), rate=options.rate)
+        self._breaker = Breaker(workspace, self._site, self._devices, lines, self.snapshot)
+        asked = (*self._site.gateways, *self._site.bridges)
         every_s = RECONNECTS_EVERY_S if options.reconnects else BLE_EVERY_S if options.ble else EVERY_S
-        self.sampler = Sampler((*self._world.parts.values(), self._devices), asked, self.picture, every_s)
+        self.sampler = Sampler((*self._site.parts.values(), self._devices), asked, self.snapshot, every_s)
         self._load_s = 0.0
-        self._at_rest: list[dict[str, Sample]] = []
+        self._at_rest: list[dict[str, ProcessSample]] = []
 
     @property
     def done(self) -> list[dict[str, Any]]:
-        """Every fault as it went."""
-        return [asdict(each) for each in self._breaker.done]
+        """The faults that were applied, as JSON values."""
+        return [asdict(each) for each in self._breaker.applied]
 
-    @property
-    def marks(self) -> list[tuple[float, str]]:
-        """When which part was killed."""
-        return [(each.began_s, each.fault.target) for each in self._breaker.done if each.fault.kind is Kind.KILL]
+    def kill_all(self) -> None:
+        """Kill all parts at once."""
+        self._devices.kill()
+        self._site.kill_all()
 
-    def strike(self) -> None:
-        """End everything at once."""
-        self._devices.strike()
-        self._world.strike()
-
-    async def run(self) -> Verdict | None:
-        """The whole course; `None` if it was stopped before anything was sent. Raises `Misconfigured`."""
-        screen = asyncio.create_task(show(self.picture, self._console, plain=True), name="screen")
+    async def run(self) -> SoakVerdict | None:
+        """Run from start to verdict. Returns `None` if `stop` was set before any event. Raises `Misconfigured`."""
+        screen = asyncio.create_task(show(self.snapshot, self._console, plain=True), name="screen")
         try:
-            if not await self._course.started(self.stop):
+            if not await self._scenario.started(self.stop):
                 return None
-            async with self._course.watched():
-                await self._devices.start()
+            async with self._scenario.watched():
+                await start_child(self._devices)
                 if self._options.ble:
                     await self._rest()
                 sampling = asyncio.create_task(self.sampler.run(), name="sampling")
                 try:
                     await self._load()
-                    if self._options.ble:  # links at rest hold more than links that come and go
+                    if self._options.ble:  # links at rest hold more memory than links that come and go
                         await cancel(sampling)
                     await self._calm()
                 finally:
                     await cancel(sampling)
                 if self._options.reconnects:
                     await self._settled()
-                await self._course.drain(self._breaker.settle)
+                await self._scenario.drain(self._breaker.settle)
             return await self._judge()
         finally:
             await cancel(screen)
             await self._breaker.abandon()
-            await self._devices.stop()
-            await self._world.end()
+            await stop_children(self._devices)
+            await self._site.end()
 
     async def _load(self) -> None:
-        """Devices publish, and everything that can happen does."""
-        self.picture.doing = "devices publish"
-        self._world.begin()
+        """Publish, and apply the faults."""
+        self.snapshot.doing = "devices publish"
+        self._site.begin()
         began = time.monotonic()
         faults = asyncio.create_task(self._breaker.run(self._options.faults), name="faults")
         try:
-            await until(lambda: self.stop.is_set() or self._course.fallen.is_set() or self._enough(began))
+            await until(lambda: self.stop.is_set() or self._scenario.fallen.is_set() or self._enough(began))
         finally:
             await cancel(faults)
         self._load_s = time.monotonic() - began
 
     async def _calm(self) -> None:
-        """Nothing is sent and nothing fails any more; everybody comes back."""
-        self._fates.calm = True
+        """Stop messages and faults, and wait until all parts are back."""
+        self._plans.stopped = True
         self._devices.tell("quiet")
-        self.picture.doing = "devices are quiet, everybody comes back"
-        if not self._course.fallen.is_set():
+        self.snapshot.doing = "devices are quiet; waiting until all parts are back"
+        if not self._scenario.fallen.is_set():
             await self._breaker.settle()
             if self._options.ble:
                 await self._rest()
-        await self._course.finish(self._devices)
+        await self._scenario.finish(self._devices)
 
     async def _rest(self) -> None:
-        """Until every Bluetooth device is connected; it is a problem if they never are. What is held then is noted."""
-        valves = sum(not each.advertises for each in self._place.ble)
-        if not await self._course.until(lambda: self.picture.air.linked == valves, SETTLED_LIMIT_S):
-            self._course.problems.append(f"{self.picture.air.linked} of {valves} Bluetooth devices are connected")
+        """Wait until all Bluetooth devices are connected, and sample the parts at rest. A missing device is a problem."""
+        valves = sum(not each.advertises for each in self._workspace.ble)
+        if not await self._scenario.until(lambda: self.snapshot.air.linked == valves, SETTLED_LIMIT_S):
+            self._scenario.problems.append(f"{self.snapshot.air.linked} of {valves} Bluetooth devices are connected")
         await asyncio.sleep(REST_S)
         self._at_rest.append({each.part: each for each in await self.sampler.look() if each.part in LIVING})
 
     def _enough(self, began: float) -> bool:
         if self._options.ble:
-            return self.picture.air.cycles >= self._options.ble
+            return self.snapshot.air.cycles >= self._options.ble
         if self._options.reconnects:
             return sum(self._reconnects().values()) >= self._options.reconnects
         return time.monotonic() - began >= self._options.seconds
 
     def _reconnects(self) -> Counter[str]:
         if self._options.ble:
-            return Counter(bluetooth=self.picture.air.cycles)
+            return Counter(bluetooth=self.snapshot.air.cycles)
         return Counter(fault.name.lower() for line in self._lines.bridges.values() for fault in line.failed)
 
     async def _settled(self) -> None:
-        """Until gateways and bridges say that nothing which they sent is unsettled; it is a problem if they never do."""
-        await self._course.emptied()
+        """Wait until gateways and bridges have nothing unsettled. A delivery that stays unsettled is a problem."""
+        await self._scenario.emptied()
         deadline = time.monotonic() + SETTLED_LIMIT_S
         while time.monotonic() < deadline:
             await self.sampler.take()
-            found = {part: self.picture.census.get(part, {}).get("unsettled") for part in LIVING}
+            found = {part: self.snapshot.census.get(part, {}).get("unsettled") for part in LIVING}
             if not any(count is None or count for count in found.values()):
                 return
-        self._course.problems += [f"{part}: {count} deliveries are unsettled" for part, count in found.items() if count != 0]
+        self._scenario.problems += [f"{part}: {count} deliveries are unsettled" for part, count in found.items() if count != 0]
 
-    async def _judge(self) -> Verdict:
-        self.picture.doing = "comparing sets of ids, and verifying the ledger"
-        sent = self.picture.devices.sent
-        evidence = await asyncio.to_thread(gather, self._place, sent or unlimited(self._fleet))
+    async def _judge(self) -> SoakVerdict:
+        self.snapshot.doing = "comparing event ids and verifying the ledger"
+        sent = self.snapshot.devices.sent
+        evidence = await asyncio.to_thread(gather, self._workspace, sent or unlimited(self._fleet))
         judgement = await asyncio.to_thread(judge, evidence)
-        ledger = await self._course.verified()
+        ledger = await self._scenario.verified()
         return self._verdict(judgement, sum(sent.values()) if sent else judgement.acknowledged, ledger)
 
-    def _verdict(self, judgement: Judgement, offered: int, ledger: dict[str, Any] | None) -> Verdict:
+    def _verdict(self, judgement: Judgement, offered: int, ledger: dict[str, Any] | None) -> SoakVerdict:
         samples = self.sampler.samples
-        problems = [*self._course.problems, *self._breaker.problems]
+        problems = [*self._scenario.problems, *self._breaker.problems]
         counted = self._options.reconnects or self._options.ble
         if counted and not self.stop.is_set():
             problems += not_flat(samples, LIVING)
         if len(self._at_rest) == 2:
             problems += not_at_rest(*self._at_rest)
-        return Verdict(
+        return SoakVerdict(
             judgement,
             Load(offered, judgement.acknowledged, round(self._load_s, 1), self._options.wanted_rate),
             ledger,
             problems,
-            kills=kills(each.fault for each in self._breaker.done),
+            kills=kills(each.fault for each in self._breaker.applied),
             planned=kills(self._options.faults) if self._options.faults else {},
             reconnects=self._reconnects(),
             reconnects_wanted=counted,
             stopped=self.stop.is_set(),
-            held=[found for part in (*self._world.parts, "devices") if (found := held(samples, part)) is not None],
+            held=[found for part in (*self._site.parts, "devices") if (found := held(samples, part)) is not None],
         )

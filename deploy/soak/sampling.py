@@ -1,4 +1,4 @@
-"""What each process holds, every few seconds: from /proc, and from gateways and bridges themselves (`fogline.census`)."""
+"""Samples the memory and the counts of each process every few seconds, from /proc and from `fogline.process.statistics`."""
 
 import asyncio
 import contextlib
@@ -8,65 +8,67 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from demo.parts import Part
-from demo.picture import Picture
-from soak.flat import Flow, Sample
+from demo.snapshot import Snapshot
+from fogline_lab.supervisor import ChildProcess
+from soak.flat import LineTotals, ProcessSample
 
 ANSWER_S = 0.5
-"""How long parts have to answer what they hold."""
+"""Time that parts have to print their counts."""
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class Sampler:
-    """`samples` of every part that serves, `flow` of the whole line, `every_s`. Times are since `run` began.
+    """Takes `samples` of every part that serves and totals of the `flow`, each `every_s`. Times are since `run` began.
 
-    `asked`: those of the parts that answer what they hold.
+    `asked`: the parts that print their counts after SIGUSR1.
     """
 
-    def __init__(self, parts: Iterable[Part], asked: Iterable[Part], picture: Picture, every_s: float) -> None:
-        self.samples: list[Sample] = []
-        self.flow: list[Flow] = []
+    def __init__(
+        self, parts: Iterable[ChildProcess], asked: Iterable[ChildProcess], snapshot: Snapshot, every_s: float
+    ) -> None:
+        self.samples: list[ProcessSample] = []
+        self.flow: list[LineTotals] = []
         self._parts = list(parts)
         self._asked = list(asked)
-        self._picture = picture
+        self._snapshot = snapshot
         self._every_s = every_s
         self._began = time.monotonic()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Take samples until cancelled."""
         self._began = time.monotonic()
         while True:
             await self.take()
             await asyncio.sleep(self._every_s - ANSWER_S)
 
     async def take(self) -> None:
-        """One sample of each part that serves now, and of the line."""
+        """Take one sample of each part that serves, and of the flow."""
         self.samples += await self.look()
-        at_s, picture = round(time.monotonic() - self._began, 1), self._picture
-        acknowledged, committed = picture.devices.acknowledged.total, picture.kafka.events.total
-        self.flow.append(Flow(at_s, acknowledged, committed, picture.flow.rows.total, picture.backlog, picture.lag))
+        at_s, snapshot = round(time.monotonic() - self._began, 1), self._snapshot
+        acknowledged, committed = snapshot.devices.acknowledged.total, snapshot.kafka.events.total
+        self.flow.append(LineTotals(at_s, acknowledged, committed, snapshot.flow.rows.total, snapshot.backlog, snapshot.lag))
 
-    async def look(self) -> list[Sample]:
-        """What each part that serves holds now. Not while `run` does."""
-        self._picture.census.clear()
+    async def look(self) -> list[ProcessSample]:
+        """Return a sample of each part that serves. Must not run together with `run`."""
+        self._snapshot.census.clear()
         for part in self._asked:
-            if part.serving and part.name not in self._picture.down:
+            if part.serving and part.name not in self._snapshot.down:
                 part.send(signal.SIGUSR1)
         await asyncio.sleep(ANSWER_S)
         at_s = round(time.monotonic() - self._began, 1)
-        found: list[Sample] = []
+        found: list[ProcessSample] = []
         for part in self._parts:
             if part.serving:
                 held = await asyncio.to_thread(held_by, part.members())
-                told = self._picture.census.get(part.name, {})
+                told = self._snapshot.census.get(part.name, {})
                 found.append(
-                    Sample(at_s, part.name, part.starts, *held, tasks=told.get("tasks"), unsettled=told.get("unsettled"))
+                    ProcessSample(at_s, part.name, part.starts, *held, tasks=told.get("tasks"), unsettled=told.get("unsettled"))
                 )
         return found
 
 
 def held_by(pids: Iterable[int]) -> tuple[float, int, int]:
-    """Resident memory in MB, open descriptors, and threads of these processes together; one that has ended holds nothing."""
+    """Return the resident memory in MB, open descriptors and threads of these processes together."""
     rss_bytes = descriptors = threads = 0
     for pid in pids:
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""Everything that a soak found, and whether that is as it should be. Pure."""
+"""Results of a soak, and its verdict. Pure."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -9,13 +9,13 @@ from demo.judgement import Judgement
 from soak.flat import Held
 
 MISSING = ("lost", "table-missing")
-"""The ledger's words for numbers that nothing explains."""
+"""Findings of the ledger for missing sequences without a gap record."""
 _SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """`offered`: events that devices sent, or wanted to; `seconds`: how long they did. `wanted`: the least a second."""
+    """`offered`: events that devices sent, in `seconds`. `wanted`: the least events/s."""
 
     offered: int
     acknowledged: int
@@ -24,15 +24,15 @@ class Load:
 
     @property
     def rate(self) -> float:
-        """Events offered a second, over all, with everything that was down meanwhile."""
+        """Events offered per second, outages included."""
         return self.offered / self.seconds if self.seconds else 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """`kills`: by kind of part, of `planned`. `reconnects`: connections that came to a bad end, by how.
+class SoakVerdict:
+    """`kills`: by kind of part, of `planned`. `reconnects`: connections that failed, by fault.
 
-    `stopped`: somebody ended it early, so that fewer kills and reconnects are right. `ledger`: what its command says.
+    `stopped`: the run was stopped early, so fewer kills and reconnects are right. `ledger`: output of `ledger verify`.
     """
 
     judgement: Judgement
@@ -48,21 +48,21 @@ class Verdict:
 
     @property
     def gaps(self) -> int:
-        """Numbers of streams that are missing, and no gap record says why."""
+        """Number of missing sequences without a gap record."""
         findings = self.ledger["findings"] if self.ledger else ()
         return sum(last - first + 1 for each in findings if each["kind"] in MISSING for first, last in each["spans"])
 
     @property
     def refused(self) -> dict[str, int]:
-        """Resends that gateways and bridges have refused: each would have been a duplicate."""
+        """Retransmissions that gateways and bridges discarded: each would have been a duplicate."""
         counts: Counter[str] = Counter()
         for stream in self.ledger["streams"] if self.ledger else ():
-            counts.update({place: count or 0 for place, count in stream["refused"].items()})
-        return {place: counts[place] for place in ("edge", "bridge")}
+            counts.update({side: count or 0 for side, count in stream["refused"].items()})
+        return {side: counts[side] for side in ("edge", "bridge")}
 
     @property
     def all_problems(self) -> list[str]:
-        """In words; empty if everything is as it should be."""
+        """All problems as text."""
         problems = list(self.problems)
         if self.load.rate < self.load.wanted:
             problems.append(f"the devices offered {self.load.rate:.0f} events/s, at least {self.load.wanted:.0f} are wanted")
@@ -75,7 +75,7 @@ class Verdict:
 
     @property
     def holds(self) -> bool:
-        """Whether nothing is lost, double, made up, missing without a word, or otherwise wrong."""
+        """True if no event is lost, duplicated, made up or missing without a gap record, and there is no other problem."""
         return self.judgement.holds and not self.gaps and not self.all_problems
 
     @property

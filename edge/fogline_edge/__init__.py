@@ -1,0 +1,14 @@
+"""The gateway: devices' events, stored on disk before they are acknowledged, sent over one AMQP connection.
+
+`adapters`: the protocols of devices
+`boot`: the machine's clocks
+`cli`: the command `fogline-edge`
+`downlink`: commands from the bridge to devices
+`gateway`: the composition root
+`metrics`: the metrics and the health of a gateway
+`outbox`: the durable queue of events
+`profiles`: knowledge about device types
+`settings`: the settings file
+`status`: what a running gateway holds
+`uplink`: the connection to the bridge
+"""

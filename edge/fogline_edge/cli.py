@@ -1,93 +1,91 @@
-"""`fogline-edge`: the command on the gateway's machine."""
+"""`fogline-edge`: the gateway's command."""
 
 import argparse
 import asyncio
 import json
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fogline import commandline
+import msgspec
+
 from fogline.errors import Misconfigured
-from fogline.one_cpu import stay_on_one_cpu
-from fogline_edge.adapters.ble.state import convert_state, lines_of
+from fogline.process import command_line
+from fogline.process.one_cpu import stay_on_one_cpu
+from fogline_edge.adapters.ble.state import BleState, lines_of
 from fogline_edge.gateway import check, require_bluetooth, run_gateway
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.outbox.quarantine import Place
-from fogline_edge.profiles.ble_files import chosen, in_the_box
-from fogline_edge.settings import Settings, load
+from fogline_edge.outbox.quarantine import EventKey
+from fogline_edge.profiles.ble_files import built_in_profiles, find_profiles
+from fogline_edge.settings import EdgeSettings, load
 from fogline_edge.status import read_events, read_status
 
 EXAMPLE = """\
 examples:
-  fogline-edge check --config edge.toml      are the settings right?
+  fogline-edge check --config edge.toml      check the settings
   fogline-edge run --config edge.toml        serve devices until Ctrl-C
-  fogline-edge status --config edge.toml     what is stored, sent, and accepted
-  fogline-edge outbox --config edge.toml     the events that wait, oldest first
-  fogline-edge outbox --quarantine --resend  send the events again that the bridge had refused
-  fogline-edge ble scan                      the Bluetooth devices that are heard, and their profiles
+  fogline-edge status --config edge.toml     show how much is stored, sent and accepted
+  fogline-edge outbox --config edge.toml     show the waiting events, oldest first
+  fogline-edge outbox --quarantine --resend  resend the events that the bridge rejected
+  fogline-edge ble scan                      show the Bluetooth devices in range, and their profiles
 """
 BLE_EXAMPLE = """\
 examples:
-  fogline-edge ble scan                            a live table, until Ctrl-C
-  fogline-edge ble scan --seconds 20 --json        for programs
-  fogline-edge ble scan --profile lock.toml        with a profile of one's own
+  fogline-edge ble scan                            show a live table, until Ctrl-C
+  fogline-edge ble scan --seconds 20 --json        print JSON after 20 seconds
+  fogline-edge ble scan --profile lock.toml        use a profile of your own
 """
 _RAW = argparse.RawDescriptionHelpFormatter
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The whole command line."""
-    parser = argparse.ArgumentParser(
-        prog="fogline-edge", description=__doc__, epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    """Build the parser of the command line."""
+    parser = argparse.ArgumentParser(prog="fogline-edge", description=__doc__, epilog=EXAMPLE, formatter_class=_RAW)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     for name, run, text in (
         ("run", run_run, "serve devices until Ctrl-C"),
         ("check", run_check, "check the settings"),
-        ("status", run_status, "what is stored, sent, and accepted"),
-        ("outbox", run_outbox, "the events that wait, oldest first"),
+        ("status", run_status, "show how much is stored, sent and accepted"),
+        ("outbox", run_outbox, "show the waiting events, oldest first"),
     ):
         command = commands.add_parser(name, help=text, epilog=f"example: fogline-edge {name} --config edge.toml")
         command.add_argument("--config", type=Path, default=Path("edge.toml"), help="the settings file (default: edge.toml)")
         command.set_defaults(run=run)
         if name in {"status", "outbox"}:
-            command.add_argument("--json", action="store_true", help="answer in JSON")
+            command.add_argument("--json", action="store_true", help="print JSON")
         if name == "outbox":
-            command.add_argument("--limit", type=int, default=20, help="how many rows (default: 20)")
-            command.add_argument("--quarantine", action="store_true", help="the events that the bridge refused for good")
+            command.add_argument("--limit", type=int, default=20, help="number of rows (default: 20)")
+            command.add_argument("--quarantine", action="store_true", help="show the events that the bridge rejected for good")
             act = command.add_mutually_exclusive_group()
-            act.add_argument("--delete", action="store_true", help="delete what --quarantine lists (stop the gateway first)")
-            act.add_argument(
-                "--resend", action="store_true", help="send what --quarantine lists again (stop the gateway first)"
-            )
+            act.add_argument("--delete", action="store_true", help="delete the listed events (stop the gateway first)")
+            act.add_argument("--resend", action="store_true", help="resend the listed events (stop the gateway first)")
     _add_ble(commands)
     return parser
 
 
 def _add_ble(commands: Any) -> None:
-    """`fogline-edge ble ...`."""
-    ble = commands.add_parser("ble", help="Bluetooth LE: what is heard", epilog=BLE_EXAMPLE, formatter_class=_RAW)
+    ble = commands.add_parser("ble", help="Bluetooth LE devices", epilog=BLE_EXAMPLE, formatter_class=_RAW)
     actions = ble.add_subparsers(title="commands", metavar="COMMAND", required=True)
     found = actions.add_parser(
-        "scan", help="list what is heard, and what to add to the settings", epilog=BLE_EXAMPLE, formatter_class=_RAW
+        "scan", help="list the devices in range, and the settings to add for them", epilog=BLE_EXAMPLE, formatter_class=_RAW
     )
-    found.add_argument("--seconds", type=float, help="how long (default: until Ctrl-C; 10 where the output is no terminal)")
-    found.add_argument("--adapter", help="its name (hci1) or address (default: the first)")
-    found.add_argument("--profile", type=Path, action="append", default=[], help="a profile of one's own; may be given again")
-    found.add_argument("--json", action="store_true", help="answer in JSON, at the end")
+    found.add_argument("--seconds", type=float, help="duration (default: until Ctrl-C; 10 if the output is no terminal)")
+    found.add_argument("--adapter", help="name (hci1) or address of the adapter (default: the first)")
+    found.add_argument("--profile", type=Path, action="append", default=[], help="a profile of your own; may be repeated")
+    found.add_argument("--json", action="store_true", help="print JSON at the end")
     found.set_defaults(run=run_ble_scan)
 
 
 def run_ble_scan(arguments: argparse.Namespace) -> int:
     """Scan until Ctrl-C."""
     require_bluetooth()
-    from fogline_edge.adapters.ble.scan import Options, scan  # noqa: PLC0415 - only Linux has it
+    from fogline_edge.adapters.ble.scan import scan  # noqa: PLC0415 - bleak is installed on Linux only
 
-    profiles = [*chosen([str(each) for each in arguments.profile], "--profile"), *in_the_box().values()]
+    profiles = [*find_profiles([str(each) for each in arguments.profile], "--profile"), *built_in_profiles().values()]
     seconds = arguments.seconds or (None if sys.stdout.isatty() else 10.0)
-    asyncio.run(scan(Options(profiles, seconds, arguments.adapter, arguments.json)))
+    asyncio.run(scan(profiles, seconds, arguments.adapter, as_json=arguments.json))
     return 0
 
 
@@ -96,17 +94,16 @@ def run_run(arguments: argparse.Namespace) -> int:
     settings = load(arguments.config)
     if settings.one_cpu:
         stay_on_one_cpu()
-    asyncio.run(
-        run_gateway(settings, lambda addresses: commandline.announce(ready="gateway", name=settings.gateway, **addresses))
-    )
+    announce = partial(command_line.announce, ready="gateway", name=settings.gateway)
+    asyncio.run(run_gateway(settings, lambda addresses: announce(**addresses)))
     return 0
 
 
 def run_check(arguments: argparse.Namespace) -> int:
-    """Read the settings; an error names what is wrong."""
+    """Check the settings. Raises `Misconfigured`."""
     settings = load(arguments.config)
     check(settings)
-    print(f"{arguments.config} is right: gateway {settings.gateway} of {settings.tenant}, outbox in {settings.data}")
+    print(f"{arguments.config} is valid: gateway {settings.gateway} of {settings.tenant}, outbox in {settings.data}")
     return 0
 
 
@@ -117,30 +114,18 @@ def run_status(arguments: argparse.Namespace) -> int:
         print(json.dumps(status))
         return 0
     print(f"gateway {status['gateway']}, {status['bytes']:,} bytes")
-    columns = (
-        "lane",
-        "stream",
-        "stored",
-        "duplicate",
-        "filtered",
-        "dead",
-        "sent",
-        "settled",
-        "backlog",
-        "dropped",
-        "quarantined",
-    )
-    _table(status["streams"], columns)
+    columns = "lane stream stored duplicate filtered dead sent settled backlog dropped quarantined"
+    _table(status["streams"], tuple(columns.split()))
     if "ble" in status:
-        print(*lines_of(convert_state(status["ble"])), sep="\n")
+        print(*lines_of(msgspec.convert(status["ble"], BleState)), sep="\n")
     return 0
 
 
 def run_outbox(arguments: argparse.Namespace) -> int:
-    """Print rows, and with `--delete` or `--resend` take them out of the quarantine."""
+    """Print rows; with `--delete` or `--resend`, remove them from the quarantine."""
     settings = load(arguments.config)
     if (arguments.delete or arguments.resend) and not arguments.quarantine:
-        raise Misconfigured("--delete and --resend are for refused events: add --quarantine")
+        raise Misconfigured("--delete and --resend are for rejected events: add --quarantine")
     rows = read_events(Path(settings.data), "quarantine" if arguments.quarantine else "event", arguments.limit)
     if arguments.json:
         print(json.dumps(rows))
@@ -148,18 +133,18 @@ def run_outbox(arguments: argparse.Namespace) -> int:
         for row in rows:
             print(f"{row['stream']:>3} {row['sequence']:>8} {row['body']}")
     if rows and (arguments.delete or arguments.resend):
-        places = [(row["stream"], row["sequence"]) for row in rows]
-        taken = asyncio.run(empty_quarantine(settings, places, resend=arguments.resend))
-        text = "put back: the gateway sends them when it runs" if arguments.resend else "deleted"
+        keys = [(row["stream"], row["sequence"]) for row in rows]
+        taken = asyncio.run(empty_quarantine(settings, keys, resend=arguments.resend))
+        text = "moved to the outbox: the gateway sends them when it runs" if arguments.resend else "deleted"
         print(f"{taken} of {len(rows)} events {text}", file=sys.stderr)
     return 0
 
 
-async def empty_quarantine(settings: Settings, places: Sequence[Place], *, resend: bool) -> int:
-    """Delete refused events or put them back. Raises `Misconfigured` while a gateway uses the outbox."""
+async def empty_quarantine(settings: EdgeSettings, keys: Sequence[EventKey], *, resend: bool) -> int:
+    """Delete rejected events, or move them back to the outbox. Raises `Misconfigured` while a gateway runs."""
     outbox = Outbox.open(settings)
     try:
-        return await (outbox.resend_refused(places) if resend else outbox.delete_refused(places))
+        return await (outbox.resend_quarantined(keys) if resend else outbox.delete_quarantined(keys))
     finally:
         await outbox.close()
 
@@ -173,7 +158,7 @@ def _table(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `fogline-edge`."""
-    return commandline.main(build_parser(), arguments)
+    return command_line.main(build_parser(), arguments)
 
 
 if __name__ == "__main__":

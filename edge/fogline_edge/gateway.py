@@ -1,4 +1,4 @@
-"""The gateway: every part of it made and wired, on one page."""
+"""The composition root of the gateway: it creates every part and connects them."""
 
 import asyncio
 import contextlib
@@ -8,40 +8,42 @@ import signal
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fogline.census import answer_sigusr1
 from fogline.errors import FoglineError, Misconfigured
-from fogline.settings import require_loopback, split_endpoint
+from fogline.process.settings_file import require_loopback, split_endpoint
+from fogline.process.statistics import answer_sigusr1
 from fogline.signature import read_keys
-from fogline_edge.adapters.ble.listing import read_settings
+from fogline_edge.adapters.ble.roster import read_settings
 from fogline_edge.adapters.coap.listener import CoapListener
-from fogline_edge.adapters.mqtt.listener import MqttListener, make_rates
+from fogline_edge.adapters.mqtt.server.listener import MqttListener, make_rates
 from fogline_edge.adapters.mqtt_client.access import check_client
-from fogline_edge.adapters.mqtt_client.client import MqttClient
 from fogline_edge.downlink.downlink import Downlink
-from fogline_edge.outbox.opening import FILE
+from fogline_edge.metrics import AdapterCounters, read_gateway
+from fogline_edge.outbox.free_space import NoRoom
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.outbox.room import NoRoom
-from fogline_edge.settings import BleSettings, Settings
+from fogline_edge.outbox.startup import FILE
+from fogline_edge.settings import BleSettings, EdgeSettings
 from fogline_edge.uplink.uplink import Uplink
 
 if TYPE_CHECKING:
     from fogline_edge.adapters.ble.adapter import BleAdapter
+    from fogline_edge.adapters.mqtt_client.client import MqttClient
 
 ROOM_S = 30.0
-"""How often a gateway that finds no room on the disk at its start looks again."""
+"""Interval at which a gateway that finds the disk full at its start tries again, in seconds."""
 
 _log = logging.getLogger("fogline.gateway")
 
 
-async def run_gateway(settings: Settings, on_ready: Callable[[dict[str, str]], None]) -> None:
-    """Serve until SIGINT or SIGTERM. `on_ready` gets the addresses that are listened on.
+async def run_gateway(settings: EdgeSettings, on_ready: Callable[[dict[str, str]], None]) -> None:
+    """Serve until SIGINT or SIGTERM. `on_ready` gets the addresses of the listeners.
 
-    Raises `Misconfigured` if something has to be changed first, or if the outbox's file fails: then nothing more was
-    acknowledged, and a restart goes on from what is durable.
+    Raises `Misconfigured` if an operator must change something first, or if the outbox's file fails. No event is acknowledged
+    after the failure, and a restart continues from the durable state.
     """
     check(settings)
     _spare_collections()
@@ -58,59 +60,90 @@ async def run_gateway(settings: Settings, on_ready: Callable[[dict[str, str]], N
         await downlink.start()
         async with contextlib.AsyncExitStack() as open_adapters:
             open_adapters.callback(downlink.close)
-            addresses = await _open_adapters(settings, outbox, downlink, open_adapters)
+            adapters = await _open_adapters(settings, outbox, downlink, open_adapters)
+            uplink = Uplink(outbox, settings.uplink, downlink.received)
+            addresses = {each.name: each.address for each in adapters if each.address}
+            if settings.metrics is not None:
+                addresses["metrics"] = await _serve_metrics(settings, outbox, uplink, downlink, adapters, stack=open_adapters)
             on_ready(addresses)
-            await _serve(Uplink(outbox, settings.uplink, downlink.received), outbox, stop)
+            await _serve(uplink, outbox, stop)
     finally:
         await outbox.close()
 
 
-async def _open_outbox(settings: Settings, stop: asyncio.Event) -> Outbox | None:
-    """The outbox, once the disk has room for it; None if `stop` comes first.
-
-    Raises `Misconfigured`, and `NoRoom` where there never was an outbox: then somebody is there to read it.
-    """
+async def _open_outbox(settings: EdgeSettings, stop: asyncio.Event) -> Outbox | None:
+    """Open the outbox, as soon as the disk has room for it. Returns None if `stop` comes first. Raises `Misconfigured`."""
     file = Path(settings.data) / FILE
     while not stop.is_set():
         try:
             return Outbox.open(settings)
         except NoRoom as error:
             if not file.exists() or not file.stat().st_size:
-                raise
-            _log.error("%s (tried again every %.0f s)", error, ROOM_S)
+                raise  # at the very first start an operator reads the message
+            _log.error("%s (retrying every %.0f s)", error, ROOM_S)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), ROOM_S)
     return None
 
 
+class _Adapter(NamedTuple):
+    """One open adapter. `address`: empty if it does not listen."""
+
+    name: str
+    counters: list[AdapterCounters]
+    address: str = ""
+
+
 async def _open_adapters(
-    settings: Settings, outbox: Outbox, downlink: Downlink, stack: contextlib.AsyncExitStack
-) -> dict[str, str]:
-    """Start every adapter that the settings name; `stack` closes them. Returns the addresses that are listened on."""
-    addresses: dict[str, str] = {}
+    settings: EdgeSettings, outbox: Outbox, downlink: Downlink, stack: contextlib.AsyncExitStack
+) -> list[_Adapter]:
+    async def start(name: str, adapter: "MqttListener | CoapListener | MqttClient | BleAdapter") -> None:
+        stack.push_async_callback(_end, name, adapter)
+        await adapter.start()
+
+    adapters: list[_Adapter] = []
     if settings.mqtt is not None:
-        mqtt = MqttListener(outbox, settings.mqtt, downlink, make_rates(settings.limits))
-        stack.push_async_callback(_end, "mqtt", mqtt)
-        await mqtt.start()
-        addresses["mqtt"] = "{}:{}".format(*mqtt.address)
+        await start("mqtt", mqtt := MqttListener(outbox, settings.mqtt, downlink, make_rates(settings.limits)))
+        adapters.append(_Adapter("mqtt", [AdapterCounters("mqtt", mqtt.counters)], "{}:{}".format(*mqtt.address)))
     if settings.coap is not None:
-        coap = CoapListener(outbox, settings.coap, downlink)
-        stack.push_async_callback(_end, "coap", coap)
-        await coap.start()
-        addresses["coap"] = "{}:{}".format(*coap.address)
+        await start("coap", coap := CoapListener(outbox, settings.coap, downlink))
+        adapters.append(_Adapter("coap", [AdapterCounters("coap", coap.counters)], "{}:{}".format(*coap.address)))
     if settings.ble is not None:
-        ble = make_ble(settings.ble, outbox, downlink)
-        stack.push_async_callback(_end, "ble", ble)
-        await ble.start()
+        await start("ble", ble := make_ble(settings.ble, outbox, downlink))
+        adapters.append(_Adapter("ble", [AdapterCounters("ble", ble.counters), AdapterCounters("ble_supervisor", ble.steps)]))
     for each in settings.mqtt_clients:
-        client = MqttClient(outbox, each)
-        stack.push_async_callback(_end, each.name, client)
-        await client.start()
-    return addresses
+        from fogline_edge.adapters.mqtt_client.client import MqttClient  # noqa: PLC0415 - paho costs 6 MB, and not all need it
+
+        await start(each.name, client := MqttClient(outbox, each))
+        adapters.append(_Adapter(each.name, [AdapterCounters("mqtt_client", client.counters, (each.name,))]))
+    return adapters
+
+
+async def _serve_metrics(
+    settings: EdgeSettings,
+    outbox: Outbox,
+    uplink: Uplink,
+    downlink: Downlink,
+    adapters: list[_Adapter],
+    *,
+    stack: contextlib.AsyncExitStack,
+) -> str:
+    from fogline.process.metrics_server import MetricsServer  # noqa: PLC0415 - costs 4 MB, and not all gateways are watched
+
+    assert settings.metrics is not None
+    counters = [counted for each in adapters for counted in each.counters]
+
+    def health() -> str:
+        return outbox.failed.result() if outbox.failed.done() else ""
+
+    read = partial(read_gateway, Path(settings.data), uplink, downlink, counters)
+    server = MetricsServer(settings.metrics, "metrics", read, health)
+    stack.push_async_callback(server.close)
+    return await server.start()
 
 
 def require_bluetooth() -> None:
-    """Raises `Misconfigured` where Bluetooth cannot be: it is BlueZ's, so Linux's, and bleak's."""
+    """Raise `Misconfigured` if Bluetooth is impossible here: it needs Linux with BlueZ, and bleak."""
     if sys.platform != "linux":
         raise Misconfigured("Bluetooth needs Linux with BlueZ; remove [ble] from the settings")
     missing = [name for name in ("bleak", "bleak_retry_connector", "dbus_fast") if find_spec(name) is None]
@@ -119,25 +152,26 @@ def require_bluetooth() -> None:
 
 
 def make_ble(settings: BleSettings, outbox: Outbox, downlink: Downlink) -> "BleAdapter":
-    """The Bluetooth adapter. Raises `Misconfigured`."""
+    """Create the Bluetooth adapter. Raises `Misconfigured`."""
     require_bluetooth()
-    from fogline_edge.adapters.ble.adapter import BleAdapter  # noqa: PLC0415 - costs time and memory, and not all need it
+    from fogline_edge.adapters.ble.adapter import BleAdapter  # noqa: PLC0415 - takes time and memory, which gateways without Bluetooth save
 
     return BleAdapter(outbox, settings, downlink, outbox.clock)
 
 
 async def _end(name: str, adapter: "MqttListener | CoapListener | MqttClient | BleAdapter") -> None:
-    """Close an adapter, and say what it has counted."""
     await adapter.close()
     counted = {each: value for each, value in asdict(adapter.counters).items() if value}
     _log.info("%s counted: %s", name, ", ".join(f"{each} {value}" for each, value in counted.items()) or "nothing")
 
 
-def check(settings: Settings) -> None:
-    """What the types cannot say. Raises `Misconfigured`."""
+def check(settings: EdgeSettings) -> None:
+    """Check rules that the settings' types cannot express. Raises `Misconfigured`."""
     for bridge in settings.uplink.bridges:
         host, _ = split_endpoint(bridge, "uplink.bridge")
         require_loopback(host, "uplink.bridge")
+    if settings.metrics is not None:
+        require_loopback(split_endpoint(settings.metrics, "metrics")[0], "metrics")
     read_keys(settings.commands.keys, "commands.keys")
     for each in settings.mqtt_clients:
         check_client(each)
@@ -149,14 +183,13 @@ def check(settings: Settings) -> None:
 
 
 def _spare_collections() -> None:
-    """Nothing on the path of an event makes cycles: look for them rarely, and never among what the start has made."""
+    """Let the garbage collector run rarely, and skip the objects of the start: the path of an event makes no cycles."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
 
 
 async def _serve(uplink: Uplink, outbox: Outbox, stop: asyncio.Event) -> None:
-    """Until `stop`, or until uplink or outbox fail."""
     up = asyncio.create_task(uplink.run(), name="uplink")
     stopped = asyncio.create_task(stop.wait(), name="stop")
     try:

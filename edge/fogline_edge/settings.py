@@ -9,7 +9,7 @@ from msgspec import Meta
 from fogline.errors import Misconfigured, Poison
 from fogline.event import Lane
 from fogline.media_type import check_media_type
-from fogline.settings import load_settings
+from fogline.process.settings_file import load_settings
 
 IDENTIFIER_PATTERN = r"^[A-Za-z0-9._:\-]{1,64}$"
 BLE_ADDRESS_PATTERN = r"^[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}$"
@@ -17,11 +17,11 @@ Identifier = Annotated[str, Meta(pattern=IDENTIFIER_PATTERN)]
 Port = Annotated[int, Meta(ge=0, le=65535)]
 Positive = Annotated[int, Meta(ge=1)]
 DeviceLane = Literal["alarm", "telemetry", "bulk"]
-"""A lane that devices fill: replies to commands have one of their own."""
+"""A lane for devices. Replies to commands have a lane of their own."""
 
 
 class _Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """An unknown key is an error."""
+    """A table of settings; an unknown key is an error."""
 
 
 class OutboxSettings(_Strict, frozen=True, kw_only=True):
@@ -37,18 +37,17 @@ class OutboxSettings(_Strict, frozen=True, kw_only=True):
     when_full: dict[DeviceLane, Literal["block", "drop_oldest"]] = msgspec.field(default_factory=dict)
     """What happens to a lane when the outbox is nearly full. `block` (default): devices are not acknowledged until there is
     room. `drop_oldest`: the oldest events of the lane are deleted, and a gap record names them."""
-
     when_expired: dict[DeviceLane, Literal["send", "drop"]] = msgspec.field(default_factory=dict)
     """What happens to an event whose message expiry passes while it waits. `send` (default): it is sent. `drop`: a gap record
     (`expired`) replaces it."""
 
     @property
-    def expires(self) -> frozenset[Lane]:
-        """The lanes that drop events which expired."""
+    def drops_expired(self) -> frozenset[Lane]:
+        """The lanes that drop expired events."""
         return frozenset(Lane(lane) for lane, what in self.when_expired.items() if what == "drop")
 
     @property
-    def lets_go(self) -> frozenset[Lane]:
+    def drops_oldest(self) -> frozenset[Lane]:
         """The lanes that drop their oldest events."""
         return frozenset(Lane(lane) for lane, what in self.when_full.items() if what == "drop_oldest")
 
@@ -63,15 +62,13 @@ class UplinkSettings(_Strict, frozen=True, kw_only=True):
     batches_in_flight: Annotated[int, Meta(ge=1, le=100)] = 8
     """Largest number of batches of a stream that wait for their settlement."""
     statement_s: Annotated[float, Meta(gt=0)] = 10.0
-    """How often the gateway sends its counts for the ledger, in seconds."""
+    """Interval at which the gateway sends its counts for the ledger, in seconds."""
     backfill: dict[DeviceLane, Literal["oldest", "newest"]] = msgspec.field(default_factory=dict)
-    """Which events of a lane go first after an outage. `oldest` (default): all events in their order. `newest`: new events go
-    first, in a stream of their own."""
+    """Events that go first after an outage. `oldest` (default): all in order. `newest`: new ones, in a stream of their own."""
     backfill_events: Positive = 10_000
     """Size of the backlog from which `backfill = newest` applies, in events."""
     max_kib_s: Annotated[float, Meta(ge=0)] = 0.0
-    """Largest rate of telemetry and bulk together in KiB/s; 0: no limit. Alarms, replies and commands are never delayed by
-    it."""
+    """Largest rate of telemetry and bulk together in KiB/s; 0: no limit. It never delays alarms, replies and commands."""
     retry_s: Annotated[float, Meta(gt=0)] = 1.0
     """Longest pause after the first failed connection attempt, in seconds. It doubles with each further failure."""
     retry_cap_s: Annotated[float, Meta(gt=0)] = 60.0
@@ -79,23 +76,22 @@ class UplinkSettings(_Strict, frozen=True, kw_only=True):
 
     @property
     def newest_first(self) -> frozenset[Lane]:
-        """The lanes of which the newest goes first."""
+        """The lanes that send the newest events first after an outage."""
         return frozenset(Lane(lane) for lane, what in self.backfill.items() if what == "newest")
 
     @property
     def bridges(self) -> list[str]:
-        """All of them."""
+        """All bridges."""
         return [self.bridge] if isinstance(self.bridge, str) else self.bridge
 
 
-class CommandSettings(_Strict, frozen=True, kw_only=True):
+class CommandKeySettings(_Strict, frozen=True, kw_only=True):
     """Commands from the bridge."""
 
     keys: dict[str, str] = msgspec.field(default_factory=dict)
     """Public Ed25519 keys (base64) by key id. If there is any, the gateway refuses commands without a valid signature."""
     partial_signatures: bool = True
-    """Whether commands with the signature of the version before are accepted. Set it to false once all bridges are of this
-    version."""
+    """`true`: commands with the previous version's signature are accepted. Set `false` once all bridges run this version."""
 
 
 class LimitSettings(_Strict, frozen=True, kw_only=True):
@@ -108,7 +104,6 @@ class LimitSettings(_Strict, frozen=True, kw_only=True):
 
 
 def _check_content_type(given: str) -> None:
-    """Raise `ValueError` if no device could give this content type either."""
     try:
         check_media_type(given)
     except Poison as error:
@@ -151,8 +146,7 @@ class MqttSettings(_Strict, frozen=True, kw_only=True):
     max_keep_alive_s: Annotated[int, Meta(ge=10, le=65535)] = 3600
     """Longest Keep Alive that is granted, in seconds."""
     users: str | None = None
-    """Password file as `mosquitto_passwd` writes it. With it, each client must log in and may publish only for the device of
-    its user name."""
+    """Password file of `mosquitto_passwd`. With it, clients must log in, and may publish only for their user name's device."""
     publish_for_others: list[str] = msgspec.field(default_factory=list)
     """User names that may publish and subscribe for any device."""
     topics: list[TopicSettings] = msgspec.field(default_factory=list)
@@ -165,7 +159,7 @@ class MqttClientSettings(_Strict, frozen=True, kw_only=True):
     name: Identifier
     """Name of this entry."""
     profile: Literal["zigbee2mqtt", "tasmota", "plain"]
-    """What the topics and payloads mean."""
+    """Program whose topics and payloads the broker forwards; `plain`: topics as in `topics`."""
     broker: str = "127.0.0.1:1883"
     """Address of the broker as `host:port`."""
     client_id: Annotated[str, Meta(min_length=1, max_length=256)] | None = None
@@ -175,7 +169,7 @@ class MqttClientSettings(_Strict, frozen=True, kw_only=True):
     password_file: str | None = None
     """File whose first line is the password."""
     tls: bool = False
-    """Whether to use TLS."""
+    """`true`: connect with TLS."""
     ca_file: str | None = None
     """Certificate authorities that TLS trusts. Default: those of the system."""
     base_topic: str = "zigbee2mqtt"
@@ -191,7 +185,7 @@ class MqttClientSettings(_Strict, frozen=True, kw_only=True):
     connect_timeout_s: Annotated[float, Meta(gt=0)] = 10.0
     """Time limit for connecting, in seconds."""
     session_expiry_s: Annotated[int, Meta(ge=60, le=4_294_967_295)] = 604_800
-    """How long the broker keeps messages while the gateway is away, in seconds."""
+    """Time that the broker keeps messages while the gateway is away, in seconds."""
     receive_maximum: Annotated[int, Meta(ge=1, le=1000)] = 100
     """Receive Maximum: messages that the broker sends ahead of their acknowledgement."""
     max_payload_bytes: Annotated[int, Meta(ge=256, le=700_000)] = 262_144
@@ -274,7 +268,7 @@ class BleDeviceSettings(_Strict, frozen=True, kw_only=True):
     device: Identifier | None = None
     """Name of the device. Default: the name that its profile gives it."""
     silence_s: Annotated[float, Meta(gt=0)] | None = None
-    """Time after which its silent link is made anew, in seconds. Default: `device_silence_s`."""
+    """Silence after which the gateway reconnects to the device, in seconds. Default: `device_silence_s`."""
     min_interval_s: Annotated[float, Meta(ge=0)] | None = None
     """Shortest interval between two of its advertisements that become events, in seconds. Default: that of the profile."""
 
@@ -295,26 +289,24 @@ class BleSettings(_Strict, frozen=True, kw_only=True):
     device_burst: Positive = 1000
     """Advertisements and values of one device at once."""
     silence_s: Annotated[float, Meta(gt=0)] = 20.0
-    """Time after which a scanner without advertisements is restarted, in seconds; the next steps of the ladder follow at
-    once."""
+    """Time without advertisements after which a scanner is restarted, in seconds. The ladder's next steps follow at once."""
     device_silence_s: Annotated[float, Meta(gt=0)] = 600.0
-    """Time after which the silent link of a listed device is made anew, in seconds."""
+    """Silence after which the gateway reconnects to a listed device, in seconds."""
     power_on: bool = True
-    """Whether the gateway switches on an adapter that is off."""
+    """`true`: the gateway switches on an adapter that is off."""
     power_on_s: Annotated[float, Meta(ge=0)] = 5.0
-    """Time before it does so, in seconds."""
+    """Time that an adapter is off before the gateway switches it on, in seconds."""
     pause_scanning: bool = True
-    """Whether scanning pauses while a connection is made. A Raspberry Pi's own radio needs it. docs/bluetooth.md has the
-    budget."""
+    """`true`: scanning pauses while the gateway connects to a device: a Raspberry Pi's radio needs that (docs/bluetooth.md)."""
     connect_timeout_s: Annotated[float, Meta(gt=0)] = 20.0
     """Time limit for connecting, in seconds."""
     longest_retry_s: Annotated[float, Meta(gt=0, le=600)] = 30.0
     """Longest pause between two connection attempts, in seconds."""
     status_s: Annotated[float, Meta(gt=0)] = 30.0
-    """How often the state that `fogline-edge status` shows is written, in seconds."""
+    """Interval at which the state for `fogline-edge status` is written, in seconds."""
 
 
-class Settings(_Strict, frozen=True, kw_only=True):
+class EdgeSettings(_Strict, frozen=True, kw_only=True):
     """The gateway."""
 
     tenant: Identifier
@@ -323,11 +315,13 @@ class Settings(_Strict, frozen=True, kw_only=True):
     """Name of the gateway, unique within the tenant."""
     data: str
     """Folder of the outbox, relative to the settings file."""
+    metrics: str | None = None
+    """Address of `/metrics` and `/healthz` as `host:port`, for example `127.0.0.1:9464`; only loopback. Default: none."""
     one_cpu: bool = True
-    """Whether all threads stay on one CPU at a time, which costs less CPU time (docs/performance.md)."""
+    """`true`: all threads run on one CPU at a time, which takes less CPU time (docs/performance.md)."""
     outbox: OutboxSettings = msgspec.field(default_factory=OutboxSettings)
     uplink: UplinkSettings = msgspec.field(default_factory=UplinkSettings)
-    commands: CommandSettings = msgspec.field(default_factory=CommandSettings)
+    commands: CommandKeySettings = msgspec.field(default_factory=CommandKeySettings)
     limits: LimitSettings = msgspec.field(default_factory=LimitSettings)
     mqtt: MqttSettings | None = None
     coap: CoapSettings | None = None
@@ -335,32 +329,30 @@ class Settings(_Strict, frozen=True, kw_only=True):
     mqtt_clients: list[MqttClientSettings] = msgspec.field(default_factory=list)
 
 
-def load(path: Path) -> Settings:
-    """Read and check the settings; files and folders are beside the settings file. Raises `Misconfigured`."""
-    settings = load_settings(path, Settings)
+def load(path: Path) -> EdgeSettings:
+    """Read and check the settings. Relative paths start at the settings file's folder. Raises `Misconfigured`."""
+    settings = load_settings(path, EdgeSettings)
     mqtt = settings.mqtt
     if mqtt is not None and mqtt.users is not None:
         mqtt = msgspec.structs.replace(mqtt, users=str(path.parent / mqtt.users))
-    clients = [_beside(path, each) for each in settings.mqtt_clients]
+    clients = [_resolve_client(path, each) for each in settings.mqtt_clients]
     if len({each.name for each in clients}) < len(clients):
         raise Misconfigured(f"{path}: two entries of mqtt_clients have the same name")
-    data, ble = str(path.parent / settings.data), _ble_beside(path, settings.ble)
+    data, ble = str(path.parent / settings.data), _resolve_ble(path, settings.ble)
     return msgspec.structs.replace(settings, data=data, mqtt=mqtt, mqtt_clients=clients, ble=ble)
 
 
-def _ble_beside(path: Path, ble: BleSettings | None) -> BleSettings | None:
-    """`ble` with the profiles of one's own beside the settings file."""
+def _resolve_ble(path: Path, ble: BleSettings | None) -> BleSettings | None:
     if ble is None:
         return None
 
-    def beside(profile: str) -> str:
+    def resolve(profile: str) -> str:
         return str(path.parent / profile) if profile.endswith(".toml") else profile
 
-    devices = [msgspec.structs.replace(each, profile=beside(each.profile)) for each in ble.devices]
-    return msgspec.structs.replace(ble, profiles=[beside(each) for each in ble.profiles], devices=devices)
+    devices = [msgspec.structs.replace(each, profile=resolve(each.profile)) for each in ble.devices]
+    return msgspec.structs.replace(ble, profiles=[resolve(each) for each in ble.profiles], devices=devices)
 
 
-def _beside(path: Path, client: MqttClientSettings) -> MqttClientSettings:
-    """`client` with its files beside the settings file."""
+def _resolve_client(path: Path, client: MqttClientSettings) -> MqttClientSettings:
     files = {"password_file": client.password_file, "ca_file": client.ca_file}
     return msgspec.structs.replace(client, **{key: str(path.parent / name) for key, name in files.items() if name is not None})

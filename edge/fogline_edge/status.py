@@ -1,72 +1,83 @@
-"""What an outbox holds, read from its file beside the running gateway, without disturbing it."""
+"""Reads the state of an outbox from its file, beside the running gateway and without disturbing it."""
 
+import contextlib
 import sqlite3
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from sqlite_utils import Database
 
-from fogline.errors import Misconfigured
+from fogline.codec import decode_event
+from fogline.errors import Misconfigured, Poison
+from fogline.event import Lane, parse_rfc3339
 from fogline_edge.adapters.ble.state import STATE_KEY, decode_state
+from fogline_edge.outbox.stored_body import unpack_body
 
 _STREAMS = """
-SELECT stream, lane, open, head, settled, head - settled AS backlog, acknowledged, stored, duplicate, dead, sent,
-       settled_events, quarantined,
-       coalesce((SELECT events FROM filtered WHERE filtered.stream = number), 0) AS filtered,
-       coalesce((SELECT events FROM dropped WHERE dropped.stream = number), 0) AS dropped, reason
-FROM stream ORDER BY number
+SELECT stream, lane, open, head + unsaved AS head, settled, head + unsaved - settled AS backlog,
+       acknowledged + unsaved AS acknowledged, stored + unsaved AS stored, duplicate, dead, sent, settled_events, quarantined,
+       filtered, dropped, reason
+FROM (SELECT *, ifnull((SELECT max(place) FROM event WHERE place > (number << 40) + head AND place < (number + 1) << 40)
+                       - (number << 40) - head, 0) AS unsaved FROM stream)
+ORDER BY number
 """
-_TOTALS = (
-    "acknowledged",
-    "stored",
-    "duplicate",
-    "dead",
-    "sent",
-    "settled_events",
-    "quarantined",
-    "filtered",
-    "dropped",
-    "backlog",
-)
+"""A stream's row is written every so often; the rows of events above its saved head are acknowledged and stored."""
+_OLDEST = """
+SELECT lane, body
+FROM stream CROSS JOIN event
+ON place = (SELECT min(place) FROM event WHERE place > (number << 40) + settled AND place < (number + 1) << 40)
+"""
+COUNTERS = ("acknowledged", "stored", "duplicate", "dead", "sent", "settled_events", "quarantined", "filtered", "dropped")
 
 
-def open_read_only(folder: Path) -> Database:
-    """The outbox in `folder`. Raises `Misconfigured` if there is none."""
+@contextlib.contextmanager
+def _open_read_only(folder: Path) -> Iterator[sqlite3.Connection]:
     path = folder / "outbox.db"
     if not path.exists():
         raise Misconfigured(f"there is no outbox in {folder}: no gateway has run with these settings")
     try:
-        return Database(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=5.0))
+        with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=5.0)) as connection:
+            connection.row_factory = sqlite3.Row
+            yield connection
     except sqlite3.Error as error:
         raise Misconfigured(f"the outbox {path} cannot be read: {error}") from None
 
 
 def read_status(folder: Path) -> dict[str, Any]:
-    """Counts per stream and in all, the size of the file, how many events are in quarantine, and how Bluetooth goes."""
-    database = open_read_only(folder)
-    try:
-        streams = list(database.query(_STREAMS))
-        (pages,) = database.execute("PRAGMA page_count").fetchone()
-        (page_bytes,) = database.execute("PRAGMA page_size").fetchone()
-        (gateway,) = database.execute("SELECT value FROM meta WHERE key = 'gateway'").fetchone()
-        ble = database.execute("SELECT value FROM kept WHERE key = ?", [STATE_KEY]).fetchone()
-    except sqlite3.Error as error:
-        raise Misconfigured(f"the outbox in {folder} cannot be read: {error}") from None
-    finally:
-        database.close()
-    totals = {name: sum(stream[name] for stream in streams) for name in _TOTALS}
+    """Return the counts per stream and in total, the file's size in bytes, and Bluetooth's state. Raises `Misconfigured`."""
+    with _open_read_only(folder) as connection:
+        streams = [dict(row) for row in connection.execute(_STREAMS)]
+        (pages,) = connection.execute("PRAGMA page_count").fetchone()
+        (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
+        (gateway,) = connection.execute("SELECT value FROM meta WHERE key = 'gateway'").fetchone()
+        ble = connection.execute("SELECT value FROM kept WHERE key = ?", [STATE_KEY]).fetchone()
+    totals = {name: sum(stream[name] for stream in streams) for name in (*COUNTERS, "backlog")}
     status = {"gateway": gateway, "bytes": pages * page_bytes, **totals, "streams": streams}
     return status if ble is None else {**status, "ble": msgspec.to_builtins(decode_state(ble[0]))}
 
 
+def read_oldest(folder: Path) -> dict[Lane, float]:
+    """Return the age of the oldest unsettled event of each lane that has one, in seconds. Raises `Misconfigured`."""
+    with _open_read_only(folder) as connection:
+        rows = connection.execute(_OLDEST).fetchall()
+    now_ns, ages = time.time_ns(), dict[Lane, float]()
+    for row in rows:
+        try:
+            recorded = decode_event(unpack_body(row["body"])).recordedtime
+        except Poison:
+            continue
+        lane, age_s = Lane(row["lane"]), (now_ns - parse_rfc3339(recorded)) / 1e9
+        ages[lane] = max(ages.get(lane, 0.0), age_s)
+    return ages
+
+
 def read_events(folder: Path, table: str, limit: int) -> list[dict[str, Any]]:
-    """The oldest rows of `event` or `quarantine`, bodies as text."""
-    database = open_read_only(folder)
-    try:
+    """Return the oldest rows of table `event` or `quarantine`, with bodies as text. Raises `Misconfigured`."""
+    from sqlite_utils import Database  # noqa: PLC0415 - imports pandas if installed; a gateway, which does not call this, need not
+
+    with _open_read_only(folder) as connection:
+        database = Database(connection)
         query = f"SELECT stream, sequence, body FROM {table} ORDER BY stream, sequence LIMIT ?"  # noqa: S608 - our own names
-        return [{**row, "body": row["body"].decode("utf-8", "replace")} for row in database.query(query, [limit])]
-    except sqlite3.Error as error:
-        raise Misconfigured(f"the outbox in {folder} cannot be read: {error}") from None
-    finally:
-        database.close()
+        return [{**row, "body": unpack_body(row["body"]).decode("utf-8", "replace")} for row in database.query(query, [limit])]

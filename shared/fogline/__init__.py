@@ -1,0 +1,26 @@
+"""The values that cross the wire between gateway, bridge and flow, and the rules for them. The values do no IO.
+
+`address`: identifiers and AMQP addresses
+`advertisement`: the AD structures of a Bluetooth LE advertisement
+`amqp`: AMQP 1.0 on proton's engine
+`bridge_notice`: notices of a bridge among the events of a shard
+`codec`: batches and CloudEvents to bytes and back
+`command`: commands, replies and their states
+`dead_letter`: messages of a device that cannot become an event
+`errors`: errors by the reaction that they ask for
+`event`: the event and the arrival
+`gap`: gap records
+`hello`: the first request and reply on a connection
+`identity`: semantic identities of events
+`installed`: finds Java and the jars of the set-up
+`json_document`: JSON of a peer, decoded within limits
+`json_payload`: selects payloads that travel as JSON, not as base64
+`ledger`: counts of a stream that a gateway sends
+`media_type`: the check of content types
+`message`: an AMQP message as a value
+`principal`: authenticated peers and their permissions
+`process`: command line, settings and statistics of a process
+`report_on_change`: filters the repetitions of a device
+`short_cache`: a bounded cache of short texts
+`signature`: Ed25519 signatures of commands
+"""

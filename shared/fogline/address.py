@@ -1,22 +1,23 @@
-"""Names and addresses: what may stand in one, and how they are spelt on the wire.
+"""Identifiers and AMQP addresses: their syntax, and their text on the wire.
 
-An identifier (tenant, gateway, device, lane) is `[A-Za-z0-9._:-]{1,64}` and is checked wherever it enters.
-AMQP addresses (the same ones directly against a bridge, through a router and through a broker):
+An identifier (tenant, gateway, device, lane) is `[A-Za-z0-9._:-]{1,64}`; every entry point checks it. The AMQP addresses
+are the same for a bridge, a router and a broker:
 
-| address | who sends there |
+| address | sender and content |
 |---|---|
-| `hello/{tenant}` | a gateway, first thing on a connection |
-| `ingest/{tenant}/{shard}` | a gateway, one link a lane |
-| `control/{tenant}/{gateway}` | the bridge: answers to hello, commands |
+| `hello/{tenant}` | a gateway: the first message on a connection |
+| `ingest/{tenant}/{shard}` | a gateway: events, over one link for each lane |
+| `control/{tenant}/{gateway}` | the bridge: the answer to hello, commands |
 | `command/{tenant}`, `command/{tenant}/{device}` | an operator: commands (Eclipse Hono's command and control API) |
-| `command_response/{tenant}/{reply_id}` | the bridge: what became of an operator's commands |
-| `telemetry/{tenant}/{device}`, `event/{tenant}/{device}` | any AMQP client: a device's events |
-| none (a link without a target address) | any of the last three, each message by its own `to` (anonymous relay) |
+| `command_response/{tenant}/{reply_id}` | the bridge: the replies to an operator's commands |
+| `telemetry/{tenant}/{device}`, `event/{tenant}/{device}` | any AMQP client: events of a device |
+| none (a link without a target address) | as the last three, by the `to` of each message (anonymous relay) |
 """
 
 import re
 import zlib
-from dataclasses import dataclass
+
+import msgspec
 
 from fogline.errors import Poison
 
@@ -26,39 +27,38 @@ _MAX_LINE = 1000
 
 
 def is_identifier(text: str) -> bool:
-    """Whether `text` may name a tenant, gateway or device."""
+    """Return True if `text` is a valid name of a tenant, gateway or device."""
     return _IDENTIFIER.fullmatch(text) is not None
 
 
 def check_identifier(text: str, what: str) -> str:
-    """Return `text`, or raise `Poison('bad-identifier')` naming `what` and the text (shortened)."""
+    """Return `text`. Raises `Poison('bad-identifier')`, whose message names `what` and the shortened text."""
     if not is_identifier(text):
         raise Poison("bad-identifier", f"{what} {shown(text)} is not 1 to 64 of A-Z a-z 0-9 . _ : -")
     return text
 
 
 def shown(text: str) -> str:
-    """`text` quoted and shortened, with nothing in it that could disturb a terminal or a log."""
+    """Return `text` as an ASCII literal of at most 80 characters, safe for a terminal or a log."""
     return ascii(text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 1] + "…")
 
 
 def printable(text: str) -> str:
-    """`text` as one line of at most 1,000 characters, with a blank for each that could disturb a terminal or a log."""
+    """Return `text` as one line of at most 1,000 characters, with a blank for each character that is not printable."""
     return "".join(each if each.isprintable() else " " for each in text[:_MAX_LINE])
 
 
 def shard_of(gateway: str, shards: int) -> int:
-    """The shard that owns `gateway`: `crc32(utf8(gateway)) mod shards`."""
+    """Return the shard of `gateway`: `crc32(utf8(gateway)) mod shards`."""
     return zlib.crc32(gateway.encode()) % shards
 
 
 def source_of(tenant: str, device: str) -> str:
-    """The CloudEvents `source` of a device's events: the device, never the gateway that heard it."""
+    """Return the CloudEvents `source` of a device's events. It never names the gateway."""
     return f"/{tenant}/devices/{device}"
 
 
-@dataclass(frozen=True, slots=True)
-class Hello:
+class HelloAddress(msgspec.Struct, frozen=True):
     """`hello/{tenant}`."""
 
     tenant: str
@@ -67,8 +67,7 @@ class Hello:
         return f"hello/{self.tenant}"
 
 
-@dataclass(frozen=True, slots=True)
-class Ingest:
+class IngestAddress(msgspec.Struct, frozen=True):
     """`ingest/{tenant}/{shard}`."""
 
     tenant: str
@@ -78,8 +77,7 @@ class Ingest:
         return f"ingest/{self.tenant}/{self.shard}"
 
 
-@dataclass(frozen=True, slots=True)
-class Control:
+class Control(msgspec.Struct, frozen=True):
     """`control/{tenant}/{gateway}`."""
 
     tenant: str
@@ -89,9 +87,8 @@ class Control:
         return f"control/{self.tenant}/{self.gateway}"
 
 
-@dataclass(frozen=True, slots=True)
-class Commands:
-    """`command/{tenant}` or `command/{tenant}/{device}`; `device` is "" where the message itself says."""
+class CommandAddress(msgspec.Struct, frozen=True):
+    """`command/{tenant}` or `command/{tenant}/{device}`; `device` is "" if the message names it."""
 
     tenant: str
     device: str
@@ -100,8 +97,7 @@ class Commands:
         return f"command/{self.tenant}/{self.device}".rstrip("/")
 
 
-@dataclass(frozen=True, slots=True)
-class CommandResponse:
+class CommandResponse(msgspec.Struct, frozen=True):
     """`command_response/{tenant}/{reply_id}`."""
 
     tenant: str
@@ -111,9 +107,8 @@ class CommandResponse:
         return f"command_response/{self.tenant}/{self.reply_id}"
 
 
-@dataclass(frozen=True, slots=True)
-class Reports:
-    """`telemetry/{tenant}/{device}` or `event/{tenant}/{device}`; `device` is "" where the message itself says."""
+class Reports(msgspec.Struct, frozen=True):
+    """`telemetry/{tenant}/{device}` or `event/{tenant}/{device}`; `device` is "" if the message names it."""
 
     endpoint: str
     tenant: str
@@ -123,9 +118,8 @@ class Reports:
         return f"{self.endpoint}/{self.tenant}/{self.device}".rstrip("/")
 
 
-@dataclass(frozen=True, slots=True)
-class Relay:
-    """A link without an address: each message names its own (AMQP anonymous terminus for message routing)."""
+class Relay(msgspec.Struct, frozen=True):
+    """A link without an address: each message has its own (OASIS Anonymous Terminus for Message Routing)."""
 
     tenant: str
 
@@ -133,22 +127,22 @@ class Relay:
         return "the anonymous relay"
 
 
-Address = Hello | Ingest | Control | Commands | CommandResponse | Reports | Relay
+Address = HelloAddress | IngestAddress | Control | CommandAddress | CommandResponse | Reports | Relay
 _ENDPOINTS = {"telemetry": "telemetry", "t": "telemetry", "event": "event", "e": "event"}
 _REPLY_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,256}", re.ASCII)
 
 
 def parse_address(text: str) -> Address:
-    """Read an AMQP address. Raises `Poison('bad-address')` for any text that is none of ours."""
+    """Return the address of a text. Raises `Poison('bad-address')` for any other text."""
     match text.split("/"):
         case ["hello", tenant] if is_identifier(tenant):
-            return Hello(tenant)
+            return HelloAddress(tenant)
         case ["ingest", tenant, shard] if is_identifier(tenant) and shard.isascii() and shard.isdecimal() and len(shard) <= 5:
-            return Ingest(tenant, int(shard))
+            return IngestAddress(tenant, int(shard))
         case ["control", tenant, gateway] if is_identifier(tenant) and is_identifier(gateway):
             return Control(tenant, gateway)
         case ["command", tenant, *device] if is_identifier(tenant) and _is_device(device):
-            return Commands(tenant, "".join(device))
+            return CommandAddress(tenant, "".join(device))
         case ["command_response", tenant, *reply_id] if is_identifier(tenant) and _REPLY_ID.fullmatch("/".join(reply_id)):
             return CommandResponse(tenant, "/".join(reply_id))
         case [endpoint, tenant, *device] if endpoint in _ENDPOINTS and is_identifier(tenant) and _is_device(device):

@@ -1,11 +1,9 @@
-"""Bytes <-> values of everything that gateway and bridge say to each other, but hello (`fogline.hello`).
+"""Encodes and decodes events and batches, the messages from a gateway to a bridge (hello: see `fogline.hello`).
 
-A message on a lane is a *batch*: the CloudEvents JSON batch format (CloudEvents 1.0 JSON, section 4), compressed with
-zstd, its range of sequences readable from the application properties without the body.
-
-The gateway stores each event as the JSON object that it will send (`encode_event`), so that a batch is made by
-joining rows. A payload that calls itself JSON, is valid JSON and has no white space around it travels in `data` byte
-for byte; any other travels in `data_base64`.
+A *batch* is an array in the CloudEvents JSON batch format (CloudEvents 1.0 JSON event format, section 4), compressed with zstd.
+Its application properties name its sequences. The gateway stores each event as the JSON object that it will send, and joins
+stored rows. A payload with a JSON content type that is valid JSON without white space around it travels unchanged in `data`;
+any other travels in `data_base64` (section 3.1).
 """
 
 import base64
@@ -30,13 +28,13 @@ from fogline.short_cache import cache_short
 BATCH_CONTENT_TYPE = "application/cloudevents-batch+json"
 BATCH_ENCODING = "zstd"
 MAX_BATCH_BYTES = 256 * 1024
-"""The most uncompressed bytes that a sender puts into one batch of more than one event."""
+"""Limit of the uncompressed bytes of a batch of more than one event."""
 MAX_MESSAGE_BYTES = 1024 * 1024
-"""The most bytes of one AMQP message, and of one event as JSON."""
+"""Limit of the bytes of one AMQP message, and of one event as JSON."""
 MAX_SEQUENCE = 2**63 - 1
-"""The largest number that a database holds, and so the largest sequence or time that a peer may name."""
+"""Limit of a sequence: SQLite and Spark hold signed 64-bit integers."""
 MAX_BODY_BYTES = 2 * MAX_MESSAGE_BYTES
-"""The most bytes that a batch may decompress to."""
+"""Limit of the uncompressed bytes of a received batch."""
 
 
 class EventObject(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
@@ -74,19 +72,19 @@ _wire_decoder = msgspec.json.Decoder(EventObject)
 _batch_decoder = msgspec.json.Decoder(list[EventObject])
 
 
-class _Own(threading.local):
-    """Compressor and decompressor are one thread's alone: they keep their state between calls."""
+class _Zstd(threading.local):
+    """A compressor and a decompressor for each thread: they keep state between calls."""
 
     def __init__(self) -> None:
         self.compressor = zstandard.ZstdCompressor(level=3)
         self.decompressor = zstandard.ZstdDecompressor()
 
 
-_own = _Own()
+_zstd = _Zstd()
 
 
 def encode_event(event: Event) -> bytes:
-    """One event as a CloudEvents JSON object."""
+    """Return an event as a CloudEvents JSON object."""
     wire = object_of(event)
     if travels_as_json(event.content_type, event.data):
         wire.data = Raw(event.data)
@@ -96,7 +94,7 @@ def encode_event(event: Event) -> bytes:
 
 
 def object_of(event: Event) -> EventObject:
-    """An event without its data."""
+    """Return an event as a JSON object, without its data."""
     return EventObject(
         specversion="1.0",
         id=event.id,
@@ -125,15 +123,12 @@ def object_of(event: Event) -> EventObject:
 
 
 def decode_event(body: bytes) -> Event:
-    """The inverse of `encode_event`. Raises `Poison('malformed')`."""
+    """Return the event of a JSON object. Raises `Poison` (`malformed`, `bad-identifier`)."""
     return Batch.read([_read(body)]).events()[0]
 
 
 class Replay:
-    """A stored event that goes to another place, marked `replayed`. Raises `Poison('malformed')`: it cannot be read.
-
-    `stream`, `first` to `sequence`, `lane`: where it stood. `first` is below `sequence` only for a gap record.
-    """
+    """A stored event that moves to another stream, marked `replayed`. Raises `Poison` (`malformed`, `bad-identifier`)."""
 
     def __init__(self, body: bytes) -> None:
         wire = self._wire = _read(body)
@@ -144,7 +139,7 @@ class Replay:
         self.first = self._gap.first if self._gap else self.sequence
 
     def encode(self, stream: str, sequence: int) -> bytes:
-        """The event at its new place. A gap record says there of which former place it speaks."""
+        """Return the event at its new position. A gap record keeps its former position in `lost`."""
         wire, gap = self._wire, self._gap
         if gap is not None:
             lost = gap.lost or Lost(wire.stream, gap.first, gap.last)
@@ -164,10 +159,9 @@ def _read(body: bytes) -> EventObject:
 
 
 def _read_deep(body: bytes) -> EventObject:
-    """An event whose `data` is nested too deep for the decoder, as gateways stored it before `MAX_JSON_DEPTH`.
+    """Decode an event whose `data` is nested too deep for the decoder, as gateways stored it before `MAX_JSON_DEPTH`.
 
-    `data` is the last attribute, and no JSON string can hold its name with both quotation marks, so it is cut out
-    unread. Encoded again, it travels as base64.
+    `data` is the last attribute, and no JSON string contains its name in bare quotation marks. It then travels as base64.
     """
     head, name, data = body.partition(b'"data":')
     if not name or not data.endswith(b"}"):
@@ -181,36 +175,33 @@ def _read_deep(body: bytes) -> EventObject:
 
 
 class Batch(NamedTuple):
-    """Events as they came: each as its JSON object and its data. `places`: tenant and device of each `source`.
-
-    Whoever reads many attributes of many events reads them here: an `Event` of each costs as much as decoding it.
-    """
+    """The events of a batch (an `Event` costs as much to build as to decode). `devices`: tenant and device of each `source`."""
 
     objects: Sequence[EventObject]
     data: Sequence[bytes]
-    places: Mapping[str, tuple[str, str]]
+    devices: Mapping[str, tuple[str, str]]
 
     @classmethod
     def read(cls, objects: Sequence[EventObject]) -> "Batch":
-        """What many events have in common is checked once. Raises `Poison`."""
+        """Return a batch of JSON objects. Checks each time and source once. Raises `Poison` (`malformed`, `bad-identifier`)."""
         for moment in {each.recordedtime for each in objects}:
             _check_time(moment)
-        places = {source: _source(source) for source in {each.source for each in objects}}
-        return cls(objects, list(map(_data, objects)), places)
+        devices = {source: _source(source) for source in {each.source for each in objects}}
+        return cls(objects, list(map(_data, objects)), devices)
 
     @classmethod
     def of(cls, events: Sequence[Event]) -> "Batch":
-        """The same of events."""
-        places = {event.source: (event.tenant, event.device) for event in events}
-        return cls(list(map(object_of, events)), [event.data for event in events], places)
+        """Return a batch of events."""
+        devices = {event.source: (event.tenant, event.device) for event in events}
+        return cls(list(map(object_of, events)), [event.data for event in events], devices)
 
     def events(self) -> list[Event]:
-        """All of them."""
-        return [event_of(each, *self.places[each.source], data) for each, data in zip(self.objects, self.data, strict=True)]
+        """Return every event."""
+        return [event_of(each, *self.devices[each.source], data) for each, data in zip(self.objects, self.data, strict=True)]
 
 
 def event_of(wire: EventObject, tenant: str, device: str, data: bytes) -> Event:
-    """The attributes in their order, without their names (see `Event`)."""
+    """Return an event. Arguments are positional for speed (see `Event`)."""
     return Event(
         wire.id,
         tenant,
@@ -261,7 +252,7 @@ def _source(source: str) -> tuple[str, str]:
 
 @cache_short(maxsize=256)
 def _check_time(text: str) -> None:
-    """A gateway stores many events at one moment."""
+    """Check an RFC 3339 time. Cached, because a gateway stores many events at one moment."""
     try:
         parse_rfc3339(text)
     except ValueError as error:
@@ -269,34 +260,31 @@ def _check_time(text: str) -> None:
 
 
 SequenceNumber = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-"""A sequence, or 0 for none, as SQLite and Spark hold it: 64 bits, signed."""
+"""A sequence, or 0 for none; a signed 64-bit integer in SQLite and Spark."""
 Identifier = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9._:-]{1,64}\Z")]
-"""See `fogline.address`. The bridge keeps the identifiers of a peer, so their length has to be bounded."""
+"""See `fogline.address`. The bridge keeps a peer's identifiers in memory, so their length is limited."""
 
 
 class Range(msgspec.Struct, frozen=True):
-    """What a batch holds, readable without its body: sequences `first` to `last` of one stream.
-
-    `chain` is the chain value of the last event, 16 bytes.
-    """
+    """Sequences `first` to `last` of one stream, from a batch's application properties."""
 
     gateway: Identifier
     stream: Identifier
     lane: Lane
     first: SequenceNumber
     last: SequenceNumber
-    chain: Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
+    chain: Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]  # of the last event, 16 bytes
 
 
 class Beacon(msgspec.Struct, frozen=True):
-    """The gateway's own clock as it sent: boot id and CLOCK_BOOTTIME in milliseconds. Deadlines are reckoned in it."""
+    """The gateway's clock since boot at the time of sending: boot id and CLOCK_BOOTTIME in milliseconds. Deadlines use it."""
 
     boot_id: Identifier
     boottime_ms: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 
 def encode_batch(span: Range, events: Sequence[bytes], beacon: Beacon) -> Message:
-    """A batch of events, each as `encode_event` made it, in the order of their sequences."""
+    """Return the message of a batch. `events`: JSON objects of `encode_event`, in order of sequence."""
     properties: dict[str, Property] = {
         "gateway": span.gateway,
         "stream": span.stream,
@@ -308,7 +296,7 @@ def encode_batch(span: Range, events: Sequence[bytes], beacon: Beacon) -> Messag
         "boottime": beacon.boottime_ms,
     }
     return Message(
-        body=_own.compressor.compress(b"[" + b",".join(events) + b"]"),
+        body=_zstd.compressor.compress(b"[" + b",".join(events) + b"]"),
         content_type=BATCH_CONTENT_TYPE,
         content_encoding=BATCH_ENCODING,
         durable=True,
@@ -317,7 +305,7 @@ def encode_batch(span: Range, events: Sequence[bytes], beacon: Beacon) -> Messag
 
 
 def decode_range(message: Message) -> Range:
-    """The range of a batch, from its application properties. Raises `Poison('malformed')`."""
+    """Return the range of a batch, from its application properties. Raises `Poison('malformed')`."""
     if message.content_type != BATCH_CONTENT_TYPE or message.content_encoding != BATCH_ENCODING:
         kind = f"{message.content_type} ({message.content_encoding})"
         raise Poison("malformed", f"a lane takes {BATCH_CONTENT_TYPE} ({BATCH_ENCODING}), not {shown(kind)}")
@@ -331,7 +319,7 @@ def decode_range(message: Message) -> Range:
 
 
 def decode_beacon(message: Message) -> Beacon:
-    """The gateway's clock as it sent a batch. Raises `Poison('malformed')`."""
+    """Return the gateway's clock of a batch, from its application properties. Raises `Poison('malformed')`."""
     clock = {"boot_id": message.properties.get("boot"), "boottime_ms": message.properties.get("boottime")}
     try:
         return msgspec.convert(clock, Beacon)
@@ -340,17 +328,18 @@ def decode_beacon(message: Message) -> Beacon:
 
 
 def decode_batch(span: Range, message: Message) -> list[Event]:
-    """The events of a batch, as `read_batch`."""
+    """Return the events of a batch. Raises as `read_batch`."""
     return read_batch(span, message).events()
 
 
 def read_batch(span: Range, message: Message) -> Batch:
-    """What a batch holds, checked against its range. Raises `Poison` (`malformed`, `too-big`, `bad-identifier`)."""
+    """Return a batch whose body matches its range. Raises `Poison` (`malformed`, `too-big`, `bad-identifier`)."""
     body = _decompress(message.body)
     try:
         wires = _batch_decoder.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        if not isinstance(error, RecursionError) or span.first != span.last:  # the gateway halves the batch
+        # The gateway halves a rejected batch until the deep event is alone.
+        if not isinstance(error, RecursionError) or span.first != span.last:
             raise Poison("malformed", f"a batch is not readable: {error}") from None
         wires = [_read_deep(body.removeprefix(b"[").removesuffix(b"]"))]
     stream, gateway, lane, expected = span.stream, span.gateway, span.lane, span.first
@@ -358,7 +347,7 @@ def read_batch(span: Range, message: Message) -> Batch:
         if wire.datacontenttype == GAP_CONTENT_TYPE:
             expected = _end_of_gap(wire, expected)
         if wire.sequence != expected or wire.stream != stream or wire.gateway != gateway or wire.lane is not lane:
-            raise Poison("malformed", f"a batch of {span.first}..{span.last} holds an event of another place")
+            raise Poison("malformed", f"a batch of {span.first}..{span.last} holds an event of another stream or sequence")
         expected += 1
     if expected != span.last + 1:
         raise Poison("malformed", f"a batch of {span.first}..{span.last} ends at {expected - 1}")
@@ -366,19 +355,18 @@ def read_batch(span: Range, message: Message) -> Batch:
 
 
 def _end_of_gap(wire: EventObject, first: int) -> int:
-    """Where a gap record stands, which has to begin at `first`: at the last sequence that it stands for."""
+    """Return the last sequence of a gap record. Raises `Poison` unless its first one is `first`."""
     gap = decode_gap(_data(wire))
     if gap.first != first:
-        raise Poison("malformed", f"a gap of {gap.first}..{gap.last} stands where {first} is next")
+        raise Poison("malformed", f"expected sequence {first}, but a gap record of {gap.first}..{gap.last} follows")
     return gap.last
 
 
 def _decompress(body: bytes) -> bytes:
-    """At most `MAX_BODY_BYTES` out of one zstd frame."""
     try:
         size = zstandard.frame_content_size(body)
         if not 0 <= size <= MAX_BODY_BYTES:
-            raise Poison("too-big", f"a batch must say its size, at most {MAX_BODY_BYTES} bytes uncompressed")
-        return _own.decompressor.decompress(body, max_output_size=size)
+            raise Poison("too-big", f"a batch must declare its uncompressed size, at most {MAX_BODY_BYTES} bytes")
+        return _zstd.decompressor.decompress(body, max_output_size=size)
     except zstandard.ZstdError as error:
         raise Poison("malformed", f"a batch is not zstd: {error}") from None

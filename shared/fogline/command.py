@@ -1,15 +1,14 @@
-r"""A command: a request from an operator to one device, and its one answer. Values and rules; no IO.
+r"""A command: an operator's request to one device, with one reply. Values and rules; no IO.
 
 ```
-bridge:   ACCEPTED -> DISPATCHED -> (what the gateway says) -> terminal
+bridge:   ACCEPTED -> DISPATCHED -> (the gateway reports)   -> terminal
                \-> CANCELLED | EXPIRED | REJECTED
 gateway:  QUEUED -> SENDING -> SUCCEEDED | FAILED | REJECTED
-             |          \-> IN_DOUBT   (a crash or a lost answer: the device may have done it)
-             \-> CANCELLED | EXPIRED   (certain: the device never saw it)
+             |          \-> IN_DOUBT   (a crash or a lost answer: the device may have executed it)
+             \-> CANCELLED | EXPIRED   (certain: the device never got it)
 ```
 
-A command runs once, or expires, or is reported in doubt. A doubt may be resolved by an answer that comes late; nothing
-else leaves a terminal state.
+A command is executed once, or expires, or is reported in doubt. Only a late answer to a doubt leaves a terminal state.
 """
 
 import hashlib
@@ -25,18 +24,18 @@ from fogline.errors import Poison
 from fogline.message import Message, Property
 
 MAX_COMMAND_BYTES = 256 * 1024
-"""The most bytes that a command, or the answer to one, may carry."""
+"""Limit of the bytes of a command's body, and of its answer's."""
 MAX_NAME = 128
 MAX_TEXT = 1024
-"""The most characters of a command's content type, or of its correlation id."""
+"""Limit of the characters of a command's content type, and of its correlation id."""
 EXPIRED = "fogline:expired"
-"""The condition under which a gateway rejects a command that came too late."""
+"""Error condition: the gateway rejects a command whose deadline is past."""
 CONFLICT = "fogline:conflict"
-"""The condition under which a command is rejected whose id is known with another body."""
+"""Error condition: a command is rejected because its id is known with another body."""
 
 
-class State(StrEnum):
-    """Where a command is. The last seven are terminal."""
+class CommandState(StrEnum):
+    """The state of a command. Those from `SUCCEEDED` on are terminal."""
 
     ACCEPTED = "ACCEPTED"
     DISPATCHED = "DISPATCHED"
@@ -51,27 +50,27 @@ class State(StrEnum):
 
     @property
     def terminal(self) -> bool:
-        """Whether the command is over (`IN_DOUBT`: unless a late answer says more)."""
+        """True if the command is over (`IN_DOUBT`: unless a late answer arrives)."""
         return self in _TERMINAL
 
 
-_TERMINAL = {State.SUCCEEDED, State.FAILED, State.REJECTED, State.CANCELLED, State.EXPIRED, State.IN_DOUBT}
-_NEXT: dict[State, set[State]] = {
-    State.ACCEPTED: {State.DISPATCHED, *_TERMINAL},
-    State.DISPATCHED: {*_TERMINAL},
-    State.QUEUED: {State.SENDING, State.REJECTED, State.CANCELLED, State.EXPIRED},
-    State.SENDING: {State.QUEUED, *_TERMINAL},
-    State.IN_DOUBT: {State.SUCCEEDED, State.FAILED, State.REJECTED, State.EXPIRED},
+_TERMINAL = {*CommandState} - {CommandState.ACCEPTED, CommandState.DISPATCHED, CommandState.QUEUED, CommandState.SENDING}
+_NEXT: dict[CommandState, set[CommandState]] = {
+    CommandState.ACCEPTED: {CommandState.DISPATCHED, *_TERMINAL},
+    CommandState.DISPATCHED: {*_TERMINAL},
+    CommandState.QUEUED: {CommandState.SENDING, CommandState.REJECTED, CommandState.CANCELLED, CommandState.EXPIRED},
+    CommandState.SENDING: {CommandState.QUEUED, *_TERMINAL},
+    CommandState.IN_DOUBT: {CommandState.SUCCEEDED, CommandState.FAILED, CommandState.REJECTED, CommandState.EXPIRED},
 }
 
 
-def may_become(now: State, then: State) -> bool:
-    """Whether a command in state `now` may go to `then`."""
+def may_become(now: CommandState, then: CommandState) -> bool:
+    """Return True if a command in state `now` may change to `then`."""
     return then in _NEXT.get(now, ())
 
 
 class Status(IntEnum):
-    """Status codes that no device gave: nothing reached it, or nothing came back (meanings as in RFC 9110 section 15)."""
+    """Status codes of replies without a device's answer (meanings as in RFC 9110 section 15)."""
 
     TAKEN = 202
     UNKNOWN_DEVICE = 404
@@ -85,62 +84,53 @@ class Status(IntEnum):
 
 
 class Deadline(msgspec.Struct, frozen=True):
-    """A moment on the gateway's own clock that nobody can set: this boot, CLOCK_BOOTTIME in milliseconds."""
+    """A moment on the gateway's clock since boot, which cannot be set: boot id and CLOCK_BOOTTIME in milliseconds."""
 
     boot_id: str
     boottime_ms: int
 
     def left_ms(self, now: Beacon) -> int:
-        """Milliseconds until then; 0 or less if it is past, or if this is another boot (then nobody knows)."""
+        """Return the milliseconds until the deadline; 0 or less if it is past, or of another boot, where it is unknown."""
         return self.boottime_ms - now.boottime_ms if self.boot_id == now.boot_id else 0
 
 
-class Answer(msgspec.Struct, frozen=True):
-    """What a device answered. `status`: 200 to 599, its own word (2xx: it did it)."""
+class Reply(msgspec.Struct, frozen=True):
+    """The answer of a device. `status`: the device's own status, 200 to 599; 2xx is success."""
 
     status: int
     data: bytes = b""
     content_type: str | None = None
 
     @property
-    def state(self) -> State:
-        """What the answer makes of the command."""
-        return State.SUCCEEDED if 200 <= self.status < 300 else State.FAILED
+    def state(self) -> CommandState:
+        """The terminal state of the command."""
+        return CommandState.SUCCEEDED if 200 <= self.status < 300 else CommandState.FAILED
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
-    """One command on its way from the bridge to the gateway.
+    """One command from the bridge to the gateway."""
 
-    `id`: an identifier, the same for every copy of one command. `name`: what to do (AMQP `subject`). `reply`: the
-    operator awaits the device's answer; without, the device's word that it got it is enough. `durable`: wait for a
-    device that is away, until the deadline; without, it is delivered now or not at all. `idempotent`: doing it twice
-    does no harm, so after a doubt it may be sent again. `correlation`: the operator's correlation id as text.
-    `key_id`: who signed it (Ed25519, RFC 8032), empty where no key is configured. `full_signature` is of
-    `fully_signed_bytes`; `signature` is of `signed_bytes`, for gateways that do not know the other one.
-    """
-
-    id: str
+    id: str  # the same for every copy of the command
     tenant: str
     gateway: str
     device: str
-    name: str
+    name: str  # the operation (AMQP `subject`)
     deadline: Deadline
     data: bytes = b""
     content_type: str | None = None
-    reply: bool = True
-    durable: bool = False
-    idempotent: bool = False
-    correlation: str = ""
-    key_id: str = ""
-    signature: bytes = b""
-    full_signature: bytes = b""
+    reply: bool = True  # expect the device's answer; without it, the device's acknowledgement ends the command
+    durable: bool = False  # wait for an absent device until the deadline; else deliver at once or not at all
+    idempotent: bool = False  # a second execution does no harm, so an uncertain delivery is repeated
+    correlation: str = ""  # the operator's correlation id as text
+    key_id: str = ""  # of the signatures (Ed25519, RFC 8032), "" without one
+    signature: bytes = b""  # of `signed_bytes`, for gateways of the version before the full one
+    full_signature: bytes = b""  # of `fully_signed_bytes`
 
 
 class JournalQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """A bridge's question to a gateway whether its journal has command `id`, with this `digest` of what it asks.
+    """A bridge's query for command `id` with this `digest` in the gateway's journal. An older gateway rejects it as unreadable.
 
-    The gateway answers by the outcome: accepted (it has), released (it has no command of this id), or rejected with
-    `CONFLICT` (it has another one). A gateway of before this question rejects it as unreadable.
+    The outcome: accepted (it has the command), released (it has not), rejected with `CONFLICT` (it has another of this id).
     """
 
     id: str
@@ -150,29 +140,28 @@ class JournalQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_name(name: str) -> str:
-    """A command's name: printable, at most `MAX_NAME` characters, none of `/ + #`. Raises `Poison('bad-name')`."""
+    """Return `name` if it is a command's: up to `MAX_NAME` of printable ASCII. Raises `Poison('bad-name')`."""
     if not name or len(name) > MAX_NAME or not name.isascii() or not name.isprintable() or set(name) & set("/+# ?&"):
-        raise Poison(
-            "bad-name", f"{ascii(name)[:80]} is no name of a command: up to {MAX_NAME} of ASCII without blanks / + # ? &"
-        )
+        what = f"up to {MAX_NAME} of ASCII without blanks / + # ? &"
+        raise Poison("bad-name", f"{ascii(name)[:80]} is not a name of a command: {what}")
     return name
 
 
 def digest(command: Command) -> bytes:
-    """16 bytes of what a command asks: the same id with another digest is a conflict (409)."""
+    """Return the 16-byte digest of a command's content. The same id with another digest is a conflict (409)."""
     parts = (command.device, command.name, command.content_type or "", str(command.reply), str(command.idempotent))
     return hashlib.blake2b(framed(*(part.encode() for part in parts), command.data), digest_size=16).digest()
 
 
 def signed_bytes(command: Command) -> bytes:
-    """The fields that the service's first signature covers: all but `durable` and `correlation`."""
+    """Return the bytes that `signature` covers: every field but `durable` and `correlation`."""
     parts = (command.id, command.tenant, command.gateway, command.device, command.name, command.deadline.boot_id)
     numbers = (str(command.deadline.boottime_ms), command.key_id)
     return framed(*(part.encode() for part in (*parts, *numbers)), digest(command))
 
 
 def fully_signed_bytes(command: Command) -> bytes:
-    """What the service's full signature covers: every field of a command but the signatures, each length-prefixed."""
+    """Return the bytes that `full_signature` covers: every field but the signatures, each length-prefixed."""
     flags = (command.reply, command.durable, command.idempotent)
     texts = (
         "fogline command, all fields",
@@ -192,12 +181,12 @@ def fully_signed_bytes(command: Command) -> bytes:
 
 
 def framed(*fields: bytes) -> bytes:
-    """Fields joined so that no two lists of them give the same bytes."""
+    """Return the fields, each length-prefixed, so that different lists of fields give different bytes."""
     return b"".join(len(field).to_bytes(4, "big") + field for field in fields)
 
 
 def encode_command(command: Command) -> Message:
-    """A command as the message that goes to `control/{tenant}/{gateway}`; its body is the operator's, byte for byte."""
+    """Return the message for `control/{tenant}/{gateway}`. Its body is the operator's, unchanged."""
     return Message(
         body=command.data,
         subject=command.name,
@@ -222,40 +211,35 @@ def encode_command(command: Command) -> Message:
 
 
 def is_command(message: Message) -> bool:
-    """Whether a message on a control address is a command (and not, say, an answer to hello)."""
+    """Return True if a message on a control address is a command."""
     return message.properties.get("fogline") == "command"
 
 
-_Signature = Annotated[bytes, Meta(max_length=64)]
-
-
 def encode_query(query: JournalQuery) -> Message:
-    """A question as the message that goes to `control/{tenant}/{gateway}`."""
-    properties: dict[str, Property] = {
-        "fogline": "journal-query",
-        "tenant": query.tenant,
-        "gateway": query.gateway,
-        "digest": query.digest,
-    }
-    return Message(message_id=query.id, properties=properties)
+    """Return the message for `control/{tenant}/{gateway}`."""
+    asked: dict[str, Property] = {"tenant": query.tenant, "gateway": query.gateway, "digest": query.digest}
+    return Message(message_id=query.id, properties={"fogline": "journal-query", **asked})
 
 
 def is_query(message: Message) -> bool:
-    """Return True if a message on a control address is a question about the journal."""
+    """Return True if a message on a control address is a query about the journal."""
     return message.properties.get("fogline") == "journal-query"
 
 
 def decode_query(message: Message) -> JournalQuery:
-    """The inverse of `encode_query`. Raises `Poison` (`malformed`, `bad-identifier`)."""
+    """Return the query of a message. Raises `Poison` (`malformed`, `bad-identifier`)."""
     content = message.properties.get("digest")
     if not isinstance(content, bytes):
-        raise Poison("malformed", "a question about the journal carries the digest of a command")
+        raise Poison("malformed", "a query about the journal must have the digest of a command")
     return JournalQuery(
         id=check_identifier(str(message.message_id or ""), "command id"),
         tenant=check_identifier(str(message.properties.get("tenant")), "tenant"),
         gateway=check_identifier(str(message.properties.get("gateway")), "gateway"),
         digest=content,
     )
+
+
+_Signature = Annotated[bytes, Meta(max_length=64)]
 
 
 class _Properties(msgspec.Struct, kw_only=True):
@@ -273,13 +257,13 @@ class _Properties(msgspec.Struct, kw_only=True):
 
 
 def decode_command(message: Message) -> Command:
-    """The inverse of `encode_command`. Raises `Poison` (`malformed`, `bad-identifier`, `bad-name`, `too-big`)."""
+    """Return the command of a message. Raises `Poison` (`malformed`, `bad-identifier`, `bad-name`, `too-big`)."""
     try:
         found = msgspec.convert(dict(message.properties), _Properties)
     except msgspec.ValidationError as error:
         raise Poison("malformed", f"a command's properties are not readable: {error}") from None
     if len(message.body) > MAX_COMMAND_BYTES:
-        raise Poison("too-big", f"a command may carry {MAX_COMMAND_BYTES} bytes")
+        raise Poison("too-big", f"a command's body may have {MAX_COMMAND_BYTES} bytes")
     if len(message.content_type or "") > MAX_TEXT:
         raise Poison("too-big", f"a command's content type may have {MAX_TEXT} characters")
     return Command(

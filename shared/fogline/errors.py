@@ -1,24 +1,21 @@
-"""Errors by the reaction that they ask for.
+"""Errors, by the reaction that they need.
 
     FoglineError
-    ├── SlowDown        the same thing may be tried again later
-    ├── Poison          the same thing will never be taken; nothing else is affected
-    ├── Unreachable     the other side is not there; reconnect with back-off
-    └── Misconfigured   a person has to change something; a command line exits with status 2
+    ├── SlowDown        try the same input again later
+    ├── Poison          never try this input again; other input is not affected
+    ├── Unreachable     the peer is gone; reconnect with back-off
+    └── Misconfigured   the user has to change something; a command line exits with status 2
 
-Foreign exceptions are mapped to these once, at the border where they appear.
+Exceptions of libraries are mapped to these once, by the module that calls the library.
 """
 
 
 class FoglineError(Exception):
-    """Base of everything that Fogline raises on purpose. Its text is one line for a person to read."""
+    """Base of the errors that Fogline raises on purpose. The text is one line for the user."""
 
 
 class SlowDown(FoglineError):
-    """There is no room, credit or quota at present.
-
-    `retry_after_s`: when to try again, in seconds.
-    """
+    """There is no room, credit or quota now. `retry_after_s`: seconds until the next attempt."""
 
     def __init__(self, what: str, *, retry_after_s: float = 5.0) -> None:
         super().__init__(what)
@@ -26,10 +23,7 @@ class SlowDown(FoglineError):
 
 
 class Poison(FoglineError):
-    """This input can never be taken.
-
-    `reason` is a short, stable word for counters and dead letters (`too-big`, `bad-address`, `malformed`, ...).
-    """
+    """This input can never be accepted. `reason`: a short, stable word for counters and dead letters (`too-big`, ...)."""
 
     def __init__(self, reason: str, what: str) -> None:
         super().__init__(what)
@@ -37,8 +31,8 @@ class Poison(FoglineError):
 
 
 class Unreachable(FoglineError):
-    """The peer cannot be reached or went away. What was in flight is unknown."""
+    """The peer cannot be reached, or has gone. The outcome of everything in flight is unknown."""
 
 
 class Misconfigured(FoglineError):
-    """What is wrong and what to do about it, in one line: shown to a person as it is."""
+    """The user has to change something. The text is one line: the error, and the remedy."""

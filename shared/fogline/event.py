@@ -1,9 +1,6 @@
-"""The event: one thing that a device reported, raw bytes plus who, when, and by which protocol.
+"""The event: one report of a device, as raw bytes with its device, time and protocol.
 
-Two values, one on each side of the durable border:
-
-- `Arrival`: what an adapter hands to the gateway. It has no number yet.
-- `Event`: what was stored. Immutable from then on, and the same on every wire (CloudEvents 1.0).
+An `Arrival` is an adapter's message to the gateway. An `Event` is stored, and is the same on every wire (CloudEvents 1.0).
 """
 
 from datetime import UTC, datetime
@@ -14,18 +11,17 @@ import msgspec
 
 from fogline.address import source_of
 from fogline.identity import Evidence, Retransmission
-from fogline.report import Report
+from fogline.report_on_change import ReportPolicy
 
 EMPTY_NOTIFICATION = "application/vnd.eclipse-hono-empty-notification"
-"""The content type of an event without a body that only says, by its `ttd`, when the device takes commands (Hono)."""
-
+"""Content type of an event without a body, whose `ttd` says how long the device takes commands (Eclipse Hono)."""
 
 POSSIBLE_DUPLICATE = "possible-duplicate-of"
-"""The name, in `Event.properties`, under which an event gives the id of an earlier one that it may repeat."""
+"""Key in `Event.properties`: the id of an earlier event that this one may repeat."""
 
 
 class Lane(StrEnum):
-    """A class of traffic with its own AMQP link and, in the end, its own topic."""
+    """A class of traffic with an AMQP link and a Kafka topic of its own."""
 
     ALARM = "alarm"
     TELEMETRY = "telemetry"
@@ -34,21 +30,16 @@ class Lane(StrEnum):
 
 
 class TimeQuality(StrEnum):
-    """Whether the gateway's clock was known to be right when it stored the event.
-
-    `CORRECTED`: it was not, and `recordedtime` was reckoned later, once it was, from the clock of the machine's boot.
-    """
+    """Quality of the gateway's clock when it stored the event. `SYNCED`: the clock was known to be right."""
 
     SYNCED = "synced"
     UNSYNCED = "unsynced"
     CORRECTED = "corrected"
+    """It was not right, but `recordedtime` was computed later from the clock since boot."""
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a command: makes an arrival on lane `reply` of the device's answer, or of its having none.
-
-    `state` is a terminal `fogline.command.State`; `correlation` the operator's correlation id as text.
-    """
+class CommandOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """The end of a command, on lane `reply`. `state`: a terminal `CommandState`; `correlation`: the operator's id as text."""
 
     command: str
     state: str
@@ -57,45 +48,30 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Arrival(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a device sent, as an adapter received it.
-
-    `channel`: where at the device it came from (an MQTT topic, a CoAP path, a characteristic).
-    `evidence`: the best identity that the device gave (tiers 1 to 4), `None` for nothing (tier 5).
-    `retransmission`: what the protocol says of resends; `None` where it says nothing (MQTT QoS 0).
-    `time_ns`: the device's own time in nanoseconds since 1970, if it gave one. `ttd_s`: for how many seconds from now
-    the device takes commands (Eclipse Hono's time till disconnect), -1 until it says otherwise. `expiry_s`: after so
-    many seconds nobody wants to know any more (MQTT 5 message expiry). `properties`: what else the device said beside
-    the payload, as a URL query (`a=b&c=d`): MQTT 5 user properties, the rest of Hono's property bag. `report`: when it is
-    news, for devices that repeat themselves. `shared`: other gateways may hear the same.
-    """
+    """A message of a device, as an adapter received it."""
 
     device: str
-    channel: str
+    channel: str  # the source within the device (an MQTT topic, a CoAP path, a characteristic)
     lane: Lane
     content_type: str
     data: bytes
     adapter: str
     type: str = "telemetry"
-    time_ns: int | None = None
-    evidence: Evidence | None = None
-    retransmission: Retransmission | None = None
-    ttd_s: int | None = None
-    expiry_s: int | None = None
-    properties: str | None = None
-    outcome: Outcome | None = None
-    report: Report | None = None
-    shared: bool = False
+    time_ns: int | None = None  # the device's time since 1970
+    evidence: Evidence | None = None  # the best identity that the device gave (tiers 1 to 4); None for tier 5
+    retransmission: Retransmission | None = None  # None if the protocol has no information (MQTT QoS 0)
+    ttd_s: int | None = None  # for which the device takes commands (Eclipse Hono's time till disconnect), -1 for no limit
+    expiry_s: int | None = None  # after which the message is of no use (MQTT 5 message expiry)
+    properties: str | None = None  # URL query (`a=b&c=d`): MQTT 5 user properties, the rest of Hono's property bag
+    outcome: CommandOutcome | None = None
+    report: ReportPolicy | None = None  # the filter for a device that repeats itself
+    shared: bool = False  # other gateways may receive the same message
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
-    """One stored event. Attribute names are those of CloudEvents; times are RFC 3339 in UTC.
+    """One stored event. Attribute names are those of CloudEvents 1.0 (section 3); times are RFC 3339 in UTC.
 
-    Name the attributes where you make one. Only what decodes many does without: names cost twice as much as all else.
-
-    `stream` is 16 lower-case hex digits; `sequence` counts from 1 within it, without holes.
-    `adapter` is Hono's `orig_adapter`. `data` is as the device sent it, byte for byte. `ttd`, `properties`: as in
-    `Arrival`. `expirytime`: when it stops being of use (CloudEvents extension `expirytime`). `commandid`,
-    `commandstate`, `correlationid`, `status`: on lane `reply`, the command that this is the end of (see `Outcome`).
+    Construct it with keyword arguments. Only the batch decoder uses positions: keywords take two thirds of its time.
     """
 
     id: str
@@ -105,20 +81,20 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     subject: str
     recordedtime: str
     content_type: str
-    data: bytes
+    data: bytes  # the device's bytes, unchanged
     gateway: str
-    stream: str
-    sequence: int
+    stream: str  # 16 lower-case hex digits
+    sequence: int  # counts from 1 within the stream, without holes
     lane: Lane
     timequality: TimeQuality
     dedup: str
-    adapter: str
+    adapter: str  # Hono's `orig_adapter`
     time: str | None = None
     replayed: bool = False
-    ttd: int | None = None
-    expirytime: str | None = None
-    properties: str | None = None
-    commandid: str | None = None
+    ttd: int | None = None  # as in `Arrival`
+    expirytime: str | None = None  # the end of the event's use (CloudEvents extension)
+    properties: str | None = None  # as in `Arrival`
+    commandid: str | None = None  # with the next three: on lane `reply`, the command that this event ends (`CommandOutcome`)
     commandstate: str | None = None
     correlationid: str | None = None
     status: int | None = None
@@ -134,7 +110,7 @@ _NS = 1_000_000_000
 
 @lru_cache(maxsize=64)
 def rfc3339(time_ns: int) -> str:
-    """Nanoseconds since 1970 as RFC 3339 in UTC with microseconds (what Spark and Delta keep)."""
+    """Return nanoseconds since 1970 as RFC 3339 in UTC, with microseconds (the precision of Spark and Delta)."""
     seconds, rest = divmod(time_ns, _NS)
     return f"{_second(seconds)}.{rest // 1000:06d}Z"
 
@@ -145,7 +121,7 @@ def _second(seconds: int) -> str:
 
 
 def parse_rfc3339(text: str) -> int:
-    """RFC 3339 to nanoseconds since 1970. Raises `ValueError`; a time without an offset is refused."""
+    """Return an RFC 3339 time as nanoseconds since 1970. Raises `ValueError`, also for a time without an offset."""
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise ValueError(f"a time needs an offset or Z: {text!r}")
@@ -154,12 +130,9 @@ def parse_rfc3339(text: str) -> int:
 
 
 class Receipt(StrEnum):
-    """What became of an arrival, told after the commit: all of these are acknowledged to the device as success.
-
-    `FILTERED`: by its `report` it is no news.
-    """
+    """The result of an arrival after the commit. The device gets an acknowledgement for each."""
 
     STORED = "stored"
     DUPLICATE = "duplicate"
-    DEAD = "dead"
-    FILTERED = "filtered"
+    DEAD = "dead"  # stored as a dead letter
+    FILTERED = "filtered"  # discarded by its `report`

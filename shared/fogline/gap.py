@@ -1,23 +1,19 @@
-"""The gap record: a message that stands for sequences that carry no event, and says why.
-
-The number keeps its place, the loss gets a name. It is a message of the gateway itself (`device` = the gateway), with
-a content type of its own, so that readers that do not know it can skip it.
-"""
+"""The gap record: an event of the gateway, of its own content type, in place of sequences without an event, with the reason."""
 
 from enum import StrEnum
 
 import msgspec
 from msgspec.structs import replace
 
-from fogline.document import read_document
 from fogline.errors import Poison
 from fogline.event import Event, Lane, TimeQuality, rfc3339
+from fogline.json_document import read_document
 
 GAP_CONTENT_TYPE = "application/vnd.fogline-gap+json"
 
 
 class GapReason(StrEnum):
-    """Why there is no event at these sequences."""
+    """The reason for the missing events."""
 
     DROPPED = "dropped"
     REFUSED = "refused"
@@ -27,7 +23,7 @@ class GapReason(StrEnum):
 
 
 class Lost(msgspec.Struct, frozen=True):
-    """What a former stream of the gateway had: its sequences `first` to `last`, as far as they are known."""
+    """Sequences `first` to `last` of a former stream of the gateway, as far as they are known."""
 
     stream: str | None = None
     first: int | None = None
@@ -35,30 +31,26 @@ class Lost(msgspec.Struct, frozen=True):
 
 
 class Gap(msgspec.Struct, frozen=True):
-    """Sequences `first` to `last` of the stream that the record stands in.
-
-    `id`, `device`, `body_base64`: of the one event that was refused, as far as its sender had the right to it. `lost`: if
-    the record stands for events of another stream, which ones.
-    """
+    """Sequences `first` to `last` of the record's own stream."""
 
     reason: GapReason
     first: int
     last: int
     detail: str = ""
-    id: str | None = None
+    id: str | None = None  # with the next three: the refused event, if its sender had the right to send it
     device: str | None = None
     content_type: str | None = None
     body_base64: str | None = None
-    lost: Lost | None = None
+    lost: Lost | None = None  # the events of another stream that the record replaces
 
 
 def encode_gap(gap: Gap) -> bytes:
-    """A gap as the JSON body of its record."""
+    """Return the JSON body of a gap record."""
     return msgspec.json.encode(gap)
 
 
 def decode_gap(body: bytes) -> Gap:
-    """The inverse of `encode_gap`. Raises `Poison('malformed')`."""
+    """Return the gap of a record's body. Raises `Poison('malformed')`."""
     gap = read_document(body, Gap, "a gap record")
     if not 1 <= gap.first <= gap.last:
         raise Poison("malformed", f"a gap cannot range from {gap.first} to {gap.last}")
@@ -74,12 +66,9 @@ def gap_event(
     lane: Lane,
     now_ns: int,
     timequality: TimeQuality = TimeQuality.SYNCED,
-    replayed: bool = False,
+    replayed: bool = False,  # its own stream has acknowledged no arrival that the record replaces
 ) -> Event:
-    """A gap as the gateway's own event; it stands at the gap's last sequence.
-
-    `replayed`: it stands for no arrival that its own stream has acknowledged.
-    """
+    """Return the gap record as the gateway's own event, at the last sequence of the gap."""
     return Event(
         id=gap_id(stream, gap),
         tenant=tenant,
@@ -101,19 +90,16 @@ def gap_event(
 
 
 def above(events: list[Event], sequence: int) -> list[Event]:
-    """What of the events of one stream, in order, lies above `sequence`; a gap that reaches over it begins after it.
-
-    Raises `Poison('malformed')` for a gap record that cannot be read.
-    """
+    """Return the events above `sequence`, of one stream in order. A gap record across it is shortened. Raises `Poison`."""
     fresh = [event for event in events if event.sequence > sequence]
     if fresh and fresh[0].content_type == GAP_CONTENT_TYPE:
         gap = decode_gap(fresh[0].data)
         if gap.first <= sequence:
-            begun = replace(gap, first=sequence + 1)
-            fresh[0] = replace(fresh[0], id=gap_id(fresh[0].stream, begun), data=encode_gap(begun))
+            rest = replace(gap, first=sequence + 1)
+            fresh[0] = replace(fresh[0], id=gap_id(fresh[0].stream, rest), data=encode_gap(rest))
     return fresh
 
 
 def gap_id(stream: str, gap: Gap) -> str:
-    """The id of a gap's event."""
+    """Return the id of a gap record."""
     return f"gap-{stream}-{gap.first}-{gap.last}"

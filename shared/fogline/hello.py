@@ -1,7 +1,7 @@
-"""Hello: the first message on a connection, and its answer. A message, not attach properties, so that it passes routers.
+"""Hello: the first message of a gateway on a connection, and the bridge's answer (Welcome).
 
-The gateway names its open streams; the bridge answers with what it has of each. From both, `resume` (pure) decides
-where a stream goes on, or that its numbering can no longer be trusted.
+Both are messages, not properties of the attach frame, so that they pass AMQP routers. `resume` (pure) compares the gateway's
+streams with the bridge's marks, and decides whether each resumes or its sequences can no longer be trusted.
 """
 
 from dataclasses import dataclass
@@ -11,28 +11,28 @@ import msgspec
 
 from fogline.address import printable
 from fogline.codec import Beacon, Identifier, SequenceNumber
-from fogline.document import read_document
 from fogline.event import Lane
+from fogline.json_document import read_document
 
 HELLO_CONTENT_TYPE = "application/vnd.fogline-hello+json"
 PROTOCOL = 1
 PRODUCT = "fogline-edge"
-"""What a gateway calls itself in its open frame (`product`): this tells it from any other AMQP client."""
+"""Property `product` of a gateway's open frame. It distinguishes a gateway from any other AMQP client."""
 
 MAX_WAIT_S = 3600
-"""For no longer may a bridge send a gateway away."""
+"""Limit of `Welcome.retry_after_s`."""
 Small = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 
 
 class OpenStream(msgspec.Struct, frozen=True):
-    """A stream that the gateway writes or still has unsettled rows of."""
+    """A stream that the gateway writes to, or that has unsettled rows."""
 
     stream: Identifier
     lane: Lane
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True):
-    """What a gateway says first. `shards`: the count that it knows, 0 for none."""
+    """A gateway's first message. `shards`: the number of shards that it knows, 0 for unknown."""
 
     protocol: Small
     version: Annotated[str, msgspec.Meta(max_length=64, pattern=r"\A[ -~]*\Z")]
@@ -43,95 +43,79 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """The bridge's knowledge of a stream: `hwm` is the highest sequence committed in Kafka, 0 for none.
-
-    `chain` (hex) is the newest chain value that it has, `chain_sequence` the event that it belongs to.
-    """
+    """The bridge's state of a stream. `hwm`: the high-water mark, the highest sequence committed in Kafka, 0 for none."""
 
     stream: Identifier
     hwm: SequenceNumber = 0
-    chain_sequence: SequenceNumber = 0
-    chain: Annotated[str, msgspec.Meta(max_length=64)] = ""
+    chain_sequence: SequenceNumber = 0  # of the event with the newest chain value that the bridge has
+    chain: Annotated[str, msgspec.Meta(max_length=64)] = ""  # in hex
 
 
 class Welcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The bridge's answer. `refused`: why there will be no service here (then only the rest of these count).
-
-    `retry_after_s`: when to come back, if refused for a time. `redirect`: `host:port` of the bridge that owns the shard.
-    `time_ms`: the bridge's wall clock in milliseconds since 1970, 0 where it does not say.
-    """
+    """The bridge's answer to hello."""
 
     protocol: Small
     shard: Small = 0
     shards: Small = 0
     max_message_bytes: Small = 0
     marks: list[Mark] = msgspec.field(default_factory=list)
-    refused: str = ""
-    retry_after_s: Annotated[float, msgspec.Meta(ge=0, le=MAX_WAIT_S)] = 0.0
-    redirect: Annotated[str, msgspec.Meta(max_length=300)] = ""
-    time_ms: Annotated[int, msgspec.Meta(ge=0, le=2**53)] = 0
+    refused: str = ""  # the reason of a refusal, "" for none
+    retry_after_s: Annotated[float, msgspec.Meta(ge=0, le=MAX_WAIT_S)] = 0.0  # after a refusal
+    redirect: Annotated[str, msgspec.Meta(max_length=300)] = ""  # `host:port` of the bridge that owns the shard
+    time_ms: Annotated[int, msgspec.Meta(ge=0, le=2**53)] = 0  # the bridge's clock, since 1970, 0 for unknown
 
 
 def encode_hello(value: Hello | Welcome) -> bytes:
-    """Either half of the exchange as JSON."""
+    """Return the JSON body of a hello or of its answer."""
     return msgspec.json.encode(value)
 
 
 def decode_hello(body: bytes) -> Hello:
-    """Raises `Poison('malformed')`."""
+    """Return the hello of a body. Raises `Poison('malformed')`."""
     return read_document(body, Hello, "a hello")
 
 
 def decode_welcome(body: bytes) -> Welcome:
-    """Raises `Poison('malformed')`. The reason of a refusal becomes one line that a log can show."""
+    """Return the answer of a body. Raises `Poison('malformed')`. `refused` becomes one line that is safe for a log."""
     welcome = read_document(body, Welcome, "an answer to hello")
     return msgspec.structs.replace(welcome, refused=printable(welcome.refused))
 
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """The gateway's knowledge of one of its streams.
+    """The gateway's state of one of its streams."""
 
-    `settled`/`settled_chain`: the highest sequence that the bridge has accepted, and its chain value (hex, "" for 0).
-    `head`: the highest sequence ever written. `chain_at_mark`: the own chain value (hex) at the mark's
-    `chain_sequence`, `None` if that row is gone. `dropped_upto`: what is not settled up to there was let go of, 0 for none.
-    """
-
-    settled: int
-    settled_chain: str
-    head: int
-    chain_at_mark: str | None
-    dropped_upto: int = 0
+    settled: int  # the highest sequence that the bridge has accepted
+    settled_chain: str  # its chain value, hex, "" for 0
+    head: int  # the highest sequence ever written
+    chain_at_mark: str | None  # hex, at the mark's `chain_sequence`; None if that row is gone
+    dropped_upto: int = 0  # unsettled rows up to there were dropped, 0 for none
 
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """The numbering holds: go on after the lowest unconfirmed row.
+    """The sequences can be trusted: send from the lowest unconfirmed row. The bridge discards rows that it has already."""
 
-    What the bridge has beyond it is sent again and refused there: a row goes only when it was accepted and settled.
-    `settled`: what was dropped here up to there is in Kafka after all; 0 if that says nothing new.
-    """
-
-    settled: int = 0
+    settled: int = 0  # dropped rows up to there are in Kafka after all; 0 if that is known
 
 
 @dataclass(frozen=True, slots=True)
 class Reopen:
-    """The numbering cannot be trusted: open a new stream and send there, marked `replayed`, what is not proven sent."""
+    """The sequences cannot be trusted: send the unsettled rows in a new stream, marked `replayed`."""
 
     why: str
 
 
 def resume(own: Own, mark: Mark) -> Resume | Reopen:
-    """Hold the gateway's knowledge of a stream against the bridge's."""
+    """Compare the gateway's state of a stream with the bridge's."""
     if mark.hwm > own.head:
-        return Reopen(f"the bridge has sequence {mark.hwm}, this outbox ends at {own.head}: it is an older copy")
+        return Reopen(f"the bridge has sequence {mark.hwm}, but this outbox ends at {own.head}: it is an older copy")
     if mark.hwm < own.settled:
-        return Reopen(f"the bridge has sequence {mark.hwm} but accepted {own.settled}: Kafka lost data")
+        return Reopen(f"the bridge has sequence {mark.hwm}, but it accepted {own.settled}: Kafka has lost data")
     known = own.settled_chain or None if mark.chain_sequence == own.settled else own.chain_at_mark
     if mark.chain_sequence and known is not None and known != mark.chain:
-        return Reopen(f"the chains differ at sequence {mark.chain_sequence}: another copy of this outbox has sent")
+        return Reopen(f"the chains differ at sequence {mark.chain_sequence}: another copy of this outbox has sent events")
     if known is None and mark.chain_sequence > own.settled:
-        return Reopen(f"sequence {mark.chain_sequence} was dropped here: whether this outbox has sent it cannot be told")
+        return Reopen(f"sequence {mark.chain_sequence} was dropped here, so it is unknown whether this outbox has sent it")
     there = min(mark.hwm, own.dropped_upto) if known is not None else 0
     return Resume(there if there > own.settled else 0)

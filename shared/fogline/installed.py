@@ -1,4 +1,4 @@
-"""What the set-up put on this machine beside Python: Java, and the jars that run on it."""
+"""Finds the software that the set-up installs beside Python: Java and its jars."""
 
 import os
 import shutil
@@ -8,7 +8,7 @@ from fogline.errors import Misconfigured
 
 
 def find_java() -> str:
-    """The Java to run. Raises `Misconfigured` if there is none."""
+    """Return the path of Java. Raises `Misconfigured` if there is none."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
     if java is None or not Path(java).exists():
@@ -17,7 +17,7 @@ def find_java() -> str:
 
 
 def find_jars(name: str) -> list[Path]:
-    """The jars of `kafka`, `spark` or `amqp` as the set-up left them: in $FOGLINE_JARS, or .fogline/jars of the checkout."""
+    """Return the jars of `kafka`, `spark` or `amqp`, from $FOGLINE_JARS or the checkout. Raises `Misconfigured` without any."""
     root = Path(os.environ.get("FOGLINE_JARS") or Path(__file__).parents[2] / ".fogline" / "jars")
     jars = sorted((root / name).glob("*.jar"))
     if not jars:

@@ -1,4 +1,4 @@
-"""Payloads that travel as JSON within the JSON of their event: valid, bare, and not nested too deep. Pure."""
+"""Selects the payloads that travel as JSON within their event: valid, without white space around, not too deep. Pure."""
 
 import re
 
@@ -7,9 +7,9 @@ import msgspec
 from fogline.short_cache import cache_short
 
 MAX_JSON_DEPTH = 64
-"""The most levels of arrays and objects in a payload that travels as JSON. Deeper payloads travel as base64.
+"""Limit of nested arrays and objects in a payload that travels as JSON. Deeper payloads travel as base64.
 
-Python's own limit differs between versions and counts the frames above it, so a gateway would take what a bridge refuses.
+Python's own limit differs between versions and callers, so a gateway might accept a payload that a bridge refuses.
 """
 
 _any_json = msgspec.json.Decoder()
@@ -42,7 +42,6 @@ def is_bare_json(data: bytes) -> bool:
 
 
 def _is_deep(data: bytes) -> bool:
-    """Return True if valid JSON is nested more than `MAX_JSON_DEPTH` levels deep."""
     brackets = _STRING.sub(b"", data).translate(_ROUND, _NO_BRACKETS)
     for _ in range(MAX_JSON_DEPTH):
         brackets = brackets.replace(b"()", b"")  # the innermost level

@@ -1,4 +1,4 @@
-"""The one check of a content type that a device, a client or a settings file gives. Pure."""
+"""Checks the content types that devices, clients and settings files give. Pure."""
 
 import re
 from functools import lru_cache
@@ -8,9 +8,9 @@ from fogline.address import shown
 from fogline.errors import Poison
 
 MAX_MEDIA_TYPE: Final = 256
-"""The most characters of a media type with its parameters."""
+"""Limit of the characters of a media type with its parameters."""
 RESERVED: Final = "application/vnd.fogline-"
-"""Media types of gateways and bridges: gap records, dead letters and their like."""
+"""Prefix of the media types of gateways and bridges (gap records, dead letters, ...)."""
 
 _NAME = r"[!#$&^_.+\-A-Za-z0-9]{1,127}"
 _PARAMETER = re.compile(rf'[ \t]*;[ \t]*({_NAME})=(?:{_NAME}|"(?:[ !#-\[\]-~]|\\[ -~])*")', re.ASCII)
@@ -19,11 +19,7 @@ _END = re.compile(r"[ \t]*;?[ \t]*", re.ASCII)
 
 
 def is_media_type(given: str) -> bool:
-    """Return True if `given` is a media type, perhaps with parameters (RFC 6838, RFC 9110 section 8.3.1).
-
-    Consumers parse it as such, and some refuse the whole event if they cannot. Raises `Poison('reserved-content-type')` for
-    a type that only gateways and bridges use.
-    """
+    """Return True for a media type (RFC 6838, RFC 9110 section 8.3.1). Raises `Poison('reserved-content-type')`."""
     if given[: len(RESERVED)].lower() == RESERVED:
         raise Poison("reserved-content-type", f"content type {shown(given)} is for gateways and bridges only")
     return len(given) <= MAX_MEDIA_TYPE and _is_well_formed(given)

@@ -7,17 +7,14 @@ from collections.abc import Mapping
 import msgspec
 
 CorrelationId = str | int | uuid.UUID | bytes
-"""The four types that AMQP allows for a message id and a correlation id."""
+"""The types of a message id and a correlation id (AMQP 1.0 part 3, section 3.2.11 to 3.2.14)."""
 
 Property = str | int | bool | bytes | float | None
-"""What an application property may hold here."""
+"""The types of an application property that Fogline uses."""
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """One message. `body` is the content of a single Data section.
-
-    `ttl_ms`: time to live in milliseconds, `None` for no end. `properties`: the application properties.
-    """
+    """One message. `body`: content of the Data sections. `ttl_ms`: time to live, `None` for no limit."""
 
     body: bytes = b""
     to: str | None = None
@@ -33,7 +30,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def pack_id(value: CorrelationId) -> str:
-    """An id as text that keeps its type: `string:a`, `ulong:1`, `uuid:...`, `binary:<base64>`."""
+    """Return an id as text that keeps its type: `string:a`, `ulong:1`, `uuid:...`, `binary:<base64>`."""
     match value:
         case str():
             return f"string:{value}"
@@ -46,7 +43,7 @@ def pack_id(value: CorrelationId) -> str:
 
 
 def unpack_id(text: str) -> CorrelationId:
-    """The inverse of `pack_id`. Raises `ValueError`."""
+    """Return the id of a text from `pack_id`. Raises `ValueError`."""
     kind, _, value = text.partition(":")
     match kind:
         case "string":
@@ -57,4 +54,4 @@ def unpack_id(text: str) -> CorrelationId:
             return uuid.UUID(value)
         case "binary":
             return base64.b64decode(value, validate=True)
-    raise ValueError(f"no such type of id: {kind}")
+    raise ValueError(f"unknown type of id: {kind}")

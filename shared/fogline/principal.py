@@ -1,15 +1,16 @@
-"""Who is on the other side, and what they may do. Every border asks `Policy.may(...)` before it acts."""
+"""Peers and their permissions. Every listener calls `Policy.may(...)` before it acts for a peer."""
 
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+import msgspec
 
 from fogline.address import (
     Address,
+    CommandAddress,
     CommandResponse,
-    Commands,
     Control,
-    Hello,
-    Ingest,
+    HelloAddress,
+    IngestAddress,
     Relay,
     Reports,
     is_identifier,
@@ -18,23 +19,18 @@ from fogline.address import (
 )
 
 
-class Kind(StrEnum):
-    """What sort of party a principal is."""
+class PrincipalKind(StrEnum):
+    """The kind of a principal."""
 
     GATEWAY = "gateway"
-    DEVICE = "device"
     CLIENT = "client"
-    """An AMQP client that is no gateway: an operator's program, or one that brings events of devices."""
+    """An AMQP client that is not a gateway: an operator's program, or one that sends events of devices."""
 
 
-@dataclass(frozen=True, slots=True)
-class Principal:
-    """One authenticated (or, on loopback without credentials, asserted) party.
+class Principal(msgspec.Struct, frozen=True):
+    """One peer. `proof`: evidence for its name, `password` or `asserted` (the peer's own claim, on loopback only)."""
 
-    `proof` says how the name was proved: `asserted` (nothing but the peer's word) or `password`.
-    """
-
-    kind: Kind
+    kind: PrincipalKind
     tenant: str
     name: str
     proof: str
@@ -45,47 +41,34 @@ class Principal:
 
 
 class Action(StrEnum):
-    """What a principal asks to do with an address."""
+    """An action on an address."""
 
     SEND = "send"
     RECEIVE = "receive"
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """Who exists, and what each may do.
-
-    `gateways=None`: any gateway of `tenant`. Clients need no name of ours as long as nothing proves one: both are only
-    sensible on loopback.
-    """
+class Policy(msgspec.Struct, frozen=True):
+    """The permissions of all principals. `gateways`: the known ones, `None` for any. Without credentials: for loopback only."""
 
     tenant: str
     shards: int
-    gateways: frozenset[str] | None = field(default=None)
+    gateways: frozenset[str] | None = None
 
     def knows(self, principal: Principal) -> bool:
-        """Whether this party exists here at all."""
-        named = principal.kind is not Kind.GATEWAY or self.gateways is None or principal.name in self.gateways
+        """Return True if the principal is known here."""
+        named = principal.kind is not PrincipalKind.GATEWAY or self.gateways is None or principal.name in self.gateways
         return principal.tenant == self.tenant and named
 
     def may(self, principal: Principal, action: Action, subject: Address) -> bool:
-        """Whether `principal` may do `action` at `subject`: a gateway speaks for itself and nobody else."""
+        """Return True if `principal` may do `action` at `subject`. A gateway may act only for itself."""
         if not self.knows(principal) or subject.tenant != self.tenant:
             return False
-        match principal.kind:
-            case Kind.GATEWAY:
-                return self._gateway_may(principal, action, subject)
-            case Kind.CLIENT:
-                sends = isinstance(subject, Commands | Reports | Relay)
-                return sends if action is Action.SEND else isinstance(subject, CommandResponse)
-            case Kind.DEVICE:
-                return False
-
-    def _gateway_may(self, principal: Principal, action: Action, subject: Address) -> bool:
+        if principal.kind is PrincipalKind.CLIENT:
+            return isinstance(subject, CommandAddress | Reports | Relay if action is Action.SEND else CommandResponse)
         match subject:
-            case Hello():
+            case HelloAddress():
                 return action is Action.SEND
-            case Ingest(shard=shard):
+            case IngestAddress(shard=shard):
                 return action is Action.SEND and shard == shard_of(principal.name, self.shards)
             case Control(gateway=gateway):
                 return action is Action.RECEIVE and gateway == principal.name

@@ -1,4 +1,4 @@
-"""A cache for functions of short texts. Texts of a peer may have a megabyte, and a cache must not keep thousands of those."""
+"""A cache for functions of short texts. It keeps no long ones, because a text of a peer may have a megabyte."""
 
 from collections.abc import Callable
 from functools import lru_cache, wraps
@@ -7,11 +7,11 @@ from typing import TypeVar
 T = TypeVar("T")
 
 MAX_CHARS = 1024
-"""Arguments that are longer than this together are not kept."""
+"""Limit of the characters of all arguments of a cached call."""
 
 
 def cache_short(maxsize: int) -> Callable[[Callable[..., T]], Callable[..., T]]:
-    """Decorate a function of strings: the results of the `maxsize` latest short arguments are kept, as by `lru_cache`."""
+    """Decorate a function of strings with an `lru_cache` for calls with short arguments."""
 
     def decorate(call: Callable[..., T]) -> Callable[..., T]:
         cached = lru_cache(maxsize)(call)

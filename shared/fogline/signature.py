@@ -1,12 +1,8 @@
-"""Signed commands: Ed25519 (RFC 8032). Keys are raw 32 bytes, written as base64.
-
-A command carries two signatures (docs/decisions/0019): a full one, and one that gateways of the version before verify.
-"""
+"""Signatures of commands, full and partial: Ed25519 (RFC 8032; docs/decisions/0019). A key is 32 raw bytes, in base64."""
 
 import base64
 import binascii
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 import msgspec
 from cryptography.exceptions import InvalidSignature
@@ -16,15 +12,14 @@ from fogline.command import Command, fully_signed_bytes, signed_bytes
 from fogline.errors import Misconfigured
 
 
-@dataclass(frozen=True, slots=True)
-class Signer:
-    """The service's key. Without one (`Signer()`) commands stay unsigned."""
+class Signer(msgspec.Struct, frozen=True):
+    """Signs commands with the bridge's key. Without a key (`Signer()`), commands stay unsigned."""
 
     key_id: str = ""
     key: Ed25519PrivateKey | None = None
 
     def sign(self, command: Command) -> Command:
-        """The command with key id and signatures."""
+        """Return the command with key id and signatures."""
         if self.key is None:
             return command
         named = msgspec.structs.replace(command, key_id=self.key_id)
@@ -32,18 +27,14 @@ class Signer:
         return msgspec.structs.replace(named, signature=signature, full_signature=full)
 
 
-@dataclass(frozen=True, slots=True)
-class Keys:
-    """Whose signature a gateway takes, by key id. Without any, nobody has to sign.
+class TrustedKeys(msgspec.Struct, frozen=True):
+    """The keys whose signatures a gateway accepts, by key id; without any, none is needed. `partial`: accept partial ones."""
 
-    `partial`: a command without a full signature is taken too, if the other one is right.
-    """
-
-    known: Mapping[str, Ed25519PublicKey] = field(default_factory=dict)
+    known: Mapping[str, Ed25519PublicKey] = msgspec.field(default_factory=dict)
     partial: bool = True
 
     def doubt(self, command: Command) -> str | None:
-        """Why this command is not to be trusted; `None` if it is."""
+        """Return the reason why a command cannot be trusted; `None` if it can."""
         if not self.known:
             return None
         key = self.known.get(command.key_id)
@@ -57,23 +48,23 @@ class Keys:
             else:
                 key.verify(command.signature, signed_bytes(command))
         except InvalidSignature:
-            return f"the signature with key {command.key_id} is not right"
+            return f"the signature with key {command.key_id} is wrong"
         return None
 
 
 def read_signer(key_id: str, text: str, where: str) -> Signer:
-    """A private key from base64. Raises `Misconfigured` naming `where`."""
+    """Return the signer of a private key in base64. Raises `Misconfigured`, whose text names `where`."""
     return Signer(key_id, Ed25519PrivateKey.from_private_bytes(_raw(text, where)))
 
 
-def read_keys(texts: Mapping[str, str], where: str, *, partial: bool = True) -> Keys:
-    """Public keys by key id, from base64. Raises `Misconfigured` naming `where` and the key id."""
+def read_keys(texts: Mapping[str, str], where: str, *, partial: bool = True) -> TrustedKeys:
+    """Return the trusted keys of public keys in base64. Raises `Misconfigured`, whose text names `where` and the key id."""
     known = {name: Ed25519PublicKey.from_public_bytes(_raw(text, f"{where}.{name}")) for name, text in texts.items()}
-    return Keys(known, partial)
+    return TrustedKeys(known, partial)
 
 
 def make_key() -> tuple[str, str]:
-    """A new private key and its public key, both as base64."""
+    """Return a new private key and its public key, both in base64."""
     key = Ed25519PrivateKey.generate()
     return base64.b64encode(key.private_bytes_raw()).decode(), base64.b64encode(key.public_key().public_bytes_raw()).decode()
 
@@ -84,5 +75,5 @@ def _raw(text: str, where: str) -> bytes:
     except (binascii.Error, ValueError):
         raw = b""
     if len(raw) != 32:
-        raise Misconfigured(f"{where}: a key is 32 bytes in base64 (fogline command key makes a pair)")
+        raise Misconfigured(f"{where}: expected a key of 32 bytes in base64. `fogline command key` makes a pair of keys")
     return raw

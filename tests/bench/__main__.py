@@ -1,8 +1,10 @@
-"""How fast is it, against the parts that it is made of? Every figure is the median of some runs, side by side.
+"""Measures speed and memory, against the bare parts. Every figure is the median of several runs, side by side.
 
-    make bench                                              everything, three runs each
+    make bench                                              everything
     make bench ARGS="--only bridge flow --runs 1"           these, once
     make bench ARGS="--events 20000 --json bench.json"      half as much of everything, into a file as well
+    make bench ARGS="--only gateway --rows one-connection --runs 1"
+    make bench ARGS="--only gateway --rows '*-20' '*-20-card' --minutes 10"
 
 Absolute figures are this machine's; the ratios are what to compare. docs/performance.md says how to read them.
 
@@ -10,6 +12,7 @@ exit status: 0 measured; 1 measured, and with --check a goal was missed; 2 somet
 """
 
 import argparse
+import fnmatch
 import json
 import platform
 import signal
@@ -24,42 +27,47 @@ import bridge
 import commands
 import flow
 import gateway
-import latency
-from processes import Bench, Failed
+import memory
+from gateway_rows import CARD, GATEWAY_ROWS, SYSTEMS, GatewayOptions
+from gateway_table import gateway_table, is_gateway_key, missed
+from processes import NOT_MEASURED, Bench
 from table import short, table
 
-from fogline.errors import FoglineError
 from fogline.installed import find_jars
 
 MEASURES = {
     "gateway": gateway.measure,
-    "latency": latency.measure,
+    "memory": memory.measure,
     "bridge": bridge.measure,
     "flow": flow.measure,
     "commands": commands.measure,
 }
+RUNS = {"gateway": 5}
 
 
 def main() -> int:
     """Run everything, print one table."""
     arguments = parsed()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    failed: list[str] = []
     try:
-        runs = run_all(arguments, failed)
+        runs, failures = run_all(arguments)
     except KeyboardInterrupt:
         sys.stderr.write("stopped\n")
         return 2
     medians = {key: statistics.median(values) for key, values in runs.items()}
-    if medians:
-        print(table(medians))
+    ours = {key: values for key, values in runs.items() if is_gateway_key(key)}
+    others = {key: value for key, value in medians.items() if not is_gateway_key(key)}
+    if ours:
+        print(gateway_table(ours))
+    if others:
+        print(table(others))
     if arguments.json:
         arguments.json.write_text(json.dumps({"on": versions(), "medians": medians, "runs": runs}, indent=1) + "\n")
-    missed = short(medians)
-    if failed:
+    goals_missed = [*missed(ours), *short(others)]
+    if failures:
         return 2
-    if arguments.check and missed:
-        sys.stderr.write("".join(f"short of its goal: {each}\n" for each in missed))
+    if arguments.check and goals_missed:
+        sys.stderr.write("".join(f"short of its goal: {each}\n" for each in goals_missed))
         return 1
     return 0
 
@@ -69,44 +77,77 @@ def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="make bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--runs", type=int, default=3, help="runs of each (default: 3)")
+    parser.add_argument("--runs", type=int, help="runs of each (default: 5 of the gateway's rows at full speed, 3 of others)")
     parser.add_argument(
-        "--events", type=int, default=40_000, help="events of the gateway's row, to which others scale (default: 40000)"
+        "--events",
+        type=int,
+        default=40_000,
+        help="events of a gateway's row at full speed; others scale (default: 40000)",
     )
     parser.add_argument("--only", nargs="+", choices=MEASURES, default=list(MEASURES), metavar="NAME", help=", ".join(MEASURES))
     parser.add_argument("--json", type=Path, help="write medians, every run and versions here as well")
     parser.add_argument("--check", action="store_true", help="status 1 if a goal is missed")
-    return parser.parse_args()
+    gateways = parser.add_argument_group("rows of the gateway")
+    names = ", ".join(GATEWAY_ROWS)
+    gateways.add_argument("--rows", nargs="+", default=["*"], metavar="ROW", help=f"names or patterns: {names}")
+    gateways.add_argument("--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS), help="what to measure (default: all)")
+    length = gateways.add_mutually_exclusive_group()
+    length.add_argument("--minutes", type=float, help="length of a row with a rate")
+    length.add_argument("--seconds", type=float, default=60.0, help="length of a row with a rate (default: 60)")
+    gateways.add_argument(
+        "--card",
+        nargs="+",
+        default=list(CARD),
+        metavar="TABLE.KEY=VALUE",
+        help=f"settings of rows -card (default: {CARD[0]})",
+    )
+    gateways.add_argument("--block-device", action="store_true", help="measure on a loop device of its own (needs root)")
+    arguments = parser.parse_args()
+    for pattern in arguments.rows:
+        if not fnmatch.filter(GATEWAY_ROWS, pattern):
+            parser.error(f"no row of the gateway is named {pattern}: {names}")
+    return arguments
 
 
-def run_all(arguments: argparse.Namespace, failed: list[str]) -> dict[str, list[float]]:
-    """The values of each row, one a run. What could not be measured is told, added to `failed`, and not tried again."""
+def gateway_options(arguments: argparse.Namespace) -> GatewayOptions:
+    """The choice of rows, systems and lengths."""
+    return GatewayOptions(
+        rows=tuple(arguments.rows),
+        systems=tuple(arguments.systems),
+        paced_s=arguments.minutes * 60 if arguments.minutes else arguments.seconds,
+        card=tuple(arguments.card),
+        block_device=arguments.block_device,
+    )
+
+
+def run_all(arguments: argparse.Namespace) -> tuple[dict[str, list[float]], set[str]]:
+    """Return the values of each row, one a run, and the names of what could not be measured, which is not tried again."""
     runs: dict[str, list[float]] = {}
+    wanted = {name: arguments.runs or RUNS.get(name, 3) for name in arguments.only}
     with tempfile.TemporaryDirectory(prefix="fogline-bench-", ignore_cleanup_errors=True) as folder:
-        bench = Bench(Path(folder), arguments.events)
+        bench = Bench(Path(folder), arguments.events, gateway_options(arguments))
         try:
-            for bench.number in range(1, arguments.runs + 1):
+            for bench.number in range(1, max(wanted.values()) + 1):
                 for name in arguments.only:
-                    if name in failed:
+                    if name in bench.failures or bench.number > wanted[name]:
                         continue
                     began = time.monotonic()
-                    sys.stderr.write(f"run {bench.number} of {arguments.runs}: {name}\n")
+                    sys.stderr.write(f"run {bench.number} of {wanted[name]}: {name}\n")
                     try:
                         measured = MEASURES[name](bench)
-                    except (Failed, FoglineError, OSError, TimeoutError) as error:
-                        failed.append(name)
-                        sys.stderr.write(f"  not measured: {error or type(error).__name__}\n")
+                    except NOT_MEASURED as error:
+                        bench.fail(name, error)
                         continue
                     for key, value in measured.items():
                         runs.setdefault(key, []).append(value)
                     bench.say(f"{time.monotonic() - began:.0f} s")
         finally:
             bench.close()
-    return runs
+    return runs, bench.failures
 
 
 def versions() -> dict[str, str]:
-    """What was measured with what."""
+    """Return the versions of the measured programs."""
     kafka = next((jar.stem.rpartition("-")[2] for jar in find_jars("kafka") if jar.stem.startswith("kafka-clients-")), "")
     return {
         "date": time.strftime("%Y-%m-%d"),

@@ -1,6 +1,6 @@
 """AMQP in, Kafka exactly once out: the bridge's own process, beside a bare producer of the same records."""
 
-from processes import Bench
+from processes import Bench, cpu_s
 
 SHARDS = 8
 TIMES = 6
@@ -30,16 +30,16 @@ def through_bridge(bench: Bench, events: int) -> tuple[float, float]:
         bench.bridge(cloud) as (bridge, port),
         bench.child("gateways", *bench.program("gateways"), port, tenant, SHARDS, events) as gateways,
     ):
-        gateways.line()
-        before = bridge.cpu_s()
+        gateways.next_line()
+        before = cpu_s(bridge)
         gateways.tell("go")
-        return gateways.line(LIMIT_S)["seconds"], bridge.cpu_s() - before
+        return gateways.next_line(LIMIT_S)["seconds"], cpu_s(bridge) - before
 
 
 def bare_producer(bench: Bench, tenant: str, shards: int, events: int) -> dict[str, float]:
     """Into topics of its own, which stay."""
     bench.cloud(tenant, shards)
     with bench.child("producer", *bench.program("producer"), bench.bootstrap, tenant, shards, events) as producer:
-        producer.line()
+        producer.next_line()
         producer.tell("go")
-        return producer.line(LIMIT_S)
+        return producer.next_line(LIMIT_S)

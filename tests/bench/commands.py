@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from device import Device
 from processes import Bench, Failed, quantile
 
-from fogline.command import State
-from fogline.testing.slow_line import SlowLine
+from fogline.command import CommandState
 from fogline_cloud.commands.client import Ask, Operator
 from fogline_edge.status import read_status
+from fogline_lab.tcp_line import TcpLine
 
 SHARDS = 2
 BACKLOG_BYTES = 20_000_000
@@ -52,7 +52,7 @@ async def round_trips(bench: Bench, tenant: str, bridge_port: int, case: Case) -
     async with AsyncExitStack() as stack:
         port = bridge_port
         if case.bits_per_s:
-            port = (await stack.enter_async_context(SlowLine(bridge_port, case.bits_per_s))).port
+            port = (await stack.enter_async_context(TcpLine(bridge_port, bits_per_s=case.bits_per_s))).port
         _, mqtt_port = stack.enter_context(bench.gateway(gateway, port, tenant))
         device = await stack.enter_async_context(connected(mqtt_port, lamp))
         operator = await stack.enter_async_context(Operator("127.0.0.1", bridge_port, tenant))
@@ -82,7 +82,7 @@ async def command(operator: Operator, device: str) -> float:
     """Seconds until the device's answer is there."""
     began = time.monotonic()
     verdict = await asyncio.wait_for(operator.request(Ask(device, "ping", durable=False)), LIMIT_S)
-    if verdict.state is not State.SUCCEEDED:
+    if verdict.state is not CommandState.SUCCEEDED:
         raise Failed(f"a command ended as {verdict.state}: {verdict.status} {verdict.why}")
     return time.monotonic() - began
 

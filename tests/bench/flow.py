@@ -1,7 +1,9 @@
 """Kafka in, Delta out: the flow over records that lie there, beside a plain PySpark job over the same records."""
 
+import time
+
 from bridge import bare_producer
-from processes import BIN, Bench, Failed
+from processes import BIN, Bench, Failed, cpu_s
 
 SHARDS = 4
 TIMES = 6
@@ -35,9 +37,10 @@ def rate(bench: Bench, name: str, events: int, *command: object) -> tuple[float,
     The first one warms everything up. CPU: of driver, JVM and Python workers together.
     """
     with bench.child(name, *command) as child:
-        ends = [(at, child.cpu_s(), said["events"]) for at, said in child.lines_to_end(LIMIT_S) if "events" in said]
+        ends = [(time.perf_counter(), cpu_s(child), line["events"]) for line in child.lines(LIMIT_S) if "events" in line]
+        status = child.wait()
     counted = sum(count for *_, count in ends)
-    if counted != events or len(ends) < 3:
-        raise Failed(f"{name}: {counted} of {events} events in {len(ends)} batches: {child.last_words()}")
+    if status or counted != events or len(ends) < 3:
+        raise Failed(f"{name}: {counted} of {events} events in {len(ends)} batches: it {child.end}")
     (began, cpu_before, warm), (ended, cpu_after, _) = ends[0], ends[-1]
     return (events - warm) / (ended - began), (cpu_after - cpu_before) / (events - warm) * 1000

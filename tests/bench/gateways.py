@@ -15,7 +15,7 @@ import time
 from records import BATCH, events_of, stream_of
 
 from fogline import address, hello
-from fogline.amqp.driver import Connection, connect
+from fogline.amqp.driver import AmqpConnection, connect
 from fogline.amqp.engine import Engine
 from fogline.amqp.outcome import ACCEPTED
 from fogline.amqp.scheduler import Share
@@ -66,7 +66,7 @@ class Gateway:
         session = connection.open_session()
         control = str(address.Control(tenant, name))
         connection.open_receiver(session, "control", control, credit=32)
-        question = connection.open_sender(session, "hello", str(address.Hello(tenant)), Share(strict=0), {})
+        question = connection.open_sender(session, "hello", str(address.HelloAddress(tenant)), Share(strict=0), {})
         streams = [hello.OpenStream(stream_of(number), Lane.TELEMETRY)]
         body = hello.encode_hello(hello.Hello(protocol=1, version="0", gateway=name, beacon=BEACON, streams=streams))
         while self.welcome is None or self.welcome.refused:
@@ -75,13 +75,13 @@ class Gateway:
             await self._answered.wait()
             if self.welcome.refused:
                 await asyncio.sleep(ASK_AGAIN_S)
-        target = str(address.Ingest(tenant, self.welcome.shard))
+        target = str(address.IngestAddress(tenant, self.welcome.shard))
         self._lane = connection.open_sender(connection.open_session(), "telemetry", target, Share(), {"lane": "telemetry"})
         self._connection = connection
 
     async def send(self) -> None:
         """Everything, until it is accepted."""
-        outcomes = await asyncio.gather(*(self._connection._outbound.queue(self._lane, data) for data in self._messages))
+        outcomes = await asyncio.gather(*(self._lane.send_encoded(data) for data in self._messages))
         if any(outcome != ACCEPTED for outcome in outcomes):
             raise SystemExit(f"{self._place}: not all was accepted: {set(outcomes)}")
 
@@ -96,7 +96,7 @@ class Gateway:
         """Every link is needed."""
         raise SystemExit(f"{self._place}: link {link.name} was closed: {condition}")
 
-    def received(self, connection: Connection, delivery, data) -> None:
+    def received(self, connection: AmqpConnection, delivery, data) -> None:
         """The answer to hello."""
         connection.settle(delivery, ACCEPTED)
         connection.grant(delivery.link, 1)
@@ -104,7 +104,7 @@ class Gateway:
         self._answered.set()
 
     def closed(self, *_) -> None:
-        """What was not accepted fails by itself."""
+        """Do nothing: deliveries without an outcome fail by themselves."""
 
 
 async def main() -> None:

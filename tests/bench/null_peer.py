@@ -2,8 +2,8 @@
 
     python tests/bench/null_peer.py
 
-Prints its port. After `counts` on stdin: what it has counted. After `arrivals`: for every event since it began, the
-`sent_ns` (CLOCK_MONOTONIC) of its payload and the moment at which its batch came, on the same clock.
+Prints its port. After `counts` on stdin: what it has counted, and whether a gateway has said hello. After `arrivals`: for
+every event of the load since it began, its number and the moment at which its batch came (CLOCK_MONOTONIC).
 """
 
 import asyncio
@@ -11,16 +11,15 @@ import json
 import sys
 import time
 
+from payload import number_of
+
 from fogline import address, hello
-from fogline.amqp.driver import Connection, listen
+from fogline.amqp.driver import AmqpConnection, listen
 from fogline.amqp.engine import Engine
 from fogline.amqp.outcome import ACCEPTED
 from fogline.amqp.wire import decode
 from fogline.codec import decode_batch, decode_range
 from fogline.message import Message
-
-KEPT = 2000
-"""Batches kept for `arrivals`."""
 
 
 class NullPeer:
@@ -30,6 +29,7 @@ class NullPeer:
         self.events = 0
         self.bytes = 0
         self.control = None
+        self.welcomed = False
         self.places = {}
         self.kept: list[tuple[int, bytes]] = []
 
@@ -49,21 +49,21 @@ class NullPeer:
         message = decode(data)
         connection.settle(delivery, ACCEPTED)
         connection.grant(delivery.link, 1)
-        if isinstance(self.places[delivery.link], address.Hello):
+        if isinstance(self.places[delivery.link], address.HelloAddress):
             asked = hello.decode_hello(message.body)
             marks = [hello.Mark(each.stream) for each in asked.streams]
             body = hello.encode_hello(hello.Welcome(protocol=1, shards=1, marks=marks, time_ms=time.time_ns() // 1_000_000))
             self.control.send(Message(body=body, correlation_id=message.correlation_id))
+            self.welcomed = True
             return
         self.events += message.properties["last"] - message.properties["first"] + 1
-        if len(self.kept) < KEPT:
-            self.kept.append((now_ns, data))
+        self.kept.append((now_ns, data))
 
     def arrivals(self) -> list[tuple[int, int]]:
-        """When each event was sent, and when it came."""
+        """Return the number and arrival time of each event of the load."""
         messages = [(at, decode(data)) for at, data in self.kept]
         events = [(at, event) for at, message in messages for event in decode_batch(decode_range(message), message)]
-        return [(json.loads(event.data)["sent_ns"], at) for at, event in events if b'"sent_ns"' in event.data]
+        return [(number, at) for at, event in events if (number := number_of(event.data)) is not None]
 
     def link_closed(self, *_) -> None:
         """Nothing to do."""
@@ -75,12 +75,12 @@ class NullPeer:
 async def main() -> None:
     """Serve until stdin ends."""
     peer = NullPeer()
-    server = await listen("127.0.0.1", 0, lambda: Connection(Engine("null", server=True), peer))
+    server = await listen("127.0.0.1", 0, lambda: AmqpConnection(Engine("null", server=True), peer))
     print(json.dumps({"port": server.sockets[0].getsockname()[1]}), flush=True)
     loop = asyncio.get_running_loop()
     while asked := await loop.run_in_executor(None, sys.stdin.readline):
-        arrivals = asked.strip() == "arrivals"
-        print(json.dumps(peer.arrivals() if arrivals else {"events": peer.events, "bytes": peer.bytes}), flush=True)
+        counts = {"events": peer.events, "bytes": peer.bytes, "welcomed": peer.welcomed}
+        print(json.dumps(peer.arrivals() if asked.strip() == "arrivals" else counts), flush=True)
 
 
 if __name__ == "__main__":

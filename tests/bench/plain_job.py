@@ -1,4 +1,4 @@
-"""What one would write without Fogline's flow: read the topics, parse, append the readings to one table.
+"""Plain PySpark job for comparison with the flow: read the topics, parse, append the readings to one table.
 
     python tests/bench/plain_job.py SETTINGS FOLDER
 
@@ -92,7 +92,7 @@ def main() -> None:
         print(json.dumps({"batch": number, "events": settings.flow.max_events_per_batch}), flush=True)
 
     with spark_session(settings) as spark:
-        stream = raw_stream(spark, settings, starting_offsets(settings.tenant, counts, {}))
+        stream = raw_stream(spark, settings, starting_offsets(settings.tenant, counts, {}), settings.flow.max_events_per_batch)
         query = stream.writeStream.option("checkpointLocation", f"{folder}/checkpoint").foreachBatch(land)
         query.trigger(availableNow=True).start().awaitTermination()
 

@@ -1,140 +1,100 @@
-"""What a measurement needs around it: a folder, child processes that end with it, a Kafka broker if one is asked for."""
+"""Surroundings of a measurement: a folder, child processes that end with it, and a Kafka broker if one is needed."""
 
-import json
 import os
-import queue
 import shutil
-import signal
-import subprocess
 import sys
-import threading
-import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+
+from gateway_rows import GatewayOptions
+from usage import Usage, make_counter, read_report, read_usage
+
+from fogline.errors import FoglineError
+from fogline_lab.supervisor import ChildProcess, run_to_end
 
 HERE = Path(__file__).parent
 BIN = Path(sys.executable).parent
-READY_S = 120.0
-STOP_S = 30.0
 
 
 class Failed(Exception):
     """Something could not be measured; the message says what, in one line."""
 
 
-class Child:
-    """One child process: JSON lines on its stdout, each with the moment at which it came.
+def cpu_s(child: ChildProcess) -> float:
+    """Return the user and system time that a child and its descendants have used, in seconds."""
+    ticks = 0
+    for pid in child.members():
+        with suppress(OSError):
+            ticks += sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
 
-    A session of its own, so that Ctrl-C reaches only the bench, which ends it. When the bench itself is killed, the
-    kernel sends the child `orphaned`.
-    """
 
-    def __init__(self, name: str, command: list[str], folder: Path, orphaned: str = "KILL") -> None:
-        self.name = name
-        self._log = folder / f"{name}.log"
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                ["setpriv", "--pdeathsig", orphaned, "--", *command],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                cwd=folder,
-                start_new_session=True,
-                text=True,
-            )
-        self.pid = self._process.pid
-        self._lines: queue.SimpleQueue[tuple[float, dict[str, Any]] | None] = queue.SimpleQueue()
-        threading.Thread(target=self._read, name=f"read {name}", daemon=True).start()
+def peak_rss_mib(child: ChildProcess) -> float:
+    """Return the highest resident set of a child's first process."""
+    lines = Path(f"/proc/{child.pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
 
-    def _read(self) -> None:
-        for line in self._process.stdout:
-            with suppress(ValueError):
-                self._lines.put((time.perf_counter(), json.loads(line)))
-        self._lines.put(None)
 
-    def line(self, limit_s: float = READY_S) -> dict[str, Any]:
-        """What it says next. Raises `Failed` if it ends or stays silent."""
-        with suppress(queue.Empty):
-            said = self._lines.get(timeout=limit_s)
-            if said is not None:
-                return said[1]
-            raise Failed(f"{self.name} ended: {self.last_words()}")
-        raise Failed(f"{self.name} said nothing for {limit_s:.0f} s: {self.last_words()}")
-
-    def lines_to_end(self, limit_s: float) -> Iterator[tuple[float, dict[str, Any]]]:
-        """What it says, as it says it, until it ends by itself. Raises `Failed` if that is not with status 0."""
-        deadline = time.monotonic() + limit_s
-        try:
-            while (line := self._lines.get(timeout=max(0.1, deadline - time.monotonic()))) is not None:
-                yield line
-        except queue.Empty:
-            raise Failed(f"{self.name} did not end in {limit_s:.0f} s") from None
-        if self._process.wait(STOP_S):
-            raise Failed(f"{self.name} failed: {self.last_words()}")
-
-    def tell(self, line: str = "") -> None:
-        """Write a line to its stdin."""
-        with suppress(BrokenPipeError):
-            self._process.stdin.write(f"{line}\n")
-            self._process.stdin.flush()
-
-    def last_words(self) -> str:
-        """The last line of its log."""
-        lines = self._log.read_text("utf-8", "replace").strip().splitlines()
-        return lines[-1] if lines else "without a word"
-
-    def cpu_s(self) -> float:
-        """User and system time that it and its descendants have used, seconds."""
-        ticks = 0
-        for stat in Path("/proc").glob("[0-9]*/stat"):
-            with suppress(OSError):
-                fields = stat.read_text().rpartition(")")[2].split()
-                if int(fields[3]) == self.pid:  # the session
-                    ticks += sum(map(int, fields[11:15]))
-        return ticks / os.sysconf("SC_CLK_TCK")
-
-    def peak_rss_mib(self) -> float:
-        """The most memory that it had."""
-        lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
-
-    def stop(self) -> None:
-        """SIGTERM, then SIGKILL for what is left of it."""
-        with suppress(ProcessLookupError, subprocess.TimeoutExpired):
-            self._process.terminate()
-            self._process.wait(STOP_S)
-        with suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)
-        self._process.wait()
+NOT_MEASURED = (Failed, FoglineError, OSError, TimeoutError)
+"""The errors after which a figure is left out, and others are still measured."""
 
 
 @dataclass
 class Bench:
-    """One run. `events`: of the gateway's row; the others scale with it."""
+    """One run. `events`: of a gateway's row at full speed; the others scale with it."""
 
     folder: Path
     events: int
+    gateway_options: GatewayOptions
     number: int = 0
+    failures: set[str] = field(default_factory=set)
     _bootstrap: str = ""
-    _children: list[Child] = field(default_factory=list)
+    _children: list[ChildProcess] = field(default_factory=list)
 
     def say(self, what: str) -> None:
         """Progress, on stderr."""
         sys.stderr.write(f"  {what}\n")
 
+    def fail(self, name: str, error: Exception) -> None:
+        """Tell that something could not be measured."""
+        self.failures.add(name)
+        sys.stderr.write(f"  {name}: not measured: {error or type(error).__name__}\n")
+
     @contextmanager
-    def child(self, name: str, *command: object, orphaned: str = "KILL") -> Iterator[Child]:
-        """A child process for the length of a block."""
-        child = Child(name, [str(each) for each in command], self.folder, orphaned)
+    def child(
+        self, name: str, *command: object, environment: Mapping[str, str] | None = None, json_lines: bool = True
+    ) -> Iterator[ChildProcess]:
+        """Run a child process for the length of the block."""
+        log = self.folder / f"{name}.log"
+        child = ChildProcess(name, command, log, folder=self.folder, environment=environment, json_lines=json_lines)
         self._children.append(child)
+        child.start()
         try:
             yield child
         finally:
             child.stop()
             self._children.remove(child)
+
+    @contextmanager
+    def metered(self, name: str, *command: object, json_lines: bool = True) -> Iterator["Metered"]:
+        """Run a child process whose usage is measured, its end included."""
+        syncs, report = make_counter(self.folder, name), self.folder / f"{name}.usage"
+        report.unlink(missing_ok=True)
+        wrapper = [*self.program("metered"), self.sync_counter, syncs, report]
+        with self.child(name, *wrapper, *command, json_lines=json_lines) as child:
+            yield Metered(child, syncs, report)
+
+    @property
+    def sync_counter(self) -> Path:
+        """The library that counts syncs, compiled at its first use."""
+        library = self.folder / "count_syncs.so"
+        if not library.exists():
+            log = self.folder / "gcc.log"
+            if run_to_end(["gcc", "-O2", "-shared", "-fPIC", "-o", library, HERE / "count_syncs.c", "-ldl"], log)[0]:
+                raise Failed(f"gcc: {log.read_text('utf-8').strip()}")
+        return library
 
     def program(self, name: str) -> list[object]:
         """The command of one of the bench's own programs."""
@@ -149,12 +109,13 @@ class Bench:
 
     @property
     def bootstrap(self) -> str:
-        """Where Kafka answers: one broker for all runs, started when it is first asked for."""
+        """The address of the Kafka broker. One broker serves all runs; the first use starts it."""
         if not self._bootstrap:
-            command = [sys.executable, "-m", "fogline.testing.kafka_broker", "--data", str(self.folder / "kafka")]
-            broker = Child("kafka", command, self.folder, orphaned="TERM")
+            command = [sys.executable, "-m", "fogline_lab.kafka_broker", "--data", self.folder / "kafka"]
+            broker = ChildProcess("kafka", command, self.folder / "kafka.log", folder=self.folder, orphan_signal="TERM")
             self._children.append(broker)
-            self._bootstrap = broker.line()["bootstrap"]
+            broker.start()
+            self._bootstrap = broker.next_line()["bootstrap"]
         return self._bootstrap
 
     def cloud(self, tenant: str, shards: int, more: str = "") -> Path:
@@ -162,28 +123,26 @@ class Bench:
         path = self.folder / f"{tenant}.toml"
         kafka = f'[kafka]\n"bootstrap.servers" = "{self.bootstrap}"\n'
         path.write_text(f'tenant = "{tenant}"\nshards = {shards}\n{kafka}[bridge]\nlisten = "127.0.0.1:0"\n{more}')
-        made = subprocess.run(
-            [BIN / "fogline", "topics", "create", "--config", path], capture_output=True, text=True, check=False
-        )
-        if made.returncode:
-            raise Failed(f"fogline topics create: {made.stderr.strip()}")
+        log = self.folder / "topics.log"
+        status, _ = run_to_end([BIN / "fogline", "topics", "create", "--config", path], log)
+        if status:
+            raise Failed(f"fogline topics create: {log.read_text('utf-8').strip()}")
         return path
 
     @contextmanager
-    def bridge(self, cloud: Path) -> Iterator[tuple[Child, int]]:
+    def bridge(self, cloud: Path) -> Iterator[tuple[ChildProcess, int]]:
         """A bridge, and its port."""
         with self.child("bridge", BIN / "fogline", "bridge", "run", "--config", cloud) as bridge:
-            yield bridge, _port(bridge.line()["amqp"])
+            yield bridge, port_of(bridge.next_line()["amqp"])
 
     @contextmanager
-    def gateway(self, name: str, bridge_port: int, tenant: str = "bench") -> Iterator[tuple[Child, int]]:
-        """A gateway with an empty outbox in the folder of its name, and its MQTT port."""
-        folder = self.subfolder(name)
-        settings = folder / "edge.toml"
-        uplink = f'[uplink]\nbridge = "127.0.0.1:{bridge_port}"\n'
-        settings.write_text(f'tenant = "{tenant}"\ngateway = "{name}"\ndata = "data"\n{uplink}[mqtt]\nport = 0\n')
-        with self.child(name, BIN / "fogline-edge", "run", "--config", settings) as gateway:
-            yield gateway, _port(gateway.line()["mqtt"])
+    def gateway(
+        self, name: str, bridge_port: int, tenant: str = "bench", program: Path = BIN / "fogline-edge"
+    ) -> Iterator[tuple[ChildProcess, int]]:
+        """Run a gateway with an empty outbox in the folder of its name. Yields its process and its MQTT port."""
+        settings = gateway_settings(self.subfolder(name), name, bridge_port, tenant)
+        with self.child(name, program, "run", "--config", settings) as gateway:
+            yield gateway, port_of(gateway.next_line()["mqtt"])
 
     def close(self) -> None:
         """End every child."""
@@ -192,7 +151,40 @@ class Bench:
         self._children.clear()
 
 
-def _port(endpoint: str) -> int:
+class Metered:
+    """A child under `metered.py`. `pid`: of the program itself."""
+
+    def __init__(self, child: ChildProcess, syncs: Path, report: Path) -> None:
+        self.child = child
+        self._syncs = syncs
+        self._report = report
+
+    @property
+    def pid(self) -> int:
+        """The program's process id."""
+        return next(pid for pid in self.child.members() if pid != self.child.pid)
+
+    def usage(self) -> Usage:
+        """Return what the program has used until now."""
+        return read_usage(self.pid, self._syncs)
+
+    def end(self) -> Usage:
+        """Stop the program in order. Returns what it used in all. Raises `Failed` if it had to be killed."""
+        self.child.stop()
+        if not self._report.exists():
+            raise Failed(f"{self.child.name} did not end by itself: see {self.child.log}")
+        return read_report(self._report)
+
+
+def gateway_settings(folder: Path, name: str, bridge_port: int, tenant: str = "bench", more: Iterable[str] = ()) -> Path:
+    """Write the settings file of a gateway. `more`: settings as `table.key = value`."""
+    path = folder / "edge.toml"
+    names = [f'tenant = "{tenant}"', f'gateway = "{name}"', 'data = "data"']
+    path.write_text("\n".join([*names, f'uplink.bridge = "127.0.0.1:{bridge_port}"', "mqtt.port = 0", *more, ""]))
+    return path
+
+
+def port_of(endpoint: str) -> int:
     return int(endpoint.rpartition(":")[2])
 
 

@@ -21,22 +21,13 @@ class Row:
         return f"{sign} {self.goal:,.{self.digits}f}  {'met' if self.met(value) else 'SHORT'}"
 
     def met(self, value: float) -> bool:
-        """Whether a value is as good as the goal."""
+        """Return True if a value reaches the goal."""
         return self.goal is None or (value <= self.goal if self.at_most else value >= self.goal)
 
 
 ROWS = {
-    "gateway.sqlite": Row("bare SQLite FULL loop, rows/s"),
-    "gateway.acknowledged": Row("gateway MQTT QoS 1, acknowledged events/s", 20_000),
-    "gateway.settled": Row("gateway MQTT -> AMQP, settled events/s"),
-    "gateway.ratio": Row("gateway acknowledged / bare SQLite", digits=3),
-    "gateway.cpu": Row("gateway, CPU s per 1000 events", 0.03, at_most=True, digits=3),
-    "gateway.rss": Row("gateway, peak RSS MiB"),
-    "gateway.wire": Row("gateway -> AMQP, bytes on the wire per event", 60, at_most=True, digits=1),
-    "latency.puback_p50": Row("200 events/s: publish -> PUBACK, p50 ms", digits=1),
-    "latency.puback_p99": Row("200 events/s: publish -> PUBACK, p99 ms", digits=1),
-    "latency.arrival_p50": Row("200 events/s: publish -> AMQP peer, p50 ms", digits=1),
-    "latency.arrival_p99": Row("200 events/s: publish -> AMQP peer, p99 ms", digits=1),
+    "memory.rss": Row("gateway alone, RSS in MB after 25 times as many events", 60, at_most=True, digits=1),
+    "memory.pss": Row("gateway alone, PSS in MB after 25 times as many events", 60, at_most=True, digits=1),
     "bridge.events": Row("bridge AMQP -> Kafka, settled events/s"),
     "bridge.cpu": Row("bridge, CPU s per 1000 events", digits=3),
     "bridge.producer": Row("bare idempotent producer, events/s"),

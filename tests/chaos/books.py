@@ -1,4 +1,4 @@
-"""What was said outside while the outbox worked, and whether a file that is found later agrees with it."""
+"""Record of all calls and results of an outbox, compared with a file that is found later."""
 
 import asyncio
 import json
@@ -6,16 +6,17 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from fogline.codec import decode_event
-from fogline.command import State
+from fogline.command import CommandState
 from fogline.event import Arrival, Lane, Receipt
 from fogline.gap import GAP_CONTENT_TYPE
 from fogline.identity import Retransmission, UniqueId
-from fogline.testing.amqp import within
-from fogline.testing.events import make_arrival
 from fogline_edge.outbox.outbox import Outbox
+from fogline_edge.outbox.stored_body import unpack_body
 from fogline_edge.outbox.streams import Streams
+from fogline_lab.amqp import within
+from fogline_lab.events import make_arrival
 
-ORDER = [State.QUEUED, State.SENDING, State.SUCCEEDED]
+ORDER = [CommandState.QUEUED, CommandState.SENDING, CommandState.SUCCEEDED]
 
 
 def arrival(n: int, *, again: bool = False) -> Arrival:
@@ -39,7 +40,7 @@ class Note:
 
 @dataclass
 class Found:
-    """What is wrong with a file. `lost`: acknowledged, not handed on, not there."""
+    """Errors of a file. `lost`: acknowledged, not handed on, not there."""
 
     lost: set[int] = field(default_factory=set)
     wrong: list[str] = field(default_factory=list)
@@ -102,9 +103,9 @@ class Books:
                 found.wrong.append(f"command {command} is {there.get(command)}, was {told[-1]}")
             if command in there and there[command] not in asked:
                 found.wrong.append(f"command {command} is {there[command]}, which nobody asked for")
-        replies = [decode_event(body) for (body,) in connection.execute("SELECT body FROM event")]
+        replies = [decode_event(unpack_body(body)) for (body,) in connection.execute("SELECT body FROM event")]
         of_replies = sorted(event.commandid for event in replies if event.lane is Lane.REPLY)
-        over = sorted(command for command, state in there.items() if state == State.SUCCEEDED)
+        over = sorted(command for command, state in there.items() if state == CommandState.SUCCEEDED)
         if of_replies != over:
             found.wrong.append(f"commands {over} are over, there are replies of {of_replies}")
 
@@ -131,6 +132,6 @@ def judge_streams(connection, found: Found) -> None:
 
 def numbers(bodies) -> list[int]:
     """The numbers of the arrivals among events."""
-    events = map(decode_event, bodies)
+    events = map(decode_event, map(unpack_body, bodies))
     plain = [event for event in events if event.adapter == "mqtt" and event.content_type != GAP_CONTENT_TYPE]
     return [json.loads(event.data)["n"] for event in plain]

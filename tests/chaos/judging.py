@@ -2,9 +2,9 @@
 
 from chaos.books import Books, Found
 from chaos.workload import settings
-from fogline.testing.disk import Kind
-from fogline.testing.power_cut import PowerCut
 from fogline_edge.outbox.outbox import Outbox
+from fogline_lab.disk import DiskOperation
+from fogline_lab.power_cut import PowerCut
 
 LOCK = "lock"
 """The file beside the database in which the outbox says how its last run ended."""
@@ -15,7 +15,7 @@ async def judged(record, folder, *, since: int = 0):
     books, told = Books(), 0
     for image in PowerCut(record).images():
         for step in record[told : image.cut]:
-            if step.kind is Kind.NOTE:
+            if step.kind is DiskOperation.NOTE:
                 books.take(step.note)
         told = image.cut
         if told > since:

@@ -93,7 +93,7 @@ class Raw:
 
     @property
     def ended(self) -> bool:
-        """Whether the peer has closed, as far as was read."""
+        """True if the peer has closed, as far as was read."""
         return self._reader.at_eof()
 
     async def send(self, data: bytes) -> None:

@@ -76,7 +76,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What `_batch` writes."""
+    """One record, as `_batch` writes it."""
 
     key: bytes
     value: bytes

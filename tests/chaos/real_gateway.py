@@ -1,17 +1,14 @@
-"""`fogline-edge run` as a process of its own, between a bridge of this process that only takes, and a device of few words."""
+"""`fogline-edge run` as a child process, with a bridge that accepts everything and a small MQTT device in this process."""
 
 import asyncio
-import json
-import os
 import signal
-import sys
 import time
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
-from fogline import address, crash, hello
-from fogline.amqp.driver import Connection, listen
+from fogline import address, hello
+from fogline.amqp.driver import AmqpConnection, listen
 from fogline.amqp.engine import Engine
 from fogline.amqp.outcome import ACCEPTED
 from fogline.amqp.wire import decode
@@ -19,13 +16,14 @@ from fogline.codec import decode_batch, decode_range
 from fogline.command import Command, encode_command
 from fogline.event import Event
 from fogline.message import Message
-from fogline.testing.amqp import within
-from fogline_edge.adapters.mqtt import packets
-from fogline_edge.adapters.mqtt.framing import Framer
-from fogline_edge.adapters.mqtt.packets import Connect, Kind, Publish, Subscribe
+from fogline_edge.adapters.mqtt.protocol import packets
+from fogline_edge.adapters.mqtt.protocol.framing import Framer
+from fogline_edge.adapters.mqtt.protocol.packets import Connect, PacketType, Publish, Subscribe
 from fogline_edge.status import read_status
+from fogline_lab.amqp import within
+from fogline_lab.mqtt_packets import encode
+from fogline_lab.supervisor import ChildProcess, find_script, start_child, stop_children
 
-PROGRAM = Path(sys.executable).parent / "fogline-edge"
 V3 = 4
 LIMIT_S = 60.0
 SETTINGS = """
@@ -40,31 +38,27 @@ port = 0
 
 
 class Gateway:
-    """The process. `start` it as often as it is to live."""
+    """The gateway process; it may be started again and again."""
 
     def __init__(self, folder: Path, bridge: int) -> None:
         self.data = folder / "data"
-        self._config = folder / "edge.toml"
-        self._config.write_text(SETTINGS.format(data=self.data, bridge=bridge))
+        config = folder / "edge.toml"
+        config.write_text(SETTINGS.format(data=self.data, bridge=bridge))
+        self._process = ChildProcess("gateway", [find_script("fogline-edge"), "run", "--config", config], folder / "edge.log")
 
     async def start(self, point: str = "") -> int:
-        """Run it until `point` is passed, or for as long as nobody ends it; the port of its MQTT listener."""
-        command = [PROGRAM, "run", "--config", self._config]
-        environment = {**os.environ, crash.VARIABLE: point}
-        self._process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, env=environment)
-        assert self._process.stdout is not None
-        said = await within(self._process.stdout.readline(), "the gateway does not start", LIMIT_S)
-        return int(json.loads(said)["mqtt"].rpartition(":")[2])
+        """Start the gateway, which kills itself at `point` if there is one. Returns the port of its MQTT listener."""
+        ready = await start_child(self._process, LIMIT_S, crash_at=point)
+        return int(ready["mqtt"].rpartition(":")[2])
 
     async def died(self) -> bool:
-        """Whether it ended as if it had been killed."""
-        return await within(self._process.wait(), "it does not come to the point", LIMIT_S) == -signal.SIGKILL
+        """Return True if the gateway ended as if it had been killed."""
+        return await asyncio.to_thread(self._process.wait, LIMIT_S) == -signal.SIGKILL
 
     async def stop(self) -> dict:
-        """End it in order; what it has stored and handed on."""
-        with suppress(ProcessLookupError):
-            self._process.terminate()
-        assert await within(self._process.wait(), "the gateway does not end", LIMIT_S) in (0, -signal.SIGKILL)
+        """Stop the gateway in order. Returns its status: the events that it has stored and sent."""
+        await stop_children(self._process)
+        assert await asyncio.to_thread(self._process.wait, LIMIT_S) in (0, -signal.SIGKILL)
         return read_status(self.data)
 
 
@@ -79,7 +73,7 @@ class Bridge:
         self._changed = asyncio.Event()
 
     async def serve(self) -> int:
-        self._server = await listen("127.0.0.1", 0, lambda: Connection(Engine("bridge", server=True), self))
+        self._server = await listen("127.0.0.1", 0, lambda: AmqpConnection(Engine("bridge", server=True), self))
         return self._server.sockets[0].getsockname()[1]
 
     def close(self) -> None:
@@ -102,7 +96,7 @@ class Bridge:
         return self._control.send(encode_command(command))
 
     def events(self, adapter: str = "mqtt") -> Counter:
-        """How often each event came, by its place and id."""
+        """Count the arrivals of each event, by its position and id."""
         return Counter((place, event.id) for place, event in self.came if event.adapter == adapter)
 
     def replies(self) -> list[tuple[str | None, str | None]]:
@@ -120,7 +114,7 @@ class Bridge:
         message = decode(data)
         connection.settle(delivery, ACCEPTED)
         connection.grant(delivery.link, 1)
-        if isinstance(self._places[delivery.link], address.Hello):
+        if isinstance(self._places[delivery.link], address.HelloAddress):
             body = self.welcome(hello.decode_hello(message.body))
             self._control.send(Message(body=body, correlation_id=message.correlation_id))
         else:
@@ -151,24 +145,24 @@ class Device:
 
     async def connect(self, port: int) -> None:
         self._reader, self._writer = await asyncio.open_connection("127.0.0.1", port)
-        await self.ask(Connect(version=V3, client_id="lamp-1", clean_start=False), Kind.CONNACK)
+        await self.ask(Connect(version=V3, client_id="lamp-1", clean_start=False), PacketType.CONNACK)
 
     async def take_commands(self) -> None:
-        await self.ask(Subscribe(packet_id=9, filters=(("command///req/#", 0),)), Kind.SUBACK)
+        await self.ask(Subscribe(packet_id=9, filters=(("command///req/#", 0),)), PacketType.SUBACK)
 
     async def publish(self, topic: str, payload: bytes, *, dup: bool = False) -> None:
         """At QoS 1, always with the same packet id; until it is acknowledged."""
-        await self.ask(Publish(topic=topic, payload=payload, qos=1, packet_id=7, dup=dup), Kind.PUBACK)
+        await self.ask(Publish(topic=topic, payload=payload, qos=1, packet_id=7, dup=dup), PacketType.PUBACK)
 
-    async def ask(self, packet, answer: Kind) -> None:
-        self._writer.write(packet.encode(V3))
+    async def ask(self, packet, answer: PacketType) -> None:
+        self._writer.write(encode(packet, V3))
         await self.until(answer)
 
-    async def until(self, kind: Kind) -> None:
+    async def until(self, kind: PacketType) -> None:
         """Read until there is such a packet. Raises `ConnectionError`: the gateway is gone."""
         while True:
             while (found := self._framer.next_packet()) is not None:
-                if found[0] >> 4 == Kind.PUBLISH:
+                if found[0] >> 4 == PacketType.PUBLISH:
                     self.commands.append(packets.decode(*found, V3).topic.split("/")[4])
                 if found[0] >> 4 == kind:
                     return

@@ -1,34 +1,29 @@
 """One tenant with bridges that are real processes, gateways of this process under load, and what landed of it."""
 
 import asyncio
-import contextlib
 import json
-import os
-import signal
-import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from fogline.address import shard_of
-from fogline.amqp.reconnect import Backoff
-from fogline.crash import VARIABLE
+from fogline.amqp.backoff import Backoff
 from fogline.event import Lane, Receipt
-from fogline.testing.amqp import within
-from fogline.testing.events import make_arrival
-from fogline.testing.kafka_broker import free_port
 from fogline_cloud import topics
-from fogline_cloud.bridge.checkpoint import read_entries
+from fogline_cloud.committed_records import read_committed
 from fogline_cloud.kafka import KafkaClients
-from fogline_cloud.provision import create_topics
-from fogline_cloud.reading import read_committed
-from fogline_cloud.records import place_of
-from fogline_cloud.settings import Settings as CloudSettings
+from fogline_cloud.records import position_of
+from fogline_cloud.settings import CloudSettings
+from fogline_cloud.shard.checkpoint import read_entries
+from fogline_cloud.topic_admin import create_topics
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.settings import Settings, UplinkSettings
+from fogline_edge.settings import EdgeSettings, UplinkSettings
 from fogline_edge.uplink.uplink import Uplink
+from fogline_lab.amqp import within
+from fogline_lab.events import make_arrival
+from fogline_lab.kafka_broker import free_port
+from fogline_lab.supervisor import ChildProcess, find_script, kill_child
 
 LIMIT_S = 60.0
 GROUP = 20
@@ -57,44 +52,6 @@ async def until_async(condition: Callable[[], Awaitable[bool]], what: str, limit
     await within(so(), what, limit_s)
 
 
-class Program:
-    """A child process of this test: `start` returns its first JSON line; nothing of it outlives `end`."""
-
-    def __init__(self, command: list[str], log: Path, **environment: str) -> None:
-        self.log = log
-        self._command = command
-        self._environment = {**os.environ, **environment}
-        self._process: asyncio.subprocess.Process | None = None
-
-    async def start(self, limit_s: float = LIMIT_S) -> dict[str, Any]:
-        with self.log.open("ab") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                *self._command, stdout=asyncio.subprocess.PIPE, stderr=log, env=self._environment, start_new_session=True
-            )
-        return await self.says(limit_s)
-
-    async def says(self, limit_s: float = LIMIT_S) -> dict[str, Any]:
-        """Its next line."""
-        line = await within(self._process.stdout.readline(), f"{self._command} says nothing", limit_s)
-        assert line, f"it ended: {self.log.read_text('utf-8', 'replace')[-2000:]}"
-        return json.loads(line)
-
-    def send(self, what: signal.Signals) -> None:
-        """To it and to all that it has started."""
-        os.killpg(self._process.pid, what)
-
-    async def ended(self) -> int:
-        return await within(self._process.wait(), f"{self._command} does not end")
-
-    async def end(self, how: signal.Signals = signal.SIGKILL) -> None:
-        """End it, if that has not happened, and wait for that."""
-        if self._process is not None and self._process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                self.send(signal.SIGCONT)
-                self.send(how)
-            await self.ended()
-
-
 @dataclass
 class Site:
     """A tenant of four shards. `acknowledged`: what gateways have acknowledged to their devices."""
@@ -105,7 +62,7 @@ class Site:
     shards: int = 4
     acknowledged: set[Fact] = field(default_factory=set)
     outboxes: dict[str, Outbox] = field(default_factory=dict)
-    bridges: dict[str, Program] = field(default_factory=dict)
+    bridges: dict[str, ChildProcess] = field(default_factory=dict)
     ports: dict[str, int] = field(default_factory=dict)
     _uplinks: list[asyncio.Task[None]] = field(default_factory=list)
     _loads: list[asyncio.Task[None]] = field(default_factory=list)
@@ -118,8 +75,8 @@ class Site:
 
     # --- bridges
 
-    def bridge(self, name: str, crash_at: str = "") -> Program:
-        """A bridge that is still to be started, and may kill itself at a point; its port stays the same."""
+    def bridge(self, name: str) -> ChildProcess:
+        """The bridge process of this name, not started by this; its port stays the same."""
         port = self.ports.setdefault(name, free_port())
         config = self.folder / f"{name}.toml"
         config.write_text(
@@ -127,8 +84,9 @@ class Site:
             f'[kafka]\n"bootstrap.servers" = "{self.bootstrap}"\n'
             f'[bridge]\nname = "{name}"\nlisten = "127.0.0.1:{port}"\ncheckpoint_s = 0.5\n'
         )
-        command = [str(Path(sys.executable).with_name("fogline")), "bridge", "run", "--config", str(config)]
-        self.bridges[name] = Program(command, self.folder / f"{name}.log", **{VARIABLE: crash_at})
+        if name not in self.bridges:
+            command = [find_script("fogline"), "bridge", "run", "--config", config]
+            self.bridges[name] = ChildProcess(name, command, self.folder / f"{name}.log")
         return self.bridges[name]
 
     async def shared(self, *names: str) -> dict[int, str]:
@@ -146,7 +104,7 @@ class Site:
         return owners
 
     def owners(self) -> dict[int, str]:
-        """Who took each shard last, as was committed."""
+        """Return the last committed owner of each shard."""
         topic = topics.checkpoint(self.tenant)
         found = read_committed(self.clients, {(topic, shard): None for shard in range(self.shards)})
         entries = [(each.partition, read_entries([(each.key, each.value)]).owner) for each in found]
@@ -161,7 +119,7 @@ class Site:
     def open_gateway(self, name: str, *bridges: str, backoff: Backoff | None = None) -> Outbox:
         """A gateway that is connected and under load until `drain`."""
         uplink = UplinkSettings(bridge=[f"127.0.0.1:{self.ports[each]}" for each in bridges], batch_events=100)
-        outbox = Outbox.open(Settings(tenant=self.tenant, gateway=name, data=str(self.folder / name), uplink=uplink))
+        outbox = Outbox.open(EdgeSettings(tenant=self.tenant, gateway=name, data=str(self.folder / name), uplink=uplink))
         self.outboxes[name] = outbox
         serve = Uplink(outbox, uplink, _no_commands, backoff).run()
         self._uplinks.append(asyncio.create_task(serve, name=f"uplink-{name}"))
@@ -212,13 +170,13 @@ class Site:
         for outbox in self.outboxes.values():
             await outbox.close()
         for program in self.bridges.values():
-            await program.end()
+            await kill_child(program)
         assert [each for each in ended if isinstance(each, Exception)] == []
 
     # --- the oracle
 
     async def check(self) -> int:
-        """What was acknowledged is what landed, each once. Returns how many events."""
+        """Check that each acknowledged event landed once, and no other. Returns the number of events."""
         landed = Counter(await asyncio.to_thread(self.landed))
         assert self.acknowledged - set(landed) == set(), "lost"
         assert set(landed) - self.acknowledged == set(), "phantoms"
@@ -230,7 +188,7 @@ class Site:
         topic = topics.of_lane(Lane.TELEMETRY, self.tenant)
         facts = []
         for stored in read_committed(self.clients, {(topic, shard): None for shard in range(self.shards)}):
-            place = place_of(stored.headers, stored.value)
+            place = position_of(stored.headers, stored.value)
             if place is not None and stored.value.startswith(b'{"n"'):
                 facts.append((place.gateway, int(json.loads(stored.value)["n"])))
         return facts

@@ -8,20 +8,20 @@ import pytest
 
 from e2e.conftest import line as line_of_a_tenant
 from e2e.parts import Device, Line, gateway, serving
-from fogline.command import State
+from fogline.command import CommandState
 from fogline.errors import SlowDown
 from fogline.event import Lane
-from fogline.testing.amqp import within
-from fogline.testing.clock import FakeClock
-from fogline.testing.events import make_arrival
-from fogline.testing.slow_line import SlowLine
 from fogline_cloud.commands.client import Ask, Operator
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.settings import OutboxSettings, Settings, UplinkSettings
+from fogline_edge.settings import EdgeSettings, OutboxSettings, UplinkSettings
+from fogline_lab.amqp import within
+from fogline_lab.clock import FakeClock
+from fogline_lab.events import make_arrival
+from fogline_lab.tcp_line import TcpLine
 
 line = line_of_a_tenant
 MIB = 2**20
-PAGE_BYTES = 4096
+PAGES_BYTES = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
 BOUND_BYTES = 4_000_000
 PAUSE_S = 7 * 3600
 ALARM_BASE = 1_000_000
@@ -32,7 +32,7 @@ ROUND_TRIP_S = 1.0
 
 
 def body(number: int) -> bytes:
-    """What no compression makes small."""
+    """Return a body that no compression makes small."""
     return b'{"n": %d, "more": "%s"}' % (number, os.urandom(300).hex().encode())
 
 
@@ -59,7 +59,7 @@ async def test_two_days_without_uplink_stay_in_bound_and_drain_with_alarms_first
     """N1: stored until the bound, then refused; drained over a slow line: the alarms are over before the telemetry is."""
     clock = FakeClock()
     async with serving(line):
-        settings = Settings(
+        settings = EdgeSettings(
             tenant=line.tenant,
             gateway="gw-1",
             data=str(folder / "gw-1"),
@@ -68,12 +68,10 @@ async def test_two_days_without_uplink_stay_in_bound_and_drain_with_alarms_first
         )
         outbox = Outbox.open(settings, clock=clock)
         await put_until_full(line, outbox, clock)
-        used = await outbox.read_journal(
-            lambda connection, _: PAGE_BYTES * connection.execute("PRAGMA page_count").fetchone()[0]
-        )
+        used = await outbox.read_journal(lambda connection, _: connection.execute(PAGES_BYTES).fetchone()[0])
         stored = {stream.lane: stream.head for stream in await outbox.streams()}
         assert BOUND_BYTES / 2 < used <= BOUND_BYTES
-        async with SlowLine(line.port, 4e6) as way:
+        async with TcpLine(line.port, bits_per_s=4e6) as way:
             settings = UplinkSettings(bridge=f"127.0.0.1:{way.port}", batch_events=100)
             async with line.uplink(outbox, settings=settings):
                 left = await left_when_alarms_are_over(outbox)
@@ -85,7 +83,7 @@ async def test_two_days_without_uplink_stay_in_bound_and_drain_with_alarms_first
 
 
 async def left_when_alarms_are_over(outbox: Outbox) -> int:
-    """How much telemetry waits at the moment at which no alarm does any more."""
+    """Return the telemetry that waits when the last alarm has landed."""
 
     async def over() -> int:
         while True:
@@ -102,7 +100,7 @@ async def test_a_command_takes_less_than_a_second_behind_20_mb_on_a_slow_line(li
     """N7: operator, bridge, gateway, device and back, while 20 MB go out over 1 Mbit/s."""
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(serving(line))
-        way = await stack.enter_async_context(SlowLine(line.port, 1e6, delay_s=0.025))
+        way = await stack.enter_async_context(TcpLine(line.port, bits_per_s=1e6, delay_s=0.025))
         bridge, line.port = line.port, way.port
         outbox, downlink = await stack.enter_async_context(gateway(line))
         operator = await stack.enter_async_context(Operator("127.0.0.1", bridge, line.tenant))
@@ -124,5 +122,5 @@ async def test_a_command_takes_less_than_a_second_behind_20_mb_on_a_slow_line(li
 async def round_trip(operator: Operator) -> float:
     began = asyncio.get_running_loop().time()
     verdict = await within(operator.request(Ask("lamp-1", "switch", b"{}", durable=False)), "no answer", ROUND_TRIP_S)
-    assert verdict.state is State.SUCCEEDED
+    assert verdict.state is CommandState.SUCCEEDED
     return asyncio.get_running_loop().time() - began

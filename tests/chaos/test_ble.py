@@ -4,7 +4,7 @@ import pytest
 
 from edge.ble.test_delivery import ENOUGH, SETTINGS, deliver, judge
 from edge.ble.world import THERMOMETER, World
-from fogline.testing.amqp import within
+from fogline_lab.amqp import within
 
 
 @pytest.mark.timeout(300)

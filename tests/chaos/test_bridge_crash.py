@@ -6,12 +6,13 @@ import signal
 import pytest
 
 from chaos.site import Site, until_async
-from fogline.amqp.reconnect import Backoff
-from fogline.crash import CrashPoint
+from fogline.amqp.backoff import Backoff
 from fogline.event import Lane
-from fogline.testing.amqp import within
+from fogline.process.crash_points import CrashPoint
 from fogline_cloud import topics
 from fogline_cloud.kafka import end_offset
+from fogline_lab.amqp import within
+from fogline_lab.supervisor import start_child
 
 TAKEOVER_S = 15.0
 POINTS = (
@@ -24,7 +25,7 @@ POINTS = (
 
 
 def visible(site):
-    """Where the records of the only shard end for a reader of committed ones, who waits for no open transaction."""
+    """Return the end offset of the only shard for `read_committed` consumers, without a wait for open transactions."""
     return end_offset(site.clients.reader(), topics.of_lane(Lane.TELEMETRY, site.tenant), 0)[1]
 
 
@@ -34,17 +35,17 @@ async def test_a_bridge_killed_at_a_point_loses_and_doubles_nothing(kafka, tenan
     """C4: killed before produce: nothing; in the transaction: invisible; after the commit: the resend is dropped."""
     site = Site(tenant, folder, kafka.bootstrap, shards=1)
     try:
-        crashing = site.bridge("bridge-1", point)
+        crashing = site.bridge("bridge-1")
         site.open_gateway("gw-1", "bridge-1", backoff=Backoff(0.05, 0.2))
-        await crashing.start()
-        assert await crashing.ended() == -signal.SIGKILL
+        await start_child(crashing, crash_at=point)
+        assert await asyncio.to_thread(crashing.wait) == -signal.SIGKILL
 
         async def as_expected() -> bool:  # the broker may still be writing the end of the transaction
             committed = point is CrashPoint.AFTER_COMMIT_BEFORE_SETTLING
             return (await asyncio.to_thread(visible, site) > 0) == committed
 
         await until_async(as_expected, f"what is visible after {point} is not right", 10)
-        await within(site.bridge("bridge-1").start(), "it waits for the dead one's transaction to time out", TAKEOVER_S)
+        await within(start_child(crashing), "it waits for the dead one's transaction to time out", TAKEOVER_S)
         await site.lands("gw-1", "nothing lands after the restart")
         await site.drain()
         print(f"{point}: {await site.check()} events in the end, 0 lost, 0 duplicate")

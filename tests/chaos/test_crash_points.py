@@ -7,10 +7,10 @@ import pytest
 from chaos import test_bridge_crash, test_direct_command_crash
 from chaos.real_gateway import Bridge, Device, Gateway
 from fogline.command import Deadline
-from fogline.crash import CrashPoint, _chosen
-from fogline.testing.commands import make_command
-from fogline_edge.adapters.mqtt.packets import Kind
+from fogline.process.crash_points import CrashPoint, _select
+from fogline_edge.adapters.mqtt.protocol.packets import PacketType
 from fogline_edge.boot import beacon
+from fogline_lab.commands import make_command
 
 READING = ("telemetry", b'{"n": 1}')
 ANSWER = ("command///res/C1/200", b"done")
@@ -93,7 +93,7 @@ async def command_until_it_dies(bridge, gateway, point: CrashPoint, **other) -> 
         await lamp.take_commands()
         await bridge.command(command(**other))
         with suppress(ConnectionError):
-            await lamp.until(Kind.PUBLISH)
+            await lamp.until(PacketType.PUBLISH)
             await lamp.publish(*ANSWER)
         assert await gateway.died()
     return lamp
@@ -106,7 +106,7 @@ async def commanded_again(bridge, gateway, first: Device, state: str, **other) -
         await (await bridge.command(command(**other)))
         if state == "SUCCEEDED":
             if not first.commands + lamp.commands:
-                await lamp.until(Kind.PUBLISH)
+                await lamp.until(PacketType.PUBLISH)
             await lamp.publish(*ANSWER, dup=bool(first.commands))
         await bridge.until(lambda: bridge.replies() == [("C1", state)], "no reply tells of its end")
         return first.commands + lamp.commands
@@ -156,4 +156,4 @@ def test_every_place_is_come_to_in_a_test():
 
 def test_a_place_that_does_not_exist_is_an_error():
     with pytest.raises(ValueError, match="nowhere"):
-        _chosen("nowhere")
+        _select("nowhere")

@@ -8,19 +8,20 @@ import pytest
 
 from chaos.site import Site, until, until_async
 from e2e.parts import Device
-from fogline.amqp.reconnect import Backoff
-from fogline.command import State
-from fogline.crash import CrashPoint
+from fogline.amqp.backoff import Backoff
+from fogline.command import CommandState
 from fogline.errors import Unreachable
 from fogline.event import Receipt
-from fogline.signature import Keys
-from fogline.testing.amqp import within
-from fogline.testing.events import make_arrival
+from fogline.process.crash_points import CrashPoint
+from fogline.signature import TrustedKeys
 from fogline_cloud.commands.client import Ask, Operator
 from fogline_edge.downlink.downlink import Downlink
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.settings import Settings, UplinkSettings
+from fogline_edge.settings import EdgeSettings, UplinkSettings
 from fogline_edge.uplink.uplink import Uplink
+from fogline_lab.amqp import within
+from fogline_lab.events import make_arrival
+from fogline_lab.supervisor import start_child
 
 POINTS = (CrashPoint.BEFORE_COMMAND_SENT, CrashPoint.BEFORE_COMMAND_END_COMMIT, CrashPoint.BEFORE_COMMAND_SETTLED)
 TTL_S = 60.0
@@ -30,8 +31,8 @@ TTL_S = 60.0
 async def gateway(site: Site):
     """A gateway that takes commands, for as long as the block lasts."""
     uplink = UplinkSettings(bridge=f"127.0.0.1:{site.ports['bridge-1']}", statement_s=0.5)
-    outbox = Outbox.open(Settings(tenant=site.tenant, gateway="gw-1", data=str(site.folder / "gw-1"), uplink=uplink))
-    downlink = Downlink(outbox, Keys())
+    outbox = Outbox.open(EdgeSettings(tenant=site.tenant, gateway="gw-1", data=str(site.folder / "gw-1"), uplink=uplink))
+    downlink = Downlink(outbox, TrustedKeys())
     await downlink.start()
     task = asyncio.create_task(Uplink(outbox, uplink, downlink.received, Backoff(0.05, 0.2)).run())
     try:
@@ -71,8 +72,8 @@ async def test_a_bridge_killed_during_a_direct_command_neither_repeats_nor_start
     """X8: afterwards the device is there; only a copy from the operator itself may have the command done then."""
     site = Site(tenant, folder, kafka.bootstrap, shards=1)
     try:
-        crashing = site.bridge("bridge-1", point)
-        await crashing.start()
+        crashing = site.bridge("bridge-1")
+        await start_child(crashing, crash_at=point)
         async with gateway(site) as (outbox, downlink):
             await heard_of(outbox)
             device = Device(downlink)
@@ -80,23 +81,23 @@ async def test_a_bridge_killed_during_a_direct_command_neither_repeats_nor_start
                 downlink.reachable("lamp-1", device)
             async with operator(site) as first:
                 asked = asyncio.create_task(first.request(DIRECT))
-                assert await crashing.ended() == -signal.SIGKILL
+                assert await asyncio.to_thread(crashing.wait) == -signal.SIGKILL
                 if asked.done():  # by the device's own answer, which the gateway had committed before it sent it
                     assert present
-                    assert asked.result().state is State.SUCCEEDED
+                    assert asked.result().state is CommandState.SUCCEEDED
             with suppress(Unreachable):
                 await asked
             if not present:
                 downlink.reachable("lamp-1", device)
-            await site.bridge("bridge-1").start()
+            await start_child(crashing)
             async with Operator("127.0.0.1", site.ports["bridge-1"], tenant) as other:
                 barrier = Ask("lamp-1", "blink", message_id="barrier", ttl_s=TTL_S)
-                assert (await within(other.request(barrier), "the heir does not serve", TTL_S)).state is State.SUCCEEDED
+                assert (await within(other.request(barrier), "the heir does not serve", TTL_S)).state is CommandState.SUCCEEDED
             done_before = len(device.ran) - 1
             assert done_before == (1 if present and point is not CrashPoint.BEFORE_COMMAND_SENT else 0)
             async with operator(site) as again:
                 verdict = await within(again.request(DIRECT), "its copy gets no answer", TTL_S)
-            assert verdict.state is State.SUCCEEDED
+            assert verdict.state is CommandState.SUCCEEDED
             await until(lambda: len(device.ran) == 2, "it was not done exactly once")
             print(f"{point}, device {'present' if present else 'absent'}: done once, {done_before} times before the copy")
     finally:

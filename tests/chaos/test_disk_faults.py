@@ -1,6 +1,7 @@
 """C9 to C11: a disk that fails to sync, is full, or stalls. Nothing that was acknowledged is lost, nothing is made up."""
 
 import asyncio
+import re
 import threading
 from functools import partial
 
@@ -9,16 +10,16 @@ import pytest
 from chaos.books import Found
 from chaos.judging import LOCK, judged
 from chaos.workload import ANSWER, Life, settings
-from fogline.command import State
+from fogline.command import CommandState
 from fogline.errors import Misconfigured, SlowDown, Unreachable
 from fogline.event import Lane, Receipt
-from fogline.testing.amqp import within
-from fogline.testing.apsw_connection import Connection
-from fogline.testing.commands import make_command
-from fogline.testing.disk import Disk, Kind, disk_full, sync_failed
-from fogline.testing.events import make_arrival
 from fogline_edge.downlink import journal
 from fogline_edge.outbox.outbox import Outbox
+from fogline_lab.amqp import within
+from fogline_lab.apsw_connection import ApswConnection
+from fogline_lab.commands import make_command
+from fogline_lab.disk import Disk, DiskOperation, disk_full, sync_failed
+from fogline_lab.events import make_arrival, make_noise
 
 LOG = "outbox.db-wal"
 ROUNDS = 100
@@ -40,8 +41,8 @@ class FailingSync:
         self._lasting = lasting
         self.failed = 0
 
-    def __call__(self, kind: Kind, file: str) -> None:
-        if kind is Kind.SYNC and (self._lasting if self.failed else file == LOG):
+    def __call__(self, kind: DiskOperation, file: str) -> None:
+        if kind is DiskOperation.SYNC and (self._lasting if self.failed else file == LOG):
             self.failed += 1
             raise sync_failed()
 
@@ -70,11 +71,11 @@ async def test_a_failed_sync_is_fatal_and_a_restart_finds_all_that_was_acknowled
     assert await sound(life, memory, broken_at) > 50
 
 
-class Checkpointing(Connection):
+class Checkpointing(ApswConnection):
     """Copies the log into the file much more often."""
 
     def execute(self, sql, parameters=()):
-        return super().execute(sql.replace("wal_autocheckpoint = 1000", "wal_autocheckpoint = 12"), parameters)
+        return super().execute(re.sub(r"(wal_autocheckpoint) = \d+", r"\1 = 6", sql), parameters)
 
 
 @pytest.mark.fault("C9")
@@ -85,7 +86,7 @@ async def test_a_failed_sync_of_the_file_itself_loses_nothing_since_the_log_has_
 
     def before(kind, file):
         nonlocal failed
-        if kind is Kind.SYNC and file == "outbox.db" and failed < 2:
+        if kind is DiskOperation.SYNC and file == "outbox.db" and failed < 2:
             failed += 1
             raise sync_failed()
 
@@ -105,8 +106,8 @@ class Room:
         self.full = False
         self.refused = threading.Event()
 
-    def __call__(self, kind: Kind, _file: str) -> None:
-        if self.full and kind is Kind.WRITE:
+    def __call__(self, kind: DiskOperation, _file: str) -> None:
+        if self.full and kind is DiskOperation.WRITE:
             self.refused.set()
             raise disk_full()
 
@@ -193,7 +194,7 @@ async def test_a_start_on_a_full_disk_says_so_and_succeeds_when_there_is_room(fo
     await life.outbox.close()
 
 
-PAYLOAD = b"x" * 100_000
+PAYLOAD = make_noise(100_000)
 
 
 async def fill(outbox: Outbox, acknowledged: list[Receipt]) -> None:
@@ -215,7 +216,7 @@ async def test_a_file_at_its_bound_keeps_room_for_replies_and_commands_and_heals
     acknowledged: list[Receipt] = []
     for turn in range(ROUNDS):
         await fill(outbox, acknowledged)
-        assert await answered(outbox, f"C{turn}") == (Receipt.STORED, State.SUCCEEDED)
+        assert await answered(outbox, f"C{turn}") == (Receipt.STORED, CommandState.SUCCEEDED)
         room = asyncio.Event()
         outbox.when_room(room.set)
         for stream in await outbox.streams():
@@ -232,11 +233,11 @@ async def test_a_file_at_its_bound_keeps_room_for_replies_and_commands_and_heals
 async def answered(outbox: Outbox, name: str):
     """A command comes, is tried, and is answered; what the journal says of the answer."""
     loop = asyncio.get_running_loop()
-    store = partial(journal.store, command=make_command(id=name), first=State.SENDING)
+    store = partial(journal.store, command=make_command(id=name), first=CommandState.SENDING)
     stored, told = loop.create_future(), loop.create_future()
     outbox.act(store, stored.set_result, urgent=True)
-    assert await within(stored, "the command is not stored") is journal.Stored.NEW
-    answer = partial(journal.answered, device="lamp-1", command_id=name, answer=ANSWER)
+    assert await within(stored, "the command is not stored") is journal.JournalResult.NEW
+    answer = partial(journal.store_answer, device="lamp-1", command_id=name, reply=ANSWER)
     outbox.act(answer, told.set_result, urgent=True)
     return await within(told, "the answer is not stored")
 
@@ -248,7 +249,7 @@ async def test_a_sync_that_stalls_holds_up_acknowledgements_and_nothing_else(fol
     stalled, gate = threading.Event(), threading.Event()
 
     def before(kind, _file):
-        if kind is Kind.SYNC:
+        if kind is DiskOperation.SYNC:
             stalled.set()
             gate.wait()
 

@@ -1,22 +1,21 @@
 """C6: `fogline flow run` is killed by SIGKILL right when it has committed what it decided, again and again."""
 
 import asyncio
-import signal
-import sys
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 from deltalake import DeltaTable
 
-from chaos.site import Program, until
+from chaos.site import until
 from fogline.event import Lane
-from fogline.testing.events import make_event
 from fogline_cloud import topics
 from fogline_cloud.kafka import KafkaClients
-from fogline_cloud.provision import create_topics
 from fogline_cloud.records import record_of
-from fogline_cloud.settings import Settings
+from fogline_cloud.settings import CloudSettings
+from fogline_cloud.topic_admin import create_topics
+from fogline_lab.events import make_event
+from fogline_lab.supervisor import ChildProcess, find_script, kill_child, start_child
 
 KILLS = 4
 EVENTS = 2000
@@ -24,7 +23,7 @@ EVENTS = 2000
 LIFE_S = 300.0
 
 
-def land(settings: Settings, first: int) -> None:
+def land(settings: CloudSettings, first: int) -> None:
     producer = Producer({**settings.kafka, "transactional.id": f"land-{settings.tenant}"})
     producer.init_transactions(30)
     producer.begin_transaction()
@@ -45,14 +44,14 @@ def sequences(tables: Path, table: str) -> list[int]:
 @pytest.mark.timeout(1800)
 @pytest.mark.fault("C6")
 async def test_a_flow_that_is_killed_after_its_decision_goes_on_as_if_nothing_had_been(kafka, tenant, folder):
-    settings = Settings(tenant=tenant, kafka={"bootstrap.servers": kafka.bootstrap}, shards=2)
+    settings = CloudSettings(tenant=tenant, kafka={"bootstrap.servers": kafka.bootstrap}, shards=2)
     create_topics(KafkaClients(settings.kafka), settings, 1)
     config, tables = folder / "cloud.toml", folder / "tables"
     config.write_text(
         f'tenant = "{tenant}"\nshards = 2\n[kafka]\n"bootstrap.servers" = "{kafka.bootstrap}"\n'
         f'[flow]\ntables = "{tables}"\ncheckpoint = "{folder / "checkpoint"}"\n'
     )
-    command = [str(Path(sys.executable).with_name("fogline")), "flow", "run", "--config", str(config), "--json"]
+    command = [find_script("fogline"), "flow", "run", "--config", config, "--json"]
     behind = 0
 
     def decided_rows() -> int:
@@ -60,18 +59,19 @@ async def test_a_flow_that_is_killed_after_its_decision_goes_on_as_if_nothing_ha
 
     for life in range(KILLS):
         await asyncio.to_thread(land, settings, 1 + life * EVENTS)
-        flow = Program(command, folder / f"flow-{life}.log")
+        flow = ChildProcess("flow", command, folder / f"flow-{life}.log")
         before = decided_rows()
         try:
-            await flow.start(LIFE_S)
+            await start_child(flow, LIFE_S)
             await until(lambda before=before: decided_rows() > before, f"life {life} decides nothing", LIFE_S)
         finally:
-            await flow.end(signal.SIGKILL)
+            await kill_child(flow)
         decided, written = (len(sequences(tables, each)) for each in ("events", "readings"))
         behind += written < 2 * decided
     await asyncio.to_thread(land, settings, 1 + KILLS * EVENTS)
-    last = await asyncio.create_subprocess_exec(*command, "--once", stdout=asyncio.subprocess.DEVNULL)
-    assert await asyncio.wait_for(last.wait(), LIFE_S) == 0
+    last = ChildProcess("flow", [*command, "--once"], folder / "flow-last.log")
+    await start_child(last, LIFE_S)
+    assert await asyncio.to_thread(last.wait, LIFE_S) == 0
     print(f"killed {KILLS} times, {behind} times between the decision and what follows from it")
     expected = list(range(1, 1 + (KILLS + 1) * EVENTS))
     assert sequences(tables, "events") == expected

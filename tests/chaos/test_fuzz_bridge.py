@@ -13,16 +13,18 @@ from chaos.raw_amqp import AMQP, SASL
 from chaos.site import Site
 from e2e.parts import until_not
 from fogline.address import shard_of
+from fogline.amqp.backoff import Backoff
 from fogline.amqp.driver import connect
 from fogline.amqp.engine import Engine
-from fogline.amqp.reconnect import Backoff
 from fogline.amqp.scheduler import Share
 from fogline.errors import Unreachable
-from fogline.testing.amqp import End, within
-from fogline.testing.events import make_arrival
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.settings import Settings, UplinkSettings
+from fogline_edge.settings import EdgeSettings, UplinkSettings
 from fogline_edge.uplink.uplink import Uplink
+from fogline_lab.amqp import End, within
+from fogline_lab.events import make_arrival
+from fogline_lab.memory import resident_bytes
+from fogline_lab.supervisor import start_child
 from fuzz import live
 from fuzz.amqp_frames import GREETING, SERVER
 from fuzz.batches import BATCH
@@ -48,7 +50,7 @@ async def good_gateway(site) -> float:
     """A gateway of a new name is served; returns how long its connection, hello and one event took together."""
     name = f"good-{next(_names)}"
     uplink = UplinkSettings(bridge=f"127.0.0.1:{site.ports['b-1']}")
-    outbox = Outbox.open(Settings(tenant=site.tenant, gateway=name, data=str(site.folder / name), uplink=uplink))
+    outbox = Outbox.open(EdgeSettings(tenant=site.tenant, gateway=name, data=str(site.folder / name), uplink=uplink))
     stored = asyncio.get_running_loop().create_future()
     outbox.put(make_arrival(1), stored.set_result)
     await within(stored, "not stored")
@@ -92,7 +94,7 @@ class Liar:
             sender = connection.open_sender(session, "lane", self._address, Share(), self._link_properties)
             while waiting and not sender.closed and not end.is_closed.is_set():
                 some, waiting = waiting[:IN_FLIGHT], waiting[IN_FLIGHT:]
-                futures = [sender._outbound.queue(sender, data) for data in some]
+                futures = [sender.send_encoded(data) for data in some]
                 told = await within(asyncio.gather(*futures, return_exceptions=True), "messages are not settled", 60)
                 for each in told:
                     assert not isinstance(each, Exception) or isinstance(each, Unreachable), each
@@ -105,7 +107,7 @@ class Liar:
 
 
 def liars(site):
-    """Who sends what: a gateway's batches and hellos, a client's events, an operator's commands."""
+    """Return the senders with their inputs: batches and hellos of a gateway, events of a client, commands of an operator."""
     gateway = {"product": "fogline-edge"}
     shard = shard_of("gw-1", site.shards)
     return [
@@ -133,16 +135,16 @@ async def test_fuzz_bridge_process(site):
     """S4: wrong fields in every frame and message: no traceback, no lock-out, memory within 5 MB, counts as before."""
     bridge = site.bridge("b-1")
     try:
-        await bridge.start()
+        await start_child(bridge)
         await site.shared("b-1")
         await good_gateway(site)
         await storm(site, CONNECTIONS, MESSAGES)  # what a process does the first time takes memory of its own
-        before = await live.census(bridge._process)
-        memory = live.resident_bytes(bridge._process.pid)
+        before = await live.census(bridge)
+        memory = resident_bytes(bridge.pid)
         said = await storm(site, CONNECTIONS, MESSAGES)
         took = await good_gateway(site)
-        after = await live.settled(bridge._process, before)
-        grown = live.resident_bytes(bridge._process.pid) - memory
+        after = await live.settled(bridge, before)
+        grown = resident_bytes(bridge.pid) - memory
         print(f"{said}; memory {grown / 1e6:+.1f} MB, {before} before, {after} after, a good gateway in {took:.2f} s")
         found = live.unhandled(bridge.log.read_text("utf-8", "replace"))
         assert found == [], f"{len(found)} errors that nobody handled, the first: {found[0][:3000]}"
@@ -165,7 +167,7 @@ async def test_fuzz_handshakes_of_a_bridge(site):
     bridge = site.bridge("b-1")
     begun = (b"", SASL[:3], SASL, GREETING, GREETING + AMQP, os.urandom(64), GREETING + b"\x00\x00\x00\x08\x02\x00\x00\x00")
     try:
-        await bridge.start()
+        await start_child(bridge)
         await site.shared("b-1")
         port = site.ports["b-1"]
 
@@ -174,15 +176,15 @@ async def test_fuzz_handshakes_of_a_bridge(site):
 
         await live.for_each(range(4 * HANDSHAKES), one)  # until the heap has room for all that are open at once
         usual = await good_gateway(site)
-        before = await live.census(bridge._process)
-        memory = live.resident_bytes(bridge._process.pid)
+        before = await live.census(bridge)
+        memory = resident_bytes(bridge.pid)
         storm = asyncio.create_task(live.for_each(range(HANDSHAKES), one))
         took = await good_gateway(site)
         beside = not storm.done()
         count = await storm
-        after = await live.settled(bridge._process, before)
+        after = await live.settled(bridge, before)
         gc.collect()
-        grown = live.resident_bytes(bridge._process.pid) - memory
+        grown = resident_bytes(bridge.pid) - memory
         when = "beside" if beside else "after"
         print(
             f"{count} handshakes cut; a good gateway in {took:.2f} s {when} them, {usual:.2f} s before; {grown / 1e6:+.1f} MB"

@@ -8,7 +8,7 @@ import logging
 
 import pytest
 
-from fogline.testing.memory import resident_bytes
+from fogline_lab.memory import resident_bytes
 from fuzz.decoders import DECODERS
 from fuzz.running import run
 

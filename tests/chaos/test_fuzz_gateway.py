@@ -5,19 +5,21 @@ import itertools
 
 import pytest
 
-from chaos.real_gateway import PROGRAM, SETTINGS, Device
-from chaos.site import Program
+from chaos.real_gateway import SETTINGS, Device
 from fogline import address
-from fogline.amqp.driver import Connection, listen
+from fogline.amqp.driver import AmqpConnection, listen
 from fogline.amqp.engine import Engine
 from fogline.amqp.outcome import ACCEPTED, DECODE_ERROR, MODIFIED, RELEASED, rejected
 from fogline.amqp.scheduler import Share
 from fogline.amqp.wire import decode
 from fogline.command import decode_command
-from fogline.testing.amqp import within
-from fogline.testing.kafka_broker import free_port
-from fogline_edge.adapters.mqtt.packets import Connect
-from fogline_edge.adapters.mqtt.wire import V3, V5
+from fogline_edge.adapters.mqtt.protocol.packets import Connect
+from fogline_edge.adapters.mqtt.protocol.primitives import V3, V5
+from fogline_lab.amqp import within
+from fogline_lab.kafka_broker import free_port
+from fogline_lab.memory import resident_bytes
+from fogline_lab.mqtt_packets import encode
+from fogline_lab.supervisor import ChildProcess, find_script, kill_child, start_child
 from fuzz import live
 from fuzz.amqp_frames import CLIENT
 from fuzz.control import COMMAND, QUESTION, WELCOME
@@ -31,15 +33,15 @@ COAP_SETTINGS = "[coap]\nport = 0\nrate_s = 1000000\nburst = 1000000\nendpoint_r
 _names = itertools.count(1)
 
 
-def gateway(folder, bridge: int, retry_s: float = 60.0) -> Program:
+def gateway(folder, bridge: int, retry_s: float = 60.0) -> ChildProcess:
     config = folder / "edge.toml"
     text = SETTINGS.format(data=folder / "data", bridge=bridge) + "max_connections = 200\n" + COAP_SETTINGS
     config.write_text(text.replace("[mqtt]", f"retry_s = {retry_s}\nretry_cap_s = {retry_s}\n[mqtt]"))
-    return Program([str(PROGRAM), "run", "--config", str(config)], folder / "gateway.log")
+    return ChildProcess("gateway", [find_script("fogline-edge"), "run", "--config", config], folder / "gateway.log")
 
 
 def greeting(version: int) -> bytes:
-    return Connect(version=version, client_id=f"evil-{next(_names)}").encode(version)
+    return encode(Connect(version=version, client_id=f"evil-{next(_names)}"), version)
 
 
 async def good_device(port: int) -> float:
@@ -100,21 +102,21 @@ async def test_fuzz_gateway_process(folder):
     """S4: wrong fields in every MQTT packet and CoAP option: no traceback, no lock-out, memory within 5 MB."""
     program = gateway(folder, 1)
     try:
-        said = await program.start()
+        said = await start_child(program)
         mqtt, coap = (int(said[name].rpartition(":")[2]) for name in ("mqtt", "coap"))
         await good_device(mqtt)
         await storm(mqtt, coap)  # what a process does the first time takes memory of its own
-        before, memory = await live.census(program._process), live.resident_bytes(program._process.pid)
+        before, memory = await live.census(program), resident_bytes(program.pid)
         sent = await storm(mqtt, coap)
         took = await good_device(mqtt)
-        await live.settled(program._process, before)
-        grown = live.resident_bytes(program._process.pid) - memory
+        await live.settled(program, before)
+        grown = resident_bytes(program.pid) - memory
         print(f"{sent}; memory {grown / 1e6:+.1f} MB, a good device in {took:.2f} s")
         assert live.unhandled(program.log.read_text("utf-8", "replace")) == []
         assert grown < live.FLAT_BYTES
         assert took < 1.0
     finally:
-        await program.end()
+        await kill_child(program)
 
 
 class LyingBridge:
@@ -140,7 +142,7 @@ class LyingBridge:
 
     def received(self, connection, delivery, data) -> None:
         connection.settle(delivery, next(self._outcomes), credit=1)
-        if delivery.link.address != str(address.Hello("acme")):
+        if delivery.link.address != str(address.HelloAddress("acme")):
             return
         case = next(self._lies, None)
         if case is None:
@@ -152,8 +154,8 @@ class LyingBridge:
         assert own is not None
         control = self._controls[connection]
         for told in (case.data.replace(QUESTION, own.bytes), *(e.data for e in itertools.islice(self._commands, 5))):
-            control._outbound.queue(control, told)
-        connection._loop.call_later(0.02, connection.close)
+            control.send_encoded(told)
+        asyncio.get_running_loop().call_later(0.02, connection.close)
 
     def link_closed(self, *_) -> None:
         pass
@@ -165,7 +167,7 @@ class LyingBridge:
 async def lie(port: int, lies, commands) -> int:
     """Let a bridge lie to the gateway until it has told everything."""
     bridge = LyingBridge(lies, commands)
-    listener = await listen("127.0.0.1", port, lambda: Connection(Engine("bridge", server=True), bridge))
+    listener = await listen("127.0.0.1", port, lambda: AmqpConnection(Engine("bridge", server=True), bridge))
     try:
         await within(bridge.done.wait(), "the gateway does not come back for the next lie", 300)
     finally:
@@ -216,16 +218,16 @@ async def test_fuzz_gateway_by_its_bridge(folder):
     port = free_port()
     program = gateway(folder, port, retry_s=0.02)
     try:
-        mqtt = int((await program.start())["mqtt"].rpartition(":")[2])
+        mqtt = int((await start_child(program))["mqtt"].rpartition(":")[2])
         counts = []
         for turn in range(2):
             if turn:
-                memory = live.resident_bytes(program._process.pid)
+                memory = resident_bytes(program.pid)
             frames = await speak(port, cases(CLIENT, LIES))
             lies = await lie(port, cases(WELCOME, LIES), wrong_commands(12 * LIES))
             took = await good_device(mqtt)
             counts.append((frames, lies))
-        grown = live.resident_bytes(program._process.pid) - memory
+        grown = resident_bytes(program.pid) - memory
         print(
             f"{counts} connections with wrong frames and answers; memory {grown / 1e6:+.1f} MB, a good device in {took:.2f} s"
         )
@@ -233,4 +235,4 @@ async def test_fuzz_gateway_by_its_bridge(folder):
         assert grown < live.FLAT_BYTES
         assert took < 1.0
     finally:
-        await program.end()
+        await kill_child(program)

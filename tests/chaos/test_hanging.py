@@ -9,16 +9,17 @@ from chaos.test_takeover_torn import landed, provided
 from fogline.codec import Batch
 from fogline.errors import Unreachable
 from fogline.event import Lane
-from fogline.testing.events import STREAM, make_batch, make_event
-from fogline.testing.kafka_broker import KafkaBroker
 from fogline_cloud import topics
-from fogline_cloud.bridge.checkpoint import Known, Owner, stream_entry
-from fogline_cloud.bridge.hanging import find_hanging
-from fogline_cloud.bridge.transaction import TransactionLog
-from fogline_cloud.reading import read_committed
+from fogline_cloud.committed_records import read_committed
 from fogline_cloud.records import record_of
+from fogline_cloud.shard.checkpoint import ShardOwner, StreamState, stream_entry
+from fogline_cloud.shard.hanging_transactions import find_hanging
+from fogline_cloud.shard.producer import ShardProducer
+from fogline_cloud.shard.shard_writer import ShardWriter
+from fogline_lab.events import STREAM, make_batch, make_event
+from fogline_lab.kafka_broker import KafkaBroker
 
-OWNER = Owner("bridge-1", "127.0.0.1:5672")
+OWNER = ShardOwner("bridge-1", "127.0.0.1:5672")
 FORGED = {"transaction.partition.verification.enable": "false"}
 """Lets a record into a transaction that its coordinator knows nothing of."""
 
@@ -30,13 +31,13 @@ def broker(tmp_path_factory):
 
 
 def taken(clients, tenant):
-    log = TransactionLog(clients, tenant, 0)
-    return log, log.take(OWNER)
+    writer = ShardWriter(clients, ShardProducer(clients, tenant, 0))
+    return writer, writer.take(OWNER)
 
 
-def wait_readable(log):
-    while not log.readable():
-        time.sleep(log.markers.due_s)
+def wait_visible(writer):
+    while not writer.producer.visible():
+        time.sleep(writer.producer.markers.due_s)
 
 
 def hang(broker, tenant, topic, *records):
@@ -54,29 +55,29 @@ def events(tenant, *numbers):
 def test_settled_events_whose_marker_kafka_forgot_are_there_again(broker, tenant):
     clients = provided(broker.bootstrap, tenant, 1)
     telemetry = topics.of_lane(Lane.TELEMETRY, tenant)
-    log, _ = taken(clients, tenant)
-    log.destroy()
+    writer, _ = taken(clients, tenant)
+    writer.producer.destroy()
     hang(broker, tenant, telemetry, *events(tenant, 1, 2, 3))
     assert find_hanging(clients, [(telemetry, 0)], 0.5) == [(telemetry, 0)], "the forgery failed"
 
-    log, recovered = taken(clients, tenant)
+    writer, recovered = taken(clients, tenant)
     assert [(each.stream, each.hwm) for each in recovered.known.values()] == [(STREAM, 3)]
     span, _ = make_batch(4, 5)
-    assert log.produce(Batch.of([make_event(4, tenant=tenant), make_event(5, tenant=tenant)]), span) == 0
-    log.commit()
+    assert writer.write_batch(Batch.of([make_event(4, tenant=tenant), make_event(5, tenant=tenant)]), span) == 0
+    writer.producer.commit()
     assert landed(clients, tenant) == {(STREAM, number): 1 for number in range(1, 6)}
-    log.destroy()
+    writer.producer.destroy()
 
 
 @pytest.mark.fault("K1")
 @pytest.mark.parametrize("topic", [topics.commands, topics.audit, topics.checkpoint, topics.event, topics.command_response])
 def test_every_topic_of_a_shard_is_readable_again(broker, tenant, topic):
     clients = provided(broker.bootstrap, tenant, 1)
-    known = stream_entry(Known(gateway="gw-1", stream=STREAM, lane=Lane.TELEMETRY, hwm=7))
+    known = stream_entry(StreamState(gateway="gw-1", stream=STREAM, lane=Lane.TELEMETRY, hwm=7))
     forged = (*known, []) if topic is topics.checkpoint else events(tenant, 1)[0]
     hang(broker, tenant, topic(tenant), forged)
-    log, recovered = taken(clients, tenant)
-    log.destroy()
+    writer, recovered = taken(clients, tenant)
+    writer.producer.destroy()
     assert find_hanging(clients, [(name(tenant), 0) for name in (topics.telemetry, topic)]) == []
     stored = list(read_committed(clients, {(topic(tenant), 0): None}))
     assert (forged[0], forged[1]) in [(each.key, each.value) for each in stored]
@@ -100,17 +101,17 @@ class Forgetful:
 
 @pytest.mark.fault("K1")
 def test_nothing_is_settled_before_its_marker_is_seen(broker, tenant, monkeypatch):
-    monkeypatch.setattr("fogline_cloud.bridge.transaction._LIMIT_S", 1.0)
+    monkeypatch.setattr("fogline_cloud.shard.producer.LIMIT_S", 1.0)
     clients = provided(broker.bootstrap, tenant, 1)
-    log, _ = taken(clients, tenant)
-    log._producer = Forgetful(log._producer)
-    log.produce(Batch.of([make_event(1, tenant=tenant)]), make_batch(1, 1)[0])
-    assert log.commit()
+    writer, _ = taken(clients, tenant)
+    writer.producer._producer = Forgetful(writer.producer._producer)
+    writer.write_batch(Batch.of([make_event(1, tenant=tenant)]), make_batch(1, 1)[0])
+    assert writer.producer.commit()
     with pytest.raises(Unreachable, match="forgot"):
-        wait_readable(log)
-    log.destroy()
-    log, recovered = taken(clients, tenant)
-    log.destroy()
+        wait_visible(writer)
+    writer.producer.destroy()
+    writer, recovered = taken(clients, tenant)
+    writer.producer.destroy()
     assert not recovered.known
 
 
@@ -118,46 +119,46 @@ def test_nothing_is_settled_before_its_marker_is_seen(broker, tenant, monkeypatc
 def test_nothing_is_settled_by_the_marker_of_somebody_else(broker, tenant):
     """The coordinator forgets a commit; a new owner aborts what is open, and with it what was forgotten."""
     clients = provided(broker.bootstrap, tenant, 1)
-    log, _ = taken(clients, tenant)
-    log._producer = Forgetful(log._producer)
-    log.produce(Batch.of([make_event(1, tenant=tenant)]), make_batch(1, 1)[0])
-    assert log.commit()
-    log._begun = True  # to the coordinator it is one transaction still
-    log.produce(Batch.of([make_event(2, tenant=tenant)]), make_batch(2, 2)[0])
-    log._producer.flush(10)
-    assert not log.readable()
+    writer, _ = taken(clients, tenant)
+    writer.producer._producer = Forgetful(writer.producer._producer)
+    writer.write_batch(Batch.of([make_event(1, tenant=tenant)]), make_batch(1, 1)[0])
+    assert writer.producer.commit()
+    writer.producer._begun = True  # to the coordinator it is one transaction still
+    writer.write_batch(Batch.of([make_event(2, tenant=tenant)]), make_batch(2, 2)[0])
+    writer.producer._producer.flush(10)
+    assert not writer.producer.visible()
     heir = clients.producer(f"fogline-{tenant}-0")
     heir.init_transactions(10)
-    with pytest.raises(Unreachable, match="somebody else"):
-        wait_readable(log)
-    log.destroy()
+    with pytest.raises(Unreachable, match="another producer"):
+        wait_visible(writer)
+    writer.producer.destroy()
 
 
 @pytest.mark.fault("K1")
 def test_a_bridge_that_dies_while_it_commits_what_hangs_leaves_the_truth_intact(broker, tenant, monkeypatch):
     clients = provided(broker.bootstrap, tenant, 1)
-    log, _ = taken(clients, tenant)
-    log.destroy()
+    writer, _ = taken(clients, tenant)
+    writer.producer.destroy()
     hang(broker, tenant, topics.telemetry(tenant), *events(tenant, 1, 2, 3))
     with monkeypatch.context() as patched:
-        patched.setattr(TransactionLog, "commit", unreachable)
+        patched.setattr(ShardProducer, "commit", unreachable)
         with pytest.raises(Unreachable):
             taken(clients, tenant)
-    log, recovered = taken(clients, tenant)
-    log.destroy()
+    writer, recovered = taken(clients, tenant)
+    writer.producer.destroy()
     there = {number for _, number in landed(clients, tenant)}
     assert there == set(range(1, 1 + sum(each.hwm for each in recovered.known.values())))
 
 
-def unreachable(log):
-    log._producer.flush(10)
+def unreachable(producer):
+    producer._producer.flush(10)
     raise Unreachable("it died here")
 
 
 def test_a_shard_without_such_writes_nothing_but_its_owner(broker, tenant):
     clients = provided(broker.bootstrap, tenant, 1)
     for _ in range(2):
-        log, _ = taken(clients, tenant)
-        log.destroy()
+        writer, _ = taken(clients, tenant)
+        writer.producer.destroy()
     raw = {(name, 0): None for name in (*topics.raw_topics(tenant), topics.commands(tenant), topics.audit(tenant))}
     assert list(read_committed(clients, raw)) == []

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer, TopicPartition
@@ -23,14 +24,14 @@ from deltalake import DeltaTable, write_deltalake
 from fogline.event import Event, Lane
 from fogline.gap import Gap, GapReason, gap_event
 from fogline.ledger import STATEMENT_CONTENT_TYPE, Counts, Statement, encode_statement
-from fogline.testing.events import NOW_NS, make_event
 from fogline_cloud import topics
-from fogline_cloud.flows.schema import EVENTS, READINGS, Column, Outcome
+from fogline_cloud.committed_records import CommittedRecord, read_committed
+from fogline_cloud.flows.schema import EVENTS, READINGS, Column, EventOutcome
 from fogline_cloud.kafka import KafkaClients
-from fogline_cloud.provision import create_topics
-from fogline_cloud.reading import Stored, read_committed
-from fogline_cloud.records import place_of, record_of
-from fogline_cloud.settings import Settings
+from fogline_cloud.records import position_of, record_of
+from fogline_cloud.settings import CloudSettings
+from fogline_cloud.topic_admin import create_topics
+from fogline_lab.events import NOW_NS, make_event
 
 SHARDS = 2
 AIR, ALARMS, YARD = "00000000000000aa", "00000000000000bb", "00000000000000cc"
@@ -80,12 +81,12 @@ EVERYTHING = [
 ]
 
 
-def row_of(stored: Stored) -> dict[str, object]:
+def row_of(stored: CommittedRecord) -> dict[str, object]:
     """A record's row of `events`, as far as the ledger looks."""
     headers = {name: value.decode() for name, value in stored.headers}
-    place = place_of(stored.headers, stored.value)
-    kind = {STATEMENT_CONTENT_TYPE: Outcome.STATEMENT, "application/json": Outcome.OK}
-    outcome = kind.get(headers["content-type"], Outcome.GAP)
+    place = position_of(stored.headers, stored.value)
+    kind = {STATEMENT_CONTENT_TYPE: EventOutcome.STATEMENT, "application/json": EventOutcome.OK}
+    outcome = kind.get(headers["content-type"], EventOutcome.GAP)
     now = datetime.fromtimestamp(NOW_NS // 10**9, UTC)
     return {
         "topic": stored.topic,
@@ -101,7 +102,7 @@ def row_of(stored: Stored) -> dict[str, object]:
         "id": headers["ce_id"],
         "device": headers["device_id"],
         "outcome": outcome.value,
-        "readings": [{"ordinal": n, "metric": "t", "value": 21.5} for n in range(2)] if outcome is Outcome.OK else [],
+        "readings": [{"ordinal": n, "metric": "t", "value": 21.5} for n in range(2)] if outcome is EventOutcome.OK else [],
         "flow": "main",
         "run": "run-1",
         "batch": 0,
@@ -123,10 +124,10 @@ def arrow(columns: tuple[Column, ...], rows: list[dict[str, object]]) -> pa.Tabl
 class Site:
     """A tenant's topics, and tables."""
 
-    settings: Settings
+    settings: CloudSettings
     tables: Path
 
-    def records(self) -> list[Stored]:
+    def records(self) -> list[CommittedRecord]:
         names = topics.raw_topics(self.settings.tenant)
         places = {(name, shard): None for name in names for shard in range(SHARDS)}
         return list(read_committed(KafkaClients(self.settings.kafka), places))
@@ -147,7 +148,7 @@ class Site:
         """The same topics, and a copy of the tables."""
         return replace(self, tables=shutil.copytree(self.tables, folder / "tables"))
 
-    def with_topics(self, change: Callable[[list[Stored]], list[Stored]]) -> "Site":
+    def with_topics(self, change: Callable[[list[CommittedRecord]], list[CommittedRecord]]) -> "Site":
         """The same tables, and a copy of the topics: the same records with the same headers, but for the change."""
         copy = replace(self, settings=new_tenant(str(self.settings.kafka["bootstrap.servers"])))
         names = dict(zip(topics.raw_topics(self.settings.tenant), topics.raw_topics(copy.settings.tenant), strict=True))
@@ -176,10 +177,10 @@ class Site:
             producer.abort_transaction(30)
 
 
-def new_tenant(bootstrap: str) -> Settings:
+def new_tenant(bootstrap: str) -> CloudSettings:
     """A tenant that has its topics."""
     kafka = {"bootstrap.servers": bootstrap}
-    settings = Settings(tenant=f"ledger-{os.getpid()}-{next(_numbers)}", kafka=kafka, shards=SHARDS)
+    settings = CloudSettings(tenant=f"ledger-{os.getpid()}-{next(_numbers)}", kafka=kafka, shards=SHARDS)
     create_topics(KafkaClients(settings.kafka), settings, 1)
     return settings
 
@@ -198,7 +199,7 @@ def original(kafka, tmp_path_factory) -> Site:
 
 @dataclass(frozen=True)
 class Said:
-    """What both forms of the command agree on: the exit status, and the findings by kind, gateway, lane, stream and range."""
+    """Facts on which both forms of the command agree: exit status, findings by kind, gateway, lane, stream and range."""
 
     status: int
     lines: list[str]
@@ -303,8 +304,8 @@ def test_the_ledger_names_damage_to_the_tables(original, folder, damage, lines):
 # --- damage to a topic
 
 
-def place(record: Stored) -> tuple[str, int]:
-    found = place_of(record.headers, record.value)
+def place(record: CommittedRecord) -> tuple[str, int]:
+    found = position_of(record.headers, record.value)
     return found.stream, found.last
 
 
@@ -327,7 +328,7 @@ def record_is_doubled(records):
 def phantom_at_a_number_that_was_given(records):
     """Someone else's payload, at the place of an event that the gateway did send."""
     (model,) = [each for each in records if place(each) == (YARD, 12)]
-    return [*records, replace(model, value=b'{"temperature": 99}')]
+    return [*records, msgspec.structs.replace(model, value=b'{"temperature": 99}')]
 
 
 DAMAGED_TOPIC = {
@@ -345,7 +346,7 @@ def test_the_ledger_names_damage_to_a_topic(original, folder, damage, lines):
 
 
 def test_the_ledger_knows_what_kafka_let_go_by_its_retention(original, folder):
-    """What the table has of it is no phantom, and what the table has not is lost."""
+    """Rows in the table are no phantoms, and missing rows are lost."""
     site = replace(original.with_topics(lambda records: records), tables=folder / "tables")
     site.fill()
     (kept,) = site.rows("events", AIR, 31)

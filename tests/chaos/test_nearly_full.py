@@ -13,20 +13,20 @@ from chaos.judging import LOCK
 from chaos.real_gateway import Device, Gateway
 from chaos.test_disk_faults import answered
 from e2e.parts import Line
-from fogline.command import State
+from fogline.command import CommandState
 from fogline.event import Lane, Receipt
-from fogline.testing.amqp import within
-from fogline.testing.disk import Disk
-from fogline.testing.events import make_arrival
-from fogline.testing.power_cut import PowerCut
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.ledger.balance import judge
 from fogline_cloud.ledger.sources import gather
-from fogline_cloud.provision import create_topics
-from fogline_cloud.settings import Settings as CloudSettings
+from fogline_cloud.settings import CloudSettings
+from fogline_cloud.topic_admin import create_topics
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.settings import OutboxSettings, Settings, UplinkSettings
+from fogline_edge.settings import EdgeSettings, OutboxSettings, UplinkSettings
 from fogline_edge.status import read_status
+from fogline_lab.amqp import within
+from fogline_lab.disk import Disk
+from fogline_lab.events import make_arrival, make_noise
+from fogline_lab.power_cut import PowerCut
 
 BOUND = 4_000_000
 ROUNDS = 100
@@ -138,7 +138,7 @@ async def test_what_a_killed_gateway_dropped_is_known_by_its_number_and_nothing_
 @pytest.mark.slow
 @pytest.mark.fault("C10")
 async def test_a_lane_that_lets_go_is_filled_again_and_again_and_always_takes_more(folder):
-    settings = Settings(
+    settings = EdgeSettings(
         tenant="acme",
         gateway="gw-1",
         data=str(folder / "data"),
@@ -146,7 +146,7 @@ async def test_a_lane_that_lets_go_is_filled_again_and_again_and_always_takes_mo
         uplink=UplinkSettings(statement_s=3600),
     )
     outbox = Outbox.open(settings)
-    payload, stored = b"x" * 100_000, 0
+    payload, stored = make_noise(100_000), 0
     for turn in range(ROUNDS):
         told = []
         for _ in range(45):
@@ -155,7 +155,7 @@ async def test_a_lane_that_lets_go_is_filled_again_and_again_and_always_takes_mo
             if len(told) % 5 == 0:
                 assert set(await within(asyncio.gather(*told), "not acknowledged")) == {Receipt.STORED}
         stored += len(told)
-        assert await answered(outbox, f"C{turn}") == (Receipt.STORED, State.SUCCEEDED)
+        assert await answered(outbox, f"C{turn}") == (Receipt.STORED, CommandState.SUCCEEDED)
         streams = {each.lane: each for each in await outbox.streams()}
         telemetry = streams[Lane.TELEMETRY]
         assert telemetry.counts.acknowledged == stored
@@ -180,7 +180,7 @@ async def test_a_power_cut_while_it_drops_leaves_every_number_as_an_event_or_in_
     for turn in range(9):
         done = [asyncio.get_running_loop().create_future() for _ in range(8)]
         for each in done:
-            outbox.put(make_arrival(data=b"x" * 20_000), each.set_result)
+            outbox.put(make_arrival(data=make_noise(20_000)), each.set_result)
         await within(asyncio.gather(*done), "not acknowledged")
         told[len(disk.record)] = 8 * (turn + 1)
     await outbox.close()

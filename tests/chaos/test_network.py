@@ -16,20 +16,20 @@ import pytest
 from chaos.site import until
 from e2e.conftest import line as line_of_a_tenant
 from e2e.parts import Device, gateway, no_commands, serving
-from fogline.amqp.driver import CLOSE_S, Connection, open_connections
+from fogline.amqp.backoff import Backoff
+from fogline.amqp.driver import CLOSE_S, AmqpConnection, open_connections
 from fogline.amqp.engine import IDLE_TIMEOUT_S, Engine
 from fogline.amqp.outcome import Condition
-from fogline.amqp.reconnect import Backoff
-from fogline.command import State
-from fogline.testing.amqp import within
-from fogline.testing.faulty_line import HALF_OPEN, Fate, Fault, FaultyLine
-from fogline.testing.memory import resident_bytes
+from fogline.command import CommandState
 from fogline_cloud.commands.client import Ask, Operator
 from fogline_edge.boot import SYSTEM
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import UplinkSettings
-from fogline_edge.uplink.session import Session
+from fogline_edge.uplink.session import BridgeSession
 from fogline_edge.uplink.uplink import Uplink
+from fogline_lab.amqp import within
+from fogline_lab.memory import resident_bytes
+from fogline_lab.tcp_line import HALF_OPEN, LineFault, PlannedFault, TcpLine
 
 NOTICED_S = 35.0
 BACK_S = 60.0
@@ -44,7 +44,7 @@ async def at_a_distance(line, backoff=None):
     """A bridge, a gateway that is connected to it through a faulty line, and that line."""
     async with AsyncExitStack() as stack:
         bridge = await stack.enter_async_context(serving(line))
-        way = await stack.enter_async_context(FaultyLine(line.port))
+        way = await stack.enter_async_context(TcpLine(line.port))
         uplink = UplinkSettings(bridge=f"127.0.0.1:{way.port}", batch_events=100, statement_s=0.5)
         outbox = Outbox.open(line.settings())
         stack.push_async_callback(outbox.close)
@@ -81,7 +81,7 @@ async def test_a_half_open_connection_is_noticed_and_another_one_opened(line, mo
         print(f"{how.name}: connected again after {asyncio.get_running_loop().time() - failed_at:.1f} s, idle time-out 1.0 s")
         await line.drained(outbox)
         assert bridge.gateways.get("gw-1") is not guest
-        await until(lambda: guest.connection._ended, "the bridge believes the dead connection alive")
+        await until(lambda: guest.connection.protocol._ended, "the bridge believes the dead connection alive")
     assert line.landed() == list(range(151))
 
 
@@ -96,12 +96,14 @@ async def test_what_lies_between_is_killed_again_and_again_with_batches_in_fligh
     """C5: each connection dies, as that of a router that is killed, after some batches have gone and before all are settled."""
     chance = Random(5)
     async with at_a_distance(line) as (bridge, outbox, way):
-        way.fate = lambda: Fate(Fault.RESET, chance.randrange(200_000, 700_000), inf) if len(way.failed) < DEATHS else None
+        way.plan = lambda: (
+            PlannedFault(LineFault.RESET, chance.randrange(200_000, 700_000), inf) if len(way.failed) < DEATHS else None
+        )
         way.cut()
         await put_big(line, outbox, range(1, 501))
         await line.drained(outbox)
         refused = sum(shard.counters.duplicate for shard in bridge.shards)
-        assert way.failed == [Fault.RESET] * DEATHS
+        assert way.failed == [LineFault.RESET] * DEATHS
     print(f"{len(way.failed)} deaths in mid-batch: {refused} events came again, and were refused")
     assert line.landed() == list(range(501))
 
@@ -111,7 +113,7 @@ async def test_a_line_that_is_cut_every_few_kilobytes_still_gets_everything_thro
     """C5: no connection lives for a whole batch of the usual size."""
     bodies = {number: b'{"n": %d, "more": "%s"}' % (number, os.urandom(150).hex().encode()) for number in range(1, 401)}
     async with at_a_distance(line, Backoff(0.01, 0.05)) as (_, outbox, way):
-        way.fate = lambda: Fate(Fault.RESET, 16_000, inf)
+        way.plan = lambda: PlannedFault(LineFault.RESET, 16_000, inf)
         way.cut()
         for number, body in bodies.items():
             await line.put(outbox, number, data=body)
@@ -136,7 +138,7 @@ async def end_session(guest):
 
     link.native.session.condition = proton.Condition("amqp:session:errant-link", "so says the test")
     link.native.session.close()
-    guest.connection._turn()
+    guest.connection.protocol.turn()
 
 
 @pytest.mark.parametrize("how", [detach_one, detach_control, end_session])
@@ -178,7 +180,7 @@ async def test_without_credit_the_outbox_grows_memory_does_not_and_commands_stil
                 ran = len(device.ran)
                 asked = asyncio.create_task(op.request(Ask("lamp-1", "switch", b"{}", reply=False)))
                 await until(lambda ran=ran: len(device.ran) > ran, "the command does not come without credit for events")
-                assert (await within(asked, "no answer")).state is State.ACCEPTED
+                assert (await within(asked, "no answer")).state is CommandState.ACCEPTED
         streams = {stream.lane: stream for stream in await outbox.streams()}
         assert streams["telemetry"].head - streams["telemetry"].settled >= 50_000
         grown = held[-1] - held[9]
@@ -193,10 +195,10 @@ async def test_without_credit_the_outbox_grows_memory_does_not_and_commands_stil
 
 
 def left_over():
-    """What a reconnect might leave: tasks, files, connections, and messages without an outcome in them."""
+    """Count possible leftovers of a reconnect: tasks, files, connections, and messages without an outcome."""
     gc.collect()
-    connections = [each for each in gc.get_objects() if type(each) is Connection]
-    waiting = sum(each.unsettled + len(each._outbound._on_wire) + each._engine._links.unsettled for each in connections)
+    connections = [each for each in gc.get_objects() if type(each) is AmqpConnection]
+    waiting = sum(each.unsettled + len(each._outbound._on_wire) + len(each._engine._table.deliveries) for each in connections)
     return len(asyncio.all_tasks()), len(list(Path("/proc/self/fd").iterdir())), len(connections), waiting
 
 
@@ -228,7 +230,7 @@ async def test_100_reconnects_leave_nothing_behind(line):
 
 def of_the_gateway():
     """Its connections that are open."""
-    return [weakref.ref(each) for each in open_connections() if isinstance(each._handler, Session)]
+    return [weakref.ref(each) for each in open_connections() if isinstance(each.protocol._handler, BridgeSession)]
 
 
 @pytest.mark.fault("N5")
@@ -256,12 +258,15 @@ class Nothing:
         self.tenant = tenant
         self.gateway = gateway
         self.clock = SYSTEM
-        self.on_commit = lambda: None
+        self.on_commit = lambda _: None
+
+    def stop_sending(self):
+        """Nothing was sent."""
 
     async def streams(self):
         return []
 
-    async def part(self, *how):
+    async def split_backlog(self, *how):
         """There is nothing to part."""
 
 
@@ -274,7 +279,7 @@ async def test_500_gateways_come_back_at_once(line, monkeypatch):
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 10 * GATEWAYS)), hard))
     async with AsyncExitStack() as stack:
         bridge = await stack.enter_async_context(serving(line))
-        way = await stack.enter_async_context(FaultyLine(line.port))
+        way = await stack.enter_async_context(TcpLine(line.port))
         uplink = UplinkSettings(bridge=f"127.0.0.1:{way.port}")
         loop, meant = asyncio.get_running_loop(), []
 
@@ -296,10 +301,10 @@ async def test_500_gateways_come_back_at_once(line, monkeypatch):
 
         await until(all_there, "they do not come", 3 * BACK_S)
         meant.clear()
-        way.away = True
+        way.refusing = True
         way.cut()
         await until(lambda: len(meant) >= 3 * GATEWAYS, "they do not try again")
-        way.away = False
+        way.refusing = False
         back_at = loop.time()
         await until(all_there, "they do not come back", BACK_S)
         print(f"{GATEWAYS} gateways back after {loop.time() - back_at:.1f} s, in {len(meant)} attempts")

@@ -1,6 +1,5 @@
 """K5: a bridge dies within its transactions, and nobody takes its shards: readers of committed records soon go on."""
 
-import signal
 import sys
 import time
 from pathlib import Path
@@ -8,14 +7,15 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from chaos.site import Program, until_async
+from chaos.site import until_async
 from chaos.test_takeover_torn import landed, provided
 from chaos.zombie import POINTS, stream_of
 from fogline.event import Lane
-from fogline.testing.events import make_event
 from fogline_cloud import topics
 from fogline_cloud.kafka import TRANSACTION_TIMEOUT_MS, end_offset
 from fogline_cloud.records import record_of
+from fogline_lab.events import make_event
+from fogline_lab.supervisor import ChildProcess, kill_child, start_child
 
 SWEEP_S = 10.0
 """How often a broker looks for transactions to abort (transaction.abort.timed.out.transaction.cleanup.interval.ms)."""
@@ -40,11 +40,11 @@ def write_later(bootstrap, tenant):
 async def test_readers_go_on_within_the_time_out_of_a_dead_bridges_transaction(kafka, tenant, folder):
     clients = provided(kafka.bootstrap, tenant, SHARDS)
     script = str(Path(__file__).with_name("zombie.py"))
-    bridge = Program([sys.executable, script, kafka.bootstrap, tenant, str(SHARDS)], folder / "bridge.log")
+    bridge = ChildProcess("zombie", [sys.executable, script, kafka.bootstrap, tenant, str(SHARDS)], folder / "bridge.log")
     try:
-        assert await bridge.start() == {"open": SHARDS}
+        assert await start_child(bridge) == {"open": SHARDS}
     finally:
-        await bridge.end(signal.SIGKILL)
+        await kill_child(bridge)
     write_later(kafka.bootstrap, tenant)
     began, topic, reader = time.monotonic(), topics.of_lane(Lane.TELEMETRY, tenant), clients.reader()
     held = [shard for shard in range(SHARDS) if end_offset(reader, topic, shard)[1] == 0]

@@ -5,8 +5,8 @@ import pytest
 from chaos.books import Found
 from chaos.judging import LOCK, judged
 from chaos.workload import live
-from fogline.testing.apsw_connection import Connection
-from fogline.testing.disk import Disk, Kind
+from fogline_lab.apsw_connection import ApswConnection
+from fogline_lab.disk import Disk, DiskOperation
 
 LEAST = 1000
 
@@ -25,7 +25,7 @@ async def test_what_was_acknowledged_survives_a_power_cut_at_any_step(folder, me
     assert lost == 0
 
 
-class Careless(Connection):
+class Careless(ApswConnection):
     """Does not wait for the disk at each commit."""
 
     def execute(self, sql, parameters=()):
@@ -42,7 +42,7 @@ async def test_the_check_finds_what_a_disk_that_lies_about_its_syncs_loses(folde
     disk = Disk(folder / LOCK)
     await live(disk, folder)
     made = next(number for number, step in enumerate(disk.record) if step.note)
-    lies = [step for number, step in enumerate(disk.record) if number < made or step.kind is not Kind.SYNC]
+    lies = [step for number, step in enumerate(disk.record) if number < made or step.kind is not DiskOperation.SYNC]
     assert await finds_a_loss(lies, memory)
 
 

@@ -8,8 +8,9 @@ from functools import partial
 import pytest
 
 from chaos.site import Site
+from fogline.amqp.backoff import Backoff
 from fogline.amqp.engine import Engine
-from fogline.amqp.reconnect import Backoff
+from fogline_lab.supervisor import kill_child, start_child, stop_children
 
 TAKEOVER_S = 15.0
 ROLLING_S = 30.0
@@ -22,7 +23,7 @@ async def two_bridges(kafka, tenant, folder, **gateway):
     site = Site(tenant, folder, kafka.bootstrap)
     try:
         programs = [site.bridge(name) for name in ("bridge-1", "bridge-2")]
-        await asyncio.gather(*(program.start() for program in programs))
+        await asyncio.gather(*(start_child(program) for program in programs))
         owners = await site.shared("bridge-1", "bridge-2")
         for shard in range(site.shards):
             site.open_gateway(site.gateway_of(shard), "bridge-1", "bridge-2", **gateway)
@@ -36,7 +37,7 @@ async def two_bridges(kafka, tenant, folder, **gateway):
 async def test_takeover_after_kill_lands_new_data_in_15_s(kafka, tenant, folder):
     """K4: the bridge that owns half of the shards is killed under load; requirement: the other serves in < 15 s."""
     async with two_bridges(kafka, tenant, folder) as (site, owners):
-        await site.bridges["bridge-1"].end(signal.SIGKILL)
+        await kill_child(site.bridges["bridge-1"])
         moved = [site.gateway_of(shard) for shard, owner in owners.items() if owner == "bridge-1"]
         took = await asyncio.gather(*(site.lands(name, "the other does not take over", TAKEOVER_S) for name in moved))
         await site.drain()
@@ -66,12 +67,12 @@ async def test_takeover_by_a_third_bridge_that_joins_and_leaves_in_mid_batch(kaf
     """K4: a third bridge joins, restarts, and is killed, all under load: 0 lost, 0 duplicate."""
     async with two_bridges(kafka, tenant, folder) as (site, _):
         third = site.bridge("bridge-3")
-        for how in (signal.SIGTERM, signal.SIGKILL):
-            await third.start()
+        for end in (stop_children, kill_child):
+            await start_child(third)
             owners = await site.shared("bridge-1", "bridge-2", "bridge-3")
             moved = next(shard for shard, owner in owners.items() if owner == "bridge-3")
             await site.lands(site.gateway_of(moved), "nothing lands at the third bridge")
-            await third.end(how)
+            await end(third)
         await asyncio.gather(*(site.lands(name, "nothing lands in the end") for name in site.outboxes))
         await site.drain()
         print(f"{await site.check()} events through the rebalances, 0 lost, 0 duplicate")
@@ -86,8 +87,8 @@ async def test_50_rolling_restarts_lose_and_double_nothing(kafka, tenant, folder
         took = []
         for number in range(RESTARTS):
             program = site.bridges[f"bridge-{number % 2 + 1}"]
-            await program.end(signal.SIGTERM)
-            await program.start()
+            await stop_children(program)
+            await start_child(program)
             took += await asyncio.gather(*(site.lands(name, f"restart {number}", ROLLING_S) for name in site.outboxes))
         await site.drain()
         print(f"{RESTARTS} restarts: all shards land again after {max(took):.1f} s at the most")

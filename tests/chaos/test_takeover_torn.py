@@ -11,41 +11,42 @@ from pathlib import Path
 
 import pytest
 
-from chaos.site import Program
 from chaos.zombie import produce, stream_of
 from fogline.amqp.outcome import ACCEPTED
 from fogline.codec import Batch
 from fogline.event import Lane
-from fogline.testing.events import STREAM, make_batch
-from fogline.testing.kafka_broker import KafkaBroker
-from fogline.testing.torn_line import Tear, TornLine
 from fogline_cloud import topics
-from fogline_cloud.bridge.checkpoint import Owner
-from fogline_cloud.bridge.shard import Shard
-from fogline_cloud.bridge.transaction import TransactionLog
-from fogline_cloud.bridge.work import Submission
+from fogline_cloud.committed_records import read_committed
 from fogline_cloud.kafka import KafkaClients
-from fogline_cloud.provision import create_topics
-from fogline_cloud.reading import read_committed
-from fogline_cloud.records import place_of
-from fogline_cloud.settings import BridgeSettings, Settings
+from fogline_cloud.records import position_of
+from fogline_cloud.settings import BridgeSettings, CloudSettings
+from fogline_cloud.shard.checkpoint import ShardOwner
+from fogline_cloud.shard.producer import ShardProducer
+from fogline_cloud.shard.shard import Shard
+from fogline_cloud.shard.shard_writer import ShardWriter
+from fogline_cloud.shard.submissions import GatewayBatch
+from fogline_cloud.topic_admin import create_topics
+from fogline_lab.events import STREAM, make_batch
+from fogline_lab.kafka_broker import KafkaBroker
+from fogline_lab.kafka_line import KafkaLine, Tear
+from fogline_lab.supervisor import ChildProcess, kill_child, start_child
 
 ZOMBIES = 20
 LIMIT_S = 60.0
 
 
 def provided(bootstrap, tenant, shards):
-    settings = Settings(tenant=tenant, kafka={"bootstrap.servers": bootstrap}, shards=shards)
+    settings = CloudSettings(tenant=tenant, kafka={"bootstrap.servers": bootstrap}, shards=shards)
     clients = KafkaClients(settings.kafka)
     create_topics(clients, settings, 1)
     return clients
 
 
 def landed(clients, tenant, shards=1):
-    """How often a reader of committed records sees each sequence of each stream."""
+    """Count how often a `read_committed` consumer sees each sequence of each stream."""
     topic = topics.of_lane(Lane.TELEMETRY, tenant)
     records = read_committed(clients, {(topic, shard): None for shard in range(shards)})
-    places = [place_of(record.headers, record.value) for record in records]
+    places = [position_of(record.headers, record.value) for record in records]
     return Counter((place.stream, place.last) for place in places if place)
 
 
@@ -61,13 +62,13 @@ async def test_takeover_from_20_zombies_each_stopped_within_a_transaction(kafka,
     """K3: 20 owners, stopped at four points of a transaction, wake up after another has their shards: 20 commit nothing."""
     clients = await asyncio.to_thread(provided, kafka.bootstrap, tenant, ZOMBIES)
     script = str(Path(__file__).with_name("zombie.py"))
-    zombie = Program([sys.executable, script, kafka.bootstrap, tenant, str(ZOMBIES)], folder / "zombie.log")
-    logs = [TransactionLog(clients, tenant, shard) for shard in range(ZOMBIES)]
+    zombie = ChildProcess("zombie", [sys.executable, script, kafka.bootstrap, tenant, str(ZOMBIES)], folder / "zombie.log")
+    writers = [ShardWriter(clients, ShardProducer(clients, tenant, shard)) for shard in range(ZOMBIES)]
 
     def take_and_commit(shard):
-        recovered = logs[shard].take(Owner("heir", "127.0.0.1:1"))
-        produce(logs[shard], tenant, shard, 1, 10)
-        logs[shard].commit()
+        recovered = writers[shard].take(ShardOwner("heir", "127.0.0.1:1"))
+        produce(writers[shard], tenant, shard, 1, 10)
+        writers[shard].producer.commit()
         return dict(recovered.known)
 
     def heir():
@@ -75,13 +76,13 @@ async def test_takeover_from_20_zombies_each_stopped_within_a_transaction(kafka,
             return list(pool.map(take_and_commit, range(ZOMBIES)))
 
     try:
-        assert await zombie.start() == {"open": ZOMBIES}
+        assert await start_child(zombie) == {"open": ZOMBIES}
         zombie.send(signal.SIGSTOP)
         assert await asyncio.to_thread(heir) == [{}] * ZOMBIES
         zombie.send(signal.SIGCONT)
-        errors = (await zombie.says())["errors"]
+        errors = (await asyncio.to_thread(zombie.next_line))["errors"]
     finally:
-        await zombie.end()
+        await kill_child(zombie)
     assert [error for error in errors if not error] == []
     expected = Counter((stream_of(shard), sequence) for shard in range(ZOMBIES) for sequence in range(1, 11))
     assert await asyncio.to_thread(landed, clients, tenant, ZOMBIES) == expected
@@ -91,7 +92,7 @@ async def test_takeover_from_20_zombies_each_stopped_within_a_transaction(kafka,
 @pytest.fixture(scope="module")
 def torn(tmp_path_factory):
     """A broker behind a line that tears."""
-    with TornLine() as line:
+    with KafkaLine() as line:
         advertised = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{line.port}"}
         broker = KafkaBroker(tmp_path_factory.mktemp("torn"), properties=advertised)
         line.target = broker.port
@@ -102,12 +103,16 @@ def torn(tmp_path_factory):
 class Owned:
     """A tenant of one shard, owned for the test."""
 
-    def __init__(self, line, tenant, log):
+    def __init__(self, line, tenant, writer=ShardWriter, producer=ShardProducer):
         self.tenant = tenant
         self.clients = provided(f"127.0.0.1:{line.port}", tenant, 1)
         self.answers = queue.SimpleQueue()
         self._changes = queue.SimpleQueue()
-        self.shard = Shard(0, lambda: log(self.clients, tenant, 0), BridgeSettings(transaction_ms=5), self._changed)
+
+        def make_writer():
+            return writer(self.clients, producer(self.clients, tenant, 0))
+
+        self.shard = Shard(0, make_writer, BridgeSettings(transaction_ms=5), self._changed)
 
     def _changed(self, shard):
         self._changes.put(shard.ready)
@@ -122,7 +127,7 @@ class Owned:
         self.shard.join(LIMIT_S)
 
     def lands(self, first, last):
-        self.shard.submit(Submission(*make_batch(first, last, tenant=self.tenant), self.answers.put))
+        self.shard.submit(GatewayBatch(*make_batch(first, last, tenant=self.tenant), self.answers.put))
         assert self.answers.get(timeout=LIMIT_S) == ACCEPTED
 
     def check(self, last):
@@ -132,15 +137,15 @@ class Owned:
 @pytest.fixture
 def hurried(monkeypatch):
     """Commits are given up, and shards taken again, soon."""
-    monkeypatch.setattr("fogline_cloud.bridge.transaction._LIMIT_S", 1.0)
-    monkeypatch.setattr("fogline_cloud.bridge.shard.RETAKE_S", 0.1)
+    monkeypatch.setattr("fogline_cloud.shard.producer.LIMIT_S", 1.0)
+    monkeypatch.setattr("fogline_cloud.shard.shard.RETAKE_S", 0.1)
 
 
 @pytest.mark.parametrize("how", list(Tear), ids=lambda how: how.name.lower())
 @pytest.mark.fault("K2")
 def test_takeover_after_a_commit_of_unknown_outcome(torn, tenant, hurried, how):
     """K2: the commit times out: the producer is destroyed, the shard taken afresh, its tail read, the batch settled."""
-    with Owned(torn, tenant, TransactionLog) as owned:
+    with Owned(torn, tenant) as owned:
         owned.lands(1, 10)
         before = torn.torn
         torn.tear(how)
@@ -158,17 +163,17 @@ def test_takeover_after_a_request_that_comes_when_the_shard_was_taken_afresh(tor
     """K2: the commit is given up, and comes to the broker after all, when the next transaction is open: it is refused."""
     before = torn.torn
 
-    class Late(TransactionLog):
+    class Late(ShardProducer):
         code = None
 
-        def commit(self, *more):
+        def commit(self):
             if torn.torn > before and self._begun and Late.code is None:
                 Late.code = 0
                 self._producer.flush(30)
                 Late.code = torn.deliver_copy()
-            return super().commit(*more)
+            return super().commit()
 
-    with Owned(torn, tenant, Late) as owned:
+    with Owned(torn, tenant, producer=Late) as owned:
         owned.lands(1, 10)
         torn.tear(Tear.REQUEST_LOST)
         owned.lands(11, 20)
@@ -182,18 +187,18 @@ def test_takeover_after_a_request_that_comes_when_the_shard_was_taken_afresh(tor
 def test_takeover_after_a_late_copy_that_commits_half_of_the_next_transaction(torn, tenant, hurried):
     """K2: a late copy of the former commit commits the next transaction's first events; the client only hears of an abort."""
 
-    class Copied(TransactionLog):
+    class Copied(ShardWriter):
         code = None
 
-        def produce(self, batch, span):
+        def write_batch(self, batch, span):
             if span.first != 11 or Copied.code is not None:
-                return super().produce(batch, span)
+                return super().write_batch(batch, span)
             events = batch.events()
-            super().produce(Batch.of(events[:5]), span)
-            assert self._producer.flush(30) == 0
+            super().write_batch(Batch.of(events[:5]), span)
+            assert self.producer._producer.flush(30) == 0
             Copied.code = torn.deliver_copy()
-            wait_for(lambda: landed(self._clients, self._tenant)[STREAM, 15], "the copy commits nothing")
-            return super().produce(Batch.of(events[5:]), span)
+            wait_for(lambda: landed(self._clients, self.tenant)[STREAM, 15], "the copy commits nothing")
+            return super().write_batch(Batch.of(events[5:]), span)
 
     with Owned(torn, tenant, Copied) as owned:
         owned.lands(1, 10)

@@ -6,22 +6,22 @@ from itertools import count
 from pathlib import Path
 
 from chaos.books import Note, arrival, numbers
-from fogline.command import Answer, State
+from fogline.command import CommandState, Reply
 from fogline.event import Lane, Receipt
-from fogline.testing.amqp import within
-from fogline.testing.commands import make_command
-from fogline.testing.disk import Disk
 from fogline_edge.downlink import journal
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.settings import OutboxSettings, Settings, UplinkSettings
+from fogline_edge.settings import EdgeSettings, OutboxSettings, UplinkSettings
+from fogline_lab.amqp import within
+from fogline_lab.commands import make_command
+from fogline_lab.disk import Disk
 
-ANSWER = Answer(200, b"done", "text/plain")
+ANSWER = Reply(200, b"done", "text/plain")
 
 
-def settings(folder: Path, statement_s: float = 3600, **outbox) -> Settings:
+def settings(folder: Path, statement_s: float = 3600, **outbox) -> EdgeSettings:
     outbox = OutboxSettings(**{"group_commit_ms": 1, **outbox})
     uplink = UplinkSettings(statement_s=statement_s)
-    return Settings(tenant="acme", gateway="gw-1", data=str(folder), outbox=outbox, uplink=uplink)
+    return EdgeSettings(tenant="acme", gateway="gw-1", data=str(folder), outbox=outbox, uplink=uplink)
 
 
 class Life:
@@ -82,7 +82,7 @@ class Life:
         await self._committed(lambda done: self.outbox.keep(key, value, done))
         self.note("told", key, value)
 
-    async def _become(self, command: str, state: State, run) -> None:
+    async def _become(self, command: str, state: CommandState, run) -> None:
         self.note("commands", command, (state, False))
         await self._committed(lambda done: self.outbox.act(run, done, urgent=True))
         self.note("commands", command, (state, True))
@@ -90,10 +90,10 @@ class Life:
     async def command(self, name: str) -> None:
         """A command through all of its states."""
         command = make_command(id=name)
-        await self._become(name, State.QUEUED, partial(journal.store, command=command, first=State.QUEUED))
-        await self._become(name, State.SENDING, partial(journal.become, command_id=name, state=State.SENDING))
-        finish = partial(journal.answered, device="lamp-1", command_id=name, answer=ANSWER)
-        await self._become(name, State.SUCCEEDED, finish)
+        await self._become(name, CommandState.QUEUED, partial(journal.store, command=command, first=CommandState.QUEUED))
+        await self._become(name, CommandState.SENDING, partial(journal.set_state, command_id=name, state=CommandState.SENDING))
+        finish = partial(journal.store_answer, device="lamp-1", command_id=name, reply=ANSWER)
+        await self._become(name, CommandState.SUCCEEDED, finish)
 
     async def quarantine(self) -> None:
         """The newest telemetry event is refused."""

@@ -3,7 +3,7 @@
     python zombie.py BOOTSTRAP TENANT SHARDS
 
 Says `{"open": n}` when every shard has a transaction open, each at another point of it; once it gets SIGCONT, it commits
-all of them and says of each whether that went well. The transactions are those of `TransactionLog`.
+all of them and says of each whether that went well. The transactions are those of `ShardWriter`.
 """
 
 import json
@@ -14,10 +14,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 from fogline.codec import read_batch
 from fogline.errors import Unreachable
-from fogline.testing.events import make_batch
-from fogline_cloud.bridge.checkpoint import Owner
-from fogline_cloud.bridge.transaction import TransactionLog
 from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.shard.checkpoint import ShardOwner
+from fogline_cloud.shard.producer import ShardProducer
+from fogline_cloud.shard.shard_writer import ShardWriter
+from fogline_lab.events import make_batch
 
 encoding = threading.Lock()
 """Batches are made on a gateway's loop: one at a time."""
@@ -28,29 +29,29 @@ def stream_of(shard: int) -> str:
     return f"{shard:016x}"
 
 
-def produce(log: TransactionLog, tenant: str, shard: int, first: int, last: int) -> None:
+def produce(writer: ShardWriter, tenant: str, shard: int, first: int, last: int) -> None:
     with encoding:
         span, message = make_batch(first, last, tenant=tenant, stream=stream_of(shard))
-    log.produce(read_batch(span, message), span)
+    writer.write_batch(read_batch(span, message), span)
 
 
-def begin(log: TransactionLog, tenant: str, shard: int) -> None:
+def begin(writer: ShardWriter, tenant: str, shard: int) -> None:
     """Take the shard, and come to its point."""
-    log.take(Owner("zombie", "127.0.0.1:1"))
+    writer.take(ShardOwner("zombie", "127.0.0.1:1"))
     point = POINTS[shard % len(POINTS)]
     if point != "nothing begun":
-        produce(log, tenant, shard, 1, 5 if point == "half produced" else 10)
+        produce(writer, tenant, shard, 1, 5 if point == "half produced" else 10)
     if point in {"flushed", "half produced"}:
-        assert log._producer.flush(30) == 0
+        assert writer.producer._producer.flush(30) == 0
 
 
-def go_on(log: TransactionLog, tenant: str, shard: int) -> str:
-    """What was to be done, as if nothing had happened. Returns the error, empty if it was committed."""
+def go_on(writer: ShardWriter, tenant: str, shard: int) -> str:
+    """Continue as if nothing had happened. Return the error, empty if the transaction was committed."""
     point = POINTS[shard % len(POINTS)]
     try:
         if point in {"nothing begun", "half produced"}:
-            produce(log, tenant, shard, 1 if point == "nothing begun" else 6, 10)
-        log.commit()
+            produce(writer, tenant, shard, 1 if point == "nothing begun" else 6, 10)
+        writer.producer.commit()
     except Unreachable as error:
         return str(error)
     return ""
@@ -59,12 +60,12 @@ def go_on(log: TransactionLog, tenant: str, shard: int) -> str:
 def main(bootstrap: str, tenant: str, count: int) -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCONT})
     clients = KafkaClients({"bootstrap.servers": bootstrap})
-    logs = [TransactionLog(clients, tenant, shard) for shard in range(count)]
+    writers = [ShardWriter(clients, ShardProducer(clients, tenant, shard)) for shard in range(count)]
     with ThreadPoolExecutor(count) as pool:
-        list(pool.map(begin, logs, [tenant] * count, range(count)))
+        list(pool.map(begin, writers, [tenant] * count, range(count)))
         print(json.dumps({"open": count}), flush=True)
         signal.sigwait({signal.SIGCONT})
-        errors = list(pool.map(go_on, logs, [tenant] * count, range(count)))
+        errors = list(pool.map(go_on, writers, [tenant] * count, range(count)))
     print(json.dumps({"errors": errors}), flush=True)
 
 

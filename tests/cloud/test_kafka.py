@@ -1,4 +1,4 @@
-"""Kafka clients as the settings make them."""
+"""Kafka clients and their settings."""
 
 import socket
 
@@ -32,13 +32,13 @@ def test_b17_the_codec_is_gzip_unless_the_settings_name_one(monkeypatch, kafka, 
         assert {key: value for key, value in made.settings.items() if key.startswith("compression.")} == codec
 
 
-def test_b17_a_consumer_is_not_disturbed_by_a_producers_setting():
+def test_b17_a_consumer_ignores_the_compression_settings():
     clients = KafkaClients({"bootstrap.servers": "127.0.0.1:1", "compression.type": "zstd"})
     clients.reader().close()
 
 
-def test_topic_ids_are_unreachable_while_nobody_listens():
-    """F2: the client's own time-out ended the flow when a broker was away for longer than that."""
+def test_topic_ids_are_unreachable_without_a_broker():
+    """F2: the client's own timeout ended the flow when a broker was away for longer."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         clients = KafkaClients({"bootstrap.servers": f"127.0.0.1:{free.getsockname()[1]}"})

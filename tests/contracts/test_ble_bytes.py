@@ -1,12 +1,12 @@
-"""What a gateway makes of an advertisement by its profile, the flow reads."""
+"""The flow reads the bytes that a gateway makes of an advertisement by its profile."""
 
 import pytest
 
-from fogline.advertisement import CONTENT_TYPE, Advertisement, Heard, encode_heard, short_uuid
-from fogline.testing.events import make_event
+from fogline.advertisement import CONTENT_TYPE, Advertisement, ReceivedAdvertisement, encode_heard, short_uuid
 from fogline_cloud.flows.parsers import installed, parser_name
 from fogline_edge.profiles.ble import BleProfile, body_of, fits
-from fogline_edge.profiles.ble_files import in_the_box
+from fogline_edge.profiles.ble_files import built_in_profiles
+from fogline_lab.events import make_event
 
 
 def of_service(number, data):
@@ -36,20 +36,20 @@ SAMPLES = {
 
 
 def test_every_profile_that_is_only_heard_is_shown():
-    assert set(SAMPLES) == {name for name, profile in in_the_box().items() if not profile.connects}
+    assert set(SAMPLES) == {name for name, profile in built_in_profiles().items() if not profile.connects}
 
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_what_a_profile_takes_is_read(name):
     advertisement, metric, value = SAMPLES[name]
-    profile: BleProfile = in_the_box()[name]
+    profile: BleProfile = built_in_profiles()[name]
     assert fits(profile, advertisement)
     event = make_event(
         1,
         data=body_of(profile, advertisement),
         content_type=CONTENT_TYPE,
         subject=profile.channel,
-        properties=encode_heard(Heard(address=XIAOMIS_ADDRESS, rssi=-60)),
+        properties=encode_heard(ReceivedAdvertisement(address=XIAOMIS_ADDRESS, rssi=-60)),
     )
     found = {each.metric: each.value for each in installed()[parser_name(CONTENT_TYPE, {})](event)}
     assert found[metric] == value

@@ -9,15 +9,16 @@ from fogline.amqp.outcome import ACCEPTED
 from fogline.codec import Range, encode_batch, encode_event
 from fogline.event import Lane, TimeQuality
 from fogline.gap import Gap, GapReason, gap_event
-from fogline.testing.events import BEACON, NOW_NS, make_event
 from fogline_cloud import topics
-from fogline_cloud.bridge.shard import Shard
-from fogline_cloud.bridge.transaction import TransactionLog
-from fogline_cloud.bridge.work import Report, Submission
+from fogline_cloud.committed_records import read_committed
 from fogline_cloud.kafka import KafkaClients
-from fogline_cloud.provision import create_topics
-from fogline_cloud.reading import read_committed
-from fogline_cloud.settings import BridgeSettings, Settings
+from fogline_cloud.settings import BridgeSettings, CloudSettings
+from fogline_cloud.shard.producer import ShardProducer
+from fogline_cloud.shard.shard import Shard
+from fogline_cloud.shard.shard_writer import ShardWriter
+from fogline_cloud.shard.submissions import ClientEvent, GatewayBatch
+from fogline_cloud.topic_admin import create_topics
+from fogline_lab.events import BEACON, NOW_NS, make_event
 
 LIMIT_S = 60.0
 READERS = {"python": sdks.python, "javascript": sdks.javascript, "go": sdks.go}
@@ -55,9 +56,9 @@ def submit(shard, tenant):
     for lane, stream in STREAMS.items():
         made = events(tenant, lane)
         span = Range("gw-1", stream, lane, 1, 9, b"\xff\xfe" * 8)
-        shard.submit(Submission(span, encode_batch(span, [encode_event(each) for each in made], BEACON), answers.put))
+        shard.submit(GatewayBatch(span, encode_batch(span, [encode_event(each) for each in made], BEACON), answers.put))
     loose = make_event(0, tenant=tenant, gateway="", stream="", device="meter-1", adapter="amqp")
-    shard.submit(Report(loose, answers.put))
+    shard.submit(ClientEvent(loose, answers.put))
     for _ in range(len(STREAMS) + 1):
         assert answers.get(timeout=LIMIT_S) == ACCEPTED
 
@@ -66,11 +67,16 @@ def submit(shard, tenant):
 def landed(kafka):
     """The tenant's records of the three topics."""
     tenant = "sdk"
-    settings = Settings(tenant=tenant, kafka={"bootstrap.servers": kafka.bootstrap}, shards=1)
+    settings = CloudSettings(tenant=tenant, kafka={"bootstrap.servers": kafka.bootstrap}, shards=1)
     clients = KafkaClients(settings.kafka)
     create_topics(clients, settings, 1)
     ready = queue.SimpleQueue()
-    shard = Shard(0, lambda: TransactionLog(clients, tenant, 0), BridgeSettings(), lambda each: ready.put(each.ready))
+    shard = Shard(
+        0,
+        lambda: ShardWriter(clients, ShardProducer(clients, tenant, 0)),
+        BridgeSettings(),
+        lambda each: ready.put(each.ready),
+    )
     shard.start()
     assert ready.get(timeout=LIMIT_S), "the shard was not taken"
     submit(shard, tenant)

@@ -12,8 +12,8 @@ from e2e.conftest import line  # noqa: F401 - a fixture
 from e2e.parts import Device, commandable, serving
 from fogline.codec import MAX_MESSAGE_BYTES
 from fogline.event import Lane
-from fogline.testing.amqp import within
 from fogline_cloud.records import is_replayed
+from fogline_lab.amqp import within
 
 IDS = [
     ("string", "switch-1"),
@@ -117,7 +117,7 @@ async def test_events_land_in_kafka(line, client):  # noqa: F811
 
 
 async def test_an_event_with_an_id_of_its_own_is_known_when_it_comes_again(line, client):  # noqa: F811
-    """Kafka has both copies under one id, marked so that the tables keep the first (`duplicates.mark_replayed`)."""
+    """Kafka has both copies under one id, marked so that the tables keep the first (`flows.commit`)."""
     note = Note("1", properties={"cloudEvents_id": "reading-1", "cloudEvents_source": "/meters"})
     async with serving(line):
         foreign = client()

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +12,9 @@ import pytest
 from fogline.errors import SlowDown
 from fogline.event import Arrival, Lane, Receipt
 from fogline.identity import AckDelivery, Retransmission
-from fogline.report import Report
-from fogline.testing.port import MemoryPort
+from fogline.report_on_change import ReportPolicy
 from fogline_edge.adapters.port import Port
+from fogline_lab.port import MemoryPort
 
 LIMIT_S = 30.0
 MORE_THAN_ANY_PORT_TAKES_AT_ONCE = 2_000_000
@@ -67,11 +67,10 @@ class Receipts:
 
 
 class PortContract:
-    """Subclass it, and give `opening`: a function that opens a fresh port in the running loop."""
+    """Subclass it with a fixture `opening`: a function that opens a fresh port in the running loop.
 
-    @pytest.fixture
-    def opening(self) -> Callable[[], AbstractAsyncContextManager[Opened]]:
-        raise NotImplementedError
+    A subclass without it fails: pytest reports that the fixture is missing.
+    """
 
     @pytest.fixture
     def within(self, opening) -> Callable[[Callable[[Opened], Awaitable[Any]]], None]:
@@ -215,7 +214,9 @@ class PortContract:
     def test_what_is_no_news_is_not_stored(self, within):
         async def body(opened: Opened) -> None:
             receipts = Receipts()
-            reported = [msgspec.structs.replace(arrival(data), report=Report(on_change=True)) for data in (b"a", b"a", b"b")]
+            reported = [
+                msgspec.structs.replace(arrival(data), report=ReportPolicy(on_change=True)) for data in (b"a", b"a", b"b")
+            ]
             for each in reported:
                 opened.port.put(each, receipts.done(each.data))
             told = [receipt for _, receipt in await receipts.until(3)]

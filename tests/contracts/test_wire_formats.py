@@ -14,34 +14,32 @@ import pytest
 import zstandard
 
 from fogline import hello
-from fogline.address import Control, Hello, Ingest
+from fogline.address import Control, HelloAddress, IngestAddress
 from fogline.amqp import wire
 from fogline.codec import encode_event
 from fogline.command import JournalQuery, decode_query, encode_command, encode_query
-from fogline.dead import dead_letter
+from fogline.dead_letter import dead_letter
 from fogline.errors import Poison
 from fogline.event import Lane
 from fogline.gap import Gap, GapReason, encode_gap, gap_event
 from fogline.identity import chained, digest, semantic_id
 from fogline.ledger import Counts, Statement, encode_statement
 from fogline.signature import read_signer
-from fogline.testing.commands import make_command
-from fogline.testing.events import BEACON, NOW_NS, STREAM, make_batch, make_event
 from fogline_cloud import topics
-from fogline_cloud.bridge.admission import Known
-from fogline_cloud.bridge.checkpoint import (
+from fogline_cloud.flows.schema import EVENTS, READINGS
+from fogline_cloud.records import position_of, record_of
+from fogline_cloud.shard.admission import StreamState
+from fogline_cloud.shard.checkpoint import (
     CommandKey,
     Layout,
-    Owner,
-    command_key_entry,
-    layout_entry,
-    owner_entry,
+    ShardOwner,
+    entry_of,
     position_entry,
     stream_entry,
 )
-from fogline_cloud.flows.schema import EVENTS, READINGS
-from fogline_cloud.records import place_of, record_of
 from fogline_edge.outbox.schema import open_database
+from fogline_lab.commands import make_command
+from fogline_lab.events import BEACON, NOW_NS, STREAM, make_batch, make_event
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -101,7 +99,7 @@ def signed_command():
 
 FORMATS = {
     "command": signed_command,
-    "addresses": lambda: [str(Hello("acme")), str(Ingest("acme", 3)), str(Control("acme", "gw-1"))],
+    "addresses": lambda: [str(HelloAddress("acme")), str(IngestAddress("acme", 3)), str(Control("acme", "gw-1"))],
     "event-json": lambda: encode_event(make_event()),
     "event-base64": lambda: encode_event(make_event(data=b"\x00\xff", content_type="application/octet-stream", replayed=True)),
     "batch": batch,
@@ -140,11 +138,13 @@ FORMATS = {
         encode_query(JournalQuery(id="c" * 32, tenant="acme", gateway="gw-1", digest=bytes(range(16))))
     ),
     "checkpoint": lambda: [
-        stream_entry(Known(gateway="gw-1", stream=STREAM, lane=Lane.ALARM, hwm=7, chain_sequence=7, chain="ab", landed=7)),
+        stream_entry(
+            StreamState(gateway="gw-1", stream=STREAM, lane=Lane.ALARM, hwm=7, chain_sequence=7, chain="ab", landed=7)
+        ),
         position_entry({"hono.telemetry.acme": 12}),
-        owner_entry(Owner("bridge-1", "127.0.0.1:5672")),
-        layout_entry(Layout(8)),
-        command_key_entry(CommandKey(bytes(range(32)))),
+        entry_of(ShardOwner("bridge-1", "127.0.0.1:5672")),
+        entry_of(Layout(8)),
+        entry_of(CommandKey(bytes(range(32)))),
     ],
     "topics": lambda: [[topic.name, topic.partitions, topic.config] for topic in topics.all_topics("acme", 8)],
     "tables": lambda: {"events": columns(EVENTS), "readings": columns(READINGS)},
@@ -190,7 +190,7 @@ def test_b16_records_with_a_raw_chain_are_read_as_those_with_a_chain_in_text():
     for name in ("record-raw-chain", "record"):
         golden = json.loads((GOLDEN / f"{name}.json").read_text())
         headers = [(key, value.encode("latin-1")) for key, value in golden["headers"]]
-        places.append(place_of(headers, golden["value"].encode()))
+        places.append(position_of(headers, golden["value"].encode()))
     assert places[0] == places[1]
     assert places[0].chain == b"\x01" * 16
     headers = record_of(make_event(), b"\xff" * 16).headers
@@ -199,7 +199,7 @@ def test_b16_records_with_a_raw_chain_are_read_as_those_with_a_chain_in_text():
 
 
 def test_a_gateway_of_before_rejects_a_question_about_its_journal():
-    """What an old gateway does with it decides that the command stays in doubt: it takes it for an answer to hello."""
+    """An old gateway takes the message for an answer to hello, so the command stays in doubt."""
     query = JournalQuery(id="c" * 32, tenant="acme", gateway="gw-1", digest=bytes(range(16)))
     message = wire.decode(wire.encode(encode_query(query)))
     assert decode_query(message) == query

@@ -27,8 +27,8 @@ A settings file is TOML. An unknown key or a wrong value is an error that names 
 """
 
 _ROOTS = {
-    "Gateway: `edge.toml`": fogline_edge.settings.Settings,
-    "Cloud side: `cloud.toml`": fogline_cloud.settings.Settings,
+    "Gateway: `edge.toml`": fogline_edge.settings.EdgeSettings,
+    "Cloud side: `cloud.toml`": fogline_cloud.settings.CloudSettings,
 }
 
 

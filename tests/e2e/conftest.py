@@ -4,9 +4,8 @@ import pytest
 
 from e2e.parts import Line
 from fogline_cloud.kafka import KafkaClients
-from fogline_cloud.provision import create_topics
-from fogline_cloud.settings import FlowSettings
-from fogline_cloud.settings import Settings as CloudSettings
+from fogline_cloud.settings import CloudSettings, FlowSettings
+from fogline_cloud.topic_admin import create_topics
 
 
 @pytest.fixture

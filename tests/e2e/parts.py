@@ -6,26 +6,25 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fogline.amqp.reconnect import Backoff
-from fogline.command import Answer
+from fogline.amqp.backoff import Backoff
+from fogline.command import Reply
 from fogline.event import Lane, Receipt
-from fogline.signature import Keys
-from fogline.testing.amqp import within
-from fogline.testing.events import make_arrival
+from fogline.signature import TrustedKeys
 from fogline_cloud import topics
 from fogline_cloud.bridge.bridge import Bridge
+from fogline_cloud.committed_records import CommittedRecord, read_committed
 from fogline_cloud.kafka import KafkaClients
-from fogline_cloud.reading import Stored, read_committed
-from fogline_cloud.settings import BridgeSettings
-from fogline_cloud.settings import Settings as CloudSettings
+from fogline_cloud.settings import BridgeSettings, CloudSettings
 from fogline_edge.downlink.downlink import Downlink
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.settings import Settings, UplinkSettings
+from fogline_edge.settings import EdgeSettings, UplinkSettings
 from fogline_edge.uplink.session import OnCommand
 from fogline_edge.uplink.uplink import Uplink
+from fogline_lab.amqp import within
+from fogline_lab.events import make_arrival
 
 LIMIT_S = 60.0
-YES = Answer(200, b'{"ok":true}', "application/json")
+YES = Reply(200, b'{"ok":true}', "application/json")
 
 
 async def until_not(condition: Callable[[], Awaitable[bool]], what: str) -> None:
@@ -67,9 +66,9 @@ class Line:
         finally:
             await bridge.close()
 
-    def settings(self, gateway: str = "gw-1") -> Settings:
+    def settings(self, gateway: str = "gw-1") -> EdgeSettings:
         uplink = UplinkSettings(bridge=f"127.0.0.1:{self.port}", batch_events=100, statement_s=0.5)
-        return Settings(tenant=self.tenant, gateway=gateway, data=str(self.folder / gateway), uplink=uplink)
+        return EdgeSettings(tenant=self.tenant, gateway=gateway, data=str(self.folder / gateway), uplink=uplink)
 
     @asynccontextmanager
     async def gateway(self, name: str = "gw-1"):
@@ -101,7 +100,7 @@ class Line:
 
         await until_not(backlog, "the outbox does not drain")
 
-    def records(self, *lanes: Lane) -> list[Stored]:
+    def records(self, *lanes: Lane) -> list[CommittedRecord]:
         names = {topics.of_lane(lane, self.tenant) for lane in lanes or (Lane.TELEMETRY,)}
         clients = KafkaClients(self.cloud.kafka)
         return list(read_committed(clients, {(name, shard): None for name in names for shard in range(2)}))
@@ -115,7 +114,7 @@ class Line:
 class Device:
     """A device that answers what it is told to do, and counts it. `answer=None`: it stays silent."""
 
-    def __init__(self, commands, name="lamp-1", answer: Answer | None = YES):
+    def __init__(self, commands, name="lamp-1", answer: Reply | None = YES):
         self.commands = commands
         self.name = name
         self.answer = answer
@@ -138,7 +137,7 @@ class Device:
 @asynccontextmanager
 async def gateway(line, name="gw-1"):
     outbox = Outbox.open(line.settings(name))
-    downlink = Downlink(outbox, Keys())
+    downlink = Downlink(outbox, TrustedKeys())
     await downlink.start()
     try:
         async with line.uplink(outbox, downlink.received):
@@ -154,7 +153,7 @@ async def serving(line):
     async with line.bridge() as bridge:
 
         async def not_yet() -> bool:
-            return not bridge.whole
+            return not bridge.shards.all_ready
 
         await until_not(not_yet, "the bridge does not get its shards")
         yield bridge

@@ -9,25 +9,25 @@ import pytest
 
 from fogline.event import Lane
 from fogline.ledger import STATEMENT_CONTENT_TYPE, decode_statement
-from fogline.testing.amqp import within
-from fogline.testing.events import make_arrival
-from fogline.testing.slow_line import SlowLine
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.ledger.balance import judge
 from fogline_cloud.ledger.sources import gather
-from fogline_cloud.records import place_of
+from fogline_cloud.records import position_of
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.outbox.work import MAX_BEHIND
-from fogline_edge.settings import Settings, UplinkSettings
+from fogline_edge.outbox.requests import MAX_BEHIND
+from fogline_edge.settings import EdgeSettings, UplinkSettings
+from fogline_lab.amqp import within
+from fogline_lab.events import make_arrival
+from fogline_lab.tcp_line import TcpLine
 
 WAITING = 300
 
 
-def settings(line, data: str, port: int) -> Settings:
+def settings(line, data: str, port: int) -> EdgeSettings:
     uplink = UplinkSettings(
         bridge=f"127.0.0.1:{port}", batch_events=10, backfill={"telemetry": "newest"}, backfill_events=100, statement_s=0.5
     )
-    return Settings(tenant=line.tenant, gateway="gw-1", data=str(line.folder / data), uplink=uplink)
+    return EdgeSettings(tenant=line.tenant, gateway="gw-1", data=str(line.folder / data), uplink=uplink)
 
 
 async def put(outbox, first: int, count: int, lane: Lane = Lane.TELEMETRY) -> None:
@@ -46,13 +46,13 @@ async def telemetry(outbox):
 
 
 def killed(line, data: str, copy: str) -> None:
-    """What a gateway that is killed at this moment leaves behind."""
+    """Copy the files that a gateway leaves if it is killed now."""
     shutil.copytree(line.folder / data, line.folder / copy)
 
 
 @pytest.mark.fault("N1", "C3")
 async def test_after_an_outage_the_newest_lands_first_and_all_of_it_once_though_the_gateway_is_killed(line):
-    async with line.bridge(), SlowLine(line.port, 2_000_000) as slow:
+    async with line.bridge(), TcpLine(line.port, bits_per_s=2_000_000) as slow:
         outbox = Outbox.open(settings(line, "gw", slow.port))
         await put(outbox, 0, WAITING)
         await put(outbox, WAITING, 20, Lane.ALARM)
@@ -96,7 +96,7 @@ def judge_landed(line, expected: set[int], closed: int) -> None:
     streams: dict[str, list[int]] = {}
     ended = set()
     for each in sorted(records, key=lambda record: (record.topic, record.partition, record.offset)):
-        place = place_of(each.headers, each.value)
+        place = position_of(each.headers, each.value)
         streams.setdefault(place.stream, []).append(place.last)
         if dict(each.headers)["content-type"] == STATEMENT_CONTENT_TYPE.encode() and decode_statement(each.value).closed:
             ended.add((place.stream, place.last))
@@ -112,7 +112,7 @@ async def test_after_many_outages_a_few_streams_wait_and_no_more(line):
     outbox = Outbox.open(settings(line, "gw", 1))
     for outage in range(MAX_BEHIND + 3):
         await put(outbox, 1000 * outage, 120)
-        await outbox.part(frozenset({Lane.TELEMETRY}), 100)
+        await outbox.split_backlog(frozenset({Lane.TELEMETRY}), 100)
     closed, opened = await telemetry(outbox)
     assert (len(closed), opened.head) == (MAX_BEHIND, 3 * 120)
     async with line.bridge():

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from fogline.testing.kafka_broker import free_port
 from fogline_cloud.kafka import KafkaClients
-from fogline_cloud.provision import create_topics
-from fogline_cloud.settings import Settings
+from fogline_cloud.settings import CloudSettings
+from fogline_cloud.topic_admin import create_topics
+from fogline_lab.kafka_broker import free_port
 
 BIN = Path(sys.executable).parent
 LIMIT_S = 90
@@ -83,6 +83,15 @@ def test_a_listener_beyond_loopback(folder):
     fails_with(run("fogline-edge", "run", "--config", edge(folder, '[mqtt]\nhost = "0.0.0.0"')), "loopback")
 
 
+@pytest.mark.parametrize("command", ["run", "check"])
+def test_metrics_beyond_loopback_are_refused_by_the_gateway_and_its_check(folder, command):
+    fails_with(
+        run("fogline-edge", command, "--config", edge(folder, 'metrics = "0.0.0.0:9464"\n[mqtt]')),
+        "metrics = '0.0.0.0'",
+        "loopback",
+    )
+
+
 @pytest.mark.parametrize(
     "command", [("bridge", "run"), ("topics", "create"), ("flow", "run"), ("ledger", "verify")], ids=" ".join
 )
@@ -97,7 +106,7 @@ def test_the_mqtt_port_is_taken(folder):
 
 
 def test_the_bridges_port_is_taken(folder, kafka, tenant):
-    settings = Settings(tenant=tenant, kafka={"bootstrap.servers": kafka.bootstrap}, shards=8)
+    settings = CloudSettings(tenant=tenant, kafka={"bootstrap.servers": kafka.bootstrap}, shards=8)
     create_topics(KafkaClients(settings.kafka), settings, 1)
     with socket.create_server(("127.0.0.1", 0)) as other:
         path = Path(cloud(folder, kafka.bootstrap, tenant=tenant))
@@ -113,7 +122,7 @@ def test_topics_are_missing(folder, command, kafka, tenant):
 
 @pytest.mark.parametrize("command", [("bridge", "run"), ("topics", "create")], ids=" ".join)
 def test_the_shard_count_was_changed(folder, command, kafka, tenant):
-    settings = Settings(tenant=tenant, kafka={"bootstrap.servers": kafka.bootstrap}, shards=2)
+    settings = CloudSettings(tenant=tenant, kafka={"bootstrap.servers": kafka.bootstrap}, shards=2)
     create_topics(KafkaClients(settings.kafka), settings, 1)
     config = cloud(folder, kafka.bootstrap, "shards = 4", tenant)
     fails_with(run("fogline", *command, "--config", config), "shards = 4", "set shards = 2")
@@ -146,7 +155,7 @@ def test_no_space(folder, full_disk):
 
 
 def test_no_java(folder, kafka, tenant):
-    settings = Settings(tenant=tenant, kafka={"bootstrap.servers": kafka.bootstrap}, shards=8)
+    settings = CloudSettings(tenant=tenant, kafka={"bootstrap.servers": kafka.bootstrap}, shards=8)
     create_topics(KafkaClients(settings.kafka), settings, 1)
     config = cloud(folder, kafka.bootstrap, tenant=tenant)
     result = run("fogline", "flow", "run", "--config", config, PATH="/nowhere", JAVA_HOME="/nowhere")

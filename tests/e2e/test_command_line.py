@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from e2e.parts import Device, commandable
-from fogline.command import Answer
-from fogline.testing.amqp import within
+from fogline.command import Reply
+from fogline_lab.amqp import within
 
 FOGLINE = Path(sys.executable).parent / "fogline"
 
@@ -65,7 +65,7 @@ async def test_every_no_has_a_status_and_says_why(line):
             ("send", "lamp-1", "switch", "--direct"): (1, "not connected"),
             ("send", "lamp-1", "switch", "--ttl", "1s"): (1, "EXPIRED 408"),
             ("send", "lamp-1", "switch", "--ttl", "9d"): (1, "604800 s at most"),
-            ("send", "lamp-1", "sw/itch"): (1, "no name of a command"),
+            ("send", "lamp-1", "sw/itch"): (1, "is not a name of a command"),
             ("send", "lamp+1", "switch"): (1, "lamp+1"),
             ("send", "lamp-1", "switch", "--ttl", "soon"): (2, "--ttl"),
             ("send", "lamp-1", "switch", "--json", "{"): (2, "is not JSON"),
@@ -79,7 +79,7 @@ async def test_every_no_has_a_status_and_says_why(line):
 
 async def test_a_device_that_fails_or_stays_silent(line):
     async with commandable(line) as (_, _, downlink):
-        device = Device(downlink, answer=Answer(503, b"busy", "text/plain"))
+        device = Device(downlink, answer=Reply(503, b"busy", "text/plain"))
         downlink.reachable("lamp-1", device)
         failed = await fogline(line, "send", "lamp-1", "switch")
         assert (failed.status, "FAILED 503, busy" in failed.err) == (1, True)

@@ -7,13 +7,13 @@ from functools import partial
 import pytest
 
 from e2e.parts import YES, Device, commandable, gateway, until_not
-from fogline.command import State
+from fogline.command import CommandState
 from fogline.errors import Unreachable
 from fogline.event import Lane
-from fogline.testing.amqp import within
-from fogline_cloud.bridge.recovery import read_commands
 from fogline_cloud.commands.client import Ask, Operator
 from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.shard.recovery import read_commands
+from fogline_lab.amqp import within
 
 
 @asynccontextmanager
@@ -33,7 +33,7 @@ async def test_a_command_reaches_the_device_and_its_answer_the_operator(line):
         downlink.reachable("lamp-1", device)
         for durable in (True, False):
             verdict = await within(operator.request(Ask("lamp-1", "switch", b"{}", durable=durable)), "no answer")
-            assert (verdict.state, verdict.status, verdict.data) == (State.SUCCEEDED, 200, b'{"ok":true}')
+            assert (verdict.state, verdict.status, verdict.data) == (CommandState.SUCCEEDED, 200, b'{"ok":true}')
         assert len(device.ran) == 2
 
 
@@ -41,20 +41,20 @@ async def test_a_command_reaches_the_device_and_its_answer_the_operator(line):
 async def test_a_durable_command_waits_for_its_device_a_direct_one_does_not(line):
     async with everything(line) as (_, _, downlink, operator):
         direct = await within(operator.request(Ask("lamp-1", "switch", durable=False)), "no answer")
-        assert (direct.state, direct.status) == (State.REJECTED, 503)
+        assert (direct.state, direct.status) == (CommandState.REJECTED, 503)
         waiting = asyncio.create_task(operator.request(Ask("lamp-1", "switch")))
         brief = await within(operator.request(Ask("lamp-1", "switch", ttl_s=0.2)), "it does not expire")
-        assert (brief.state, brief.status) == (State.EXPIRED, 408)
+        assert (brief.state, brief.status) == (CommandState.EXPIRED, 408)
         device = Device(downlink)
         downlink.reachable("lamp-1", device)
-        assert (await within(waiting, "it was not run")).state is State.SUCCEEDED
+        assert (await within(waiting, "it was not run")).state is CommandState.SUCCEEDED
         assert len(device.ran) == 1
 
 
 async def test_an_unknown_device_is_refused_with_its_name(line):
     async with everything(line) as (_, _, _, operator):
         verdict = await within(operator.request(Ask("nobody", "switch")), "no answer")
-        assert (verdict.state, verdict.status) == (State.REJECTED, 404)
+        assert (verdict.state, verdict.status) == (CommandState.REJECTED, 404)
         assert "nobody" in verdict.why
 
 
@@ -63,7 +63,7 @@ async def test_without_an_answer_it_is_in_doubt(line):
         device = Device(downlink, answer=None)
         downlink.reachable("lamp-1", device)
         verdict = await within(operator.request(Ask("lamp-1", "switch", ttl_s=0.5)), "no verdict")
-        assert (verdict.state, verdict.status, len(device.ran)) == (State.IN_DOUBT, 504, 1)
+        assert (verdict.state, verdict.status, len(device.ran)) == (CommandState.IN_DOUBT, 504, 1)
 
 
 @pytest.mark.parametrize("idempotent", [True, False])
@@ -78,7 +78,7 @@ async def test_a_lost_connection_runs_it_again_only_if_that_does_no_harm(line, i
         device.tell = "answer"
         downlink.reachable("lamp-1", device)
         verdict = await within(asked, "no verdict")
-        assert verdict.state is (State.SUCCEEDED if idempotent else State.IN_DOUBT)
+        assert verdict.state is (CommandState.SUCCEEDED if idempotent else CommandState.IN_DOUBT)
         assert len(device.ran) == (2 if idempotent else 1)
 
 
@@ -101,7 +101,7 @@ async def test_an_answer_to_an_operator_that_is_gone_is_kept(line):
             return [(each.id, each.state, each.status) for each in records]
 
         async def not_over() -> bool:
-            return await asyncio.to_thread(found) != [(command_id, State.SUCCEEDED, 200)]
+            return await asyncio.to_thread(found) != [(command_id, CommandState.SUCCEEDED, 200)]
 
         await until_not(not_over, "its answer is not there under its id")
 
@@ -134,7 +134,7 @@ async def test_a_command_survives_both_ends_and_runs_once(line):
                 device = Device(downlink)
                 downlink.reachable("lamp-1", device)
                 verdict = await within(asked, "no verdict", 60)
-                assert (verdict.state, len(device.ran)) == (State.SUCCEEDED, 1)
+                assert (verdict.state, len(device.ran)) == (CommandState.SUCCEEDED, 1)
                 await line.drained(outbox)
     (reply,) = [each for each in line.records(Lane.REPLY) if dict(each.headers).get("ce_commandid")]
     assert dict(reply.headers)["status"] == b"200"

@@ -3,12 +3,23 @@
 import msgspec
 import pytest
 
+from fogline.codec import decode_event
 from fogline.event import Lane
 from fogline.gap import GAP_CONTENT_TYPE, decode_gap
 from fogline_cloud.records import is_replayed
+from fogline_edge.outbox.carving import Carving, Images, event_of
 from fogline_edge.outbox.outbox import Outbox
+from fogline_edge.outbox.pages import PAGE_BYTES as PAGE
+from fogline_edge.outbox.stored_body import unpack_body
 
-PAGE = 4096
+
+def pages_of_events(file):
+    """Return the number of the page of each event, from 0."""
+    images = Images(file, file.with_name("no log"))
+    found = [each for each in Carving(images).rows() if each.table == "event" and each.rank == 0]
+    images.close()
+    bodies = {decode_event(unpack_body(event_of(each.cell).body)).data: each.place // 2 // PAGE for each in found}
+    return {msgspec.json.decode(data)["n"]: page for data, page in bodies.items() if data.startswith(b'{"n"')}
 
 
 @pytest.mark.fault("C8")
@@ -23,8 +34,9 @@ async def test_what_is_salvaged_lands_once_and_what_is_not_is_told(line):
         await outbox.close()
         file = line.folder / "gw-1" / "outbox.db"
         data = bytearray(file.read_bytes())
-        page = data.index(b'{"n": 300}') // PAGE
-        lost = {n for n in range(650) if b'{"n": %d}' % n in data[page * PAGE : (page + 1) * PAGE]}
+        pages = pages_of_events(file)
+        page = pages[300]
+        lost = {n for n, each in pages.items() if each == page}
         data[page * PAGE : (page + 1) * PAGE] = bytes(PAGE)
         data[:100] = b"x" * 100
         file.write_bytes(data)

@@ -21,23 +21,23 @@ from demo.ble_payload import (
     Sort,
     advertised,
     advertised_n,
-    crowd,
-    order_body,
-    order_name,
+    ble_fleet,
+    command_body,
+    command_name_of,
     read_n,
     settings,
 )
 from demo.judgement import judge_commands
-from demo.orders import order
-from demo.report import Report
-from fogline.advertisement import Heard, decode
-from fogline.testing.ble.air import ACKNOWLEDGEMENT, COMMAND, TEMPERATURE
+from demo.operator_commands import planned_command
+from demo.report import DemoReport
+from fogline.advertisement import ReceivedAdvertisement, decode
 from fogline_cloud.flows.parsers.ble import bthome, ruuvi
 from fogline_cloud.flows.parsers.ble.decoding import Broadcast
-from fogline_edge.adapters.ble.listing import read_settings
+from fogline_edge.adapters.ble.roster import read_settings
 from fogline_edge.profiles.ble import body_of, counter_of
-from fogline_edge.profiles.ble_files import in_the_box
+from fogline_edge.profiles.ble_files import built_in_profiles
 from fogline_edge.settings import load
+from fogline_lab.ble.peripheral import ACKNOWLEDGEMENT, COMMAND, TEMPERATURE
 
 from .test_demo_judgement import verdict
 
@@ -89,12 +89,12 @@ def test_a_device_of_which_nothing_came_is_a_problem():
 
 
 def test_bluetooth_decides_the_exit_status_and_is_in_the_json():
-    assert Report(verdict(), {}, {}, ble=ble()).status == 0
-    wrong = Report(verdict(), {}, {}, ble=ble(table=SAID[1:]))
+    assert DemoReport(verdict(), {}, {}, ble=ble()).status == 0
+    wrong = DemoReport(verdict(), {}, {}, ble=ble(table=SAID[1:]))
     assert wrong.status == 1
     assert wrong.as_json()["ble"]["lost"] == 1
     assert wrong.as_json()["ble"]["examples"] == {"lost": ["bthome-01 1"]}
-    assert Report(verdict(), {}, {}).as_json()["ble"] is None
+    assert DemoReport(verdict(), {}, {}).as_json()["ble"] is None
 
 
 def test_without_a_message_bus_one_line_says_what_to_install(monkeypatch):
@@ -103,11 +103,11 @@ def test_without_a_message_bus_one_line_says_what_to_install(monkeypatch):
 
 
 def test_two_sorts_are_heard_by_everybody_and_each_gateway_has_its_own():
-    devices = crowd(2)
+    devices = ble_fleet(2)
     heard = Counter((each.sort, each.heard_by) for each in devices)
     assert heard == {(sort, by): 1 for sort in Sort for by in ((0, 1), (0,), (1,)) if sort is not Sort.VALVE or len(by) == 1}
     assert len({each.address for each in devices}) == len({each.name for each in devices}) == 8
-    assert sum(not each.advertises for each in crowd(2, valves=3)) == 6
+    assert sum(not each.advertises for each in ble_fleet(2, valves=3)) == 6
 
 
 def heard(device: BleDevice, n: int):
@@ -117,9 +117,9 @@ def heard(device: BleDevice, n: int):
 
 
 @pytest.mark.parametrize("n", [1, 255, 256, MAX_N])
-@pytest.mark.parametrize("device", crowd(1)[:2], ids=lambda each: each.sort)
+@pytest.mark.parametrize("device", ble_fleet(1)[:2], ids=lambda each: each.sort)
 def test_the_gateway_counts_what_an_advertiser_says_and_the_body_has_its_n(device, n):
-    profile = in_the_box()[{Sort.BTHOME: "bthome", Sort.RUUVI: "ruuvitag"}[device.sort]]
+    profile = built_in_profiles()[{Sort.BTHOME: "bthome", Sort.RUUVI: "ruuvitag"}[device.sort]]
     advertisement = heard(device, n)
     assert counter_of(profile, advertisement).value == (n % 256 if device.sort is Sort.BTHOME else n)
     assert advertised_n(body_of(profile, advertisement)) == n
@@ -128,10 +128,10 @@ def test_the_gateway_counts_what_an_advertiser_says_and_the_body_has_its_n(devic
 
 @pytest.mark.parametrize("n", [1, 256, MAX_N])
 def test_the_flow_reads_n_as_a_temperature(n):
-    bthome_device, ruuvi_device = crowd(1)[:2]
+    bthome_device, ruuvi_device = ble_fleet(1)[:2]
     (said,) = heard(bthome_device, n).service_data.values()
     (measured,) = heard(ruuvi_device, n).manufacturer.values()
-    broadcast = Broadcast(heard(bthome_device, n), Heard())
+    broadcast = Broadcast(heard(bthome_device, n), ReceivedAdvertisement())
     for readings in (bthome.decode(said, broadcast), ruuvi.decode(measured, broadcast)):
         (value,) = (each.value for each in readings if each.metric == METRIC)
         assert read_n(value) == n
@@ -141,7 +141,7 @@ def test_settings_of_a_gateway_have_who_it_hears_and_the_valves_take_the_orders(
     (tmp_path / "valve.toml").write_text(VALVE_PROFILE)
     file = tmp_path / "edge.toml"
     file.write_text('tenant = "demo"\ngateway = "gateway-1"\ndata = "data"\n[uplink]\nbridge = "127.0.0.1:1"\n')
-    file.write_text(file.read_text() + settings(crowd(2), 0, 2.0))
+    file.write_text(file.read_text() + settings(ble_fleet(2), 0, 2.0))
     _, listed = read_settings(load(file).ble)
     assert [each.device for each in load(file).ble.devices] == ["bthome-01", "ruuvi-02", "bthome-03", "ruuvi-04", "valve-07"]
     assert len(listed) == 5
@@ -150,6 +150,6 @@ def test_settings_of_a_gateway_have_who_it_hears_and_the_valves_take_the_orders(
 
 
 def test_orders_to_valves_are_told_apart_by_what_is_written():
-    sent = [order(n, "valve-07", ble=True) for n in (1, 2)]
+    sent = [planned_command(n, "valve-07", ble=True) for n in (1, 2)]
     assert [each.verb for each in sent] == [MOVE, TURN]
-    assert [order_name(order_body(each.verb, each.name)) for each in sent] == [each.name for each in sent]
+    assert [command_name_of(command_body(each.verb, each.name)) for each in sent] == [each.name for each in sent]

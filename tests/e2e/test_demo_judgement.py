@@ -10,18 +10,31 @@ sys.path.append(str(Path(__file__).parents[2] / "deploy"))
 
 from demo.coap_device import command_name
 from demo.evidence import read_book
-from demo.judgement import CommandJudgement, Evidence, Judgement, judge, judge_commands
-from demo.orders import TTLS_S, Order, Recorded, order
-from demo.payload import FORMATS, METRICS, SENML, Device, Kind, content_type, counter_of, encode, fleet, path, question, topic
-from demo.picture import Meter
+from demo.judgement import CommandJudgement, Judgement, RunEvidence, judge, judge_commands
+from demo.operator_commands import TTLS_S, CommandRow, SentCommand, planned_command
+from demo.payload import (
+    FORMATS,
+    METRICS,
+    SENML,
+    Device,
+    DeviceKind,
+    content_type,
+    counter_of,
+    encode,
+    fleet,
+    path,
+    question,
+    topic,
+)
 from demo.plan import ROUND, by_kind, enough, next_victim
-from demo.report import Report
-from fogline.command import State, check_name
+from demo.report import DemoReport
+from demo.snapshot import Meter
+from fogline.command import CommandState, check_name
 from fogline.event import Event, Lane, TimeQuality
 from fogline_cloud.flows.parsers import installed, parser_name
-from fogline_edge.adapters.coap.formats import media_type
 from fogline_edge.adapters.coap.paths import Paths
-from fogline_edge.adapters.mqtt.topics import Topics
+from fogline_edge.adapters.coap.wire import media_type
+from fogline_edge.adapters.mqtt.hono.topics import Topics
 from fogline_edge.settings import TopicSettings
 
 LAMP = [("lamp-01", 1), ("lamp-01", 2), ("lamp-02", 1)]
@@ -29,7 +42,7 @@ SENT = {"lamp-01": 2, "lamp-02": 1}
 
 
 def verdict(acknowledged=LAMP, kafka=LAMP, table=LAMP) -> Judgement:
-    return judge(Evidence(set(acknowledged), SENT, Counter(kafka), Counter(table)))
+    return judge(RunEvidence(set(acknowledged), SENT, Counter(kafka), Counter(table)))
 
 
 def test_three_equal_sets_hold():
@@ -73,14 +86,14 @@ def test_what_nobody_was_told_of_still_has_to_be_in_both_kafka_and_table():
 
 
 def test_a_problem_on_the_way_fails_the_report():
-    fine = Report(verdict(), {"edge": 1, "bridge": 1}, {"gateway": 2})
+    fine = DemoReport(verdict(), {"edge": 1, "bridge": 1}, {"gateway": 2})
     assert fine.status == 0
-    assert Report(verdict(), {}, {}, problems=["the ledger does not balance"]).status == 1
-    assert Report(verdict(table=LAMP[1:]), {}, {}).status == 1
+    assert DemoReport(verdict(), {}, {}, problems=["the ledger does not balance"]).status == 1
+    assert DemoReport(verdict(table=LAMP[1:]), {}, {}).status == 1
 
 
 def test_the_report_counts_and_names_examples():
-    found = Report(verdict(table=LAMP[1:]), {"edge": 2, "bridge": 3}, {"spark": 1}, details={"load_s": 1.0}).as_json()
+    found = DemoReport(verdict(table=LAMP[1:]), {"edge": 2, "bridge": 3}, {"spark": 1}, details={"load_s": 1.0}).as_json()
     assert (found["acknowledged"], found["kafka"], found["table"], found["lost"]) == (3, 3, 2, 1)
     assert found["examples"] == {"lost": ["lamp-01 1"]}
     assert found["refused"] == {"edge": 2, "bridge": 3}
@@ -88,36 +101,36 @@ def test_the_report_counts_and_names_examples():
 
 
 def test_a_line_of_the_book_that_was_cut_off_promises_nothing(folder):
-    book = folder / "book"
-    book.write_text("lamp-01 1\nlamp-01 2\nlamp-02 1")
-    assert read_book(book) == {("lamp-01", 1), ("lamp-01", 2)}
+    acknowledged_file = folder / "book"
+    acknowledged_file.write_text("lamp-01 1\nlamp-01 2\nlamp-02 1")
+    assert read_book(acknowledged_file) == {("lamp-01", 1), ("lamp-01", 2)}
 
 
 def test_the_fleet_has_all_kinds_both_versions_and_all_gateways():
     devices = fleet(40, 2)
     assert len({device.name for device in devices}) == 40
-    assert {device.kind for device in devices} == set(Kind)
+    assert {device.kind for device in devices} == set(DeviceKind)
     assert Counter(device.gateway for device in devices) == {0: 20, 1: 20}
     mqtt = [device for device in devices if not device.coap]
     assert {(device.version, device.gateway) for device in mqtt} == {(4, 0), (4, 1), (5, 0), (5, 1)}
-    assert {device.version for device in mqtt if device.kind is Kind.WEATHER} == {4, 5}
+    assert {device.version for device in mqtt if device.kind is DeviceKind.WEATHER} == {4, 5}
     assert {(device.version, device.command_qos) for device in mqtt} == {(4, 1), (4, 2), (5, 1), (5, 2)}
 
 
 def test_a_quarter_of_the_fleet_speaks_coap_and_takes_commands_in_both_ways():
     devices = [device for device in fleet(40, 2) if device.coap]
     assert Counter((device.kind, device.gateway) for device in devices) == {
-        (Kind.TANK, 0): 3, (Kind.TANK, 1): 3, (Kind.SOIL, 0): 2, (Kind.SOIL, 1): 2,
+        (DeviceKind.TANK, 0): 3, (DeviceKind.TANK, 1): 3, (DeviceKind.SOIL, 0): 2, (DeviceKind.SOIL, 1): 2,
     }  # fmt: skip
-    assert {device.kind for device in devices if device.serves} == {Kind.TANK}
+    assert {device.kind for device in devices if device.serves} == {DeviceKind.TANK}
     assert {device.version for device in devices} == {0}
 
 
-COAP = (Kind.TANK, Kind.SOIL)
+COAP = (DeviceKind.TANK, DeviceKind.SOIL)
 
 
 @pytest.mark.parametrize(
-    ("kind", "version"), [(kind, version) for kind in Kind for version in ((0,) if kind in COAP else (4, 5))]
+    ("kind", "version"), [(kind, version) for kind in DeviceKind for version in ((0,) if kind in COAP else (4, 5))]
 )
 def test_the_counter_comes_back_out_of_the_record_and_of_the_readings(kind, version):
     device = Device(f"{kind}-01", kind, version, 0)
@@ -196,11 +209,11 @@ def test_a_count_that_was_read_late_does_not_go_back():
 # --- commands
 
 
-def told(state=State.SUCCEEDED, record=State.SUCCEEDED, effects=1, **other) -> CommandJudgement:
+def told(state=CommandState.SUCCEEDED, record=CommandState.SUCCEEDED, effects=1, **other) -> CommandJudgement:
     """One command: what its operator was told, what its record says (`None`: there is none), what the device did."""
     provisional = other.pop("provisional", False)
-    sent = Order("dim.1", "lamp-01", 20.0, state=state, provisional=provisional, took_s=0.1, **other)
-    records = [Recorded("dim.1", "lamp-01", record)] if record else []
+    sent = SentCommand("dim.1", "lamp-01", 20.0, state=state, provisional=provisional, took_s=0.1, **other)
+    records = [CommandRow("dim.1", "lamp-01", record)] if record else []
     return judge_commands([sent], records, Counter({("lamp-01", "dim.1"): effects}) if effects else {})
 
 
@@ -208,67 +221,73 @@ def told(state=State.SUCCEEDED, record=State.SUCCEEDED, effects=1, **other) -> C
     "found",
     [
         told(),
-        told(State.FAILED, State.FAILED, 1),
-        told(State.EXPIRED, State.EXPIRED, 0),
-        told(State.IN_DOUBT, State.IN_DOUBT, 0),
-        told(State.IN_DOUBT, State.IN_DOUBT, 1),
-        told(State.REJECTED, State.REJECTED, 0, durable=False),
-        told(State.REJECTED, None, 0, durable=False),
-        told(State.SUCCEEDED, State.SUCCEEDED, 2, idempotent=True),
-        told(State.ACCEPTED, State.SUCCEEDED, 1, reply=False),
-        told(State.ACCEPTED, State.EXPIRED, 0, reply=False),
-        told(State.ACCEPTED, State.IN_DOUBT, 1, reply=False),
-        told(State.IN_DOUBT, State.SUCCEEDED, 1),
-        told(State.IN_DOUBT, None, 0, provisional=True),
+        told(CommandState.FAILED, CommandState.FAILED, 1),
+        told(CommandState.EXPIRED, CommandState.EXPIRED, 0),
+        told(CommandState.IN_DOUBT, CommandState.IN_DOUBT, 0),
+        told(CommandState.IN_DOUBT, CommandState.IN_DOUBT, 1),
+        told(CommandState.REJECTED, CommandState.REJECTED, 0, durable=False),
+        told(CommandState.REJECTED, None, 0, durable=False),
+        told(CommandState.SUCCEEDED, CommandState.SUCCEEDED, 2, idempotent=True),
+        told(CommandState.ACCEPTED, CommandState.SUCCEEDED, 1, reply=False),
+        told(CommandState.ACCEPTED, CommandState.EXPIRED, 0, reply=False),
+        told(CommandState.ACCEPTED, CommandState.IN_DOUBT, 1, reply=False),
+        told(CommandState.IN_DOUBT, CommandState.SUCCEEDED, 1),
+        told(CommandState.IN_DOUBT, None, 0, provisional=True),
     ],
 )
 def test_what_a_command_may_come_to(found):
     assert found.problems == []
-    assert Report(verdict(), {}, {}, commands=found).status == 0
+    assert DemoReport(verdict(), {}, {}, commands=found).status == 0
 
 
 @pytest.mark.parametrize(
     ("found", "problem"),
     [
-        (told(None, None, 0), "its operator was told nothing"),
-        (told(None), "its operator was told nothing"),
-        (told(State.SUCCEEDED, None, 1), "its operator reads SUCCEEDED, and there is no record"),
-        (told(State.ACCEPTED, None, 1, reply=False), "its operator reads ACCEPTED, and there is no record"),
-        (told(State.SUCCEEDED, State.IN_DOUBT), "its operator reads SUCCEEDED, and the record IN_DOUBT"),
-        (told(State.REJECTED, State.SUCCEEDED, durable=False), "its operator reads REJECTED, and the record SUCCEEDED"),
-        (told(State.EXPIRED, State.IN_DOUBT), "its operator reads EXPIRED, and the record IN_DOUBT"),
-        (told(State.IN_DOUBT, State.DISPATCHED), "it has no end: DISPATCHED"),
-        (told(State.ACCEPTED, State.ACCEPTED, 0, reply=False), "it has no end: ACCEPTED"),
-        (told(State.CANCELLED, State.CANCELLED, 0), "it has no end: CANCELLED"),
-        (told(State.REJECTED, State.REJECTED, 0), "it was rejected, although it may wait"),
-        (told(effects=2), "it was done 2 times"),
-        (told(State.IN_DOUBT, State.IN_DOUBT, 2), "it was done 2 times"),
-        (told(State.EXPIRED, State.EXPIRED, 1), "it is EXPIRED, and was done"),
-        (told(State.REJECTED, None, 1, durable=False), "it is REJECTED, and was done"),
-        (told(effects=0), "it succeeded, and was not done"),
-        (told(State.ACCEPTED, State.SUCCEEDED, 0, reply=False), "it succeeded, and was not done"),
+        (told(None, None, 0), "its operator has no result"),
+        (told(None), "its operator has no result"),
+        (told(CommandState.SUCCEEDED, None, 1), "the operator has SUCCEEDED, and there is no record"),
+        (told(CommandState.ACCEPTED, None, 1, reply=False), "the operator has ACCEPTED, and there is no record"),
+        (told(CommandState.SUCCEEDED, CommandState.IN_DOUBT), "the operator has SUCCEEDED, and the record IN_DOUBT"),
+        (
+            told(CommandState.REJECTED, CommandState.SUCCEEDED, durable=False),
+            "the operator has REJECTED, and the record SUCCEEDED",
+        ),
+        (told(CommandState.EXPIRED, CommandState.IN_DOUBT), "the operator has EXPIRED, and the record IN_DOUBT"),
+        (told(CommandState.IN_DOUBT, CommandState.DISPATCHED), "it has no final state: DISPATCHED"),
+        (told(CommandState.ACCEPTED, CommandState.ACCEPTED, 0, reply=False), "it has no final state: ACCEPTED"),
+        (told(CommandState.CANCELLED, CommandState.CANCELLED, 0), "it has no final state: CANCELLED"),
+        (told(CommandState.REJECTED, CommandState.REJECTED, 0), "it was rejected, although it is durable"),
+        (told(effects=2), "it was executed 2 times"),
+        (told(CommandState.IN_DOUBT, CommandState.IN_DOUBT, 2), "it was executed 2 times"),
+        (told(CommandState.EXPIRED, CommandState.EXPIRED, 1), "it is EXPIRED, and was executed"),
+        (told(CommandState.REJECTED, None, 1, durable=False), "it is REJECTED, and was executed"),
+        (told(effects=0), "it succeeded, and was not executed"),
+        (told(CommandState.ACCEPTED, CommandState.SUCCEEDED, 0, reply=False), "it succeeded, and was not executed"),
     ],
 )
 def test_what_no_command_may_come_to(found, problem):
     assert f"command dim.1 to lamp-01: {problem}" in found.problems
-    assert Report(verdict(), {}, {}, commands=found).status == 1
+    assert DemoReport(verdict(), {}, {}, commands=found).status == 1
 
 
 def test_what_nobody_sent_is_neither_written_down_nor_done():
-    stray = Recorded("dim.9", "lamp-01", State.SUCCEEDED)
-    assert judge_commands([], [stray], {}).problems == ["command dim.9 is written down, and nobody sent it"]
-    assert judge_commands([], [], {("lamp-01", "dim.9"): 1}).problems == ["lamp-01 did dim.9, and nobody asked it to"]
-    sent = Order("dim.1", "lamp-01", 20.0, state=State.SUCCEEDED)
-    twice = judge_commands([sent], [Recorded("dim.1", "lamp-01", State.SUCCEEDED)] * 2, {("lamp-01", "dim.1"): 1})
-    assert twice.problems == ["command dim.1 to lamp-01: it is written down 2 times"]
+    stray = CommandRow("dim.9", "lamp-01", CommandState.SUCCEEDED)
+    assert judge_commands([], [stray], {}).problems == ["command dim.9 has a record, but was never sent"]
+    assert judge_commands([], [], {("lamp-01", "dim.9"): 1}).problems == ["lamp-01 executed dim.9, but it was never sent"]
+    sent = SentCommand("dim.1", "lamp-01", 20.0, state=CommandState.SUCCEEDED)
+    twice = judge_commands([sent], [CommandRow("dim.1", "lamp-01", CommandState.SUCCEEDED)] * 2, {("lamp-01", "dim.1"): 1})
+    assert twice.problems == ["command dim.1 to lamp-01: it has 2 records"]
 
 
 def test_the_report_counts_commands():
-    orders = [Order(f"dim.{n}", "lamp-01", 20.0, state=State.SUCCEEDED, took_s=n / 100) for n in range(1, 101)]
-    orders += [Order("dim.101", "lamp-01", 20.0, state=State.IN_DOUBT), Order("dim.102", "lamp-01", 20.0, idempotent=True)]
-    records = [Recorded(each.name, each.device, each.state) for each in orders if each.state]
-    effects = {(each.device, each.name): 1 for each in orders} | {("lamp-01", "dim.102"): 3}
-    found = Report(verdict(), {}, {}, commands=judge_commands(orders, records, effects)).as_json()["commands"]
+    commands = [SentCommand(f"dim.{n}", "lamp-01", 20.0, state=CommandState.SUCCEEDED, took_s=n / 100) for n in range(1, 101)]
+    commands += [
+        SentCommand("dim.101", "lamp-01", 20.0, state=CommandState.IN_DOUBT),
+        SentCommand("dim.102", "lamp-01", 20.0, idempotent=True),
+    ]
+    records = [CommandRow(each.name, each.device, each.state) for each in commands if each.state]
+    effects = {(each.device, each.name): 1 for each in commands} | {("lamp-01", "dim.102"): 3}
+    found = DemoReport(verdict(), {}, {}, commands=judge_commands(commands, records, effects)).as_json()["commands"]
     assert found == {
         "sent": 102,
         "by_state": {"IN_DOUBT": 1, "SUCCEEDED": 100, "none": 1},
@@ -283,10 +302,10 @@ def test_the_report_counts_commands():
 
 
 def test_orders_are_of_all_sorts_and_none_has_the_name_of_another():
-    orders = [order(n, "lamp-01") for n in range(1, 301)]
-    assert len({check_name(each.name) for each in orders}) == 300
-    assert {each.ttl_s for each in orders} == set(TTLS_S)
-    sorts = Counter((each.durable, each.reply, each.idempotent) for each in orders)
+    commands = [planned_command(n, "lamp-01") for n in range(1, 301)]
+    assert len({check_name(each.name) for each in commands}) == 300
+    assert {each.ttl_s for each in commands} == set(TTLS_S)
+    sorts = Counter((each.durable, each.reply, each.idempotent) for each in commands)
     assert set(sorts) == {
         (True, True, False),
         (True, True, True),

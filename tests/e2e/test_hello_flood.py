@@ -10,9 +10,9 @@ from fogline.amqp.driver import connect
 from fogline.amqp.engine import Engine
 from fogline.amqp.scheduler import Share
 from fogline.message import Message
-from fogline.testing.amqp import End, within
-from fogline.testing.events import BEACON
-from fogline_cloud.bridge.gateways import MAX_ANSWERS
+from fogline_cloud.bridge.gateways import MAX_UNSETTLED_WELCOMES
+from fogline_lab.amqp import End, within
+from fogline_lab.events import BEACON
 
 
 @pytest.mark.fault("N8")
@@ -28,10 +28,10 @@ async def test_answers_to_hello_that_are_not_settled_end_the_connection(line, cr
         await within(peer.is_open.wait(), "the connection did not open")
         session, here = connection.open_session(), str(address.Control(line.tenant, name))
         connection.open_receiver(session, "control", here, credit=credit)
-        sender = connection.open_sender(session, "hello", str(address.Hello(line.tenant)), Share(), {})
-        for number in range(5 * MAX_ANSWERS):
+        sender = connection.open_sender(session, "hello", str(address.HelloAddress(line.tenant)), Share(), {})
+        for number in range(5 * MAX_UNSETTLED_WELCOMES):
             message = Message(body=hello.encode_hello(asked), reply_to=here, correlation_id=uuid.UUID(int=number))
             sender.send(message)
         await within(peer.is_closed.wait(), "the connection is not closed")
-        assert f"{MAX_ANSWERS} answers to hello are not settled" in peer.why
-        assert bridge.listener._guests == {}
+        assert f"{MAX_UNSETTLED_WELCOMES} replies to hello are not settled" in peer.why
+        assert bridge.listener._peers == {}

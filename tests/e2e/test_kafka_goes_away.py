@@ -6,13 +6,13 @@ from contextlib import AsyncExitStack
 import pytest
 
 from e2e.parts import Device, Line, commandable
-from fogline.command import State
-from fogline.testing.amqp import within
-from fogline.testing.kafka_broker import KafkaBroker
+from fogline.command import CommandState
 from fogline_cloud.commands.client import Ask, Operator
 from fogline_cloud.kafka import KafkaClients
-from fogline_cloud.provision import create_topics
-from fogline_cloud.settings import Settings
+from fogline_cloud.settings import CloudSettings
+from fogline_cloud.topic_admin import create_topics
+from fogline_lab.amqp import within
+from fogline_lab.kafka_broker import KafkaBroker
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def broker(folder):
 @pytest.mark.fault("K1")
 async def test_kafka_is_killed_and_comes_back(broker, folder, tenant):
     """One command waits for its device when Kafka dies, others are sent while it is away; the device is back before Kafka."""
-    settings = Settings(tenant=tenant, kafka={"bootstrap.servers": broker.bootstrap}, shards=2)
+    settings = CloudSettings(tenant=tenant, kafka={"bootstrap.servers": broker.bootstrap}, shards=2)
     create_topics(KafkaClients(settings.kafka), settings, 1)
     line = Line(tenant, folder, settings)
     async with AsyncExitStack() as stack:
@@ -50,7 +50,7 @@ async def test_kafka_is_killed_and_comes_back(broker, folder, tenant):
         verdicts = await within(asyncio.gather(*asked), "a command has no end", 120)
         await within(direct, "the direct command has no end", 120)
         await line.drained(outbox)
-    assert [each.state for each in verdicts] == [State.SUCCEEDED] * 4
+    assert [each.state for each in verdicts] == [CommandState.SUCCEEDED] * 4
     assert sorted(set(device.ran)) == sorted(device.ran), "a command was run twice"
     assert {each.command_id for each in verdicts} <= set(device.ran)
     assert line.landed() == list(range(1, 1500))

@@ -13,7 +13,7 @@ from fogline.gap import GAP_CONTENT_TYPE, decode_gap
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.ledger.balance import judge
 from fogline_cloud.ledger.sources import gather
-from fogline_cloud.records import place_of
+from fogline_cloud.records import position_of
 from fogline_edge.outbox.outbox import Outbox
 
 
@@ -95,7 +95,7 @@ async def test_a_lone_refused_event_in_a_batch_of_a_hundred_stays_alone(line):
         (stream,) = await outbox.streams()
         assert stream.counts.quarantined == 1
     assert line.landed() == [n for n in range(1, 101) if n != 42]
-    places = [place_of(each.headers, each.value) for each in line.records()]
+    places = [position_of(each.headers, each.value) for each in line.records()]
     assert [place.last for place in places][:100] == list(range(1, 101))
     gaps = [each for each in line.records() if dict(each.headers)["content-type"] == GAP_CONTENT_TYPE.encode()]
     (gap,) = [decode_gap(each.value) for each in gaps]

@@ -7,22 +7,22 @@ import pytest
 
 from e2e.parts import YES, Device, gateway
 from fogline.address import shard_of
-from fogline.command import State
-from fogline.event import Lane, Outcome
+from fogline.command import CommandState
+from fogline.event import CommandOutcome, Lane
 from fogline.gap import GAP_CONTENT_TYPE
-from fogline.testing.amqp import within
 from fogline_cloud import topics
 from fogline_cloud.commands.client import Ask, Operator
 from fogline_cloud.commands.record import Audit
+from fogline_cloud.committed_records import read_committed
 from fogline_cloud.kafka import KafkaClients
-from fogline_cloud.reading import read_committed
+from fogline_lab.amqp import within
 
 HONEST, LIAR = [name for name in (f"gw-{n}" for n in range(100)) if shard_of(name, 2) == 0][:2]
 
 
 async def lie(line, outbox, command_id: str, state: str = "SUCCEEDED", status: int = 200) -> None:
     """Have the gateway send a reply that it has no right to."""
-    outcome = Outcome(command=command_id, state=state, status=status, correlation="string:1")
+    outcome = CommandOutcome(command=command_id, state=state, status=status, correlation="string:1")
     await line.put(outbox, 1, lane=Lane.REPLY, channel="command/switch", type="reply", outcome=outcome)
 
 
@@ -61,7 +61,7 @@ async def test_a_lying_gateway_ends_no_command_and_stops_nobody(line):
         assert not asked.done()
         downlink.answer("lamp-1", real, YES, lambda _: None)
         verdict = await within(asked, "its own device's answer does not end it")
-        assert (verdict.state, verdict.data) == (State.SUCCEEDED, YES.data)
+        assert (verdict.state, verdict.data) == (CommandState.SUCCEEDED, YES.data)
         await line.put(outbox, 3)
         await line.drained(outbox)
         assert [shard.counters.retaken for shard in bridge.shards] == [0, 0]

@@ -1,22 +1,20 @@
-"""The soak's pure parts: its schedule, what it calls flat, its verdict, its picture."""
+"""The soak's pure parts: its schedule, what it calls flat, its verdict."""
 
 import sys
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from xml.etree import ElementTree as ET
 
 import pytest
 
 sys.path.append(str(Path(__file__).parents[2] / "deploy"))
 
-from demo.judgement import Evidence, judge
-from fogline.testing.faulty_line import HALF_OPEN
-from soak.flat import COUNTS, RSS_MB, Flow, Sample, held, not_at_rest, not_flat, over_time, warm
-from soak.plot import draw, panels
-from soak.reconnects import Fates
-from soak.schedule import JITTER_S, STEP_S, VICTIMS, Kind, kills, schedule
-from soak.verdict import Load, Verdict
+from demo.judgement import RunEvidence, judge
+from fogline_lab.tcp_line import HALF_OPEN
+from soak.flat import COUNTS, RSS_MB, ProcessSample, held, not_at_rest, not_flat, over_time, warm
+from soak.reconnects import FaultPlans
+from soak.schedule import JITTER_S, STEP_S, VICTIMS, FaultKind, kills, schedule
+from soak.verdict import Load, SoakVerdict
 
 HALF_AN_HOUR_S = 1800.0
 
@@ -33,7 +31,7 @@ def test_half_an_hour_has_60_kills_of_all_kinds_of_parts_and_every_other_fault(s
     assert set(counts) == set(VICTIMS)
     assert min(counts.values()) >= 10
     assert sum(counts.values()) >= 60
-    assert {each.kind for each in faults} == set(Kind)
+    assert {each.kind for each in faults} == set(FaultKind)
     assert any("crash_at" in each.parameters for each in faults)
 
 
@@ -42,7 +40,7 @@ def test_faults_come_in_order_and_leave_time_to_come_back(seed):
     faults = schedule(seed, HALF_AN_HOUR_S)
     assert [each.at_s for each in faults] == sorted(each.at_s for each in faults)
     assert faults[-1].at_s < HALF_AN_HOUR_S
-    killed = [each for each in faults if each.kind is Kind.KILL]
+    killed = [each for each in faults if each.kind is FaultKind.KILL]
     for part in ("kafka", "spark"):
         times = [each.at_s for each in killed if each.target == part]
         assert all(later - sooner >= 2 * (STEP_S - JITTER_S) for sooner, later in pairwise(times))
@@ -61,19 +59,19 @@ def test_a_longer_run_of_a_seed_begins_as_a_shorter_one():
 
 
 def test_the_fates_of_connections_are_a_seeds_and_of_all_sorts_until_calm():
-    fates, again = Fates(1), Fates(1)
-    drawn = [fates() for _ in range(1000)]
+    plans, again = FaultPlans(1), FaultPlans(1)
+    drawn = [plans() for _ in range(1000)]
     assert drawn == [again() for _ in range(1000)]
     faults = [each.fault for each in drawn if each]
     assert len(faults) == 1000
     assert 0 < sum(each in HALF_OPEN for each in faults) < 30
-    fates.calm = True
-    assert fates() is None
+    plans.stopped = True
+    assert plans() is None
 
 
 def samples(rss=lambda _: 50.0, count=100, **changes):
     """One part, a sample each second. `changes`: attributes by the number of the sample."""
-    usual = Sample(0.0, "gateway-1", 1, 50.0, 20, 5, tasks=9, unsettled=0)
+    usual = ProcessSample(0.0, "gateway-1", 1, 50.0, 20, 5, tasks=9, unsettled=0)
     return [
         replace(usual, at_s=float(n), rss_mb=rss(n), **{name: change(n) for name, change in changes.items()})
         for n in range(count)
@@ -138,7 +136,7 @@ def test_a_table_over_time_has_about_as_many_rows_as_asked_and_ends_with_the_las
 # --- verdict
 
 LAMP = {("lamp-01", 1), ("lamp-01", 2)}
-FINE = judge(Evidence(LAMP, {"lamp-01": 2}, dict.fromkeys(LAMP, 1), dict.fromkeys(LAMP, 1)))
+FINE = judge(RunEvidence(LAMP, {"lamp-01": 2}, dict.fromkeys(LAMP, 1), dict.fromkeys(LAMP, 1)))
 LEDGER = {
     "findings": [],
     "streams": [{"refused": {"edge": 2, "bridge": 1}}, {"refused": {"edge": None, "bridge": 4}}],
@@ -147,7 +145,7 @@ LEDGER = {
 
 def verdict(**changes):
     planned = dict.fromkeys(VICTIMS, 2)
-    usual = Verdict(FINE, Load(60_000, 60_000, 100.0, 500.0), LEDGER, [], kills=planned, planned=planned)
+    usual = SoakVerdict(FINE, Load(60_000, 60_000, 100.0, 500.0), LEDGER, [], kills=planned, planned=planned)
     return replace(usual, **changes)
 
 
@@ -165,8 +163,8 @@ GAP = {"findings": [{"kind": "lost", "spans": [[4, 6], [9, 9]]}, {"kind": "table
 @pytest.mark.parametrize(
     "changes",
     [
-        {"judgement": judge(Evidence(LAMP, {"lamp-01": 2}, dict.fromkeys(LAMP, 1), {}))},
-        {"judgement": judge(Evidence(LAMP, {"lamp-01": 2}, dict.fromkeys(LAMP, 2), dict.fromkeys(LAMP, 1)))},
+        {"judgement": judge(RunEvidence(LAMP, {"lamp-01": 2}, dict.fromkeys(LAMP, 1), {}))},
+        {"judgement": judge(RunEvidence(LAMP, {"lamp-01": 2}, dict.fromkeys(LAMP, 2), dict.fromkeys(LAMP, 1)))},
         {"ledger": GAP},
         {"load": Load(40_000, 40_000, 100.0, 500.0)},
         {"problems": ["gateway-1 ended by itself"]},
@@ -186,22 +184,3 @@ def test_who_ends_it_early_gets_a_verdict_on_what_there_is():
     found = verdict(kills={}, stopped=True)
     assert found.holds
     assert found.sentence.startswith("stopped early: 0 kills")
-
-
-# --- picture
-
-
-def test_the_picture_is_svg_with_a_panel_each_and_a_mark_for_each_kill():
-    flow = [Flow(5.0 * n, 2500 * n, 2400 * n, 5000 * n, 10, 20) for n in range(20)]
-    found = panels(samples(life=lambda n: 1 + n // 50, tasks=lambda _: None), flow)
-    root = ET.fromstring(draw("a <soak>", found, [(12.0, "spark"), (40.0, "kafka")]))
-    texts = [each.text for each in root.iter("{http://www.w3.org/2000/svg}text")]
-    assert "a <soak>" in texts
-    assert {"events a second", "their descriptors", "gateway-1", "spark killed"} <= set(texts)
-    assert "their asyncio tasks" not in texts  # nobody said
-    curves = [each.get("points") for each in root.iter("{http://www.w3.org/2000/svg}polyline")]
-    assert len(curves) == 5 + 3 * 2  # a piece for each life
-
-
-def test_a_run_that_was_stopped_at_once_has_a_picture_too():
-    assert draw("nothing", panels([], []), []).startswith("<svg")

@@ -6,10 +6,9 @@ from contextlib import AsyncExitStack
 from e2e.parts import until_not
 from fogline.address import shard_of
 from fogline_cloud.bridge.bridge import Bridge
-from fogline_cloud.settings import BridgeSettings
-from fogline_cloud.settings import Settings as CloudSettings
+from fogline_cloud.settings import BridgeSettings, CloudSettings
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.settings import Settings, UplinkSettings
+from fogline_edge.settings import EdgeSettings, UplinkSettings
 
 NAMES = ("bridge-1", "bridge-2")
 
@@ -47,9 +46,9 @@ class Pair:
             await self.stop(name)
 
     def owner(self, gateway):
-        """Who has the shard of a gateway, and who has not."""
+        """Return the bridge that owns a gateway's shard, and the other one."""
         number = shard_of(gateway, 2)
-        owner = next(name for name, bridge in self.bridges.items() if bridge.get(number) is not None)
+        owner = next(name for name, bridge in self.bridges.items() if bridge.shards.owned.get(number) is not None)
         return owner, next(name for name in NAMES if name != owner)
 
 
@@ -60,7 +59,7 @@ async def test_a_gateway_is_sent_on_to_the_owner_and_the_other_stands_in_for_it(
         await pair.start()
         owner, other = pair.owner("gw-1")
         uplink = UplinkSettings(bridge=[pair.addresses[other], pair.addresses[owner]], batch_events=100)
-        outbox = Outbox.open(Settings(tenant=line.tenant, gateway="gw-1", data=str(line.folder / "gw-1"), uplink=uplink))
+        outbox = Outbox.open(EdgeSettings(tenant=line.tenant, gateway="gw-1", data=str(line.folder / "gw-1"), uplink=uplink))
         stack.push_async_callback(outbox.close)
         async with line.uplink(outbox, settings=uplink):
             await line.put(outbox, *range(100))

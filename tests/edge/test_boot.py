@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from fogline.event import TimeQuality
-from fogline.testing.clock import RIGHT_NS, SECOND_NS, YEAR_NS
 from fogline_edge import boot
+from fogline_lab.clock import RIGHT_NS, SECOND_NS, YEAR_NS
 
 
 class Settable(boot.SystemClock):

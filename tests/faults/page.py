@@ -1,4 +1,4 @@
-"""What `docs/faults.md` says, out of the catalogue, the marks on the tests, and what the tests came to. No pytest here."""
+"""Renders `docs/faults.md` from the catalogue, the marks on the tests, and the tests' outcomes. Without pytest."""
 
 import ast
 import json
@@ -36,7 +36,7 @@ class Row:
 
 @dataclass
 class Outcome:
-    """What a test came to when it last ran: its cases, and what it printed."""
+    """Outcome of a test's last run: its cases, and its printed lines."""
 
     day: str
     passed: int = 0
@@ -61,7 +61,7 @@ def catalogue() -> dict[str, list[Row]]:
 
 
 def outcomes() -> dict[str, Outcome]:
-    """What was written down last."""
+    """Read the recorded outcomes."""
     return {name: Outcome(**found) for name, found in json.loads(OUTCOMES.read_text()).items()}
 
 

@@ -56,7 +56,7 @@ class Recorder:
             self._said.setdefault(name, []).extend(line.strip() for line in report.capstdout.splitlines() if line.strip())
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """What they measured is to be seen without asking for it."""
+        """Print the measurements of the tests of faults."""
         lines = [(", ".join(self._marked[name]), line) for name, said in self._said.items() for line in said]
         if lines:
             terminalreporter.section("what the tests of faults said")

@@ -17,12 +17,13 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from fogline.event import Event, Lane, TimeQuality
-from fogline.testing.kafka_broker import KafkaBroker
 from fogline_cloud import records, topics
 from fogline_cloud.flows import job, parsers
 from fogline_cloud.flows.commit import Progress
+from fogline_cloud.flows.metrics import FlowMetrics
 from fogline_cloud.flows.session import spark_session
-from fogline_cloud.settings import FlowSettings, Settings
+from fogline_cloud.settings import CloudSettings, FlowSettings
+from fogline_lab.kafka_broker import KafkaBroker
 
 SHARDS = 2
 PLUGIN = Path(__file__).parent / "plugin"
@@ -76,29 +77,33 @@ def spark(plugin: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sp
     folder = tmp_path_factory.mktemp("spark")
     quick = {"spark.driver.memory": "1g", "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
     flow = FlowSettings(checkpoint=str(folder / "spark"), spark=quick)
-    with spark_session(Settings(tenant="t", kafka={"bootstrap.servers": "127.0.0.1:1"}, flow=flow)) as session:
+    with spark_session(CloudSettings(tenant="t", kafka={"bootstrap.servers": "127.0.0.1:1"}, flow=flow)) as session:
         yield session
 
 
 class Flow:
     """A tenant with its topics, and a flow over them that runs as far as there are records."""
 
-    def __init__(self, spark: SparkSession, settings: Settings) -> None:
+    def __init__(self, spark: SparkSession, settings: CloudSettings) -> None:
         self.spark = spark
         self.settings = settings
         self.tables = Path(settings.flow.tables)
         self.checkpoint = Path(settings.flow.checkpoint)
         self._counts: dict[str, int] = {}
 
+    def check(self) -> None:
+        """Do the checks before the first start."""
+        self._counts = job.preflight(self.settings)
+
     def make_topics(self) -> None:
-        """What `fogline topics create` does."""
+        """Create the topics as `fogline topics create` does."""
         admin = AdminClient(dict(self.settings.kafka))
         wanted = [NewTopic(t.name, t.partitions, 1, config=t.config) for t in topics.all_topics(self.settings.tenant, SHARDS)]
         for future in admin.create_topics(wanted).values():
             future.result(30)
-        self._counts = job.preflight(self.settings)
+        self.check()
 
-    def land(self, events: Sequence[Event | records.Record], *, commit: bool = True, partition: int = 0) -> None:
+    def land(self, events: Sequence[Event | records.KafkaRecord], *, commit: bool = True, partition: int = 0) -> None:
         """Write in one Kafka transaction, as the bridge does. A bare record goes to the telemetry topic."""
         tenant = self.settings.tenant
         producer = Producer({**self.settings.kafka, "transactional.id": f"land-{next(_numbers)}"})
@@ -121,6 +126,7 @@ class Flow:
         stop: threading.Event | None = None,
         on_batch: Callable[[], None] = lambda: None,
         accept_new_topics: bool = False,
+        metrics: FlowMetrics | None = None,
     ) -> list[Progress]:
         """Run it, by default once, over what is there. Returns the batches."""
         batches: list[Progress] = []
@@ -128,14 +134,17 @@ class Flow:
         def done(progress: Progress) -> None:
             batches.append(progress)
             on_batch()
+            if metrics is not None:
+                metrics.on_progress(progress)
 
-        job.run_on(
+        job.run_flow(
             self.spark,
             self.settings,
             self._counts,
             on_ready=lambda: None,
             on_progress=done,
             stop=stop or threading.Event(),
+            on_offsets=metrics.on_offsets if metrics is not None else lambda _: None,
             once=once,
             accept_new_topics=accept_new_topics,
         )
@@ -171,7 +180,7 @@ class Flow:
 
 @pytest.fixture
 def flow(spark: SparkSession, kafka: KafkaBroker, tenant: str, folder: Path) -> Flow:
-    settings = Settings(
+    settings = CloudSettings(
         tenant=tenant,
         kafka={"bootstrap.servers": kafka.bootstrap},
         shards=SHARDS,

@@ -1,4 +1,4 @@
-"""The file with devices' keys: who may read it, and that nothing shows a key."""
+"""The file with devices' keys: its permissions, and that no message shows a key."""
 
 import pytest
 
@@ -50,7 +50,7 @@ def test_a_file_that_others_may_read_is_refused(write, mode):
         (b'"\xff"', "this is not UTF-8"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line_without_a_key(write, text, says):
+def test_an_error_in_the_file_is_reported_in_one_line_without_a_key(write, text, says):
     with pytest.raises(Misconfigured) as caught:
         load_keys(write(text))
     said = str(caught.value)
@@ -61,6 +61,6 @@ def test_what_is_wrong_is_said_in_one_line_without_a_key(write, text, says):
     assert caught.value.__cause__ is None
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path):
+def test_the_error_for_a_missing_file_names_the_file(tmp_path):
     with pytest.raises(Misconfigured, match=r"\[flow\] ble_keys = .*none.toml: the file cannot be read: No such file"):
         load_keys(str(tmp_path / "none.toml"))

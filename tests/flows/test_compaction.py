@@ -1,4 +1,4 @@
-"""When small files are packed."""
+"""Schedule of compactions."""
 
 from datetime import date
 
@@ -7,7 +7,7 @@ from fogline_cloud.flows.compaction import Compaction
 MONDAY, TUESDAY, FRIDAY = date(2026, 1, 5), date(2026, 1, 6), date(2026, 1, 9)
 
 
-def test_the_days_of_a_failed_compaction_are_packed_later(caplog):
+def test_the_days_of_a_failed_compaction_are_compacted_later(caplog):
     """F9."""
     packed, full = [], True
 
@@ -23,7 +23,7 @@ def test_the_days_of_a_failed_compaction_are_packed_later(caplog):
     compaction.after(99, [MONDAY, TUESDAY])
     compaction.after(100, [FRIDAY])
     assert compaction.failures == 1
-    assert "compaction of 2026-01-05 to 2026-01-06 failed (1 failures): OSError: No space left on device; " in caplog.text
+    assert "compaction of 2026-01-05 to 2026-01-06 failed (1 failures): OSError: No space left on device. " in caplog.text
     compaction.after(109, [FRIDAY])
     assert compaction.failures == 2
     full = False
@@ -34,7 +34,7 @@ def test_the_days_of_a_failed_compaction_are_packed_later(caplog):
     assert packed == [(MONDAY, TUESDAY), (FRIDAY, FRIDAY)]
 
 
-def test_without_files_there_is_nothing_to_pack():
+def test_batches_without_files_are_not_compacted():
     compaction = Compaction(lambda _: 1 / 0)
     compaction.after(99, [])
     assert compaction.failures == 0

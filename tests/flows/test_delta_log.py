@@ -8,20 +8,19 @@ import pytest
 from deltalake import DeltaTable
 
 from fogline.errors import Misconfigured
-from fogline_cloud.flows.arrow import arrow_schema
-from fogline_cloud.flows.batch import Batch
+from fogline_cloud.flows.batch import MicroBatch
 from fogline_cloud.flows.delta_log import DeltaLog
-from fogline_cloud.flows.files import FileWriter, Folder
+from fogline_cloud.flows.files import FileWriter, TableFolder
 from fogline_cloud.flows.owner import Owner
-from fogline_cloud.flows.schema import EVENTS
+from fogline_cloud.flows.schema import EVENTS, arrow_schema
 
 FIRST, SECOND = (Owner("t", "main", run, epoch) for run, epoch in (("run-1", 1), ("run-2", 2)))
 COLUMNS = arrow_schema(EVENTS[:-1]).append(pa.field("day", pa.date32()))
 
 
 @pytest.fixture
-def table(folder) -> Folder:
-    made = Folder(str(folder / "events"))
+def table(folder) -> TableFolder:
+    made = TableFolder(str(folder / "events"))
     DeltaTable.create(made.uri, COLUMNS, partition_by=["day"])
     return made
 
@@ -38,7 +37,7 @@ def sequences(table):
 
 
 def batch(owner, number):
-    return Batch("main", owner.run, number)
+    return MicroBatch("main", owner.run, number)
 
 
 @pytest.fixture

@@ -16,11 +16,11 @@ LOG = Path("/var/log/flow.log")
         "org.apache.kafka.common.errors.TimeoutException: Topic t not present in metadata after 60000 ms.",
     ],
 )
-def test_a_kafka_that_is_away_is_waited_for(text: str) -> None:
+def test_a_kafka_that_does_not_answer_is_unreachable(text: str) -> None:
     assert isinstance(explained(RuntimeError(f"[STREAM_FAILED] Query terminated\n{text}"), LOG), Unreachable)
 
 
-def test_what_a_worker_says_of_kafka_is_said_again() -> None:
+def test_a_workers_unreachable_keeps_its_message() -> None:
     text = "PythonException: Traceback (most recent call last):\n  File x\nfogline.errors.Unreachable: Kafka does not take it"
     error = explained(RuntimeError(text), LOG)
     assert isinstance(error, Unreachable)
@@ -38,7 +38,7 @@ def test_what_a_worker_says_of_kafka_is_said_again() -> None:
         ("org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)", "parser"),
     ],
 )
-def test_what_a_person_can_mend_is_said_in_a_line(text: str, meaning: str) -> None:
+def test_a_known_failure_becomes_one_line_with_its_remedy(text: str, meaning: str) -> None:
     error = explained(RuntimeError(f"\tat some.Java(Class.java:1)\n{text}"), LOG)
     assert isinstance(error, Misconfigured)
     assert meaning in str(error)
@@ -46,12 +46,12 @@ def test_what_a_person_can_mend_is_said_in_a_line(text: str, meaning: str) -> No
     assert "\n" not in str(error)
 
 
-def test_the_unknown_is_its_first_line_and_the_log_file() -> None:
+def test_an_unknown_failure_is_its_first_line_and_the_log_file() -> None:
     error = explained(RuntimeError("\n [ODD] something new \n\tat java.lang.Thread\n"), LOG)
-    assert str(error) == "the flow ended: [ODD] something new (see /var/log/flow.log)"
-    assert str(explained(KeyError("x"), LOG)) == "the flow ended: KeyError: 'x' (see /var/log/flow.log)"
+    assert str(error) == "the flow failed: [ODD] something new (see /var/log/flow.log)"
+    assert str(explained(KeyError("x"), LOG)) == "the flow failed: KeyError: 'x' (see /var/log/flow.log)"
 
 
-def test_our_own_words_pass() -> None:
+def test_our_own_errors_pass_unchanged() -> None:
     own = Misconfigured("as it is")
     assert explained(own, LOG) is own

@@ -1,4 +1,4 @@
-"""Files of the tables, and what is derived of rows, without Spark and Kafka."""
+"""Files of the tables, and records derived from rows, without Spark and Kafka."""
 
 import json
 from collections.abc import Callable
@@ -9,7 +9,7 @@ import pytest
 
 from fogline.event import Event
 from fogline_cloud.flows import derive
-from fogline_cloud.flows.files import FileWriter, Folder, missing_probes, read_rows, statistics, write_probes
+from fogline_cloud.flows.files import FileWriter, TableFolder, missing_probes, read_rows, statistics, write_probes
 from fogline_cloud.flows.parse import STORED
 from fogline_cloud.flows.schema import DECIDED
 
@@ -23,9 +23,9 @@ def rows_at(*ingested_us: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([moments, pa.array(range(len(moments)))], names=["ingested", "sequence"])
 
 
-def test_each_day_gets_a_file_that_says_what_it_holds(folder: Path) -> None:
+def test_each_day_gets_a_file_with_statistics(folder: Path) -> None:
     (folder / "a table").mkdir()
-    table = Folder(str(folder / "a table"))
+    table = TableFolder(str(folder / "a table"))
     with FileWriter(table, ("ingested", "sequence")) as writer:
         writer.add(rows_at(5, DAY_US - 1, DAY_US, 7))
         writer.add(rows_at())
@@ -41,14 +41,14 @@ def test_each_day_gets_a_file_that_says_what_it_holds(folder: Path) -> None:
     }
 
 
-def test_a_column_of_nulls_has_no_least_value() -> None:
+def test_a_column_of_nulls_has_no_minimum() -> None:
     rows = pa.table({"stream": pa.array([None, None], pa.string())})
     assert statistics(rows, ("stream",)) == {"numRecords": 2, "minValues": {}, "maxValues": {}, "nullCount": {"stream": 2}}
 
 
 def test_a_task_that_fails_leaves_no_file(folder: Path) -> None:
     def fail() -> None:
-        with FileWriter(Folder(str(folder)), ("ingested",)) as writer:
+        with FileWriter(TableFolder(str(folder)), ("ingested",)) as writer:
             writer.add(rows_at(1))
             assert writer.close()
             raise KeyError
@@ -58,9 +58,9 @@ def test_a_task_that_fails_leaves_no_file(folder: Path) -> None:
     assert not list(folder.rglob("*.parquet"))
 
 
-def test_much_is_written_as_it_comes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_over_the_buffer_are_written_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fogline_cloud.flows.files.MAX_BUFFERED_BYTES", 100)
-    with FileWriter(Folder(str(folder)), ("ingested",)) as writer:
+    with FileWriter(TableFolder(str(folder)), ("ingested",)) as writer:
         for _ in range(5):
             writer.add(rows_at(*range(10)))
         assert len(writer.close()) == 5
@@ -79,11 +79,11 @@ def stored(events: list[Event], readings: list[list[tuple[object, ...]]]) -> pa.
     return pa.table([pa.array(columns[field.name], field.type) for field in STORED], schema=STORED)
 
 
-def test_long_records_are_split_and_nothing_is_left_out(make_event: MakeEvent, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_records_are_split_without_loss(make_event: MakeEvent, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(derive, "MAX_JSON_BYTES", 2000)
     numbers = [(n, f"m{n}", float(n), "x" * 300, None, None) for n in range(20)]
     rows = stored([make_event(), make_event(), make_event()], [numbers, [], numbers[:1]])
-    made = list(derive.messages(rows, derive.reading_rows(rows), "t"))
+    made = list(derive.derived_records(rows, derive.reading_rows(rows), "t"))
     assert all(len(each.value) <= 2000 for each in made)
     canonical = [json.loads(each.value) for each in made if each.topic.startswith("fogline.canonical")]
     assert [(each["id"], reading["ordinal"]) for each in canonical for reading in each["readings"]] == [
@@ -98,13 +98,13 @@ def test_long_records_are_split_and_nothing_is_left_out(make_event: MakeEvent, m
 def test_a_large_body_is_not_copied() -> None:
     cells = {"outcome": ["dead"], "device": ["d-1"], "size_bytes": [600_000], "data": [b"x" * 600_000]}
     rows = pa.table([pa.array(cells.get(field.name, [None]), field.type) for field in STORED], schema=STORED)
-    dead = [each for each in derive.messages(rows, derive.reading_rows(rows), "t") if each.topic == "fogline.dead.t"]
+    dead = [each for each in derive.derived_records(rows, derive.reading_rows(rows), "t") if each.topic == "fogline.dead.t"]
     assert [(each.value, each.headers[-1]) for each in dead] == [(b"", ("fogline_body", b"table"))]
 
 
 def test_an_executor_without_the_folder_writes_no_probe(folder: Path) -> None:
     """F12: its machine has no such folder, which the driver reports, not the executor."""
-    there = Folder(str(folder))
+    there = TableFolder(str(folder))
     assert missing_probes(there, list(write_probes(there, ["a", "b"]))) == []
-    assert missing_probes(there, list(write_probes(Folder(str(folder / "elsewhere")), ["c"]))) == ["c"]
+    assert missing_probes(there, list(write_probes(TableFolder(str(folder / "elsewhere")), ["c"]))) == ["c"]
     assert not list(folder.iterdir())

@@ -11,13 +11,13 @@ import msgspec
 import pytest
 from deltalake import DeltaTable
 
-from fogline.dead import DEAD_CONTENT_TYPE, DeadLetter
+from fogline.dead_letter import DEAD_CONTENT_TYPE, DeadLetter
 from fogline.errors import Misconfigured
 from fogline.event import Event, Lane
 from fogline.gap import Gap, GapReason, gap_event
 from fogline.ledger import STATEMENT_CONTENT_TYPE, Counts, Statement, encode_statement
 from fogline_cloud import records, topics
-from fogline_cloud.flows import commit, compaction, schema, tables
+from fogline_cloud.flows import commit, compaction, delta_log, query, schema
 
 if TYPE_CHECKING:
     from conftest import Flow
@@ -33,20 +33,25 @@ def sequences(flow: Flow, table: str) -> list[int]:
 
 
 def canonical_readings(flow: Flow) -> list[dict[str, Any]]:
-    """Each reading of the canonical topic, with what its record says of the event."""
+    """Return each reading of the canonical topic, with the members of its record."""
     records = flow.derived_json(topics.canonical(flow.settings.tenant))
     return [{**record, **reading} for record in records for reading in record["readings"]]
 
 
 @contextmanager
 def crash_at(step: str) -> Iterator[None]:
-    """The driver dies where `step` of a micro-batch would begin."""
+    """Kill the driver before `step` of a micro-batch: "derive", or the commit to "events" or "readings"."""
+    append = delta_log.DeltaLog.append
 
-    def die(*_: object) -> None:
-        raise ConnectionResetError(f"killed before {step}")
+    def die(log: object = None, *given: object) -> None:
+        if isinstance(log, delta_log.DeltaLog) and not log.folder.path.endswith(step):
+            append(log, *given)
+        else:
+            raise ConnectionResetError(f"killed before {step}")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(commit, step, die)
+        owner, name = (commit, step) if step == "derive" else (delta_log.DeltaLog, "append")
+        patch.setattr(owner, name, die)
         with pytest.raises(Misconfigured, match="killed before"):
             yield
 
@@ -76,7 +81,7 @@ def test_every_committed_record_gets_its_row_and_its_topics(flow: Flow, make_eve
     ]
     flow.land(events)
     flow.land([make_event(b"999", sequence=99, tenant=tenant)], commit=False)
-    flow.land([records.Record(b"d-7", b"5", [("device_id", b"d-7")])], partition=1)
+    flow.land([records.KafkaRecord(b"d-7", b"5", [("device_id", b"d-7")])], partition=1)
 
     batches = flow.run()
 
@@ -153,9 +158,9 @@ def _check_topics(flow: Flow, tenant: str) -> None:
 
 
 @pytest.mark.fault("C6")
-def test_killed_between_its_writes_it_ends_as_if_nothing_had_been(flow: Flow, make_event: MakeEvent) -> None:
+def test_a_kill_between_two_steps_of_a_batch_changes_nothing(flow: Flow, make_event: MakeEvent) -> None:
     flow.land([make_event(b"%d" % number) for number in range(5)])
-    with crash_at("append_events"):
+    with crash_at("events"):
         flow.run()
     assert flow.rows("events") == []
     with crash_at("derive"):
@@ -164,7 +169,7 @@ def test_killed_between_its_writes_it_ends_as_if_nothing_had_been(flow: Flow, ma
     assert [row["sequence"] for row in decided] == [1, 2, 3, 4, 5]
     assert flow.rows("readings") == []
     assert flow.derived(topics.canonical(flow.settings.tenant)) == []
-    with crash_at("append_readings"):
+    with crash_at("readings"):
         flow.run()
     assert flow.rows("readings") == []
 
@@ -192,10 +197,10 @@ def test_a_batch_that_spark_forgot_changes_nothing(flow: Flow, make_event: MakeE
     assert canonical == {("ID-1", 0): 2, ("ID-1", 1): 2}, "at least once, with the same ids"
 
 
-def test_without_its_checkpoint_it_goes_on_where_the_table_ends(flow: Flow, make_event: MakeEvent) -> None:
+def test_a_flow_without_its_checkpoint_continues_after_the_last_rows(flow: Flow, make_event: MakeEvent) -> None:
     flow.land([make_event(b"1"), make_event(b"2")])
     flow.land([make_event(b"3")], partition=1)
-    with crash_at("append_readings"):
+    with crash_at("readings"):
         flow.run()
     shutil.rmtree(flow.checkpoint)
     flow.land([make_event(b"4"), make_event(b"5", lane=Lane.ALARM)])
@@ -227,7 +232,7 @@ def test_a_checkpoint_older_than_the_tables_is_refused(flow: Flow, make_event: M
 
 
 @pytest.mark.fault("C13")
-def test_what_a_gateway_sends_again_is_kept_once(flow: Flow, make_event: MakeEvent) -> None:
+def test_events_that_a_gateway_sends_again_are_kept_once(flow: Flow, make_event: MakeEvent) -> None:
     flow.land([make_event(b"1", id="one"), make_event(b"{", id="two")])
     flow.run()
     again = {"stream": "00000000000000bb", "replayed": True}
@@ -271,7 +276,9 @@ def test_what_a_gateway_sends_again_is_kept_once(flow: Flow, make_event: MakeEve
     assert (flow.rows("events"), flow.rows("readings")) == before
 
 
-def test_small_files_are_packed_and_the_rows_stay(flow: Flow, make_event: MakeEvent, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_files_are_compacted_and_no_row_changes(
+    flow: Flow, make_event: MakeEvent, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(compaction, "COMPACT_EVERY", 2)
     for number in range(2):
         flow.land([make_event(b"%d" % number)])
@@ -292,7 +299,7 @@ def test_a_compaction_that_fails_does_not_end_the_flow(flow: Flow, make_event: M
     monkeypatch.setattr(compaction, "COMPACT_EVERY", 1)
     flow.land([make_event(b"1")])
     with monkeypatch.context() as patch:
-        patch.setattr(tables, "compact", lambda spark, *_: spark.sql("OPTIMIZE delta.`/no/such/table`"))
+        patch.setattr(query, "compact", lambda spark, *_: spark.sql("OPTIMIZE delta.`/no/such/table`"))
         (batch,) = flow.run()
     assert (batch.events, batch.failed_compactions) == (1, 1)
     assert sequences(flow, "events") == sequences(flow, "readings") == [1]
@@ -305,7 +312,27 @@ def test_a_compaction_that_fails_does_not_end_the_flow(flow: Flow, make_event: M
     assert [len(DeltaTable(str(flow.tables / table)).file_uris()) for table in ("events", "readings")] == [1, 1]
 
 
-def test_told_to_stop_it_ends_after_the_batch(flow: Flow, make_event: MakeEvent) -> None:
+def test_a_started_flow_lands_a_small_batch_first_and_then_the_rest(flow: Flow, make_event: MakeEvent, monkeypatch) -> None:
+    monkeypatch.setattr(query, "FIRST_EVENTS", 10)
+    flow.land([make_event(b"1") for _ in range(3)])
+    flow.run()
+    flow.land([make_event(b"%d" % number) for number in range(2000)])
+    stop, landed = threading.Event(), []
+
+    def on_batch() -> None:
+        landed.append(len(flow.rows("readings")))
+        if landed[-1] >= 2003:
+            stop.set()
+
+    batches = flow.run(once=False, stop=stop, on_batch=on_batch)
+
+    sizes = [batch.events for batch in batches]
+    assert (sizes[0], landed[0]) == (10, 13), "the first batch is small, and its rows are in the table"
+    assert max(sizes) > 1000, sizes
+    assert sequences(flow, "events") == sequences(flow, "readings") == list(range(1, 2004))
+
+
+def test_a_stopped_flow_ends_after_the_running_batch(flow: Flow, make_event: MakeEvent) -> None:
     flow.land([make_event(b"1")])
     stop = threading.Event()
     batches = flow.run(once=False, stop=stop, on_batch=stop.set)

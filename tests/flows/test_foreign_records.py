@@ -6,14 +6,14 @@ from deltalake import DeltaTable
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fogline.dead import DEAD_CONTENT_TYPE
+from fogline.dead_letter import DEAD_CONTENT_TYPE
 from fogline.gap import GAP_CONTENT_TYPE
 from fogline.ledger import STATEMENT_CONTENT_TYPE
 from fogline_cloud import records
 from fogline_cloud.flows import derive
-from fogline_cloud.flows.batch import Batch
+from fogline_cloud.flows.batch import MicroBatch
 from fogline_cloud.flows.commit import suspected_span
-from fogline_cloud.flows.files import FileWriter, Folder, span_of, statistics
+from fogline_cloud.flows.files import FileWriter, TableFolder, span_of, statistics
 from fogline_cloud.flows.parse import STORED, Plan, parse
 from fogline_cloud.flows.tasks import MEASURED
 
@@ -61,13 +61,13 @@ def rows_of(given, ingested_us=1_700_000_000_000_000):
         pa.array(headers, pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
     ]
     batch = pa.RecordBatch.from_arrays(arrays, names=["topic", "partition", "offset", "ingested", "value", "headers"])
-    (out,) = parse(PLAN, Batch("main", "run", 0), [batch])
+    (out,) = parse(PLAN, MicroBatch("main", "run", 0), [batch])
     return out
 
 
 def messages(rows):
     table = pa.Table.from_batches([rows], STORED)
-    return list(derive.messages(table, derive.reading_rows(table), "t"))
+    return list(derive.derived_records(table, derive.reading_rows(table), "t"))
 
 
 def changed(event, **headers):
@@ -118,16 +118,16 @@ def test_a_record_with_long_headers_fits_into_the_derived_topics(make_event, kep
 def test_a_record_may_have_any_timestamp(make_event, ingested_us, folder):
     foreign = [("device_id", b"d-1")], b"17"
     rows = rows_of([foreign, (None, b"x")], ingested_us)
-    with FileWriter(Folder(str(folder)), MEASURED["events"]) as writer:
+    with FileWriter(TableFolder(str(folder)), MEASURED["events"]) as writer:
         writer.add(rows)
         assert len(writer.close()) == 1
 
 
 @pytest.mark.parametrize("moment", [b"0001-01-01T00:00:00Z", b"9999-12-31T23:59:59.999999Z"])
-def test_the_first_and_the_last_moment_can_be_searched_for(make_event, moment, folder):
+def test_the_first_and_the_last_time_can_be_searched_for(make_event, moment, folder):
     """Events that several gateways heard are looked for by their time, with a window before and after it."""
     rows = rows_of([changed(make_event(b"17"), ce_recordedtime=moment, ce_dedup=b"shared")])
-    table = Folder(str(folder / "events"))
+    table = TableFolder(str(folder / "events"))
     DeltaTable.create(table.uri, STORED.append(pa.field("day", pa.date32())), partition_by=["day"])
     with FileWriter(table, MEASURED["events"]) as writer:
         writer.add(rows)

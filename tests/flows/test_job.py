@@ -1,40 +1,40 @@
-"""What is checked before Spark starts, and the command in front of it."""
+"""The checks before Spark starts, and the command `fogline flow`."""
 
 import argparse
 from pathlib import Path
 
 import pytest
 
-from fogline import commandline
 from fogline.errors import Misconfigured
-from fogline.testing.kafka_broker import KafkaBroker
+from fogline.process import command_line
 from fogline_cloud.cli import flow as flow_command
 from fogline_cloud.flows.job import preflight
-from fogline_cloud.settings import FlowSettings, Settings
+from fogline_cloud.settings import CloudSettings, FlowSettings
+from fogline_lab.kafka_broker import KafkaBroker
 
 
-def given(bootstrap: str, tenant: str, folder: Path, **flow: object) -> Settings:
+def given(bootstrap: str, tenant: str, folder: Path, **flow: object) -> CloudSettings:
     places = {"tables": str(folder / "tables"), "checkpoint": str(folder / "checkpoint"), **flow}
-    return Settings(tenant=tenant, kafka={"bootstrap.servers": bootstrap}, flow=FlowSettings(**places))  # type: ignore[arg-type]
+    return CloudSettings(tenant=tenant, kafka={"bootstrap.servers": bootstrap}, flow=FlowSettings(**places))  # type: ignore[arg-type]
 
 
-def test_missing_topics_are_named_with_the_command_that_makes_them(kafka: KafkaBroker, tenant: str, folder: Path) -> None:
+def test_missing_topics_are_named_with_the_command_that_creates_them(kafka: KafkaBroker, tenant: str, folder: Path) -> None:
     with pytest.raises(Misconfigured, match=rf"hono\.telemetry\.{tenant}, .*fogline topics create"):
         preflight(given(kafka.bootstrap, tenant, folder))
 
 
-def test_a_folder_that_cannot_be_made_is_named(tenant: str, folder: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_named(tenant: str, folder: Path) -> None:
     (folder / "file").touch()
     with pytest.raises(Misconfigured, match=r"\[flow\] tables"):
         preflight(given("127.0.0.1:1", tenant, folder, tables=str(folder / "file" / "tables")))
 
 
-def test_a_parser_that_is_not_there_is_named(tenant: str, folder: Path) -> None:
+def test_a_missing_parser_is_named(tenant: str, folder: Path) -> None:
     with pytest.raises(Misconfigured, match=r"\[flow.parsers\]"):
         preflight(given("127.0.0.1:1", tenant, folder, parsers={"text/csv": "none"}))
 
 
-def test_a_folder_that_delta_rs_cannot_name_is_refused(tenant: str, folder: Path) -> None:
+def test_a_folder_with_a_percent_sign_is_refused(tenant: str, folder: Path) -> None:
     with pytest.raises(Misconfigured, match=r"\[flow\] tables = .*%"):
         preflight(given("127.0.0.1:1", tenant, folder, tables=str(folder / "a%20b")))
 
@@ -52,8 +52,8 @@ def test_the_help_has_an_example(parser: argparse.ArgumentParser, capsys: pytest
     assert "fogline flow run --config cloud.toml --once" in capsys.readouterr().out
 
 
-def test_settings_that_are_not_there_are_status_2(
+def test_a_missing_settings_file_is_status_2(
     parser: argparse.ArgumentParser, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert commandline.main(parser, ["flow", "run", "--config", str(folder / "cloud.toml")]) == 2
+    assert command_line.main(parser, ["flow", "run", "--config", str(folder / "cloud.toml")]) == 2
     assert capsys.readouterr().err.startswith("fogline: ")

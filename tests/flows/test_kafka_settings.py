@@ -7,7 +7,7 @@ from fogline.errors import Misconfigured
 from fogline_cloud.flows.kafka import spark_options
 
 
-def test_what_both_clients_call_the_same_passes() -> None:
+def test_settings_with_the_same_name_in_both_clients_pass_unchanged() -> None:
     assert spark_options({"bootstrap.servers": "a:1", "security.protocol": "SSL", "reconnect.backoff.ms": 50}) == {
         "kafka.bootstrap.servers": "a:1",
         "kafka.security.protocol": "SSL",
@@ -15,7 +15,7 @@ def test_what_both_clients_call_the_same_passes() -> None:
     }
 
 
-def test_a_password_becomes_a_login_module_with_quotes_kept_apart() -> None:
+def test_user_and_password_become_a_login_module_with_escaped_quotes() -> None:
     options = spark_options({"sasl.mechanisms": "SCRAM-SHA-512", "sasl.username": "u", "sasl.password": 'p"\\;'})
     assert options == {
         "kafka.sasl.mechanism": "SCRAM-SHA-512",
@@ -25,7 +25,7 @@ def test_a_password_becomes_a_login_module_with_quotes_kept_apart() -> None:
     }
 
 
-def test_a_mechanism_that_java_says_otherwise_is_refused() -> None:
+def test_an_unsupported_sasl_mechanism_is_refused() -> None:
     with pytest.raises(Misconfigured, match="OAUTHBEARER"):
         spark_options({"sasl.mechanism": "OAUTHBEARER", "sasl.username": "u"})
 
@@ -53,12 +53,12 @@ def test_pem_files_become_pem_stores(folder: Path) -> None:
     }
 
 
-def test_a_file_that_is_not_there_is_named(folder: Path) -> None:
+def test_the_error_for_a_missing_pem_file_names_the_file(folder: Path) -> None:
     with pytest.raises(Misconfigured, match=r"ssl\.ca\.location"):
         spark_options({"ssl.ca.location": str(folder / "none")})
 
 
-def test_what_has_no_counterpart_is_left_out_and_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_setting_without_a_counterpart_is_ignored_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         assert spark_options({"queue.buffering.max.kbytes": 1000}) == {}
     assert "queue.buffering.max.kbytes" in caplog.text

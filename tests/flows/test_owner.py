@@ -33,7 +33,7 @@ def other_flow(flow: Flow, **settings: str) -> Flow:
 
 
 @pytest.mark.fault("K7")
-def test_the_newest_of_two_flows_of_one_name_goes_on_and_the_former_stops(flow: Flow, make_event):
+def test_the_newest_of_two_flows_of_one_name_continues_and_the_former_stops(flow: Flow, make_event):
     """F1: both run at the same time; then the former is started again with its old checkpoint."""
     other = other_flow(flow)
     flow.land([make_event(b"1"), make_event(b"2")])

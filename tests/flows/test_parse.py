@@ -7,12 +7,12 @@ import pytest
 
 from fogline.event import Event
 from fogline_cloud import records
-from fogline_cloud.flows.batch import Batch
+from fogline_cloud.flows.batch import MicroBatch
 from fogline_cloud.flows.parse import STORED, Plan, parse
 
 MakeEvent = Callable[..., Event]
 PLAN = Plan(tenant="t", limit_s=60, parsers={})
-BATCH = Batch("main", "uuid", 4)
+BATCH = MicroBatch("main", "uuid", 4)
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
@@ -74,19 +74,19 @@ def test_records_without_headers_or_value_are_dead_letters() -> None:
     assert [(row["data"], row["size_bytes"]) for row in rows] == [(b"x", 1), (None, 0), (b"y", 1)]
 
 
-def test_a_foreign_record_is_named_by_its_place() -> None:
+def test_a_foreign_record_is_named_by_its_kafka_position() -> None:
     (out,) = parse(PLAN, BATCH, iter([batch_of([([("device_id", b"d")], b"5"), ([("device_id", b"d")], b"6")])]))
     assert [(row["id"], row["outcome"]) for row in out.to_pylist()] == [("topic-3-0", "ok"), ("topic-3-1", "ok")]
 
 
-def test_of_headers_with_one_name_the_last_counts(make_event: MakeEvent) -> None:
+def test_the_last_of_several_headers_with_one_name_counts(make_event: MakeEvent) -> None:
     headers = [*records.record_of(make_event()).headers, ("ce_subject", b"last")]
     (out,) = parse(PLAN, BATCH, iter([batch_of([(headers, b"1")])]))
     assert out.to_pylist()[0]["subject"] == "last"
 
 
 @pytest.mark.parametrize("batches", [[], [[]]])
-def test_nothing_in_nothing_out(batches: list[list[tuple[list[tuple[str, bytes | None]], bytes]]]) -> None:
+def test_no_records_give_no_rows(batches: list[list[tuple[list[tuple[str, bytes | None]], bytes]]]) -> None:
     assert sum(out.num_rows for out in parse(PLAN, BATCH, map(batch_of, batches))) == 0
 
 

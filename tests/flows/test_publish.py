@@ -1,12 +1,12 @@
-"""Derived records and a Kafka that is not there."""
+"""Derived records and a Kafka that does not take them."""
 
 import pytest
 
 from fogline.errors import Unreachable
-from fogline.testing.kafka_broker import KafkaBroker
 from fogline_cloud import topics
 from fogline_cloud.flows import publish
-from fogline_cloud.flows.derive import Message
+from fogline_cloud.flows.derive import DerivedRecord
+from fogline_lab.kafka_broker import KafkaBroker
 
 
 @pytest.fixture(autouse=True)
@@ -14,14 +14,14 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publish, "LIMIT_S", 0.5)
 
 
-def test_what_kafka_does_not_take_is_no_success() -> None:
-    record = Message(topics.canonical("t"), b"d-1", b"{}", [])
+def test_records_that_kafka_does_not_take_are_an_error() -> None:
+    record = DerivedRecord(topics.canonical("t"), b"d-1", b"{}", [])
     with pytest.raises(Unreachable, match="derived"):
         publish.publish({"bootstrap.servers": "127.0.0.1:1"}, [record] * 3)
 
 
 @pytest.mark.usefixtures("kafka")
-def test_one_record_that_is_too_big_is_no_success(kafka: KafkaBroker) -> None:
-    record = Message(topics.canonical("too-big"), b"d-1", b"x" * 2_000_000, [])
+def test_one_record_that_is_too_large_is_an_error(kafka: KafkaBroker) -> None:
+    record = DerivedRecord(topics.canonical("too-big"), b"d-1", b"x" * 2_000_000, [])
     with pytest.raises(Unreachable, match="derived"):
         publish.publish({"bootstrap.servers": kafka.bootstrap}, [record])

@@ -4,11 +4,11 @@ import pytest
 
 from fogline.errors import Misconfigured
 from fogline_cloud.flows.session import configuration, is_local, log_file, spark_master, spark_session
-from fogline_cloud.settings import FlowSettings, Settings
+from fogline_cloud.settings import CloudSettings, FlowSettings
 
 
-def given(**flow: object) -> Settings:
-    return Settings(tenant="t", kafka={"bootstrap.servers": "127.0.0.1:9092"}, flow=FlowSettings(**flow))  # type: ignore[arg-type]
+def given(**flow: object) -> CloudSettings:
+    return CloudSettings(tenant="t", kafka={"bootstrap.servers": "127.0.0.1:9092"}, flow=FlowSettings(**flow))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def test_a_local_task_that_dies_is_tried_again(master: str, becomes: str) -> Non
     assert is_local(master) is becomes.startswith("local")
 
 
-def test_locally_nothing_listens_beyond_loopback() -> None:
+def test_a_local_session_listens_on_loopback_only() -> None:
     chosen = configuration(given())
     assert chosen["spark.driver.bindAddress"] == "127.0.0.1"
     assert chosen["spark.driver.host"] == "127.0.0.1"
@@ -38,22 +38,22 @@ def test_a_cluster_decides_for_itself_where_it_listens() -> None:
     assert "spark.driver.host" not in configuration(given(master="yarn"))
 
 
-def test_the_settings_have_the_last_word() -> None:
+def test_the_users_spark_settings_override_the_defaults() -> None:
     assert configuration(given(spark={"spark.ui.enabled": True, "spark.x": 5}))["spark.ui.enabled"] == "true"
 
 
-def test_the_log_lies_beside_the_checkpoint() -> None:
+def test_the_log_is_beside_the_checkpoint() -> None:
     assert log_file(given(checkpoint="/data/checkpoint")) == Path("/data/checkpoint.log")
     assert log_file(given(checkpoint="s3a://b/c", name="x")).name == "fogline-flow-x.log"
 
 
-def test_without_java_it_says_so(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+def test_a_missing_java_is_reported(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     monkeypatch.setenv("JAVA_HOME", str(folder))
     with pytest.raises(Misconfigured, match="there is no Java"), spark_session(given()):
         pass
 
 
-def test_without_the_jars_it_says_so(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+def test_missing_jars_are_reported(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     monkeypatch.setenv("FOGLINE_JARS", str(folder))
     with pytest.raises(Misconfigured, match=r"setup\.sh"):
         configuration(given())

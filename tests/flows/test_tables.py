@@ -1,4 +1,4 @@
-"""The tables as Spark has them."""
+"""The tables in Spark."""
 
 import msgspec
 import pytest
@@ -9,7 +9,7 @@ from fogline_cloud.flows import files, schema
 from fogline_cloud.flows.tables import make_tables, tables_in
 
 
-def test_tables_of_an_earlier_version_get_the_columns_that_came_later(spark, tmp_path, monkeypatch):
+def test_tables_of_an_earlier_version_get_the_new_columns(spark, tmp_path, monkeypatch):
     tables = tables_in(str(tmp_path / "tables"), {})
     with monkeypatch.context() as earlier:
         for table in ("EVENTS", "READINGS"):

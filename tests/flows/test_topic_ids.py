@@ -1,4 +1,4 @@
-"""Raw topics that are deleted and made again, with a real Kafka and a real Spark."""
+"""Raw topics that are deleted and created again, with a real Kafka and a real Spark."""
 
 import shutil
 from contextlib import suppress
@@ -11,18 +11,18 @@ from fogline.errors import Misconfigured, Unreachable
 from fogline_cloud import topics
 from fogline_cloud.flows import claim, commit
 from fogline_cloud.kafka import KafkaClients
-from fogline_cloud.provision import create_topics
+from fogline_cloud.topic_admin import create_topics
 
 if TYPE_CHECKING:
     from conftest import Flow
 else:
     Flow = Any
 
-MADE_AGAIN = r"topic hono\.telemetry\.\S+ was deleted and made again.*--accept-new-topics"
+CREATED_AGAIN = r"topic hono\.telemetry\.\S+ was deleted and created again.*--accept-new-topics"
 
 
-def make_again(flow: Flow) -> None:
-    """Delete the telemetry topic and make it again."""
+def create_again(flow: Flow) -> None:
+    """Delete the telemetry topic and create it again."""
     name = topics.telemetry(flow.settings.tenant)
     clients = KafkaClients(flow.settings.kafka)
     admin = AdminClient(dict(flow.settings.kafka))
@@ -33,7 +33,7 @@ def make_again(flow: Flow) -> None:
         with suppress(Unreachable):
             if clients.topic_ids([name]) != former:
                 return
-    pytest.fail(f"{name} is not made again")
+    pytest.fail(f"{name} is not created again")
 
 
 def sequences(flow: Flow) -> tuple[list[int], list[int]]:
@@ -42,17 +42,17 @@ def sequences(flow: Flow) -> tuple[list[int], list[int]]:
 
 
 @pytest.mark.fault("K8")
-def test_a_longer_topic_in_the_place_of_a_deleted_one_stops_the_flow(flow: Flow, make_event):
+def test_a_topic_created_again_stops_the_flow_although_it_is_longer(flow: Flow, make_event):
     """F2: 3 events of the former topic, 6 of the new one; Spark alone would read only what lies above the old offset."""
     flow.land([make_event(b"1"), make_event(b"2"), make_event(b"3")])
     flow.run()
-    make_again(flow)
+    create_again(flow)
     flow.land([make_event(b"%d" % number) for number in range(4, 10)])
 
-    with pytest.raises(Misconfigured, match=MADE_AGAIN):
+    with pytest.raises(Misconfigured, match=CREATED_AGAIN):
         flow.run()
     shutil.rmtree(flow.checkpoint)
-    with pytest.raises(Misconfigured, match=MADE_AGAIN):
+    with pytest.raises(Misconfigured, match=CREATED_AGAIN):
         flow.run()
     assert sequences(flow) == ([1, 2, 3], [1, 2, 3]), "the tables stay as they are"
     flow.run(accept_new_topics=True)
@@ -65,19 +65,21 @@ def test_a_longer_topic_in_the_place_of_a_deleted_one_stops_the_flow(flow: Flow,
 
 
 @pytest.mark.fault("K8")
-def test_a_topic_made_again_while_a_batch_is_read_stops_that_batch(flow: Flow, make_event, monkeypatch):
+def test_a_topic_created_again_while_a_batch_is_read_stops_that_batch(flow: Flow, make_event, monkeypatch):
     flow.land([make_event(b"1")])
     flow.run()
     flow.land([make_event(b"2")])
     with monkeypatch.context() as patch:
-        land = commit.Landing.land
-        patch.setattr(commit.Landing, "land", lambda *given, **more: (make_again(flow), land(*given, **more)))
-        with pytest.raises(Misconfigured, match=MADE_AGAIN):
+        process = commit.MicroBatchCommitter.process
+        patch.setattr(
+            commit.MicroBatchCommitter, "process", lambda *given, **more: (create_again(flow), process(*given, **more))
+        )
+        with pytest.raises(Misconfigured, match=CREATED_AGAIN):
             flow.run()
     assert sequences(flow) == ([1], [1])
 
 
-def test_tables_of_a_former_version_take_the_topics_as_they_are(flow: Flow, make_event, monkeypatch):
+def test_tables_without_topic_ids_take_the_ids_of_the_first_start(flow: Flow, make_event, monkeypatch):
     with monkeypatch.context() as former:
         former.setattr(claim.Claim, "_topic_marks", lambda *_: {})
         former.setattr(claim.Claim, "_check_topics", lambda *_: [])
@@ -86,6 +88,6 @@ def test_tables_of_a_former_version_take_the_topics_as_they_are(flow: Flow, make
     flow.land([make_event(b"2")])
     flow.run()
     assert sequences(flow) == ([1, 2], [1, 2])
-    make_again(flow)
-    with pytest.raises(Misconfigured, match=MADE_AGAIN):
+    create_again(flow)
+    with pytest.raises(Misconfigured, match=CREATED_AGAIN):
         flow.run()

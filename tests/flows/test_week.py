@@ -21,7 +21,7 @@ OWN_CLOCKS = {0: "2099-01-01T00:00:00Z", 1: "1970-01-01T00:00:00Z"}
 
 
 def minutes(gateway: str, first: int, last: int, **other: Any) -> list[Event]:
-    """What a gateway has stored in these minutes."""
+    """Return the events that a gateway stored in these minutes."""
     return [
         Event(
             id=f"{gateway}-{minute}",
@@ -50,8 +50,8 @@ def found(flow: Flow, table: str) -> list[tuple[str, int]]:
 
 
 @pytest.mark.fault("K6", "T5")
-def test_all_of_a_week_is_in_the_tables_although_one_gateway_lags(flow: Flow) -> None:
-    """What lags by days, and devices that say 2099, move nothing: no row is too late for any table."""
+def test_a_week_of_events_is_in_the_tables_although_one_gateway_lags(flow: Flow) -> None:
+    """No row is too late: neither a lag of days nor a device clock in 2099 moves a watermark."""
     tenant, half = flow.settings.tenant, MINUTES // 2
     flow.land(minutes("gw-1", 0, MINUTES, tenant=tenant))
     flow.land(minutes("gw-2", 0, 10, tenant=tenant), partition=1)

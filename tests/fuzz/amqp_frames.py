@@ -8,7 +8,7 @@ from typing import Any
 from chaos import raw_amqp as raw
 from chaos.raw_amqp import described, listed, symbol, text
 from fogline.amqp.engine import Engine
-from fogline.amqp.events import Closed, LinkClosed, LinkRequested, Opened, Received, Settled
+from fogline.amqp.events import Closed, ConnectionOpened, LinkClosed, LinkRequested, Received, Settled
 from fogline.amqp.outcome import ACCEPTED
 from fogline.errors import Poison
 from fuzz.amqp_messages import described_list
@@ -129,7 +129,7 @@ TO_SERVER: Sequence[Part] = (
 
 
 def to_client(state: int, fields: Mapping[str, bytes]) -> Sequence[Part]:
-    """What a server says to a client that has opened a session, attached a sender and sent one message."""
+    """Frames of a server to a client that has opened a session, attached a sender and sent one message."""
     inner = {"state": (state, fields)}
     return (
         Part(OPEN, OPENED),
@@ -198,16 +198,16 @@ def _handle(talk: Conversation) -> None:
     engine = talk.engine
     for event in engine.events():
         match event:
-            case Opened(peer):
+            case ConnectionOpened(peer):
                 str(peer.properties.get("tenant", ""))
                 peer.container.encode("utf-8", "backslashreplace")
                 if engine._transport is not None and not talk.sent:
                     engine.open()
                     _attach(talk)
             case LinkRequested(link):
-                engine.accept_link(link, credit=10)
+                engine.links.accept(link, credit=10)
             case Received(delivery, _):
-                engine.settle(delivery, ACCEPTED)
+                engine.links.settle(delivery, ACCEPTED)
             case LinkClosed(_, condition) | Closed(condition):
                 str(condition)
                 talk.closed = talk.closed or isinstance(event, Closed)
@@ -223,9 +223,9 @@ def _attach(talk: Conversation) -> None:
     talk.sent = True
     engine = talk.engine
     if engine._transport.sasl() is not None and talk.frames[0][1] == OUTCOME:
-        session = engine.open_session()
-        link = engine.open_sender(session, "lane", "event/acme/lamp-1")
-        engine.send(engine.begin(link), MESSAGE, last=True)
+        session = engine.links.open_session()
+        link = engine.links.open_sender(session, "lane", "event/acme/lamp-1")
+        engine.links.send(engine.links.begin(link), MESSAGE, last=True)
 
 
 def released(talk: Conversation) -> None:
@@ -235,7 +235,7 @@ def released(talk: Conversation) -> None:
     with contextlib.suppress(StopIteration):
         list(engine.events())
     engine.release()
-    left = len(engine._unsettled) + len(engine._received)
+    left = len(engine._table.deliveries)
     assert not left, f"{left} deliveries are left"
 
 

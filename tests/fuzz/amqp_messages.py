@@ -101,7 +101,7 @@ class Member(bytes):
 
 
 def _keys(name: str, value: object) -> list[Choice]:
-    """What else may go wrong with a member of a map."""
+    """Yield further faults of a member of a map."""
     right = typed(value)
     return [
         ("presence/missing", MISSING),

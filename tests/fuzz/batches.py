@@ -1,4 +1,4 @@
-"""What carries events: batches, gap records, replies, and the JSON documents that are kept; each through all its layers."""
+"""Inputs that carry events: batches, gap records, replies, stored JSON documents; each through all its layers."""
 
 import base64
 import time
@@ -21,16 +21,16 @@ from fogline.codec import (
     decode_range,
     read_batch,
 )
-from fogline.dead import DeadLetter, decode_dead_letter
+from fogline.dead_letter import DeadLetter, decode_dead_letter
 from fogline.event import Lane
 from fogline.gap import GAP_CONTENT_TYPE, Gap, GapReason, Lost, above, decode_gap, encode_gap, gap_event
 from fogline.ledger import Counts, Statement, decode_statement
 from fogline.message import Message
-from fogline.testing.events import BEACON, STREAM, make_event
-from fogline_cloud.bridge.admission import Admission
-from fogline_cloud.bridge.checkpoint import stream_entry
-from fogline_cloud.commands.record import of_reply
+from fogline_cloud.commands.record import apply_reply
 from fogline_cloud.records import record_of_object
+from fogline_cloud.shard.admission import Admission
+from fogline_cloud.shard.checkpoint import stream_entry
+from fogline_lab.events import BEACON, STREAM, make_event
 from fuzz.amqp_messages import message_form
 from fuzz.amqp_values import long_symbol
 from fuzz.control import MAX_KEPT_BYTES, commanded, plain, stored
@@ -73,9 +73,9 @@ def _read(found: tuple[Range, Message]) -> tuple[Range, Batch]:
 def _landed(found: tuple[Range, Batch]) -> None:
     span, batch = found
     for each, data in zip(batch.objects, batch.data, strict=True):
-        record_of_object(each, *batch.places[each.source], data, span.chain)
+        record_of_object(each, *batch.devices[each.source], data, span.chain)
     for event in batch.events():
-        of_reply(event, None, 0)
+        apply_reply(event, None, 0)
     above(batch.events(), span.first)
 
 

@@ -8,20 +8,20 @@ from edge.mqtt.talking import Talk
 from fogline import hello
 from fogline.address import parse_address
 from fogline.amqp import wire
-from fogline.amqp.reconnect import Backoff
+from fogline.amqp.backoff import Backoff
 from fogline.codec import Beacon
 from fogline.command import Command, Deadline, decode_command, digest, encode_command, signed_bytes
 from fogline.event import Lane
 from fogline.message import Message
-from fogline.principal import Kind, Principal
-from fogline.testing.events import BEACON, NOW_NS, STREAM
-from fogline_cloud.bridge.reports import event_of
+from fogline.principal import Principal, PrincipalKind
+from fogline_cloud.bridge.client_events import event_of
 from fogline_cloud.commands.command_id import CommandIds
-from fogline_cloud.commands.request import record_of as command_of
+from fogline_cloud.commands.request import read_command
 from fogline_cloud.records import record_of
-from fogline_cloud.settings import CommandSettings
-from fogline_edge.adapters.mqtt.packets import Subscribe
-from fogline_edge.adapters.mqtt.wire import V5
+from fogline_cloud.settings import CommandPolicySettings
+from fogline_edge.adapters.mqtt.protocol.packets import Subscribe
+from fogline_edge.adapters.mqtt.protocol.primitives import V5
+from fogline_lab.events import BEACON, NOW_NS, STREAM
 from fuzz.amqp_messages import message_form
 from fuzz.amqp_values import long_symbol, long_text, uint
 from fuzz.forms import Decoder, Layer
@@ -30,7 +30,7 @@ from fuzz.json_forms import json_form
 MAX_KEPT_BYTES = 1000
 DAY_S = 86_400
 IDS = CommandIds(b"k" * 32)
-OPERATOR = Principal(Kind.CLIENT, "acme", "desk", "asserted")
+OPERATOR = Principal(PrincipalKind.CLIENT, "acme", "desk", "asserted")
 
 
 def plain(value: object) -> Any:
@@ -60,7 +60,7 @@ def _greeted(asked: hello.Hello) -> None:
 
 
 def _resumed(welcome: hello.Welcome) -> None:
-    wait_s = Backoff().asked_s(welcome.retry_after_s)
+    wait_s = Backoff().requested_s(welcome.retry_after_s)
     assert 0 <= wait_s <= DAY_S, f"the gateway would wait for {wait_s} s"
     assert welcome.refused.isprintable(), "the log would be disturbed"
     for mark in welcome.marks:
@@ -181,7 +181,7 @@ COMMAND = Decoder(
 
 
 def _requested(message: Message) -> object:
-    return command_of(message, parse_address("command/acme/lamp-1"), OPERATOR, 1, CommandSettings(), ids=IDS)  # type: ignore[arg-type]
+    return read_command(message, parse_address("command/acme/lamp-1"), OPERATOR, 1, CommandPolicySettings(), ids=IDS)  # type: ignore[arg-type]
 
 
 REQUEST = Decoder(

@@ -1,4 +1,4 @@
-"""What devices send: MQTT packets through framing, packet and session; CoAP datagrams; advertisements and their values."""
+"""Inputs of devices: MQTT packets through framing, packet and session; CoAP datagrams; advertisements and their values."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -6,15 +6,15 @@ from typing import Any, NamedTuple
 from edge.mqtt.talking import Talk
 from fogline import advertisement
 from fogline.codec import encode_event
-from fogline.testing.events import make_event
 from fogline_edge.adapters.coap import wire
 from fogline_edge.adapters.coap.paths import Paths
 from fogline_edge.adapters.coap.requests import read_request, seconds, status
-from fogline_edge.adapters.mqtt.effects import Forget, Keep, Store
-from fogline_edge.adapters.mqtt.framing import Framer
-from fogline_edge.adapters.mqtt.packets import decode
-from fogline_edge.adapters.mqtt.wire import V3, V5
+from fogline_edge.adapters.mqtt.protocol.framing import Framer
+from fogline_edge.adapters.mqtt.protocol.packets import decode
+from fogline_edge.adapters.mqtt.protocol.primitives import V3, V5
+from fogline_edge.adapters.mqtt.session.effects import Forget, Keep, Store
 from fogline_edge.settings import PathSettings
+from fogline_lab.events import make_event
 from fuzz.forms import MISSING, Choice, Decoder, Field, Form, Layer
 from fuzz.mqtt_forms import connects, to_server
 from fuzz.values import BYTES, INTEGERS, TEXTS
@@ -25,7 +25,7 @@ MAX_PACKET = 300_000
 
 
 class Packets(NamedTuple):
-    """What a client sent, and the packets of it."""
+    """Bytes of a client, and their packets."""
 
     data: bytes
     packets: list[tuple[int, bytes]]
@@ -68,7 +68,7 @@ def _through(talk: Talk, effects: Any) -> None:
         if isinstance(effect, Keep | Forget) and effect.then is not None:
             _through(talk, effect.then())
         elif isinstance(effect, Store):
-            _through(talk, talk.session.window.committed(effect.ticket) or ())
+            _through(talk, talk.session.ack_order.committed(effect.pending) or ())
 
 
 def _mqtt(version: int) -> Decoder:
@@ -124,7 +124,7 @@ def _coap(name: str, path: Sequence[bytes], query: Sequence[bytes], options: Map
             kept = replaced.get(title, value)
             if kept is not MISSING:
                 found.append((int(replaced.get(f"{title} number", number)), bytes(kept)))
-        body = wire.encode(wire.Message(wire.Kind.CON, wire.Code.POST, 7, b"tok", tuple(found), b""))[7:]
+        body = wire.encode(wire.CoapMessage(wire.MessageType.CON, wire.Code.POST, 7, b"tok", tuple(found), b""))[7:]
         head = replaced.get("first byte", b"\x43") + replaced.get("code", b"\x02") + replaced.get("message id", b"\0\7")
         tail = replaced.get("payload", payload)
         token = replaced.get("token", b"tok")
@@ -149,7 +149,7 @@ def _coap(name: str, path: Sequence[bytes], query: Sequence[bytes], options: Map
     )
 
 
-def _requested(message: wire.Message) -> Any:
+def _requested(message: wire.CoapMessage) -> Any:
     request = read_request(message)
     seconds(request, 60)
     return request

@@ -2,14 +2,12 @@
 
 import asyncio
 import contextlib
-import json
-import resource
 import signal
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from pathlib import Path
 from typing import Any, TypeVar
 
-from fogline.testing.amqp import within
+from fogline_lab.amqp import within
+from fogline_lab.supervisor import ChildProcess
 from fuzz.forms import Case
 
 SIDE_BY_SIDE = 16
@@ -18,23 +16,16 @@ FLAT_BYTES = 5_000_000
 T = TypeVar("T")
 
 
-def resident_bytes(pid: int) -> int:
-    """The resident set of a process, as Linux says it."""
-    return int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[1]) * resource.getpagesize()
+async def census(process: ChildProcess) -> dict[str, int]:
+    """Ask a process for its counts by SIGUSR1."""
+    process.send(signal.SIGUSR1)
+    while "census" not in (line := await asyncio.to_thread(process.next_line)):
+        pass
+    found: dict[str, int] = line["census"]
+    return found
 
 
-async def census(process: asyncio.subprocess.Process) -> dict[str, int]:
-    """What a process says of itself when it is asked."""
-    assert process.stdout is not None
-    process.send_signal(signal.SIGUSR1)
-    while True:
-        told = json.loads(await within(process.stdout.readline(), "the process does not answer SIGUSR1"))
-        if "census" in told:
-            found: dict[str, int] = told["census"]
-            return found
-
-
-async def settled(process: asyncio.subprocess.Process, wanted: dict[str, int]) -> dict[str, int]:
+async def settled(process: ChildProcess, wanted: dict[str, int]) -> dict[str, int]:
     """Ask until nothing is more than it was before, since what was cut ends in its own time."""
 
     async def so() -> dict[str, int]:
@@ -42,7 +33,7 @@ async def settled(process: asyncio.subprocess.Process, wanted: dict[str, int]) -
             found = await census(process)
             if all(found[name] <= count for name, count in wanted.items()):
                 return found
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.1)  # another process, which only tells its counts when it is asked by SIGUSR1
 
     return await within(so(), f"the counts do not come back to {wanted}", LIMIT_S)
 
@@ -82,7 +73,8 @@ async def for_each(items: Iterable[T], act: Callable[[T], Awaitable[Any]]) -> in
 
 def unhandled(log: str) -> list[str]:
     """The lines of a log that tell of an error that nobody has handled."""
-    signs = ("Traceback", "an error that is not ours", "Exception in callback", "Task exception", "Fatal error")
+    signs = ("Traceback", "an error that is not ours", "unexpected error", "Exception in callback")
+    signs += ("Task exception", "Fatal error")
     lines = log.splitlines()
     return [f"{line} | {' | '.join(lines[at + 1 : at + 25])}" for at, line in enumerate(lines) if any(s in line for s in signs)]
 

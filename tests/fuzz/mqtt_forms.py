@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fogline_edge.adapters.mqtt.wire import V3, V5, binary, text, varint
+from fogline_edge.adapters.mqtt.protocol.primitives import V3, V5, binary, text, varint
 from fuzz.forms import MISSING, Choice, Field, Form
 from fuzz.values import BYTES, TEXTS
 
@@ -147,7 +147,7 @@ def connect(version: int) -> Parts:
 
 
 def to_server(version: int) -> list[Form]:
-    """What a client sends after its CONNECT."""
+    """Packets of a client after its CONNECT."""
     some = [("properties", b"\0")] if version == V5 else []
     coded = [("code", b"\0"), *some] if version == V5 else []
     number = ("packet id", b"\0\x07")
@@ -173,7 +173,7 @@ def to_server(version: int) -> list[Form]:
 
 
 def to_client() -> list[Form]:
-    """What a broker of MQTT 5 sends."""
+    """Packets of an MQTT 5 broker."""
     some = ("properties", b"\0")
     number = ("packet id", b"\0\x01")
     named: list[tuple[str, int, Parts]] = [

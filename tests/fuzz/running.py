@@ -40,7 +40,7 @@ def cases(decoder: Decoder, count: int) -> Iterator[Case]:
 
 @dataclass
 class Tally:
-    """What became of one decoder's inputs."""
+    """Results of one decoder's inputs."""
 
     name: str
     inputs: int = 0
@@ -101,7 +101,7 @@ def run(decoder: Decoder, count: int) -> Tally:
 
 
 def expect_valid(decoder: Decoder, case: Case) -> None:
-    """What is right is taken, before and after everything else."""
+    """Check that a decoder accepts its valid input."""
     value = case.data
     for layer in decoder.layers:
         try:

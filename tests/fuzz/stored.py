@@ -1,4 +1,4 @@
-"""What Kafka hands back: event records, records of commands, checkpoints; read by bridge, flow, ledger and operators."""
+"""Inputs from Kafka: event records, records of commands, checkpoints; read by bridge, flow, ledger and operators."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -8,25 +8,25 @@ import msgspec
 import pyarrow as pa
 
 from fogline.amqp import wire
-from fogline.command import State
+from fogline.command import CommandState
 from fogline.event import Lane
 from fogline.gap import GAP_CONTENT_TYPE, Gap, GapReason, encode_gap
 from fogline.ledger import STATEMENT_CONTENT_TYPE, Counts, Statement, encode_statement
-from fogline.testing.events import NOW_NS, STREAM, make_event
-from fogline_cloud.bridge.admission import Known
-from fogline_cloud.bridge.checkpoint import Layout, Owner, RouteEntry, read_entries
-from fogline_cloud.bridge.recovery import learn
-from fogline_cloud.commands.record import Record, audit_of, decode_record, encode, of_reply
+from fogline_cloud.bridge.replies import reply_message
+from fogline_cloud.commands.record import CommandRecord, apply_reply, audit_of, decode_record, encode
 from fogline_cloud.commands.registry import Registry
-from fogline_cloud.commands.replies import reply_message
-from fogline_cloud.flows.asking import Asking
-from fogline_cloud.flows.batch import Batch
-from fogline_cloud.flows.limit import TimeLimit
+from fogline_cloud.committed_records import CommittedRecord, with_values
+from fogline_cloud.flows.batch import MicroBatch
 from fogline_cloud.flows.parse import Plan, decide_batch
+from fogline_cloud.flows.parser_runner import ParserRunner
 from fogline_cloud.flows.parsers import installed
+from fogline_cloud.flows.time_limit import TimeLimit
 from fogline_cloud.ledger.sources import _Reader
-from fogline_cloud.reading import Stored, with_values
-from fogline_cloud.records import place_of, record_of
+from fogline_cloud.records import position_of, record_of
+from fogline_cloud.shard.admission import StreamState
+from fogline_cloud.shard.checkpoint import Layout, RouteEntry, ShardOwner, read_entries
+from fogline_cloud.shard.recovery import learn
+from fogline_lab.events import NOW_NS, STREAM, make_event
 from fuzz.control import plain
 from fuzz.forms import MISSING, Choice, Decoder, Field, Form, Layer
 from fuzz.json_forms import CHOICES, json_form
@@ -128,7 +128,7 @@ class Flow:
             names=["topic", "partition", "offset", "ingested", "value", "headers"],
         )
         with self._limit as limit:  # each record is asked for anew: nothing is remembered of a slow parser
-            rows = decide_batch(batch, self._plan, Batch("main", "uuid", 4), Asking(installed(), limit).ask)
+            rows = decide_batch(batch, self._plan, MicroBatch("main", "uuid", 4), ParserRunner(installed(), limit).run)
         assert rows.num_rows == 1
         (outcome,) = rows.column("outcome").to_pylist()
         (reason,) = rows.column("reason").to_pylist()
@@ -140,14 +140,14 @@ class Flow:
 def _counted(given: tuple[list[tuple[str, bytes | None]], bytes | None]) -> None:
     headers, value = given
     reader = _Reader()
-    reader.take_record(Stored("topic", 0, 7, b"lamp-1", value or b"", with_values(headers)))
+    reader.take_record(CommittedRecord("topic", 0, 7, b"lamp-1", value or b"", with_values(headers)))
     reader.finish({}, {})
 
 
 EVENTS = (
     Decoder(
         "kafka record at a bridge",
-        (Layer("record", lambda given: place_of(with_values(given[0]), given[1] or b"")), Layer("stream", _learnt)),
+        (Layer("record", lambda given: position_of(with_values(given[0]), given[1] or b"")), Layer("stream", _learnt)),
         RECORDS,
     ),
     Decoder("kafka record in the flow", (Layer("record", Flow()),), RECORDS),
@@ -156,35 +156,36 @@ EVENTS = (
 
 # --- commands and checkpoints
 
-COMMAND = Record(
-    id="CMD-1", tenant="acme", gateway="gw-1", device="lamp-1", name="switch", state=State.IN_DOUBT, operator="client desk",
+COMMAND = CommandRecord(
+    id="CMD-1", tenant="acme", gateway="gw-1", device="lamp-1", name="switch", state=CommandState.IN_DOUBT,
+    operator="client desk",
     accepted_ms=1, expires_ms=2, changed_ms=1, digest="00", correlation="string:c", reply_to="desk", content_type="text/plain",
-    data_base64="AAE=", durable=True, idempotent=True, provisional=True, status=504, answer_type="text/plain",
-    answer_base64="AAE=", why="w", told=True,
+    data_base64="AAE=", durable=True, idempotent=True, provisional=True, status=504, reply_type="text/plain",
+    reply_base64="AAE=", why="w", reply_delivered=True,
 )  # fmt: skip
 
 
-def _known(record: Record) -> Record:
+def _known(record: CommandRecord) -> CommandRecord:
     registry = Registry()
     registry.put(record)
-    registry.change(msgspec.structs.replace(record, state=State.SUCCEEDED, provisional=False))
+    registry.change(msgspec.structs.replace(record, state=CommandState.SUCCEEDED, provisional=False))
     registry.open_for(record.gateway)
     encode(record)
     encode(audit_of(record))
     return record
 
 
-def _answered(record: Record) -> None:
+def _answered(record: CommandRecord) -> None:
     assert isinstance(record.data, bytes)
     wire.encode(reply_message(record))
 
 
-def _replied(document: bytes) -> Record | None:
+def _replied(document: bytes) -> CommandRecord | None:
     """A gateway's reply to a command that is known, as it goes on to the operator."""
     from fogline.codec import decode_event
 
-    asked = msgspec.structs.replace(COMMAND, state=State.DISPATCHED, told=False, provisional=False)
-    return of_reply(decode_event(document), asked, 1)
+    asked = msgspec.structs.replace(COMMAND, state=CommandState.DISPATCHED, reply_delivered=False, provisional=False)
+    return apply_reply(decode_event(document), asked, 1)
 
 
 REPLY_TREE = {
@@ -195,10 +196,10 @@ REPLY_TREE = {
 }  # fmt: skip
 ENTRIES: Mapping[bytes, object] = {
     b"layout": Layout(4),
-    b"owner": Owner("b-1", "127.0.0.1:1"),
+    b"owner": ShardOwner("b-1", "127.0.0.1:1"),
     b"position": {"topic": 7},
     b"route/lamp-1": RouteEntry("gw-1", 1),
-    b"stream/gw-1/" + STREAM.encode(): Known(gateway="gw-1", stream=STREAM, lane=Lane.ALARM, hwm=1),
+    b"stream/gw-1/" + STREAM.encode(): StreamState(gateway="gw-1", stream=STREAM, lane=Lane.ALARM, hwm=1),
 }
 KEYS: list[Choice] = [
     *((kind, value) for kind, value in TEXTS.items() if len(value) < 300),

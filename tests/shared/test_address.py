@@ -6,9 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fogline.address import Control, Hello, Ingest, check_identifier, is_identifier, parse_address, shard_of, shown
+from fogline.address import (
+    Control,
+    HelloAddress,
+    IngestAddress,
+    check_identifier,
+    is_identifier,
+    parse_address,
+    shard_of,
+    shown,
+)
 from fogline.errors import Poison
-from fogline.principal import Action, Kind, Policy, Principal
+from fogline.principal import Action, Policy, Principal, PrincipalKind
 
 
 @pytest.mark.parametrize("name", ["a", "A-1_b.c:d", "x" * 64])
@@ -23,7 +32,7 @@ def test_what_is_no_identifier(name):
         check_identifier(name, "device")
 
 
-@pytest.mark.parametrize("place", [Hello("t"), Ingest("t", 7), Control("t", "gw-1")], ids=str)
+@pytest.mark.parametrize("place", [HelloAddress("t"), IngestAddress("t", 7), Control("t", "gw-1")], ids=str)
 def test_an_address_comes_back(place):
     assert parse_address(str(place)) == place
 
@@ -53,14 +62,14 @@ def test_a_shard_is_the_standard_crc32():
 
 def test_a_gateway_speaks_for_itself_only():
     policy = Policy("t", 8)
-    gateway = Principal(Kind.GATEWAY, "t", "gw-1", "asserted")
+    gateway = Principal(PrincipalKind.GATEWAY, "t", "gw-1", "asserted")
     own = shard_of("gw-1", 8)
-    assert policy.may(gateway, Action.SEND, Hello("t"))
-    assert policy.may(gateway, Action.SEND, Ingest("t", own))
+    assert policy.may(gateway, Action.SEND, HelloAddress("t"))
+    assert policy.may(gateway, Action.SEND, IngestAddress("t", own))
     assert policy.may(gateway, Action.RECEIVE, Control("t", "gw-1"))
-    assert not policy.may(gateway, Action.SEND, Ingest("t", (own + 1) % 8))
+    assert not policy.may(gateway, Action.SEND, IngestAddress("t", (own + 1) % 8))
     assert not policy.may(gateway, Action.RECEIVE, Control("t", "gw-2"))
     assert not policy.may(gateway, Action.SEND, Control("t", "gw-1"))
-    assert not policy.may(gateway, Action.SEND, Hello("other"))
-    assert not Policy("t", 8, frozenset({"gw-2"})).may(gateway, Action.SEND, Hello("t"))
+    assert not policy.may(gateway, Action.SEND, HelloAddress("other"))
+    assert not Policy("t", 8, frozenset({"gw-2"})).may(gateway, Action.SEND, HelloAddress("t"))
     assert is_identifier(gateway.name)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from fogline.advertisement import (
     MAX_BYTES,
     Advertisement,
-    Heard,
+    ReceivedAdvertisement,
     decode,
     decode_heard,
     encode,
@@ -134,9 +134,11 @@ def test_what_cannot_be_said_on_the_air_is_refused(wrong):
 
 @given(st.none() | st.text(max_size=20).filter(bool), st.none() | st.integers(-127, 20))
 def test_who_was_heard_and_how_well_comes_back(address, rssi):
-    assert decode_heard(encode_heard(Heard(address=address, rssi=rssi))) == Heard(address=address, rssi=rssi)
+    assert decode_heard(encode_heard(ReceivedAdvertisement(address=address, rssi=rssi))) == ReceivedAdvertisement(
+        address=address, rssi=rssi
+    )
 
 
 @pytest.mark.parametrize("properties", [None, "", "rssi=loud", "a=b", "&" * 100, "%ff"])
 def test_properties_that_say_nothing_are_passed_over(properties):
-    assert decode_heard(properties) == Heard()
+    assert decode_heard(properties) == ReceivedAdvertisement()

@@ -24,11 +24,11 @@ from fogline.codec import (
 )
 from fogline.errors import Poison
 from fogline.event import Lane, parse_rfc3339, rfc3339
-from fogline.frame import encode_framed, frame_of
 from fogline.gap import GAP_CONTENT_TYPE, Gap, GapReason, above, decode_gap, encode_gap, gap_event
 from fogline.json_payload import MAX_JSON_DEPTH, is_bare_json
 from fogline.message import Message
-from fogline.testing.events import BEACON, STREAM, make_batch, make_event
+from fogline_edge.outbox.event_template import fill_template, template_of
+from fogline_lab.events import BEACON, STREAM, make_batch, make_event
 
 JSON_LIKE = st.one_of(
     st.sampled_from([b"null", b"[]", b" {}", b"{}\n", b'{"a":1,"a":2}', b"NaN", b"[" * 2000, b'"\xff"', b"1 2", b""]),
@@ -48,8 +48,8 @@ NASTY = st.text(max_size=30) | st.sampled_from(
 def test_an_event_written_by_its_frame_is_the_same_bytes(data, content_type, subject, kind):
     common = {"content_type": content_type, "subject": subject, "type": kind}
     event = make_event(7, data=data, **common)
-    parts = frame_of(make_event(1, data=b"other", **common))
-    assert encode_framed(parts, event.id, event.recordedtime, event.sequence, data) == encode_event(event)
+    parts = template_of(make_event(1, data=b"other", **common))
+    assert fill_template(parts, event.id, event.recordedtime, event.sequence, data) == encode_event(event)
 
 
 @given(JSON_LIKE, st.sampled_from(["application/json", "application/senml+json; charset=utf-8", "text/plain", "", "x/y"]))
@@ -204,7 +204,7 @@ def test_a_moment_that_is_none_is_poison(recordedtime):
 def test_an_event_of_another_gateway_is_poison():
     span, _ = make_batch(1, 1)
     message = encode_batch(span, [encode_event(make_event(1, gateway="gw-2"))], BEACON)
-    with pytest.raises(Poison, match="another place"):
+    with pytest.raises(Poison, match="another stream or sequence"):
         decode_batch(span, message)
 
 

@@ -9,9 +9,9 @@ from fogline.amqp import wire
 from fogline.codec import Beacon
 from fogline.command import (
     MAX_COMMAND_BYTES,
-    Answer,
+    CommandState,
     Deadline,
-    State,
+    Reply,
     check_name,
     decode_command,
     digest,
@@ -21,8 +21,8 @@ from fogline.command import (
 )
 from fogline.errors import Misconfigured, Poison
 from fogline.message import Message, pack_id, unpack_id
-from fogline.signature import Keys, Signer, make_key, read_keys, read_signer
-from fogline.testing.commands import make_command
+from fogline.signature import Signer, TrustedKeys, make_key, read_keys, read_signer
+from fogline_lab.commands import make_command
 
 PROPERTIES = encode_command(make_command()).properties
 
@@ -94,16 +94,19 @@ def test_a_deadline_of_another_boot_is_past():
 
 
 def test_nothing_leaves_an_end_but_a_doubt_that_is_resolved():
-    ends = [state for state in State if state.terminal]
-    assert {(now, then) for now in ends for then in State if may_become(now, then)} == {
-        (State.IN_DOUBT, then) for then in (State.SUCCEEDED, State.FAILED, State.REJECTED, State.EXPIRED)
+    ends = [state for state in CommandState if state.terminal]
+    assert {(now, then) for now in ends for then in CommandState if may_become(now, then)} == {
+        (CommandState.IN_DOUBT, then)
+        for then in (CommandState.SUCCEEDED, CommandState.FAILED, CommandState.REJECTED, CommandState.EXPIRED)
     }
-    assert not may_become(State.QUEUED, State.SUCCEEDED)
+    assert not may_become(CommandState.QUEUED, CommandState.SUCCEEDED)
 
 
-@pytest.mark.parametrize(("status", "state"), [(200, State.SUCCEEDED), (299, State.SUCCEEDED), (404, State.FAILED)])
+@pytest.mark.parametrize(
+    ("status", "state"), [(200, CommandState.SUCCEEDED), (299, CommandState.SUCCEEDED), (404, CommandState.FAILED)]
+)
 def test_the_devices_own_status_decides(status, state):
-    assert Answer(status).state is state
+    assert Reply(status).state is state
 
 
 @given(st.text(max_size=200))
@@ -127,13 +130,13 @@ def test_a_signature_holds_for_what_was_signed_and_nothing_else():
     keys = read_keys({"k1": public}, "commands.keys")
     assert keys.doubt(signed) is None
     for forged in ({"data": b"{}"}, {"device": "lamp-2"}, {"deadline": Deadline("boot", 1)}, {"id": "CMD-2"}):
-        assert "not right" in keys.doubt(msgspec.structs.replace(signed, **forged))
+        assert "is wrong" in keys.doubt(msgspec.structs.replace(signed, **forged))
     assert "not known" in keys.doubt(make_command())
-    assert "not right" in read_keys({"k1": make_key()[1]}, "commands.keys").doubt(signed)
+    assert "is wrong" in read_keys({"k1": make_key()[1]}, "commands.keys").doubt(signed)
 
 
 def test_without_keys_nobody_has_to_sign():
-    assert Keys().doubt(Signer().sign(make_command())) is None
+    assert TrustedKeys().doubt(Signer().sign(make_command())) is None
 
 
 @pytest.mark.parametrize("text", ["", "?", "YWJj"])

@@ -1,8 +1,8 @@
-"""What a peer's JSON may be: readable, or poison; nothing else is raised."""
+"""A peer's JSON is readable or raises `Poison`; nothing else is raised."""
 
 import pytest
 
-from fogline.dead import decode_dead_letter
+from fogline.dead_letter import decode_dead_letter
 from fogline.errors import Poison
 from fogline.gap import decode_gap
 from fogline.hello import decode_hello, decode_welcome

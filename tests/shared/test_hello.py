@@ -1,4 +1,4 @@
-"""Where a stream goes on after hello, or that it cannot."""
+"""Decisions about a stream after hello."""
 
 import msgspec
 import pytest
@@ -20,7 +20,7 @@ from fogline.hello import (
     resume,
 )
 from fogline.message import Message
-from fogline.testing.events import BEACON, STREAM
+from fogline_lab.events import BEACON, STREAM
 
 
 def own(settled=10, chain="aa", head=20, at_mark=None):

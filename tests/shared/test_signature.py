@@ -1,4 +1,4 @@
-"""What the signatures of a command cover, and how gateways and bridges of two versions get on with each other (B11)."""
+"""The fields that a command's signatures cover, and gateways and bridges of two versions (B11)."""
 
 import msgspec
 import pytest
@@ -6,7 +6,7 @@ import pytest
 from fogline.amqp import wire
 from fogline.command import Command, Deadline, decode_command, encode_command, signed_bytes
 from fogline.signature import make_key, read_keys, read_signer
-from fogline.testing.commands import make_command
+from fogline_lab.commands import make_command
 
 PRIVATE, PUBLIC = make_key()
 KEYS = {"k1": PUBLIC}
@@ -46,7 +46,7 @@ def test_no_field_can_be_changed_after_it_was_signed(field):
     keys = read_keys({"k1": PUBLIC, "k2": PUBLIC}, "commands.keys")
     genuine = through_amqp(signed())
     assert keys.doubt(genuine) is None
-    assert "not right" in keys.doubt(msgspec.structs.replace(genuine, **{field: OTHER[field]}))
+    assert "is wrong" in keys.doubt(msgspec.structs.replace(genuine, **{field: OTHER[field]}))
 
 
 def test_a_gateway_of_the_version_before_reads_and_verifies_what_this_bridge_signs():
@@ -70,10 +70,10 @@ def test_a_bridge_of_the_version_before_is_trusted_until_the_settings_say_otherw
 
 def test_a_wrong_full_signature_is_not_made_good_by_a_right_partial_one():
     forged = msgspec.structs.replace(signed(), durable=True)
-    assert "not right" in read_keys(KEYS, "commands.keys").doubt(forged)
+    assert "is wrong" in read_keys(KEYS, "commands.keys").doubt(forged)
 
 
 def test_a_signature_for_one_purpose_is_none_for_the_other():
     genuine = signed()
     for swapped in ({"full_signature": genuine.signature}, {"signature": genuine.full_signature, "full_signature": b""}):
-        assert "not right" in read_keys(KEYS, "commands.keys").doubt(msgspec.structs.replace(genuine, **swapped))
+        assert "is wrong" in read_keys(KEYS, "commands.keys").doubt(msgspec.structs.replace(genuine, **swapped))

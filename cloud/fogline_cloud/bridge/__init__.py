@@ -1,6 +1,19 @@
-"""From gateways' AMQP connections into Kafka, exactly once.
+"""The bridge's event loop: AMQP connections of gateways, operators and other clients.
 
-`admission` what may land (pure); `kafka` the client library's border; `checkpoint` where to begin reading; `recovery`
-what is committed, from the records themselves; `shard` one shard's thread and transactions; `ownership` which shards
-are ours; `listener` the AMQP side; `bridge` all of it together.
+`bridge_group`: the group of bridges, which assigns the shards and knows their owners
+`bridge`: the composition root
+`client_events`: events of AMQP clients
+`command_key`: the key that names commands
+`command_sender`: sends commands to gateways, and asks their journals
+`command_table`: the state of all commands, with their timers and waiting operators
+`connected_gateways`: the gateways that are connected
+`gateways`: hello and batches
+`hello_pacer`: limits the rate at which gateways connect
+`listener`: accepts connections and links
+`metrics`: the metrics and the health of a bridge
+`operators`: commands of operators
+`peer`: one connection to the bridge
+`queue_budget`: limits on the bytes that wait for Kafka
+`replies`: sends replies to operators
+`shard_table`: the shards of this bridge, and calls from their threads
 """

@@ -1,7 +1,4 @@
-"""The key that names commands: derived from the signing key, or kept by the bridges themselves in Kafka.
-
-See docs/decisions/0017-only-bridges-name-commands.md.
-"""
+"""The key for command ids: from the signing key, or made by the first bridge and kept in Kafka (docs/decisions/0017)."""
 
 import hmac
 import secrets
@@ -9,17 +6,17 @@ import secrets
 from fogline.errors import FoglineError, Unreachable
 from fogline.signature import Signer
 from fogline_cloud import topics
-from fogline_cloud.bridge.checkpoint import CommandKey, command_key_entry
-from fogline_cloud.bridge.recovery import read_checkpoint
 from fogline_cloud.commands.command_id import KEY_BYTES
 from fogline_cloud.kafka import KafkaClients, mapped
+from fogline_cloud.shard.checkpoint import CommandKey, entry_of
+from fogline_cloud.shard.recovery import read_checkpoint
 
 _TRIES = 5
 _LIMIT_S = 30.0
 
 
 def command_key(clients: KafkaClients, tenant: str, signer: Signer) -> bytes:
-    """Return the key, the same at every bridge of the tenant. Blocks on Kafka. Raises `Unreachable`."""
+    """Return the key, which is the same at every bridge of the tenant. Blocks on Kafka. Raises `Unreachable`."""
     if signer.key is not None:
         return hmac.digest(signer.key.private_bytes_raw(), b"fogline command ids", "sha256")
     if (found := read_checkpoint(clients, tenant, 0, stable=True).command_key) is not None:
@@ -33,14 +30,14 @@ def command_key(clients: KafkaClients, tenant: str, signer: Signer) -> bytes:
 
 
 def _make(clients: KafkaClients, tenant: str) -> bytes:
-    """Write a new key unless there is one. Of several bridges that try, all but the last are fenced and raise."""
+    """Write a new key unless there is one. If several bridges try, all but the last are fenced and raise `Unreachable`."""
     producer = clients.producer(f"fogline-{tenant}-command-key")
     with mapped("writing the key of commands"):
         producer.init_transactions(_LIMIT_S)
         if (found := read_checkpoint(clients, tenant, 0).command_key) is not None:
             return found
         made = secrets.token_bytes(KEY_BYTES)
-        key, value = command_key_entry(CommandKey(made))
+        key, value = entry_of(CommandKey(made))
         producer.begin_transaction()
         producer.produce(topics.checkpoint(tenant), value, key, partition=0)
         producer.commit_transaction(_LIMIT_S)

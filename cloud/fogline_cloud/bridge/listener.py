@@ -1,17 +1,28 @@
-"""The AMQP side of the bridge: who may connect, which links, and which desk serves what comes.
+"""Accepts AMQP connections and links, and passes messages to the handler of their address, as far as the policy allows.
 
-Every border asks the policy. A link without an address is the anonymous relay: each message is asked for by its own
-`to` (OASIS AMQP anonymous terminus for message routing).
+Every message on the anonymous relay, a link without an address, has its own `to` (OASIS AMQP anonymous terminus).
 """
 
 import asyncio
 import contextlib
 import logging
+from typing import NamedTuple
 
-from fogline import address, hello
-from fogline.amqp.driver import Connection, listen
+from fogline import hello
+from fogline.address import (
+    Address,
+    CommandAddress,
+    CommandResponse,
+    Relay,
+    Reports,
+    is_identifier,
+    parse_address,
+    shard_of,
+    shown,
+)
+from fogline.amqp.driver import AmqpConnection, listen
 from fogline.amqp.engine import Engine
-from fogline.amqp.events import Delivery, Link, Peer
+from fogline.amqp.events import AmqpPeer, Delivery, Link
 from fogline.amqp.outcome import (
     DECODE_ERROR,
     FORCED,
@@ -29,17 +40,16 @@ from fogline.amqp.outcome import (
 from fogline.amqp.wire import decode
 from fogline.errors import Misconfigured, Poison
 from fogline.message import Message
-from fogline.principal import Action, Kind, Policy, Principal
-from fogline_cloud.bridge.gateways import GatewayDesk
-from fogline_cloud.bridge.guest import Desk, Guest
+from fogline.principal import Action, Policy, Principal, PrincipalKind
+from fogline_cloud.bridge.client_events import CREDIT
+from fogline_cloud.bridge.connected_gateways import ConnectedGateways
+from fogline_cloud.bridge.peer import GatewayPeer, LinkHandler, Peer
 from fogline_cloud.bridge.queue_budget import QueueBudget
-from fogline_cloud.bridge.reports import CREDIT, ReportDesk
-from fogline_cloud.commands.desk import CommandDesk
 from fogline_cloud.settings import BridgeSettings
 
 CLOSE_S = 2.0
-"""How long peers may take to answer a close."""
-_CONDITIONS = {
+"""The time that peers get to answer a close."""
+_CONDITIONS = {  # The AMQP condition for each reason of `Poison`. Any other reason becomes `amqp:decode-error`.
     "bad-address": NOT_FOUND,
     "not-authorised": UNAUTHORIZED,
     "reserved-content-type": NOT_ALLOWED,
@@ -47,153 +57,166 @@ _CONDITIONS = {
     "ttl": NOT_ALLOWED,
     "too-big": MESSAGE_SIZE_EXCEEDED,
 }
-"""The condition under which a message is rejected, by the reason; any other: it cannot be read."""
 CAPABILITIES = ("ANONYMOUS-RELAY",)
 
 _log = logging.getLogger("fogline.bridge")
 
 
-class Listener:
-    """Serves gateways and clients. All methods run on the loop."""
+class LinkHandlers(NamedTuple):
+    """The handlers by kind of address."""
 
-    def __init__(
-        self, settings: BridgeSettings, policy: Policy, gateways: GatewayDesk, reports: ReportDesk, commands: CommandDesk
-    ) -> None:
+    gateways: LinkHandler
+    events: LinkHandler
+    operators: LinkHandler
+
+
+class Listener:
+    """Serves gateways, operators and other clients, each kind of address by its handler. All methods run on the loop."""
+
+    def __init__(self, settings: BridgeSettings, policy: Policy, connected: ConnectedGateways, handlers: LinkHandlers) -> None:
         self.refused = 0
         self._settings = settings
         self._policy = policy
-        self._gateways = gateways
-        self._reports = reports
-        self._commands = commands
-        self._guests: dict[Connection, Guest] = {}
+        self._connected = connected
+        self._handlers = handlers
+        self._peers: dict[AmqpConnection, Peer] = {}
         self._budget = QueueBudget(settings.queue_connection_bytes, settings.queue_bytes)
         self._server: asyncio.Server | None = None
         self._all_gone = asyncio.Event()
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
-        """Listen; returns the address that it became. Raises `Misconfigured`."""
+        """Listen, and return the host and port. Raises `Misconfigured`."""
         try:
             self._server = await listen(host, port, self._connection)
         except OSError as error:
             what = f"cannot listen on {host}:{port}: {error.strerror or error}"
-            raise Misconfigured(f"{what}; is another bridge running? set bridge.listen to a free port") from None
+            raise Misconfigured(f"{what}. Is another bridge running? Set bridge.listen to a free port.") from None
         bound = self._server.sockets[0].getsockname()
         return str(bound[0]), int(bound[1])
+
+    @property
+    def clients(self) -> int:
+        """The number of connected operators and other AMQP clients."""
+        return sum(not isinstance(peer, GatewayPeer) for peer in self._peers.values())
+
+    @property
+    def queued_bytes(self) -> int:
+        """The bytes of messages that wait for a Kafka transaction."""
+        return self._budget.held_bytes
 
     async def close(self) -> None:
         """Close every connection and stop listening."""
         if self._server is not None:
             self._server.close()
-        for guest in list(self._guests.values()):
-            guest.connection.close(Condition(FORCED, "the bridge is stopping"))
-        if self._guests:
+        for peer in list(self._peers.values()):
+            peer.connection.close(Condition(FORCED, "the bridge is stopping"))
+        if self._peers:
             self._all_gone = asyncio.Event()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._all_gone.wait(), CLOSE_S)
-        for guest in list(self._guests.values()):
-            guest.connection.abort()
+        for peer in list(self._peers.values()):
+            peer.connection.abort()
 
-    def _connection(self) -> Connection:
-        return Connection(Engine(self._settings.name, server=True, capabilities=CAPABILITIES), self)
+    def _connection(self) -> AmqpConnection:
+        return AmqpConnection(Engine(self._settings.name, server=True, capabilities=CAPABILITIES), self)
 
-    # --- Handler
-
-    def opened(self, connection: Connection, peer: Peer) -> None:
-        """A peer opens: without credentials its container id is its name, and its product says what it is."""
-        tenant = str(peer.properties.get("tenant", self._policy.tenant))
-        kind = Kind.GATEWAY if peer.properties.get("product") == hello.PRODUCT else Kind.CLIENT
-        principal = Principal(kind, tenant, peer.container, "asserted")
-        nameless = kind is Kind.GATEWAY and not address.is_identifier(peer.container)
+    def opened(self, connection: AmqpConnection, remote: AmqpPeer) -> None:
+        """Accept or refuse a connection. Without credentials, the container id is the name, and the product tells the kind."""
+        tenant = str(remote.properties.get("tenant", self._policy.tenant))
+        kind = PrincipalKind.GATEWAY if remote.properties.get("product") == hello.PRODUCT else PrincipalKind.CLIENT
+        principal = Principal(kind, tenant, remote.container, "asserted")
+        nameless = kind is PrincipalKind.GATEWAY and not is_identifier(remote.container)
         if nameless or not self._policy.knows(principal):
-            self._turn_away(connection, Condition(UNAUTHORIZED, f"{kind} {address.shown(peer.container)} is not known here"))
-        elif len(self._guests) >= self._settings.max_connections:
-            self._turn_away(connection, Condition(RESOURCE_LIMIT, f"at most {self._settings.max_connections} connections"))
+            self._refuse(connection, Condition(UNAUTHORIZED, f"{kind} {shown(remote.container)} is not known here"))
+        elif len(self._peers) >= self._settings.max_connections:
+            self._refuse(connection, Condition(RESOURCE_LIMIT, f"at most {self._settings.max_connections} connections"))
         else:
-            guest = self._guests[connection] = Guest(principal, connection, self._budget)
-            if kind is Kind.GATEWAY:
-                self._gateways.join(guest)
+            if kind is PrincipalKind.GATEWAY:
+                shard_number = shard_of(principal.name, self._policy.shards)
+                peer = GatewayPeer(principal, connection, self._budget, shard_number=shard_number)
+                self._connected.add(peer)
+                self._peers[connection] = peer
+            else:
+                self._peers[connection] = Peer(principal, connection, self._budget)
             connection.accept()
 
-    def _turn_away(self, connection: Connection, condition: Condition) -> None:
+    def _refuse(self, connection: AmqpConnection, condition: Condition) -> None:
         self.refused += 1
         _log.warning("a connection is refused: %s", condition)
         connection.accept()
         connection.close(condition)
 
-    def link_requested(self, connection: Connection, link: Link) -> None:
-        """Attach what the policy allows."""
-        guest = self._guests.get(connection)
-        if guest is None:
+    def link_requested(self, connection: AmqpConnection, link: Link) -> None:
+        """Accept a link that the policy allows, refuse any other."""
+        peer = self._peers.get(connection)
+        if peer is None:
             connection.refuse_link(link, Condition(UNAUTHORIZED, "this connection is being closed"))
             return
         try:
-            place = self._place(link)
+            is_relay = not link.address and not link.sending
+            address = Relay(self._policy.tenant) if is_relay else parse_address(link.address)
         except Poison as error:
             connection.refuse_link(link, Condition(NOT_FOUND, str(error)))
             return
         action = Action.RECEIVE if link.sending else Action.SEND
-        if isinstance(place, address.Reports) and link.sending:
-            why = f"events are not sent over AMQP: read the Kafka topic hono.{place.endpoint}.<tenant> instead"
+        if isinstance(address, Reports) and link.sending:
+            why = f"events are not sent over AMQP: read the Kafka topic hono.{address.endpoint}.<tenant> instead"
             connection.refuse_link(link, Condition(NOT_IMPLEMENTED, why))
-        elif not self._policy.may(guest.principal, action, place):
-            connection.refuse_link(link, Condition(UNAUTHORIZED, f"{guest.principal} may not {action} at {place}"))
-        elif isinstance(place, address.Relay):
-            guest.addresses[link] = place
-            connection.accept_link(link, credit=CREDIT)
+        elif not self._policy.may(peer.principal, action, address):
+            connection.refuse_link(link, Condition(UNAUTHORIZED, f"{peer.principal} may not {action} at {address}"))
+        elif isinstance(address, Relay):
+            peer.accept_link(link, address, CREDIT)
         else:
-            self._desk(place).attach(guest, link, place)
+            self._handler(address).attach(peer, link, address)
 
-    def _place(self, link: Link) -> address.Address:
-        if not link.address and not link.sending:
-            return address.Relay(self._policy.tenant)
-        return address.parse_address(link.address)
-
-    def _desk(self, place: address.Address) -> Desk:
-        match place:
-            case address.Commands() | address.CommandResponse():
-                return self._commands
-            case address.Reports():
-                return self._reports
+    def _handler(self, address: Address) -> LinkHandler:
+        match address:
+            case CommandAddress() | CommandResponse():
+                return self._handlers.operators
+            case Reports():
+                return self._handlers.events
             case _:
-                return self._gateways
+                return self._handlers.gateways
 
-    def link_closed(self, connection: Connection, link: Link, condition: Condition | None) -> None:  # noqa: ARG002
-        """A peer detached."""
-        if (guest := self._guests.get(connection)) is not None:
-            guest.addresses.pop(link, None)
-            for desk in (self._gateways, self._reports, self._commands):
-                desk.detached(guest, link)
+    def link_closed(self, connection: AmqpConnection, link: Link, condition: Condition | None) -> None:  # noqa: ARG002
+        """Tell the handlers that a peer has detached a link."""
+        if (peer := self._peers.get(connection)) is not None:
+            peer.addresses.pop(link, None)
+            for handler in self._handlers:
+                handler.detached(link)
 
-    def received(self, connection: Connection, delivery: Delivery, data: bytes) -> None:
-        """A message for one of the desks."""
-        guest = self._guests.get(connection)
-        place = guest.addresses.get(delivery.link) if guest else None
-        if guest is None or place is None:
+    def received(self, connection: AmqpConnection, delivery: Delivery, data: bytes) -> None:
+        """Pass a message to its handler. Reject a message that cannot be read or is not allowed."""
+        peer = self._peers.get(connection)
+        address = peer.addresses.get(delivery.link) if peer else None
+        if peer is None or address is None:
             connection.settle(delivery, RELEASED)
             return
         try:
             message = decode(data)
-            if isinstance(place, address.Relay):
-                place = self._by_message(guest, message)
-            self._desk(place).received(guest, delivery, message, place)
+            if isinstance(address, Relay):
+                address = self._relay_address(peer, message)
+            self._handler(address).received(peer, delivery, message, address)
         except Poison as error:
-            _log.info("a message of %s is refused: %s", guest.principal, error)
-            guest.settle(delivery, rejected(_CONDITIONS.get(error.reason, DECODE_ERROR), str(error)))
+            _log.info("a message of %s is rejected: %s", peer.principal, error)
+            peer.settle(delivery, rejected(_CONDITIONS.get(error.reason, DECODE_ERROR), str(error)))
 
-    def _by_message(self, guest: Guest, message: Message) -> address.Address:
-        """Where a message on the anonymous relay goes. Raises `Poison` (`bad-address`, `not-authorised`)."""
-        place = address.parse_address(message.to or "")
-        if isinstance(place, address.Relay) or not self._policy.may(guest.principal, Action.SEND, place):
-            raise Poison("not-authorised", f"{guest.principal} may not send at {place}")
-        return place
+    def _relay_address(self, peer: Peer, message: Message) -> Address:
+        """Return the address of a message on the anonymous relay. Raises `Poison` (`bad-address`, `not-authorised`)."""
+        address = parse_address(message.to or "")
+        if isinstance(address, Relay) or not self._policy.may(peer.principal, Action.SEND, address):
+            raise Poison("not-authorised", f"{peer.principal} may not send at {address}")
+        return address
 
-    def closed(self, connection: Connection, why: str) -> None:
-        """A peer is gone."""
-        guest = self._guests.pop(connection, None)
-        if guest is not None:
-            _log.info("%s is gone: %s", guest.principal, why)
-            self._budget.forget(guest.inflow)
-            for desk in (self._gateways, self._reports, self._commands):
-                desk.gone(guest)
-        if not self._guests:
+    def closed(self, connection: AmqpConnection, why: str) -> None:
+        """Tell the handlers that a connection has ended."""
+        peer = self._peers.pop(connection, None)
+        if peer is not None:
+            _log.info("the connection of %s ended: %s", peer.principal, why)
+            self._budget.forget(peer.queued)
+            if isinstance(peer, GatewayPeer):
+                self._connected.remove(peer)
+            for handler in self._handlers:
+                handler.detached(None)
+        if not self._peers:
             self._all_gone.set()

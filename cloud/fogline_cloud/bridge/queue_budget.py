@@ -1,8 +1,6 @@
-"""The bytes of messages that wait for a shard, and the back-pressure that follows from them.
+"""Limits on the bytes of messages that wait for a shard, and the back-pressure that follows from them. Pure.
 
-There is a limit for each connection and one for the process. Above half of either, a message that is settled brings its sender
-no new credit. At the limit, nothing more is read from the connection's socket. The credit follows as soon as there is room
-again. Nothing is discarded: a message is taken, or it stays with its sender.
+Above half of a limit, a settled message brings its sender no new credit; at the limit, the bridge stops reading the socket.
 """
 
 from dataclasses import dataclass, field
@@ -11,27 +9,27 @@ from typing import Protocol
 from fogline.amqp.events import Link
 
 
-class Tap(Protocol):
-    """A connection, as far as back-pressure acts on it."""
+class CreditGate(Protocol):
+    """The part of a connection that back-pressure acts on."""
 
     def grant(self, link: Link, credit: int) -> None:
         """Let the peer send `credit` more messages."""
 
     def pause_reading(self) -> None:
-        """Leave what the peer sends in the socket."""
+        """Stop reading the socket."""
 
     def resume_reading(self) -> None:
-        """Read again."""
+        """Read the socket again."""
 
 
 @dataclass(eq=False, slots=True)
-class Inflow:
-    """What waits of one connection. `owed`: credit that its links are to get once there is room."""
+class QueuedBytes:
+    """The bytes of one connection that wait. `owed_credit` is the credit that its links get when there is room."""
 
-    tap: Tap
+    connection: CreditGate
     held_bytes: int = 0
     paused: bool = False
-    owed: dict[Link, int] = field(default_factory=dict)
+    owed_credit: dict[Link, int] = field(default_factory=dict)
 
 
 class QueueBudget:
@@ -41,44 +39,41 @@ class QueueBudget:
         self.held_bytes = 0
         self._connection_bytes = connection_bytes
         self._process_bytes = process_bytes
-        self._waiting: dict[Inflow, None] = {}
+        self._waiting: dict[QueuedBytes, None] = {}
 
-    def take(self, inflow: Inflow, size_bytes: int) -> None:
-        """A message waits from now on."""
-        inflow.held_bytes += size_bytes
+    def take(self, queued: QueuedBytes, size_bytes: int) -> None:
+        """Count a message that begins to wait."""
+        queued.held_bytes += size_bytes
         self.held_bytes += size_bytes
-        if not inflow.paused and self._is_full(inflow):
-            inflow.paused = True
-            inflow.tap.pause_reading()
-            self._waiting[inflow] = None
+        if not queued.paused and self._is_full(queued):
+            queued.paused = True
+            queued.connection.pause_reading()
+            self._waiting[queued] = None
 
-    def give_back(self, inflow: Inflow, size_bytes: int, link: Link) -> None:
-        """A message of a link is settled."""
-        inflow.held_bytes -= size_bytes
+    def give_back(self, queued: QueuedBytes, size_bytes: int, link: Link) -> None:
+        """Stop counting a message that was settled. Its link gets one credit when there is room."""
+        queued.held_bytes -= size_bytes
         self.held_bytes -= size_bytes
-        inflow.owed[link] = inflow.owed.get(link, 0) + 1
-        self._waiting[inflow] = None
-        self._serve()
+        queued.owed_credit[link] = queued.owed_credit.get(link, 0) + 1
+        self._waiting[queued] = None
+        self._release()
 
-    def forget(self, inflow: Inflow) -> None:
-        """The connection is gone. What it left in the queue is counted until it is settled."""
-        inflow.owed.clear()
-        self._waiting.pop(inflow, None)
+    def forget(self, queued: QueuedBytes) -> None:
+        """Forget the credit of a connection that has ended. Its messages count until they are settled."""
+        queued.owed_credit.clear()
+        self._waiting.pop(queued, None)
 
-    def _serve(self) -> None:
-        """Let go on who may, those first who have waited longest."""
-        for inflow in list(self._waiting):
-            if inflow.paused and not self._is_full(inflow):
-                inflow.paused = False
-                inflow.tap.resume_reading()
-            if self._has_room(inflow):
-                self._waiting.pop(inflow, None)  # a grant below may have served it already
-                owed, inflow.owed = inflow.owed, {}
+    def _release(self) -> None:
+        """Resume reading and grant credit where there is room, to the longest waiting connections first."""
+        for queued in list(self._waiting):
+            if queued.paused and not self._is_full(queued):
+                queued.paused = False
+                queued.connection.resume_reading()
+            if 2 * queued.held_bytes < self._connection_bytes and 2 * self.held_bytes < self._process_bytes:
+                self._waiting.pop(queued, None)  # a grant below may have served it already
+                owed, queued.owed_credit = queued.owed_credit, {}
                 for link, credit in owed.items():
-                    inflow.tap.grant(link, credit)
+                    queued.connection.grant(link, credit)
 
-    def _is_full(self, inflow: Inflow) -> bool:
-        return inflow.held_bytes >= self._connection_bytes or self.held_bytes >= self._process_bytes
-
-    def _has_room(self, inflow: Inflow) -> bool:
-        return 2 * inflow.held_bytes < self._connection_bytes and 2 * self.held_bytes < self._process_bytes
+    def _is_full(self, queued: QueuedBytes) -> bool:
+        return queued.held_bytes >= self._connection_bytes or self.held_bytes >= self._process_bytes

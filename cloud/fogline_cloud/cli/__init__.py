@@ -1,1 +1,10 @@
-"""The command line `fogline`: one module a group of subcommands, put together in `main`."""
+"""The command line `fogline`, with one module for each group of subcommands.
+
+`bridge`: `fogline bridge`
+`command`: `fogline command`
+`common`: shared options
+`flow`: `fogline flow`
+`ledger`: `fogline ledger`
+`main`: the whole command line
+`topics`: `fogline topics`
+"""

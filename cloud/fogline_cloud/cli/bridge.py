@@ -1,15 +1,15 @@
-"""`fogline bridge`: take gateways' events into Kafka."""
+"""`fogline bridge`: write gateways' events to Kafka."""
 
 import argparse
 import asyncio
 from typing import Any
 
-from fogline.commandline import announce
-from fogline.one_cpu import stay_on_one_cpu
-from fogline.settings import require_loopback, split_endpoint
-from fogline_cloud import provision
+from fogline.process.command_line import announce
+from fogline.process.one_cpu import stay_on_one_cpu
+from fogline.process.settings_file import require_loopback, split_endpoint
+from fogline_cloud import topic_admin
 from fogline_cloud.bridge.bridge import run_bridge
-from fogline_cloud.cli.common import with_config, with_json
+from fogline_cloud.cli.common import add_command, add_group
 from fogline_cloud.cli.topics import report
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.settings import load
@@ -17,25 +17,16 @@ from fogline_cloud.settings import load
 
 def register(groups: "argparse._SubParsersAction[Any]") -> None:
     """Add the subcommands."""
-    parser = groups.add_parser("bridge", help="take gateways' events into Kafka")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    run = commands.add_parser(
-        "run", help="serve gateways until Ctrl-C", epilog="example: fogline bridge run --config cloud.toml"
-    )
-    check = commands.add_parser(
-        "check",
-        help="check settings, Kafka and topics",
-        epilog="example: fogline bridge check --config cloud.toml --single-node",
-    )
-    check.add_argument("--single-node", action="store_true", help="do not ask for three replicas")
-    with_json(check)
-    for each, command in ((run, run_run), (check, run_check)):
-        with_config(each)
-        each.set_defaults(run=command)
+    commands = add_group(groups, "bridge", "write gateways' events to Kafka")
+    example = "example: fogline bridge run --config cloud.toml"
+    add_command(commands, "run", run_run, "serve gateways until Ctrl-C", as_json=False, epilog=example)
+    example = "example: fogline bridge check --config cloud.toml --single-node"
+    check = add_command(commands, "check", run_check, "check settings, Kafka and topics", epilog=example)
+    check.add_argument("--single-node", action="store_true", help="do not require three replicas")
 
 
 def run_run(arguments: argparse.Namespace) -> int:
-    """Serve until a signal."""
+    """Serve gateways until SIGINT or SIGTERM."""
     settings = load(arguments.config)
     if settings.bridge.one_cpu:
         stay_on_one_cpu()
@@ -46,11 +37,13 @@ def run_run(arguments: argparse.Namespace) -> int:
 
 
 def run_check(arguments: argparse.Namespace) -> int:
-    """Say what would keep a bridge from serving safely; status 1 if anything would."""
+    """Print the problems that keep a bridge from serving safely. Return 1 if there are any."""
     settings = load(arguments.config)
     require_loopback(split_endpoint(settings.bridge.listen, "bridge.listen")[0], "bridge.listen")
+    if settings.bridge.metrics is not None:
+        require_loopback(split_endpoint(settings.bridge.metrics, "bridge.metrics")[0], "bridge.metrics")
     clients = KafkaClients(settings.kafka)
-    problems = provision.check_topics(clients, settings)
+    problems = topic_admin.check_topics(clients, settings)
     if not problems and not arguments.single_node:
-        problems = provision.check_replication(clients, settings)
+        problems = topic_admin.check_replication(clients, settings)
     return report(problems, as_json=arguments.json)

@@ -1,7 +1,8 @@
-"""`fogline command`: have devices do things, and see what became of it."""
+"""`fogline command`: send commands to devices, and show their states."""
 
 import argparse
 import asyncio
+import itertools
 import json
 import re
 import sys
@@ -9,80 +10,64 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from fogline.command import State
+import msgspec
+
+from fogline.command import CommandState
 from fogline.errors import Misconfigured, Poison
-from fogline.settings import split_endpoint
+from fogline.process.settings_file import split_endpoint
 from fogline.signature import make_key
-from fogline_cloud.bridge.recovery import read_commands
-from fogline_cloud.cli.common import with_config, with_json
-from fogline_cloud.commands.client import Ask, Operator, Verdict
-from fogline_cloud.commands.record import Record
+from fogline_cloud.cli.common import add_command, add_group
+from fogline_cloud.commands.client import Ask, CommandVerdict, Operator
+from fogline_cloud.commands.record import CommandRecord
 from fogline_cloud.kafka import KafkaClients
-from fogline_cloud.settings import Settings, load
+from fogline_cloud.settings import CloudSettings, load
+from fogline_cloud.shard.recovery import read_commands
 
 EXAMPLE = """\
 examples:
   fogline command send lamp-1 switch --json '{"on": true}' --ttl 30s
-  fogline command send lamp-1 reboot --direct          now, or not at all
+  fogline command send lamp-1 reboot --direct          only if the device is reachable now
   fogline command list --device lamp-1                 the newest state of each command
-  fogline command show 5f0c...                         one command, and the device's answer
+  fogline command show 5f0c...                         one command and its reply
 
-exit status of send: 0 the device did it, 1 it did not (or it is in doubt), 2 something has to be changed first
+exit status of send: 0 the command succeeded, 1 it failed or is in doubt, 2 the input or the settings are wrong
 """
 _UNITS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_FACTS = ("id", "device", "gateway", "name", "state", "status", "operator", "accepted_ms", "expires_ms", "changed_ms")
 _CONNECT_S = 10.0
-_SLACK_S = 20.0
-"""How much longer than a command's time to live its answer is waited for: the bridge decides, not this program."""
+_SLACK_S = 20.0  # time that `send` waits after a command's time to live, because the bridge decides the state of the command
 
 
 def register(groups: "argparse._SubParsersAction[Any]") -> None:
     """Add the subcommands."""
-    parser = groups.add_parser(
-        "command",
-        help="send commands to devices",
-        description=__doc__,
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    _register_send(commands)
-    listing = commands.add_parser(
-        "list", help="the newest state of every command", epilog="example: fogline command list --json"
-    )
-    listing.add_argument("--device", help="only this device's")
-    listing.add_argument("--limit", type=int, default=50, help="how many, the newest (default: 50)")
-    show = commands.add_parser("show", help="one command and its answer", epilog="example: fogline command show 5f0c...")
-    show.add_argument("id", help="the command's id, or the beginning of it")
-    key = commands.add_parser("key", help="make a pair of keys for signing", epilog="example: fogline command key > key.json")
+    raw: dict[str, Any] = {"epilog": EXAMPLE, "formatter_class": argparse.RawDescriptionHelpFormatter}
+    commands = add_group(groups, "command", "send commands to devices", description=__doc__, **raw)
+    send = add_command(commands, "send", run_send, "send a command and wait for the reply", as_json=False, **raw)
+    example = "example: fogline command list --json"
+    listing = add_command(commands, "list", run_list, "list the newest state of every command", epilog=example)
+    listing.add_argument("--device", help="only commands for this device")
+    listing.add_argument("--limit", type=int, default=50, help="number of newest commands (default: 50)")
+    example = "example: fogline command show 5f0c..."
+    show = add_command(commands, "show", run_show, "show one command and its reply", epilog=example)
+    show.add_argument("id", help="the command's id or its first characters")
+    key = commands.add_parser("key", help="create a key pair for signatures", epilog="example: fogline command key > key.json")
     key.set_defaults(run=run_key)
-    for each, run in ((listing, run_list), (show, run_show)):
-        with_config(each)
-        with_json(each)
-        each.set_defaults(run=run)
-
-
-def _register_send(commands: "argparse._SubParsersAction[Any]") -> None:
-    send = commands.add_parser(
-        "send", help="send one and wait for the answer", epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
     send.add_argument("device", help="the device")
-    send.add_argument("name", help="the command, as the device knows it")
+    send.add_argument("name", help="the name of the command")
     body = send.add_mutually_exclusive_group()
     body.add_argument("--json", dest="payload", metavar="JSON", help="arguments, as application/json")
     body.add_argument("--text", help="arguments, as text/plain")
-    body.add_argument("--file", type=Path, help="arguments, from a file, as application/octet-stream")
-    send.add_argument("--ttl", default="30s", help="how long it may take, the wait for the device included (default: 30s)")
-    send.add_argument("--direct", action="store_true", help="do not wait for a device that is away")
-    send.add_argument("--one-way", action="store_true", help="want no answer of the device")
-    send.add_argument("--idempotent", action="store_true", help="may be run again if it is in doubt whether it was")
+    body.add_argument("--file", type=Path, help="file with arguments, as application/octet-stream")
+    send.add_argument("--ttl", default="30s", help="time to live, the wait for the device included (default: 30s)")
+    send.add_argument("--direct", action="store_true", help="do not wait for an unreachable device")
+    send.add_argument("--one-way", action="store_true", help="do not expect a reply")
+    send.add_argument("--idempotent", action="store_true", help="the gateway may repeat the command if its outcome is unknown")
     send.add_argument("--bridge", help="host:port of the bridge (default: bridge.listen of the settings)")
-    send.add_argument("--output", choices=("text", "json"), default="text", help="how the answer is printed")
-    with_config(send)
-    send.set_defaults(run=run_send)
+    send.add_argument("--output", choices=("text", "json"), default="text", help="output format")
 
 
 def run_send(arguments: argparse.Namespace) -> int:
-    """Send, show progress, print the answer; status 1 unless it succeeded."""
+    """Send a command, show progress and print the reply. Return 1 unless it succeeded."""
     settings = load(arguments.config)
     ask = _ask(arguments)
     verdict = asyncio.run(_send(arguments, settings, ask))
@@ -90,7 +75,7 @@ def run_send(arguments: argparse.Namespace) -> int:
         print(json.dumps({**asdict(verdict), "data": verdict.data.decode("utf-8", "replace")}))
     else:
         _show(ask, verdict)
-    return 0 if verdict.state in (State.SUCCEEDED, State.ACCEPTED) else 1
+    return 0 if verdict.state in (CommandState.SUCCEEDED, CommandState.ACCEPTED) else 1
 
 
 def _ask(arguments: argparse.Namespace) -> Ask:
@@ -121,14 +106,14 @@ def _ask(arguments: argparse.Namespace) -> Ask:
 
 
 def seconds(text: str) -> float:
-    """`500ms`, `30s`, `5m`, `2h`, `1d`. Raises `Misconfigured`."""
+    """Return the seconds of a time like `500ms`, `30s`, `5m`, `2h`, `1d`. Raises `Misconfigured`."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|)", text)
     if match is None or float(match[1]) <= 0:
         raise Misconfigured(f"--ttl {text!r}: expected a time like 30s, 5m or 2h")
     return float(match[1]) * _UNITS[match[2]]
 
 
-async def _send(arguments: argparse.Namespace, settings: Settings, ask: Ask) -> Verdict:
+async def _send(arguments: argparse.Namespace, settings: CloudSettings, ask: Ask) -> CommandVerdict:
     where = arguments.bridge or settings.bridge.listen
     host, port = split_endpoint(where, "--bridge" if arguments.bridge else "bridge.listen")
     async with Operator(host, port, settings.tenant) as operator:
@@ -136,13 +121,15 @@ async def _send(arguments: argparse.Namespace, settings: Settings, ask: Ask) -> 
             async with asyncio.timeout(_CONNECT_S):
                 await operator.attached()
         except TimeoutError:
-            raise Misconfigured(f"no bridge answers at {where}: {operator.why or 'nobody is there'}") from None
+            raise Misconfigured(f"no bridge answers at {where}: {operator.why or 'no connection'}") from None
         watching = asyncio.create_task(_progress(ask, operator), name="progress")
         try:
             async with asyncio.timeout((ask.ttl_s or 30.0) + _SLACK_S):
                 return await operator.request(ask)
         except TimeoutError:
-            return Verdict(State.IN_DOUBT, 504, provisional=True, why=f"no word from the bridge at {where}: {operator.why}")
+            return CommandVerdict(
+                CommandState.IN_DOUBT, 504, provisional=True, why=f"no reply from the bridge at {where}: {operator.why}"
+            )
         except Poison as error:
             raise Misconfigured(str(error)) from None
         finally:
@@ -150,31 +137,28 @@ async def _send(arguments: argparse.Namespace, settings: Settings, ask: Ask) -> 
 
 
 async def _progress(ask: Ask, operator: Operator) -> None:
-    """A line that grows older, if a person watches."""
     if not sys.stderr.isatty():
         return
-    waited = 0
     try:
-        while True:
+        for waited in itertools.count():
             sys.stderr.write(
                 f"\r{ask.name} for {ask.device}: waiting, {waited} s of {ask.ttl_s:.0f} s {operator.why[:60]}\033[K"
             )
             sys.stderr.flush()
             await asyncio.sleep(1)
-            waited += 1
     finally:
         sys.stderr.write("\r\033[K")
         sys.stderr.flush()
 
 
-def _show(ask: Ask, verdict: Verdict) -> None:
-    words = f"{ask.name} for {ask.device}: {verdict.state}{' (provisional)' if verdict.provisional else ''} {verdict.status}"
-    sys.stderr.write(words + (f", {verdict.why}" if verdict.why else "") + "\n")
+def _show(ask: Ask, verdict: CommandVerdict) -> None:
+    line = f"{ask.name} for {ask.device}: {verdict.state}{' (provisional)' if verdict.provisional else ''} {verdict.status}"
+    sys.stderr.write(line + (f", {verdict.why}" if verdict.why else "") + "\n")
     if verdict.data and not verdict.why:
         sys.stdout.write(verdict.data.decode("utf-8", "replace") + "\n")
 
 
-def _records(settings: Settings) -> list[Record]:
+def _records(settings: CloudSettings) -> list[CommandRecord]:
     clients = KafkaClients(settings.kafka)
     clients.topics()
     found = [record for shard in range(settings.shards) for record in read_commands(clients, settings.tenant, shard)]
@@ -183,8 +167,7 @@ def _records(settings: Settings) -> list[Record]:
 
 def run_list(arguments: argparse.Namespace) -> int:
     """Print the newest commands."""
-    found = [each for each in _records(load(arguments.config)) if arguments.device in (None, each.device)]
-    newest = found[-arguments.limit :]
+    newest = [each for each in _records(load(arguments.config)) if arguments.device in (None, each.device)][-arguments.limit :]
     if arguments.json:
         print(json.dumps([_facts(each) for each in newest]))
         return 0
@@ -194,12 +177,12 @@ def run_list(arguments: argparse.Namespace) -> int:
 
 
 def run_show(arguments: argparse.Namespace) -> int:
-    """Print one command; status 1 if there is none."""
+    """Print one command. Return 1 unless exactly one matches."""
     found = [each for each in _records(load(arguments.config)) if each.id.startswith(arguments.id)]
     if len(found) != 1:
         sys.stderr.write(f"{len(found) or 'no'} commands begin with {arguments.id}\n")
         return 1
-    facts = {**_facts(found[0]), "answer": found[0].answer.decode("utf-8", "replace"), "why": found[0].why}
+    facts = {**_facts(found[0]), "answer": found[0].reply_body.decode("utf-8", "replace"), "why": found[0].why}
     if arguments.json:
         print(json.dumps(facts))
     else:
@@ -208,31 +191,18 @@ def run_show(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _state(record: Record) -> str:
+def _state(record: CommandRecord) -> str:
     return f"{record.state} (provisional)" if record.provisional else record.state.value
 
 
-def _facts(record: Record) -> dict[str, Any]:
-    return {
-        "id": record.id,
-        "device": record.device,
-        "gateway": record.gateway,
-        "name": record.name,
-        "state": _state(record),
-        "status": record.status,
-        "operator": record.operator,
-        "accepted_ms": record.accepted_ms,
-        "expires_ms": record.expires_ms,
-        "changed_ms": record.changed_ms,
-    }
+def _facts(record: CommandRecord) -> dict[str, Any]:
+    found = {**msgspec.structs.asdict(record), "state": _state(record)}
+    return {name: found[name] for name in _FACTS}
 
 
-def run_key(arguments: argparse.Namespace) -> int:  # noqa: ARG001 - it takes none
-    """Print a new pair."""
+def run_key(arguments: argparse.Namespace) -> int:  # noqa: ARG001 - the signature of every subcommand
+    """Print a new key pair."""
     private, public = make_key()
-    print(
-        json.dumps(
-            {"private (a file, commands.signing_key of the cloud)": private, "public (commands.keys of gateways)": public}
-        )
-    )
+    pair = {"private (a file, commands.signing_key of the cloud)": private, "public (commands.keys of gateways)": public}
+    print(json.dumps(pair))
     return 0

@@ -1,13 +1,17 @@
 """`fogline flow`: run the Spark flow."""
 
 import argparse
+import contextlib
+import logging
 import signal
 import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
-from fogline.commandline import announce
-from fogline_cloud.cli.common import with_config, with_json
+from fogline.process.command_line import announce
+from fogline.process.metrics_server import serve_in_thread
+from fogline_cloud.cli.common import add_command, add_group
+from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.settings import load
 
 if TYPE_CHECKING:
@@ -16,63 +20,77 @@ if TYPE_CHECKING:
 EXAMPLE = """\
 examples:
   fogline flow run --config cloud.toml          until Ctrl-C
-  fogline flow run --config cloud.toml --once   what Kafka holds now, then end
+  fogline flow run --config cloud.toml --once   until all current records are processed
 """
+
+
+log = logging.getLogger(__name__)
 
 
 def register(groups: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add `fogline flow`."""
-    group = groups.add_parser("flow", help="turn raw events into tables with Spark", description=__doc__)
-    commands = group.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    run = commands.add_parser(
+    commands = add_group(groups, "flow", "write the tables from raw events with Spark", description=__doc__)
+    run = add_command(
+        commands,
         "run",
-        help="read the raw topics, parse, write the tables and the derived topics",
+        _run,
+        "read the raw topics, parse, write the tables and the derived topics",
         description="Read the tenant's raw topics, parse every event once, write the tables `events` and `readings` and the "
-        "canonical, slow, dead and fleet topics. Killed at any moment and started again, it leaves every event once.",
+        "canonical, slow, dead and fleet topics. If it is killed and started again, the tables still contain every event once.",
         epilog=EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    with_config(run)
-    run.add_argument("--once", action="store_true", help="process what is there, then end")
+    run.add_argument("--once", action="store_true", help="process the current records, then end")
     run.add_argument(
         "--accept-new-topics",
         action="store_true",
-        help="with a new checkpoint: read raw topics that were deleted and made again from their beginning",
+        help="with a new checkpoint: read raw topics from their beginning if they were deleted and created again",
     )
-    with_json(run)
-    run.set_defaults(run=_run)
 
 
 def _run(arguments: argparse.Namespace) -> int:
     settings = load(arguments.config)
-    from fogline_cloud.flows.job import run_flow  # noqa: PLC0415 - a bridge needs no Spark
+    from fogline_cloud.flows.job import preflight, run_flow  # noqa: PLC0415 - a bridge needs no Spark
+    from fogline_cloud.flows.metrics import FlowMetrics  # noqa: PLC0415 - imports Spark
+    from fogline_cloud.flows.session import spark_session  # noqa: PLC0415 - imports Spark
 
     stop = threading.Event()
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, lambda *_: stop.set())
-    run_flow(
-        settings,
-        on_ready=lambda: announce(ready="flow", flow=settings.flow.name, tables=settings.flow.tables),
-        on_progress=_as_json if arguments.json else _as_text,
-        stop=stop,
-        once=arguments.once,
-        accept_new_topics=arguments.accept_new_topics,
-    )
+    metrics = FlowMetrics(KafkaClients(settings.kafka))
+
+    def on_progress(progress: "Progress") -> None:
+        metrics.on_progress(progress)
+        if arguments.json:
+            announce(**_facts(progress))
+        else:
+            _print(progress)
+
+    with contextlib.ExitStack() as serving:
+        if settings.flow.metrics is not None:
+            serve = serve_in_thread(settings.flow.metrics, "flow.metrics", metrics.read, lambda: metrics.problem)
+            log.info("metrics at http://%s/metrics", serving.enter_context(serve))
+        counts = preflight(settings)
+        run_flow(
+            serving.enter_context(spark_session(settings)),
+            settings,
+            counts,
+            on_ready=lambda: announce(ready="flow", flow=settings.flow.name, tables=settings.flow.tables),
+            on_progress=on_progress,
+            stop=stop,
+            on_offsets=metrics.on_offsets,
+            on_failure=metrics.on_failure,
+            once=arguments.once,
+            accept_new_topics=arguments.accept_new_topics,
+        )
     return 0
 
 
-def _as_json(progress: "Progress") -> None:
-    announce(**_facts(progress))
-
-
-def _as_text(progress: "Progress") -> None:
+def _print(progress: "Progress") -> None:
     facts = _facts(progress)
     outcomes = ", ".join(f"{count} {outcome}" for outcome, count in progress.outcomes.items())
-    sys.stderr.write(
-        f"batch {progress.batch}: {progress.events} events ({outcomes or 'none'}), {progress.readings} readings, "
-        f"{facts['events_per_s']} events/s\n"
-    )
-    sys.stderr.flush()
+    line = f"batch {progress.batch}: {progress.events} events ({outcomes or 'none'}), {progress.readings} readings"
+    print(f"{line}, {facts['events_per_s']} events/s", file=sys.stderr, flush=True)
 
 
 def _facts(progress: "Progress") -> dict[str, Any]:

@@ -1,24 +1,24 @@
-"""`fogline`: the command of operators and of the cloud side."""
+"""`fogline`: the command for the cloud side and for operators."""
 
 import argparse
 import sys
 from collections.abc import Sequence
 
-from fogline import commandline
+from fogline.process import command_line
 from fogline_cloud.cli import bridge, command, flow, ledger, topics
 
 EXAMPLE = """\
 examples:
-  fogline topics create --config cloud.toml     make the topics, once
-  fogline bridge run --config cloud.toml        take gateways' events into Kafka
-  fogline flow run --config cloud.toml          turn them into tables with Spark
+  fogline topics create --config cloud.toml     create the topics, once
+  fogline bridge run --config cloud.toml        write gateways' events to Kafka
+  fogline flow run --config cloud.toml          write the tables with Spark
   fogline command send lamp-1 switch --json '{"on": true}' --ttl 30s
-  fogline ledger verify --config cloud.toml     show that nothing is lost and nothing is twice
+  fogline ledger verify --config cloud.toml     prove that no event is lost or duplicated
 """
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The whole command line of `fogline`."""
+    """Return the parser of the whole command line."""
     parser = argparse.ArgumentParser(
         prog="fogline", description=__doc__, epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -30,7 +30,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `fogline`."""
-    return commandline.main(build_parser(), arguments)
+    return command_line.main(build_parser(), arguments)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,12 @@
-"""The operator's end of the command API: many commands over one connection, whatever happens to it.
+"""The Python client of operators: sends commands to devices and returns their verdicts.
 
-Every command has a message id of its own, and is sent again with it after each reconnect until its answer is there:
-bridge and gateway know it by that id, so it runs once.
+    async with Operator("127.0.0.1", 5672, "acme") as operator:
+        verdict = await operator.request(Ask("lamp-1", "switch", b'{"on": true}', "application/json"))
+        print(verdict.state, verdict.status, verdict.data)
+
+An `Operator` sends any number of commands over one AMQP connection, and reconnects when the connection is lost. It resends
+each command under the same message id until a verdict arrives. Bridge and gateway recognise duplicates by that id, so that
+no command runs twice unless it is idempotent.
 """
 
 import asyncio
@@ -12,33 +17,36 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from fogline import address
-from fogline.amqp.driver import Connection, connect
+from fogline.amqp.backoff import Backoff
+from fogline.amqp.driver import AmqpConnection, connect
 from fogline.amqp.engine import Engine
-from fogline.amqp.events import Delivery, Link, Peer
-from fogline.amqp.outcome import ACCEPTED, NOT_ALLOWED, Condition, Outcome, State
-from fogline.amqp.reconnect import Backoff
+from fogline.amqp.events import AmqpPeer, Delivery, Link
+from fogline.amqp.outcome import ACCEPTED, NOT_ALLOWED, Condition, DeliveryState, Outcome
 from fogline.amqp.scheduler import Share
 from fogline.amqp.sending import Sender
 from fogline.amqp.wire import decode
-from fogline.command import State as CommandState
-from fogline.command import Status
+from fogline.command import CommandState, Status
 from fogline.errors import Poison, Unreachable
 from fogline.message import Message
 
 RETRY_S = 0.5
-"""How long to wait before a command is sent again that the bridge could not take at present."""
+"""The pause before a command is sent again that the bridge could not take at the time."""
 CREDIT = 100
+"""Replies that the bridge may send before this side settles them."""
 
 _log = logging.getLogger("fogline.operator")
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A command to send. `ttl_s`: how long it may take, the wait for a `durable` one's device included.
+    """A command to send to `device`: the operation `name`, with the arguments `data` of type `content_type`.
 
-    A `durable` one without a `ttl_s` does not wait: it is direct.
+    It expires after `ttl_s` seconds; `None` leaves the time to the bridge. A `durable` command with a `ttl_s` waits for an
+    absent device. Any other command is direct: it is delivered now, or rejected with status 503. `idempotent` lets the
+    gateway run it again if it does not know whether the device ran it. With `reply=False` the device gives no reply.
 
-    `message_id`: the operator's own id of it, which none that is under way may have; by default a new one.
+    `message_id` identifies the command; two requests in progress must not share one. By default each `request` makes a new
+    id. The same id from an `Operator` with the same name and reply id continues the command after a restart.
     """
 
     device: str
@@ -53,13 +61,18 @@ class Ask:
 
     @property
     def waits(self) -> bool:
-        """Whether it waits for a device that is away."""
+        """True if the command waits for an absent device."""
         return self.durable and self.ttl_s is not None
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """What became of a command. `state` ACCEPTED: a one-way command that the bridge took. `why`: in words, if it failed."""
+class CommandVerdict:
+    """The end of a command. `state` is terminal, or ACCEPTED for a one-way command that the bridge has taken.
+
+    `status` is the device's own, or a `fogline.command.Status` if no device gave one. `data` and `content_type` are the
+    device's reply. `why` gives the reason in words if the command failed without the device. `provisional`: the gateway has
+    not reported a verdict in time, so the device may have run the command.
+    """
 
     state: CommandState
     status: int
@@ -72,41 +85,43 @@ class Verdict:
 
 @dataclass(slots=True)
 class _Pending:
-    """A command without a verdict. `unsure`: a copy of it had no word, or none that says whether it was taken."""
+    """A command without a verdict. `maybe_taken`: the outcome of a copy is unknown, so a bridge may have taken it."""
 
     message: Message
     ask: Ask
-    verdict: "asyncio.Future[Verdict]"
-    until: float
-    unsure: bool = False
+    verdict: "asyncio.Future[CommandVerdict]"
+    give_up_at: float
+    maybe_taken: bool = False
     retry: asyncio.TimerHandle | None = None
 
 
 class Operator:
-    """An asynchronous context manager.
+    """A connection to the bridge at `host`:`port`, as an asynchronous context manager. Use it on one event loop.
 
-    `name`: the container id; the same name and `reply_id` after a restart get the answers that were owed.
+    `name` is the AMQP container id; by default each `Operator` makes a new one. `reply_id` names the address of the replies,
+    by default `name`. The bridge keeps replies that were not delivered; a program that restarts with the same `name`,
+    `reply_id` and message ids gets them. `why` is the reason why the last connection failed or ended.
     """
 
     def __init__(self, host: str, port: int, tenant: str, *, name: str = "", reply_id: str = "") -> None:
-        self._where = (host, port)
+        self._endpoint = (host, port)
         self._tenant = tenant
         self._name = name or f"operator-{uuid.uuid4().hex[:12]}"
         self._reply_to = address.CommandResponse(tenant, reply_id or self._name)
         self._pending: dict[str, _Pending] = {}
         self._sender: Sender | None = None
-        self._over: asyncio.Future[str] | None = None
+        self._closed: asyncio.Future[str] | None = None
         self._task: asyncio.Task[None] | None = None
         self._attached = asyncio.Event()
         self.why = ""
 
     async def __aenter__(self) -> Self:
-        """Begin to connect; `request` may be called at once."""
+        """Start to connect. `request` may be called at once: its command waits for the connection."""
         self._task = asyncio.create_task(self._run(), name="operator")
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Close the connection. Whoever still waits for a verdict gets `Unreachable`."""
+        """Close the connection. Every `request` in progress raises `Unreachable`."""
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -116,14 +131,17 @@ class Operator:
                 each.verdict.set_exception(Unreachable("the operator's connection was closed"))
 
     async def attached(self) -> None:
-        """Wait until the bridge has taken the links. Cancel it to give up; `why` says what is in the way."""
+        """Wait until the links to the bridge are attached. Safe to cancel; `why` then gives the reason for the delay."""
         await self._attached.wait()
 
-    async def request(self, ask: Ask) -> Verdict:
-        """Send a command and wait for its end. Cancelling does not take the command back."""
+    async def request(self, ask: Ask) -> CommandVerdict:
+        """Send a command and return its verdict. Raises `Unreachable` if the `Operator` is closed first.
+
+        It resends until there is a verdict, so limit the wait yourself. Cancelling stops the wait, but not the command.
+        """
         message_id = ask.message_id or uuid.uuid4().hex
         message = Message(
-            to=str(address.Commands(self._tenant, ask.device)),
+            to=str(address.CommandAddress(self._tenant, ask.device)),
             subject=ask.name,
             message_id=message_id,
             correlation_id=message_id,
@@ -150,76 +168,61 @@ class Operator:
             self._sender.send(pending.message).add_done_callback(lambda future: self._on_outcome(pending, future))
 
     def _on_outcome(self, pending: _Pending, future: "asyncio.Future[Outcome]") -> None:
-        """The bridge's word on a command. Without one it is sent again when the connection is back."""
         if pending.verdict.done() or future.cancelled():
             return
         if isinstance(future.exception(), Unreachable):
-            pending.unsure = True
+            pending.maybe_taken = True
             return
-        outcome = future.result()
-        pending.unsure = pending.unsure or outcome.state is State.MODIFIED
-        if outcome.state is State.ACCEPTED:
-            if not pending.ask.reply:
-                pending.verdict.set_result(Verdict(CommandState.ACCEPTED, int(Status.TAKEN)))
-        elif outcome.state is State.REJECTED:
-            status = int(_STATUS.get(outcome.condition, Status.UNDELIVERABLE))
-            pending.verdict.set_result(Verdict(CommandState.REJECTED, status, why=outcome.description or outcome.condition))
-        elif outcome.state is State.RELEASED and not pending.ask.waits and not pending.unsure:
-            why = "the device is not connected"
-            pending.verdict.set_result(Verdict(CommandState.REJECTED, int(Status.OFFLINE), why=why))
-        elif asyncio.get_running_loop().time() > pending.until:
-            pending.verdict.set_result(_too_late(pending))
-        else:
-            pending.retry = asyncio.get_running_loop().call_later(RETRY_S, self._send, pending)
-
-    # --- one connection after the other
+        outcome, loop = future.result(), asyncio.get_running_loop()
+        pending.maybe_taken = pending.maybe_taken or outcome.state is DeliveryState.MODIFIED
+        verdict = _verdict_on(pending, outcome, expired=loop.time() > pending.give_up_at)
+        if verdict is not None:
+            pending.verdict.set_result(verdict)
+        elif outcome.state is not DeliveryState.ACCEPTED:
+            pending.retry = loop.call_later(RETRY_S, self._send, pending)
 
     async def _run(self) -> None:
         backoff = Backoff(base_s=0.2, cap_s=5.0)
+        host, port = self._endpoint
         while True:
+            self._closed = asyncio.get_running_loop().create_future()
+            engine = Engine(self._name, hostname=host, properties={"tenant": self._tenant})
             try:
-                await self._serve(backoff)
+                connection = await connect(host, port, engine, self)
+                try:
+                    self.why = f"the connection to {host}:{port} ended: {await self._closed}"
+                finally:
+                    connection.close()
+                    connection.abort()
             except Unreachable as error:
                 self.why = str(error)
-                _log.info("%s", error)
+            _log.info("%s", self.why)
+            if self._attached.is_set():
+                backoff.stable()
             self._sender = None
             self._attached.clear()
             await asyncio.sleep(backoff.next_s())
 
-    async def _serve(self, backoff: Backoff) -> None:
-        loop = asyncio.get_running_loop()
-        self._over = loop.create_future()
-        engine = Engine(self._name, hostname=self._where[0], properties={"tenant": self._tenant})
-        connection = await connect(*self._where, engine, self)
-        try:
-            why = await self._over
-        finally:
-            connection.close()
-            connection.abort()
-        if self._attached.is_set():
-            backoff.stable()
-        raise Unreachable(f"the connection to {self._where[0]}:{self._where[1]} ended: {why}")
-
-    def opened(self, connection: Connection, peer: Peer) -> None:  # noqa: ARG002 - the handler's interface
-        """The bridge answered: attach, and send what has no answer yet."""
+    def opened(self, connection: AmqpConnection, peer: AmqpPeer) -> None:  # noqa: ARG002 - the handler's interface
+        """Attach the links, and send every command that has no verdict yet."""
         session: Any = connection.open_session()
         connection.open_receiver(session, "replies", str(self._reply_to), CREDIT)
-        target = str(address.Commands(self._tenant, ""))
+        target = str(address.CommandAddress(self._tenant, ""))
         self._sender = connection.open_sender(session, "commands", target, Share(), {})
         for pending in list(self._pending.values()):
             self._send(pending)
         self._attached.set()
 
-    def link_requested(self, connection: Connection, link: Link) -> None:
-        """The bridge opens no links."""
+    def link_requested(self, connection: AmqpConnection, link: Link) -> None:
+        """Refuse: a bridge opens no links to an operator."""
         connection.refuse_link(link, Condition(NOT_ALLOWED, "an operator serves no links"))
 
-    def link_closed(self, connection: Connection, link: Link, condition: Condition | None) -> None:
-        """Without one of its links a connection is not whole: start again."""
+    def link_closed(self, connection: AmqpConnection, link: Link, condition: Condition | None) -> None:
+        """Reconnect: commands need both links."""
         self.closed(connection, f"link {link.name} was closed: {condition or 'no reason given'}")
 
-    def received(self, connection: Connection, delivery: Delivery, data: bytes) -> None:
-        """The answer to a command."""
+    def received(self, connection: AmqpConnection, delivery: Delivery, data: bytes) -> None:
+        """Read the reply to a command."""
         connection.settle(delivery, ACCEPTED)
         connection.grant(delivery.link, 1)
         with contextlib.suppress(Poison, ValueError):
@@ -228,17 +231,25 @@ class Operator:
             if pending is not None and not pending.verdict.done():
                 pending.verdict.set_result(verdict_of(message))
 
-    def closed(self, connection: Connection, why: str) -> None:  # noqa: ARG002 - the handler's interface
-        """It is over."""
-        if self._over is not None and not self._over.done():
-            self._over.set_result(why)
+    def closed(self, connection: AmqpConnection, why: str) -> None:  # noqa: ARG002 - the handler's interface
+        """End this connection; `_run` opens the next one."""
+        if self._closed is not None and not self._closed.done():
+            self._closed.set_result(why)
 
 
-def _too_late(pending: _Pending) -> Verdict:
-    """The end of a command that no bridge would take in time: in doubt if one may have."""
-    if pending.unsure:
-        return Verdict(CommandState.IN_DOUBT, int(Status.NO_ANSWER), provisional=True, why="a bridge may have taken it")
-    return Verdict(CommandState.EXPIRED, int(Status.EXPIRED), why="the bridge could not take it in time")
+def _verdict_on(pending: _Pending, outcome: Outcome, *, expired: bool) -> CommandVerdict | None:
+    if outcome.state is DeliveryState.ACCEPTED:
+        return None if pending.ask.reply else CommandVerdict(CommandState.ACCEPTED, int(Status.TAKEN))
+    if outcome.state is DeliveryState.REJECTED:
+        status = int(_STATUS.get(outcome.condition, Status.UNDELIVERABLE))
+        return CommandVerdict(CommandState.REJECTED, status, why=outcome.description or outcome.condition)
+    if outcome.state is DeliveryState.RELEASED and not pending.ask.waits and not pending.maybe_taken:
+        return CommandVerdict(CommandState.REJECTED, int(Status.OFFLINE), why="the device is not connected")
+    if not expired:
+        return None
+    if pending.maybe_taken:
+        return CommandVerdict(CommandState.IN_DOUBT, int(Status.NO_ANSWER), provisional=True, why="a bridge may have taken it")
+    return CommandVerdict(CommandState.EXPIRED, int(Status.EXPIRED), why="the bridge could not take it in time")
 
 
 _STATUS = {
@@ -249,20 +260,20 @@ _STATUS = {
 }
 
 
-def verdict_of(message: Message) -> Verdict:
-    """The answer that a message carries. Raises `ValueError` for one that is none."""
-    told = message.properties
-    state, _, provisional = str(told.get("state", "")).partition(" ")
-    status = told.get("status")
+def verdict_of(message: Message) -> CommandVerdict:
+    """Read the verdict in a reply message. Raises `ValueError` if the message is not a reply to a command."""
+    properties = message.properties
+    state, _, provisional = str(properties.get("state", "")).partition(" ")
+    status = properties.get("status")
     if not isinstance(status, int):
-        raise ValueError("an answer carries a status")  # noqa: TRY004 - the message is wrong, not the program
-    own_words = not 200 <= status < 300 and message.content_type == "text/plain"
-    return Verdict(
+        raise ValueError("a reply has no status")  # noqa: TRY004 - the message is wrong, not the program
+    is_reason = not 200 <= status < 300 and message.content_type == "text/plain"
+    return CommandVerdict(
         state=CommandState(state),
         status=status,
-        command_id=str(told.get("command_id", "")),
+        command_id=str(properties.get("command_id", "")),
         data=message.body,
         content_type=message.content_type,
         provisional=bool(provisional),
-        why=message.body.decode("utf-8", "replace") if own_words else "",
+        why=message.body.decode("utf-8", "replace") if is_reason else "",
     )

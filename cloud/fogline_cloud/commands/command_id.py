@@ -1,8 +1,6 @@
 """Identifiers of commands, which only the bridges of a tenant can make. Pure.
 
-An identifier is 32 hex digits: 24 that name the command and 8 that prove that a bridge made them. Both are
-HMAC-SHA256 (RFC 2104) under one key, which all bridges of a tenant share and nobody else has
-(docs/decisions/0017-only-bridges-name-commands.md).
+32 hex digits: 24 name the command, 8 prove that a bridge made it; both HMAC-SHA256 (RFC 2104; docs/decisions/0017).
 """
 
 import hmac
@@ -23,11 +21,11 @@ class CommandIds:
     key: bytes = field(repr=False)
 
     def of_message(self, tenant: str, operator: str, reply_to: str, message_id: str) -> str:
-        """Return the identifier that every copy of one operator's message gets, at every bridge."""
+        """Return the identifier of an operator's message: the same for every copy of it, at every bridge."""
         return self._proven(self._digits("message", tenant, operator, reply_to, message_id)[:_NAME_DIGITS])
 
     def new(self) -> str:
-        """Return a random identifier, for a message that has no id."""
+        """Return a random identifier, for a message without an id."""
         return self._proven(secrets.token_hex(_NAME_DIGITS // 2))
 
     def issued(self, command_id: str) -> bool:

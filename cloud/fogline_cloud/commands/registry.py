@@ -1,91 +1,147 @@
-"""All commands of one shard, and which state may follow which. No IO; a shard's thread owns one, the loop has a copy."""
+"""The records of all commands of a shard, on its thread, and a copy on the loop. Rules for replacing a record. No IO."""
 
 import time
 from collections import Counter
+from dataclasses import dataclass
 
 from fogline.command import may_become
-from fogline_cloud.commands.record import Record, same_verdict
-from fogline_cloud.commands.remembered import Bounds, Remembered
+from fogline_cloud.commands.record import CommandRecord, same_verdict
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionLimits:
+    """The most keys and bytes, and the greatest age. One owner may use `owner_share` of the keys and of the bytes."""
+
+    keys: int
+    size_bytes: int
+    age_ms: int
+    owner_share: float = 1.0
+
 
 _MIB = 1024 * 1024
-MAX_ENDED = 20_000
-"""How many commands that are over are remembered, so that a copy that comes again is known."""
-MAX_ENDED_BYTES = 32 * _MIB
-MAX_OWED = 20_000
-"""How many answers are kept that their operators have not taken."""
-MAX_OWED_BYTES = 64 * _MIB
-OWED_SHARE = 0.25
-"""Of these, the most for one operator."""
-KEEP_MS = 8 * 86_400_000
-"""How long either is kept: longer than any command may live. Its record stays on Kafka."""
+_KEEP_MS = 8 * 86_400_000  # longer than any time to live; the records stay on Kafka
+ENDED = RetentionLimits(20_000, 32 * _MIB, _KEEP_MS)
+"""Finished commands to remember, so that a duplicate of one is recognised."""
+OWED = RetentionLimits(20_000, 64 * _MIB, _KEEP_MS, owner_share=0.25)
+"""Finished commands whose replies their operators have not accepted."""
 MAX_OPEN_A_GATEWAY = 10_000
 MAX_OPEN_BYTES_A_GATEWAY = 64 * _MIB
 OPEN_SHARE = 0.5
-"""Of the commands that may be open for a gateway, the most of one operator."""
+"""The share of a gateway's open commands that one operator may use."""
 MAX_OPEN_BYTES = 256 * _MIB
 RECORD_BYTES = 1000
-"""The bytes that a record takes beside its arguments and its answer, or less."""
+"""The bytes of a record without its arguments and its reply, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    owner: str
+    size_bytes: int
+    since_ms: int
+
+
+class RetainedKeys:
+    """A set of keys in insertion order. `excess` names the key to discard next. `size_bytes` is the sum of all keys."""
+
+    def __init__(self) -> None:
+        self.size_bytes = 0
+        self._entries: dict[str, _Entry] = {}
+        self._by_owner: dict[str, dict[str, None]] = {}
+        self._owner_bytes: Counter[str] = Counter()
+        self._newest_ms = 0
+
+    def add(self, key: str, owner: str, size_bytes: int, since_ms: int, now_ms: int) -> None:
+        """Add a key as the newest."""
+        self.discard(key)
+        # A time in the future comes from a wrong clock; it must not make the other keys too old.
+        self._newest_ms = max(self._newest_ms, min(since_ms, now_ms))
+        self._entries[key] = _Entry(owner, size_bytes, since_ms)
+        self._by_owner.setdefault(owner, {})[key] = None
+        self._owner_bytes[owner] += size_bytes
+        self.size_bytes += size_bytes
+
+    def discard(self, key: str) -> None:
+        """Remove a key, if it is there."""
+        entry = self._entries.pop(key, None)
+        if entry is None:
+            return
+        self.size_bytes -= entry.size_bytes
+        self._owner_bytes[entry.owner] -= entry.size_bytes
+        del self._by_owner[entry.owner][key]
+        if not self._by_owner[entry.owner]:
+            del self._by_owner[entry.owner], self._owner_bytes[entry.owner]
+
+    def excess(self, owner: str, limits: RetentionLimits) -> str | None:
+        """Return the key to discard next, after a key of `owner` was added: the oldest key of that owner, or of all."""
+        if not self._entries:
+            return None
+        own, share = self._by_owner.get(owner, {}), limits.owner_share
+        if len(own) > limits.keys * share or self._owner_bytes[owner] > limits.size_bytes * share:
+            return next(iter(own))
+        oldest = next(iter(self._entries))
+        too_old = self._entries[oldest].since_ms < self._newest_ms - limits.age_ms
+        if too_old or len(self._entries) > limits.keys or self.size_bytes > limits.size_bytes:
+            return oldest
+        return None
 
 
 class Registry:
-    """Commands by id. `unfetched`: how many answers were forgotten before their operators took them.
+    """Records of commands, by command id. `forgotten_replies` counts replies discarded before an operator accepted them.
 
-    A command without a verdict is never forgotten; `no_room` says when one more would be too many. One with a verdict is
-    forgotten when there are too many of its kind or it is too old: `owed` if its operator has not taken the answer, else
-    `ended`.
+    A command without a verdict is never forgotten; `capacity_error` limits their number instead. A command with a verdict
+    is forgotten when it is too old or there are too many: of the `owed` ones if its reply is still due, else of the `ended`.
     """
 
     def __init__(self) -> None:
-        self.unfetched = 0
-        self._records: dict[str, Record] = {}
+        self.forgotten_replies = 0
+        self._records: dict[str, CommandRecord] = {}
         self._open: dict[str, dict[str, None]] = {}
         self._owed_to: dict[str, dict[str, None]] = {}
         self._count: Counter[tuple[str, ...]] = Counter()
         self._bytes: Counter[tuple[str, ...]] = Counter()
-        self._ended = Remembered()
-        self._owed = Remembered()
+        self._ended = RetainedKeys()
+        self._owed = RetainedKeys()
 
-    def get(self, command_id: str) -> Record | None:
-        """A command, if it is known."""
+    def get(self, command_id: str) -> CommandRecord | None:
+        """Return the record of a command, if it is known."""
         return self._records.get(command_id)
 
-    def put(self, record: Record) -> None:
-        """A record as it is (from Kafka, or from the owner of the truth)."""
+    def put(self, record: CommandRecord) -> None:
+        """Store a record as it is: the caller knows that it is the current one."""
         self._remove(record.id)
         self._records[record.id] = record
-        if not record.over:
+        if not record.final:
             self._open.setdefault(record.gateway, {})[record.id] = None
-        if record.owes_answer:
+        if record.owes_reply:
             self._owed_to.setdefault(record.reply_to, {})[record.id] = None
         if not record.state.terminal:
             self._tally(record, 1)
             return
-        kept = self._owed if record.owes_answer else self._ended
+        kept, limits = (self._owed, OWED) if record.owes_reply else (self._ended, ENDED)
         kept.add(record.id, record.operator, _size(record), record.changed_ms, time.time_ns() // 1_000_000)
-        ended, owed = Bounds(MAX_ENDED, MAX_ENDED_BYTES, KEEP_MS), Bounds(MAX_OWED, MAX_OWED_BYTES, KEEP_MS, OWED_SHARE)
-        while (forgotten := kept.excess(record.operator, owed if record.owes_answer else ended)) is not None:
-            self.unfetched += record.owes_answer
+        while (forgotten := kept.excess(record.operator, limits)) is not None:
+            self.forgotten_replies += record.owes_reply
             self._remove(forgotten)
 
-    def change(self, record: Record) -> bool:
-        """Take a record that follows from another, if it may follow from what is known now."""
-        now = self._records.get(record.id)
-        if now is not None and not follows(now, record):
+    def change(self, record: CommandRecord) -> bool:
+        """Store a record if it may replace the current one. Return False if it may not."""
+        current = self._records.get(record.id)
+        if current is not None and not may_replace(current, record):
             return False
         self.put(record)
         return True
 
-    def open_for(self, gateway: str) -> list[Record]:
-        """The commands that a gateway has not decided yet, oldest first."""
+    def open_for(self, gateway: str) -> list[CommandRecord]:
+        """Return the commands of a gateway that have no final verdict, oldest first."""
         found = [self._records[each] for each in self._open.get(gateway, ())]
         return sorted(found, key=lambda each: each.accepted_ms)
 
-    def owed_to(self, reply_id: str) -> list[Record]:
-        """The commands whose answers are still to be taken at a reply id."""
+    def owed_to(self, reply_id: str) -> list[CommandRecord]:
+        """Return the commands whose replies are still due at a reply id."""
         return [self._records[each] for each in self._owed_to.get(reply_id, ())]
 
-    def no_room(self, record: Record) -> str | None:
-        """Why one more command would be too much; `None` if there is room for it."""
+    def capacity_error(self, record: CommandRecord) -> str | None:
+        """Return the limit that one more command would exceed, in words; `None` if there is room."""
         gateway, operator = (record.gateway,), (record.gateway, record.operator)
         for key, share, what in ((gateway, 1.0, "too many"), (operator, OPEN_SHARE, f"too many of {record.operator}")):
             most, most_bytes = MAX_OPEN_A_GATEWAY * share, MAX_OPEN_BYTES_A_GATEWAY * share
@@ -95,8 +151,8 @@ class Registry:
             return f"the commands that wait at this bridge take {MAX_OPEN_BYTES} bytes already"
         return None
 
-    def everything(self) -> list[Record]:
-        """All that is known."""
+    def everything(self) -> list[CommandRecord]:
+        """Return all records."""
         return list(self._records.values())
 
     def _remove(self, command_id: str) -> None:
@@ -110,8 +166,7 @@ class Registry:
         if not record.state.terminal:
             self._tally(record, -1)
 
-    def _tally(self, record: Record, sign: int) -> None:
-        """Count a command without a verdict: of all, of its gateway, and of its operator at that gateway."""
+    def _tally(self, record: CommandRecord, sign: int) -> None:
         for key in ((), (record.gateway,), (record.gateway, record.operator)):
             self._count[key] += sign
             self._bytes[key] += sign * _size(record)
@@ -119,25 +174,32 @@ class Registry:
                 del self._count[key], self._bytes[key]
 
 
-def follows(now: Record, then: Record) -> bool:
-    """Whether `then` may replace `now`: the next state or attempt, or the same end with something new about it.
+def may_replace(current: CommandRecord, new: CommandRecord) -> bool:
+    """Return True if `new` may replace `current`: the next state, the next attempt, or more about the same state.
 
-    That is: the operator told, the gateway's word in place of a provisional one, or the operator's side of a command
-    that only its gateway's reply spoke of.
+    More about the same state is: the operator has accepted the reply; the gateway's verdict replaces a provisional one;
+    or the operator's request is added to a command that was known from its gateway's reply alone.
     """
-    if then.attempt != now.attempt:
-        return then.attempt > now.attempt and now.released
-    if then.state is now.state:
-        named = bool(then.digest) and not now.digest
-        told = then.told and not now.told and same_verdict(now, then)
-        return told or named or (now.provisional and not then.provisional)
-    if now.provisional:
-        return then.state.terminal
-    return may_become(now.state, then.state)
+    if new.attempt != current.attempt:
+        return new.attempt > current.attempt and current.released
+    if new.state is current.state:
+        has_request = bool(new.digest) and not current.digest
+        is_delivered = new.reply_delivered and not current.reply_delivered and same_verdict(current, new)
+        return is_delivered or has_request or (current.provisional and not new.provisional)
+    if current.provisional:
+        return new.state.terminal
+    return may_become(current.state, new.state)
 
 
-def _size(record: Record) -> int:
-    return RECORD_BYTES + len(record.data_base64) + len(record.answer_base64)
+def is_outdated(current: CommandRecord, record: CommandRecord) -> bool:
+    """Return True for a record of an earlier attempt, or from the shard of a gateway that the command was not sent to."""
+    if current.attempt != record.attempt:
+        return record.attempt < current.attempt
+    return bool(current.digest) and current.gateway != record.gateway
+
+
+def _size(record: CommandRecord) -> int:
+    return RECORD_BYTES + len(record.data_base64) + len(record.reply_base64)
 
 
 def _discard(index: dict[str, dict[str, None]], key: str, command_id: str) -> None:
@@ -145,10 +207,3 @@ def _discard(index: dict[str, dict[str, None]], key: str, command_id: str) -> No
         del found[command_id]
         if not found:
             del index[key]
-
-
-def outdated(known: Record, record: Record) -> bool:
-    """Return True for a record of an earlier attempt, or of another gateway: its shard does not know whose it is."""
-    if known.attempt != record.attempt:
-        return record.attempt < known.attempt
-    return bool(known.digest) and known.gateway != record.gateway

@@ -1,109 +1,99 @@
-"""An operator's AMQP message to a command. Pure.
+"""Reads a command from an operator's AMQP message. Pure.
 
-Eclipse Hono's command and control API: `to` `command/{tenant}[/{device}]`, `subject` the command, `reply-to`
-`command_response/{tenant}/{reply_id}` (none: one-way), `correlation-id` or `message-id`. Ours beside it: the header
-fields `durable` and `ttl`, the application property `idempotent` (may be run again).
+The message follows Eclipse Hono's command and control API: `to` is `command/{tenant}[/{device}]`, `subject` is the command's
+name, `reply-to` is `command_response/{tenant}/{reply_id}` (absent: one-way), and `correlation-id` or `message-id` names it.
+Fogline adds header fields `durable` and `ttl`, and property `idempotent` (it may run twice). A `durable` command with a `ttl`
+waits for an absent device; any other is direct. The default `ttl` is `direct_ttl_s` (JMS sets `durable` by default).
 
-| `durable` | `ttl` | the command |
-|---|---|---|
-| yes | yes | waits for a device that is away, until its ttl is over |
-| no | yes | direct (delivered now or released), and expires with its ttl |
-| either | no | direct, and expires after `direct_ttl_s`. JMS sets `durable` on everything by default |
-
-The same message id from the same container with the same reply address is the same command, whenever it comes, at
-whichever bridge.
+Messages with the same message id, container id and reply address are copies of one command, at any time and any bridge.
 """
 
 import base64
 import uuid
 
-from fogline import address
-from fogline.command import MAX_COMMAND_BYTES, Command, Deadline, State, check_name, digest
+from msgspec.structs import replace
+
+from fogline.address import CommandAddress, CommandResponse, parse_address, shown
+from fogline.command import MAX_COMMAND_BYTES, CommandState, Deadline, check_name, digest
 from fogline.errors import Poison
 from fogline.message import Message, pack_id
 from fogline.principal import Principal
-from fogline_cloud.bridge.reports import device_of
 from fogline_cloud.commands.command_id import CommandIds
-from fogline_cloud.commands.record import Record
-from fogline_cloud.settings import CommandSettings
+from fogline_cloud.commands.record import CommandRecord, command_of
+from fogline_cloud.device_address import device_of
+from fogline_cloud.settings import CommandPolicySettings
 
 MAX_ID = 512
 
 
-def record_of(
-    message: Message, place: address.Commands, operator: Principal, now_ms: int, settings: CommandSettings, *, ids: CommandIds
-) -> Record:
-    """The command that a message asks for, without its gateway. Raises `Poison` naming what is wrong."""
-    device = device_of(message, place)
+def read_command(
+    message: Message,
+    address: CommandAddress,
+    operator: Principal,
+    now_ms: int,
+    settings: CommandPolicySettings,
+    *,
+    ids: CommandIds,
+) -> CommandRecord:
+    """Return the record of the command in a message, without its gateway. Raises `Poison`."""
+    tenant = address.tenant
+    device = device_of(message, address)
     if len(message.body) > MAX_COMMAND_BYTES:
-        raise Poison("too-big", f"a command may carry {MAX_COMMAND_BYTES} bytes, this one has {len(message.body)}")
+        raise Poison("too-big", f"a command may carry {MAX_COMMAND_BYTES} bytes; this one has {len(message.body)}")
     name = check_name(message.subject or "")
-    reply_to = _reply_id(message, place.tenant)
+    reply_to = _reply_id(message, tenant)
     own_id = message.message_id
     correlation = message.correlation_id if message.correlation_id is not None else message.message_id
     if reply_to and correlation is None:
         raise Poison("malformed", "a command with a reply-to needs a correlation-id or a message-id")
-    command_id = ids.new() if own_id is None else ids.of_message(place.tenant, operator.name, reply_to, pack_id(own_id))
-    idempotent = message.properties.get("idempotent") is True
-    command = Command(
+    command_id = ids.new() if own_id is None else ids.of_message(tenant, operator.name, reply_to, pack_id(own_id))
+    record = CommandRecord(
         id=command_id,
-        tenant=place.tenant,
+        tenant=tenant,
         gateway="",
         device=device,
         name=name,
-        deadline=Deadline("", 0),
-        data=message.body,
-        content_type=_content_type(message),
-        reply=bool(reply_to),
-        idempotent=idempotent,
-    )
-    return Record(
-        id=command_id,
-        tenant=place.tenant,
-        gateway="",
-        device=device,
-        name=name,
-        state=State.ACCEPTED,
+        state=CommandState.ACCEPTED,
         operator=str(operator)[:MAX_ID],
         accepted_ms=now_ms,
         expires_ms=now_ms + _ttl_ms(message, settings),
         changed_ms=now_ms,
-        digest=digest(command).hex(),
+        digest="",
         correlation=_packed(correlation),
         reply_to=reply_to,
-        content_type=command.content_type,
+        content_type=_content_type(message),
         data_base64=base64.b64encode(message.body).decode(),
         durable=message.durable and message.ttl_ms is not None,
-        idempotent=idempotent,
+        idempotent=message.properties.get("idempotent") is True,
     )
+    return replace(record, digest=digest(command_of(record, Deadline("", 0))).hex())
 
 
 def _reply_id(message: Message, tenant: str) -> str:
     if not message.reply_to:
         return ""
     try:
-        place = address.parse_address(message.reply_to)
+        reply_address = parse_address(message.reply_to)
     except Poison:
-        place = None
-    if not isinstance(place, address.CommandResponse) or place.tenant != tenant:
-        what = f"reply-to {address.shown(message.reply_to)} is not command_response/{tenant}/<reply id>"
-        raise Poison("malformed", what)
-    return place.reply_id
+        reply_address = None
+    if not isinstance(reply_address, CommandResponse) or reply_address.tenant != tenant:
+        raise Poison("malformed", f"reply-to {shown(message.reply_to)} is not command_response/{tenant}/<reply id>")
+    return reply_address.reply_id
 
 
-def _ttl_ms(message: Message, settings: CommandSettings) -> int:
+def _ttl_ms(message: Message, settings: CommandPolicySettings) -> int:
     if message.ttl_ms is None:
         return int(settings.direct_ttl_s * 1000)
     if message.ttl_ms > settings.max_ttl_s * 1000:
-        raise Poison("ttl", f"a ttl may be {settings.max_ttl_s:.0f} s at most, this one is {message.ttl_ms / 1000:.0f} s")
+        raise Poison("ttl", f"a ttl may be {settings.max_ttl_s:.0f} s at most; this one is {message.ttl_ms / 1000:.0f} s")
     return message.ttl_ms
 
 
 def _content_type(message: Message) -> str | None:
-    told = message.content_type
-    if told is not None and (len(told) > MAX_ID or not told.isascii() or not told.isprintable()):
-        raise Poison("malformed", "a content type is a short line of ASCII")
-    return told
+    text = message.content_type
+    if text is not None and (len(text) > MAX_ID or not text.isascii() or not text.isprintable()):
+        raise Poison("malformed", f"a content type must be printable ASCII of at most {MAX_ID} characters")
+    return text
 
 
 def _packed(value: str | int | uuid.UUID | bytes | None) -> str:

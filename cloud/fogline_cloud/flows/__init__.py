@@ -1,5 +1,31 @@
-"""The Spark flow: raw records out of Kafka, parsed once, into two Delta tables and the derived topics.
+"""The Spark flow: parses raw records once, into two Delta tables and the derived topics.
 
-An event's way: `source` (Kafka) -> `parse` around `outcome` (the decision, pure) -> `commit` (one commit decides) ->
-`sinks` (what is derived from that commit). `schema` says what the tables hold, `job` wires it all.
+`batch`: one micro-batch as a value, and the messages between driver and workers
+`checkpoint`: state of Spark's checkpoint folder
+`claim`: the claim of a starting flow to its tables
+`classify`: the outcome of one raw record
+`commit`: the four steps of a micro-batch, in the driver
+`compaction`: schedule of compactions
+`cross_gateway_dedup`: compares rows that several gateways may have sent
+`delta_log`: commits through delta-rs
+`derive`: readings and derived records
+`failure`: Spark's failures as one line, by reaction
+`files`: Parquet files in the tables' folders
+`job`: the running flow
+`kafka`: Kafka settings for Spark's Java client
+`key_file`: the file with keys of Bluetooth devices
+`metrics`: the metrics and the health of a flow
+`owner`: the owner of a flow's tables
+`parse`: one pass of parsing over Arrow batches
+`parser_runner`: runs a parser on one event
+`parsers`: the parser plugins
+`publish`: derived records to Kafka
+`query`: the streaming query
+`schema`: the tables' columns, their meaning and their Arrow types
+`session`: the Spark session
+`source`: the raw topics
+`tables`: the two tables in Spark
+`tasks`: the work of Spark's workers
+`time_limit`: a limit on the CPU time of a call
+`topic_ids`: recognises topics that were created again
 """

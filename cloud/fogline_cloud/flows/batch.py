@@ -1,60 +1,50 @@
-"""One micro-batch, and what becomes of it, as driver and workers tell each other. No Spark is needed."""
+"""One micro-batch as a value, and the messages that driver and workers exchange about it. No Spark is needed."""
 
 from datetime import datetime
 
 import msgspec
 
 
-class Batch(msgspec.Struct, frozen=True):
+class MicroBatch(msgspec.Struct, frozen=True):
     """One micro-batch of one checkpoint (`run`) of one flow."""
 
     flow: str
     run: str
     number: int
 
-    def application(self, what: str) -> str:
-        """The Delta transaction application of this run's writes to `what`; the batch number is the version."""
-        return f"{self.flow}/{self.run}/{what}"
+    def application(self, table: str) -> str:
+        """Return the Delta transaction application of this run's commits to `table`. Its version is the batch number."""
+        return f"{self.flow}/{self.run}/{table}"
 
 
 class File(msgspec.Struct, frozen=True, kw_only=True):
-    """A Parquet file that lies in a table's folder. It counts once the table's log names it.
+    """A Parquet file in a table's folder. Its rows count as soon as the table's log names it."""
 
-    `path`: below the folder. `size`: bytes. `modified_ms`: since 1970. `day`: its value of the partition column.
-    `stats`: Delta's statistics, JSON (Delta protocol, section "Per-file Statistics").
-    """
-
-    path: str
-    size: int
-    modified_ms: int
-    day: str
-    stats: str
+    path: str  # relative to the folder
+    size: int  # bytes
+    modified_ms: int  # since 1970
+    day: str  # value of the partition column
+    stats: str  # JSON (Delta protocol, section "Per-file Statistics")
 
 
-class Landed(msgspec.Struct, frozen=True):
-    """What one task wrote of table `events`: rows that stand, and rows that may be there already.
+class StagedFiles(msgspec.Struct, frozen=True):
+    """Files with rows of `events` that one task wrote and no commit names yet."""
 
-    `replayed`: a gateway could not prove them unsent. `shared`: other gateways may have told of them.
-    """
-
-    files: list[File]
-    replayed: list[File] = []
-    shared: list[File] = []
+    files: list[File]  # to commit as they are
+    replayed: list[File] = []  # to compare with the table first: a gateway may have sent them before
+    shared: list[File] = []  # to compare with the table first: other gateways may have sent them too
 
 
 class Suspects(msgspec.Struct, frozen=True):
-    """Files with rows that may be copies of other gateways' rows, and files of the table that may have those.
+    """Staged files with rows that other gateways may have sent too, and the committed files to compare them with."""
 
-    `span`: when they were recorded, first and last, with what lies as near as a copy may.
-    """
-
-    files: list[str]
-    there: list[str]
-    span: tuple[datetime, datetime]
+    staged: list[str]  # paths of files
+    committed: list[str]  # paths of files
+    span: tuple[datetime, datetime]  # first and last `recordedtime` that a copy of a staged row may have
 
 
 class Derived(msgspec.Struct, frozen=True):
-    """What one task derived from committed rows: files of table `readings`, and how many events of which outcome."""
+    """Result of one task that derived readings from committed rows. `files`: of table `readings`. The others are counts."""
 
     files: list[File]
     outcomes: dict[str, int]

@@ -1,4 +1,4 @@
-"""When the small files of finished batches are packed, and what happens if that fails: the flow goes on. No Spark is needed."""
+"""Schedule of compactions: small files of finished batches are packed into large ones. No Spark is needed."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -7,16 +7,13 @@ from datetime import date
 log = logging.getLogger(__name__)
 
 COMPACT_EVERY = 100
-"""After so many batches the small files that they wrote are packed."""
+"""Number of batches between two compactions."""
 RETRY_AFTER = 10
-"""After so many batches a compaction that failed is tried again."""
+"""Number of batches after which a failed compaction is tried again."""
 
 
 class Compaction:
-    """Packs the days that batches wrote, every `COMPACT_EVERY` batches. `pack` packs the days from the first to the last.
-
-    A failure is logged and counted in `failures`; its days are kept, and packed `RETRY_AFTER` batches later.
-    """
+    """Lets `pack` compact the files of recent days (first, last) every `COMPACT_EVERY` batches; retries after `RETRY_AFTER`."""
 
     def __init__(self, pack: Callable[[tuple[date, date]], None]) -> None:
         self.failures = 0
@@ -24,7 +21,7 @@ class Compaction:
         self._owed: tuple[date, date] | None = None
 
     def after(self, batch: int, days: Sequence[date]) -> None:
-        """Pack if it is time: after this batch, which wrote rows of these days. Never raises because packing failed."""
+        """Compact if it is due after this batch, which wrote rows of these days. Never raises because a compaction failed."""
         is_due = batch % COMPACT_EVERY == COMPACT_EVERY - 1
         if not is_due and (self._owed is None or batch % RETRY_AFTER != RETRY_AFTER - 1):
             return
@@ -34,17 +31,13 @@ class Compaction:
         span = (min(wanted), max(wanted))
         try:
             self._pack(span)
-        except Exception as error:  # noqa: BLE001 - Spark raises anything; small files are no reason to stop the stream
+        except Exception as error:  # noqa: BLE001 - Spark may raise anything, and small files must not stop the flow
             self.failures += 1
             self._owed = span
             first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
             log.warning(
-                "compaction of %s to %s failed (%d failures): %s: %s; it is tried again after %d batches",
-                *span,
-                self.failures,
-                type(error).__name__,
-                first[:300],
-                RETRY_AFTER,
+                "compaction of %s to %s failed (%d failures): %s: %s. Next try in %d batches.",
+                *(*span, self.failures, type(error).__name__, first[:300], RETRY_AFTER),
             )
         else:
             self._owed = None

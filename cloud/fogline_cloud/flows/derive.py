@@ -1,7 +1,6 @@
-"""What follows from rows of table `events`: rows of `readings`, and records of the derived topics. Pure: Arrow in, values out.
+"""Derives rows of `readings` and records of the derived topics from rows of `events`. Pure: Arrow in, values out.
 
-Canonical and fleet records are JSON; absent members are nulls. A canonical record holds all readings of one event, a
-fleet record up to `FLEET_EVENTS` events of one gateway: a record for each would cost more than all the parsing.
+JSON: a canonical record holds the readings of one event, a fleet record `FLEET_EVENTS` events of one gateway. No member: null.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -16,32 +15,29 @@ import pyarrow.compute as pc
 from fogline.gap import GapReason
 from fogline_cloud import topics
 from fogline_cloud.flows import schema
-from fogline_cloud.flows.arrow import arrow_schema
-from fogline_cloud.flows.schema import Outcome
+from fogline_cloud.flows.schema import EventOutcome, arrow_schema
 from fogline_cloud.records import Headers
 
 FLEET_EVENTS = 200
-"""The most events that one fleet record tells of."""
+"""Largest number of events in one fleet record."""
 MAX_COPIED_BYTES = 512 * 1024
-"""A larger body is not copied into the slow and dead topics (header `fogline_body: table`): it stands in `events`."""
-
+"""Largest body that is copied into the slow and dead topics. A larger one is only in `events` (`fogline_body: table`)."""
 MAX_JSON_BYTES = 512 * 1024
-"""A longer JSON record is split: Kafka takes 1 MiB. One reading alone is never longer."""
+"""Largest JSON record; a longer one is split, because Kafka takes 1 MiB. One reading alone is never longer."""
 
 READINGS = arrow_schema(schema.in_file(schema.READINGS))
-"""The columns of table `readings` as its files hold them."""
+"""Columns of table `readings` in its files."""
 _OWN = ("ordinal", "metric", "value", "text", "unit")
 _WITH_BODY = pa.array([GapReason.REFUSED.value, GapReason.QUARANTINED.value])
-_HOPELESS = pa.array([Outcome.DEAD.value, Outcome.SKIP.value])
+_UNPARSABLE = pa.array([EventOutcome.DEAD.value, EventOutcome.SKIP.value])
 _ENCODER = msgspec.json.Encoder()
 _JSON: Headers = [("content-type", b"application/json")]
-
 
 T = TypeVar("T")
 
 
-class Message(NamedTuple):
-    """A record to be produced."""
+class DerivedRecord(NamedTuple):
+    """A record to produce."""
 
     topic: str
     key: bytes | None
@@ -50,8 +46,8 @@ class Message(NamedTuple):
 
 
 def reading_rows(events: pa.Table) -> pa.Table:
-    """Rows of `events` as rows of table `readings`."""
-    parsed = events.filter(pc.equal(events.column("outcome"), Outcome.OK.value))
+    """Return the rows of table `readings` that belong to these rows of `events`."""
+    parsed = events.filter(pc.equal(events.column("outcome"), EventOutcome.OK.value))
     lists = parsed.column("readings").combine_chunks()
     of_event = pc.list_parent_indices(lists)
     flat = pc.list_flatten(lists)
@@ -64,15 +60,15 @@ def reading_rows(events: pa.Table) -> pa.Table:
     )
 
 
-def messages(events: pa.Table, readings: pa.Table, tenant: str) -> Iterator[Message]:
-    """Every record of the derived topics. `readings`: `reading_rows(events)`."""
+def derived_records(events: pa.Table, readings: pa.Table, tenant: str) -> Iterator[DerivedRecord]:
+    """Yield every record of the derived topics. `readings`: `reading_rows(events)`."""
     outcome = events.column("outcome")
-    refused = pc.and_(pc.equal(outcome, Outcome.GAP.value), pc.is_in(events.column("reason"), _WITH_BODY))
-    hopeless = pc.or_(pc.is_in(outcome, _HOPELESS), pc.fill_null(refused, False))
+    refused = pc.and_(pc.equal(outcome, EventOutcome.GAP.value), pc.is_in(events.column("reason"), _WITH_BODY))
+    unparsable = pc.or_(pc.is_in(outcome, _UNPARSABLE), pc.fill_null(refused, False))
     return chain(
         _canonical(readings, topics.canonical(tenant)),
-        _as_it_came(events.filter(pc.equal(outcome, Outcome.SLOW.value)), topics.slow(tenant)),
-        _as_it_came(events.filter(hopeless), topics.dead(tenant)),
+        _raw_again(events.filter(pc.equal(outcome, EventOutcome.SLOW.value)), topics.slow(tenant)),
+        _raw_again(events.filter(unparsable), topics.dead(tenant)),
         _fleet(events, topics.fleet(tenant)),
     )
 
@@ -94,15 +90,14 @@ class _Canonical(msgspec.Struct, omit_defaults=True):
     readings: list[_Reading] = []
 
 
-def _canonical(readings: pa.Table, topic: str) -> Iterator[Message]:
-    """One record an event, its key the device."""
+def _canonical(readings: pa.Table, topic: str) -> Iterator[DerivedRecord]:
     found = list(map(_Reading, *_columns(readings, (*_OWN, "time"))))
     begins = [row for row, ordinal in enumerate(readings.column("ordinal").to_pylist()) if ordinal == 0]
-    whose = readings.take(pa.array(begins, pa.int64()))
-    about = zip(*_columns(whose, ("source", "id", "device", "recordedtime")), strict=True)
-    for (begin, end), (source, name, device, recorded) in zip(pairwise([*begins, len(found)]), about, strict=True):
+    firsts = readings.take(pa.array(begins, pa.int64()))
+    events = zip(*_columns(firsts, ("source", "id", "device", "recordedtime")), strict=True)
+    for (begin, end), (source, name, device, recorded) in zip(pairwise([*begins, len(found)]), events, strict=True):
         for value in _within_limit(found[begin:end], partial(_Canonical, source, name, device, recorded)):
-            yield Message(topic, device.encode(), value, _JSON)
+            yield DerivedRecord(topic, device.encode(), value, _JSON)
 
 
 _FLEET = tuple(column for column in schema.in_file(schema.EVENTS) if column.name not in {"data", "readings", "detail"})
@@ -111,21 +106,21 @@ _Fleet = msgspec.defstruct(
 )
 
 
-def _fleet(events: pa.Table, topic: str) -> Iterator[Message]:
-    """Every event's metadata, without its body, its readings and words that may quote them; the key is the gateway."""
+def _fleet(events: pa.Table, topic: str) -> Iterator[DerivedRecord]:
+    """Yield the metadata of every event, without body, readings and `detail`, which may quote them. The key is the gateway."""
     counts = pc.list_value_length(events.column("readings")).to_pylist()
-    about = map(_Fleet, *_columns(events, [column.name for column in _FLEET]), counts)
+    entries = map(_Fleet, *_columns(events, [column.name for column in _FLEET]), counts)
     by_gateway: dict[str | None, list[Any]] = {}
-    for gateway, each in zip(events.column("gateway").to_pylist(), about, strict=True):
+    for gateway, each in zip(events.column("gateway").to_pylist(), entries, strict=True):
         by_gateway.setdefault(gateway, []).append(each)
     for gateway, some in by_gateway.items():
         for begin in range(0, len(some), FLEET_EVENTS):
             for value in _within_limit(some[begin : begin + FLEET_EVENTS], list):
-                yield Message(topic, None if gateway is None else gateway.encode(), value, _JSON)
+                yield DerivedRecord(topic, None if gateway is None else gateway.encode(), value, _JSON)
 
 
 def _within_limit(items: list[T], document: Callable[[list[T]], Any]) -> Iterator[bytes]:
-    """JSON documents of items, no longer than `MAX_JSON_BYTES` where there is more than one item in it."""
+    """Yield JSON documents of items. A document longer than `MAX_JSON_BYTES` holds one item only."""
     value = _ENCODER.encode(document(items))
     if len(value) <= MAX_JSON_BYTES or len(items) == 1:
         yield value
@@ -136,31 +131,23 @@ def _within_limit(items: list[T], document: Callable[[list[T]], Any]) -> Iterato
 
 
 def _columns(rows: pa.Table, names: Iterable[str]) -> list[list[Any]]:
-    """Columns as Python lists, times as RFC 3339 text."""
     columns = (rows.column(name) for name in names)
     return [_texts(each) if pa.types.is_timestamp(each.type) else each.to_pylist() for each in columns]
 
 
 def _texts(times: pa.ChunkedArray) -> list[str | None]:
-    """Times as RFC 3339 text in UTC. Many events have the same: each is written once."""
+    # Many events share a time, so each distinct one is formatted once.
     encoded = times.combine_chunks().dictionary_encode()
     texts: list[str | None] = pc.take(pc.strftime(encoded.dictionary, "%Y-%m-%dT%H:%M:%SZ"), encoded.indices).to_pylist()
     return texts
 
 
+_ATTRIBUTES = (
+    *("id", "source", "type", "subject", "gateway", "stream", "sequence", "lane"),
+    *("timequality", "dedup", "time", "recordedtime"),
+)
 _PLAIN = {
-    "ce_id": "id",
-    "ce_source": "source",
-    "ce_type": "type",
-    "ce_subject": "subject",
-    "ce_gateway": "gateway",
-    "ce_stream": "stream",
-    "ce_sequence": "sequence",
-    "ce_lane": "lane",
-    "ce_timequality": "timequality",
-    "ce_dedup": "dedup",
-    "ce_time": "time",
-    "ce_recordedtime": "recordedtime",
+    **{f"ce_{name}": name for name in _ATTRIBUTES},
     "content-type": "content_type",
     "device_id": "device",
     "orig_adapter": "adapter",
@@ -169,13 +156,13 @@ _PLAIN = {
 }
 
 
-def _as_it_came(events: pa.Table, topic: str) -> Iterator[Message]:
-    """The raw record again, with the reason in `fogline_reason` and `fogline_detail`; the key is the device."""
+def _raw_again(events: pa.Table, topic: str) -> Iterator[DerivedRecord]:
+    """Yield the raw records, with the reason in headers `fogline_reason` and `fogline_detail`. The key is the device."""
     columns = dict(zip(names := [*_PLAIN.values(), "replayed", "size_bytes", "data"], _columns(events, names), strict=True))
     for cells in zip(*columns.values(), strict=True):
         row = dict(zip(names, cells, strict=True))
         key = None if row["device"] is None else row["device"].encode()
-        yield Message(topic, key, *_copied(row))
+        yield DerivedRecord(topic, key, *_copied(row))
 
 
 def _copied(row: Mapping[str, Any]) -> tuple[bytes, Headers]:

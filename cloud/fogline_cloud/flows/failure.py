@@ -1,4 +1,4 @@
-"""Spark's failures in one line for a person, by the reaction that they ask for. The whole story is in the log file."""
+"""Spark's failures as one line, by the reaction that they need. Spark's own messages are in the log file."""
 
 import re
 from pathlib import Path
@@ -10,49 +10,37 @@ _KAFKA_AWAY = re.compile(
     r"|TimeoutException: (Timed out waiting for a node|Timeout of \d+ms expired|Topic \S+ not present in metadata)"
     r"|No resolvable bootstrap urls"
 )
-_OURS = re.compile(r"^fogline\.errors\.Unreachable: (.*)", re.MULTILINE)
-"""As a worker's traceback ends."""
-_KNOWN = (
-    (
-        r"OffsetOutOfRange|KAFKA_DATA_LOSS|data may have been lost|aged out by Kafka",
-        "Kafka no longer has records that the flow has not read: its retention is shorter than the flow was away",
-    ),
-    (
-        r"ArithmeticException: long overflow",
-        (
-            "a record in a raw topic has a timestamp that Spark cannot hold: delete it (kafka-delete-records), and set the "
-            "topic's message.timestamp.type to LogAppendTime"
-        ),
-    ),
-    (r"UnknownTopicOrPartition", "a topic of the flow is gone: run `fogline topics create`"),
-    (r"No space left on device", "the disk of the tables or the checkpoint is full"),
-    (
-        r"streaming queries are concurrently using|CONCURRENT_STREAM_LOG_UPDATE|another streaming query",
-        "another flow runs with the same checkpoint: stop one of them",
-    ),
-    (
-        r"OutOfMemoryError|GC overhead limit",
-        'Spark ran out of memory: set [flow.spark] "spark.driver.memory" higher, or max_events_per_batch lower',
-    ),
-    (r"Python worker exited unexpectedly", "a parser killed its worker process several times"),
-    (r"SaslAuthenticationException|SslAuthenticationException", "Kafka refuses the credentials in [kafka]"),
-    (r"TopicAuthorizationException|ClusterAuthorizationException", "Kafka does not allow the flow what it needs"),
-    (r"Permission denied|AccessDeniedException", "a folder of the flow may not be written"),
-)
+_OURS = re.compile(r"^fogline\.errors\.Unreachable: (.*)", re.MULTILINE)  # the last line of a worker's traceback
+_KNOWN = {  # Meaning and remedy by pattern. The first match counts.
+    r"OffsetOutOfRange|KAFKA_DATA_LOSS|data may have been lost|aged out by Kafka": "Kafka has deleted records that the flow "
+    "has not read: the flow was down for longer than Kafka's retention",
+    r"ArithmeticException: long overflow": "a record in a raw topic has a timestamp that Spark cannot hold: delete it "
+    "(kafka-delete-records), and set the topic's message.timestamp.type to LogAppendTime",
+    r"UnknownTopicOrPartition": "a topic of the flow does not exist: run `fogline topics create`",
+    r"No space left on device": "the disk of the tables or the checkpoint is full",
+    r"streaming queries are concurrently using|CONCURRENT_STREAM_LOG_UPDATE|another streaming query": "another flow runs with "
+    "the same checkpoint: stop one of them",
+    r"OutOfMemoryError|GC overhead limit": 'Spark ran out of memory: set [flow.spark] "spark.driver.memory" higher, or '
+    "max_events_per_batch lower",
+    r"Python worker exited unexpectedly": "a parser killed its worker process several times",
+    r"SaslAuthenticationException|SslAuthenticationException": "Kafka refuses the credentials in [kafka]",
+    r"TopicAuthorizationException|ClusterAuthorizationException": "Kafka denies the flow access to a topic or the cluster",
+    r"Permission denied|AccessDeniedException": "a folder of the flow is not writable",
+}
 
 
 def explained(error: BaseException, log: Path) -> FoglineError:
-    """`Unreachable` if Kafka does not answer, else `Misconfigured`: what to do, and where Spark's own words are."""
+    """Return `Unreachable` if Kafka does not answer, else `Misconfigured` with the remedy and the path of Spark's log."""
     if isinstance(error, FoglineError):
         return error
     text = str(error)
-    if said := _OURS.search(text):
-        return Unreachable(said[1])
+    if found := _OURS.search(text):
+        return Unreachable(found[1])
     if _KAFKA_AWAY.search(text):
         return Unreachable("Kafka does not answer")
-    for pattern, meaning in _KNOWN:
+    for pattern, meaning in _KNOWN.items():
         if re.search(pattern, text):
             return Misconfigured(f"{meaning} (see {log})")
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
     line = f"{type(error).__name__}: {line}" if not line.startswith("[") else line
-    return Misconfigured(f"the flow ended: {line[:300]} (see {log})")
+    return Misconfigured(f"the flow failed: {line[:300]} (see {log})")

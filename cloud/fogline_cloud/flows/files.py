@@ -1,4 +1,4 @@
-"""Parquet files in a table's folder, written and read where the rows are: in a worker. No Spark, and no commit."""
+"""Parquet files in a table's folder, written and read by workers. No Spark, and no commits."""
 
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,15 +21,13 @@ from fogline.errors import Misconfigured
 from fogline_cloud.flows.batch import File
 
 MAX_BUFFERED_BYTES = 64 << 20
-"""What a task holds of a table's rows before it begins the next file."""
+"""Size of the rows that a task buffers before it writes them to a file."""
 _MS_US = 1000
-_PROBE_BYTES = 64
-"""Of buffer: without one, delta-rs refuses what Arrow hands it."""
-_LATEST_MS = 253_402_300_799_999
-"""The last millisecond of the year 9999: a later time has no text that readers know."""
+_PROBE_BYTES = 64  # size of the buffer of a probe: without one, delta-rs refuses the object that Arrow passes
+_LATEST_MS = 253_402_300_799_999  # the last millisecond of the year 9999: readers cannot parse a later time
 
 
-class Folder(msgspec.Struct, frozen=True):
+class TableFolder(msgspec.Struct, frozen=True):
     """A table's folder: a path or a URL, and the options of delta-rs's object store for it."""
 
     path: str
@@ -37,27 +35,27 @@ class Folder(msgspec.Struct, frozen=True):
 
     @property
     def uri(self) -> str:
-        """As delta-rs wants it."""
+        """The folder as a URL for delta-rs."""
         return self.path if "://" in self.path else Path(self.path).absolute().as_uri()
 
     def file_system(self) -> pafs.FileSystem:
-        """The folder as a file system of Arrow."""
+        """Return the folder as an Arrow file system."""
         return pafs.PyFileSystem(DeltaStorageHandler(self.uri, self.storage))
 
 
-def read_rows(folder: Folder, path: str, columns: list[str] | None = None, where: pc.Expression | None = None) -> pa.Table:
-    """One file's rows, without the partition column: all, or some columns of those `where` it holds."""
+def read_rows(folder: TableFolder, path: str, columns: list[str] | None = None, where: pc.Expression | None = None) -> pa.Table:
+    """Return the rows of one file without the partition column: all `columns` and rows, or those selected."""
     return pq.read_table(path, filesystem=folder.file_system(), columns=columns, filters=where, partitioning=None)
 
 
-def delete_below(folder: Folder, below: str) -> None:
-    """Delete the files of a folder within the table's that no log speaks of."""
+def delete_below(folder: TableFolder, below: str) -> None:
+    """Delete a folder within the table's folder. No commit may name a file in it."""
     with suppress(FileNotFoundError):
         folder.file_system().delete_dir(below.rstrip("/"))
 
 
-def require_files(folder: Folder, files: Sequence[File]) -> None:
-    """Raise `Misconfigured` unless each of the files lies in the folder, as large as its writer left it."""
+def require_files(folder: TableFolder, files: Sequence[File]) -> None:
+    """Raise `Misconfigured` unless each of the files is in the folder, with the size that its writer reported."""
     found = folder.file_system().get_file_info([each.path for each in files])
     for each, info in zip(files, found, strict=True):
         if info.size != each.size:
@@ -68,19 +66,16 @@ def require_files(folder: Folder, files: Sequence[File]) -> None:
             )
 
 
-def write_probes(folder: Folder, names: Iterable[str]) -> Iterator[str]:
-    """Write a small file for each name, where that is possible; returns the names.
-
-    For executors: the driver then looks for the files, to see whether they write into the same folder.
-    """
+def write_probes(folder: TableFolder, names: Iterable[str]) -> Iterator[str]:
+    """Write a small file for each name, so that the driver can see if executors write into its folder. Yields the names."""
     for name in names:
         with suppress(DeltaError, OSError), folder.file_system().open_output_stream(name, buffer_size=_PROBE_BYTES) as out:
             out.write(b"probe")
         yield name
 
 
-def missing_probes(folder: Folder, names: Sequence[str]) -> list[str]:
-    """Names of the probes that are not in the folder; deletes the others."""
+def missing_probes(folder: TableFolder, names: Sequence[str]) -> list[str]:
+    """Return the names of the probes that are not in the folder, and delete the others."""
     system = folder.file_system()
     missing = [each.path for each in system.get_file_info(list(names)) if each.type is pafs.FileType.NotFound]
     for name in set(names) - set(missing):
@@ -90,13 +85,12 @@ def missing_probes(folder: Folder, names: Sequence[str]) -> list[str]:
 
 @dataclass
 class FileWriter:
-    """Collects one task's rows and writes them, a file for each day.
+    """Collects one task's rows and writes them to files, one per day. A context manager, which deletes them after an error.
 
-    `measured`: the columns to keep statistics of. `below`: a folder within the table's, for files that are not to stay.
-    A context manager: what was written is deleted if its block fails, so that only a kill leaves files without a commit.
+    `measured`: columns to keep statistics of. `below`: a folder within the table's folder, for temporary files.
     """
 
-    folder: Folder
+    folder: TableFolder
     measured: tuple[str, ...]
     below: str = ""
     _rows: list[pa.RecordBatch] = field(default_factory=list)
@@ -114,7 +108,7 @@ class FileWriter:
                     system.delete_file(each.path)
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Take rows, which have a column `ingested`."""
+        """Add rows with a column `ingested`."""
         if rows.num_rows:
             self._rows.append(rows)
             self._bytes += rows.nbytes
@@ -122,7 +116,7 @@ class FileWriter:
             self._flush()
 
     def close(self) -> list[File]:
-        """Write what is left. Returns every file."""
+        """Write the remaining rows. Returns every file."""
         self._flush()
         return self._files
 
@@ -146,7 +140,7 @@ class FileWriter:
 
 
 def statistics(rows: pa.Table, columns: tuple[str, ...]) -> dict[str, Any]:
-    """What a reader may skip a file by. Times in whole milliseconds, the latest one rounded up."""
+    """Return Delta's statistics of a file. Times are in whole milliseconds, the latest one rounded up."""
     least: dict[str, Any] = {}
     greatest: dict[str, Any] = {}
     for name in columns:
@@ -161,7 +155,7 @@ def statistics(rows: pa.Table, columns: tuple[str, ...]) -> dict[str, Any]:
 
 
 def span_of(files: Sequence[File], column: str) -> tuple[datetime, datetime]:
-    """The earliest and the latest time in a measured column of these files, by their statistics, to a millisecond."""
+    """Return the earliest and latest time in a measured column of these files, from their statistics, in milliseconds."""
     stats = [msgspec.json.decode(each.stats) for each in files]
     return (
         datetime.fromisoformat(min(each["minValues"][column] for each in stats)),

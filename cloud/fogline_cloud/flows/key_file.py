@@ -1,7 +1,6 @@
-"""The file with the keys of devices that encrypt what they say: `[flow] ble_keys`.
+"""The file with the keys of devices that encrypt their advertisements (`[flow] ble_keys`): TOML, address or name = hex key.
 
-TOML, one line a device: its address or its name = its key in hex, 32 digits (16 bytes), or 24 for old ones of Xiaomi's.
-Nobody but its owner may read it. What is wrong with it is said without showing a key.
+A key has 32 digits, or 24 for old Xiaomi devices. Only its owner may read the file. No error message shows a key.
 """
 
 import os
@@ -12,28 +11,28 @@ from pathlib import Path
 
 from fogline.address import is_identifier, shown
 from fogline.errors import Misconfigured
-from fogline_cloud.flows.parsers.ble.keys import NO_KEYS, Keys
+from fogline_cloud.flows.parsers.ble.keys import NO_KEYS, DeviceKeys
 
 MAX_BYTES = 1 << 20
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _KEY = re.compile(r"[0-9a-fA-F]{24}|[0-9a-fA-F]{32}")
-_PLACE = re.compile(r"\(at [^()]*\)$")
+_LINE_AND_COLUMN = re.compile(r"\(at [^()]*\)$")
 
 
-def load_keys(path: str | None) -> Keys:
-    """The keys in the file; none without a file. Raises `Misconfigured`, one line that shows no key."""
+def load_keys(path: str | None) -> DeviceKeys:
+    """Return the keys in the file, none if `path` is `None`. Raises `Misconfigured`, one line that shows no key."""
     if path is None:
         return NO_KEYS
     found = _read(Path(path))
     keys: dict[str, bytes] = {}
     for name, key in found.items():
         if not is_identifier(name):
-            raise Misconfigured(f"{path}: {shown(name)} is neither an address nor a device's name")
+            raise Misconfigured(f"{path}: {shown(name)} is neither an address nor a device name")
         if not isinstance(key, str) or _KEY.fullmatch(key) is None:
             raise Misconfigured(f"{path}: the key of {name} is not 32 hex digits in quotes (nor 24)")
         if keys.setdefault(name.upper(), bytes.fromhex(key)) != bytes.fromhex(key):
             raise Misconfigured(f"{path}: there are two keys of {name}")
-    return Keys(keys)
+    return DeviceKeys(keys)
 
 
 def _read(path: Path) -> dict[str, object]:
@@ -49,7 +48,7 @@ def _read(path: Path) -> dict[str, object]:
     except OSError as error:
         raise Misconfigured(f"[flow] ble_keys = {path}: the file cannot be read: {error.strerror}") from None
     except tomllib.TOMLDecodeError as error:
-        place = _PLACE.search(str(error))
-        raise Misconfigured(f"{path}: this is not TOML {place[0] if place else ''}".rstrip()) from None
+        found = _LINE_AND_COLUMN.search(str(error))
+        raise Misconfigured(f"{path}: this is not TOML {found[0] if found else ''}".rstrip()) from None
     except UnicodeDecodeError:
         raise Misconfigured(f"{path}: this is not UTF-8") from None

@@ -1,8 +1,7 @@
-"""One owner per flow name: an epoch in the log of every table, raised by each flow that starts.
+"""One owner per flow name: an epoch in the log of each table, which every starting flow raises.
 
-The epoch is the version of a Delta transaction application. Every commit of the flow compares the epoch on the snapshot
-that it is made from, and writes it again, so that Delta refuses one of two concurrent commits of the same flow name. The
-newest owner wins; the former one stops at its next commit.
+The epoch is the version of a Delta transaction application, which every commit of a flow compares and writes again. So Delta
+refuses one of two concurrent commits, and the newest owner wins; the former one stops at its next commit.
 """
 
 import msgspec
@@ -11,7 +10,7 @@ from fogline.errors import Misconfigured
 
 
 class Owner(msgspec.Struct, frozen=True):
-    """A flow as the owner of its tables. `run`: uuid of its checkpoint. `epoch`: counts the owners from 1."""
+    """A flow as the owner of its tables. `run`: uuid of its checkpoint. `epoch`: number of this owner, from 1."""
 
     tenant: str
     flow: str
@@ -20,7 +19,7 @@ class Owner(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The flow's name within all tenants: what there is one owner of."""
+        """The flow's name, unique over all tenants. Each name has one owner."""
         return f"{self.tenant}/{self.flow}"
 
     @property
@@ -35,11 +34,11 @@ class Owner(msgspec.Struct, frozen=True):
 
     @property
     def marks(self) -> dict[str, int]:
-        """Delta transactions of each commit of this owner."""
+        """Delta transactions that each commit of this owner carries."""
         return {self.application: self.epoch, self.application_of_run: self.epoch}
 
     def superseded(self, path: str) -> Misconfigured:
-        """The error of a former owner."""
+        """Return the error for a flow that is not the owner any more."""
         return Misconfigured(
             f"[flow] name = {self.flow}: another flow of this name has taken over the table {path}: stop one of them, "
             "or give one of them other [flow] tables and another checkpoint"

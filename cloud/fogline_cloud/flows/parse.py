@@ -1,56 +1,54 @@
-"""One pass of parsing over Arrow batches, as it runs in a Spark worker. No Spark is imported here.
-
-In come the columns of `fogline_cloud.flows.source.RAW`, out go those of table `events`. Headers are taken apart column by
-column, and what a row needs not decide about (place, size, body) never becomes a Python object twice.
-"""
+"""One pass of parsing over Arrow batches, from columns `RAW` to those of table `events`, in a worker, without Spark."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain, pairwise
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fogline_cloud.flows.arrow import ARROW, READING, arrow_schema
-from fogline_cloud.flows.asking import EARLIEST_NS, LATEST_NS, Asking
-from fogline_cloud.flows.batch import Batch
-from fogline_cloud.flows.limit import TimeLimit
-from fogline_cloud.flows.outcome import Ask, Raw, Row, decide
+from fogline_cloud.flows.batch import MicroBatch
+from fogline_cloud.flows.classify import EventRow, Raw, RunParser, decide
+from fogline_cloud.flows.parser_runner import EARLIEST_NS, LATEST_NS, ParserRunner
 from fogline_cloud.flows.parsers import installed
-from fogline_cloud.flows.parsers.ble.keys import NO_KEYS, Keys, keyed
-from fogline_cloud.flows.schema import DECIDED, EVENTS, READINGS_TYPE, Outcome, in_file
+from fogline_cloud.flows.parsers.ble.keys import NO_KEYS, DeviceKeys, keyed
+from fogline_cloud.flows.schema import ARROW, DECIDED, EVENTS, READING, READINGS_TYPE, EventOutcome, arrow_schema, in_file
+from fogline_cloud.flows.time_limit import TimeLimit
 
 STORED = arrow_schema(in_file(EVENTS))
-"""The columns of table `events` as its files hold them."""
-_WITHOUT_BODY = pa.array([Outcome.OK.value, Outcome.DUPLICATE.value])
+"""Columns of table `events` in its files."""
+_WITHOUT_BODY = pa.array([EventOutcome.OK.value, EventOutcome.DUPLICATE.value])
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What parsing needs to know. `parsers`: content type to parser, over the default choice."""
+    """Settings of parsing. `parsers`: parser by content type, before the default choice. `limit_s`: CPU time per event."""
 
     tenant: str
     limit_s: float
     parsers: dict[str, str]
-    keys: Keys = NO_KEYS
+    keys: DeviceKeys = NO_KEYS
 
 
-def parse(plan: Plan, batch: Batch, records: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Decide every record of one task. Runs in the main thread of its process (the time limit needs it)."""
+def parse(plan: Plan, batch: MicroBatch, records: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of one task's records. Must run in the main thread of its process, because the time limit needs it."""
     with TimeLimit(plan.limit_s) as limit:
-        asking = Asking(keyed(installed(), plan.keys), limit)
+        runner = ParserRunner(keyed(installed(), plan.keys), limit)
         for each in records:
-            yield decide_batch(each, plan, batch, asking.ask)
+            yield decide_batch(each, plan, batch, runner.run)
 
 
-def decide_batch(records: pa.RecordBatch, plan: Plan, batch: Batch, ask: Ask) -> pa.RecordBatch:
-    """The decisions about some records, beside the columns that pass through and those that say who decided."""
+def decide_batch(records: pa.RecordBatch, plan: Plan, batch: MicroBatch, run_parser: RunParser) -> pa.RecordBatch:
+    """Return the rows of some records."""
     values = records.column("value")
     headers = _headers(records.column("headers"))
     ingested = _within_calendar(records.column("ingested"))
     ingested_us = ingested.cast(pa.int64()).to_pylist()
     rows = [
-        decide(Raw(found, value or b"", ingested * 1000, _Place(records, place)), plan.tenant, plan.parsers, ask)
-        for place, (found, value, ingested) in enumerate(zip(headers, _objects(values), ingested_us, strict=True))
+        decide(
+            Raw(found, value or b"", ingested * 1000, partial(_position, records, row)), plan.tenant, plan.parsers, run_parser
+        )
+        for row, (found, value, ingested) in enumerate(zip(headers, _objects(values), ingested_us, strict=True))
     ]
     decided = dict(zip((column.name for column in DECIDED), _columns(rows), strict=True))
     body = pc.if_else(pc.is_in(decided["outcome"], _WITHOUT_BODY), pa.scalar(None, pa.binary()), values)
@@ -67,26 +65,16 @@ def decide_batch(records: pa.RecordBatch, plan: Plan, batch: Batch, ask: Ask) ->
 
 
 def _within_calendar(times: pa.Array) -> pa.Array:
-    """Times as they are within the years 1 to 9999, and the nearest of those for others: a producer may set any time."""
+    # A producer may set any timestamp, and readers of the table cannot hold others.
     since_us = pc.min_element_wise(times.cast(pa.int64()), LATEST_NS // 1000)
     return pc.max_element_wise(since_us, EARLIEST_NS // 1000).cast(times.type)
 
 
-class _Place:
-    """Names a row's place in Kafka, only when it is asked for."""
-
-    __slots__ = ("_records", "_row")
-
-    def __init__(self, records: pa.RecordBatch, row: int) -> None:
-        self._records = records
-        self._row = row
-
-    def __call__(self) -> str:
-        return "-".join(str(self._records.column(name)[self._row]) for name in ("topic", "partition", "offset"))
+def _position(records: pa.RecordBatch, row: int) -> str:
+    return "-".join(str(records.column(name)[row]) for name in ("topic", "partition", "offset"))
 
 
-def _columns(rows: Sequence[Row]) -> Iterator[pa.Array]:
-    """Rows to columns."""
+def _columns(rows: Sequence[EventRow]) -> Iterator[pa.Array]:
     columns = list(zip(*map(msgspec.structs.astuple, rows), strict=True)) or [()] * len(DECIDED)
     for column, cells in zip(DECIDED, columns, strict=True):
         yield _readings(cells) if column.type == READINGS_TYPE else pa.array(cells, ARROW[column.type])
@@ -102,17 +90,17 @@ def _readings(cells: Sequence[list[tuple[object, ...]]]) -> pa.Array:
 
 
 def _objects(array: pa.Array) -> list[bytes | None]:
-    """Python objects of a binary array; by way of numpy, ten times as fast as one by one."""
+    # numpy converts ten times as fast as a loop over the array.
     return list(array.to_numpy(zero_copy_only=False))
 
 
 def _headers(array: pa.ListArray) -> list[dict[str, bytes]]:
-    """Every record's headers, the last of a name counting. Headers without a value are left out."""
+    """Return each record's headers. The last header of a name counts; headers without a value are omitted."""
     offsets = array.offsets.to_pylist()
     keys, values = array.values.flatten()
     encoded = keys.dictionary_encode()
-    words = encoded.dictionary.to_pylist()
-    names = [words[index] for index in encoded.indices.to_pylist()]
+    distinct = encoded.dictionary.to_pylist()
+    names = [distinct[index] for index in encoded.indices.to_pylist()]
     bodies = _objects(values)
     found = [dict(zip(names[begin:end], bodies[begin:end], strict=True)) for begin, end in pairwise(offsets)]
     if values.null_count:

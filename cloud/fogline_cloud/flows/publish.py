@@ -1,4 +1,4 @@
-"""Derived records to Kafka, from the worker that made them."""
+"""Sends derived records to Kafka from a worker."""
 
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -7,16 +7,16 @@ from typing import Any
 from confluent_kafka import KafkaError, Producer
 
 from fogline.errors import Unreachable
-from fogline_cloud.flows.derive import Message
+from fogline_cloud.flows.derive import DerivedRecord
 from fogline_cloud.kafka import KafkaClients, mapped
 from fogline_cloud.settings import Scalar
 
 LIMIT_S = 60.0
-"""How long a record may take until all replicas have it."""
+"""Largest time until all replicas have a record."""
 
 
-def publish(kafka: Mapping[str, Scalar], records: Iterable[Message]) -> None:
-    """Produce them all; returns when Kafka has them. Raises `Unreachable` if it does not take them in `LIMIT_S`."""
+def publish(kafka: Mapping[str, Scalar], records: Iterable[DerivedRecord]) -> None:
+    """Produce all records, and return when Kafka has them. Raises `Unreachable` if Kafka does not take one in `LIMIT_S`."""
     producer, failed = _producer(tuple(kafka.items()))
     failed.clear()
     with mapped("a derived topic"):
@@ -27,7 +27,7 @@ def publish(kafka: Mapping[str, Scalar], records: Iterable[Message]) -> None:
         raise Unreachable(f"Kafka does not take derived records: {failed[0].str()}")
 
 
-def _produce(producer: Producer, record: Message) -> None:
+def _produce(producer: Producer, record: DerivedRecord) -> None:
     while True:
         try:
             producer.produce(record.topic, record.value, record.key, headers=record.headers)
@@ -39,7 +39,7 @@ def _produce(producer: Producer, record: Message) -> None:
 
 @cache
 def _producer(kafka: tuple[tuple[str, Scalar], ...]) -> tuple[Producer, list[KafkaError]]:
-    """This process's producer, and what could not be delivered. Kept: a worker lives for many micro-batches."""
+    """Return this process's producer and its list of delivery errors. A worker keeps them for many micro-batches."""
     failed: list[KafkaError] = []
 
     def report(error: KafkaError, _message: Any) -> None:

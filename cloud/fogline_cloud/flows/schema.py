@@ -1,37 +1,61 @@
-"""The two Delta tables: every column, its type and its meaning, in one place. No Spark is needed to read this.
+"""The columns of the two Delta tables, with types and meaning. No Spark is needed. Both tables are append-only.
 
-`events` holds one row per raw record, whatever became of it; `readings` one row per value that was parsed out of one.
-Both are append-only. A row's place in Kafka is `(topic, partition, offset)`; its place at the gateway
-`(gateway, stream, sequence)`; what it is, `(source, id)`, and for a reading `(source, id, ordinal)`.
+`events` holds one row per raw record, whatever its outcome. `readings` holds one row per parsed value. A row's position in
+Kafka is `(topic, partition, offset)`, at the gateway `(gateway, stream, sequence)`; `(source, id)` identifies the event.
 """
 
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import NamedTuple
 
+import pyarrow as pa
+
 READINGS_TYPE = "ARRAY<STRUCT<ordinal: INT, metric: STRING, value: DOUBLE, text: STRING, unit: STRING, time: TIMESTAMP>>"
+_TIMESTAMP = pa.timestamp("us", tz="UTC")
+READING = pa.struct(
+    [
+        ("ordinal", pa.int32()),
+        ("metric", pa.string()),
+        ("value", pa.float64()),
+        ("text", pa.string()),
+        ("unit", pa.string()),
+        ("time", _TIMESTAMP),
+    ]
+)
+"""Type of an element of column `readings`."""
+ARROW = {
+    "STRING": pa.string(),
+    "INT": pa.int32(),
+    "BIGINT": pa.int64(),
+    "BOOLEAN": pa.bool_(),
+    "DOUBLE": pa.float64(),
+    "TIMESTAMP": _TIMESTAMP,
+    "BINARY": pa.binary(),
+    READINGS_TYPE: pa.list_(READING),
+}
 
 
-class Outcome(StrEnum):
-    """What became of a record."""
+class EventOutcome(StrEnum):
+    """Outcome of a record."""
 
     OK = "ok"
     """Parsed; its readings (there may be none) are in `readings`."""
     SKIP = "skip"
-    """Known to be nothing that this flow parses, with the reason."""
+    """Nothing to parse, for a known reason."""
     SLOW = "slow"
     """The parser did not finish in time, or kept asking for another try."""
     DEAD = "dead"
-    """It cannot be parsed, with the reason; kept whole."""
+    """Cannot be parsed; the row keeps the reason and the body."""
     GAP = "gap"
-    """A gap record: stands for the sequences `first_sequence` to `sequence`, which carry no event."""
+    """A gap record: the sequences `first_sequence` to `sequence` carry no event."""
     STATEMENT = "statement"
     """A gateway's ledger statement."""
     DUPLICATE = "duplicate"
-    """Already here: sent again by a restored gateway (reason `replayed`), or heard by another one first (`shared`)."""
+    """In the table already: sent again by a restored gateway (reason `replayed`), or by another gateway first (`shared`)."""
 
 
 class Column(NamedTuple):
-    """One column of a table: a Spark SQL type, and what it means."""
+    """One column of a table: its Spark SQL type and its meaning."""
 
     name: str
     type: str
@@ -49,9 +73,7 @@ DECIDED = (
     Column("gateway", "STRING", "gateway that sent the event; null if the event came from an AMQP client"),
     Column("stream", "STRING", "numbered stream of the event, 16 hex digits; null if the event came from an AMQP client"),
     Column(
-        "first_sequence",
-        "BIGINT",
-        "first sequence number that the row stands for; equal to sequence except in a gap record",
+        "first_sequence", "BIGINT", "first sequence number that the row stands for; equal to sequence except in a gap record"
     ),
     Column("sequence", "BIGINT", "sequence number in the stream, from 1; null if the event came from an AMQP client"),
     Column("lane", "STRING", "alarm, telemetry, bulk or reply"),
@@ -84,7 +106,7 @@ DECIDED = (
     Column("parse_us", "BIGINT", "time that the parser took, in microseconds"),
     Column("readings", READINGS_TYPE, "values that the parser returned, in its order; ordinal counts from 0"),
 )
-"""What the decision about one record fills in (`fogline_cloud.flows.outcome.Row` has exactly these fields)."""
+"""Columns that are decided record by record (the fields of `fogline_cloud.flows.classify.EventRow`)."""
 
 _BODY = (
     Column("size_bytes", "BIGINT", "size of the body in bytes"),
@@ -99,7 +121,6 @@ _RUN = (
 )
 
 EVENTS = (*_RECORD, Column("tenant", "STRING", "name of the tenant"), *DECIDED, *_BODY, *_RUN)
-"""Table `events`."""
 
 READINGS = (
     Column("source", "STRING", "/{tenant}/devices/{device}"),
@@ -119,23 +140,33 @@ READINGS = (
     Column("again", "BOOLEAN", "true if another gateway delivered the same event first; null if this was not checked"),
     *_RUN,
 )
-"""Table `readings`."""
 
 
 def in_file(columns: tuple[Column, ...]) -> tuple[Column, ...]:
-    """What a table's files hold: every column but the partition column."""
+    """Return the columns of a table's files: every column except the partition column."""
     return columns[:-1]
 
 
 def ddl_with_meaning(columns: tuple[Column, ...]) -> str:
-    """Columns as the column list of a CREATE TABLE, so that the table itself says what they mean."""
-    return ", ".join(f"`{column.name}` {column.type} COMMENT '{_quoted(column.meaning)}'" for column in columns)
-
-
-def _quoted(text: str) -> str:
-    return text.replace("'", "\\'")
+    """Return the column list of a CREATE TABLE, with each meaning as a comment."""
+    quoted = str.maketrans({"'": "\\'"})
+    return ", ".join(f"`{column.name}` {column.type} COMMENT '{column.meaning.translate(quoted)}'" for column in columns)
 
 
 def names(columns: tuple[Column, ...]) -> list[str]:
-    """The names, in the table's order."""
+    """Return the columns' names."""
     return [column.name for column in columns]
+
+
+def arrow_schema(columns: Iterable[Column]) -> pa.Schema:
+    """Return columns as an Arrow schema."""
+    return pa.schema([(column.name, ARROW[column.type]) for column in columns])
+
+
+def conformed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return rows with exactly the columns of `schema`: writers differ in time zones, and older files lack columns."""
+    known = set(rows.column_names)
+    columns = (
+        rows.column(each.name).cast(each.type) if each.name in known else pa.nulls(rows.num_rows, each.type) for each in schema
+    )
+    return pa.table(list(columns), schema=schema)

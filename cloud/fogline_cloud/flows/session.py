@@ -1,4 +1,4 @@
-"""The Spark session, local or on a cluster, as the flow needs it."""
+"""The flow's Spark session, local or on a cluster."""
 
 import logging
 import os
@@ -15,12 +15,11 @@ from pyspark.sql import SparkSession
 
 from fogline.errors import Misconfigured
 from fogline.installed import find_jars, find_java
-from fogline_cloud.settings import Scalar, Settings
+from fogline_cloud.settings import CloudSettings, Scalar
 
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 _LOCAL = re.compile(r"local(?:\[(\*|[0-9]+)(?:,[0-9]+)?\])?")
-_ATTEMPTS = 4
-"""How often a task is tried that dies with its worker."""
+_ATTEMPTS = 4  # number of times that a task is tried if its worker dies
 
 _ALWAYS: dict[str, Scalar] = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -46,26 +45,26 @@ _LOCALLY: dict[str, Scalar] = {
 
 
 def is_local(master: str) -> bool:
-    """Whether driver and workers are this one process and its children."""
+    """Return True if driver and workers are this process and its children."""
     return _LOCAL.fullmatch(master) is not None
 
 
 def spark_master(master: str) -> str:
-    """`master`, where it is local with `_ATTEMPTS` tries of a task."""
+    """Return `master`; a local one gets `_ATTEMPTS` tries of a task."""
     match = _LOCAL.fullmatch(master)
     return master if match is None else f"local[{match[1] or 1},{_ATTEMPTS}]"
 
 
-def log_file(settings: Settings) -> Path:
-    """Where Spark's own log goes: beside the checkpoint, or into the working folder if that is a URL."""
+def log_file(settings: CloudSettings) -> Path:
+    """Return the path of Spark's own log: beside the checkpoint, or in the working folder if the checkpoint is a URL."""
     checkpoint = settings.flow.checkpoint
     if "://" in checkpoint:
         return Path(f"fogline-flow-{settings.flow.name}.log").absolute()
     return Path(f"{checkpoint}.log")
 
 
-def configuration(settings: Settings) -> dict[str, str]:
-    """Every Spark setting of the flow; `[flow.spark]` has the last word. Raises `Misconfigured` without the jars."""
+def configuration(settings: CloudSettings) -> dict[str, str]:
+    """Return every Spark setting of the flow; `[flow.spark]` overrides. Raises `Misconfigured` without the jars."""
     flow = settings.flow
     chosen: dict[str, Scalar] = {
         **_ALWAYS,
@@ -81,11 +80,8 @@ def configuration(settings: Settings) -> dict[str, str]:
 
 
 @contextmanager
-def spark_session(settings: Settings) -> Iterator[SparkSession]:
-    """A session that is stopped in the end. Raises `Misconfigured` if it cannot start.
-
-    Python workers run this interpreter; on a cluster PYSPARK_PYTHON may name theirs.
-    """
+def spark_session(settings: CloudSettings) -> Iterator[SparkSession]:
+    """Start a session, and stop it at the end of the block. Raises `Misconfigured`. On a cluster, set PYSPARK_PYTHON."""
     java = find_java()
     if is_local(settings.flow.master):
         os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -99,10 +95,10 @@ def spark_session(settings: Settings) -> Iterator[SparkSession]:
         try:
             spark = builder.getOrCreate()
         except (PySparkException, OSError) as error:
-            what = str(error).strip().partition("\n")[0]
-            raise Misconfigured(f"Spark does not start with {java}: {what} (see {log_file(settings)})") from error
+            first = str(error).strip().partition("\n")[0]
+            raise Misconfigured(f"Spark does not start with {java}: {first} (see {log_file(settings)})") from error
     spark.sparkContext.setLogLevel("WARN")
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # what goes wrong between Python and Java is in Spark's own log
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # Spark's own log has the same errors
     try:
         yield spark
     finally:
@@ -111,7 +107,7 @@ def spark_session(settings: Settings) -> Iterator[SparkSession]:
 
 @contextmanager
 def _own_signals() -> Iterator[None]:
-    """Keep this process's SIGINT handler: a new Spark context puts its own in its place."""
+    """Keep this process's SIGINT handler, which a new Spark context replaces."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""Where raw records come from: the three raw topics of a tenant, committed records only."""
+"""The flow's source: committed records of the tenant's three raw topics."""
 
 import json
 from collections.abc import Mapping
@@ -10,31 +10,24 @@ from fogline_cloud import topics
 from fogline_cloud.flows.kafka import spark_options
 from fogline_cloud.flows.tables import Offsets
 from fogline_cloud.kafka import KafkaClients
-from fogline_cloud.settings import Settings
+from fogline_cloud.settings import CloudSettings
 
 RAW = ("topic", "partition", "offset", "ingested", "value", "headers")
-"""What a record is to the flow."""
+"""Columns of a raw record."""
 _EARLIEST = -2
 
 
-def partitions(settings: Settings) -> dict[str, int]:
-    """Partition counts of the topics that the flow reads and writes.
-
-    Raises `Misconfigured` if Kafka does not answer or a topic is missing.
-    """
+def partitions(settings: CloudSettings) -> dict[str, int]:
+    """Return the partition counts of the topics that the flow reads and writes. Raises `Misconfigured` if one is missing."""
     found = KafkaClients(settings.kafka).topics()
-    wanted = [*topics.raw_topics(settings.tenant), *derived_topics(settings.tenant)]
+    derived = (each(settings.tenant) for each in (topics.canonical, topics.slow, topics.dead, topics.fleet))
+    wanted = [*topics.raw_topics(settings.tenant), *derived]
     topics.require(wanted, found)
     return {name: found[name] for name in wanted}
 
 
-def derived_topics(tenant: str) -> list[str]:
-    """The topics that the flow writes."""
-    return [topics.canonical(tenant), topics.slow(tenant), topics.dead(tenant), topics.fleet(tenant)]
-
-
 def starting_offsets(tenant: str, counts: Mapping[str, int], known: Offsets) -> str:
-    """Spark's `startingOffsets`: after what the table has, the earliest record where it has nothing."""
+    """Return Spark's `startingOffsets`: the offsets `known` to follow the table's rows, else the earliest record."""
     return json.dumps(
         {
             topic: {str(number): known.get(topic, {}).get(number, _EARLIEST) for number in range(counts[topic])}
@@ -43,8 +36,8 @@ def starting_offsets(tenant: str, counts: Mapping[str, int], known: Offsets) -> 
     )
 
 
-def raw_stream(spark: SparkSession, settings: Settings, starting: str) -> DataFrame:
-    """The stream of raw records. `starting` counts only for a checkpoint that has no offsets yet."""
+def raw_stream(spark: SparkSession, settings: CloudSettings, starting: str, max_events: int) -> DataFrame:
+    """Return the stream of raw records. Spark uses `starting` only if its checkpoint has no offsets yet."""
     stream = (
         spark.readStream.format("kafka")
         .options(**spark_options(settings.kafka))
@@ -53,7 +46,7 @@ def raw_stream(spark: SparkSession, settings: Settings, starting: str) -> DataFr
         .option("startingOffsets", starting)
         .option("failOnDataLoss", "true")
         .option("includeHeaders", "true")
-        .option("maxOffsetsPerTrigger", settings.flow.max_events_per_batch)
+        .option("maxOffsetsPerTrigger", max_events)
         .load()
     )
     return stream.select("topic", "partition", "offset", F.col("timestamp").alias("ingested"), "value", "headers")

@@ -1,4 +1,6 @@
-"""Is every event where it should be, once? From Kafka and the tables alone.
+"""Compares gateways' counts, Kafka and the tables: every event must be in each of them once.
 
-`ranges` sets of numbers (pure); `balance` the verdict on one stream (pure); `sources` what Kafka and the tables hold.
+`balance`: the verdict on one stream
+`ranges`: sets of sequences as ranges
+`sources`: reads the sequences in Kafka and in the tables
 """

@@ -1,14 +1,14 @@
-"""The verdict on one stream: what its gateway says, what Kafka holds, what the tables hold. Pure."""
+"""Compares a gateway's counts, Kafka and the tables for one stream. Pure."""
 
 from dataclasses import dataclass, field
 
 from fogline.ledger import Counts
-from fogline_cloud.ledger.ranges import Numbers, Span, shown, without
+from fogline_cloud.ledger.ranges import SequenceSet, Span, shown, size, without
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Sequences that carry no event, and why: the word of a gap record."""
+    """Sequences without an event, and the reason from their gap record."""
 
     first: int
     last: int
@@ -17,42 +17,32 @@ class Loss:
 
 
 @dataclass(slots=True)
-class Evidence:
-    """Everything known of a stream.
-
-    `kafka`: sequences of the committed records. `kafka_from`: the first sequence that Kafka can still have (older ones
-    were deleted by its retention), 1 for all. `table`: sequences of the rows of `events`. `pending`: sequences whose
-    records lie behind what the flow has read. `readings_missing`, `readings_double`: sequences of rows of `events`
-    whose readings are not all in `readings`, or more than once; `readings_phantom`: of rows of `readings` that belong to
-    no row of `events`. `losses`: what gap records explain, in order. `statement`: the gateway's last word, the sequence it
-    stands at, how many of the events before it are arrivals of devices, and how many numbers before it gap records stand for
-    (who knows of what). `closed_at`: where its gateway closed it, 0 if it did not.
-    """
+class StreamEvidence:
+    """All evidence about one stream."""
 
     gateway: str
     stream: str
     lane: str
-    kafka: Numbers = field(default_factory=Numbers)
-    kafka_from: int = 1
-    table: Numbers = field(default_factory=Numbers)
-    pending: list[Span] = field(default_factory=list)
-    readings_missing: list[Span] = field(default_factory=list)
-    readings_double: list[Span] = field(default_factory=list)
-    readings_phantom: list[Span] = field(default_factory=list)
+    kafka: SequenceSet = field(default_factory=SequenceSet)  # sequences of the committed records
+    kafka_from: int = 1  # the first sequence that retention can have left in Kafka
+    table: SequenceSet = field(default_factory=SequenceSet)  # sequences of the rows of `events`
+    pending: list[Span] = field(default_factory=list)  # sequences that the flow has not read yet
+    readings_missing: list[Span] = field(default_factory=list)  # sequences in `events` whose readings are not all in `readings`
+    readings_double: list[Span] = field(default_factory=list)  # sequences whose readings are in `readings` more than once
+    readings_phantom: list[Span] = field(default_factory=list)  # sequences in `readings` without a row in `events`
     gaps: list[Span] = field(default_factory=list)
-    losses: list[Loss] = field(default_factory=list)
-    statement: Counts | None = None
-    statement_at: int = 0
-    closed_at: int = 0
-    arrivals_before: int = 0
-    gaps_before: int = 0
+    losses: list[Loss] = field(default_factory=list)  # from gap records, in order
+    statement: Counts | None = None  # the gateway's last counts
+    statement_at: int = 0  # its sequence
+    closed_at: int = 0  # the last sequence of a closed stream, otherwise 0
+    arrivals_before: int = 0  # events of devices that Kafka has before the statement
+    gaps_before: int = 0  # sequences for which gap records stand before the statement
     bridge_duplicate: int = 0
-    bridge_refused: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """Something that does not balance. `kind` is a short, stable word; `spans` the sequences."""
+class LedgerFinding:
+    """One imbalance of a stream. `kind` is a short, stable word; `spans` holds the sequences."""
 
     gateway: str
     stream: str
@@ -61,58 +51,50 @@ class Finding:
     text: str
 
 
-def judge(evidence: Evidence) -> list[Finding]:
-    """What is missing, double or unexplained; empty if the stream balances. What is pending is no finding."""
+def judge(evidence: StreamEvidence) -> list[LedgerFinding]:
+    """Return the missing, duplicate and unexplained sequences; none if the stream balances. Pending ones are no finding."""
     last = max(evidence.kafka.last, evidence.table.last)
     everything = [(1, last)] if last else []
-    both = sorted([*evidence.kafka.spans, *evidence.table.spans])
-    expected = without(evidence.kafka.spans, evidence.pending)
-    stored = [(evidence.kafka_from, last)] if last >= evidence.kafka_from else []
-    deleted = without(expected, evidence.table.spans)
+    table = evidence.table.spans
+    both = sorted([*evidence.kafka.spans, *table])
+    late = [(evidence.closed_at + 1, last)] if 0 < evidence.closed_at < last else []
+    retained = without(table, [(1, evidence.kafka_from - 1)])  # retention deletes the older records from Kafka only
+    deleted = without(without(evidence.kafka.spans, evidence.pending), table)
     found = [
         ("lost", without(everything, both), "in neither Kafka nor the table"),
-        ("kafka-double", evidence.kafka.doubles, "more than once in Kafka"),
+        ("kafka-double", evidence.kafka.duplicates, "more than once in Kafka"),
         ("table-missing", deleted, "in Kafka, not in the table"),
-        ("table-double", evidence.table.doubles, "more than once in the table"),
-        ("phantom", without(_within(evidence.table.spans, stored), evidence.kafka.spans), "in the table, not in Kafka"),
+        ("table-double", evidence.table.duplicates, "more than once in the table"),
+        ("phantom", without(retained, evidence.kafka.spans), "in the table, not in Kafka"),
         ("readings-missing", evidence.readings_missing, "in the table without its readings"),
         ("readings-double", evidence.readings_double, "in the table with its readings more than once"),
-        ("readings-phantom", without(evidence.readings_phantom, deleted), "readings of what is not in the table"),
+        ("readings-phantom", without(evidence.readings_phantom, deleted), "readings without an event in the table"),
+        ("after-closing", late, "after the stream was closed"),
     ]
     place = f"{evidence.gateway} {evidence.lane} {evidence.stream}"
     findings = [
-        Finding(evidence.gateway, evidence.stream, kind, spans, f"{place}: {shown(spans)}: {text}")
+        LedgerFinding(evidence.gateway, evidence.stream, kind, spans, f"{place}: {shown(spans)}: {text}")
         for kind, spans, text in found
         if spans
     ]
-    if evidence.closed_at and last > evidence.closed_at:
-        spans = [(evidence.closed_at + 1, last)]
-        text = f"{place}: {shown(spans)}: after the stream was closed"
-        findings.append(Finding(evidence.gateway, evidence.stream, "after-closing", spans, text))
     if why := _statement_problem(evidence):
         at = [(evidence.statement_at, evidence.statement_at)]
-        findings.append(Finding(evidence.gateway, evidence.stream, "statement", at, f"{place}: {why}"))
+        findings.append(LedgerFinding(evidence.gateway, evidence.stream, "statement", at, f"{place}: {why}"))
     return findings
 
 
-def _within(spans: list[Span], bounds: list[Span]) -> list[Span]:
-    return without(spans, without(spans, bounds))
-
-
-def _statement_problem(evidence: Evidence) -> str:
-    """Whether the gateway's own counts agree with the numbers before its statement.
-
-    What Kafka has no more or has lost, or what a gap stands for, may have been an arrival or not: it has a line of its own.
-    """
+def _statement_problem(evidence: StreamEvidence) -> str:
+    """Compare the gateway's counts with the sequences before its statement. Return the problem, or an empty string."""
     counts = evidence.statement
     if counts is None:
         return ""
     at = evidence.statement_at
     if counts.stored != at - 1:
         return f"the gateway counted {counts.stored} stored events before sequence {at}"
-    told = counts.acknowledged - counts.duplicate
-    there = evidence.arrivals_before
-    absent = sum(last - first + 1 for first, last in without([(1, at - 1)], evidence.kafka.spans))
-    if not there <= told <= there + absent + evidence.gaps_before:
-        return f"the gateway acknowledged {told} events before sequence {at}, {there} are there"
+    acknowledged = counts.acknowledged - counts.duplicate
+    arrived = evidence.arrivals_before
+    # Sequences that are missing in Kafka or in a gap record may have been arrivals. They have findings of their own.
+    unknown = size(without([(1, at - 1)], evidence.kafka.spans)) + evidence.gaps_before
+    if not arrived <= acknowledged <= arrived + unknown:
+        return f"the gateway acknowledged {acknowledged} events before sequence {at}, {arrived} are there"
     return ""

@@ -1,4 +1,4 @@
-"""Sequences as ranges. Pure."""
+"""Sets of sequences as ranges. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -8,40 +8,40 @@ Span = tuple[int, int]
 
 
 @dataclass(slots=True)
-class Numbers:
-    """Which numbers were seen, and which of them more than once."""
+class SequenceSet:
+    """The sequences that were seen, and those that were seen more than once."""
 
     spans: list[Span] = field(default_factory=list)
-    doubles: list[Span] = field(default_factory=list)
+    duplicates: list[Span] = field(default_factory=list)
 
     @property
     def count(self) -> int:
-        """How many different numbers were seen."""
-        return sum(last - first + 1 for first, last in self.spans)
+        """The number of different sequences."""
+        return size(self.spans)
 
     @property
     def last(self) -> int:
-        """The highest number, 0 for none."""
+        """The highest sequence, 0 for none."""
         return self.spans[-1][1] if self.spans else 0
 
 
-def collect(seen: Iterable[Span]) -> Numbers:
-    """Bring spans, in any order and overlapping or not, into order."""
-    numbers = Numbers()
-    spans, doubles = numbers.spans, numbers.doubles
+def size(spans: Iterable[Span]) -> int:
+    """Return the number of sequences in spans without overlaps."""
+    return sum(last - first + 1 for first, last in spans)
+
+
+def collect(seen: Iterable[Span]) -> SequenceSet:
+    """Sort and merge spans, which may overlap."""
+    found = SequenceSet()
     for first, last in sorted(seen):
-        if not spans or first > spans[-1][1] + 1:
-            spans.append((first, last))
-            continue
-        begin, end = spans[-1]
-        if first <= end:
-            _append(doubles, (first, min(last, end)))
-        spans[-1] = (begin, max(last, end))
-    return numbers
+        if found.spans and first <= found.last:
+            _append(found.duplicates, (first, min(last, found.last)))
+        _append(found.spans, (first, last))
+    return found
 
 
 def without(spans: list[Span], others: list[Span]) -> list[Span]:
-    """What is in `spans` and not in `others`; both in order and without overlaps."""
+    """Return `spans` without `others`. Both must be sorted and without overlaps."""
     left: list[Span] = []
     for first, last in spans:
         begin = first
@@ -64,7 +64,7 @@ def _append(spans: list[Span], span: Span) -> None:
 
 
 def shown(spans: list[Span], most: int = 5) -> str:
-    """`3, 7..9 and 2 more`."""
+    """Return the spans as text, for example `3, 7..9 and 2 more`."""
     parts = [str(first) if first == last else f"{first}..{last}" for first, last in spans[:most]]
     more = f" and {len(spans) - most} more" if len(spans) > most else ""
     return ", ".join(parts) + more

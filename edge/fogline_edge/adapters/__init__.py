@@ -1,1 +1,9 @@
-"""One protocol a module or package: IO only; the codecs beside them are pure. None of them knows the outbox."""
+"""The adapters, one package for each protocol. They reach the outbox only through the port.
+
+`bind_error`: the reason why a listener cannot bind
+`ble`: Bluetooth LE
+`coap`: CoAP
+`mqtt`: the MQTT server
+`mqtt_client`: a client of an MQTT broker
+`port`: the interface between adapters and the rest
+"""

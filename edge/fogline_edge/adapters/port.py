@@ -1,109 +1,110 @@
-"""What an adapter is given: where to put what arrived, what to keep for it, and the commands for its devices.
+"""The interface between an adapter and the rest of the gateway. All methods are called on the event loop and never block it."""
 
-Everything here is called on the event loop and never blocks it.
-"""
-
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from fogline.command import Answer, Command
+from fogline.command import Command, Reply
+from fogline.errors import SlowDown
 from fogline.event import Arrival, Receipt
 
 
 class Port(Protocol):
-    """The durable side, as adapters see it."""
+    """The durable side of the gateway, as adapters see it."""
 
     @property
     def tenant(self) -> str:
-        """The tenant that every device of this gateway belongs to."""
+        """The tenant of all devices of this gateway."""
 
     @property
     def gateway(self) -> str:
-        """This gateway's name."""
+        """The name of this gateway."""
 
     def put(self, arrival: Arrival, done: Callable[[Receipt], None]) -> None:
         """Store `arrival`; `done` is called once, on the loop, after the commit that made it durable.
 
-        While there is no room the call to `done` stays out, and so must the device's acknowledgement. If the process
-        ends first, `done` is never called. Raises `SlowDown` if too much waits already: then nothing was taken, and
-        the adapter stops reading until `when_room` calls.
+        Until then the device must not be acknowledged: without room or after a crash, `done` is not called. Raises `SlowDown`
+        if too much waits already: the arrival is not taken, and the adapter stops reading until `when_room` calls.
         """
 
     @property
     def crowded(self) -> bool:
-        """So much waits for its commit that `put` would refuse any arrival: what cannot be refused should not be asked for.
-
-        `when_room` tells when that is over.
-        """
+        """True while `put` would raise `SlowDown`. Then an adapter should not start work that needs `keep` or `forget`."""
 
     def when_room(self, call: Callable[[], None]) -> None:
-        """Call `call` once, on the loop, when `put` takes arrivals again (at the next turn if it does now)."""
+        """Call `call` once, on the loop, when `put` accepts arrivals again (at the next turn if it does now)."""
 
     def forget(self, device: str, slot: bytes, done: Callable[[], None], number: int = 0) -> None:
-        """Durably forget what was put under a `Retransmission`'s slot and number: its next use is a new message.
+        """Durably forget the last arrival of a `Retransmission`'s slot and number: its next use is a new message.
 
-        Takes effect after everything put before it; `done` is called once, on the loop, after the commit.
+        Takes effect after every earlier `put`; `done` is called once, on the loop, after the commit.
         """
 
     def keep(self, key: str, value: bytes | None, done: Callable[[], None]) -> None:
-        """Durably keep a small value under `key` (`None`: no longer), for the adapter's own use across restarts.
+        """Durably keep a small value under `key` (`None`: delete it), for the adapter's own use across restarts.
 
-        Takes effect in the order of the calls; `done` is called once, on the loop, after the commit. The adapter bounds
-        how many keys it uses.
+        Takes effect in the order of the calls; `done` is called once, on the loop, after the commit. Adapters limit their keys.
         """
 
     def kept(self, prefix: str) -> Mapping[str, bytes]:
-        """What was kept under keys that begin with `prefix` when the gateway started, and every `keep` since."""
+        """Return the values kept at the start of the gateway or since, under keys that begin with `prefix`."""
 
 
 class Executor(Protocol):
-    """An adapter, as the commands' side sees it: it can carry commands to some devices."""
+    """An adapter as the downlink sees it: it carries commands to its devices."""
 
     def execute(self, command: Command) -> None:
-        """Carry `command` to its device; the journal has committed that this is being tried. Must not raise or block.
+        """Carry `command` to its device. The journal has committed the attempt. Must not raise or block.
 
-        At most one command a device is under way. The adapter tells how it went, once or more, by `Commands.taken`,
-        `not_sent`, `lost` and `answer`, now or later.
+        At most one command of a device is in progress. The adapter reports its progress once or more, now or later, by
+        `CommandPort.taken`, `not_sent`, `lost`, `refused` and `answer`.
         """
 
     def abandon(self, command: Command) -> None:
-        """Nobody waits for the device's answer any more (the deadline passed): what was not sent must not be sent."""
+        """Give `command` up, because its deadline passed: if it was not sent, it must not be sent."""
 
 
-class Commands(Protocol):
+class CommandPort(Protocol):
     """Commands to devices, as adapters see them."""
 
     def reachable(self, device: str, by: Executor) -> None:
-        """`device` takes commands through `by` from now on; the one that waits longest is executed, at a later turn.
-
-        A device that was reachable through another executor is reachable through the new one only.
-        """
+        """Execute the commands of `device` only by `by` from now on, the oldest waiting one at a later turn of the loop."""
 
     def unreachable(self, device: str, by: Executor) -> None:
-        """`device` takes no commands through `by` any more. Passed over if it is reachable through another."""
+        """Execute no command of `device` by `by` any more. Ignored if the device is reachable by another executor."""
 
     def taken(self, command_id: str) -> None:
-        """The device's protocol confirmed that it has the command (MQTT PUBACK or PUBCOMP, a CoAP response).
-
-        That ends a command without a reply; one with a reply goes on waiting for `answer`.
-        """
+        """Report that the protocol confirmed the command (PUBACK, PUBCOMP, a CoAP response). It ends if it wants no reply."""
 
     def not_sent(self, command_id: str) -> None:
-        """Certain: not one byte of it was given to the device. It is tried again after a pause, or at the next `reachable`."""
+        """Report that no byte of the command was sent. It is tried again after a pause, or at the next `reachable`."""
 
     def lost(self, command_id: str) -> None:
-        """Unknown: the connection ended in between.
+        """Report an unknown result: the connection ended in between.
 
-        It is sent again only if idempotent: after a pause or at the next `reachable`, and a few times at most. Else an
-        answer may still come.
+        Only an idempotent command is sent again, after a pause or at the next `reachable`. To others an answer may still come.
         """
 
     def refused(self, command_id: str, why: str) -> None:
-        """Certain: the device cannot be given this command (too big for it, no such resource); it was not run."""
+        """Report that the device cannot be given this command (too big for it, no such resource); it was not run."""
 
-    def answer(self, device: str, command_id: str, answer: Answer, done: Callable[[Receipt], None]) -> None:
-        """The device answered; `done` is called once, on the loop, after the commit that made the answer durable.
+    def answer(self, device: str, command_id: str, answer: Reply, done: Callable[[Receipt], None]) -> None:
+        """Store the device's answer; `done` is called once, on the loop, after the commit that made it durable.
 
-        `STORED`: it is the command's answer. `DUPLICATE`: the same answer was there. `DEAD`: no command of this device
-        has this id (or it is long over): kept as a dead letter. Raises `SlowDown` as `Port.put` does.
+        `STORED`: it is the command's answer. `DUPLICATE`: the same answer was stored before. `DEAD`: no open command of this
+        device has this id; the answer is kept as a dead letter. Raises `SlowDown` as `Port.put` does.
         """
+
+
+async def answer_when_room(commands: CommandPort, command: Command, reply: Reply) -> None:
+    """Report the reply of a device as soon as there is room for it; a command without a reply is `taken`."""
+    if not command.reply:
+        commands.taken(command.id)
+        return
+    while True:
+        try:
+            commands.answer(command.device, command.id, reply, lambda _: None)  # nobody waits for the commit
+        except SlowDown as error:
+            await asyncio.sleep(error.retry_after_s)
+        else:
+            return

@@ -1,5 +1,10 @@
-"""From the bridge to a device: commands, and what becomes of them.
+"""Commands from the bridge to devices, and their answers.
 
-`journal` the durable record (same file as the outbox); `recall` what a restart makes of it (pure); `lines` who waits for
-which device; `budget` how much may wait (pure); `downlink` which command goes next, to whom, until when.
+`budget`: limits of the open commands
+`device_queues`: order of the commands of each device
+`downlink`: commands from the bridge, reports from the adapters
+`journal`: the durable record of commands
+`open_commands`: open commands by id, with their deadlines
+`recovery`: open commands after a restart
+`runner`: execution of commands
 """

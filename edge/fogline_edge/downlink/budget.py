@@ -1,4 +1,4 @@
-"""How many commands may be open at a time, and how many bytes of the outbox they may take: in all and for a device. Pure."""
+"""Limits of the open commands: their number, and their bytes in the outbox, in all and for one device. Pure."""
 
 from collections import Counter
 
@@ -7,15 +7,15 @@ from fogline.command import MAX_COMMAND_BYTES, Command
 MAX_OPEN = 10_000
 MAX_OPEN_A_DEVICE = 100
 DEVICE_SHARE = 0.25
-"""Of the budget, the most bytes that the commands for one device may take (but always one command of the largest size)."""
+"""Share of the budget that the commands of one device may take, but always one command of the largest size."""
 COMMAND_BYTES = 600
-"""The bytes that a command takes in the journal beside its texts and arguments, or less."""
+"""Upper limit of the journal's bytes for one command, beside its texts and its body."""
 LARGEST_BYTES = MAX_COMMAND_BYTES + 4096
-"""The bytes that a command of the largest size takes, or less."""
+"""Upper limit of the journal's bytes for a command of the largest size."""
 
 
 class CommandBudget:
-    """Counts the commands that are not over. `max_bytes`: the most bytes that all of them may take."""
+    """Counts the open commands. `max_bytes`: limit of the bytes of all of them."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -24,7 +24,7 @@ class CommandBudget:
         self._bytes: Counter[str] = Counter()
 
     def refusal(self, command: Command) -> str | None:
-        """Why one more command would be too much, and what to do; `None` if there is room for it."""
+        """Return the limit that one more command would exceed, and the remedy; `None` if there is room for it."""
         device, size = command.device, size_of(command)
         if self._open[device] >= MAX_OPEN_A_DEVICE:
             return f"{MAX_OPEN_A_DEVICE} commands for {device} are open: send more once some of them are over"
@@ -38,12 +38,12 @@ class CommandBudget:
         return None
 
     def add(self, command: Command) -> None:
-        """A command is open from now on."""
+        """Count a command that opens."""
         self._open[command.device] += 1
         self._bytes[command.device] += size_of(command)
 
     def remove(self, command: Command) -> None:
-        """A command is over."""
+        """Stop counting a command that is over."""
         device = command.device
         self._open[device] -= 1
         self._bytes[device] -= size_of(command)
@@ -52,6 +52,6 @@ class CommandBudget:
 
 
 def size_of(command: Command) -> int:
-    """About the bytes that a command takes in the journal, and in memory."""
+    """Return about the bytes that a command takes in the journal, and in memory."""
     texts = (command.id, command.device, command.name, command.content_type or "", command.correlation)
     return COMMAND_BYTES + len(command.data) + sum(map(len, texts))

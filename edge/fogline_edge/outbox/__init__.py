@@ -1,7 +1,36 @@
-"""The gateway's durable queue of events: one SQLite file, one thread that writes it.
+"""The gateway's durable queue of events: one SQLite file, written by one thread.
 
-`schema` the file and its migrations; `queries` the SQL; `recognition` what is a resend (pure); `streams` what is known
-of each stream; `ingest` one group of arrivals in one transaction; `writer` the thread; `outbox` what the loop sees, `between`
-how the two talk. Before the file is used: `opening`, `folder`, `health`, and if it is damaged `salvage`, `carving`, `pages`
-(pure), `damage`. `times`: what the wall clock got wrong.
+`age`: the gateway's own running time
+`carving`: rows of a damaged file
+`clock_correction`: times of events stored before the clock was set
+`data_folder`: the folder of the file, with its lock
+`drop_oldest`: deletion of the oldest events of a lane
+`duplicate_filter`: new event, duplicate or unchanged report
+`event_encoder`: arrivals as events
+`event_template`: JSON of events that differ in few attributes
+`expiry`: events past their message expiry
+`free_space`: free pages of the file, and errors that mean a full disk or damage
+`gathering`: the next group, and when it is handed over
+`group`: the rows of one transaction
+`ingest`: one group of arrivals in one transaction
+`integrity`: the check of the file before it is opened
+`last_seen`: counter values of advertisers, in memory
+`live_rows`: committed rows on the event loop
+`memory_expiry`: deletion of old memory of duplicates
+`migrations`: migrations of older files
+`outbox`: the face on the event loop
+`pages`: SQLite's file format
+`quarantine`: events that the bridge rejected, and gap records
+`queries`: the named SQL queries
+`recognition`: identity of an event, by what its device gives
+`requests`: reads and changes that the loop asks for
+`resend_memory`: the last message of each packet id
+`salvage`: a damaged file into a new one
+`schema`: the file, opened with the newest schema
+`startup`: the file before it is used
+`store`: connection, transactions, and the state that mirrors the rows
+`stored_body`: event bodies as the file stores them
+`streams`: state and counts of each stream
+`writer_queue`: the items of the thread's queue, and calls from the loop
+`writer`: the thread and its transactions
 """

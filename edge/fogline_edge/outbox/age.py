@@ -1,8 +1,8 @@
-"""The gateway's own age, by which it is told how long ago something came; no clock that is set can change it.
+"""The gateway's age: a clock for durations between events. Setting the wall clock cannot change it.
 
-Within a boot it is exact, across crashes too: the time since the boot went on. After another boot nobody knows how long the
-machine was off, and a device may have started again with it: that counts as longer than any window in which a counter
-and a payload, or a message id, make a resend. What is in doubt is kept.
+Within a boot it is exact, across crashes too, because the clock since boot goes on. After another boot nobody knows how long
+the machine was off, and a device may have restarted with it. So the age then grows by more than any window in which a counter
+and a payload, or a message id, mark a duplicate: in doubt an event is stored.
 """
 
 import sqlite3
@@ -16,7 +16,7 @@ UNKNOWN_DOWNTIME_S = 600
 
 
 class Age:
-    """Since the first start. `ms` and `s`: now."""
+    """The time since the gateway's first start, as far as it is known."""
 
     def __init__(self, connection: sqlite3.Connection, clock: Clock) -> None:
         self._connection = connection
@@ -25,32 +25,28 @@ class Age:
 
     @property
     def ms(self) -> int:
-        """In milliseconds."""
+        """The age in milliseconds."""
         return self._clock.beacon().boottime_ms - self._born_ms
 
     @property
     def s(self) -> int:
-        """In whole seconds."""
+        """The age in whole seconds."""
         return self.ms // 1000
 
     def save(self) -> None:
-        """Write it down: whole seconds, and when in this boot they were full."""
+        """Write the age in whole seconds, and the time since boot at which it was reached."""
         age_s = self.s
         at = f"{self._clock.beacon().boot_id} {self._born_ms + age_s * 1000}"
         self._connection.executemany(SQL["set_meta"], [("age_s", str(age_s)), ("age_at", at)])
 
 
 def _born_ms(connection: sqlite3.Connection, clock: Clock) -> int:
-    """When, by the clock of this boot, the age was 0."""
-    now, saved_s, at = clock.beacon(), _get(connection, "age_s"), _get(connection, "age_at")
-    if saved_s is None:
+    """Return the time since boot at which the age was 0, which may be negative."""
+    now = clock.beacon()
+    saved, at = (connection.execute(SQL["get_meta"], (key,)).fetchone() for key in ("age_s", "age_at"))
+    if saved is None:
         return now.boottime_ms
-    boot, _, at_ms = (at or "").partition(" ")
+    boot, _, at_ms = at[0].partition(" ") if at else ("", "", "")
     if boot == now.boot_id:
-        return int(at_ms) - int(saved_s) * 1000
-    return now.boottime_ms - (int(saved_s) + SAVED_EVERY_S + UNKNOWN_DOWNTIME_S) * 1000
-
-
-def _get(connection: sqlite3.Connection, key: str) -> str | None:
-    row = connection.execute(SQL["get_meta"], (key,)).fetchone()
-    return str(row[0]) if row else None
+        return int(at_ms) - int(saved[0]) * 1000
+    return now.boottime_ms - (int(saved[0]) + SAVED_EVERY_S + UNKNOWN_DOWNTIME_S) * 1000

@@ -1,6 +1,6 @@
-"""Every row that a damaged file and its log still hold, told by the page's own words and by the shape of the row.
+"""Reads every row that a damaged file and its log still hold. It finds a row's table by the tree or by the row's shape.
 
-SQLite is not asked: one bad page would end its reading, and a bad header would prevent it.
+It does not use SQLite, which stops at the first bad frame of a log and cannot open a file with a bad header (decision 0020).
 """
 
 import os
@@ -12,63 +12,69 @@ from typing import NamedTuple
 import msgspec
 
 from fogline.event import Lane
-from fogline_edge.outbox.pages import FRAME_BYTES, PAGE_BYTES, Cell, UnreadableError, Value, cell, cells, children, read_log
-from fogline_edge.outbox.recognition import Trace
-from fogline_edge.outbox.slots import PAGE_OF_SLOTS_BYTES
+from fogline_edge.outbox.pages import Cell, UnreadableError, Value, cell, cells, children, page_bytes_of, read_log
+from fogline_edge.outbox.recognition import MemoryEntry
+from fogline_edge.outbox.resend_memory import ENTRY
+from fogline_edge.outbox.streams import SEQUENCE_BITS, SEQUENCE_MASK
 
 MAX_LOG_BYTES = 256 * 1024 * 1024
-"""Of a log that is larger, the rest is not looked at."""
+"""The most of a log that is read."""
 
-_TABLES = frozenset({"stream", "event", "quarantine", "memory", "meta", "kept", "command", "slot"})
+_SAMPLE_BYTES = 1024 * 1024
+_TABLES = frozenset({"stream", "event", "quarantine", "memory", "meta", "kept", "command", "resend", "slot"})
+_FORMER = {"event_by_key": "event"}
+"""Tables of a file that is being migrated, with the names that the rows of both have here."""
+_FORMER_SLOTS_BYTES = 768
 _NAME = re.compile(r"[0-9a-f]{16}")
 _LANES = frozenset(Lane)
-_trace = msgspec.msgpack.Decoder(Trace)
+_trace = msgspec.msgpack.Decoder(MemoryEntry)
 
 
 class Images:
-    """The pages of a file and its log, read one at a time. What cannot be read is `None`. Close it."""
+    """The pages of a file and its log, read one at a time. An unreadable page is `None`. Call `close` at the end."""
 
     def __init__(self, database: Path, log: Path) -> None:
         self._files = [_opened(database), _opened(log)]
-        self.count = max(0, _size(database)) // PAGE_BYTES
-        self.log = read_log(_head(log))
+        self._page_bytes = _page_bytes(database, log)
+        self.count = max(0, _size(database)) // self._page_bytes
+        self.log = read_log(_head(log), self._page_bytes)
         self.log_bytes = max(0, _size(log))
         self.count = max(self.count, *self.log.newest, 0)
 
     def close(self) -> None:
-        """Nothing is read any more."""
+        """Close the files."""
         for each in self._files:
             if each is not None:
                 os.close(each)
 
     def place(self, number: int) -> int:
-        """Where the newest image of a page lies."""
+        """Return the place of the newest image of a page: its offset times 2, plus 1 if it is in the log."""
         at = self.log.newest.get(number)
-        return at * 2 + 1 if at is not None else (number - 1) * PAGE_BYTES * 2
+        return at * 2 + 1 if at is not None else (number - 1) * self._page_bytes * 2
 
     def others(self) -> list[tuple[int, int]]:
-        """Older images, and those that SQLite would not see, by page and place; the newest first."""
+        """Return older images, and those that SQLite would not see, as page and place; the newest first."""
         found = [(page, at * 2 + 1) for page, at in sorted(self.log.others, key=lambda each: -each[1])]
-        return found + [(page, (page - 1) * PAGE_BYTES * 2) for page in self.log.newest]
+        return found + [(page, (page - 1) * self._page_bytes * 2) for page in self.log.newest]
 
     def at(self, place: int) -> bytes | None:
-        """The page image at a place."""
+        """Return the page image at a place."""
         file = self._files[place & 1]
         if file is None or place < 0:
             return None
         try:
-            data = os.pread(file, PAGE_BYTES, place >> 1)
-        except OSError:  # the disk itself cannot read it
+            data = os.pread(file, self._page_bytes, place >> 1)
+        except OSError:  # a bad sector: the other pages may be readable
             return None
-        return data if len(data) == PAGE_BYTES else None
+        return data if len(data) == self._page_bytes else None
 
     def page(self, number: int) -> bytes | None:
-        """The newest image of a page."""
+        """Return the newest image of a page."""
         return self.at(self.place(number)) if 1 <= number <= self.count else None
 
 
-class Found(NamedTuple):
-    """A row. `rank`: 0 where it stands in its table, 1 on a page that no table leads to, 2 in an older image."""
+class CarvedRow(NamedTuple):
+    """A row. `rank`: 0 if its table's tree leads to it, 1 if it is on a page without a tree, 2 if it is in an older image."""
 
     rank: int
     table: str
@@ -77,7 +83,7 @@ class Found(NamedTuple):
 
 
 class Carving:
-    """All rows, those of rank 0 first. `whole`: the tables that were read without any trouble; known after rank 0."""
+    """Finds all rows, those of rank 0 first. `whole`: the tables that were read completely; valid after rank 0."""
 
     def __init__(self, images: Images) -> None:
         self.whole: set[str] = set()
@@ -85,13 +91,13 @@ class Carving:
         self._seen: set[int] = set()
         self._page: tuple[int, bytes | None] = (-1, None)
 
-    def rows(self) -> Iterator[Found]:
-        """Every row that is like one of a table of ours."""
+    def rows(self) -> Iterator[CarvedRow]:
+        """Yield every row with the shape of one of our tables."""
         images = self._images
         for table, root in self._roots().items():
             self.whole.add(table)
             for number in self._tree(table, root):
-                yield from self._on(0, number, images.place(number), table)
+                yield from self._on(0, number, images.place(number), _FORMER.get(table, table))
         for number in range(1, images.count + 1):
             if number not in self._seen:
                 yield from self._on(1, number, images.place(number))
@@ -99,33 +105,32 @@ class Carving:
             yield from self._on(2, number, place)
 
     def body(self, place: int, offset: int) -> bytes:
-        """The body of an event that was found before. Raises `ValueError` or `IndexError`."""
+        """Return the body of an event that `rows` has yielded. Raises `ValueError` or `IndexError`."""
         if self._page[0] != place:
             self._page = place, self._images.at(place)
         page = self._page[1]
         if page is None:
-            raise UnreadableError("the disk does not read it any more")
-        body = cell(page, page[0], offset, self._images.page).values[3]
-        assert isinstance(body, bytes)
-        return body
+            raise UnreadableError("the disk cannot read the page any more")
+        return event_of(cell(page, page[0], offset, self._images.page)).body
 
     def _roots(self) -> dict[str, int]:
-        """By table, as the schema says; the schema's own page is the first."""
-        page, found = self._images.page(1), dict[str, int]()
-        if page is None:
-            return found
-        try:
-            for row in cells(page, 1, self._images.page):
-                if row is not None and len(row.values) == 5 and row.values[0] == "table" and row.values[1] in _TABLES:
+        """Return the root page of each table, from the schema, whose own tree begins on page 1."""
+        found = dict[str, int]()
+        for number in self._tree("sqlite_master", 1):
+            page = self._images.page(number)
+            try:
+                rows = [] if page is None else [row for row in cells(page, number, self._images.page) if row is not None]
+            except UnreadableError:
+                continue
+            for row in rows:
+                if len(row.values) == 5 and row.values[0] == "table":
                     name, root = row.values[1], row.values[3]
-                    if isinstance(name, str) and isinstance(root, int):
+                    if isinstance(name, str) and isinstance(root, int) and _FORMER.get(name, name) in _TABLES:
                         found[name] = root
-        except UnreadableError:
-            pass
         return found
 
     def _tree(self, table: str, root: int) -> Iterator[int]:
-        """The pages of a table's tree, but for those below one that cannot be read."""
+        """Yield the pages of a table's tree, except those below an unreadable page."""
         waiting = [root]
         while waiting:
             number = waiting.pop()
@@ -142,7 +147,7 @@ class Carving:
                 continue
             yield number
 
-    def _on(self, rank: int, number: int, place: int, table: str = "") -> Iterator[Found]:
+    def _on(self, rank: int, number: int, place: int, table: str = "") -> Iterator[CarvedRow]:
         page = self._images.at(place)
         if page is None:
             return
@@ -150,27 +155,48 @@ class Carving:
             for row in cells(page, number, self._images.page):
                 found = None if row is None else table_of(row)
                 if row is not None and found is not None:
-                    yield Found(rank or int(found != table), found, place, row)
+                    yield CarvedRow(rank or int(found != table), found, place, row)
                 if found != table:
                     self.whole.discard(table)
         except UnreadableError:
             self.whole.discard(table)
 
 
+class CarvedEvent(NamedTuple):
+    """A row of `event`, of this version or the former one. `message`: see `resend_memory`."""
+
+    number: int
+    sequence: int
+    body: bytes
+    message: bytes | None
+
+
+def event_of(row: Cell) -> CarvedEvent:
+    """Return a row of `event`. Raises `ValueError` if it is none."""
+    match row.values:
+        case (_, _, bytes(body), message) if row.rowid > SEQUENCE_MASK:
+            known = message if _long(message, ENTRY.size + 4) else None
+            return CarvedEvent(row.rowid >> SEQUENCE_BITS, row.rowid & SEQUENCE_MASK, body, known)  # type: ignore[arg-type]
+        case (int(number), int(sequence), bytes(), bytes(body)):
+            return CarvedEvent(number, sequence, body, None)
+        case _:
+            raise UnreadableError("no row of events")
+
+
 def table_of(row: Cell) -> str | None:
-    """Whose row this is by its shape, `None` for any other."""
+    """Return the table whose rows have this shape, or None."""
     values, rowid = row.values, row.rowid
     match len(values):
         case 4:
-            return _event_or_memory(values)
+            return _event_or_memory(values, rowid)
         case 2:
-            table, sound = ("meta", _are(values, str, str)) if rowid else ("kept", _are(values, str, bytes))
+            return _pair(values, rowid)
         case 5:
-            slots = _long(values[0], 16) and _long(values[4], PAGE_OF_SLOTS_BYTES)
+            slots = _long(values[0], 16) and _long(values[4], _FORMER_SLOTS_BYTES)
             table, sound = "slot", slots and _are(values[1:4], int, str, int)
         case 6:
             table, sound = "quarantine", rowid > 0 and _are(values, int, int, str, str, bytes, str) and _is_place(values[:2])
-        case 16:
+        case 16 | 19:
             table, sound = "stream", rowid > 0 and _is_stream(values)
         case 17:
             table, sound = "command", rowid > 0 and _is_command(values)
@@ -179,12 +205,22 @@ def table_of(row: Cell) -> str | None:
     return table if sound else None
 
 
-def _event_or_memory(values: tuple[Value, ...]) -> str | None:
+def _pair(values: tuple[Value, ...], rowid: int) -> str | None:
+    if _are(values, str, str) and rowid:
+        return "meta"
+    if rowid and values[0] is None and isinstance(values[1], bytes) and len(values[1]) % ENTRY.size == 0:
+        return "resend"
+    return "kept" if _are(values, str, bytes) and not rowid else None
+
+
+def _event_or_memory(values: tuple[Value, ...], rowid: int) -> str | None:
     first, second, third, fourth = values
+    if rowid > SEQUENCE_MASK and isinstance(third, bytes):
+        return "event"  # whatever its other values are: the body has a checksum
     if not isinstance(fourth, bytes):
         return None
     if isinstance(first, int):
-        event = isinstance(second, int) and first > 0 and second > 0 and isinstance(third, bytes) and len(third) == 16
+        event = isinstance(second, int) and first > 0 and second > 0 and _long(third, 16)
         return "event" if event else None
     if isinstance(second, str) and isinstance(third, int) and _long(first, 16):
         try:
@@ -196,18 +232,19 @@ def _event_or_memory(values: tuple[Value, ...]) -> str | None:
 
 
 def _is_place(values: Sequence[Value]) -> bool:
-    """Stream and sequence that a gateway could have come to."""
+    """Return True for a plausible stream number and sequence."""
     return all(isinstance(each, int) and 0 < each < 1 << 53 for each in values)
 
 
 def _is_stream(values: tuple[Value, ...]) -> bool:
-    _, name, lane, is_open, head, chain, settled, settled_chain, *counts, reason = values
+    _, name, lane, is_open, head, chain, settled, settled_chain, *counts = values[:15]
+    reason, *counts_since = values[15:]
     return (
         _are((name, lane, head, chain, settled, settled_chain, reason), str, str, int, bytes, int, bytes, str)
         and _NAME.fullmatch(str(name)) is not None
         and lane in _LANES
         and is_open in (0, 1)
-        and all(isinstance(each, int) and 0 <= each < 1 << 53 for each in (head, settled, *counts))
+        and all(isinstance(each, int) and 0 <= each < 1 << 53 for each in (head, settled, *counts, *counts_since))
         and settled <= head  # type: ignore[operator]
     )
 
@@ -232,9 +269,9 @@ def _long(value: Value, length: int) -> bool:
     return isinstance(value, bytes) and len(value) == length
 
 
-def log_is_broken(log: Path) -> bool:
-    """Whether commits that were durable lie in a log where SQLite does not see them."""
-    return _size(log) >= FRAME_BYTES and read_log(_head(log)).broken
+def log_is_broken(database: Path, log: Path) -> bool:
+    """Return True if the log holds durable commits that SQLite would not see."""
+    return read_log(_head(log), _page_bytes(database, log)).broken
 
 
 def _opened(path: Path) -> int | None:
@@ -251,9 +288,13 @@ def _size(path: Path) -> int:
         return -1
 
 
-def _head(path: Path) -> bytes:
+def _head(path: Path, limit: int = MAX_LOG_BYTES) -> bytes:
     try:
         with path.open("rb") as file:
-            return file.read(MAX_LOG_BYTES)
+            return file.read(limit)
     except OSError:
         return b""
+
+
+def _page_bytes(database: Path, log: Path) -> int:
+    return page_bytes_of(_head(database, _SAMPLE_BYTES), _head(log, _SAMPLE_BYTES))

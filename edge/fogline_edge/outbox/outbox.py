@@ -1,4 +1,4 @@
-"""The outbox as the event loop sees it: the port that adapters put arrivals into, and what the uplink reads and settles."""
+"""The outbox's interface on the event loop: adapters store arrivals, and the uplink reads and settles events."""
 
 import asyncio
 import contextlib
@@ -8,58 +8,58 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from fogline.errors import SlowDown
 from fogline.event import Arrival, Lane, Receipt
 from fogline.hello import Own
-from fogline_edge.boot import SYSTEM, Clock, Moment, moment
-from fogline_edge.outbox import quarantine, work
-from fogline_edge.outbox.between import Between
-from fogline_edge.outbox.damage import is_damage
-from fogline_edge.outbox.folder import Ending, Folder
-from fogline_edge.outbox.ingest import Act, Group, Ingest, Waiting
-from fogline_edge.outbox.opening import open_file
-from fogline_edge.outbox.quarantine import Place
+from fogline_edge.boot import SYSTEM, Clock
+from fogline_edge.outbox import requests
+from fogline_edge.outbox.data_folder import DataFolder, RunEnd
+from fogline_edge.outbox.free_space import is_damage, may_wait, opening
+from fogline_edge.outbox.gathering import Gathering
+from fogline_edge.outbox.group import Group
+from fogline_edge.outbox.ingest import Act, Ingest, Waiting
+from fogline_edge.outbox.live_rows import LiveRows
+from fogline_edge.outbox.quarantine import EventKey
 from fogline_edge.outbox.queries import SQL
-from fogline_edge.outbox.room import may_wait, opening
+from fogline_edge.outbox.requests import StreamView
 from fogline_edge.outbox.schema import Connect, connect_file
-from fogline_edge.outbox.streams import Row
-from fogline_edge.outbox.work import StreamView
+from fogline_edge.outbox.startup import open_file
+from fogline_edge.outbox.store import PURGED_ROWS, OutboxStore
+from fogline_edge.outbox.streams import EventRecord
 from fogline_edge.outbox.writer import Writer
-from fogline_edge.outbox.writer_queue import FAILED, Settlement, Told
-from fogline_edge.settings import Settings
+from fogline_edge.outbox.writer_queue import FAILED, IGNORE, Call, LoopCalls, NewRows, Results, Settlement, WriterCallbacks
+from fogline_edge.settings import EdgeSettings
 
 MAX_WAITING_EVENTS = 10_000
 MAX_WAITING_BYTES = 32 * 1024 * 1024
-"""The most that may wait for the writer: events, answers, what is to be kept or forgotten, and what waits for room."""
-_SETTLE_DELAY_S = 0.1
+"""The most items and bytes that may wait for the writer or for room."""
+_SETTLE_DELAY_S, _SETTLE_DELAY_FULL_S = 5.0, 0.1  # until the writer learns of settlements if nothing else wakes it
 
 _log = logging.getLogger("fogline.outbox")
 T = TypeVar("T")
 
 
 class Outbox:
-    """Open it with `Outbox.open`; a `Port` for adapters. All methods are called on the loop.
+    """The durable queue; a `Port` for adapters. Open it with `Outbox.open`. Call all methods on the loop.
 
-    `on_commit` is called on the loop after each commit that added events.
+    `on_commit` is called on the loop with the name of each stream that has new events; None means any stream. `failed`
+    completes with a reason when the file fails.
     """
 
-    def __init__(self, settings: Settings, connection: sqlite3.Connection, folder: Folder, clock: Clock = SYSTEM) -> None:
+    def __init__(
+        self, settings: EdgeSettings, connection: sqlite3.Connection, folder: DataFolder, clock: Clock = SYSTEM
+    ) -> None:
         self.clock = clock
         self.tenant = settings.tenant
         self.gateway = settings.gateway
         self.max_bytes = settings.outbox.max_bytes
-        self.on_commit: Callable[[], None] = lambda: None
-        self._between = Between()
-        self.failed = self._between.failed
-        self._settings = settings.outbox
+        self.on_commit: Callable[[str | None], None] = IGNORE
         self._folder = folder
         self._loop = asyncio.get_running_loop()
-        self._group: list[Waiting | Act] = []
-        self._group_when: Moment = moment(clock)
-        self._full_group = settings.outbox.group_commit_events - 1
-        self._flush: asyncio.TimerHandle | None = None
+        self._gathering = Gathering(settings.outbox, clock, self._submit)
+        self._live_rows = LiveRows()
         self._waiting_events = 0
         self._waiting_bytes = 0
         self._late: deque[tuple[Arrival, Callable[[Receipt], None]]] = deque()
@@ -71,43 +71,45 @@ class Outbox:
         self._settle_timer: asyncio.TimerHandle | None = None
         self._statement_s = settings.uplink.statement_s
         self._statement_timer = self._loop.call_later(self._statement_s, self._statement_is_due)
-        self._writer = Writer(
+        store = OutboxStore(
             connection,
-            tenant=settings.tenant,
-            gateway=settings.gateway,
+            identity=(settings.tenant, settings.gateway),
             max_bytes=settings.outbox.max_bytes,
-            lets_go=settings.outbox.lets_go,
-            expires=settings.outbox.expires,
+            drops_expired=settings.outbox.drops_expired,
             in_flight=settings.uplink.batch_events * settings.uplink.batches_in_flight,
-            statement_s=settings.uplink.statement_s,
-            clock=clock,
             may_wait=partial(may_wait, folder=folder.path),
-            told=Told(
-                committed=lambda results: self._between.tell(self._committed, results),
-                full=lambda full: self._between.tell(self._set_full, full),
-                fatal=lambda why: self._between.tell(self._fatal, why),
-                closing=self._closing,
-            ),
+            clock=clock,
         )
+        callbacks = WriterCallbacks(
+            committed=lambda *each: self._calls.call_on_loop(self._committed, *each),
+            full=lambda full: self._calls.call_on_loop(self._set_full, full),
+            fatal=lambda why: self._calls.call_on_loop(self._fatal, why),
+            closing=self._closing,
+        )
+        self._writer = Writer(
+            store, callbacks, drops_oldest=settings.outbox.drops_oldest, statement_s=settings.uplink.statement_s
+        )
+        self._calls = LoopCalls(self._writer.submit)
+        self.failed = self._calls.failed
 
     @classmethod
-    def open(cls, settings: Settings, connect: Connect = connect_file, clock: Clock = SYSTEM) -> "Outbox":
-        """Open the file in `settings.data` for this process alone; one that is damaged is salvaged first.
+    def open(cls, settings: EdgeSettings, connect: Connect = connect_file, clock: Clock = SYSTEM) -> "Outbox":
+        """Open the file in `settings.data` for this process alone. A damaged file is salvaged first.
 
-        Raises `Misconfigured`, and of it `NoRoom` where the disk is full.
+        Raises `Misconfigured`; its subclass `NoRoom` if the disk is full.
         """
         with opening(Path(settings.data)):
             return cls._open(settings, connect, clock)
 
     @classmethod
-    def _open(cls, settings: Settings, connect: Connect, clock: Clock) -> "Outbox":
+    def _open(cls, settings: EdgeSettings, connect: Connect, clock: Clock) -> "Outbox":
         connection, folder = open_file(settings, connect, clock)
         try:
             outbox = cls(settings, connection, folder, clock)
-            folder.note(Ending.OPEN)
-        except BaseException as error:  # whatever it is: nothing stays locked or open
+            folder.note(RunEnd.OPEN)
+        except BaseException as error:  # interrupts too: nothing may stay locked or open
             with contextlib.suppress(OSError):
-                folder.note(Ending.DAMAGED if is_damage(error) else Ending.FAILED)
+                folder.note(RunEnd.DAMAGED if is_damage(error) else RunEnd.FAILED)
             connection.close()
             folder.close()
             raise
@@ -115,9 +117,9 @@ class Outbox:
         return outbox
 
     async def close(self) -> None:
-        """Store what waits, then close the file. Nothing may be put any more."""
+        """Store the waiting arrivals, then close the file. Do not call `put` any more."""
         self._statement_timer.cancel()
-        self._hand_over()
+        self._gathering.submit()
         self._hand_over_settlement()
         self._writer.submit(None)
         await asyncio.to_thread(self._writer.join)
@@ -134,7 +136,7 @@ class Outbox:
         self._take(arrival, done)
 
     def put_when_room(self, arrival: Arrival, done: Callable[[Receipt], None]) -> None:
-        """As `put`, for what was taken already and cannot be refused any more: it waits for room, and counts meanwhile."""
+        """Put an arrival that cannot be refused any more. It waits for room, and counts towards the limits meanwhile."""
         self._late.append((arrival, done))
         self._late_bytes += len(arrival.data)
         self._put_late()
@@ -147,25 +149,8 @@ class Outbox:
 
     def _take(self, arrival: Arrival, done: Callable[[Receipt], None]) -> None:
         self._waiting_bytes += len(arrival.data)
-        group = self._group
-        if not group:
-            self._group_when = moment(self.clock)
-        elif len(group) < self._full_group:
-            self._waiting_events += 1
-            group.append(Waiting(arrival, self._group_when, done))
-            return
-        self._gather(Waiting(arrival, self._group_when, done))
-
-    def _gather(self, work: Waiting | Act) -> None:
-        """Into the group that is committed next."""
         self._waiting_events += 1
-        if isinstance(work, Act):
-            self._waiting_bytes += work.size
-        self._group.append(work)
-        if len(self._group) >= self._settings.group_commit_events:
-            self._hand_over()
-        elif self._flush is None:
-            self._flush = self._loop.call_later(self._settings.group_commit_ms / 1000, self._hand_over)
+        self._gathering.put(arrival, done)
 
     def when_room(self, call: Callable[[], None]) -> None:
         """See `fogline_edge.adapters.port.Port.when_room`."""
@@ -174,7 +159,7 @@ class Outbox:
 
     def forget(self, device: str, slot: bytes, done: Callable[[], None], number: int = 0) -> None:
         """See `fogline_edge.adapters.port.Port.forget`."""
-        self.act(lambda ingest, _: ingest.forget(device, slot, number), lambda _: done(), size=len(slot))
+        self.act(lambda ingest, _: ingest.duplicates.resends.forget(device, slot, number), lambda _: done(), size=len(slot))
 
     def keep(self, key: str, value: bytes | None, done: Callable[[], None]) -> None:
         """See `fogline_edge.adapters.port.Port.keep`."""
@@ -189,18 +174,14 @@ class Outbox:
         return {key: value for key, value in self._kept.items() if key.startswith(prefix)}
 
     def act(self, run: Callable[[Ingest, Group], T], done: Callable[[T], None], *, urgent: bool = False, size: int = 0) -> None:
-        """Have `run` done in the next transaction, after everything put before; `done` gets its result after the commit.
+        """Call `run` in the next transaction, after all earlier items; `done` gets its result after the commit.
 
-        It is taken even when the outbox is full: `run` must write little. `urgent`: the transaction begins at the next
-        turn of the loop, and waits for nothing else. `size`: the bytes that `run` holds in memory.
+        It runs even when the outbox is full, so `run` must write little. `urgent`: the transaction begins in the next
+        iteration of the loop, without waiting for others. `size`: the bytes that `run` holds in memory.
         """
-        if not self._group:
-            self._group_when = moment(self.clock)
-        self._gather(Act(run, done, size))
-        if urgent and self._group:
-            if self._flush is not None:
-                self._flush.cancel()
-            self._flush = self._loop.call_later(0, self._hand_over)
+        self._waiting_events += 1
+        self._waiting_bytes += size
+        self._gathering.act(Act(run, done, size), urgent=urgent)
 
     @property
     def crowded(self) -> bool:
@@ -208,33 +189,37 @@ class Outbox:
         late = len(self._late)
         return self._waiting_events + late >= MAX_WAITING_EVENTS or self._waiting_bytes + self._late_bytes >= MAX_WAITING_BYTES
 
-    def _hand_over(self) -> None:
-        if self._flush is not None:
-            self._flush.cancel()
-            self._flush = None
-        if self._group:
-            self._writer.submit(self._group)
-            self._group = []
+    def _submit(self, group: list[Waiting | Act]) -> None:
+        self._hand_over_settlement()
+        self._writer.submit(group)
 
-    def _committed(self, results: list[tuple[Waiting | Act, Any]]) -> None:
-        for work_done, result in results:
+    def _committed(self, results: Results, new_rows: NewRows, groups: int) -> None:
+        for name, rows in new_rows:
+            if rows is None:
+                self._live_rows.leave(name)
+            elif not self._live_rows.add(name, rows):
+                self._writer.submit(Call(partial(requests.leave, name=name), done=IGNORE, failed=IGNORE))
+        for item, result in results:
             self._waiting_events -= 1
-            self._waiting_bytes -= work_done.size
+            self._waiting_bytes -= item.size
             if result is FAILED:
                 continue
             try:
-                work_done.done(result)
-            except Exception:  # noqa: BLE001 - an adapter's error: the others of the group are durable too, and are to be told
-                _log.exception("what was told of a commit raised")
+                item.done(result)
+            except Exception:  # noqa: BLE001 - an adapter's error: the others of the group are durable and need their callbacks
+                _log.exception("the callback of a commit failed")
         self._tell_room()
-        self.on_commit()
+        self._gathering.committed(groups)
+        for name, _ in new_rows:
+            self.on_commit(name)
 
     def _set_full(self, full: bool) -> None:  # noqa: FBT001 - a state, not an option
         self._full = full
+        self._hand_over_settlement()
         self._tell_room()
 
     def _has_room(self, share: int) -> bool:
-        """Return True if less than one `share`-th of what may wait does."""
+        """Return True if the waiting items are below 1/`share` of their limits and the file is not full."""
         few = self._waiting_events < MAX_WAITING_EVENTS // share and self._waiting_bytes < MAX_WAITING_BYTES // share
         return few and not self._full
 
@@ -249,16 +234,16 @@ class Outbox:
             self._loop.call_soon(call)
 
     def suspect(self, why: str) -> None:
-        """What was read cannot be: the process has to end, and the next start salvages the file."""
+        """Report a contradiction in the data read: the process must end, and the next start salvages the file."""
         _log.error("the outbox is damaged: %s", why)
-        self._folder.note(Ending.DAMAGED)
+        self._folder.note(RunEnd.DAMAGED)
         self._fatal(f"the outbox is damaged: {why}")
 
     def _closing(self, failure: Exception | None) -> None:
         if failure is not None:
-            self._folder.note(Ending.DAMAGED if is_damage(failure) else Ending.FAILED)
+            self._folder.note(RunEnd.DAMAGED if is_damage(failure) else RunEnd.FAILED)
         elif not self.failed.done():
-            self._folder.note(Ending.CLOSING)
+            self._folder.note(RunEnd.CLOSING)
 
     def _fatal(self, why: str) -> None:
         if not self.failed.done():
@@ -267,74 +252,95 @@ class Outbox:
     # --- the uplink's side
 
     async def streams(self) -> list[StreamView]:
-        """Every stream that the bridge has to hear of: open ones, and closed ones with unsettled rows."""
+        """Return every stream that hello announces: open ones, and closed ones with unsettled rows."""
         self._hand_over_settlement()
-        return await self._between.call(self._writer, work.pending)
+        return await self._calls.call(requests.pending)
 
     async def own(self, stream: str, chain_sequence: int) -> Own | None:
-        """What hello needs to know of a stream, `None` if there is none of that name.
+        """Return a stream's state for hello, or None if there is none of that name.
 
-        `chain_sequence`: where the bridge's newest chain value stands.
+        `chain_sequence`: the sequence of the bridge's newest chain value.
         """
-        return await self._between.call(self._writer, partial(work.own, name=stream, chain_sequence=chain_sequence))
+        return await self._calls.call(partial(requests.own, name=stream, chain_sequence=chain_sequence))
 
-    async def read(self, stream: str, after: int, limit: int, limit_bytes: int | None = None) -> list[Row]:
-        """At most `limit` events of a stream with sequences above `after`, in order.
+    async def read(self, stream: str, after: int, limit: int, limit_bytes: int | None = None) -> list[EventRecord]:
+        """Return at most `limit` events of a stream with sequences above `after`, in order.
 
-        Their bodies have at most `limit_bytes` together, unless it is one alone.
+        Their bodies have at most `limit_bytes` in total, unless the first one alone has more.
         """
-        run = partial(work.read, name=stream, after=after, limit=limit, limit_bytes=limit_bytes)
-        return await self._between.call(self._writer, run)
+        rows = self._live_rows.take(stream, after, limit, limit_bytes)
+        if rows is not None:
+            return rows
+
+        def run(store: OutboxStore) -> list[EventRecord]:
+            found, live = requests.read(store, stream, after, limit, limit_bytes)
+            if live:  # before any row that is committed later
+                self._calls.call_on_loop(self._live_rows.follow, stream, found[-1].sequence if found else after)
+            return found
+
+        return await self._calls.call(run)
+
+    def stop_sending(self) -> None:
+        """Note that the connection has ended: nothing is sent until the next one reads the streams again."""
+        self.on_commit = IGNORE
+        self._live_rows.clear()
+        self._writer.submit(Call(requests.leave, done=IGNORE, failed=IGNORE))
 
     def settle(self, stream: str, upto: int) -> None:
-        """The bridge accepted everything up to `upto`. Written with the next transaction, within a moment."""
+        """Note that the bridge accepted everything up to `upto`. The rows are deleted later, many at a time.
+
+        After a crash in between the rows are sent again, and the bridge discards them.
+        """
         self._settlement.upto[stream] = max(upto, self._settlement.upto.get(stream, 0))
-        self._settle_soon()
+        if self._settlement.sent.get(stream, 0) >= PURGED_ROWS:
+            self._hand_over_settlement()
+        else:
+            self._settle_soon()
 
     def count_sent(self, stream: str, events: int) -> None:
-        """`events` were handed to the connection."""
+        """Count events that were handed to the connection."""
         self._settlement.sent[stream] = self._settlement.sent.get(stream, 0) + events
         self._settle_soon()
 
     async def quarantine(self, stream: str, sequence: int, condition: str, description: str) -> bool:
-        """Set one refused event aside; a gap record takes its place in the stream.
+        """Move one rejected event to quarantine; a gap record takes its place in the stream.
 
-        `False` if a gap record stands there: nothing takes the place of that.
+        Returns False if the event is itself a gap record, which is never quarantined.
         """
-        refusal = work.Refusal(stream, sequence, condition, description)
-        done = await self._between.call(self._writer, partial(work.quarantine, refusal=refusal))
-        self.on_commit()  # what had to go for it has a gap record at the end of its stream
+        rejected = requests.RejectedEvent(stream, sequence, condition, description)
+        done = await self._calls.call(partial(requests.quarantine, rejected=rejected))
+        self.on_commit(None)  # events that were deleted to make room have a gap record at the end of a stream
         return done
 
-    async def delete_refused(self, places: Sequence[Place]) -> int:
-        """Delete events from the quarantine for good. Returns how many there were."""
-        return await self._between.call(self._writer, partial(quarantine.delete, places=places))
+    async def delete_quarantined(self, keys: Sequence[EventKey]) -> int:
+        """Delete events from the quarantine for good. Returns the number of events that existed."""
+        return await self._calls.call(partial(requests.empty_quarantine, keys=keys, resend=False))
 
-    async def resend_refused(self, places: Sequence[Place]) -> int:
-        """Move events from the quarantine to the ends of their streams. Returns how many could be read.
+    async def resend_quarantined(self, keys: Sequence[EventKey]) -> int:
+        """Move events from the quarantine to the ends of their lanes' streams. Returns the number of readable events.
 
-        Raises `Unreachable` if there is no room; then none was moved.
+        Raises `Unreachable` if there is no room; then no event was moved.
         """
-        return await self._between.call(self._writer, partial(quarantine.resend, places=places))
+        return await self._calls.call(partial(requests.empty_quarantine, keys=keys, resend=True))
 
     async def read_journal(self, read: Callable[[sqlite3.Connection, tuple[str, str]], T]) -> T:
-        """What `read` finds in the file; it is given the connection, and tenant and gateway."""
-        return await self._between.call(self._writer, lambda writer: read(writer.connection, writer.identity))
+        """Return the result of `read`, which gets the connection and the identity (tenant, gateway)."""
+        return await self._calls.call(lambda store: read(store.connection, store.identity))
 
     async def reopen(self, stream: str, upto: int, why: str) -> None:
-        """Move everything of a stream above `upto` to a new one, marked `replayed`: its numbering cannot be trusted."""
-        _log.error("stream %s begins anew: %s", stream, why)
-        await self._between.call(self._writer, partial(work.reopen, name=stream, upto=upto, why=why))
-        self.on_commit()
+        """Move a stream's events above `upto` to a new stream, marked `replayed`: its numbering cannot be trusted."""
+        _log.error("stream %s: %s. Resending its unconfirmed events in a new stream.", stream, why)
+        await self._calls.call(partial(requests.reopen, name=stream, upto=upto, why=why))
+        self.on_commit(None)
 
-    async def part(self, lanes: frozenset[Lane], events: int) -> None:
-        """Let what is new of `lanes` go before what waits, where that is more than `events`.
+    async def split_backlog(self, lanes: frozenset[Lane], events: int) -> None:
+        """For each lane with more than `events` waiting, send new events first, in a stream of their own.
 
-        Raises `Unreachable` if there is no room to write that down.
+        Raises `Unreachable` if there is no room for the new stream.
         """
         self._hand_over_settlement()
-        for each in await self._between.call(self._writer, partial(work.part, lanes=lanes, events=events)):
-            _log.warning("lane %s: %d events wait, what is new goes before them", each.lane, each.backlog)
+        for each in await self._calls.call(partial(requests.split_backlog, lanes=lanes, events=events)):
+            _log.warning("lane %s: %d events wait; new events are sent before them", each.lane, each.backlog)
 
     def _statement_is_due(self) -> None:
         self._statement_timer = self._loop.call_later(self._statement_s, self._statement_is_due)
@@ -342,7 +348,8 @@ class Outbox:
 
     def _settle_soon(self) -> None:
         if self._settle_timer is None:
-            self._settle_timer = self._loop.call_later(_SETTLE_DELAY_S, self._hand_over_settlement)
+            delay_s = _SETTLE_DELAY_FULL_S if self._full else _SETTLE_DELAY_S
+            self._settle_timer = self._loop.call_later(delay_s, self._hand_over_settlement)
 
     def _hand_over_settlement(self) -> None:
         if self._settle_timer is not None:

@@ -1,68 +1,59 @@
-"""SQLite's file format, read without SQLite: what a damaged file still holds. Pure: pages in, rows out.
+"""SQLite's file format, read without SQLite, for damaged files. Pure: pages in, rows out.
 
-Sections are those of https://sqlite.org/fileformat2.html. Only what the outbox's own files have is known here: pages of 4096
-bytes, nothing reserved at their ends, text in UTF-8, no vacuum.
+Sections are those of https://sqlite.org/fileformat2.html. Only the format of the outbox's own files is supported: pages
+without reserved bytes, of 2048 bytes (4096 in files of before), text in UTF-8, no vacuum.
 """
 
 import struct
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-PAGE_BYTES = 4096
+PAGE_BYTES, FORMER_PAGE_BYTES = 2048, 4096
+"""The size of pages in a new file. With 4096 bytes, a commit of one event writes 9.4 kB; with 2048, 7.2 kB."""
 MAX_PAYLOAD_BYTES = 8 * 1024 * 1024
 """More than any row of the outbox has."""
 
 INDEX_INTERIOR, TABLE_INTERIOR, INDEX_LEAF, TABLE_LEAF = 2, 5, 10, 13
 _INTERIOR = (INDEX_INTERIOR, TABLE_INTERIOR)
-_ON_A_TABLE_PAGE = PAGE_BYTES - 35
-_ON_AN_INDEX_PAGE = (PAGE_BYTES - 12) * 64 // 255 - 23
-_LEAST = (PAGE_BYTES - 12) * 32 // 255 - 23
-_ON_AN_OVERFLOW_PAGE = PAGE_BYTES - 4
 _INTEGER_BYTES = (0, 1, 2, 3, 4, 6, 8)
 _LOG_HEADER_BYTES = 32
 _FRAME_HEADER_BYTES = 24
-FRAME_BYTES = _FRAME_HEADER_BYTES + PAGE_BYTES
 _FRAME = struct.Struct(">IIIIII")
 _LOG_HEADER = struct.Struct(">IIIIIIII")
 _MAGIC = 0x377F0682
 
 Value = int | str | bytes | None
 PageOf = Callable[[int], bytes | None]
-"""A page by its number, from 1; `None`: it cannot be read."""
+"""Returns a page by its number, from 1, or None if it is unreadable."""
 
 
 class UnreadableError(ValueError):
-    """These bytes are not what they should be."""
+    """The bytes do not have SQLite's format."""
 
 
 class Cell(NamedTuple):
-    """One row as it stands on its page. `rowid` is 0 where the table has none."""
+    """One row and its offset on the page. `rowid` is 0 in a table without row ids."""
 
     offset: int
     rowid: int
     values: tuple[Value, ...]
 
 
-def kind_of(page: bytes, number: int) -> int:
-    """What kind of b-tree page this calls itself (section 1.6); anything, if it is none."""
-    return page[100 if number == 1 else 0]
-
-
 def places(page: bytes, number: int) -> tuple[int, ...]:
-    """Where the cells of a b-tree page are. Raises `UnreadableError`."""
+    """Return the offsets of the cells of a b-tree page. Raises `UnreadableError`."""
     begin = 100 if number == 1 else 0
     kind = page[begin]
     if kind not in (INDEX_INTERIOR, TABLE_INTERIOR, INDEX_LEAF, TABLE_LEAF):
         raise UnreadableError(f"page {number} is no page of a b-tree")
     first = begin + (12 if kind in _INTERIOR else 8)
     count = int.from_bytes(page[begin + 3 : begin + 5])
-    if first + 2 * count > PAGE_BYTES:
+    if first + 2 * count > len(page):
         raise UnreadableError(f"page {number} cannot hold {count} cells")
-    return struct.unpack_from(f">{count}H", page, first)
+    return tuple(each & len(page) - 1 for each in struct.unpack_from(f">{count}H", page, first))  # as SQLite reads them
 
 
 def children(page: bytes, number: int) -> tuple[int, ...]:
-    """The pages below an interior page, from left to right; none below a leaf. Raises `UnreadableError`."""
+    """Return the pages below an interior page, from left to right; none for a leaf. Raises `UnreadableError`."""
     at = places(page, number)
     begin = 100 if number == 1 else 0
     if page[begin] not in _INTERIOR:
@@ -72,8 +63,8 @@ def children(page: bytes, number: int) -> tuple[int, ...]:
 
 
 def cells(page: bytes, number: int, page_of: PageOf) -> Iterator[Cell | None]:
-    """The rows on a page in their order, `None` for each that cannot be read. Raises `UnreadableError` before the first."""
-    at, kind = places(page, number), kind_of(page, number)
+    """Yield the rows of a page in order, None for an unreadable one. Raises `UnreadableError` before the first."""
+    at, kind = places(page, number), page[100 if number == 1 else 0]
     if kind == TABLE_INTERIOR:
         return
     for offset in at:
@@ -84,45 +75,58 @@ def cells(page: bytes, number: int, page_of: PageOf) -> Iterator[Cell | None]:
 
 
 def cell(page: bytes, kind: int, offset: int, page_of: PageOf) -> Cell:
-    """The row at one place (section 1.6). Raises `ValueError` or `IndexError`."""
-    at, rowid, most = offset, 0, _ON_AN_INDEX_PAGE
+    """Return the row at one offset (section 1.6). Raises `ValueError` or `IndexError`."""
+    at, rowid, most = offset, 0, (len(page) - 12) * 64 // 255 - 23
+    least, overflow_bytes = (len(page) - 12) * 32 // 255 - 23, len(page) - 4
     if kind == INDEX_INTERIOR:
         at += 4
     size, at = _varint(page, at)
     if kind == TABLE_LEAF:
         rowid, at = _varint(page, at)
-        most = _ON_A_TABLE_PAGE
-    if size > MAX_PAYLOAD_BYTES:
-        raise UnreadableError("too large to be a row")
+        most = len(page) - 35
     if size <= most:
         return Cell(offset, rowid, record(page[at : at + size], size))
-    local = _LEAST + (size - _LEAST) % _ON_AN_OVERFLOW_PAGE
-    local = local if local <= most else _LEAST
-    parts, left = [page[at : at + local]], size - local
+    local = least + (size - least) % overflow_bytes
+    local = local if local <= most else least
+    parts, left = [page[at : at + local]], size - local if size <= MAX_PAYLOAD_BYTES else 0
     following = int.from_bytes(page[at + local : at + local + 4])
     while left > 0:
         overflow = page_of(following)
-        if overflow is None:
-            raise UnreadableError(f"page {following} is missing")
+        if overflow is None:  # an event may be whole without: the body stands before its last value
+            break
         following = int.from_bytes(overflow[:4])
         parts.append(overflow[4 : 4 + left])
-        left -= _ON_AN_OVERFLOW_PAGE
+        left -= overflow_bytes
     return Cell(offset, rowid, record(b"".join(parts), size))
 
 
 def record(payload: bytes, size: int) -> tuple[Value, ...]:
-    """The values of a row (section 2.1), which must fill `size` bytes. Raises `ValueError` or `IndexError`."""
+    """Return the values of a row (section 2.1), which must fill `size` bytes. Raises `ValueError` or `IndexError`.
+
+    The last value of an event may be damaged, and is None then: its body, the third one, has a checksum.
+    """
+    values = list[Value]()
+    try:
+        sound = _read_values(payload, values) == size == len(payload)
+    except (ValueError, IndexError):
+        sound = False
+    if sound:
+        return tuple(values)
+    if len(values) in (3, 4) and values[0] is None and isinstance(values[2], bytes):
+        return (*values[:3], None)
+    raise UnreadableError("a row is longer or shorter than it says, or has values that no row of ours has")
+
+
+def _read_values(payload: bytes, values: list[Value]) -> int:
+    """Append the values of a row. Returns the offset behind them. Raises `ValueError` or `IndexError`."""
     header, at = _varint(payload, 0)
-    body, values = header, list[Value]()
+    body = header
     while at < header:
-        kind = payload[at]
-        at += 1
-        if kind >= 0x80:
-            kind, at = _varint(payload, at - 1)
+        kind, at = _varint(payload, at)
         if kind >= 12:
             end = body + (kind - 12 >> 1)
             data = payload[body:end]
-            values.append(data.decode() if kind & 1 else data)
+            values.append(_text(data) if kind & 1 else data)
         elif 1 <= kind <= 6:
             end = body + _INTEGER_BYTES[kind]
             values.append(int.from_bytes(payload[body:end], signed=True))
@@ -132,13 +136,20 @@ def record(payload: bytes, size: int) -> tuple[Value, ...]:
         else:
             raise UnreadableError(f"no row of ours has a value of kind {kind}")
         body = end
-    if at != header or body != size or len(payload) != size:
-        raise UnreadableError("a row is longer or shorter than it says")
-    return tuple(values)
+    if at != header:
+        raise UnreadableError("the header of a row is longer than it says")
+    return body
+
+
+def _text(data: bytes) -> str | None:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """A number of one to nine bytes (section 1.6), and where the next begins. Raises `IndexError`."""
+    """Return a number of one to nine bytes (section 1.6), and the offset behind it. Raises `IndexError`."""
     byte = data[at]
     if byte < 0x80:
         return byte, at + 1
@@ -152,10 +163,10 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 class Log(NamedTuple):
-    """A write-ahead log (section 4): where page images lie in it.
+    """The offsets of the page images in a write-ahead log (section 4).
 
-    `newest`: of each page, up to the last commit that SQLite itself would see. `others`: everything else, by page and
-    place. `broken`: commits that were durable lie behind a damaged frame, where SQLite does not see them.
+    `newest`: by page, up to the last commit that SQLite itself would see. `others`: all other images, as page and offset.
+    `broken`: durable commits follow a damaged frame, where SQLite does not see them.
     """
 
     newest: dict[int, int]
@@ -163,13 +174,28 @@ class Log(NamedTuple):
     broken: bool
 
 
-def read_log(data: bytes) -> Log:
-    """What a log holds. `data`: all of it.
+def page_bytes_of(file: bytes, log: bytes) -> int:
+    """Return the size of the pages, from the header of the file (section 1.3) or else of its log, or else from the pages.
 
-    A power cut may leave the last commit half written: that is no damage, it was never acknowledged. A second commit
-    behind it can only be there if the first one was whole once.
+    `file`, `log`: their first bytes, as many as there are of the first pages.
     """
-    frames = (len(data) - _LOG_HEADER_BYTES) // FRAME_BYTES
+    sizes = (PAGE_BYTES, FORMER_PAGE_BYTES)
+    said = int.from_bytes(file[16:18]), int.from_bytes(log[8:12])
+    if known := next((each for each in said if each in sizes), 0):
+        return known
+    kinds = {INDEX_INTERIOR, TABLE_INTERIOR, INDEX_LEAF, TABLE_LEAF}
+    middles = range(PAGE_BYTES, len(file), FORMER_PAGE_BYTES)
+    return PAGE_BYTES if 2 * sum(file[each] in kinds for each in middles) >= len(middles) else FORMER_PAGE_BYTES
+
+
+def read_log(data: bytes, page_bytes: int) -> Log:
+    """Read a whole log.
+
+    A power cut may leave the last commit half written. That is no damage, because it was never acknowledged. A second commit
+    behind it can only exist if the first one was complete once.
+    """
+    frame_bytes = _FRAME_HEADER_BYTES + page_bytes
+    frames = (len(data) - _LOG_HEADER_BYTES) // frame_bytes
     if frames < 1:
         return Log({}, [], broken=False)
     magic, _, _, _, *salts, first, second = _LOG_HEADER.unpack_from(data)
@@ -180,12 +206,12 @@ def read_log(data: bytes) -> Log:
     newest, pending, others, commits = dict[int, int](), dict[int, int](), list[tuple[int, int]](), 0
     running, intact = (first, second), True
     for frame in range(frames):
-        at = _LOG_HEADER_BYTES + frame * FRAME_BYTES
+        at = _LOG_HEADER_BYTES + frame * frame_bytes
         page, commit, *salted, one, two = _FRAME.unpack_from(data, at)
         place = at + _FRAME_HEADER_BYTES
         if sound and intact:
             running = _checksum(data[at : at + 8], order, running)
-            running = _checksum(data[place : place + PAGE_BYTES], order, running)
+            running = _checksum(data[place : place + page_bytes], order, running)
             intact = salted == salts and running == (one, two)
         if not page or salted != salts:
             continue
@@ -203,7 +229,7 @@ def read_log(data: bytes) -> Log:
 
 
 def _checksum(data: bytes, order: str, start: tuple[int, int]) -> tuple[int, int]:
-    """Section 4.2."""
+    """Return the checksum of section 4.2."""
     one, two = start
     words = iter(struct.unpack(f"{order}{len(data) // 4}I", data))
     for left, right in zip(words, words, strict=True):

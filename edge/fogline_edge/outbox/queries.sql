@@ -1,12 +1,12 @@
--- Named queries of the outbox. `-- name: x` begins one.
+-- Named queries of the outbox. Each begins with `-- name: `.
 
 -- name: streams
-SELECT number, stream, lane, open, head, chain, settled, settled_chain,
-       acknowledged, stored, duplicate, dead, sent, settled_events, quarantined
+SELECT number, stream, lane, open, head, chain, settled, settled_chain, dropped_upto,
+       acknowledged, stored, duplicate, dead, sent, settled_events, quarantined, filtered, dropped
 FROM stream ORDER BY number;
 
 -- name: open_stream
--- What was quarantined in a damaged file is still there, under the number that its stream had.
+-- Salvage keeps quarantined rows under the number of their former stream, so a new stream must not reuse that number.
 INSERT INTO stream (number, stream, lane, open, head, chain, settled, settled_chain,
                     acknowledged, stored, duplicate, dead, sent, settled_events, quarantined, reason)
 VALUES ((SELECT 1 + max((SELECT ifnull(max(number), 0) FROM stream), (SELECT ifnull(max(stream), 0) FROM quarantine))),
@@ -16,72 +16,77 @@ VALUES ((SELECT 1 + max((SELECT ifnull(max(number), 0) FROM stream), (SELECT ifn
 UPDATE stream SET open = 0, reason = ? WHERE number = ?;
 
 -- name: save_stream
-UPDATE stream SET head = ?, chain = ?, settled = ?, settled_chain = ?, acknowledged = ?, stored = ?, duplicate = ?,
-                  dead = ?, sent = ?, settled_events = ?, quarantined = ?
+UPDATE stream SET head = ?, chain = ?, settled = ?, settled_chain = ?, dropped_upto = ?, acknowledged = ?, stored = ?,
+                  duplicate = ?, dead = ?, sent = ?, settled_events = ?, quarantined = ?, filtered = ?, dropped = ?
 WHERE number = ?;
 
--- name: filtered
-SELECT stream, events FROM filtered;
-
--- name: save_filtered
-INSERT INTO filtered (stream, events) VALUES (?, ?) ON CONFLICT (stream) DO UPDATE SET events = excluded.events;
-
--- name: dropped
-SELECT stream, upto, events FROM dropped;
-
--- name: save_dropped
-INSERT INTO dropped (stream, upto, events) VALUES (?, ?, ?)
-ON CONFLICT (stream) DO UPDATE SET upto = excluded.upto, events = excluded.events;
-
 -- name: sizes
-SELECT sequence, length(body) FROM event WHERE stream = ? AND sequence > ? ORDER BY sequence LIMIT ?;
+SELECT sequence, length(body) FROM event WHERE place > ? AND place < ? ORDER BY place LIMIT ?;
 
 -- name: gaps
-SELECT sequence, body FROM event WHERE stream = ? AND sequence <= ?
+SELECT sequence, body FROM event WHERE place > ? AND place <= ?
 AND body >= CAST('{"specversion":"1.0","id":"gap-' AS BLOB) AND body < CAST('{"specversion":"1.0","id":"gap.' AS BLOB)
-ORDER BY sequence;
+ORDER BY place;
 
 -- name: pass
-INSERT OR IGNORE INTO passed (stream, sequence, chain) SELECT stream, sequence, chain FROM event WHERE stream = ? AND sequence <= ?;
+INSERT OR IGNORE INTO passed (stream, sequence, chain) SELECT stream, sequence, chain FROM event WHERE place > ? AND place <= ?;
 
 -- name: drop_passed
 DELETE FROM passed WHERE stream = ? AND sequence <= ?;
 
 -- name: insert_event
-INSERT INTO event (stream, sequence, chain, body) VALUES (?, ?, ?, ?);
+INSERT INTO event (place, chain, body, message) VALUES (?, ?, ?, ?);
+
+-- name: last_event
+SELECT place, chain FROM event WHERE place > ? AND place < ? ORDER BY place DESC LIMIT 1;
+
+-- name: delete_events
+DELETE FROM event WHERE place > ? AND place <= ?;
+
+-- name: purge_upto
+-- The last of the first rows whose bodies fit together into a number of bytes.
+SELECT count(*), max(CASE WHEN total <= ?4 THEN place END) FROM (
+    SELECT place, sum(length(body)) OVER (ORDER BY place) AS total FROM event WHERE place BETWEEN ?1 AND ?2 ORDER BY place LIMIT ?3);
+
+-- name: unsaved_messages
+SELECT message FROM stream CROSS JOIN event ON place > (number << 40) + head AND place < (number + 1) << 40
+WHERE message IS NOT NULL;
+
+-- name: read_resends
+SELECT number, entries FROM resend ORDER BY number;
+
+-- name: add_resends
+INSERT INTO resend (entries) VALUES (?) RETURNING number;
+
+-- name: drop_resends
+DELETE FROM resend WHERE number = ? RETURNING entries;
 
 -- name: read_events
-SELECT sequence, chain, body FROM event WHERE stream = ? AND sequence > ? ORDER BY sequence LIMIT ?;
+SELECT sequence, chain, body FROM event WHERE place > ? AND place < ? ORDER BY place LIMIT ?;
 
 -- name: chain_at
-SELECT chain FROM event WHERE stream = ?1 AND sequence = ?2
-UNION ALL SELECT chain FROM passed WHERE stream = ?1 AND sequence = ?2;
-
--- name: delete_settled
-DELETE FROM event WHERE stream = ? AND sequence <= ?;
-
--- name: one_event
-SELECT chain, body FROM event WHERE stream = ? AND sequence = ?;
+SELECT chain FROM event WHERE place = ?
+UNION ALL SELECT chain FROM passed WHERE stream = ? AND sequence = ?;
 
 -- name: replace_body
-UPDATE event SET body = ? WHERE stream = ? AND sequence = ?;
+UPDATE event SET body = ? WHERE place = ?;
 
 -- name: quarantine
 INSERT INTO quarantine (stream, sequence, condition, description, body, quarantined_at) VALUES (?, ?, ?, ?, ?, ?);
 
--- name: size_refused
+-- name: size_quarantine
 SELECT count(*), total(length(body)) FROM quarantine;
 
--- name: oldest_refused
+-- name: oldest_quarantined
 SELECT rowid, stream, sequence, length(body) FROM quarantine ORDER BY rowid LIMIT ?;
 
--- name: forget_refused
+-- name: trim_quarantine
 DELETE FROM quarantine WHERE rowid <= ?;
 
--- name: one_refused
+-- name: one_quarantined
 SELECT body FROM quarantine WHERE stream = ? AND sequence = ?;
 
--- name: delete_refused
+-- name: delete_quarantined
 DELETE FROM quarantine WHERE stream = ? AND sequence = ?;
 
 -- name: any_unsynced
@@ -95,7 +100,7 @@ ON CONFLICT (stream, first) DO UPDATE SET last = max(last, excluded.last);
 SELECT stream, first, last, boot, boottime_ms FROM unsynced ORDER BY stream, first LIMIT ?;
 
 -- name: unsynced_events
-SELECT sequence, body FROM event WHERE stream = ? AND sequence BETWEEN ? AND ? ORDER BY sequence;
+SELECT place, body FROM event WHERE place BETWEEN ? AND ? ORDER BY place;
 
 -- name: drop_unsynced
 DELETE FROM unsynced WHERE stream = ? AND first = ?;
@@ -127,31 +132,6 @@ SELECT count(*), total(200 + 3 * length(CAST(device AS BLOB))) FROM memory;
 
 -- name: ages_memory
 SELECT stored_s, total(200 + 3 * length(CAST(device AS BLOB))) FROM memory GROUP BY stored_s ORDER BY stored_s;
-
--- name: recall_slots
-SELECT value FROM slot WHERE owner = ? AND page = ?;
-
--- name: remember_slots
-INSERT INTO slot (owner, page, device, stored_s, value) VALUES (?, ?, ?, ?, ?)
-ON CONFLICT (owner, page) DO UPDATE SET stored_s = excluded.stored_s, value = excluded.value;
-
--- name: next_device_slot
-SELECT device FROM slot WHERE device > ? ORDER BY device LIMIT 1;
-
--- name: span_slot
-SELECT (SELECT min(stored_s) FROM slot WHERE device = ?1), (SELECT max(stored_s) FROM slot WHERE device = ?1);
-
--- name: newest_slot
-SELECT stored_s FROM slot WHERE device = ? ORDER BY stored_s DESC LIMIT 1 OFFSET ?;
-
--- name: forget_slot
-DELETE FROM slot WHERE (owner, page) IN (SELECT owner, page FROM slot WHERE device = ? AND stored_s < ? ORDER BY stored_s LIMIT ?);
-
--- name: size_slot
-SELECT count(*), total(1000 + 3 * length(CAST(device AS BLOB))) FROM slot;
-
--- name: ages_slot
-SELECT stored_s, total(1000 + 3 * length(CAST(device AS BLOB))) FROM slot GROUP BY stored_s ORDER BY stored_s;
 
 -- name: all_kept
 SELECT key, value FROM kept;

@@ -1,7 +1,7 @@
-"""Is this arrival a resend, and if not, what is its identity? Pure: what is remembered comes in by a function.
+"""Decides by the identity that a device gives whether an arrival is new. Pure: a function looks up the memory.
 
-The rules are those of `fogline.identity`; each answer says what has to be remembered with the event, in the same
-transaction. `age_s` is the gateway's own running time in seconds, which no clock that jumps can change.
+The rules are those of `fogline.identity`. Each result holds the entries to remember in the event's transaction. `age_s` is the
+gateway's age in seconds (see `age`), which does not jump.
 """
 
 import hashlib
@@ -14,26 +14,26 @@ from fogline.event import Arrival
 from fogline.identity import Counter, Dedup, DeviceTime, SessionCounter, UniqueId, digest, semantic_id
 
 COUNTER_RESEND_S = 60
-"""How long after the first copy the same counter value with the same payload is a resend."""
+"""Time after the first copy within which the same counter value with the same payload is a duplicate, in seconds."""
 COUNTER_RESEND_DISTANCE = 16
-"""How far behind the newest a counter may be and still be a late or repeated one."""
+"""The most by which a late or repeated counter may be behind the newest."""
 RENEW_S = 12 * 3600
-"""What a device says again is remembered anew so often, as one that is silent is forgotten."""
+"""The age at which a repeated entry is written again, in seconds: memory that is not renewed expires."""
 _ALL_MISSING = (1 << COUNTER_RESEND_DISTANCE + 1) - 2
 
 
-class Count(msgspec.Struct, frozen=True, array_like=True):
-    """A value of a counter, without its wraps: the payload's digest, and when it came."""
+class CounterValue(msgspec.Struct, frozen=True, array_like=True):
+    """A value of a counter, extended over its wraps, with the payload's digest and the age at which it came."""
 
     value: int
     digest: bytes
     age_s: int
 
 
-class Trace(msgspec.Struct, frozen=True, array_like=True):
-    """What is remembered under a key: a payload's digest, when (`age_s`), and numbers whose meaning the key gives.
+class MemoryEntry(msgspec.Struct, frozen=True, array_like=True):
+    """An entry of memory: the payload's digest, its age, and numbers whose meaning depends on the key.
 
-    `recent`: of a counter, what a resend could repeat.
+    `recent`: counter values that a duplicate may repeat.
     """
 
     digest: bytes
@@ -41,52 +41,54 @@ class Trace(msgspec.Struct, frozen=True, array_like=True):
     first: int = 0
     second: int = 0
     third: int = 0
-    recent: tuple[Count, ...] = ()
+    recent: tuple[CounterValue, ...] = ()
 
 
-Recall = Callable[[bytes], Trace | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Resend:
-    """It is stored already. `remember`: key -> trace, of what is remembered for longer now."""
-
-    remember: tuple[tuple[bytes, Trace], ...] = ()
+Recall = Callable[[bytes], MemoryEntry | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Fresh:
-    """A new event. `id` is `None` on tier 5, where stream and sequence give it. `remember`: key -> trace.
+class KnownEvent:
+    """The event is stored already. `remember`: entries to renew, by key."""
 
-    `conflict`: the device used an id again for something else; both are kept.
+    remember: tuple[tuple[bytes, MemoryEntry], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NewEvent:
+    """A new event. `id` is None on tier 5, where stream and sequence give the id. `remember`: entries to write, by key.
+
+    `conflict`: the device reused an id for another payload; both events are kept.
     """
 
     id: str | None
     dedup: Dedup
-    remember: tuple[tuple[bytes, Trace], ...]
+    remember: tuple[tuple[bytes, MemoryEntry], ...]
     conflict: bool = False
 
 
-NOTHING_GIVEN = Fresh(None, Dedup.WEAK, ())
+NO_IDENTITY = NewEvent(None, Dedup.WEAK, ())
 """Tier 5: the device gave no identity."""
 
 
-def recognise(arrival: Arrival, payload: bytes, *, tenant: str, recall: Recall, age_s: int, nonce: int) -> Resend | Fresh:
-    """Decide by the identity that the device gave. `payload`: its digest, with the protocol's token if there is one.
+def recognise(
+    arrival: Arrival, payload: bytes, *, tenant: str, recall: Recall, age_s: int, nonce: int
+) -> KnownEvent | NewEvent:
+    """Decide by the identity that the device gave. Marked retransmissions are decided before (`resend_memory`).
 
-    `nonce`: 63 random bits, the name of a new incarnation if one begins. What the protocol says of resends is decided
-    before (`slots`).
+    `payload`: the payload's digest, with the protocol's token if there is one. `nonce`: 63 random bits, which name a new
+    incarnation of a counter if one begins.
     """
     if arrival.evidence is None:
-        return NOTHING_GIVEN
+        return NO_IDENTITY
     if arrival.retransmission is not None and arrival.retransmission.token:
-        payload = digest(arrival.channel, arrival.data)  # another exchange, or another gateway, has another token
+        payload = digest(arrival.channel, arrival.data)  # the token differs between exchanges and between gateways
     return _Case(arrival, tenant, payload, recall, age_s, nonce).identify()
 
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """One arrival that gave something to go by. `payload`: its digest."""
+    """One arrival with a device identity. `payload`: the payload's digest."""
 
     arrival: Arrival
     tenant: str
@@ -95,7 +97,7 @@ class _Case:
     age_s: int
     nonce: int
 
-    def identify(self) -> Resend | Fresh:
+    def identify(self) -> KnownEvent | NewEvent:
         match self.arrival.evidence:
             case UniqueId(value):
                 return self.named(1, value)
@@ -106,17 +108,17 @@ class _Case:
             case DeviceTime(time_ns):
                 return self.timed(_number(time_ns))
             case _:
-                return NOTHING_GIVEN
+                return NO_IDENTITY
 
     @property
     def surely(self) -> Dedup:
-        """What is said of an event with a strong identity."""
+        """The `dedup` attribute of an event with a strong identity."""
         return Dedup.SHARED if self.arrival.shared else Dedup.STRONG
 
-    def named(self, tier: int, *key: bytes) -> Resend | Fresh:
-        """Tiers 1 and 2: the key says it; the same key with another payload is a conflict, and both are kept.
+    def named(self, tier: int, *key: bytes) -> KnownEvent | NewEvent:
+        """Tiers 1 and 2: the key identifies the event. The same key with another payload is a conflict; both are kept.
 
-        The payload is part of the id, because two gateways need not hear the two in the same order, or both of them.
+        The payload is part of the id, because two gateways may receive the two in another order, or only one of them.
         """
         place = self.key(f"named{tier}", *key)
         former = self.recall(place)
@@ -124,31 +126,31 @@ class _Case:
         conflict = former is not None and former.digest != self.payload
         if former is not None and conflict:
             other = self.key(f"named{tier}", *key, self.payload)
-            remember = [(place, Trace(former.digest, self.age_s)), (other, self.trace())]  # forgotten in this order
+            remember = [(place, MemoryEntry(former.digest, self.age_s)), (other, self.trace())]  # they expire in this order
             former = self.recall(other)
         if former is not None:
-            return Resend(tuple(remember) if self.age_s - former.age_s > RENEW_S else ())
-        return Fresh(self.id(tier, *key, self.payload), self.surely, tuple(remember), conflict)
+            return KnownEvent(tuple(remember) if self.age_s - former.age_s > RENEW_S else ())
+        return NewEvent(self.id(tier, *key, self.payload), self.surely, tuple(remember), conflict)
 
-    def counted(self, counter: Counter) -> Resend | Fresh:
-        """Tier 3. Of the state, `first` is the incarnation, `second` the newest counter without its wraps.
+    def counted(self, counter: Counter) -> KnownEvent | NewEvent:
+        """Tier 3: the counter identifies the event.
 
-        `third`: which of those behind it have not come, bit n for the newest less n. That one is not among the recent ones
-        does not say so: they are forgotten sooner than the state. The payload is part of the id, because two
-        copies of one outbox go on with the same incarnation. Where other gateways may hear the same, the id has neither
-        incarnation nor wraps, which no two of them count alike.
+        State: `first` is the incarnation, `second` the newest counter extended over its wraps, `third` the missing counters:
+        bit n stands for the newest less n. `recent` cannot replace `third`, because its values expire sooner than the state.
+        The payload is part of the id, because two copies of one outbox continue with the same incarnation. If other gateways
+        may receive the same, the id has neither incarnation nor wraps, because gateways count these differently.
         """
         state_key = self.key("counter")
         state = self.recall(state_key)
         incarnation, extended, newest, missing = self.nonce, counter.value, counter.value, _ALL_MISSING
-        recent: tuple[Count, ...] = ()
+        recent: tuple[CounterValue, ...] = ()
         if state is not None:
             step = serial_distance(state.second, counter.value, counter.width_bits)
             candidate = state.second + step
             near = -COUNTER_RESEND_DISTANCE <= step <= 0 <= candidate
             recent = tuple(each for each in state.recent if 0 <= self.age_s - each.age_s <= COUNTER_RESEND_S)
             if near and any(each.value == candidate and each.digest == self.payload for each in recent):
-                return Resend()
+                return KnownEvent()
             if step > 0:
                 incarnation, extended, newest, missing = state.first, candidate, candidate, _further(state.third, step)
             elif near and state.third >> -step & 1:
@@ -156,32 +158,32 @@ class _Case:
             else:
                 recent = ()
         near_ones = tuple(each for each in recent if newest - each.value <= COUNTER_RESEND_DISTANCE)
-        recent = (*near_ones, Count(extended, self.payload, self.age_s))
-        remember = ((state_key, Trace(self.payload, self.age_s, incarnation, newest, missing, recent)),)
+        recent = (*near_ones, CounterValue(extended, self.payload, self.age_s))
+        remember = ((state_key, MemoryEntry(self.payload, self.age_s, incarnation, newest, missing, recent)),)
         number = [_number(counter.value)] if self.arrival.shared else [_number(incarnation), _number(extended)]
-        return Fresh(self.id(3, *number, self.payload), self.surely, remember)
+        return NewEvent(self.id(3, *number, self.payload), self.surely, remember)
 
-    def timed(self, time: bytes) -> Fresh:
-        """Tier 4: an equal payload at an equal time that nothing marks as a resend is one more occurrence."""
+    def timed(self, time: bytes) -> NewEvent:
+        """Tier 4: an equal payload at an equal time, not marked as a retransmission, is one more occurrence."""
         place = self.key("timed", time, self.payload)
         former = self.recall(place)
         occurrence = former.first + 1 if former else 1
         event_id = self.id(4, time, self.payload, _number(occurrence))
-        return Fresh(event_id, Dedup.SHARED if self.arrival.shared else Dedup.GOOD, ((place, self.trace(occurrence)),))
+        return NewEvent(event_id, Dedup.SHARED if self.arrival.shared else Dedup.GOOD, ((place, self.trace(occurrence)),))
 
-    def trace(self, first: int = 0) -> Trace:
-        return Trace(self.payload, self.age_s, first)
+    def trace(self, first: int = 0) -> MemoryEntry:
+        return MemoryEntry(self.payload, self.age_s, first)
 
     def id(self, tier: int, *key: bytes) -> str:
         return semantic_id(tier, self.tenant, self.arrival.device, self.arrival.channel, *key)
 
     def key(self, kind: str, *fields: bytes) -> bytes:
-        """16 bytes under which something about this channel of the device is remembered."""
+        """Return the 16-byte key of memory for this channel of the device."""
         return _hashed(kind.encode(), self.arrival.device.encode(), self.arrival.channel.encode(), *fields)
 
 
 def report_key(arrival: Arrival) -> bytes:
-    """16 bytes under which the last event of a channel is remembered."""
+    """Return the 16-byte key of memory for the last report of a channel."""
     return _hashed(b"report", arrival.device.encode(), arrival.channel.encode())
 
 
@@ -190,14 +192,14 @@ def _hashed(*fields: bytes) -> bytes:
 
 
 def serial_distance(newest: int, value: int, width_bits: int) -> int:
-    """How far `value` is ahead of `newest`, modulo 2^width (RFC 1982 section 3.2); negative if behind."""
+    """Return the distance of `value` ahead of `newest`, modulo 2^width (RFC 1982 section 3.2); negative if behind."""
     size = 1 << width_bits
     ahead = (value - newest) % size
     return ahead if ahead < size // 2 else ahead - size
 
 
 def _further(missing: int, step: int) -> int:
-    """What has not come, after the newest counter went `step` further."""
+    """Return the bits of missing counters after the newest counter advanced by `step`."""
     step = min(step, COUNTER_RESEND_DISTANCE + 1)
     return (missing << step | (1 << step) - 2) & _ALL_MISSING
 

@@ -1,10 +1,10 @@
-"""A damaged outbox: what can be read is taken over into a new file, the old one is set aside, the loss is told.
+"""Salvages a damaged outbox: copies its readable rows into a new file, sets the old file aside, and records the loss.
 
-The numbering of a damaged file cannot be trusted: its events go to new streams, marked `replayed`, under the ids that they
-have. Where rows are missing, a gap record says which. A command that was not over may have been tried since what can be
-read was written: it counts as under way, so that it is done once or is in doubt.
+The numbering of a damaged file cannot be trusted. So its events go to new streams, marked `replayed`, under their old ids, and
+gap records name the missing rows. An unfinished command may have been tried after the readable row was written, so it counts
+as `SENDING`: it is done once or ends in doubt.
 
-The new file is made beside the old one and takes its place at the end, so that a crash in between loses nothing.
+The new file is made beside the old one and replaces it at the end, so that a crash in between loses nothing.
 """
 
 import logging
@@ -16,19 +16,23 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from fogline.codec import Replay, encode_event
-from fogline.command import State
+from fogline.command import CommandState
 from fogline.errors import Poison
 from fogline.event import Lane
-from fogline.gap import Gap, GapReason, Lost, gap_event
+from fogline.gap import Gap, GapReason, Lost
 from fogline.identity import chained
-from fogline_edge.boot import Clock, time_quality
-from fogline_edge.outbox.carving import Carving, Found, Images
+from fogline_edge.boot import Clock
+from fogline_edge.outbox.carving import CarvedRow, Carving, Images, event_of
 from fogline_edge.outbox.ingest import insert_many
+from fogline_edge.outbox.quarantine import GapRecords
+from fogline_edge.outbox.queries import SQL
+from fogline_edge.outbox.resend_memory import ENTRY, former_entries
 from fogline_edge.outbox.schema import open_database
-from fogline_edge.outbox.streams import Stream, Streams
+from fogline_edge.outbox.stored_body import unpack_body
+from fogline_edge.outbox.streams import EventRecord, Stream, Streams
 
 KEPT_ASIDE = 5
-"""How many damaged files are kept. What could be read of them is in the outbox; a small disk must not fill up with them."""
+"""Number of damaged files that are kept. Their readable rows are in the outbox, and a small disk must not fill up."""
 _ROWS_AT_ONCE = 512
 _TEN_GIB = 10 * 1024**3
 
@@ -36,8 +40,8 @@ _log = logging.getLogger("fogline.outbox")
 
 
 @dataclass(slots=True)
-class Former:
-    """What is known of a stream of the damaged file."""
+class FormerStream:
+    """A stream of the damaged file, as far as it is known."""
 
     stream: str
     lane: Lane
@@ -46,8 +50,8 @@ class Former:
 
 
 @dataclass(slots=True)
-class Report:
-    """What became of a damaged file: events taken over, gap records written, rows of each other table."""
+class SalvageReport:
+    """Result of a salvage: events copied, gap records written, sequences known to be lost, and rows of each other table."""
 
     events: int = 0
     gaps: int = 0
@@ -56,9 +60,9 @@ class Report:
 
 
 def salvage(path: Path, why: str, *, identity: tuple[str, str], clock: Clock) -> Path:
-    """Put a sound file in the place of the damaged one at `path`. Returns where that one is now.
+    """Replace the damaged file at `path` by a sound one. Returns the new path of the damaged file.
 
-    Raises `OSError`, `Misconfigured` or `sqlite3.Error` only for what the machine lacks (space, permission).
+    Raises `OSError`, `Misconfigured` or `sqlite3.Error` only if the machine lacks space or permission.
     """
     _log.error("the outbox %s is damaged: %s", path, why)
     aside = _free_name(path, clock)
@@ -68,21 +72,21 @@ def salvage(path: Path, why: str, *, identity: tuple[str, str], clock: Clock) ->
     except Exception as error:
         if _lacks(error):
             raise
-        _log.exception("nothing of the damaged outbox %s could be taken over", path)
+        _log.exception("no row of the damaged outbox %s could be read", path)
         report = _make(making, None, identity=identity, clock=clock, why=f"{why}; nothing of it could be read: {error}")
     making.replace(path.with_name(path.name + ".salvaged"))
     finish(path, aside)
     rows = ", ".join(f"{count} of {table}" for table, count in sorted(report.others.items()))
     _log.error(
-        "the outbox goes on with a new file: %d events were taken over to new streams, %d are known to be lost, %d gap records"
-        " say so (%s); the damaged file is %s",
-        report.events, report.lost, report.gaps, rows or "nothing else was there", aside,
+        "the outbox continues with a new file: %d events were copied to new streams, %d are known to be lost, %d gap records"
+        " were written (other rows: %s); the damaged file is %s",
+        report.events, report.lost, report.gaps, rows or "none", aside,
     )  # fmt: skip
     return aside
 
 
 def resume(path: Path, clock: Clock) -> bool:
-    """Go on with a salvage that was cut short when its new file was made. Returns whether there was one."""
+    """Finish a salvage that was interrupted after its new file was complete. Returns True if there was one."""
     if not path.with_name(path.name + ".salvaged").exists():
         return False
     finish(path, _free_name(path, clock))
@@ -90,7 +94,7 @@ def resume(path: Path, clock: Clock) -> bool:
 
 
 def finish(path: Path, aside: Path) -> None:
-    """Let the salvaged file take the place of the damaged one. After a crash in between, it is done again."""
+    """Put the salvaged file in the place of the damaged one. It can be repeated after a crash in between."""
     salvaged = path.with_name(path.name + ".salvaged")
     log, index = (path.with_name(path.name + each) for each in ("-wal", "-shm"))
     if path.exists():
@@ -112,7 +116,7 @@ def _free_name(path: Path, clock: Clock) -> Path:
 
 
 def _tidy(path: Path, newest: Path) -> None:
-    """Keep the newest few. By their names; the one just made stays, whatever the clock says."""
+    """Delete all but the newest damaged files, by name. The new one stays, even if the clock went back."""
     found = sorted(each for each in path.parent.glob(path.name + ".damaged-*") if not each.name.endswith("-wal"))
     others = [each for each in found if each != newest]
     for each in others[: max(0, len(others) - KEPT_ASIDE + 1)]:
@@ -121,8 +125,8 @@ def _tidy(path: Path, newest: Path) -> None:
         each.with_name(each.name + "-wal").unlink(missing_ok=True)
 
 
-def _make(making: Path, damaged: Path | None, *, identity: tuple[str, str], clock: Clock, why: str) -> Report:
-    """The new file, with what can be read of `damaged`, durable when it returns."""
+def _make(making: Path, damaged: Path | None, *, identity: tuple[str, str], clock: Clock, why: str) -> SalvageReport:
+    """Make the new file with the readable rows of `damaged`. It is durable when this returns."""
     for each in ("", "-wal", "-shm", "-journal"):
         making.with_name(making.name + each).unlink(missing_ok=True)
     connection = open_database(making, _TEN_GIB)
@@ -134,7 +138,7 @@ def _make(making: Path, damaged: Path | None, *, identity: tuple[str, str], cloc
         if damaged is None:
             rebuilt.unknown()
         else:
-            rebuilt.take_over(damaged)
+            rebuilt.copy_rows(damaged)
         rebuilt.save()
         connection.execute("COMMIT")
     finally:
@@ -152,37 +156,39 @@ def _sync(path: Path) -> None:
 
 
 def _lacks(error: Exception) -> bool:
-    """Whether this is for want of something that the machine may have later."""
+    """Return True if the machine lacks something that it may have later."""
     code = getattr(error, "sqlite_errorcode", None)
     environment = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
     return isinstance(error, OSError) or (code is not None and code & 0xFF in environment)
 
 
 class _Rebuilt:
-    """The new file while it is made."""
+    """The new file in the making."""
 
     def __init__(self, connection: sqlite3.Connection, identity: tuple[str, str], clock: Clock, why: str) -> None:
-        self.report = Report()
+        self.report = SalvageReport()
         self._connection = connection
-        self._identity = identity
-        self._clock = clock
+        self._gap_records = GapRecords(identity, clock)
         self._why = why
-        self._former: dict[int, Former] = {}
+        self._former: dict[int, FormerStream] = {}
         self._streams = Streams(connection)
         self._new: dict[Lane, Stream] = {}
         self._nonce = os.urandom(8)
+        self._messages: list[bytes] = []
         connection.execute("CREATE TEMP TABLE found (stream, sequence, rank, place, offset)")
 
-    def take_over(self, damaged: Path) -> None:
-        """Everything that can be read."""
+    def copy_rows(self, damaged: Path) -> None:
+        """Copy all readable rows."""
         images = Images(damaged, damaged.with_name(damaged.name + "-wal"))
         try:
             carving = Carving(images)
             events: list[tuple[object, ...]] = []
             for found in carving.rows():
                 if found.table == "event":
-                    stream, sequence, _, _ = found.cell.values
-                    events.append((stream, sequence, found.rank, found.place, found.cell.offset))
+                    event = event_of(found.cell)
+                    events.append((event.number, event.sequence, found.rank, found.place, found.cell.offset))
+                    if event.message is not None and found.rank == 0:
+                        self._messages.append(event.message)
                     if len(events) >= _ROWS_AT_ONCE:
                         self._note(events)
                 elif found.table == "stream":
@@ -197,46 +203,57 @@ class _Rebuilt:
             images.close()
 
     def unknown(self) -> None:
-        """Say that more may be lost than is known."""
+        """Write a gap record which says that unknown events may be lost."""
         self._gap(Lane.ALARM, Lost(), "what else it held cannot be known")
 
     def save(self) -> None:
-        """The streams as they are now."""
+        """Write the new streams, and the messages of their events."""
+        entries = [each[: ENTRY.size] for each in sorted(self._messages, key=lambda each: each[ENTRY.size :])]
+        for first in range(0, len(entries), _ROWS_AT_ONCE):
+            self._connection.execute(SQL["add_resends"], (b"".join(entries[first : first + _ROWS_AT_ONCE]),)).fetchall()
         for stream in self._new.values():
             self._flush(stream)
-            self._streams.save(stream)
+            self._streams.changed(stream)
+        self._streams.save()
         self._connection.execute("DROP TABLE found")
 
     def _note(self, events: list[tuple[object, ...]]) -> None:
         self._connection.executemany("INSERT INTO found VALUES (?, ?, ?, ?, ?)", events)
         events.clear()
 
-    def _know(self, found: Found) -> None:
-        """A row of `stream`; older ones say less."""
+    def _know(self, found: CarvedRow) -> None:
+        """Learn a row of `stream`. Of several images of a row the highest values count."""
         _, name, lane, _, head, _, settled, *_ = found.cell.values
-        former = self._former.setdefault(found.cell.rowid, Former(str(name), Lane(str(lane)), 0, 0))
+        former = self._former.setdefault(found.cell.rowid, FormerStream(str(name), Lane(str(lane)), 0, 0))
         if former.stream == name:
             former.head, former.settled = max(former.head, int(str(head))), max(former.settled, int(str(settled)))
 
-    def _copy(self, found: Found) -> None:
-        """A row of another table, unless a newer one is there."""
+    def _copy(self, found: CarvedRow) -> None:
+        """Copy a row of another table, unless a newer image of it was copied."""
         values = found.cell.values
         if found.table == "meta":
             if values[0] != "age_s" or not str(values[1]).isdecimal():
                 return
         elif found.table == "command":
             state = str(values[13])
-            over = state in State.__members__ and State(state).terminal
-            values = (found.cell.rowid, *values[1:13], state if over else State.SENDING.value, *values[14:])
+            over = state in CommandState.__members__ and CommandState(state).terminal
+            values = (found.cell.rowid, *values[1:13], state if over else CommandState.SENDING.value, *values[14:])
+        elif found.table == "slot":
+            owner, page, _, _, slots = values
+            assert isinstance(owner, bytes)
+            assert isinstance(page, int)
+            assert isinstance(slots, bytes)
+            values = (None, former_entries(owner, page, slots))
+        table = "resend" if found.table == "slot" else found.table
         marks = ", ".join("?" * len(values))
-        statement = f"INSERT OR IGNORE INTO {found.table} VALUES ({marks})"  # noqa: S608 - one of our own names
+        statement = f"INSERT OR IGNORE INTO {table} VALUES ({marks})"  # noqa: S608 - one of our own names
         others, taken = self.report.others, self._connection.execute(statement, values).rowcount
-        others[found.table] = others.get(found.table, 0) + taken
+        others[table] = others.get(table, 0) + taken
 
     # --- events
 
     def _append_events(self, carving: Carving) -> None:
-        """All of them, stream by stream in their order, with a gap record wherever some are missing."""
+        """Append all events, stream by stream in order, with a gap record for each missing range."""
         strays: list[Replay] = []
         numbers = {row[0] for row in self._connection.execute("SELECT DISTINCT stream FROM found")}
         for number in sorted(numbers | self._former.keys()):
@@ -257,7 +274,7 @@ class _Rebuilt:
             self._append(replay.lane, replay)
 
     def _in_order(self, number: int, first: int, carving: Carving, strays: list[Replay]) -> Iterator[tuple[int, Replay]]:
-        """The readable rows of a stream from `first` on, each once."""
+        """Yield the readable rows of a stream from `first` on, each once. Adds events with a damaged sequence to `strays`."""
         rows = self._connection.execute(
             "SELECT sequence, rank, place, offset FROM found WHERE stream = ? AND sequence >= ? ORDER BY sequence, rank, rowid",
             (number, first),
@@ -267,13 +284,13 @@ class _Rebuilt:
             if sequence == taken:
                 continue
             try:
-                replay = Replay(carving.body(place, offset))
+                replay = Replay(unpack_body(carving.body(place, offset)))
             except (ValueError, IndexError, AssertionError, Poison):
                 continue
             if replay.sequence == sequence:
                 taken = sequence
                 yield sequence, replay
-            elif rank == 0:  # its number is damaged; the event itself can be read
+            elif rank == 0:  # the row's sequence is damaged, but the event is readable
                 strays.append(replay)
 
     def _stream(self, lane: Lane) -> Stream:
@@ -287,37 +304,26 @@ class _Rebuilt:
         self.report.events += 1
 
     def _gap(self, lane: Lane, lost: Lost, detail: str = "") -> None:
-        """A gap record for what is missing, in the new stream of the lane."""
-        stream, (tenant, gateway), now_ns = self._stream(lane), self._identity, self._clock.time_ns()
+        """Append a gap record for a loss to the lane's new stream."""
+        stream = self._stream(lane)
         if lost.first is not None and lost.last is not None:
             self.report.lost += lost.last - lost.first + 1
             detail = f"sequences {lost.first} to {lost.last} of stream {lost.stream} cannot be read"
         place = stream.head + 1
         gap = Gap(GapReason.DAMAGED, place, place, f"the outbox was damaged ({self._why}): {detail}", lost=lost)
-        event = gap_event(
-            gap,
-            tenant=tenant,
-            gateway=gateway,
-            stream=stream.stream,
-            lane=lane,
-            now_ns=now_ns,
-            timequality=time_quality(self._clock),
-            replayed=True,
-        )
-        self._insert(stream, encode_event(event))
+        self._insert(stream, encode_event(self._gap_records.make(gap, stream, replayed=True)))
         self.report.gaps += 1
 
     def _insert(self, stream: Stream, body: bytes) -> None:
         stream.head += 1
         stream.counts.stored += 1
         stream.chain = chained(stream.chain, "", body, self._nonce)
-        stream.fresh.append((stream.number, stream.head, stream.chain, body))
-        if len(stream.fresh) >= _ROWS_AT_ONCE:
+        stream.unwritten.append((EventRecord(stream.head, stream.chain, body), None))
+        if len(stream.unwritten) >= _ROWS_AT_ONCE:
             self._flush(stream)
 
     def _flush(self, stream: Stream) -> None:
-        rows, stream.fresh = stream.fresh, []
-        insert_many(self._connection, rows)
+        insert_many(self._connection, stream.take_unwritten()[1])
 
 
 LOG_MISSING = "its log is missing"

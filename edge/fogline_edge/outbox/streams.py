@@ -1,23 +1,32 @@
-"""What the outbox knows of each stream, kept beside the rows and saved in every transaction that changes it."""
+"""State and counts of each stream.
+
+A row of `event` is enough to know that a plain event was acknowledged and stored. So the row of the stream is written only
+every so often, and with every other change; at the start, the rows above its saved head are counted.
+"""
 
 import sqlite3
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from operator import itemgetter
+from operator import attrgetter
 from secrets import token_hex
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import msgspec
 
 from fogline.event import Lane
 from fogline.ledger import Counts
-from fogline_edge.outbox.dropped import Dropped
 from fogline_edge.outbox.queries import SQL
+from fogline_edge.outbox.stored_body import pack_body
 
-MAX_TAIL_BYTES = 4 * 1024 * 1024
+MAX_TAIL_BYTES = 1024 * 1024
+SAVED_ROWS = 1024
+"""Rows above the saved heads from which the streams are saved: the start reads them all."""
 
 
-class Row(NamedTuple):
-    """One event as it will be sent. `spans`: how many sequences, up to its own, it stands for: a gap record more than one."""
+class EventRecord(NamedTuple):
+    """One event as it is sent. `spans`: the number of sequences, up to its own, that it covers; a gap record may cover many."""
 
     sequence: int
     chain: bytes
@@ -25,20 +34,54 @@ class Row(NamedTuple):
     spans: int = 1
 
 
-Written = tuple[int, int, bytes, bytes]
-"""A row of `event`: the stream's number, sequence, chain, body."""
-_body_of = itemgetter(3)
+EventRow = tuple[int, bytes, bytes, bytes | None]
+"""A row of `event`: place, chain, stored body, and the value of `resend_memory` if the sender may send the message again."""
+SEQUENCE_BITS = 40
+SEQUENCE_MASK = (1 << SEQUENCE_BITS) - 1
+_COUNTS = ("acknowledged", "stored", "duplicate", "dead", "sent", "settled", "quarantined", "filtered", "dropped")
+_saved_counts = attrgetter(*_COUNTS)
+
+
+def event_place(number: int, sequence: int) -> int:
+    """Return the row id of an event: the number of its stream, then its sequence. So a stream grows at one end of the table."""
+    return number << SEQUENCE_BITS | sequence
+
+
+@dataclass(slots=True)
+class DroppedRange:
+    """The dropped range of a stream that is not settled yet. A dropped row may have been sent before and may be in Kafka.
+
+    Only the bridge knows, and takes only the missing part of a gap record. `upto`: the sequence of the gap record over all
+    unsettled sequences up to it; 0: none. It was sent for the sequences above `sent_after`, up to `sent_upto`.
+    """
+
+    upto: int = 0
+    sent_after: int = 0
+    sent_upto: int = 0
+
+    def send(self, after: int) -> None:
+        """Note that the gap record is sent for the sequences above `after`."""
+        self.sent_after = min(self.sent_after, after) if self.sent_upto else after
+        self.sent_upto = self.upto
+
+    def settle(self, former: int, settled: int) -> int:
+        """Settle the sequences above `former` up to `settled`. Returns how many dropped ones the bridge has as events."""
+        last = min(settled, self.upto)
+        as_events = max(0, last - max(former, self.sent_upto)) + max(0, min(last, self.sent_after) - former)
+        if settled >= self.upto:
+            self.upto = self.sent_after = self.sent_upto = 0
+        return as_events if last > former else 0
 
 
 @dataclass(slots=True)
 class Stream:
     """One stream.
 
-    `head`: the highest sequence written, `settled`: the highest that the bridge accepted; `chain` and `settled_chain`
-    belong to them. `stated`: what the last statement of this run said of arrivals. `fresh`: rows
-    that are not written yet; `tail`: the newest committed ones. `filtered_saved`: of the count `filtered`, what is written.
-    `dropped`: what of it was let go, `dropped_saved`: what of that is written; `unsure_upto`: up to where a former run may have
-    sent it.
+    `head`: the highest stored sequence, with `chain`; `settled`: the highest that the bridge accepted, known in memory only.
+    `purged`: its value in the file, where rows up to there are deleted, with `purged_chain`. `stated`: `arrivals` at the last
+    statement of this run. `unwritten`: events of the open transaction, with their messages; `tail`: the newest committed
+    events. `unpurged_gap`, `undropped`: the gap record that was settled and is not deleted yet, and how many of its events the
+    bridge has. `unsure_upto`: the highest sequence that a former run may have sent.
     """
 
     number: int
@@ -47,95 +90,120 @@ class Stream:
     open: bool
     head: int = 0
     chain: bytes = b""
+    purged: int = 0
+    purged_chain: bytes = b""
     settled: int = 0
-    settled_chain: bytes = b""
     counts: Counts = field(default_factory=Counts)
-    filtered_saved: int = 0
     stated: tuple[int, ...] = (0, 0, 0, 0, 0)
-    dropped: Dropped = field(default_factory=Dropped)
-    dropped_saved: tuple[int, int] = (0, 0)
+    dropped: DroppedRange = field(default_factory=DroppedRange)
     unsure_upto: int = 0
-    fresh: list[Written] = field(default_factory=list)
-    tail: deque[Written] = field(default_factory=deque)
+    unpurged_gap: int = 0
+    undropped: int = 0
+    unwritten: list[tuple[EventRecord, bytes | None]] = field(default_factory=list)
+    tail: deque[EventRecord] = field(default_factory=deque)
     tail_bytes: int = 0
 
-    def keep(self, rows: list[Written]) -> None:
-        """These are committed: remember them, so that what is sent soon is not read from the file."""
-        if not rows:
+    def saved(self) -> tuple[int | bytes, ...]:
+        """Return the values of the stream's row, which are those as of `purged`."""
+        counts = msgspec.structs.replace(
+            self.counts,
+            settled=self.counts.settled - self.settled + self.purged,
+            dropped=self.counts.dropped + self.undropped,
+        )
+        dropped_upto = self.dropped.upto or self.unpurged_gap
+        return (self.head, self.chain, self.purged, self.purged_chain, dropped_upto, *_saved_counts(counts), self.number)
+
+    def take_unwritten(self) -> tuple[list[EventRecord], list[EventRow]]:
+        """Return the events of the open transaction, and their rows."""
+        unwritten, self.unwritten = self.unwritten, []
+        first = event_place(self.number, 0)
+        rows = [(first + event.sequence, event.chain, pack_body(event.body), message) for event, message in unwritten]
+        return [event for event, _ in unwritten], rows
+
+    def keep(self, events: list[EventRecord]) -> None:
+        """Keep committed events in memory, so that the uplink need not read them from the file."""
+        if not events:
             return
-        if self.tail and self.tail[-1][1] + 1 != rows[0][1]:
+        if self.tail and self.tail[-1].sequence + 1 != events[0].sequence:
             self.forget_tail()
-        self.tail.extend(rows)
-        self.tail_bytes += sum(map(len, map(_body_of, rows)))
+        self.tail.extend(events)
+        self.tail_bytes += sum([len(each.body) for each in events])
         while self.tail_bytes > MAX_TAIL_BYTES:
-            self.tail_bytes -= len(self.tail.popleft()[3])
+            self.tail_bytes -= len(self.tail.popleft().body)
 
     def forget_tail(self, upto: int | None = None) -> None:
-        """The rows up to a sequence (all of them, if none is given) are not as remembered, or of no use any more."""
+        """Drop the events up to a sequence (by default all) from memory: they changed, or are not needed any more."""
         tail = self.tail
-        while tail and (upto is None or tail[0][1] <= upto):
-            self.tail_bytes -= len(tail.popleft()[3])
+        while tail and (upto is None or tail[0].sequence <= upto):
+            self.tail_bytes -= len(tail.popleft().body)
 
-    def remembered(self, after: int, limit: int) -> list[Row] | None:
-        """At most `limit` rows above `after`, `None` if the file has to be asked."""
-        if not self.tail or not self.tail[0][1] <= after + 1 <= self.tail[-1][1]:
+    def remembered(self, after: int, limit: int) -> list[EventRecord] | None:
+        """Return at most `limit` events above `after` from memory, or None if the file must be read."""
+        if not self.tail or not self.tail[0].sequence <= after + 1 <= self.tail[-1].sequence:
             return None
-        skip = after + 1 - self.tail[0][1]
-        return [Row(sequence, chain, body) for _, sequence, chain, body in islice(self.tail, skip, skip + limit)]
+        skip = after + 1 - self.tail[0].sequence
+        return list(islice(self.tail, skip, skip + limit))
 
     @property
     def arrivals(self) -> tuple[int, ...]:
-        """The counts that a device's doing changes: worth a new statement."""
+        """The counts whose change causes a new statement."""
         counts = self.counts
         return (counts.acknowledged, counts.duplicate, counts.dead, counts.quarantined, counts.dropped)
 
     @property
     def backlog(self) -> int:
-        """Sequences that the bridge has not accepted."""
+        """The number of sequences that the bridge has not accepted."""
         return self.head - self.settled
 
     @property
     def kept_after(self) -> int:
-        """Everything up to here is settled or dropped."""
+        """The highest sequence that is settled or dropped."""
         return max(self.settled, self.dropped.upto)
 
     @property
     def droppable(self) -> int:
-        """How many events could be let go: of a closed stream, all but what says that it is closed."""
+        """The number of droppable events. The last event of a closed stream is its final statement, which is never dropped."""
         return self.head - self.kept_after - (0 if self.open else 1)
 
 
 class Streams:
     """All streams of one outbox: the open one of each lane, and closed ones that still hold unsettled rows.
 
-    `in_flight`: how many rows of a stream may be on their way at once.
+    `in_flight`: the most events of a stream that may be in flight at once.
     """
 
     def __init__(self, connection: sqlite3.Connection, in_flight: int = 0) -> None:
         self._connection = connection
         self._all: dict[str, Stream] = {}
         self._open: dict[Lane, Stream] = {}
-        for row in connection.execute(SQL["streams"]):
-            number, stream, lane, is_open, head, chain, settled, settled_chain, *counts = row
-            places = (head, chain, settled, settled_chain)
-            known = Stream(number, stream, Lane(lane), bool(is_open), *places, Counts(**_named(counts)))
-            self._all[stream] = known
-            if known.open:
-                self._open[known.lane] = known
-        filtered = dict(connection.execute(SQL["filtered"]).fetchall())
-        dropped = {number: (upto, events) for number, upto, events in connection.execute(SQL["dropped"]).fetchall()}
-        for known in self._all.values():
-            known.counts.filtered = known.filtered_saved = filtered.get(known.number, 0)
-            upto, known.counts.dropped = known.dropped_saved = dropped.get(known.number, (0, 0))
-            known.dropped = Dropped(upto, sent_upto=upto)
-            known.unsure_upto = known.kept_after + in_flight
+        self._changed: dict[str, Stream] = {}
+        self._unsaved_rows = 0
+        for row in connection.execute(SQL["streams"]).fetchall():
+            self._load(row, in_flight)
+
+    def _load(self, row: Sequence[Any], in_flight: int) -> None:
+        """Add a stream of the file. Rows above its saved head are plain events: each counts as acknowledged and stored."""
+        number, name, lane, is_open, head, chain, purged, purged_chain, upto, *counts = row
+        known = Stream(number, name, Lane(lane), bool(is_open), head, chain, purged, purged_chain, settled=purged)
+        known.counts = Counts(**dict(zip(_COUNTS, counts, strict=True)))
+        last = self._connection.execute(SQL["last_event"], (event_place(number, head), event_place(number + 1, 0))).fetchone()
+        if last is not None:
+            known.head, known.chain = last[0] & SEQUENCE_MASK, last[1]
+            known.counts.acknowledged += known.head - head
+            known.counts.stored += known.head - head
+            self.changed(known)
+        known.dropped = DroppedRange(upto, sent_upto=upto)
+        known.unsure_upto = known.kept_after + in_flight
+        self._all[name] = known
+        if known.open:
+            self._open[known.lane] = known
 
     def of_lane(self, lane: Lane) -> Stream:
-        """The open stream of a lane; the first arrival opens it."""
+        """Return the open stream of a lane; the first arrival opens it."""
         return self._open.get(lane) or self.open(lane, "first")
 
     def open(self, lane: Lane, reason: str) -> Stream:
-        """Open a new stream with a random 64-bit name; the former one of the lane is closed."""
+        """Open a new stream with a random 64-bit name, and close the lane's former one."""
         if (former := self._open.pop(lane, None)) is not None:
             former.open = False
             self._connection.execute(SQL["close_stream"], (reason, former.number))
@@ -145,58 +213,38 @@ class Streams:
         return self._open[lane]
 
     def get(self, stream: str) -> Stream:
-        """A stream by its name. Raises `KeyError`."""
+        """Return a stream by its name. Raises `KeyError`."""
         return self._all[stream]
 
     def opened(self) -> list[Stream]:
-        """The open streams."""
+        """Return the open streams."""
         return list(self._open.values())
 
     def pending(self) -> list[Stream]:
-        """Streams that matter to the bridge: open, or with rows that it has not accepted."""
+        """Return the streams that hello announces: open ones, and closed ones with unaccepted rows."""
         return [stream for stream in self._all.values() if stream.open or stream.backlog]
 
     def everything(self) -> list[Stream]:
-        """All of them, the oldest first."""
+        """Return all streams, the oldest first."""
         return list(self._all.values())
 
-    def save(self, stream: Stream) -> None:
-        """Write what changed, in the transaction that is open."""
-        counts = stream.counts
-        self._connection.execute(
-            SQL["save_stream"],
-            (
-                stream.head,
-                stream.chain,
-                stream.settled,
-                stream.settled_chain,
-                counts.acknowledged,
-                counts.stored,
-                counts.duplicate,
-                counts.dead,
-                counts.sent,
-                counts.settled,
-                counts.quarantined,
-                stream.number,
-            ),
-        )
-        self._save_filtered(stream)
-        if (dropped := (stream.dropped.upto, counts.dropped)) != stream.dropped_saved:
-            self._connection.execute(SQL["save_dropped"], (stream.number, *dropped))
-            stream.dropped_saved = dropped
+    def appended(self, stream: Stream, rows: int) -> None:
+        """Note `rows` new rows of acknowledged events, which need not be saved at once."""
+        self._changed[stream.stream] = stream
+        self._unsaved_rows += rows
 
-    def save_filtered(self) -> None:
-        """Write how much was no news, where that has changed."""
-        for stream in self._all.values():
-            self._save_filtered(stream)
+    def changed(self, stream: Stream) -> None:
+        """Note a change of a stream that its rows do not tell: it is saved with the open transaction."""
+        self._changed[stream.stream] = stream
+        self._unsaved_rows += SAVED_ROWS
 
-    def _save_filtered(self, stream: Stream) -> None:
-        filtered = stream.counts.filtered
-        if filtered != stream.filtered_saved:
-            self._connection.execute(SQL["save_filtered"], (stream.number, filtered))
-            stream.filtered_saved = filtered
+    @property
+    def due(self) -> bool:
+        """The changed streams are to be saved with the open transaction."""
+        return self._unsaved_rows >= SAVED_ROWS
 
-
-def _named(counts: list[int]) -> dict[str, int]:
-    names = ("acknowledged", "stored", "duplicate", "dead", "sent", "settled", "quarantined")
-    return dict(zip(names, counts, strict=True))
+    def save(self) -> None:
+        """Write the changed streams in the open transaction."""
+        changed, self._changed = self._changed, {}
+        self._unsaved_rows = 0
+        self._connection.executemany(SQL["save_stream"], [each.saved() for each in changed.values()])

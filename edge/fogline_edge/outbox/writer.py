@@ -1,102 +1,77 @@
-"""The one thread that owns the database. It waits for work, never polls, and acknowledges nothing before its commit.
+"""The thread that owns the database. It waits for queue items, never polls, and acknowledges nothing before the commit.
 
-A group of arrivals is one transaction. A full database is waited out: the group is kept and tried again when the
-bridge has taken rows or the disk has room. Any other failure of the file is fatal: an fsync is never tried twice.
+A group of arrivals is one transaction. If the database is full, the writer keeps the group and retries it when the bridge has
+accepted rows or the disk has room. Any other failure of the file is fatal: an fsync is never retried, because after a failed
+one nobody knows what the disk holds.
 """
 
-import contextlib
 import logging
 import queue
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 
-from fogline.crash import CrashPoint, crash_point
-from fogline.dead import DEAD_TYPE, dead_letter
+from fogline.dead_letter import DEAD_TYPE, dead_letter
 from fogline.errors import Poison, Unreachable
 from fogline.event import Arrival, Lane
-from fogline_edge.boot import SYSTEM, Clock, moment
-from fogline_edge.outbox import dropping, times
-from fogline_edge.outbox.age import SAVED_EVERY_S, Age
-from fogline_edge.outbox.forgetting import Forgetting
-from fogline_edge.outbox.ingest import Act, Group, Ingest, Waiting
-from fogline_edge.outbox.quarantine import Quarantine
-from fogline_edge.outbox.queries import SQL
-from fogline_edge.outbox.schema import PAGE_BYTES, used_pages
-from fogline_edge.outbox.streams import Streams
-from fogline_edge.outbox.writer_queue import FAILED, Call, Nudge, Settlement, Told, Work
+from fogline.process.crash_points import CrashPoint, crash_point
+from fogline_edge.boot import moment
+from fogline_edge.outbox import clock_correction, drop_oldest
+from fogline_edge.outbox.age import SAVED_EVERY_S
+from fogline_edge.outbox.free_space import page_bytes, used_pages
+from fogline_edge.outbox.group import Group
+from fogline_edge.outbox.ingest import Act, Waiting
+from fogline_edge.outbox.memory_expiry import MemoryExpiry
+from fogline_edge.outbox.store import PURGED_ROWS, OutboxStore
+from fogline_edge.outbox.writer_queue import FAILED, Call, MoreWork, Results, Settlement, WorkItem, WriterCallbacks
 
 RESERVE = 0.10
 """The share of the file that is kept for replies."""
 RESUME = 0.15
 """The share that must be free before other lanes are taken again."""
-ROW_BYTES = 600
-"""What a row has beside its payload, or less."""
+ROW_BYTES = 600  # the least that a row takes beside its payload
+PURGE_S = 5.0  # between deletions of few accepted rows: each rewrites some pages
 STEP_S = 0.1
-"""While there is other work, no more than one step of what is forgotten is done in so long: each is a transaction."""
-RETRIED = 32
-"""How much of what was held is tried at once: all of it need not fit."""
+"""Shortest time between two steps of memory expiry while the queue is not empty: each step is a transaction."""
+RETRIED = 32  # retried items per group: not all of the held items may fit
 
 _log = logging.getLogger("fogline.outbox")
 
 
 class Writer:
-    """`connection` is used by this thread alone once it runs. `statement_s`: how often counts are stated.
+    """Runs the items of its queue on one thread.
 
-    `lets_go`: the lanes whose oldest events are dropped when the file is nearly full. `expires`: the lanes whose expired
-    events are dropped. `in_flight`: how many events of a stream may be on their way at once. `may_wait`: whether an error
-    only says that there is no room. `handed`: by stream, the highest sequence that the uplink was given in this run.
+    `store`: used by this thread alone once it runs. `drops_oldest`: the lanes whose oldest events are dropped when the file is
+    nearly full. `statement_s`: the interval of statements of counts, in seconds.
     """
 
     def __init__(
-        self,
-        connection: sqlite3.Connection,
-        *,
-        tenant: str,
-        gateway: str,
-        max_bytes: int,
-        lets_go: frozenset[Lane] = frozenset(),
-        expires: frozenset[Lane] = frozenset(),
-        in_flight: int,
-        statement_s: float,
-        told: Told,
-        may_wait: Callable[[sqlite3.Error], bool],
-        clock: Clock = SYSTEM,
+        self, store: OutboxStore, callbacks: WriterCallbacks, *, drops_oldest: frozenset[Lane] = frozenset(), statement_s: float
     ) -> None:
-        self.connection = connection
-        self.clock = clock
-        self.handed: dict[str, int] = {}
-        self.age = Age(connection, clock)
-        self._started_s = self.age.s
-        self.identity = (tenant, gateway)
-        self._forgetting = Forgetting(connection, max_bytes, clock)
-        self._max_pages = max_bytes // PAGE_BYTES
-        self.expires = expires
-        self._lets_go = lets_go
-        self._in_flight = in_flight
+        self._store = store
+        self._callbacks = callbacks
+        self._memory_expiry = MemoryExpiry(store.connection, store.max_bytes, store.clock)
+        self._max_pages = store.max_bytes // page_bytes(store.connection)
+        self._drops_oldest = drops_oldest
         self._statement_s = statement_s
-        self._told = told
-        self.may_wait = may_wait
-        self._queue: queue.SimpleQueue[Work] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[WorkItem] = queue.SimpleQueue()
         self._held: list[Waiting | Act] = []
-        self._unsettled = Settlement()
+        self._results: Results = []
         self._full = False
         self._next_statement = time.monotonic() + statement_s
         self._next_housekeeping = 0.0
         self._next_step = 0.0
-        self._nudged = False
+        self._next_purge = 0.0
+        self._more_work_queued = False
         self._thread = threading.Thread(target=self._run, name="outbox-writer", daemon=True)
-        self._load()
 
     def start(self) -> None:
-        """Begin to work."""
+        """Start the thread."""
         self._thread.start()
 
-    def submit(self, work: Work) -> None:
-        """Hand over work from any thread; `None` ends the thread after what was handed over before."""
-        self._queue.put(work)
+    def submit(self, item: WorkItem) -> None:
+        """Queue an item. Any thread may use it. `None` ends the thread after the items queued before."""
+        self._queue.put(item)
 
     def join(self) -> None:
         """Wait until the thread has ended."""
@@ -104,74 +79,64 @@ class Writer:
 
     # --- on the thread
 
-    def _load(self) -> None:
-        self.streams = Streams(self.connection, self._in_flight)
-        self.ingest = Ingest(self.connection, self.streams, *self.identity, self.clock, started_s=self._started_s)
-        self.quarantine = Quarantine(self.connection, self._max_pages * PAGE_BYTES)
-
     def _run(self) -> None:
         failure = None
         try:
-            while (work := self._queue.get()) is not None:
-                self._do(work)
-        except Exception as error:  # noqa: BLE001 - whatever it is, nothing more may be acknowledged: the process ends
-            _log.exception("the outbox's writer ends")
-            self._told.fatal(f"the outbox failed: {error}")
+            while (item := self._queue.get()) is not None:
+                self._do(item)
+        except Exception as error:  # noqa: BLE001 - after any error nothing more may be acknowledged: the process ends
+            _log.exception("the outbox's writer failed")
+            self._callbacks.fatal(f"the outbox failed: {error}")
             failure = error
         try:
             if failure is None and not self._full:
-                self.streams.save_filtered()
-            self._told.closing(failure)
+                self._purge_all(save=True)
+            self._callbacks.closing(failure)
         finally:
-            self.connection.close()
+            self._store.connection.close()
 
-    def _do(self, work: Work) -> None:
-        match work:
+    def _do(self, item: WorkItem) -> None:
+        match item:
             case Settlement():
-                self._settle(work)
-            case Nudge():
-                self._nudged = False
+                self._settle(item)
+            case MoreWork():
+                self._more_work_queued = False
                 self._settle(Settlement())
-            case Call(run, done, failed):
-                try:
-                    result = run(self)
-                except sqlite3.OperationalError as error:
-                    self._wait_for_room(error)
-                    failed(Unreachable("the outbox has no room for this at present"))
-                except (sqlite3.Error, MemoryError):
-                    raise
-                except Exception as error:  # noqa: BLE001 - the caller's own: its transaction was rolled back, and others go on
-                    failed(error)
-                else:
-                    done(result)
+            case Call():
+                self._call(item)
             case list():
-                self._store(work)
+                self._commit(item)
+        results, self._results = self._results, []
+        rows, groups = self._store.new_rows(), int(isinstance(item, list))
+        if results or rows or groups:
+            self._callbacks.committed(results, rows, groups)
         forgotten = self._housekeep()
-        if self._full and self._lets_go and not forgotten:
+        if self._full and self._drops_oldest and not forgotten:
             self._relieve()
 
-    @contextlib.contextmanager
-    def transaction(self) -> Iterator[None]:
-        """All or nothing, durable when it returns. After a failure the streams are as the file says."""
-        self.connection.execute("BEGIN IMMEDIATE")
+    def _call(self, call: Call) -> None:
         try:
-            yield
-            self.connection.execute("COMMIT")
-        except BaseException:  # whatever it is: all or nothing
-            if self.connection.in_transaction:
-                self.connection.execute("ROLLBACK")
-            self._load()
+            result = call.run(self._store)
+        except sqlite3.OperationalError as error:
+            self._wait_for_room(error)
+            call.failed(Unreachable("the outbox has no room for this at present"))
+        except (sqlite3.Error, MemoryError):
             raise
+        except Exception as error:  # noqa: BLE001 - the caller's own error: its transaction was rolled back, and the outbox is sound
+            call.failed(error)
+        else:
+            call.done(result)
 
-    def _store(self, group: list[Waiting | Act]) -> None:
+    def _commit(self, group: list[Waiting | Act]) -> None:
         if self._full:
             group = self._reserved(group)
         if not group:
             return
         try:
-            with self.transaction():
+            with self._store.transaction():
+                self._purge_some()
                 self._make_room(group)
-                results = self.ingest.store(group, self.age.ms)
+                results = self._store.ingest.store(group, self._store.age.ms)
                 self._state_counts()
                 self._spare_reserve(group)
                 crash_point(CrashPoint.BEFORE_COMMIT)
@@ -180,49 +145,49 @@ class Writer:
             return
         except (sqlite3.Error, MemoryError):
             raise
-        except Exception as error:  # noqa: BLE001 - one that cannot be stored must not stop the others
+        except Exception as error:  # noqa: BLE001 - one item that cannot be stored must not stop the others
             self._store_others(group, error)
             return
-        self.ingest.committed()
+        self._store.ingest.committed()
         crash_point(CrashPoint.AFTER_COMMIT_BEFORE_ACK)
-        self._told.committed(list(zip(group, results, strict=True)))
+        self._results += zip(group, results, strict=True)
 
     def _spare_reserve(self, group: list[Waiting | Act]) -> None:
-        """Within a transaction: what may not use the reserve must not have. Raises as SQLite does for want of room."""
-        if used_pages(self.connection) > self._max_pages * (1 - RESERVE) and not all(map(uses_reserve, group)):
+        """Within a transaction: raise SQLite's error for a full file if a group that may not use the reserve has used it."""
+        if used_pages(self._store.connection) > self._max_pages * (1 - RESERVE) and not all(map(uses_reserve, group)):
             error = sqlite3.OperationalError("the rest is kept for replies")
             error.sqlite_errorcode = sqlite3.SQLITE_FULL
             raise error
 
     def _store_some(self, group: list[Waiting | Act], error: sqlite3.OperationalError) -> None:
-        """All of it did not fit: as much as does is stored, the rest is held. Raises `error` if it says anything else."""
+        """The group did not fit: store as much of it as fits and hold the rest. Raises `error` if it has another cause."""
         if len(group) > 1 and error.sqlite_errorcode == sqlite3.SQLITE_FULL:
-            self._store(group[: len(group) // 2])
-            self._store(group[len(group) // 2 :])
+            self._commit(group[: len(group) // 2])
+            self._commit(group[len(group) // 2 :])
             return
         self._wait_for_room(error)
         if all(map(uses_reserve, group)):
             self._held += group
         else:
-            self._store(group)  # that is, what of it may use the reserve
+            self._commit(group)  # stores the items that may use the reserve, and holds the others
 
     def _store_others(self, group: list[Waiting | Act], error: Exception) -> None:
-        """One of a group cannot be stored: the others are; of an arrival its dead letter is. Raises `error` if that fails."""
+        """One item cannot be stored: store the others, and a dead letter for an arrival. Raises `error` if that fails too."""
         if len(group) > 1:
-            self._store(group[: len(group) // 2])
-            self._store(group[len(group) // 2 :])
+            self._commit(group[: len(group) // 2])
+            self._commit(group[len(group) // 2 :])
             return
-        (work,) = group
-        _log.error("%s cannot be stored", work.run if isinstance(work, Act) else "an event", exc_info=error)
-        if isinstance(work, Act):
-            self._told.committed([(work, FAILED)])
-        elif work.arrival.type == DEAD_TYPE:
+        (item,) = group
+        _log.error("%s cannot be stored", item.run if isinstance(item, Act) else "an event", exc_info=error)
+        if isinstance(item, Act):
+            self._results.append((item, FAILED))
+        elif item.arrival.type == DEAD_TYPE:
             raise error
         else:
-            self._store([Waiting(self._dead_letter(work.arrival, error), work.when, work.done)])
+            self._commit([Waiting(self._dead_letter(item.arrival, error), item.when, item.done)])
 
     def _dead_letter(self, arrival: Arrival, error: Exception) -> Arrival:
-        poison, (_, gateway) = Poison("unstorable", f"it cannot be stored: {error!r}"), self.identity
+        poison, (_, gateway) = Poison("unstorable", f"it cannot be stored: {error!r}"), self._store.identity
         return dead_letter(
             poison,
             gateway=gateway,
@@ -233,78 +198,91 @@ class Writer:
             retransmission=None,
         )
 
+    @property
+    def _nearly_full(self) -> bool:
+        return used_pages(self._store.connection) > self._max_pages * (1 - RESUME)
+
     def _make_room(self, group: list[Waiting | Act]) -> None:
-        """Within a transaction, if the file is nearly full: let go of more than what comes."""
-        if self._lets_go and used_pages(self.connection) > self._max_pages * (1 - RESUME):
+        """Within a transaction: if the file is nearly full, delete accepted rows, then drop more bytes than the group adds."""
+        while self._nearly_full and self._store.purgeable:
+            self._store.purge()
+        if self._drops_oldest and self._nearly_full:
             arrivals = [each.arrival for each in group if isinstance(each, Waiting)]
-            dropping.drop(self, self._lets_go, 2 * sum(len(each.data) * 4 // 3 + ROW_BYTES for each in arrivals))
+            drop_oldest.drop(self._store, self._drops_oldest, 2 * sum(len(each.data) * 4 // 3 + ROW_BYTES for each in arrivals))
 
     def _relieve(self) -> None:
-        """It is full, and lanes let go: some goes now, more at the next turn. A disk that is full itself is waited for."""
+        """Drop some events because the file is full, and continue later. If the disk itself is full, wait."""
         try:
-            with self.transaction():
-                dropped = dropping.drop(self, self._lets_go, self._max_pages * PAGE_BYTES // 20)
+            with self._store.transaction():
+                dropped = drop_oldest.drop(self._store, self._drops_oldest, self._store.max_bytes // 20)
         except sqlite3.OperationalError as error:
             self._wait_for_room(error)
             return
         if dropped:
-            self._nudge()
+            self._continue_later()
 
     def _reserved(self, group: list[Waiting | Act]) -> list[Waiting | Act]:
-        """What of a group is taken although it is full, the rest is held. Nothing overtakes what found no room even there."""
+        """Return the items of a group that may use the reserve, and hold the others. No reply overtakes a held one."""
         taken = [] if any(map(uses_reserve, self._held)) else [each for each in group if uses_reserve(each)]
         self._held += [each for each in group if not uses_reserve(each)] if taken else group
         return taken
 
     def _settle(self, settlement: Settlement) -> None:
-        self._unsettled.add(settlement)
-        sent, upto = self._unsettled.sent, self._unsettled.upto
+        for name, events in settlement.sent.items():
+            self._store.count_sent(name, events)
+        for name, sequence in settlement.upto.items():
+            self._store.accept(name, sequence)
+        if self._full:
+            self._purge_all()
+        elif self._purge_due or time.monotonic() >= self._next_statement:
+            self._write_settlement()
+        self._retry_held()
+
+    def _write_settlement(self) -> None:
+        """Delete accepted rows and state the counts, if either is due."""
         try:
-            with self.transaction():
-                for name, events in sent.items():
-                    self.streams.get(name).counts.sent += events
-                for name, sequence in upto.items():
-                    self.accept(name, sequence)
-                for name in sent.keys() | upto.keys():
-                    self.streams.save(self.streams.get(name))
-                self.streams.save_filtered()
-                stated = not self._full and self._state_counts()
+            with self._store.transaction():
+                self._purge_some()
+                self._state_counts()
         except sqlite3.OperationalError as error:
             self._wait_for_room(error)
             return
-        self._unsettled = Settlement()
-        self.ingest.committed()
-        if stated:
-            self._told.committed([])
-        self._retry_held()
+        self._store.ingest.committed()
 
-    def accept(self, name: str, upto: int) -> None:
-        """Within a transaction: the bridge has everything of a stream up to `upto`; its rows go."""
-        stream = self.streams.get(name)
-        if upto <= stream.settled:
-            return
-        row = self.connection.execute(SQL["chain_at"], (stream.number, upto)).fetchone()
-        self.connection.execute(SQL["delete_settled"], (stream.number, upto))
-        if stream.dropped.upto:
-            self.connection.execute(SQL["drop_passed"], (stream.number, upto))
-            stream.counts.dropped -= stream.dropped.settle(stream.settled, upto)
-        stream.counts.settled += upto - stream.settled
-        stream.settled = upto
-        stream.settled_chain = row[0] if row else b""
-        if self.ingest.unsynced:
-            self.connection.execute(SQL["drop_unsynced_settled"], (stream.number, upto))
-        stream.forget_tail(upto)
+    def _purge_all(self, *, save: bool = False) -> None:
+        """Delete the rows that the bridge has accepted, in steps. `save`: write the state of the streams too."""
+        try:
+            while self._store.purgeable or save:
+                with self._store.transaction():
+                    self._store.purge()
+                    if save:
+                        self._store.save()
+                save = False
+        except sqlite3.OperationalError as error:
+            self._wait_for_room(error)
+
+    @property
+    def _purge_due(self) -> bool:
+        """There are many rows to delete, or it is time, or the file needs the room."""
+        rows = self._store.purgeable
+        return rows >= PURGED_ROWS or (rows > 0 and (time.monotonic() >= self._next_purge or self._nearly_full))
+
+    def _purge_some(self) -> None:
+        """Within a transaction: delete some accepted rows if it is time."""
+        if self._purge_due:
+            self._next_purge = time.monotonic() + PURGE_S
+            self._store.purge()
 
     def _retry_held(self) -> None:
-        if self._full and used_pages(self.connection) < self._max_pages * (1 - RESUME):
+        if self._full and not self._nearly_full:
             held, self._held = self._held, []
             self._set_full(False)
             for first in range(0, len(held), RETRIED):
-                self._store(held[first : first + RETRIED])
+                self._commit(held[first : first + RETRIED])
 
     def _wait_for_room(self, error: sqlite3.OperationalError) -> None:
-        """What was begun will be tried again when there is room. Raises `error` if it says anything else."""
-        if not self.may_wait(error):
+        """Mark the outbox as full; the caller's change is retried later. Raises `error` if it has another cause than room."""
+        if not self._store.may_wait(error):
             raise error
         self._set_full(True)
 
@@ -313,77 +291,68 @@ class Writer:
             self._full = full
             if full:
                 self._next_housekeeping = 0.0
-                self._forgetting.hurry()
+                self._memory_expiry.hurry()
             _log.warning("the outbox is full: devices wait" if full else "the outbox has room again")
-            self._told.full(full)
+            self._callbacks.full(full)
 
-    def _state_counts(self) -> bool:
-        """Within a transaction: if it is time, append a statement to every open stream whose counts changed.
-
-        Returns whether there was one.
-        """
+    def _state_counts(self) -> None:
+        """Within a transaction: if it is time, append due statements of counts."""
         if time.monotonic() < self._next_statement:
-            return False
+            return
         self._next_statement = time.monotonic() + self._statement_s
-        group = Group(self.age.ms)
-        for stream in self.streams.opened():
+        group = Group(self._store.age.ms)
+        for stream in self._store.streams.opened():
             if stream.arrivals != stream.stated:
-                self.ingest.state(group, stream, moment(self.clock))
-        self.ingest.write(group)
-        return bool(group.touched)
+                self._store.ingest.append_statement(group, stream, moment(self._store.clock))
+        self._store.ingest.write(group)
 
-    # --- beside the work
+    # --- housekeeping
 
     def _correct_times(self) -> None:
         try:
-            with self.transaction():
-                more = times.correct(self)
+            with self._store.transaction():
+                more = clock_correction.correct(self._store)
         except sqlite3.OperationalError as error:
             self._wait_for_room(error)
             return
         if more:
-            self._nudge()
+            self._continue_later()
 
     def _housekeep(self) -> int:
-        """Forget what is too old, save the age, correct times once the clock is set. Returns how much was forgotten."""
+        """Expire memory, save the age, correct times once the clock is set. Returns the number of deleted rows."""
         forgotten = self._forget()
-        if not self._full and self.ingest.unsynced and moment(self.clock).synced:
+        if not self._full and self._store.ingest.unsynced and moment(self._store.clock).synced:
             self._correct_times()
         return forgotten
 
     def _forget(self) -> int:
-        """Also while it is full: it makes room."""
-        self._forgetting.grown(*self.ingest.growth())
+        """Expire memory and trim the quarantine. This also runs while the outbox is full, because it makes room."""
+        self._memory_expiry.grown(self._store.ingest.duplicates.growth())
         now_s = time.monotonic()
-        patient = not (self._queue.empty() or now_s >= self._next_step or self._full or self._forgetting.behind)
-        more = self._forgetting.more or self.quarantine.over
+        patient = not (self._queue.empty() or now_s >= self._next_step or self._full or self._memory_expiry.behind)
+        more = self._memory_expiry.more or self._store.quarantine.over
         if now_s < self._next_housekeeping and (patient or not more):
             return 0
         self._next_housekeeping, self._next_step = now_s + SAVED_EVERY_S, now_s + STEP_S
         try:
-            with self.transaction():
-                self.age.save()
-                forgotten = self._forgetting.go_on(self.age.s) + self.quarantine.trim(self)
+            with self._store.transaction():
+                self._store.age.save()
+                forgotten = self._memory_expiry.step(self._store.age.s) + self._store.quarantine.trim()
         except sqlite3.OperationalError as error:
-            self._forgetting.hurry()
+            self._memory_expiry.hurry()
             self._wait_for_room(error)
             return 0
-        if self._forgetting.more or self.quarantine.over or (forgotten and self._full):
-            self._nudge()
+        if self._memory_expiry.more or self._store.quarantine.over or (forgotten and self._full):
+            self._continue_later()
         return forgotten
 
-    def _nudge(self) -> None:
-        """Come back to it, once, after what waits by now."""
-        if not self._nudged:
-            self._nudged = True
-            self._queue.put(Nudge())
+    def _continue_later(self) -> None:
+        """Queue one `MoreWork` behind the items that wait now."""
+        if not self._more_work_queued:
+            self._more_work_queued = True
+            self._queue.put(MoreWork())
 
 
-def uses_reserve(work: Waiting | Act) -> bool:
-    """Whether this is taken even when the file is full: replies, and what makes or frees a little room."""
-    return isinstance(work, Act) or work.arrival.lane is Lane.REPLY
-
-
-def utc_now() -> str:
-    """The wall clock as text, for people."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
+def uses_reserve(item: Waiting | Act) -> bool:
+    """Return True if the item is stored even when the file is full: a reply, or an act, which writes little."""
+    return isinstance(item, Act) or item.arrival.lane is Lane.REPLY

@@ -1,1 +1,12 @@
-"""Profiles: what the topics and payloads of well-known programs mean. Tables and pure functions, no IO."""
+"""Knowledge about device types and well-known programs: tables and pure functions.
+
+`ble`: a type of Bluetooth LE device, declared in TOML
+`ble_files`: profile files, built in and your own
+`ble_values`: command arguments as bytes of a characteristic
+`names`: free names as identifiers, and back
+`patterns`: patterns of topics and paths
+`plain`: topics that the settings declare
+`profile`: the interface of a profile
+`tasmota`: Tasmota's topics
+`zigbee2mqtt`: Zigbee2MQTT's topics
+"""

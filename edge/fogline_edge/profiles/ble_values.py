@@ -1,4 +1,4 @@
-"""How the body of a command becomes the bytes that are written to a characteristic. Pure."""
+"""Encodes the body of a command as the value of a characteristic. Pure."""
 
 from enum import StrEnum
 
@@ -11,10 +11,7 @@ MAX_BYTES = 512
 
 
 class Encoding(StrEnum):
-    """What the body of a command is.
-
-    `BYTES`: the bytes themselves. `HEX`: their hex digits. The others: a JSON number, little endian.
-    """
+    """The encoding of a command's body: the bytes, their hex digits, or a JSON number that becomes a little-endian integer."""
 
     BYTES = "bytes"
     HEX = "hex"
@@ -27,28 +24,24 @@ class Encoding(StrEnum):
 
 
 def encode_value(encoding: Encoding, body: bytes) -> bytes:
-    """The bytes to write. Raises `Poison` (`malformed`, `too-big`) for a body that is none of the encoding."""
-    made = _encoded(encoding, body)
-    if len(made) > MAX_BYTES:
-        raise Poison("too-big", f"{len(made)} bytes for a characteristic; at most {MAX_BYTES}")
-    return made
+    """Return the bytes to write. Raises `Poison` (`malformed`, `too-big`) for a body that does not have the encoding."""
+    encoded = _encoded(encoding, body)
+    if len(encoded) > MAX_BYTES:
+        raise Poison("too-big", f"{len(encoded)} bytes for a characteristic; at most {MAX_BYTES}")
+    return encoded
 
 
 def _encoded(encoding: Encoding, body: bytes) -> bytes:
-    match encoding:
-        case Encoding.BYTES:
-            return body
-        case Encoding.HEX:
-            return _from_hex(body)
-        case _:
-            return _number(encoding, body)
+    if encoding is Encoding.BYTES:
+        return body
+    return _from_hex(body) if encoding is Encoding.HEX else _number(encoding, body)
 
 
 def _from_hex(body: bytes) -> bytes:
     try:
         return bytes.fromhex(body.decode("ascii"))
     except ValueError:
-        raise Poison("malformed", "the command's body is not hex digits, two a byte") from None
+        raise Poison("malformed", "the command's body is not hex digits, two per byte") from None
 
 
 def _number(encoding: Encoding, body: bytes) -> bytes:

@@ -1,33 +1,28 @@
-"""Free names to identifiers and back, and the names of devices that a program has told.
+"""Converts free names to identifiers and back, and keeps the device names that a program has published.
 
-An identifier is `[A-Za-z0-9._:-]{1,64}`. A name that is none is escaped: every byte of its UTF-8 that may not stand there,
-and `:` itself, becomes `:` and two hex digits, so that no two names become one (`kitchen/lamp 1` is `kitchen:2Flamp:201`).
+An identifier is `[A-Za-z0-9._:-]{1,64}`. Any other name is escaped: each byte of its UTF-8 that is not allowed, and `:` itself,
+becomes `:` and two hex digits, so that two names never become one (`kitchen/lamp 1` becomes `kitchen:2Flamp:201`).
 """
 
 import hashlib
 import re
 from collections.abc import Mapping
+from itertools import islice
 
 from fogline.address import is_identifier, shown
 from fogline.errors import Poison
 
 MAX_NAMES = 4096
-"""How many names are remembered at most."""
-
 _LIMIT = 64
 _DIGEST_BYTES = 8
 _KEPT = _LIMIT - 2 - 2 * _DIGEST_BYTES
 _PLAIN = re.compile(rb"[^A-Za-z0-9._-]")
 _ESCAPED = re.compile(rb":([0-9A-F]{2})")
-_NOT_IN_A_NAME = frozenset("/+#")
-"""Characters that separate or match levels of topics and paths."""
+_NOT_IN_A_NAME = frozenset("/+#")  # they separate or match levels of topics and paths
 
 
 def escape(name: str) -> str:
-    """`name` as an identifier, always the same one.
-
-    One that would be over 64 characters is cut and ends with `::` and a digest, which no escaped name can hold.
-    """
+    """Return `name` as an identifier. One over 64 characters is cut and ends with `::`, which no other has, and a digest."""
     data = name.encode("utf-8", "surrogateescape")
     escaped = _PLAIN.sub(lambda match: b":%02X" % match[0][0], data).decode("ascii")
     if 0 < len(escaped) <= _LIMIT:
@@ -36,10 +31,9 @@ def escape(name: str) -> str:
 
 
 def device_identifier(name: str, what: str) -> str:
-    """The identifier of the device that has this name in a topic, a path or a client id: itself, or its escaped form.
+    """Return the identifier of the device with this name in a topic, a path or a client id: the name, or its escaped form.
 
-    Raises `Poison('bad-identifier')`, naming `what`, for a name with `/`, `+`, `#` or unprintable characters, and for one whose
-    escaped form has more than 64 characters: `device_name` would not lead back to it.
+    Raises `Poison('bad-identifier')`, naming `what`, for `/`, `+`, `#`, unprintable characters, and more than 64 when escaped.
     """
     if is_identifier(name):
         return name
@@ -50,7 +44,7 @@ def device_identifier(name: str, what: str) -> str:
 
 
 def device_name(identifier: str) -> str:
-    """The name that `device_identifier` makes this identifier of: the inverse."""
+    """Return the name of an identifier: the inverse of `device_identifier`."""
     unescaped = _ESCAPED.sub(lambda match: bytes.fromhex(match[1].decode()), identifier.encode())
     try:
         name = unescaped.decode()
@@ -60,7 +54,7 @@ def device_name(identifier: str) -> str:
 
 
 class Names:
-    """Name -> identifier, as last told. What was told before a restart comes in by `known`."""
+    """The identifiers of names, as last published. `known`: those from before a restart."""
 
     def __init__(self, known: Mapping[str, str]) -> None:
         self._known = dict(known)
@@ -69,15 +63,12 @@ class Names:
         return name in self._known
 
     def identifier(self, name: str) -> str:
-        """The identifier that was told for `name`, else its escaped form."""
+        """Return the identifier that was published for `name`, or else its escaped form."""
         return self._known.get(name) or escape(name)
 
-    def learn(self, told: Mapping[str, str]) -> dict[str, str | None]:
-        """Take `told` as all names there are (at most `MAX_NAMES`); returns what is new, and `None` for what is gone."""
-        wanted: dict[str, str] = {}
-        for name, identifier in told.items():
-            if len(wanted) < MAX_NAMES and is_identifier(identifier):
-                wanted[name] = identifier
+    def learn(self, published: Mapping[str, str]) -> dict[str, str | None]:
+        """Replace all names by `published` (at most `MAX_NAMES`). Returns the changes, with None for a name that is gone."""
+        wanted = dict(islice((each for each in published.items() if is_identifier(each[1])), MAX_NAMES))
         changed: dict[str, str | None] = dict.fromkeys(self._known.keys() - wanted.keys())
         changed.update({name: value for name, value in wanted.items() if self._known.get(name) != value})
         self._known = wanted

@@ -1,7 +1,4 @@
-"""What a profile is: it reads the messages that one program publishes at a broker.
-
-A message is read as one of three things: an arrival of a device, something to pass over (and why), or names to learn.
-"""
+"""The interface of a profile, which reads the messages that one program publishes at a broker."""
 
 from enum import StrEnum
 from typing import Any, Protocol
@@ -10,25 +7,24 @@ import msgspec
 
 from fogline.address import shown
 from fogline.errors import Poison
-from fogline.event import Arrival
+from fogline.event import Arrival, Lane
+from fogline.identity import DeviceTime
 
 ADAPTER = "mqtt-client"
 JSON = "application/json"
 TEXT = "text/plain"
 OCTETS = "application/octet-stream"
 AVAILABILITY = "availability"
-"""The `type` of an event that says whether a device is there."""
+"""The `type` of an event that reports whether a device is online."""
 
 MAX_TOPIC = 1024
-"""The longest topic, in characters, that becomes a channel."""
 
 
-class Why(StrEnum):
-    """Why a message is no event.
+class IgnoreReason(StrEnum):
+    """The reason to ignore a message.
 
-    `RETAINED`: the broker had it from before the subscription, so it is a repeat or of unknown age. `LOGGING`: the log of
-    the program. `BRIDGE`: the program about itself. `COMMAND`: from others, to a device. `DISCOVERY`: what a device can
-    do. `EMPTY`: no payload, which is how a retained message is deleted.
+    `RETAINED`: a repeat, or of unknown age. `LOGGING`: the program's log. `BRIDGE`: its own state. `COMMAND`: of another client
+    to a device. `DISCOVERY`: the abilities of a device. `EMPTY`: no payload, which deletes a retained message.
     """
 
     RETAINED = "retained"
@@ -39,29 +35,57 @@ class Why(StrEnum):
     EMPTY = "empty"
 
 
-class Message(msgspec.Struct, frozen=True):
-    """A PUBLISH as it came from the broker. `retained`: sent because of the subscription, not because it is new."""
+class BrokerMessage(msgspec.Struct, frozen=True):
+    """A PUBLISH from the broker. `retained`: the broker sent it because of the subscription, not because it is new."""
 
     topic: str
     payload: bytes
     retained: bool = False
 
+    @property
+    def channel(self) -> str:
+        """The topic as a channel. Raises `Poison('bad-topic')` if it is too long or not printable."""
+        if len(self.topic) > MAX_TOPIC or not self.topic.isprintable():
+            raise Poison("bad-topic", f"topic {shown(self.topic)} has more than {MAX_TOPIC} characters, or is not printable")
+        return self.topic
+
+    @property
+    def json_object(self) -> dict[str, Any] | None:
+        """The payload as a JSON object, or None if it is none."""
+        return _decode(self.payload) if self.payload[:1] == b"{" else None
+
+    def arrival(
+        self, device: str, lane: Lane, kind: str, *, content_type: str | None = None, time_ns: int | None = None
+    ) -> Arrival:
+        """Return the arrival of the message. `kind`: its `type`; `content_type`: by default that of the payload."""
+        return Arrival(
+            device=device,
+            channel=self.topic,
+            lane=lane,
+            type=kind,
+            content_type=content_type or content_type_of(self.payload),
+            data=self.payload,
+            adapter=ADAPTER,
+            time_ns=time_ns,
+            evidence=None if time_ns is None else DeviceTime(time_ns),
+        )
+
 
 class Filter(msgspec.Struct, frozen=True):
-    """A topic filter to subscribe to. `always`: its retained message is wanted at every connection, not at the first only."""
+    """A topic filter to subscribe to. `always`: request the retained message at every connection, not only at the first."""
 
     topic: str
     always: bool = False
 
 
 class Ignored(msgspec.Struct, frozen=True):
-    """No event, on purpose."""
+    """A message that is deliberately no event."""
 
-    why: Why
+    why: IgnoreReason
 
 
 class Learned(msgspec.Struct, frozen=True):
-    """Names of devices that have changed, to be kept across restarts: name -> identifier, `None` for a name that is gone."""
+    """Changed device names, to be kept across restarts: identifier by name, or None for a name that is gone."""
 
     changed: dict[str, str | None]
 
@@ -70,37 +94,19 @@ Reading = Arrival | Ignored | Learned
 
 
 class Profile(Protocol):
-    """Reads the messages of one program. It may remember names, and does no IO."""
+    """Reads the messages of one program. It may keep names, and does no IO."""
 
     @property
     def filters(self) -> tuple[Filter, ...]:
-        """What to subscribe to, in this order."""
+        """The filters to subscribe to, in this order."""
 
-    def read(self, message: Message) -> Reading:
-        """What `message` is. The arrival has no `retransmission` yet. Raises `Poison` for what can never be taken."""
-
-
-def check_topic(topic: str) -> str:
-    """`topic`, if it may become a channel. Raises `Poison('bad-topic')`."""
-    if len(topic) > MAX_TOPIC or not topic.isprintable():
-        raise Poison("bad-topic", f"topic {shown(topic)} is over {MAX_TOPIC} characters, or not printable")
-    return topic
-
-
-def decode_object(payload: bytes) -> dict[str, Any] | None:
-    """The JSON object that `payload` is, or `None`."""
-    if payload[:1] != b"{":
-        return None
-    try:
-        decoded = msgspec.json.decode(payload)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return None
-    return decoded if isinstance(decoded, dict) else None
+    def read(self, message: BrokerMessage) -> Reading:
+        """Read a message. The arrival has no `retransmission` yet. Raises `Poison` for a message that can never be stored."""
 
 
 def content_type_of(payload: bytes) -> str:
-    """`application/json` for an object or an array, `text/plain` for other UTF-8, else `application/octet-stream`."""
-    if payload[:1] in (b"{", b"[") and _is_json(payload):
+    """Return `application/json` for an object or array, `text/plain` for other UTF-8, or else `application/octet-stream`."""
+    if payload[:1] in (b"{", b"[") and _decode(payload) is not None:
         return JSON
     try:
         payload.decode()
@@ -109,9 +115,8 @@ def content_type_of(payload: bytes) -> str:
     return TEXT
 
 
-def _is_json(payload: bytes) -> bool:
+def _decode(payload: bytes) -> Any:
     try:
-        msgspec.json.decode(payload)
+        return msgspec.json.decode(payload)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return False
-    return True
+        return None

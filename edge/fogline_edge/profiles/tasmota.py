@@ -1,42 +1,30 @@
-"""Tasmota: every device publishes below a full topic, by default `%prefix%/%topic%/`.
+"""Profile `tasmota`: every device publishes below a full topic, by default `%prefix%/%topic%/`.
 
-| prefix, and what follows the full topic | becomes |
+| prefix and last level | result |
 |---|---|
 | `tele` `LWT` (`Online`, `Offline`) | an event `availability`, lane alarm |
 | `tele` `INFO1` to `INFO3` | an event `info`, lane telemetry |
 | `tele` `SENSOR`, `STATE`, all others | telemetry |
 | `stat` `STATUS`, `STATUS0`, ... | an event `status`, lane telemetry |
 | `stat` `RESULT`, `POWER`, `POWER1`, ..., all others | an event `result`, lane telemetry |
-| `LOGGING` of either | nothing |
-| `cmnd` | nothing: commands of others; not subscribed to |
-| `tasmota/discovery/...` | nothing: the device is known by its topic; not subscribed to |
+| `LOGGING` of either | ignored |
+| `cmnd` | ignored: commands of other clients; not subscribed to |
+| `tasmota/discovery/...` | ignored: the topic identifies the device; not subscribed to |
 
-The device is its `%topic%`, escaped if need be. Retained messages are passed over, but for `LWT`, which holds now.
+The device's identifier is its `%topic%`, escaped if necessary. Retained messages are ignored, except `LWT`, which is current.
 
-`Time` in a payload is local time without an offset: nobody can say which moment that was, so it stays in the payload, and
-the event has neither a time of its own nor evidence.
+`Time` in a payload is local time without an offset, so it is neither the event's time nor evidence.
 """
 
 import re
 
 from fogline.address import shown
 from fogline.errors import Misconfigured, Poison
-from fogline.event import Arrival, Lane
+from fogline.event import Lane
 from fogline_edge.profiles.names import escape
-from fogline_edge.profiles.profile import (
-    ADAPTER,
-    AVAILABILITY,
-    Filter,
-    Ignored,
-    Message,
-    Reading,
-    Why,
-    check_topic,
-    content_type_of,
-)
+from fogline_edge.profiles.profile import AVAILABILITY, BrokerMessage, Filter, Ignored, IgnoreReason, Reading
 
 FULL_TOPIC = "%prefix%/%topic%/"
-"""Tasmota's own default."""
 
 _LAST_WILL = "LWT"
 _LOGGING = "LOGGING"
@@ -47,18 +35,15 @@ _OTHER_TYPE = {"tele": "telemetry", "stat": "result"}
 
 
 class Tasmota:
-    """Reads what the devices with one `FullTopic` publish. Raises `Misconfigured` for a full topic that is none."""
+    """Reads the messages of devices with one `FullTopic`. Raises `Misconfigured` for an invalid full topic."""
 
     def __init__(self, full_topic: str = FULL_TOPIC) -> None:
         levels = full_topic.strip("/").split("/")
         words = [each for each in levels if each not in ("%prefix%", "%topic%")]
-        if (
-            levels.count("%prefix%") != 1
-            or levels.count("%topic%") != 1
-            or any(not each or set(each) & set("+#%$\0") for each in words)
-        ):
+        each_once = levels.count("%prefix%") == levels.count("%topic%") == 1
+        if not each_once or any(not each or set(each) & set("+#%$\0") for each in words):
             raise Misconfigured(
-                f"mqtt_clients: full_topic = {full_topic!r}: expected words, %prefix% and %topic% (each once, each a level)"
+                f"mqtt_clients: full_topic = {full_topic!r}: expected words, %prefix% and %topic% (each once, as a whole level)"
             )
         filters = {prefix: [{"%prefix%": prefix, "%topic%": "+"}.get(each, each) for each in levels] for prefix in _PREFIXES}
         self._filters = tuple(Filter("/".join((*each, "#"))) for each in filters.values())
@@ -68,42 +53,34 @@ class Tasmota:
 
     @property
     def filters(self) -> tuple[Filter, ...]:
-        """What the devices say by themselves, and what they answer."""
+        """The devices' own messages (`tele`) and their responses (`stat`)."""
         return self._filters
 
-    def read(self, message: Message) -> Reading:
+    def read(self, message: BrokerMessage) -> Reading:
         """See `Profile.read`."""
-        topic = check_topic(message.topic)
+        topic = message.channel
         if topic.startswith(_DISCOVERY):
-            return Ignored(Why.DISCOVERY)
+            return Ignored(IgnoreReason.DISCOVERY)
         match = self._matches(topic)
         if match is None:
-            raise Poison("bad-topic", f"topic {shown(topic)} is none of Tasmota's")
+            raise Poison("bad-topic", f"topic {shown(topic)} does not match full_topic")
         prefix, word = match["prefix"], match["rest"].rpartition("/")[2]
-        why = _why_not(prefix, word, message)
+        why = _ignore_reason(prefix, word, message)
         if why is not None:
             return Ignored(why)
         last_will = prefix == "tele" and word == _LAST_WILL
-        return Arrival(
-            device=escape(match["topic"]),
-            channel=topic,
-            lane=Lane.ALARM if last_will else Lane.TELEMETRY,
-            type=AVAILABILITY if last_will else _type(prefix, word),
-            content_type=content_type_of(message.payload),
-            data=message.payload,
-            adapter=ADAPTER,
-        )
+        lane, kind = (Lane.ALARM, AVAILABILITY) if last_will else (Lane.TELEMETRY, _type(prefix, word))
+        return message.arrival(escape(match["topic"]), lane, kind)
 
 
-def _why_not(prefix: str, word: str, message: Message) -> Why | None:
-    """Why this is no event, if it is none."""
+def _ignore_reason(prefix: str, word: str, message: BrokerMessage) -> IgnoreReason | None:
     if prefix == "cmnd":
-        return Why.COMMAND
+        return IgnoreReason.COMMAND
     if word == _LOGGING:
-        return Why.LOGGING
+        return IgnoreReason.LOGGING
     if not message.payload:
-        return Why.EMPTY
-    return Why.RETAINED if message.retained and word != _LAST_WILL else None
+        return IgnoreReason.EMPTY
+    return IgnoreReason.RETAINED if message.retained and word != _LAST_WILL else None
 
 
 def _type(prefix: str, word: str) -> str:

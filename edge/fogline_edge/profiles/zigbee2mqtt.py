@@ -1,24 +1,23 @@
-"""Zigbee2MQTT: one topic for each Zigbee device, named by its friendly name.
+"""Profile `zigbee2mqtt`: one topic for each Zigbee device, with its friendly name.
 
-| topic below the base topic | becomes |
+| topic below the base topic | result |
 |---|---|
 | `{name}` | telemetry of the device |
-| `{name}/{attribute}` (`output: attribute`) | telemetry of the device, if the name is known and the payload no object |
+| `{name}/{attribute}` (`output: attribute`) | telemetry of the device, if the name is known and the payload is no object |
 | `{name}/availability` | an event `availability` of the device, lane alarm |
-| `{name}/set...`, `{name}/get...` | nothing: commands of others |
+| `{name}/set...`, `{name}/get...` | ignored: commands of other clients |
 | `bridge/state` | an event `availability` of the bridge itself, lane alarm |
 | `bridge/event` | an event `event` of the bridge itself, lane alarm |
 | `bridge/devices` | the names of the devices |
-| `bridge/logging` | nothing |
-| `bridge/...`, all others | nothing |
+| `bridge/logging` | ignored |
+| `bridge/...`, all others | ignored |
 
-A friendly name can be changed at any time, and may hold what an identifier may not; the IEEE address can do neither. So the
-device is the IEEE address that `bridge/devices` gives for the name, else the name escaped (groups have no address).
+A friendly name may change at any time, and may hold characters that an identifier may not. So the device's identifier is the
+IEEE address that `bridge/devices` gives for the name, or else the escaped name (groups have no address).
 
-Retained readings are passed over: they come because of a subscription, and are what was stored before or of unknown age.
-A retained availability is taken, because it is what holds now, and so is `bridge/devices`.
+Retained telemetry is a repeat or of unknown age, and ignored. A retained availability or `bridge/devices` is current, and read.
 
-`last_seen` (when the bridge last heard the device) is the event's own time, and its evidence.
+`last_seen`, the time of the device's last message to the bridge, is the event's own time and its evidence.
 """
 
 from collections.abc import Mapping
@@ -28,22 +27,9 @@ import msgspec
 
 from fogline.address import shown
 from fogline.errors import Poison
-from fogline.event import Arrival, Lane, parse_rfc3339
-from fogline.identity import DeviceTime
+from fogline.event import Lane, parse_rfc3339
 from fogline_edge.profiles.names import Names, escape
-from fogline_edge.profiles.profile import (
-    ADAPTER,
-    AVAILABILITY,
-    Filter,
-    Ignored,
-    Learned,
-    Message,
-    Reading,
-    Why,
-    check_topic,
-    content_type_of,
-    decode_object,
-)
+from fogline_edge.profiles.profile import AVAILABILITY, BrokerMessage, Filter, Ignored, IgnoreReason, Learned, Reading
 
 _DEVICES = "bridge/devices"
 _BRIDGE = "bridge/"
@@ -54,8 +40,6 @@ _MAX_TIME_NS = 2**63 - 1
 
 
 class _Device(msgspec.Struct):
-    """What is read of an entry of `bridge/devices`."""
-
     ieee_address: str
     friendly_name: str
 
@@ -64,7 +48,7 @@ _devices = msgspec.json.Decoder(list[_Device])
 
 
 class Zigbee2Mqtt:
-    """Reads what one Zigbee2MQTT publishes below `base_topic`. `names`: friendly name -> IEEE address, as told before."""
+    """Reads the messages of one Zigbee2MQTT. `names`: IEEE addresses by friendly name, from before a restart."""
 
     def __init__(self, base_topic: str, names: Mapping[str, str]) -> None:
         self._prefix = f"{base_topic}/"
@@ -73,66 +57,48 @@ class Zigbee2Mqtt:
 
     @property
     def filters(self) -> tuple[Filter, ...]:
-        """The names first, so that the readings that follow have them."""
+        """The filter of the names first, so that they are known when telemetry arrives."""
         return Filter(self._prefix + _DEVICES, always=True), Filter(self._prefix + "#")
 
-    def read(self, message: Message) -> Reading:
+    def read(self, message: BrokerMessage) -> Reading:
         """See `Profile.read`."""
-        topic = check_topic(message.topic)
+        topic = message.channel
         if not topic.startswith(self._prefix):
             raise Poison("bad-topic", f"topic {shown(topic)} is not below {self._prefix}")
         path = topic[len(self._prefix) :]
         if not message.payload:
-            return Ignored(Why.EMPTY)
-        if path.startswith(_BRIDGE):
-            return self._of_bridge(path, message)
-        return self._of_device(path, message)
+            return Ignored(IgnoreReason.EMPTY)
+        return self._of_bridge(path, message) if path.startswith(_BRIDGE) else self._of_device(path, message)
 
-    def _of_bridge(self, path: str, message: Message) -> Reading:
+    def _of_bridge(self, path: str, message: BrokerMessage) -> Reading:
         if path == _DEVICES:
             return Learned(self._names.learn(_decode_names(message.payload)))
         kind = _BRIDGE_EVENTS.get(path)
         if kind is None:
-            return Ignored(Why.LOGGING if path == "bridge/logging" else Why.BRIDGE)
+            return Ignored(IgnoreReason.LOGGING if path == "bridge/logging" else IgnoreReason.BRIDGE)
         if message.retained and kind != AVAILABILITY:
-            return Ignored(Why.RETAINED)
-        return _arrival(message, self._bridge, Lane.ALARM, kind)
+            return Ignored(IgnoreReason.RETAINED)
+        return message.arrival(self._bridge, Lane.ALARM, kind)
 
-    def _of_device(self, path: str, message: Message) -> Reading:
+    def _of_device(self, path: str, message: BrokerMessage) -> Reading:
         if path not in self._names:
             if path.endswith(_SUFFIX):
-                return _arrival(message, self._names.identifier(path.removesuffix(_SUFFIX)), Lane.ALARM, AVAILABILITY)
+                return message.arrival(self._names.identifier(path.removesuffix(_SUFFIX)), Lane.ALARM, AVAILABILITY)
             if not _COMMANDS.isdisjoint(path.split("/")[1:]):
-                return Ignored(Why.COMMAND)
+                return Ignored(IgnoreReason.COMMAND)
         if message.retained:
-            return Ignored(Why.RETAINED)
-        state = decode_object(message.payload)
-        name = path if state is not None else self._owner(path)
+            return Ignored(IgnoreReason.RETAINED)
+        state = message.json_object
+        name = path if state is not None else self._name_in(path)
         time_ns = _time_ns(state.get("last_seen")) if state else None
-        return _arrival(message, self._names.identifier(name), Lane.TELEMETRY, "telemetry", time_ns)
+        return message.arrival(self._names.identifier(name), Lane.TELEMETRY, "telemetry", time_ns=time_ns)
 
-    def _owner(self, path: str) -> str:
-        """Whose attribute `path` is: the longest known name that it begins with, else it is a name itself."""
+    def _name_in(self, path: str) -> str:
+        """Return the longest known name that `path` begins with, or else `path` itself."""
         name = path
-        while name:
-            if name in self._names:
-                return name
+        while name and name not in self._names:
             name = name.rpartition("/")[0]
-        return path
-
-
-def _arrival(message: Message, device: str, lane: Lane, kind: str, time_ns: int | None = None) -> Arrival:
-    return Arrival(
-        device=device,
-        channel=message.topic,
-        lane=lane,
-        content_type=content_type_of(message.payload),
-        data=message.payload,
-        adapter=ADAPTER,
-        type=kind,
-        time_ns=time_ns,
-        evidence=None if time_ns is None else DeviceTime(time_ns),
-    )
+        return name or path
 
 
 def _decode_names(payload: bytes) -> dict[str, str]:
@@ -144,7 +110,7 @@ def _decode_names(payload: bytes) -> dict[str, str]:
 
 
 def _time_ns(last_seen: Any) -> int | None:
-    """`last_seen` in each of its forms: RFC 3339, or milliseconds since 1970. Anything else is left out."""
+    """Return `last_seen` in ns, given as RFC 3339 or in ms since 1970. Any other form gives None."""
     match last_seen:
         case bool():
             return None

@@ -1,5 +1,9 @@
-"""From the outbox to the bridge over one AMQP connection.
+"""Events from the outbox to the bridge, over one AMQP connection.
 
-`window` which rows go next and what an outcome means (pure); `lanes` the links; `pump` one stream; `session` one
-connection with its hello; `uplink` connections one after the other, for ever.
+`lanes`: the links of the lanes
+`pump`: sends one stream over one link
+`session`: one connection, from hello to its end
+`stream_pumps`: sends all streams of one connection
+`uplink`: connections, one after the other
+`window`: in-flight batches of one stream
 """

@@ -1,14 +1,14 @@
-"""The lanes' links of one connection. One that the bridge detaches is attached again, it alone, after a while.
+"""The links of the lanes on one connection. A link that the bridge detaches is attached again after a pause.
 
-Of a lane there is one link for what is new, and, where closed streams wait, one for what stands behind it, on a smaller
-share.
+Each lane has a link for its open stream. The backlog, closed streams with unsettled events, has a link with a smaller share.
 """
 
 import asyncio
 import logging
 from dataclasses import dataclass, field
 
-from fogline.amqp.driver import Connection
+from fogline.amqp.backoff import Backoff
+from fogline.amqp.driver import AmqpConnection
 from fogline.amqp.events import Link
 from fogline.amqp.outcome import (
     LINK_STOLEN,
@@ -19,83 +19,79 @@ from fogline.amqp.outcome import (
     UNAUTHORIZED,
     Condition,
 )
-from fogline.amqp.reconnect import Backoff
 from fogline.amqp.scheduler import Share
 from fogline.amqp.sending import Sender
 from fogline.event import Lane
 
+_STRICT = Share(strict=3)
 SHARES = {
     Lane.REPLY: Share(strict=1),
     Lane.ALARM: Share(strict=2),
     Lane.TELEMETRY: Share(weight=16),
     Lane.BULK: Share(weight=4),
 }
-BEHIND = {
-    Lane.REPLY: Share(strict=3),
-    Lane.ALARM: Share(strict=3),
-    Lane.TELEMETRY: Share(weight=4),
-    Lane.BULK: Share(weight=1),
-}
-OF_THE_CONNECTION = frozenset({NOT_FOUND, UNAUTHORIZED, LINK_STOLEN})
-"""Why a link alone cannot be attached again: the shard is elsewhere, or this gateway is not wanted. A new hello has to say."""
-SLOWLY = {RESOURCE_LIMIT: 5.0, MESSAGE_SIZE_EXCEEDED: 30.0, NOT_ALLOWED: 30.0}
-"""By the condition, for how long to wait at most after the first time, in seconds; any other: `RETRY_S`."""
+BACKLOG_SHARES = {Lane.REPLY: _STRICT, Lane.ALARM: _STRICT, Lane.TELEMETRY: Share(weight=4), Lane.BULK: Share(weight=1)}
+NEEDS_HELLO = frozenset({NOT_FOUND, UNAUTHORIZED, LINK_STOLEN})
+"""Conditions that need a new connection: the shard has moved, or this gateway is not wanted."""
 RETRY_S = 1.0
+"""Upper limit of the first pause before a link is attached again."""
+CONDITION_RETRY_S = {RESOURCE_LIMIT: 5.0, MESSAGE_SIZE_EXCEEDED: 30.0, NOT_ALLOWED: 30.0}
+"""The same, for some conditions of the detach."""
 
 _log = logging.getLogger("fogline.uplink")
 
 
 @dataclass(slots=True)
-class _Place:
-    """A link, or where one is to be. `again`: when it may be attached; a detached link's."""
+class _LaneLink:
+    """One link of a lane. `may_attach` is set once a detached link may be attached again."""
 
     sender: Sender | None = None
     backoff: Backoff = field(default_factory=Backoff)
-    again: asyncio.Event = field(default_factory=asyncio.Event)
+    may_attach: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-class Lanes:
-    """Attaches to `target`, on a session of its own. Used on the loop."""
+class LaneLinks:
+    """Links to the address `target`, on a session of their own. Used on the loop."""
 
-    def __init__(self, connection: Connection, target: str) -> None:
+    def __init__(self, connection: AmqpConnection, target: str) -> None:
         self._connection = connection
         self._target = target
         self._session = connection.open_session()
-        self._places: dict[str, _Place] = {}
+        self._links: dict[str, _LaneLink] = {}
         for lane in Lane:
             self._attach(lane, lane.value, SHARES[lane])
 
-    async def sender(self, lane: Lane, *, behind: bool) -> Sender:
-        """The link of a lane, as soon as it may be attached."""
-        name = f"{lane.value}-behind" if behind else lane.value
-        place = self._places.get(name)
-        if place is not None and place.sender is not None and place.sender.closed:
-            await place.again.wait()
-        if place is None or place.sender is None or place.sender.closed:
-            return self._attach(lane, name, BEHIND[lane] if behind else SHARES[lane])
-        return place.sender
+    async def sender(self, lane: Lane, *, backlog: bool) -> Sender:
+        """Return the open link of a lane; wait until a detached one may be attached again. `backlog`: for a closed stream."""
+        name = f"{lane.value}-behind" if backlog else lane.value
+        lane_link = self._links.get(name)
+        if lane_link is not None and lane_link.sender is not None and lane_link.sender.closed:
+            await lane_link.may_attach.wait()
+        if lane_link is None or lane_link.sender is None or lane_link.sender.closed:
+            return self._attach(lane, name, BACKLOG_SHARES[lane] if backlog else SHARES[lane])
+        return lane_link.sender
 
     def detached(self, link: Link, condition: Condition | None, *, served: bool) -> bool:
-        """The bridge detached a link; whether it will be attached again, or else the connection is no good any more.
+        """Schedule a detached link. Returns False if the link needs a new connection instead.
 
-        `served`: something had been settled on it, so that earlier failures are forgotten.
+        `served`: the bridge has settled an event on it, so the pause starts from its minimum.
         """
-        place = self._places.get(link.name)
+        lane_link = self._links.get(link.name)
         name = condition.name if condition else ""
-        if place is None or place.sender is None or place.sender.link is not link or name in OF_THE_CONNECTION:
+        if lane_link is None or lane_link.sender is None or lane_link.sender.link is not link or name in NEEDS_HELLO:
             return False
         if served:
-            place.backoff.stable()
-        place.backoff.base_s = SLOWLY.get(name, RETRY_S)
-        wait_s = place.backoff.next_s()
-        place.again.clear()
-        asyncio.get_running_loop().call_later(wait_s, place.again.set)
-        _log.warning("lane %s was closed: %s; again in %.1f s", link.name, condition or "no reason given", wait_s)
+            lane_link.backoff.stable()
+        lane_link.backoff.base_s = CONDITION_RETRY_S.get(name, RETRY_S)
+        wait_s = lane_link.backoff.next_s()
+        lane_link.may_attach.clear()
+        asyncio.get_running_loop().call_later(wait_s, lane_link.may_attach.set)
+        _log.warning("the bridge closed link %s: %s; retry in %.1f s", link.name, condition or "no reason given", wait_s)
         return True
 
     def _attach(self, lane: Lane, name: str, share: Share) -> Sender:
-        if not self._connection.is_open(self._session):
+        if not self._connection.is_session_open(self._session):
             self._session = self._connection.open_session()
-        place = self._places.setdefault(name, _Place())
-        place.sender = self._connection.open_sender(self._session, name, self._target, share, {"lane": lane.value})
-        return place.sender
+        lane_link = self._links.setdefault(name, _LaneLink())
+        lane_link.sender = self._connection.open_sender(self._session, name, self._target, share, {"lane": lane.value})
+        return lane_link.sender

@@ -1,68 +1,78 @@
-"""One stream from the outbox onto its lane, for as long as one connection lasts."""
+"""Sends one stream of the outbox over the link of its lane, until the link or the connection ends."""
 
 import asyncio
 import logging
 from collections import deque
-from typing import Any
 
 from fogline.amqp.outcome import Outcome
 from fogline.amqp.sending import Sender
 from fogline.codec import MAX_BATCH_BYTES, Range, encode_batch
-from fogline.crash import CrashPoint, crash_point
 from fogline.errors import Unreachable
 from fogline.event import Lane
-from fogline.rates import Bucket
+from fogline.process.crash_points import CrashPoint, crash_point
+from fogline.process.metrics import Histogram
+from fogline.process.rates import Bucket
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.outbox.work import StreamView
+from fogline_edge.outbox.requests import StreamView
 from fogline_edge.settings import UplinkSettings
-from fogline_edge.uplink.window import Halve, HelloAgain, Pause, Quarantine, Settle, Window
+from fogline_edge.uplink.window import Halve, HelloAgain, InflightWindow, PauseSending, QuarantineEvent, Settle
 
 RETRY_S = 0.5
-"""How long a lane waits after the bridge would not take a batch at present."""
+"""Pause after the bridge could not take a batch."""
 CAPPED = frozenset({Lane.TELEMETRY, Lane.BULK})
-"""The lanes that `uplink.max_kib_s` is for."""
+"""Lanes that `uplink.max_kib_s` limits."""
 
 _log = logging.getLogger("fogline.uplink")
 
 
 class Pump:
-    """Sends what is stored, settles what is accepted. `run` ends only by cancellation or `Unreachable`.
+    """Sends stored rows and settles accepted ones. `progressed` counts settlements.
 
-    `budget`: the bytes that `CAPPED` lanes may send, all of them together.
+    `budget`: bytes that all `CAPPED` lanes together may send.
     """
 
     def __init__(
-        self, outbox: Outbox, sender: Sender, stream: StreamView, settings: UplinkSettings, budget: Bucket | None = None
+        self,
+        outbox: Outbox,
+        sender: Sender,
+        stream: StreamView,
+        settings: UplinkSettings,
+        *,
+        budget: Bucket | None,
+        settlement_seconds: Histogram,
     ) -> None:
         self.progressed = 0
         self.lane = stream.lane
         self._outbox = outbox
         self.sender = sender
         self._stream = stream.stream
-        self._window = Window(stream.settled, settings.batch_events, settings.batches_in_flight)
+        self._window = InflightWindow(stream.settled, settings.batch_events, settings.batches_in_flight)
         self._outcomes: deque[asyncio.Future[Outcome]] = deque()
+        self._sent_s: deque[float] = deque()
+        self._settlement_seconds = settlement_seconds
         self._budget = budget if stream.lane in CAPPED else None
         self._loop = asyncio.get_running_loop()
-        self._paid: asyncio.TimerHandle | None = None
-        self._more = asyncio.Event()
-        self._more.set()
+        self._budget_timer: asyncio.TimerHandle | None = None
+        self._more = True
+        self._changed = asyncio.Event()
 
     @property
     def waiting(self) -> bool:
-        """Whether something is on its way and not settled."""
+        """True if a batch is in flight."""
         return bool(self._outcomes)
 
     def wake(self) -> None:
-        """There may be new rows."""
-        self._more.set()
+        """Look for new rows."""
+        self._more = True
+        self._changed.set()
 
     async def run(self) -> None:
-        """Send and settle until the connection ends."""
+        """Send and settle. Ends only by cancellation or `Unreachable`."""
         try:
             await self._run()
         finally:
-            if self._paid is not None:
-                self._paid.cancel()
+            if self._budget_timer is not None:
+                self._budget_timer.cancel()
 
     async def _run(self) -> None:
         while True:
@@ -70,20 +80,20 @@ class Pump:
                 pass
             await self._wait()
             while self._outcomes and self._outcomes[0].done():
-                await self._take(self._outcomes.popleft().result())
+                await self._take(self._outcomes.popleft().result(), self._sent_s.popleft())
 
     def _limit(self) -> int:
-        """How many rows may go now; while there are none because of the budget, `wake` is called when there are."""
+        """Return the limit of rows in the next batch. If the budget allows none now, a timer calls `wake` when it does."""
         limit = self._window.limit
         if not limit or self._budget is None or not (owed_s := self._budget.owed_s(self._loop.time())):
             return limit
-        self._more.clear()
-        if self._paid is None or self._paid.when() <= self._loop.time():
-            self._paid = self._loop.call_later(owed_s, self.wake)
+        self._more = False
+        if self._budget_timer is None or self._budget_timer.when() <= self._loop.time():
+            self._budget_timer = self._loop.call_later(owed_s, self.wake)
         return 0
 
     async def _send(self, limit: int) -> bool:
-        self._more.clear()
+        self._more = False
         most = MAX_BATCH_BYTES if self._budget is None else min(MAX_BATCH_BYTES, int(self._budget.burst))
         rows = await self._outbox.read(self._stream, self._window.sent, limit, most)
         if not rows:
@@ -96,51 +106,56 @@ class Pump:
         batch = encode_batch(span, [row.body for row in rows], self._outbox.clock.beacon())
         if self._budget is not None:
             self._budget.pay(self._loop.time(), len(batch.body))
-        self._outcomes.append(self.sender.send(batch))
+        outcome = self.sender.send(batch)
+        outcome.add_done_callback(self._note_outcome)
+        self._outcomes.append(outcome)
+        self._sent_s.append(self._loop.time())
         self._window.push(first, last, len(rows))
         self._outbox.count_sent(self._stream, len(rows))
-        self._more.set()
+        self._more = True
         return True
 
     async def _wait(self) -> None:
-        """Until the oldest batch has an outcome, or there are new rows and room to send them."""
-        wake = asyncio.ensure_future(self._more.wait())
-        waited: list[asyncio.Future[Any]] = [self._outcomes[0]] if self._outcomes else []
-        if self._window.limit or not waited:
-            waited.append(wake)
-        try:
-            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            wake.cancel()
+        """Wait until the oldest batch has an outcome, or new rows may be sent."""
+        while not (self._outcomes and self._outcomes[0].done()):
+            if self._more and (self._window.limit or not self._outcomes):
+                return
+            self._changed.clear()
+            await self._changed.wait()
 
-    async def _take(self, outcome: Outcome) -> None:
+    def _note_outcome(self, _: "asyncio.Future[Outcome]") -> None:
+        self._changed.set()
+
+    async def _take(self, outcome: Outcome, sent_s: float) -> None:
         match self._window.outcome(outcome):
             case Settle(upto):
                 self.progressed += 1
+                self._settlement_seconds.observe(self._loop.time() - sent_s)
                 crash_point(CrashPoint.AFTER_SEND_BEFORE_SETTLE)
                 self._outbox.settle(self._stream, upto)
-            case Pause(why):
+            case PauseSending(why):
                 _log.info("%s: %s", self.lane.value, why)
-                await self._forget_flight()
+                await self._drain_flight()
                 await asyncio.sleep(RETRY_S)
             case Halve(why):
                 _log.warning("%s: %s", self.lane.value, why)
-                await self._forget_flight()
-            case Quarantine(first, sequence, condition, description) if first < sequence:
+                await self._drain_flight()
+            case QuarantineEvent(first, sequence, condition, description) if first < sequence:
                 raise Unreachable(f"the bridge refuses the gap record of {first}..{sequence}: {condition} {description}")
-            case Quarantine(_, sequence, condition, description):
-                _log.error("event %s/%d is refused: %s %s", self._stream, sequence, condition, description)
-                await self._forget_flight()
+            case QuarantineEvent(_, sequence, condition, description):
+                _log.error("the bridge refuses event %s/%d for good: %s %s", self._stream, sequence, condition, description)
+                await self._drain_flight()
                 if not await self._outbox.quarantine(self._stream, sequence, condition, description):
                     raise Unreachable(f"the bridge refuses the gap record at {sequence}: {condition} {description}")
             case HelloAgain(why):
                 raise Unreachable(why)
-        self._more.set()
+        self._more = True
 
-    async def _forget_flight(self) -> None:
-        """Let what is in flight come to its end, whatever that is: the bridge recognises what it gets again."""
+    async def _drain_flight(self) -> None:
+        """Wait for every outcome in flight and ignore it: the bridge discards the events that it gets twice."""
         if self._outcomes:
             await asyncio.wait(self._outcomes)
         outcomes, self._outcomes = self._outcomes, deque()
+        self._sent_s.clear()
         for each in outcomes:
             each.result()

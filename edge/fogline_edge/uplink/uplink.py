@@ -1,31 +1,31 @@
-"""Connections to the bridge, one after the other, for as long as the gateway runs."""
+"""Connects to a bridge again and again, while the gateway runs."""
 
 import asyncio
 import gc
 import logging
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import cycle
 from typing import TypeVar
 
-from fogline.amqp.reconnect import Backoff
+from fogline.amqp.backoff import Backoff
 from fogline.errors import SlowDown, Unreachable
-from fogline.rates import Bucket
+from fogline.process.metrics import Histogram
+from fogline.process.rates import Bucket
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import UplinkSettings
-from fogline_edge.uplink.session import OnCommand, Redirect, Session
+from fogline_edge.uplink.session import BridgeSession, OnCommand, Redirect
 
 REDIRECTED_S = 2.0
-"""How long to wait after one bridge sent on to another, and that one was not there, or sent on again."""
+"""Pause after a redirect to a bridge that was unreachable, or redirected again."""
 MAX_REFUSALS = 5
-"""After so many refusals in a row of one bridge, the next of those in the settings is tried."""
+"""Refusals in a row of one bridge after which the next bridge of the settings is tried."""
 ATTEMPTS_A_COLLECTION = 16
-"""Attempts to connect after which their garbage is collected: rare enough not to age what devices' connections hold."""
+"""Attempts between garbage collections: few enough that the objects of devices' connections seldom age."""
 STABLE_S = 10.0
-"""A connection that served for so long makes earlier failures forgotten."""
-
+"""A connection that lasted so long resets the back-off."""
 MAX_WARNED = 16
-"""Bridges whose last warning is remembered: one that sends on to ever new addresses shall not fill the memory."""
+"""Limit of bridges whose last warning is remembered: redirects may name ever new addresses."""
 
 _log = logging.getLogger("fogline.uplink")
 E = TypeVar("E", bound=Exception)
@@ -33,18 +33,18 @@ E = TypeVar("E", bound=Exception)
 
 @dataclass(slots=True)
 class UplinkState:
-    """What a person wants to know. `why`: the end of the last connection."""
+    """State of the uplink for `status`. `why`: reason for the end of the last connection."""
 
-    connected: bool = False
     connections: int = 0
+    settlement_seconds: Histogram = field(default_factory=Histogram)
     why: str = ""
 
 
 class Uplink:
-    """Keeps one connection to a bridge: the configured one, or of several the next after each failure.
+    """Keeps one connection to a bridge; after each failure it tries the next bridge of the settings.
 
-    A bridge may send it on to the one that has its shard; when that does not serve it, the first is asked again,
-    up to `MAX_REFUSALS` times.
+    A bridge may redirect to the owner of the gateway's shard. If the owner does not serve the gateway, the first bridge is
+    asked again, up to `MAX_REFUSALS` times.
     """
 
     def __init__(self, outbox: Outbox, settings: UplinkSettings, on_command: OnCommand, backoff: Backoff | None = None) -> None:
@@ -55,58 +55,69 @@ class Uplink:
         self._backoff = backoff or Backoff(settings.retry_s, settings.retry_cap_s)
         self._bridges = cycle(settings.bridges)
         self._warned: dict[str, str] = {}
+        self._session: BridgeSession | None = None
         bytes_s = 1024 * settings.max_kib_s
         self._budget = Bucket(bytes_s, bytes_s, asyncio.get_running_loop().time()) if bytes_s else None
 
+    @property
+    def connected(self) -> bool:
+        """True while a bridge serves this gateway."""
+        return self._session is not None and self._session.welcomed
+
     async def run(self) -> None:
-        """Connect, serve, wait, connect again. Ends only by cancellation."""
-        bridge, sent_by, refusals, uncollected = next(self._bridges), "", 0, 0
+        """Connect, serve and wait, in a loop. Ends only by cancellation."""
+        bridge, redirected_by, refusals, uncollected = next(self._bridges), "", 0, 0
         while True:
             served = self.state.connections
             ended = await self._serve(bridge)
             uncollected += 1
             if self.state.connections > served or uncollected == ATTEMPTS_A_COLLECTION:
-                # asyncio leaves a cycle for each connection. Those of a served one are old: no collection of young ones finds
-                # them. An attempt leaves some 50 kB, and the interpreter's own threshold comes after hundreds of them.
+                # asyncio leaves a reference cycle for each connection. Those of a served connection are old, so that no young
+                # collection finds them. An attempt leaves some 50 kB, and Python collects only after hundreds of attempts.
                 gc.collect()
                 uncollected = 0
-            if isinstance(ended, Redirect) and not sent_by:
-                bridge, sent_by = ended.where, bridge
+            if isinstance(ended, Redirect) and not redirected_by:
+                bridge, redirected_by = ended.where, bridge
                 continue
-            if ended is None and (not sent_by or self.state.connections > served):
+            if ended is None and (not redirected_by or self.state.connections > served):
                 bridge, wait_s, refusals = next(self._bridges), self._backoff.next_s(), 0
-            else:  # there is a bridge that answers: it will know when another one has the shard, or has it itself
-                wish_s = ended.retry_after_s if ended is not None else None
-                bridge, wait_s = sent_by or bridge, self._backoff.asked_s(wish_s or REDIRECTED_S)
+            else:  # this bridge answers: it knows the owner of the shard, or becomes the owner
+                wanted_s = ended.retry_after_s if ended is not None else None
+                bridge, wait_s = redirected_by or bridge, self._backoff.requested_s(wanted_s or REDIRECTED_S)
                 refusals = 1 if self.state.connections > served else refusals + 1
                 if refusals >= MAX_REFUSALS:
                     bridge, refusals = next(self._bridges), 0
-            sent_by = ""
-            _log.info("next try, at %s, in %.1f s", bridge, wait_s)
+            redirected_by = ""
+            _log.info("connecting to %s in %.1f s", bridge, wait_s)
             await asyncio.sleep(wait_s)
 
     async def _serve(self, bridge: str) -> SlowDown | None:
-        """One connection, to its end. Returns the bridge's wish, `None` if it said nothing."""
-        session = Session(self._outbox, self._settings, self._on_command, bridge, self._budget)
+        """Serve one connection to its end. Returns the bridge's refusal or redirect, `None` if there was none."""
+        settlements = self.state.settlement_seconds
+        session = BridgeSession(
+            self._outbox, self._settings, self._on_command, bridge, self._budget, settlement_seconds=settlements
+        )
+        self._session = session
         began = time.monotonic()
-        wish: SlowDown | None = None
+        refusal: SlowDown | None = None
         try:
             await session.run()
         except* Unreachable as group:
             self.state.why = str(first(group))
         except* SlowDown as group:
-            wish = first(group).with_traceback(None)  # which refers to this frame, and so to itself
-            self.state.why = str(wish)
+            refusal = first(group).with_traceback(None)  # its traceback refers to this frame, and so to itself
+            self.state.why = str(refusal)
+        self._session = None
         if session.welcomed:
             self._warned.clear()
             self.state.connections += 1
             if time.monotonic() - began >= STABLE_S:
                 self._backoff.stable()
         self._log_end(bridge)
-        return wish
+        return refusal
 
     def _log_end(self, bridge: str) -> None:
-        """Warn of what is new: an outage may last for days, and be tried every minute."""
+        """Warn once for each reason in a row: an outage may last for days, with an attempt every minute."""
         level = logging.INFO if self._warned.pop(bridge, None) == self.state.why else logging.WARNING
         self._warned[bridge] = self.state.why
         if len(self._warned) > MAX_WARNED:
@@ -115,6 +126,6 @@ class Uplink:
 
 
 def first(group: BaseExceptionGroup[E]) -> E:
-    """The first error of a group, however deep."""
+    """Return the first error of a group, at any depth."""
     error = group.exceptions[0]
     return first(error) if isinstance(error, BaseExceptionGroup) else error

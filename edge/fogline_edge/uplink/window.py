@@ -1,29 +1,28 @@
-"""What of a stream is on its way, and what each outcome means. Pure.
+"""In-flight batches of one stream, and the reaction to each AMQP outcome. Pure.
 
-Rows go out in order, several batches at a time. Anything but `accepted` makes everything after the lowest unconfirmed
-row unknown: go back there and send again, with the same sequences. A rejected batch is halved until the row that the
-bridge will not take stands alone.
+Rows are sent in order, several batches at a time. After any outcome but `accepted`, the state of every row above the
+lowest unconfirmed one is unknown: the stream goes back there and sends again, with the same sequences. A rejected batch is
+halved until it holds only the row that the bridge refuses.
 
-It opens slowly, one small batch and then twice as much, so that a line that is cut every few kilobytes gets something
-through each time.
+The window opens slowly, from one small batch on, so that a line that is cut every few kilobytes still makes progress.
 """
 
 from collections import deque
 from dataclasses import dataclass, field
 
-from fogline.amqp.outcome import CLOSED_STREAM, RESOURCE_LIMIT, UNKNOWN_STREAM, Outcome, State
+from fogline.amqp.outcome import CLOSED_STREAM, RESOURCE_LIMIT, UNKNOWN_STREAM, DeliveryState, Outcome
 
 
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """Everything up to `upto` is in Kafka."""
+    """Kafka has every event up to sequence `upto`."""
 
     upto: int
 
 
 @dataclass(frozen=True, slots=True)
-class Quarantine:
-    """This one row is refused for good. `first` is below `sequence` only for a gap record, which stands for both."""
+class QuarantineEvent:
+    """The bridge refuses this one row for good. `first` is below `sequence` only for a gap record of several sequences."""
 
     first: int
     sequence: int
@@ -32,38 +31,38 @@ class Quarantine:
 
 
 @dataclass(frozen=True, slots=True)
-class Pause:
-    """Not now: begin again at the lowest unconfirmed row after a while."""
+class PauseSending:
+    """The bridge cannot take the batch now: send again from the lowest unconfirmed row, after a pause."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Halve:
-    """The batch holds a row that the bridge will not take: begin again at once, with smaller batches."""
+    """The batch holds a row that the bridge refuses: send again at once, in smaller batches."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class HelloAgain:
-    """The two sides disagree about the stream: a new hello has to sort it out."""
+    """The gateway and the bridge disagree about the stream: a new hello has to resolve it."""
 
     why: str
 
 
 FIRST_EVENTS = 16
-"""Rows of the first batch; each that is settled lets the next have twice as many, and only then several fly."""
+"""Rows of the first batch. Each settled batch doubles the next; at full size, several batches are in flight."""
 
-Effect = Settle | Quarantine | Pause | Halve | HelloAgain
+Effect = Settle | QuarantineEvent | PauseSending | Halve | HelloAgain
 
 
 @dataclass(slots=True)
-class Window:
-    """One stream's way to the bridge.
+class InflightWindow:
+    """The state of sending one stream.
 
-    `settled`: the highest sequence that the bridge has. `batch_events`: the most rows in a batch; `in_flight`: the
-    most batches without an outcome.
+    `settled`: highest sequence that the bridge has accepted. `batch_events`: limit of rows in a batch; `in_flight`: limit
+    of batches without an outcome.
     """
 
     settled: int
@@ -81,7 +80,7 @@ class Window:
 
     @property
     def limit(self) -> int:
-        """How many rows the next batch may hold, 0 for none at present."""
+        """Limit of rows in the next batch; 0 if none may be sent now."""
         alone = self._halving or self._opening < self.batch_events
         if len(self._batches) >= (1 if alone else self.in_flight):
             return 0
@@ -89,7 +88,7 @@ class Window:
 
     @property
     def flying(self) -> int:
-        """Batches without an outcome."""
+        """Number of batches without an outcome."""
         return len(self._batches)
 
     @property
@@ -97,30 +96,30 @@ class Window:
         return self.settled < self._halving_until
 
     def push(self, first: int, last: int, rows: int) -> None:
-        """A batch with these sequences was handed over. `rows`: fewer, if one stands for many of them."""
+        """Add a batch of these sequences. `rows` is smaller than their number if one row is a gap record of several."""
         assert first == self.sent + 1
         self._batches.append((first, last, rows))
         self.sent = last
 
     def outcome(self, outcome: Outcome) -> Effect:
-        """The outcome of the oldest batch. After any effect but `Settle`, everything else in flight is forgotten."""
+        """React to the outcome of the oldest batch. After any effect but `Settle`, no batch is in flight."""
         first, last, rows = self._batches.popleft()
-        if outcome.state is State.ACCEPTED:
+        if outcome.state is DeliveryState.ACCEPTED:
             self.settled = last
             self._opening = min(2 * self._opening, self.batch_events)
             return Settle(last)
         self.go_back()
-        if outcome.state is not State.REJECTED or outcome.condition == RESOURCE_LIMIT:
-            return Pause(str(outcome))
+        if outcome.state is not DeliveryState.REJECTED or outcome.condition == RESOURCE_LIMIT:
+            return PauseSending(str(outcome))
         if outcome.condition in {UNKNOWN_STREAM, CLOSED_STREAM}:
             return HelloAgain(str(outcome))
         if rows == 1:
-            return Quarantine(first, last, outcome.condition, outcome.description)
+            return QuarantineEvent(first, last, outcome.condition, outcome.description)
         self._halving_until = last
         self._limit = max(1, rows // 2)
         return Halve(f"{outcome}; halving {first}..{last}")
 
     def go_back(self) -> None:
-        """Forget what is in flight: the next batch begins at the lowest unconfirmed row."""
+        """Drop the batches in flight: the next one begins at the lowest unconfirmed row."""
         self._batches.clear()
         self.sent = self.settled

@@ -1,1 +1,15 @@
-"""AMQP 1.0 in three layers: `engine` (proton, no sockets), `scheduler` (which lane next; pure), `driver` (asyncio)."""
+"""AMQP 1.0 in three layers: an engine without IO, a pure scheduler, an asyncio driver.
+
+`backoff`: pauses between connection attempts, with full jitter
+`driver`: one connection on one socket, with asyncio
+`engine`: bytes in, bytes and events out, on proton
+`events`: links, deliveries and the events of a connection
+`link_table`: open links and unsettled deliveries
+`links`: operations of this side on sessions, links and deliveries
+`native`: conversion of proton's values
+`outcome`: outcomes of deliveries
+`peer_events`: operations of the peer on sessions, links and deliveries
+`scheduler`: selects the link that sends next
+`sending`: messages that wait to be sent or settled
+`wire`: messages to bytes and back
+"""

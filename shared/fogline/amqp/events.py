@@ -1,16 +1,17 @@
-"""What an `Engine` deals in: peers, links, deliveries, and the events of a connection."""
+"""Peers, links, deliveries and the events of an `Engine`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from fogline.amqp.outcome import Condition, Outcome
 from fogline.message import Property
 
 
-@dataclass(frozen=True, slots=True)
-class Peer:
-    """Who opened the connection, by its own word."""
+class AmqpPeer(msgspec.Struct, frozen=True):
+    """The other side of a connection, as its open frame describes it."""
 
     container: str
     hostname: str
@@ -19,82 +20,71 @@ class Peer:
 
 @dataclass(eq=False, slots=True)
 class Link:
-    """One link. `sending`: messages go from this side to the other. `address`: the target's or the source's.
-
-    `credit`: of a link that receives, how many messages the peer may still send.
-    `native`: proton's, on the loop and until it is closed.
-    """
+    """One link. `sending`: this side sends. `address`: the address of the target if this side sends, else of the source."""
 
     name: str
     address: str
     sending: bool
     properties: Mapping[str, Property]
-    native: Any = field(repr=False)
-    partial: bytearray = field(default_factory=bytearray, repr=False)
-    credit: int = 0
+    native: Any = field(repr=False)  # proton's object, for the loop's thread only, until the link is closed
+    partial: bytearray = field(default_factory=bytearray, repr=False)  # bytes of an unfinished message
+    credit: int = 0  # messages that the peer may still send
     closed: bool = False
 
 
 @dataclass(eq=False, slots=True)
 class Delivery:
-    """A message on its way, in or out. `native`: proton's, on the loop and until it is settled or its link is gone."""
+    """An unsettled message, in or out. `native`: proton's object, for the loop's thread only, until it is settled."""
 
     link: Link
     native: Any = field(repr=False)
     done: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class ConnectionOpened(msgspec.Struct, frozen=True):
     """The peer has opened the connection."""
 
-    peer: Peer
+    peer: AmqpPeer
 
 
-@dataclass(frozen=True, slots=True)
-class LinkRequested:
-    """The peer wants a link; answer with `accept_link` or `refuse_link`."""
+class LinkRequested(msgspec.Struct, frozen=True):
+    """The peer requests a link: accept or refuse it."""
 
     link: Link
 
 
-@dataclass(frozen=True, slots=True)
-class LinkClosed:
-    """The peer closed a link."""
+class LinkClosed(msgspec.Struct, frozen=True):
+    """The peer has closed a link."""
 
     link: Link
     condition: Condition | None
 
 
-@dataclass(frozen=True, slots=True)
-class Credit:
+class Credit(msgspec.Struct, frozen=True):
     """The peer takes `credit` messages on a sending link."""
 
     link: Link
     credit: int
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
-    """A whole message came in; settle `delivery`."""
+class Received(msgspec.Struct, frozen=True):
+    """A whole message has arrived: settle `delivery`."""
 
     delivery: Delivery
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """The peer settled what was sent."""
+class Settled(msgspec.Struct, frozen=True):
+    """The peer has settled a message of this side."""
 
     delivery: Delivery
     outcome: Outcome
 
 
-@dataclass(frozen=True, slots=True)
-class Closed:
-    """The connection is over, by the peer's close, an error, or the end of the bytes."""
+class Closed(msgspec.Struct, frozen=True):
+    """The connection is over: the peer closed it, it failed, or its bytes ended."""
 
     condition: Condition | None
 
 
-EngineEvent = Opened | LinkRequested | LinkClosed | Credit | Received | Settled | Closed
+EngineEvent = ConnectionOpened | LinkRequested | LinkClosed | Credit | Received | Settled | Closed

@@ -1,121 +1,120 @@
-"""The links of one connection and the deliveries on them, by proton's objects.
-
-Proton keeps a link until it is freed, and a peer may attach and detach for as long as its connection lives.
-"""
+"""Links and unsettled deliveries of one connection. Pure: the tables keep proton's objects and never call them."""
 
 from typing import Any
 
 from fogline.amqp.events import Delivery, Link
 
 
-class LinkTable:
-    """Which links are open, which wait for the peer's detach, and which deliveries are not settled."""
+class DeliveryTable:
+    """Unsettled deliveries of both directions."""
 
     def __init__(self) -> None:
-        self._open: dict[Any, Link] = {}
-        self._ending: set[Any] = set()
         self._received: set[Delivery] = set()
         self._sent: dict[str, Delivery] = {}
 
     def __len__(self) -> int:
-        """Links that the peer has attached and not detached."""
-        return len(self._open) + len(self._ending)
-
-    @property
-    def open_count(self) -> int:
-        """Links that neither side has ended."""
-        return len(self._open)
-
-    @property
-    def unsettled(self) -> int:
-        """Deliveries of both directions without an outcome."""
         return len(self._received) + len(self._sent)
 
-    @property
-    def unfinished_bytes(self) -> int:
-        """Bytes of messages whose last part has not come."""
-        return sum(len(link.partial) for link in self._open.values())
-
-    def add(self, link: Link) -> None:
-        """Keep a link, until `end` or `free`."""
-        self._open[link.native] = link
-
-    def get(self, native: Any) -> Link | None:
-        """The open link that proton means."""
-        return self._open.get(native)
-
-    def named(self, name: str, *, sending: bool) -> Link | None:
-        """The open link of a name, which is unique per direction (AMQP 1.0 part 2, section 2.6.1)."""
-        return next((each for each in self._open.values() if each.name == name and each.sending is sending), None)
-
-    def of_session(self, session: Any) -> list[Link]:
-        """The open links of a session."""
-        return [link for link in self._open.values() if link.native.session == session]
-
-    def end(self, link: Link) -> None:
-        """This side has ended a link: nothing more is done with it, but proton needs it until the peer detaches."""
-        self._ending.add(link.native)
-        self._forget(link)
-
-    def free(self, native: Any) -> Link | None:
-        """The peer has ended a link too: nothing is left of it. Returns it if it was open."""
-        link = self._open.get(native)
-        if link is not None:
-            self._forget(link)
-        self._ending.discard(native)
-        native.free()
-        return link
-
-    def free_session(self, session: Any) -> list[Link]:
-        """The peer has ended a session, which takes its links with it. Returns those that were open."""
-        links = self.of_session(session)
-        for link in links:
-            self._forget(link)
-        self._ending = {native for native in self._ending if native.session != session}
-        session.free()
-        return links
-
-    def sent(self, tag: str, delivery: Delivery) -> None:
+    def add_sent(self, tag: str, delivery: Delivery) -> None:
         """Keep a delivery until the peer settles it."""
         self._sent[tag] = delivery
 
     def take_sent(self, tag: str) -> Delivery | None:
-        """The delivery of a tag, which the peer has settled; `None` if its link is gone."""
+        """Remove and return the delivery that the peer settled; `None` if its link is gone."""
         delivery = self._sent.pop(tag, None)
         if delivery is not None:
             delivery.native = None
         return delivery
 
-    def received(self, delivery: Delivery) -> None:
+    def add_received(self, delivery: Delivery) -> None:
         """Keep a delivery until this side settles it."""
         self._received.add(delivery)
 
-    def settled(self, delivery: Delivery) -> None:
-        """This side has settled a delivery."""
+    def remove_received(self, delivery: Delivery) -> None:
+        """Remove a delivery that this side has settled."""
         delivery.native = None
         self._received.discard(delivery)
 
-    def _forget(self, link: Link) -> None:
-        self._open.pop(link.native, None)
-        _close(link)
+    def remove_all_of(self, link: Link) -> None:
+        """Remove every delivery of a link that has ended."""
         for tag in [tag for tag, delivery in self._sent.items() if delivery.link is link]:
             self.take_sent(tag)
         for delivery in [each for each in self._received if each.link is link]:
-            self.settled(delivery)
+            self.remove_received(delivery)
 
-    def release(self) -> None:
-        """Let go of every object of proton."""
-        for link in self._open.values():
-            _close(link)
-        for delivery in [*self._received, *self._sent.values()]:
+    def clear(self) -> None:
+        """Remove every delivery."""
+        for delivery in (*self._received, *self._sent.values()):
             delivery.native = None
-        self._open.clear()
-        self._ending.clear()
         self._received.clear()
         self._sent.clear()
 
 
-def _close(link: Link) -> None:
-    link.closed = True
-    link.native = None
-    link.partial.clear()
+class LinkTable:
+    """Links that the peer has attached and not detached, with their unsettled deliveries."""
+
+    def __init__(self) -> None:
+        self.deliveries = DeliveryTable()
+        self._open: dict[Any, Link] = {}
+        self._detaching: set[Any] = set()
+
+    def __len__(self) -> int:
+        """Count the open links and those that wait for the peer's detach."""
+        return len(self._open) + len(self._detaching)
+
+    @property
+    def open_count(self) -> int:
+        """Number of links that neither side has ended."""
+        return len(self._open)
+
+    @property
+    def unfinished_bytes(self) -> int:
+        """Bytes of the messages whose last transfer frame is still missing."""
+        return sum(len(link.partial) for link in self._open.values())
+
+    def add(self, link: Link) -> None:
+        """Add an open link."""
+        self._open[link.native] = link
+
+    def get(self, native: Any) -> Link | None:
+        """Return the open link of a proton link."""
+        return self._open.get(native)
+
+    def find(self, name: str, *, sending: bool) -> Link | None:
+        """Return the open link of this name, which is unique per direction (AMQP 1.0 part 2, section 2.6.1)."""
+        return next((each for each in self._open.values() if each.name == name and each.sending is sending), None)
+
+    def detach(self, link: Link) -> None:
+        """Close a link that this side has ended. Proton needs its object until the peer detaches too."""
+        self._detaching.add(link.native)
+        self._close(link)
+
+    def remove(self, native: Any) -> Link | None:
+        """Remove a link that the peer has ended. Returns it if it was open."""
+        self._detaching.discard(native)
+        link = self._open.get(native)
+        if link is not None:
+            self._close(link)
+        return link
+
+    def remove_session(self, session: Any) -> list[Link]:
+        """Remove the links of a session that the peer has ended. Returns those that were open."""
+        links = [link for link in self._open.values() if link.native.session == session]
+        for link in links:
+            self._close(link)
+        self._detaching = {native for native in self._detaching if native.session != session}
+        return links
+
+    def clear(self) -> None:
+        """Close every link and drop every reference to a proton object."""
+        for link in list(self._open.values()):
+            self._close(link)
+        self.deliveries.clear()
+        self._detaching.clear()
+
+    def _close(self, link: Link) -> None:
+        del self._open[link.native]
+        link.closed = True
+        link.native = None
+        link.partial.clear()
+        self.deliveries.remove_all_of(link)

@@ -1,18 +1,18 @@
-"""Proton's words as ours: states, conditions, maps, names."""
+"""Converts proton's values: delivery states, error conditions, maps and texts."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import proton
 
-from fogline.amqp.outcome import DECODE_ERROR, UNKNOWN, Condition, Outcome, State
+from fogline.amqp.outcome import DECODE_ERROR, UNKNOWN, Condition, DeliveryState, Outcome
 from fogline.message import Property
 
 STATES = {
-    proton.Delivery.ACCEPTED: State.ACCEPTED,
-    proton.Delivery.REJECTED: State.REJECTED,
-    proton.Delivery.RELEASED: State.RELEASED,
-    proton.Delivery.MODIFIED: State.MODIFIED,
+    proton.Delivery.ACCEPTED: DeliveryState.ACCEPTED,
+    proton.Delivery.REJECTED: DeliveryState.REJECTED,
+    proton.Delivery.RELEASED: DeliveryState.RELEASED,
+    proton.Delivery.MODIFIED: DeliveryState.MODIFIED,
 }
 NATIVE = {state: native for native, state in STATES.items()}
 UNREADABLE = (
@@ -25,7 +25,7 @@ UNREADABLE = (
     TypeError,
     ValueError,
 )
-"""Every kind of error that proton's binding raises on a peer's value that it cannot convert. One kind for us: unreadable."""
+"""Every type of error that proton's binding raises on a peer's value that it cannot convert."""
 
 
 def plain(properties: object) -> dict[str, Property]:
@@ -55,9 +55,9 @@ def condition_of(read: Callable[[], Any]) -> Condition | None:
 
 
 def outcome_of(native: Any) -> Outcome:
-    """What the peer said of a delivery that this side sent."""
+    """Return the peer's outcome of a delivery that this side sent."""
     state = STATES.get(native.remote_state)
     if state is None:
         return UNKNOWN
-    condition = native.remote.condition if state is State.REJECTED else None
+    condition = native.remote.condition if state is DeliveryState.REJECTED else None
     return Outcome(state, str(condition.name), str(condition.description or "")) if condition else Outcome(state)

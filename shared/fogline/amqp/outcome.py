@@ -1,11 +1,12 @@
 """The outcome of a delivery (AMQP 1.0 part 3, section 3.4), always set explicitly."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 
+import msgspec
 
-class State(StrEnum):
-    """What became of a delivery. `UNKNOWN`: it was settled without an outcome, or the connection ended first."""
+
+class DeliveryState(StrEnum):
+    """The state of a settled delivery. `UNKNOWN`: settled without an outcome, or the connection ended first."""
 
     ACCEPTED = "accepted"
     REJECTED = "rejected"
@@ -14,11 +15,10 @@ class State(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """`condition` and `description` are the error of a rejected delivery."""
+class Outcome(msgspec.Struct, frozen=True):
+    """The outcome of a delivery. `condition` and `description` are the error of a rejected one."""
 
-    state: State
+    state: DeliveryState
     condition: str = ""
     description: str = ""
 
@@ -26,20 +26,19 @@ class Outcome:
         return " ".join(part for part in (self.state, self.condition, self.description) if part)
 
 
-ACCEPTED = Outcome(State.ACCEPTED)
-RELEASED = Outcome(State.RELEASED)
-MODIFIED = Outcome(State.MODIFIED)
-UNKNOWN = Outcome(State.UNKNOWN)
+ACCEPTED = Outcome(DeliveryState.ACCEPTED)
+RELEASED = Outcome(DeliveryState.RELEASED)
+MODIFIED = Outcome(DeliveryState.MODIFIED)
+UNKNOWN = Outcome(DeliveryState.UNKNOWN)
 
 
 def rejected(condition: str, description: str) -> Outcome:
-    """Refused for good."""
-    return Outcome(State.REJECTED, condition, description)
+    """Return the outcome of a delivery that is refused for good."""
+    return Outcome(DeliveryState.REJECTED, condition, description)
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """Why a link or a connection was closed (AMQP 1.0 part 2, section 2.8.14)."""
+class Condition(msgspec.Struct, frozen=True):
+    """The error with which a link or a connection was closed (AMQP 1.0 part 2, section 2.8.14)."""
 
     name: str
     description: str = ""
@@ -59,7 +58,6 @@ RESOURCE_LIMIT = "amqp:resource-limit-exceeded"
 LINK_STOLEN = "amqp:link:stolen"
 MESSAGE_SIZE_EXCEEDED = "amqp:link:message-size-exceeded"
 TRANSFER_LIMIT = "amqp:link:transfer-limit-exceeded"
-REDIRECT = "amqp:connection:redirect"
 FORCED = "amqp:connection:forced"
 UNKNOWN_STREAM = "fogline:unknown-stream"
 CLOSED_STREAM = "fogline:closed-stream"

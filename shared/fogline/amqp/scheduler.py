@@ -1,9 +1,8 @@
-"""Which lane's bytes go onto the connection next. Pure: no sockets, no clock.
+"""Selects the link whose bytes go onto the connection next. Pure: no sockets, no clock.
 
-Proton frames whatever it was given, first come first served: a small command behind a large backlog would wait for
-all of it. So nothing is handed over before the connection can take it, and then one chunk at a time; before each
-chunk this scheduler picks the lane. Strict lanes come first, in their order; the others share by weight (each lane
-has a virtual time that advances by bytes / weight, the one furthest behind goes next), so none starves.
+Proton frames bytes in the order in which it gets them, so it gets one chunk at a time, of the link that the scheduler selects.
+Strict links come first, in their order. The others share by weight: each has a virtual time that advances by bytes / weight,
+and the one furthest behind goes next, so none starves.
 """
 
 from collections import deque
@@ -11,24 +10,26 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+import msgspec
+
+Key = TypeVar("Key", bound=Hashable)
 Token = TypeVar("Token", bound=Hashable)
 
 CHUNK_BYTES = 8 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
-    """A lane's place: `strict` (0 first) comes before every weight; `None` shares by `weight`."""
+class Share(msgspec.Struct, frozen=True):
+    """The precedence of a link: a `strict` one (0 first) goes before every weight; `None` shares by `weight`."""
 
     strict: int | None = None
     weight: int = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk(Generic[Token]):
-    """The next bytes of a message. `first` and `last` mark its ends."""
+class Chunk(Generic[Key, Token]):
+    """The next bytes of a message. `first` and `last` mark the ends of the message."""
 
-    lane: str
+    link: Key
     token: Token
     data: memoryview
     first: bool
@@ -36,12 +37,12 @@ class Chunk(Generic[Token]):
 
 
 @dataclass(slots=True)
-class _Lane(Generic[Token]):
-    name: str
+class _Queue(Generic[Key, Token]):
+    link: Key
     share: Share
     waiting: deque[tuple[Token, memoryview]] = field(default_factory=deque)
     credit: int = 0
-    sent: int = 0  # bytes of the message at the front that are on their way
+    sent: int = 0  # bytes of the first message that were returned as chunks
     virtual: float = 0.0
 
     @property
@@ -49,63 +50,61 @@ class _Lane(Generic[Token]):
         return bool(self.waiting) and (self.sent > 0 or self.credit > 0)
 
 
-class Scheduler(Generic[Token]):
-    """Messages wait per lane in the order in which they were offered."""
+class Scheduler(Generic[Key, Token]):
+    """A first-in, first-out queue of messages for each link."""
 
     def __init__(self, chunk_bytes: int = CHUNK_BYTES) -> None:
         self._chunk_bytes = chunk_bytes
-        self._lanes: dict[str, _Lane[Token]] = {}
+        self._queues: dict[Key, _Queue[Key, Token]] = {}
         self._virtual = 0.0
 
-    def add(self, lane: str, share: Share) -> None:
-        """Begin to serve a lane. It has no credit yet."""
-        self._lanes[lane] = _Lane(lane, share)
+    def add(self, link: Key, share: Share) -> None:
+        """Add a link. It has no credit yet."""
+        self._queues[link] = _Queue(link, share)
 
-    def remove(self, lane: str) -> list[Token]:
-        """Stop serving a lane; the tokens of what it still held come back."""
-        gone = self._lanes.pop(lane, None)
-        return [token for token, _ in gone.waiting] if gone else []
+    def remove(self, link: Key) -> list[Token]:
+        """Remove a link. Returns the tokens of its waiting messages."""
+        queue = self._queues.pop(link, None)
+        return [token for token, _ in queue.waiting] if queue else []
 
-    def offer(self, lane: str, token: Token, message: bytes) -> None:
-        """Queue one message (not empty) on a lane that was added."""
-        entry = self._lanes[lane]
-        if not entry.waiting:
-            entry.virtual = max(entry.virtual, self._virtual)
-        entry.waiting.append((token, memoryview(message)))
+    def offer(self, link: Key, token: Token, message: bytes) -> None:
+        """Queue one message, which is not empty, on a link that was added."""
+        queue = self._queues[link]
+        if not queue.waiting:
+            queue.virtual = max(queue.virtual, self._virtual)  # an idle link earns no claim to earlier turns
+        queue.waiting.append((token, memoryview(message)))
 
-    def set_credit(self, lane: str, credit: int) -> None:
-        """How many messages the receiver takes from now on."""
-        if lane in self._lanes:
-            self._lanes[lane].credit = credit
+    def set_credit(self, link: Key, credit: int) -> None:
+        """Set the number of messages that the receiver takes from now on."""
+        if link in self._queues:
+            self._queues[link].credit = credit
 
-    def waiting(self, lane: str) -> int:
-        """How many messages of the lane are not wholly handed over."""
-        return len(self._lanes[lane].waiting) if lane in self._lanes else 0
+    def waiting(self, link: Key) -> int:
+        """Return the number of the link's messages that were not returned whole as chunks."""
+        return len(self._queues[link].waiting) if link in self._queues else 0
 
-    def next(self, may_send: Callable[[str], bool] = lambda _: True) -> Chunk[Token] | None:
-        """The next chunk, of a lane that has a message, credit to begin it, and `may_send`; `None` if there is none."""
-        ready = [lane for lane in self._lanes.values() if lane.ready and may_send(lane.name)]
-        if not ready:
-            return None
-        return self._take(min(ready, key=_precedence))
+    def next(self, may_send: Callable[[Key], bool] = lambda _: True) -> Chunk[Key, Token] | None:
+        """Return the next chunk, of a link with a message, credit to begin it, and `may_send`; `None` if there is none."""
+        ready = [queue for queue in self._queues.values() if queue.ready and may_send(queue.link)]
+        return self._take(min(ready, key=_precedence)) if ready else None
 
-    def _take(self, lane: _Lane[Token]) -> Chunk[Token]:
-        token, message = lane.waiting[0]
-        first = lane.sent == 0
-        data = message[lane.sent : lane.sent + self._chunk_bytes]
-        lane.sent += len(data)
-        last = lane.sent == len(message)
+    def _take(self, queue: _Queue[Key, Token]) -> Chunk[Key, Token]:
+        token, message = queue.waiting[0]
+        first = queue.sent == 0
+        data = message[queue.sent : queue.sent + self._chunk_bytes]
+        queue.sent += len(data)
+        last = queue.sent == len(message)
         if first:
-            lane.credit -= 1
+            queue.credit -= 1
         if last:
-            lane.waiting.popleft()
-            lane.sent = 0
-        if lane.share.strict is None:
-            self._virtual = lane.virtual
-            lane.virtual += len(data) / lane.share.weight
-        return Chunk(lane.name, token, data, first, last)
+            queue.waiting.popleft()
+            queue.sent = 0
+        if queue.share.strict is None:
+            self._virtual = queue.virtual
+            queue.virtual += len(data) / queue.share.weight
+        return Chunk(queue.link, token, data, first, last)
 
 
-def _precedence(lane: _Lane[Token]) -> tuple[int, float]:
-    strict = lane.share.strict
-    return (1_000_000, lane.virtual) if strict is None else (strict, 0.0)
+def _precedence(queue: _Queue[Key, Token]) -> tuple[int, float]:
+    strict = queue.share.strict
+    return (1_000_000, queue.virtual) if strict is None else (strict, 0.0)

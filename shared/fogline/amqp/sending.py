@@ -1,4 +1,4 @@
-"""What one connection has to send: a lane for each sending link, and what became of each message."""
+"""Messages of one connection that wait to be sent or to be settled by the peer."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,138 +13,126 @@ from fogline.message import Message
 
 
 class Sender:
-    """A lane of messages to the peer over one link."""
+    """A sending link. `credit`: the number of messages that the peer takes at present."""
 
-    def __init__(self, outbound: "Outbound", link: Link, lane: str) -> None:
+    def __init__(self, queues: "SendQueues", link: Link) -> None:
         self.link = link
-        self.lane = lane
         self.credit = 0
-        self._outbound = outbound
+        self._queues = queues
 
     def send(self, message: Message) -> "asyncio.Future[Outcome]":
-        """Queue one message; the future is its outcome.
+        """Queue one message. The future is its outcome. Cancelling the future does not take the message back.
 
-        It fails with `Unreachable` when link or connection end first: then it is unknown whether it arrived.
-        Cancelling the future does not take the message back.
+        It fails with `Unreachable` if the link or the connection ends first; the message may have arrived or not.
         """
-        return self._outbound.queue(self, encode(message))
+        return self.send_encoded(encode(message))
+
+    def send_encoded(self, data: bytes) -> "asyncio.Future[Outcome]":
+        """Queue the bytes of one message, as `send`."""
+        return self._queues.put(self, data)
 
     @property
     def queued(self) -> int:
-        """How many messages have not been handed to the connection whole: the line may be slow."""
-        return self._outbound.queued(self)
+        """Number of messages that the connection has not taken whole."""
+        return self._queues.queued(self.link)
 
     @property
     def closed(self) -> bool:
-        """Whether the link is gone."""
+        """True if the link has ended."""
         return self.link.closed
 
 
-class Outbound:
-    """All lanes of a connection. `turn` is called when there is something new to send. Used on the loop."""
+class SendQueues:
+    """The queues of all sending links of a connection. `turn` is called when there is something to send. Used on the loop."""
 
     def __init__(self, engine: Engine, turn: Callable[[], None]) -> None:
-        self._engine = engine
+        self._links = engine.links
         self._turn = turn
         self._loop = asyncio.get_running_loop()
-        self._scheduler: Scheduler[int] = Scheduler()
-        self._senders: dict[str, Sender] = {}
-        self._waiting: dict[int, asyncio.Future[Outcome]] = {}
+        self._scheduler: Scheduler[Link, int] = Scheduler()
+        self._senders: dict[Link, Sender] = {}
+        self._futures: dict[int, asyncio.Future[Outcome]] = {}
         self._on_wire: dict[Delivery, int] = {}
-        self._current: dict[str, Delivery] = {}
-        self._number = 0
+        self._current: dict[Link, Delivery] = {}
+        self._last_token = 0
         self._ended = False
 
     def __len__(self) -> int:
-        """Messages that are not settled by the peer, or still wait to be sent."""
-        return len(self._waiting)
+        """Count the messages that the peer has not settled, including those that wait to be sent."""
+        return len(self._futures)
 
     def add(self, link: Link, share: Share) -> Sender:
-        """A lane over `link`."""
-        self._number += 1
-        lane = f"{self._number}:{link.name}"
-        sender = Sender(self, link, lane)
-        self._senders[lane] = sender
-        self._scheduler.add(lane, share)
+        """Add a sending link."""
+        sender = self._senders[link] = Sender(self, link)
+        self._scheduler.add(link, share)
         return sender
 
     def drop(self, link: Link) -> None:
-        """The link is gone: what waited on it fails."""
-        lane = next((lane for lane, sender in self._senders.items() if sender.link is link), None)
-        if lane is None:
+        """Remove a link that has ended: its messages fail with `Unreachable`."""
+        if self._senders.pop(link, None) is None:
             return
-        del self._senders[lane]
-        self._current.pop(lane, None)
-        numbers = set(self._scheduler.remove(lane))
-        numbers |= {number for delivery, number in self._on_wire.items() if delivery.link is link}
-        self._on_wire = {delivery: number for delivery, number in self._on_wire.items() if number not in numbers}
-        self._fail(numbers, f"link {link.name} is closed")
+        self._current.pop(link, None)
+        tokens = set(self._scheduler.remove(link))
+        tokens |= {token for delivery, token in self._on_wire.items() if delivery.link is link}
+        self._on_wire = {delivery: token for delivery, token in self._on_wire.items() if token not in tokens}
+        self._fail(tokens, f"link {link.name} is closed")
 
-    def queue(self, sender: Sender, data: bytes) -> "asyncio.Future[Outcome]":
+    def put(self, sender: Sender, data: bytes) -> "asyncio.Future[Outcome]":
         """See `Sender.send`."""
         future: asyncio.Future[Outcome] = self._loop.create_future()
-        future.add_done_callback(_seen)
+        future.add_done_callback(_retrieve)
         if self._ended or sender.closed:
             future.set_exception(Unreachable(f"link {sender.link.name} is closed"))
             return future
-        self._number += 1
-        self._waiting[self._number] = future
-        self._scheduler.offer(sender.lane, self._number, data)
+        self._last_token += 1
+        self._futures[self._last_token] = future
+        self._scheduler.offer(sender.link, self._last_token, data)
         self._turn()
         return future
 
-    def queued(self, sender: Sender) -> int:
+    def queued(self, link: Link) -> int:
         """See `Sender.queued`."""
-        return self._scheduler.waiting(sender.lane)
+        return self._scheduler.waiting(link)
 
     def hand_over(self) -> bool:
-        """Give proton the next chunk. Returns whether there was one."""
-        chunk = self._scheduler.next(self._may_send)
+        """Give proton the next chunk. Returns True if there was one."""
+        chunk = self._scheduler.next(lambda link: self._links.has_room(link, CHUNK_BYTES))
         if chunk is None:
             return False
         if chunk.first:
-            delivery = self._engine.begin(self._senders[chunk.lane].link)
-            self._current[chunk.lane] = delivery
+            delivery = self._current[chunk.link] = self._links.begin(chunk.link)
             self._on_wire[delivery] = chunk.token
-        self._engine.send(self._current[chunk.lane], chunk.data.tobytes(), last=chunk.last)
+        self._links.send(self._current[chunk.link], chunk.data.tobytes(), last=chunk.last)
         return True
 
-    def _may_send(self, lane: str) -> bool:
-        return self._engine.room(self._senders[lane].link, CHUNK_BYTES)
-
     def settled(self, delivery: Delivery, outcome: Outcome) -> None:
-        """The peer said what became of a message."""
-        number = self._on_wire.pop(delivery, None)
-        if number is not None and not (future := self._waiting.pop(number)).done():
+        """Complete a message that the peer has settled."""
+        token = self._on_wire.pop(delivery, None)
+        if token is not None and not (future := self._futures.pop(token)).done():
             future.set_result(outcome)
 
-    def credit(self, link: Link, credit: int) -> None:
-        """The peer takes so many messages on a link."""
-        for lane, sender in self._senders.items():
-            if sender.link is link:
-                sender.credit = credit
-                self._scheduler.set_credit(lane, credit)
+    def set_credit(self, link: Link, credit: int) -> None:
+        """Set the number of messages that the peer takes on a link."""
+        if (sender := self._senders.get(link)) is not None:
+            sender.credit = credit
+            self._scheduler.set_credit(link, credit)
 
     def end(self, why: str) -> None:
-        """The connection is over: everything unsettled is unknown."""
+        """End with the connection: every unsettled message fails with `Unreachable`."""
         self._ended = True
-        self._fail(set(self._waiting), why)
+        self._fail(set(self._futures), why)
         self._on_wire.clear()
         self._senders.clear()
-        self._turn = _nothing  # no cycle is left for the garbage collector
+        self._turn = lambda: None  # breaks the reference cycle with the connection
 
-    def _fail(self, numbers: set[int], why: str) -> None:
-        for number in numbers:
-            future = self._waiting.pop(number, None)
+    def _fail(self, tokens: set[int], why: str) -> None:
+        for token in tokens:
+            future = self._futures.pop(token, None)
             if future is not None and not future.done():
                 future.set_exception(Unreachable(why))
 
 
-def _nothing() -> None:
-    """Nothing is sent any more."""
-
-
-def _seen(future: "asyncio.Future[Outcome]") -> None:
-    """Whoever does not wait for an outcome learns of the connection's end from its handler."""
+def _retrieve(future: "asyncio.Future[Outcome]") -> None:
+    """Mark the exception as retrieved: a caller may send without waiting, and asyncio would log a traceback."""
     if not future.cancelled():
         future.exception()

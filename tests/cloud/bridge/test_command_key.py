@@ -1,14 +1,13 @@
-"""The key that names commands: one for all bridges of a tenant, wherever it comes from."""
+"""All bridges of a tenant have the same key for identifiers of commands, wherever it comes from."""
 
 from concurrent.futures import ThreadPoolExecutor
 
-from cloud.bridge.test_shard import bench  # noqa: F401 - a fixture
 from fogline.signature import Signer, make_key, read_signer
 from fogline_cloud.bridge.command_key import command_key
 from fogline_cloud.kafka import KafkaClients
 
 
-def test_bridges_that_start_at_once_have_the_same_key_and_keep_it(bench):  # noqa: F811
+def test_bridges_that_start_at_once_have_the_same_key_and_keep_it(bench):
     """B2: without a configured key the first bridge makes one and keeps it in Kafka."""
     clients = [KafkaClients(bench.settings.kafka) for _ in range(3)]
     with ThreadPoolExecutor(3) as pool:
@@ -19,7 +18,7 @@ def test_bridges_that_start_at_once_have_the_same_key_and_keep_it(bench):  # noq
     assert command_key(bench.clients, bench.tenant, Signer()) == keys[0]
 
 
-def test_with_a_signing_key_it_follows_from_that_one(bench):  # noqa: F811
+def test_with_a_signing_key_it_follows_from_that_one(bench):
     private, _ = make_key()
     signer = read_signer("key-1", private, "test")
     key = command_key(bench.clients, bench.tenant, signer)

@@ -1,4 +1,4 @@
-"""How many connections a bridge serves at a time; the listener without shards."""
+"""The listener limits the number of connections. Tested without shards."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -6,23 +6,29 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from fogline.amqp.driver import connect
 from fogline.amqp.engine import Engine
 from fogline.principal import Policy
-from fogline.testing.amqp import End, within
-from fogline_cloud.bridge.listener import Listener
+from fogline_cloud.bridge.connected_gateways import ConnectedGateways
+from fogline_cloud.bridge.listener import LinkHandlers, Listener
+from fogline_cloud.bridge.peer import LinkHandler
 from fogline_cloud.settings import BridgeSettings
+from fogline_lab.amqp import End, within
 
 
-class Desk:
+class NoLinks(LinkHandler):
     """Serves nothing."""
 
-    def gone(self, guest) -> None:
-        """See `fogline_cloud.bridge.guest.Desk`."""
+    def attach(self, peer, link, address) -> None:
+        """See `LinkHandler`."""
+
+    def received(self, peer, delivery, message, address) -> None:
+        """See `LinkHandler`."""
 
 
 @asynccontextmanager
 async def listening() -> AsyncIterator[int]:
     """The port of a bridge's listener that takes two connections."""
-    desk = Desk()
-    listener = Listener(BridgeSettings(max_connections=2), Policy("acme", 1), desk, desk, desk)
+    listener = Listener(
+        BridgeSettings(max_connections=2), Policy("acme", 1), ConnectedGateways(), LinkHandlers(*[NoLinks()] * 3)
+    )
     _, port = await listener.start("127.0.0.1", 0)
     try:
         yield port

@@ -1,26 +1,26 @@
-"""The operator's end of the command API, against a bridge that says what it is told to say."""
+"""The operator's client, against a bridge with scripted outcomes."""
 
 import pytest
 
 from fogline.amqp.outcome import ACCEPTED, MODIFIED, RELEASED
-from fogline.command import State
-from fogline.testing.amqp import End, served, within
+from fogline.command import CommandState
 from fogline_cloud.commands import client
 from fogline_cloud.commands.client import Ask, Operator
+from fogline_lab.amqp import End, served, within
 
 
 class Bridge(End):
-    """Says one word after the other of the copies of a command, the last one for ever; `None`: the connection ends."""
+    """Settles the copies of a command with one outcome after the other, then with the last; `None` ends the connection."""
 
-    def __init__(self, *words):
-        super().__init__(answer=self.word)
-        self.words = list(words)
+    def __init__(self, *outcomes):
+        super().__init__(answer=self.outcome)
+        self.outcomes = list(outcomes)
 
-    def word(self, _):
-        word = self.words.pop(0) if len(self.words) > 1 else self.words[0]
-        if word is None:
+    def outcome(self, _):
+        outcome = self.outcomes.pop(0) if len(self.outcomes) > 1 else self.outcomes[0]
+        if outcome is None:
             self.connection.abort()
-        return word
+        return outcome
 
 
 @pytest.fixture(autouse=True)
@@ -34,26 +34,26 @@ async def verdict(bridge, *, durable, ttl_s=60.0):
         return await within(operator.request(ask), "no verdict")
 
 
-async def test_a_direct_command_that_is_released_is_refused():
+async def test_a_released_direct_command_is_rejected():
     found = await verdict(Bridge(RELEASED), durable=False)
-    assert (found.state, found.status) == (State.REJECTED, 503)
+    assert (found.state, found.status) == (CommandState.REJECTED, 503)
 
 
-async def test_but_not_if_a_former_copy_may_have_been_taken():
+async def test_a_released_direct_command_is_sent_again_if_a_former_copy_may_have_been_taken():
     bridge = Bridge(None, RELEASED, ACCEPTED)
-    assert (await verdict(bridge, durable=False)).state is State.ACCEPTED
+    assert (await verdict(bridge, durable=False)).state is CommandState.ACCEPTED
     assert len({message.message_id for message in bridge.messages}) == 1
     assert len(bridge.messages) == 3
 
 
 @pytest.mark.parametrize(
-    ("words", "durable", "state"),
+    ("outcomes", "durable", "state"),
     [
-        ((RELEASED,), True, State.EXPIRED),
-        ((MODIFIED, RELEASED), True, State.IN_DOUBT),
-        ((MODIFIED, RELEASED), False, State.IN_DOUBT),
-        ((None, RELEASED), False, State.IN_DOUBT),
+        ((RELEASED,), True, CommandState.EXPIRED),
+        ((MODIFIED, RELEASED), True, CommandState.IN_DOUBT),
+        ((MODIFIED, RELEASED), False, CommandState.IN_DOUBT),
+        ((None, RELEASED), False, CommandState.IN_DOUBT),
     ],
 )
-async def test_what_no_bridge_takes_in_time_is_expired_unless_one_may_have_it(words, durable, state):
-    assert (await verdict(Bridge(*words), durable=durable, ttl_s=1.0)).state is state
+async def test_a_command_that_no_bridge_takes_in_time_expires_unless_one_may_have_it(outcomes, durable, state):
+    assert (await verdict(Bridge(*outcomes), durable=durable, ttl_s=1.0)).state is state

@@ -9,7 +9,7 @@ MESSAGE = ("acme", "me", "me/1", "string:m1")
 
 def test_every_bridge_with_the_key_gives_a_message_the_same_identifier():
     assert OURS.of_message(*MESSAGE) == CommandIds(b"k" * 32).of_message(*MESSAGE)
-    assert len({OURS.of_message(*MESSAGE[:place], "x", *MESSAGE[place + 1 :]) for place in range(4)}) == 4
+    assert len({OURS.of_message(*MESSAGE[:index], "x", *MESSAGE[index + 1 :]) for index in range(4)}) == 4
     assert check_identifier(OURS.of_message(*MESSAGE), "command id")
 
 
@@ -31,5 +31,5 @@ def test_a_bridge_knows_the_identifiers_that_bridges_made():
     assert not OURS.issued("ä" * 32)
 
 
-def test_the_key_stands_in_no_log():
+def test_the_key_is_not_in_the_repr():
     assert "k" * 8 not in repr(OURS)

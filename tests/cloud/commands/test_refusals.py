@@ -1,9 +1,9 @@
 """A gateway whose replies are refused cannot fill the audit topic."""
 
-from fogline import rates
-from fogline_cloud.commands import refusals as module
+from fogline.process import rates
+from fogline_cloud.commands import reply_lane as module
 from fogline_cloud.commands.record import Audit
-from fogline_cloud.commands.refusals import BURST, RefusalAudits
+from fogline_cloud.commands.reply_lane import BURST, RefusalAudits
 
 
 def refused(gateway="gw-2", command="C1"):

@@ -1,14 +1,16 @@
-"""Which word about a command stands, whoever comes first: records in, records out."""
+"""The registry keeps the right record of a command, in whatever order records arrive."""
+
+from dataclasses import replace
 
 import msgspec
 import pytest
 
-from fogline.command import MAX_COMMAND_BYTES, Answer, State
+from fogline.command import MAX_COMMAND_BYTES, CommandState, Reply
 from fogline.errors import Poison
-from fogline.testing.events import make_event
 from fogline_cloud.commands import registry as module
-from fogline_cloud.commands.record import Record, audit_of, decode_record, encode, ended, of_reply
-from fogline_cloud.commands.registry import Registry, outdated
+from fogline_cloud.commands.record import CommandRecord, apply_reply, audit_of, decode_record, encode, ended
+from fogline_cloud.commands.registry import Registry, is_outdated
+from fogline_lab.events import make_event
 
 
 def record(command_id="C1", **other):
@@ -18,7 +20,7 @@ def record(command_id="C1", **other):
         "gateway": "gw-1",
         "device": "lamp-1",
         "name": "switch",
-        "state": State.ACCEPTED,
+        "state": CommandState.ACCEPTED,
         "operator": "client acme/me (asserted)",
         "accepted_ms": 1,
         "expires_ms": 1000,
@@ -27,100 +29,106 @@ def record(command_id="C1", **other):
         "reply_to": "me",
         "correlation": "string:1",
     }
-    return Record(**{**attributes, **other})
+    return CommandRecord(**{**attributes, **other})
 
 
 def over(state, *, provisional=False, status=200):
-    return ended(record(), state, Answer(status, b"ok", "text/plain"), 500, provisional=provisional)
+    return ended(record(), state, Reply(status, b"ok", "text/plain"), 500, provisional=provisional)
 
 
-def test_a_record_comes_back_from_kafka_as_it_was():
-    for each in (record(), over(State.SUCCEEDED), over(State.IN_DOUBT, provisional=True)):
+def test_a_record_is_the_same_after_encoding_and_decoding():
+    for each in (record(), over(CommandState.SUCCEEDED), over(CommandState.IN_DOUBT, provisional=True)):
         assert decode_record(encode(each)) == each
 
 
 @pytest.mark.parametrize(
-    ("words", "stands"),
+    ("records", "state"),
     [
-        ([record(state=State.DISPATCHED), over(State.SUCCEEDED)], State.SUCCEEDED),
-        ([over(State.SUCCEEDED), record(state=State.DISPATCHED)], State.SUCCEEDED),
-        ([over(State.EXPIRED), over(State.SUCCEEDED)], State.EXPIRED),
-        ([over(State.IN_DOUBT, provisional=True), over(State.EXPIRED)], State.EXPIRED),
-        ([over(State.IN_DOUBT, provisional=True), over(State.IN_DOUBT)], State.IN_DOUBT),
-        ([over(State.IN_DOUBT), over(State.SUCCEEDED)], State.SUCCEEDED),
-        ([over(State.SUCCEEDED), over(State.IN_DOUBT, provisional=True)], State.SUCCEEDED),
-        ([over(State.IN_DOUBT), over(State.IN_DOUBT, provisional=True)], State.IN_DOUBT),
+        ([record(state=CommandState.DISPATCHED), over(CommandState.SUCCEEDED)], CommandState.SUCCEEDED),
+        ([over(CommandState.SUCCEEDED), record(state=CommandState.DISPATCHED)], CommandState.SUCCEEDED),
+        ([over(CommandState.EXPIRED), over(CommandState.SUCCEEDED)], CommandState.EXPIRED),
+        ([over(CommandState.IN_DOUBT, provisional=True), over(CommandState.EXPIRED)], CommandState.EXPIRED),
+        ([over(CommandState.IN_DOUBT, provisional=True), over(CommandState.IN_DOUBT)], CommandState.IN_DOUBT),
+        ([over(CommandState.IN_DOUBT), over(CommandState.SUCCEEDED)], CommandState.SUCCEEDED),
+        ([over(CommandState.SUCCEEDED), over(CommandState.IN_DOUBT, provisional=True)], CommandState.SUCCEEDED),
+        ([over(CommandState.IN_DOUBT), over(CommandState.IN_DOUBT, provisional=True)], CommandState.IN_DOUBT),
     ],
 )
-def test_the_gateways_word_stands_over_the_bridges_and_the_first_end_over_later_ones(words, stands):
+def test_the_gateways_verdict_replaces_the_bridges_and_the_first_verdict_stays(records, state):
     known = Registry()
     known.put(record())
-    for each in words:
+    for each in records:
         known.change(each)
-    assert known.get("C1").state is stands
+    assert known.get("C1").state is state
     assert not known.get("C1").provisional
 
 
-def test_that_the_operator_was_told_is_no_step_back():
+def test_a_delivered_reply_stays_delivered():
     known = Registry()
-    known.put(over(State.SUCCEEDED))
-    told = msgspec.structs.replace(over(State.SUCCEEDED), told=True)
+    known.put(over(CommandState.SUCCEEDED))
+    told = msgspec.structs.replace(over(CommandState.SUCCEEDED), reply_delivered=True)
     assert known.change(told)
-    assert not known.change(over(State.SUCCEEDED))
-    assert known.get("C1").told
+    assert not known.change(over(CommandState.SUCCEEDED))
+    assert known.get("C1").reply_delivered
 
 
-def test_that_the_operator_was_told_of_a_doubt_does_not_undo_the_gateways_own_verdict():
+def test_delivery_of_a_provisional_verdict_does_not_undo_the_gateways_own():
     known = Registry()
-    known.put(over(State.IN_DOUBT))
-    assert not known.change(msgspec.structs.replace(over(State.IN_DOUBT, provisional=True), told=True))
+    known.put(over(CommandState.IN_DOUBT))
+    assert not known.change(msgspec.structs.replace(over(CommandState.IN_DOUBT, provisional=True), reply_delivered=True))
     assert not known.get("C1").provisional
 
 
-def test_what_a_gateway_has_to_get_is_what_is_not_over_oldest_first():
+def test_the_open_commands_of_a_gateway_come_oldest_first():
     known = Registry()
     known.put(record("C2", accepted_ms=2))
     known.put(record("C1"))
     known.put(record("C3", gateway="gw-2"))
-    known.put(msgspec.structs.replace(over(State.SUCCEEDED), id="C4"))
-    known.put(msgspec.structs.replace(over(State.IN_DOUBT, provisional=True), id="C5"))
+    known.put(msgspec.structs.replace(over(CommandState.SUCCEEDED), id="C4"))
+    known.put(msgspec.structs.replace(over(CommandState.IN_DOUBT, provisional=True), id="C5"))
     assert [each.id for each in known.open_for("gw-1")] == ["C1", "C5", "C2"]
 
 
 def test_a_copy_of_a_released_command_is_a_new_attempt_and_an_earlier_one_does_not_come_back():
     """B3: the operator of a direct command that was released may send it again, under the same id."""
     known = Registry()
-    released = msgspec.structs.replace(over(State.REJECTED), status=503, told=True)
+    released = msgspec.structs.replace(over(CommandState.REJECTED), status=503, reply_delivered=True)
     assert released.released
     assert not msgspec.structs.replace(released, durable=True).released
     known.put(released)
     again = record(attempt=2)
     assert known.change(again)
-    assert not known.change(msgspec.structs.replace(released, told=True))
+    assert not known.change(msgspec.structs.replace(released, reply_delivered=True))
     assert known.get("C1") == again
-    assert outdated(again, released)
-    assert not outdated(released, again)
+    assert is_outdated(again, released)
+    assert not is_outdated(released, again)
 
 
 def test_a_new_attempt_is_not_forgotten_as_one_that_ended(monkeypatch):
     """Sister of B3: the registry forgets the oldest ended commands, and must not take a running one for one of them."""
-    monkeypatch.setattr(module, "MAX_ENDED", 10)
+    monkeypatch.setattr(module, "ENDED", replace(module.ENDED, keys=10))
     known = Registry()
-    known.put(msgspec.structs.replace(over(State.REJECTED), status=503, told=True))
+    known.put(msgspec.structs.replace(over(CommandState.REJECTED), status=503, reply_delivered=True))
     known.put(record(attempt=2))
     for number in range(100):
-        known.put(msgspec.structs.replace(over(State.SUCCEEDED), id=f"D{number}", told=True))
+        known.put(msgspec.structs.replace(over(CommandState.SUCCEEDED), id=f"D{number}", reply_delivered=True))
     assert known.get("C1").attempt == 2
 
 
-def test_memory_is_bounded_and_never_forgets_what_is_owed(monkeypatch):
-    monkeypatch.setattr(module, "MAX_ENDED", 10)
+def test_finished_commands_are_bounded_and_due_replies_are_kept(monkeypatch):
+    monkeypatch.setattr(module, "ENDED", replace(module.ENDED, keys=10))
     known = Registry()
-    known.put(over(State.SUCCEEDED))
+    known.put(over(CommandState.SUCCEEDED))
     for number in range(100):
-        known.put(msgspec.structs.replace(over(State.SUCCEEDED), id=f"D{number}", told=True))
+        known.put(msgspec.structs.replace(over(CommandState.SUCCEEDED), id=f"D{number}", reply_delivered=True))
     assert known.get("C1") is not None
     assert [each.id for each in known.everything()] == ["C1", *(f"D{number}" for number in range(90, 100))]
+
+
+def test_a_records_json_keeps_the_names_that_other_versions_read():
+    delivered = msgspec.structs.replace(over(CommandState.SUCCEEDED), reply_delivered=True)
+    fields = msgspec.json.decode(encode(delivered))
+    assert (fields["told"], fields["answer_type"], fields["answer_base64"]) == (True, "text/plain", "b2s=")
 
 
 def reply_event(**other):
@@ -137,38 +145,38 @@ def reply_event(**other):
 
 
 def test_a_gateways_reply_ends_its_command():
-    ended_record = of_reply(reply_event(), record(), 77)
-    assert (ended_record.state, ended_record.status, ended_record.answer) == (State.SUCCEEDED, 200, b"done")
-    assert ended_record.owes_answer
+    ended_record = apply_reply(reply_event(), record(), 77)
+    assert (ended_record.state, ended_record.status, ended_record.reply_body) == (CommandState.SUCCEEDED, 200, b"done")
+    assert ended_record.owes_reply
     assert audit_of(ended_record).decision == "SUCCEEDED"
 
 
-def test_a_reply_to_a_command_that_was_never_written_down_makes_it_known():
-    adopted = of_reply(reply_event(), None, 77)
-    assert (adopted.id, adopted.name, adopted.device, adopted.state) == ("C1", "switch", "lamp-1", State.SUCCEEDED)
-    assert not adopted.owes_answer
+def test_a_reply_to_a_command_without_a_record_makes_one():
+    adopted = apply_reply(reply_event(), None, 77)
+    assert (adopted.id, adopted.name, adopted.device, adopted.state) == ("C1", "switch", "lamp-1", CommandState.SUCCEEDED)
+    assert not adopted.owes_reply
 
 
 def test_telemetry_ends_no_command():
-    assert of_reply(make_event(), record(), 77) is None
+    assert apply_reply(make_event(), record(), 77) is None
 
 
-def test_an_answer_that_is_too_big_for_a_record_leaves_its_status_and_says_so():
+def test_a_reply_too_big_for_a_record_keeps_its_status_only():
     """Its record would not go into Kafka: the shard would be taken again and again, for one gateway's answer."""
-    whole = of_reply(reply_event(data=bytes(MAX_COMMAND_BYTES)), record(), 77)
-    assert len(whole.answer) == MAX_COMMAND_BYTES
-    cut = of_reply(reply_event(data=bytes(MAX_COMMAND_BYTES + 1)), record(), 77)
-    assert (cut.state, cut.status, cut.answer, cut.answer_type) == (State.SUCCEEDED, 200, b"", None)
-    assert cut.why == f"its answer has {MAX_COMMAND_BYTES + 1} bytes, more than {MAX_COMMAND_BYTES}: only its status is kept"
+    whole = apply_reply(reply_event(data=bytes(MAX_COMMAND_BYTES)), record(), 77)
+    assert len(whole.reply_body) == MAX_COMMAND_BYTES
+    cut = apply_reply(reply_event(data=bytes(MAX_COMMAND_BYTES + 1)), record(), 77)
+    assert (cut.state, cut.status, cut.reply_body, cut.reply_type) == (CommandState.SUCCEEDED, 200, b"", None)
+    assert cut.why == f"the reply has {MAX_COMMAND_BYTES + 1} bytes, more than {MAX_COMMAND_BYTES}: only its status is kept"
 
 
 @pytest.mark.parametrize("command_id", ["", "no identifier", "x" * 65, "x" * 1_000_000])
-def test_a_reply_to_what_is_no_command_id_ends_no_command(command_id):
+def test_a_reply_with_an_invalid_command_id_ends_no_command(command_id):
     with pytest.raises(Poison):
-        of_reply(reply_event(commandid=command_id), None, 77)
+        apply_reply(reply_event(commandid=command_id), None, 77)
 
 
 @pytest.mark.parametrize("field", ["subject", "correlationid", "content_type"])
-def test_a_command_that_is_known_by_its_reply_alone_has_a_bounded_record(field):
+def test_a_command_known_by_its_reply_alone_has_a_bounded_record(field):
     with pytest.raises(Poison):
-        of_reply(reply_event(**{field: "command/" + "x" * 300_000}), None, 77)
+        apply_reply(reply_event(**{field: "command/" + "x" * 300_000}), None, 77)

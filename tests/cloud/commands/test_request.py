@@ -1,22 +1,22 @@
-"""An operator's message to a command: Hono's API in, records out, and what is wrong is named."""
+"""Reads commands from messages of Hono's API, and names the reason of each refusal."""
 
 import uuid
 
 import msgspec
 import pytest
 
-from fogline.address import Commands
-from fogline.command import MAX_COMMAND_BYTES, State
+from fogline.address import CommandAddress
+from fogline.command import MAX_COMMAND_BYTES, CommandState
 from fogline.errors import Poison
 from fogline.message import Message
-from fogline.principal import Kind, Principal
+from fogline.principal import Principal, PrincipalKind
+from fogline_cloud.bridge.replies import reply_message
 from fogline_cloud.commands.command_id import CommandIds
-from fogline_cloud.commands.replies import reply_message
-from fogline_cloud.commands.request import record_of
-from fogline_cloud.settings import CommandSettings
+from fogline_cloud.commands.request import read_command
+from fogline_cloud.settings import CommandPolicySettings
 
-ME = Principal(Kind.CLIENT, "acme", "me", "asserted")
-PLACE = Commands("acme", "")
+ME = Principal(PrincipalKind.CLIENT, "acme", "me", "asserted")
+LINK_ADDRESS = CommandAddress("acme", "")
 IDS = CommandIds(b"k" * 32)
 MESSAGE = Message(
     body=b"{}",
@@ -29,14 +29,16 @@ MESSAGE = Message(
 )
 
 
-def record(operator=ME, place=PLACE, **change):
-    return record_of(msgspec.structs.replace(MESSAGE, **change), place, operator, 1000, CommandSettings(), ids=IDS)
+def record(operator=ME, link_address=LINK_ADDRESS, **change):
+    return read_command(
+        msgspec.structs.replace(MESSAGE, **change), link_address, operator, 1000, CommandPolicySettings(), ids=IDS
+    )
 
 
-def test_honos_command_is_one_of_ours():
+def test_a_command_of_honos_api_is_read():
     made = record()
     assert (made.device, made.name, made.data, made.content_type) == ("lamp-1", "switch", b"{}", "application/json")
-    assert (made.reply_to, made.correlation, made.state, made.durable) == ("me/1", "string:c1", State.ACCEPTED, False)
+    assert (made.reply_to, made.correlation, made.state, made.durable) == ("me/1", "string:c1", CommandState.ACCEPTED, False)
     assert made.expires_ms == 1000 + 30_000
 
 
@@ -44,7 +46,7 @@ def test_honos_command_is_one_of_ours():
     ("durable", "ttl_ms", "waits", "ends_in_ms"),
     [(False, None, False, 30_000), (True, None, False, 30_000), (False, 5000, False, 5000), (True, 5000, True, 5000)],
 )
-def test_only_what_is_durable_and_has_a_ttl_waits_for_its_device(durable, ttl_ms, waits, ends_in_ms):
+def test_only_a_durable_command_with_a_ttl_waits_for_its_device(durable, ttl_ms, waits, ends_in_ms):
     """B18: JMS sends persistent by default, which is AMQP's `durable`; without a ttl it means nothing here, as in Hono."""
     made = record(durable=durable, ttl_ms=ttl_ms)
     assert (made.durable, made.expires_ms) == (waits, 1000 + ends_in_ms)
@@ -55,24 +57,24 @@ def test_without_a_reply_address_it_is_one_way():
 
 
 @pytest.mark.parametrize(
-    ("to", "place", "properties"),
+    ("to", "link_address", "properties"),
     [
-        ("command/acme/lamp-1", PLACE, {}),
-        (None, Commands("acme", "lamp-1"), {}),
-        (None, PLACE, {"device_id": "lamp-1"}),
-        ("command/acme/lamp-1", PLACE, {"device_id": "lamp-2"}),
+        ("command/acme/lamp-1", LINK_ADDRESS, {}),
+        (None, CommandAddress("acme", "lamp-1"), {}),
+        (None, LINK_ADDRESS, {"device_id": "lamp-1"}),
+        ("command/acme/lamp-1", LINK_ADDRESS, {"device_id": "lamp-2"}),
     ],
 )
-def test_the_device_is_found_by_to_the_link_or_the_property(to, place, properties):
-    assert record(to=to, place=place, properties=properties).device == "lamp-1"
+def test_the_device_is_found_by_to_the_link_or_the_property(to, link_address, properties):
+    assert record(to=to, link_address=link_address, properties=properties).device == "lamp-1"
 
 
 @pytest.mark.parametrize("correlation", ["c", 7, uuid.UUID(int=9), b"\x00\xff"])
-def test_the_answer_carries_the_correlation_id_as_it_came(correlation):
-    made = msgspec.structs.replace(record(correlation_id=correlation), state=State.SUCCEEDED, status=200)
-    answer = reply_message(made)
-    assert (answer.correlation_id, answer.to) == (correlation, "command_response/acme/me/1")
-    assert type(answer.correlation_id) is type(correlation)
+def test_the_reply_carries_the_correlation_id_as_it_came(correlation):
+    made = msgspec.structs.replace(record(correlation_id=correlation), state=CommandState.SUCCEEDED, status=200)
+    reply = reply_message(made)
+    assert (reply.correlation_id, reply.to) == (correlation, "command_response/acme/me/1")
+    assert type(reply.correlation_id) is type(correlation)
 
 
 def test_the_message_id_is_the_correlation_where_there_is_no_other():
@@ -81,7 +83,7 @@ def test_the_message_id_is_the_correlation_where_there_is_no_other():
 
 def test_the_same_message_of_the_same_operator_is_the_same_command():
     assert record().id == record(correlation_id="other").id
-    other = Principal(Kind.CLIENT, "acme", "you", "asserted")
+    other = Principal(PrincipalKind.CLIENT, "acme", "you", "asserted")
     ids = [record(), record(message_id="m2"), record(message_id=1), record(operator=other), record(reply_to=None)]
     assert len({each.id for each in ids}) == 5
     assert record(message_id=None).id != record(message_id=None).id
@@ -105,7 +107,7 @@ def test_the_same_message_of_the_same_operator_is_the_same_command():
         ({"ttl_ms": 604_800_001}, "ttl"),
     ],
 )
-def test_what_cannot_be_a_command_says_why(change, reason):
+def test_a_message_that_is_no_command_is_refused_with_the_reason(change, reason):
     with pytest.raises(Poison) as caught:
         record(**change)
     assert caught.value.reason == reason

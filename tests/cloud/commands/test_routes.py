@@ -1,13 +1,13 @@
-"""Which gateway reaches a device: who was heard last, without going to and fro."""
+"""A device is reached by the gateway that sent its last event, without flapping between two gateways."""
 
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from fogline.codec import Batch
-from fogline.testing.events import make_event
 from fogline_cloud.commands import routes as module
 from fogline_cloud.commands.routes import STAY_S, Routes
+from fogline_lab.events import make_event
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def test_a_device_is_reached_by_the_gateway_that_sent_it(clock):
     assert (routes.gateway_of("lamp-1"), routes.gateway_of("gw-1")) == ("gw-1", None)
 
 
-def test_a_device_that_two_gateways_hear_stays_until_the_first_is_silent(clock):
+def test_a_device_of_two_gateways_stays_with_the_first_until_it_is_silent(clock):
     routes = Routes()
     routes.learn("gw-1", Batch.of([make_event()]))
     clock[0] += STAY_S
@@ -35,14 +35,14 @@ def test_a_device_that_two_gateways_hear_stays_until_the_first_is_silent(clock):
     assert routes.gateway_of("lamp-1") == "gw-2"
 
 
-def test_a_device_that_says_it_takes_commands_moves_at_once(clock):
+def test_a_device_that_announces_it_takes_commands_moves_at_once(clock):
     routes = Routes()
     routes.learn("gw-1", Batch.of([make_event()]))
     assert routes.learn("gw-2", Batch.of([make_event(ttd=0)])) == []
     assert routes.learn("gw-2", Batch.of([make_event(ttd=-1)])) == ["lamp-1"]
 
 
-def test_what_was_written_down_gives_way_to_what_is_heard(clock):
+def test_a_restored_route_gives_way_to_an_event(clock):
     routes = Routes()
     routes.recall("lamp-1", "gw-3", 1)
     routes.recall("lamp-1", "gw-1", 3)
@@ -63,14 +63,14 @@ def test_a_gateway_that_makes_up_devices_pushes_out_its_own_routes_only(clock, m
     assert len(routes._routes) == 11
 
 
-def test_beyond_the_limit_of_all_gateways_the_device_not_heard_for_longest_is_forgotten(clock, monkeypatch):
+def test_beyond_the_limit_of_all_gateways_the_device_silent_for_longest_is_forgotten(clock, monkeypatch):
     monkeypatch.setattr(module, "MAX_ROUTES", 10)
     routes = Routes()
     for number in range(50):
         routes.recall(f"d-{number}", f"gw-{number}", number)
         routes.learn("gw-1", Batch.of([make_event()]))
     assert sorted(routes._routes) == sorted(["lamp-1", *(f"d-{number}" for number in range(41, 50))])
-    assert len(routes._of_gateway) == 10
+    assert len(routes._by_gateway) == 10
     assert routes.learn("gw-3", Batch.of([make_event(device="d-0")])) == ["d-0"]
 
 
@@ -85,4 +85,4 @@ def test_threads_that_learn_at_once_leave_routes_within_the_limit(monkeypatch):
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(flood, [f"gw-{number}" for number in range(4)]))
     assert len(routes._routes) == 10
-    assert sum(map(len, routes._of_gateway.values())) == 10
+    assert sum(map(len, routes._by_gateway.values())) == 10

@@ -1,11 +1,11 @@
-"""What the ledger says of a stream, from what is there."""
+"""Findings of the ledger about one stream, from its evidence."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fogline.ledger import Counts
-from fogline_cloud.ledger.balance import Evidence, judge
+from fogline_cloud.ledger.balance import StreamEvidence, judge
 from fogline_cloud.ledger.ranges import collect, shown, without
 
 SPANS = st.lists(st.tuples(st.integers(1, 60), st.integers(0, 8)).map(lambda pair: (pair[0], pair[0] + pair[1])), max_size=12)
@@ -21,7 +21,7 @@ def test_collected_spans_are_the_same_numbers(spans):
     assert numbers(collected.spans) == numbers(spans)
     assert collected.count == len(numbers(spans))
     seen = [number for first, last in spans for number in range(first, last + 1)]
-    assert numbers(collected.doubles) == {number for number in seen if seen.count(number) > 1}
+    assert numbers(collected.duplicates) == {number for number in seen if seen.count(number) > 1}
 
 
 @given(SPANS, SPANS)
@@ -29,12 +29,12 @@ def test_without_is_the_difference(one, other):
     assert numbers(without(collect(one).spans, collect(other).spans)) == numbers(one) - numbers(other)
 
 
-def test_many_spans_are_shown_shortly():
+def test_a_long_list_of_spans_is_shortened():
     assert shown([(1, 1), (3, 5), (7, 7)], most=2) == "1, 3..5 and 1 more"
 
 
-def stream(kafka, table, **more) -> Evidence:
-    evidence = Evidence("gw-1", "s", "telemetry", **more)
+def stream(kafka, table, **more) -> StreamEvidence:
+    evidence = StreamEvidence("gw-1", "s", "telemetry", **more)
     evidence.kafka, evidence.table = collect(kafka), collect(table)
     return evidence
 
@@ -58,17 +58,17 @@ def test_a_stream_that_balances():
     ],
     ids=["deleted from the table", "doubled in the table", "doubled in Kafka", "lost", "range deleted from the topic"],
 )
-def test_what_does_not_balance_is_named_by_range(kafka, table, expected):
+def test_an_imbalance_is_reported_with_its_sequences(kafka, table, expected):
     evidence = stream(kafka, table)
     assert kinds(evidence) == expected
     assert "gw-1 telemetry s" in judge(evidence)[0].text
 
 
-def test_what_the_flow_has_not_read_yet_is_pending_not_missing():
+def test_sequences_that_the_flow_has_not_read_yet_are_not_missing():
     assert kinds(stream([(1, 100)], [(1, 60)], pending=[(61, 100)])) == {}
 
 
-def test_what_kafka_has_let_go_by_retention_is_in_the_table():
+def test_sequences_that_retention_deleted_from_kafka_are_not_missing():
     assert kinds(stream([(51, 100)], [(1, 100)], kafka_from=51)) == {}
 
 
@@ -79,14 +79,14 @@ def test_readings_that_do_not_match_their_events():
     }
 
 
-def test_a_gateway_that_acknowledged_more_than_is_there():
+def test_a_gateway_that_acknowledged_more_events_than_kafka_has():
     counts = Counts(acknowledged=12, stored=10, duplicate=1)
     assert kinds(stream([(1, 11)], [(1, 11)], statement=counts, statement_at=11, arrivals_before=11)) == {}
     assert set(kinds(stream([(1, 11)], [(1, 11)], statement=counts, statement_at=11, arrivals_before=10))) == {"statement"}
     assert set(kinds(stream([(1, 11)], [(1, 11)], statement=counts, statement_at=10, arrivals_before=11))) == {"statement"}
 
 
-def test_nothing_comes_after_a_streams_last_word():
+def test_events_after_the_end_of_a_closed_stream_are_reported():
     assert kinds(stream([(1, 100)], [(1, 100)], closed_at=100)) == {}
     assert kinds(stream([(1, 102)], [(1, 102)], closed_at=100)) == {"after-closing": [(101, 102)]}
 

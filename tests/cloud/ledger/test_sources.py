@@ -1,4 +1,4 @@
-"""Records and tables as the ledger reads them."""
+"""Evidence that the ledger reads from records and tables."""
 
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from fogline.errors import Misconfigured
 from fogline.gap import GAP_CONTENT_TYPE
 from fogline.ledger import STATEMENT_CONTENT_TYPE
-from fogline.testing.events import make_event
+from fogline_cloud.committed_records import CommittedRecord
 from fogline_cloud.ledger.balance import judge
 from fogline_cloud.ledger.sources import _Reader, _tables
-from fogline_cloud.reading import Stored
 from fogline_cloud.records import record_of
-from fogline_cloud.settings import FlowSettings, Settings
+from fogline_cloud.settings import CloudSettings, FlowSettings
+from fogline_lab.events import make_event
 
 OURS = dict(record_of(make_event(1)).headers)
 WRONG = [None, b"", b"\xff\xfe", b"-1", b"0", b"9" * 30, b"9" * 5000, b"x" * 5000]
@@ -28,7 +28,7 @@ BODIES = [b"", b"[]", b"\xff", b'{"stream": "\xff"}', b"[" * 100_000, b'{"x":' +
 
 
 def stored(headers, value=b"17", offset=0):
-    return Stored("topic", 0, offset, b"", value, list(headers.items()))
+    return CommittedRecord("topic", 0, offset, b"", value, list(headers.items()))
 
 
 @given(
@@ -36,7 +36,7 @@ def stored(headers, value=b"17", offset=0):
     st.sampled_from(BODIES),
     st.sampled_from([*TYPES, b"application/json"]),
 )
-def test_no_foreign_record_ends_the_ledger(wrong, body, content_type):
+def test_a_malformed_record_does_not_stop_the_ledger(wrong, body, content_type):
     reader = _Reader()
     reader.take_record(stored({**OURS, "content-type": content_type, **wrong}, body))
     reader.take_record(stored({**OURS, "ce_gateway": b"honest"}, offset=1))
@@ -44,7 +44,7 @@ def test_no_foreign_record_ends_the_ledger(wrong, body, content_type):
 
 
 @pytest.mark.parametrize("number", [b"0", b"9223372036854775808", b"9" * 4000, None])
-def test_a_record_whose_number_no_row_can_hold_belongs_to_no_stream(number):
+def test_a_record_with_a_sequence_out_of_range_belongs_to_no_stream(number):
     """The flow writes it without a stream, so the ledger counts it nowhere either."""
     reader = _Reader()
     reader.take_record(stored({**OURS, "ce_sequence": number}))
@@ -98,7 +98,7 @@ class ObjectStore(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ def bucket(folder):
 
 
 def with_tables(tables, storage):
-    return Settings(tenant="t", kafka={"bootstrap.servers": "x"}, flow=FlowSettings(tables=tables, storage=storage))
+    return CloudSettings(tenant="t", kafka={"bootstrap.servers": "x"}, flow=FlowSettings(tables=tables, storage=storage))
 
 
 def row_of(tenant, stream):
@@ -127,7 +127,7 @@ def row_of(tenant, stream):
     return {**dict.fromkeys(columns, "x"), **place, "readings": [{"ordinal": 0}]}
 
 
-def test_the_ledger_leaves_other_tenants_rows_alone(folder):
+def test_the_ledger_ignores_the_rows_of_other_tenants(folder):
     """Two tenants may share tables: neither is a phantom of the other."""
     write_deltalake(folder / "events", pa.Table.from_pylist([row_of("t", "ours"), row_of("u", "theirs")]))
     readings = [{"gateway": "x", "stream": stream, "sequence": 1, "ordinal": 0} for stream in ("ours", "theirs")]
@@ -148,11 +148,11 @@ def test_the_ledger_reads_tables_with_the_storage_options_of_the_flow(folder, bu
     assert (found["offset"], found["values"], readings) == (7, 1, {})
 
 
-def test_tables_that_are_not_there_yet_hold_nothing(folder, bucket):
+def test_missing_tables_count_as_empty(folder, bucket):
     for tables in (str(folder / "tables"), "s3://site/tables"):
         assert _tables(with_tables(tables, bucket)) == ([], {})
 
 
-def test_tables_that_cannot_be_read_are_named_with_the_settings_to_look_at(bucket):
+def test_an_unreadable_table_is_reported_with_the_settings_to_check(bucket):
     with pytest.raises(Misconfigured, match=r"table s3://site/tables/events cannot be read: .*\[flow\.storage\]"):
         _tables(with_tables("s3://site/tables", {**bucket, "AWS_ACCESS_KEY_ID": "somebody"}))

@@ -1,4 +1,4 @@
-"""What the contract asks of an AMQP 1.0 client that others wrote, whatever its language."""
+"""Interface of a foreign AMQP 1.0 client in any language, for the contract tests."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ Id = tuple[str, str]
 
 @dataclass(frozen=True)
 class Sent:
-    """What a client was told of a message; of a link that was ended, `state` is `ended`."""
+    """Outcome of a message at a client; for a link that was closed, `state` is `ended`."""
 
     state: str
     condition: str = ""

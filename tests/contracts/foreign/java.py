@@ -16,7 +16,7 @@ from py4j.protocol import Py4JJavaError
 
 from contracts.foreign.clients import CLIENT_LIMIT_S, Id, Note, Reply, Sent
 from fogline.installed import find_jars, find_java
-from fogline.testing.amqp import within
+from fogline_lab.amqp import within
 
 START_LIMIT_S = 30.0
 CALL_LIMIT_MS = 15_000

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from contracts.foreign.clients import CLIENT_LIMIT_S, Id, Note, Reply, Sent
-from fogline.testing.amqp import within
+from fogline_lab.amqp import within
 
 SCRIPTS = Path(__file__).parent / "rhea"
 

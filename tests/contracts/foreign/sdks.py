@@ -11,8 +11,8 @@ from typing import Any
 from cloudevents.core.bindings.kafka import KafkaMessage, from_kafka
 from cloudevents.core.formats.json import JSONFormat
 
+from fogline_cloud.committed_records import CommittedRecord, read_committed
 from fogline_cloud.kafka import KafkaClients
-from fogline_cloud.reading import Stored, read_committed
 
 FOLDER = Path(__file__).parent
 GO_READER = FOLDER.parents[2] / ".fogline" / "bin" / "cloudevents-go"
@@ -55,7 +55,7 @@ def _printed(command: Sequence[str]) -> Iterator[Shown]:
     return (json.loads(line) for line in done.stdout.splitlines())
 
 
-def expected(stored: Stored) -> Shown:
+def expected(stored: CommittedRecord) -> Shown:
     """The event that a committed record holds, by the binary mode of CloudEvents' Kafka binding."""
     headers = {name: value.decode() for name, value in stored.headers}
     attributes = {name: headers[f"ce_{name}"] for name in _ATTRIBUTES[:-1]}

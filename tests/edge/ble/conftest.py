@@ -1,4 +1,4 @@
-"""One world a module: it costs seconds, and the tests of a module are one gateway's life."""
+"""One world per module: it takes seconds to start, and the tests of a module follow one run of a gateway."""
 
 import pytest
 
@@ -73,7 +73,7 @@ profile = "bench.toml"
 
 @pytest.fixture(scope="module")
 def settings(request):
-    """What the module says more."""
+    """Settings of the tests, with those of the module in `MORE`."""
     return SETTINGS.format(more=getattr(request.module, "MORE", "")) + DEVICES
 
 

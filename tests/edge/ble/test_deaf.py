@@ -5,8 +5,8 @@ from itertools import count
 
 import pytest
 
-from fogline.testing.ble.air import bthome
-from fogline.testing.ble.bluez import Stuck
+from fogline_lab.ble.adapter1 import Stuck
+from fogline_lab.ble.air import bthome
 
 from .world import ENV_1, THERMOMETER, World
 
@@ -53,7 +53,7 @@ def test_a_deaf_radio_beside_a_link_that_lives_is_healed(tmp_path, silence_s):
         await world.until_event("env-1")
         await hear_for(world, silence_s)
         links, after, said = world.env[ENV_1].links, world.mark(), len(world.said)
-        world.bluez.stuck = Stuck.ADAPTER
+        world.bluez.adapter.stuck = Stuck.ADAPTER
         world.broadcasters[THERMOMETER].say(bthome(next(PACKETS), 1234))
         began_s = loop.time()
         await world.until_event("env-1", after)
@@ -62,7 +62,7 @@ def test_a_deaf_radio_beside_a_link_that_lives_is_healed(tmp_path, silence_s):
         await world.bridge.until(lambda: world.env[ENV_1].links > links, "no new link")
         await world.until_event("env-1", world.mark())
         line = await world.until_said("switching the adapter off and on", said)
-        assert "nothing was heard" in line
+        assert "no advertisement was received" in line
         await world.until_said("scanning with hci0", world.said.index(line))
         assert world.state()["steps"]["power_cycle"] == 1
 

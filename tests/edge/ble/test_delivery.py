@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from fogline.testing.ble.air import Broadcaster, bthome
+from fogline_lab.ble.air import Broadcaster, bthome
 
 from .world import World
 
@@ -21,7 +21,7 @@ ENOUGH = 0.95
 
 @dataclass
 class Course:
-    """What was said, by device and value; and for how long of its time BlueZ was no hole."""
+    """Values on the air, by device, and how long each was there outside the holes of BlueZ."""
 
     open_s: dict[tuple[str, int], float] = field(default_factory=dict)
 
@@ -40,12 +40,12 @@ async def deliver(world, seconds: int, holes: list[int]) -> Course:
     course, loop = Course(), asyncio.get_running_loop()
     began_s = loop.time()
     for second in range(1, seconds + 1):
-        world.bluez.deaf = any(hole <= second < hole + HOLE_S for hole in holes)
+        world.bluez.adapter.deaf = any(hole <= second < hole + HOLE_S for hole in holes)
         for each in advertisers:
             each.say(bthome(second, second))
-            course.open_s[each.address, second] = 0.0 if world.bluez.deaf else CHANGE_S
+            course.open_s[each.address, second] = 0.0 if world.bluez.adapter.deaf else CHANGE_S
         await asyncio.sleep(began_s + second * CHANGE_S - loop.time())
-    world.bluez.deaf = False
+    world.bluez.adapter.deaf = False
     for each in advertisers:
         each.say(bthome(0, 32767))
     for each in advertisers:

@@ -1,6 +1,6 @@
-"""What real BlueZ did when it failed, against a gateway that nobody restarts. In order: one gateway's life.
+"""Failures of BlueZ, against a gateway that is not restarted. The tests follow one run of a gateway, in order.
 
-Each is healed when a change that is on the air after the fault comes, and both links are up again.
+A fault is healed when a value that changed after it arrives, and both links are up again.
 """
 
 import asyncio
@@ -9,8 +9,8 @@ from itertools import count
 
 import pytest
 
-from fogline.testing.ble.air import bthome
-from fogline.testing.ble.bluez import Stuck
+from fogline_lab.ble.adapter1 import Stuck
+from fogline_lab.ble.air import bthome
 
 from .world import ENV_1, ENV_2, HEALED_S, THERMOMETER
 
@@ -75,13 +75,13 @@ def steps_of(world, name: str) -> int:
 
 
 async def power(world):
-    await world.bluez.power(on=False)
-    await world.bluez.power(on=True)
+    await world.bluez.adapter.power(on=False)
+    await world.bluez.adapter.power(on=True)
 
 
 async def power_by_the_gateway(world):
     """Somebody switches it off; the gateway switches it on."""
-    await world.bluez.power(on=False)
+    await world.bluez.adapter.power(on=False)
 
 
 async def kill_daemon(world):
@@ -164,11 +164,11 @@ def test_a_command_that_is_under_way_when_the_gateway_is_killed_is_in_doubt_and_
     async def steps():
         async with healed(world)():
             reply = asyncio.create_task(world.command("env-1", "tell", b"nothing", ttl_s=5))
-            await world.env[ENV_1].until_written(b"nothing")
+            await world.env[ENV_1].gatt.until_written(b"nothing")
             await world.kill()
             await world.start()
         assert (await reply).commandstate == "IN_DOUBT"
-        assert world.env[ENV_1].writes.count(b"nothing") == 1
+        assert world.env[ENV_1].gatt.writes.count(b"nothing") == 1
 
     world.run(steps())
 
@@ -200,7 +200,7 @@ def test_against_a_scanner_that_hears_nothing_there_is_a_new_one(world):
     async def steps():
         async with healed(world)(links=False):
             before = steps_of(world, "new_scanner")
-            world.bluez.stuck = Stuck.SCANNER
+            world.bluez.adapter.stuck = Stuck.SCANNER
             await until_step(world, "new_scanner", before)
 
     world.run(steps())
@@ -210,9 +210,9 @@ def test_while_links_live_they_are_not_ended_for_a_silent_scanner(world):
     async def steps():
         before = {name: steps_of(world, name) for name in ("new_clients", "power_cycle", "new_scanner")}
         links = {address: each.links for address, each in world.env.items()}
-        world.bluez.deaf = True
+        world.bluez.adapter.deaf = True
         await until_step(world, "new_scanner", before["new_scanner"] + 1)
-        world.bluez.deaf = False
+        world.bluez.adapter.deaf = False
         await heard_again(world)
         assert {name: steps_of(world, name) for name in ("new_clients", "power_cycle")} == {
             name: before[name] for name in ("new_clients", "power_cycle")
@@ -225,11 +225,11 @@ def test_while_links_live_they_are_not_ended_for_a_silent_scanner(world):
 def test_holes_in_what_bluez_delivers_lose_nothing_that_lasts(world):
     async def steps():
         after = world.mark()
-        world.bluez.deaf = True
+        world.bluez.adapter.deaf = True
         world.broadcasters[THERMOMETER].say(bthome(200, 1111))
-        before = world.bluez.swallowed[THERMOMETER]
-        await world.bridge.until(lambda: world.bluez.swallowed[THERMOMETER] > before, "it is not on the air")
-        world.bluez.deaf = False
+        before = world.bluez.adapter.swallowed[THERMOMETER]
+        await world.bridge.until(lambda: world.bluez.adapter.swallowed[THERMOMETER] > before, "it is not on the air")
+        world.bluez.adapter.deaf = False
         (event, *_) = await world.until_event(THERMOMETER, after)
         assert event.data.endswith(bthome(200, 1111)[1][2:])
 
@@ -242,9 +242,9 @@ def test_a_device_that_is_silent_on_its_link_gets_a_new_one(world):
     async def steps():
         await settled(world)
         before = world.env[ENV_1].links
-        world.env[ENV_1].mute = True
+        world.env[ENV_1].gatt.mute = True
         await world.bridge.until(lambda: world.env[ENV_1].links > before, "no new link")
-        world.env[ENV_1].mute = False
+        world.env[ENV_1].gatt.mute = False
         await settled(world)
         assert world.state()["counters"]["silent"] >= 1
         assert world.env[ENV_2].linked
@@ -256,7 +256,7 @@ def test_when_nothing_else_helps_the_adapter_is_switched_off_and_on(world):
     async def steps():
         async with healed(world)():
             before = steps_of(world, "power_cycle")
-            world.bluez.stuck = Stuck.ADAPTER
+            world.bluez.adapter.stuck = Stuck.ADAPTER
             await world.bluez.links.drop_all()
             await until_step(world, "power_cycle", before)
 
@@ -267,14 +267,14 @@ def test_the_ladder_has_an_end_although_it_switches_the_adapter_off_itself(world
     async def steps():
         async with healed(world)():
             before = {name: steps_of(world, name) for name in ("powered_off", "reported")}
-            world.bluez.deaf = True
+            world.bluez.adapter.deaf = True
             for each in world.env.values():
-                each.mute = True
+                each.gatt.mute = True
             await until_step(world, "reported", before["reported"])
             assert steps_of(world, "powered_off") == before["powered_off"]
             for each in world.env.values():
-                each.mute = False
-            world.bluez.deaf = False
+                each.gatt.mute = False
+            world.bluez.adapter.deaf = False
 
     world.run(steps())
 

@@ -8,8 +8,9 @@ import pytest
 from dbus_fast import BusType, Message, MessageType, Variant
 from dbus_fast.aio import MessageBus
 
-from fogline.testing.ble.air import bthome
-from fogline.testing.ble.bluez import ADAPTER, HCI
+from fogline_lab.ble.adapter1 import ADAPTER
+from fogline_lab.ble.air import bthome
+from fogline_lab.ble.objects import HCI
 
 from .world import HEALED_S, THERMOMETER, World
 
@@ -44,8 +45,8 @@ async def until_value_comes(world) -> float:
 @pytest.fixture
 def world(tmp_path):
     world = World(tmp_path, SETTINGS)
-    world.bluez.one_stop_stops_all = True
-    world.bluez.flap_every_s = 0.5
+    world.bluez.adapter.one_stop_stops_all = True
+    world.bluez.adapter.flap_every_s = 0.5
     with world:
         world.run(world.start())
         yield world
@@ -76,9 +77,9 @@ def test_a_scan_that_bluez_interrupts_for_a_moment_is_left_alone(world):
     async def steps():
         await until_value_comes(world)
         scanners = world.state()["steps"]["scanners"]
-        before = world.bluez.flaps
+        before = world.bluez.adapter.flaps
         async with asyncio.timeout(HEALED_S):
-            while world.bluez.flaps < before + 10:  # noqa: ASYNC110 - a count gives no event
+            while world.bluez.adapter.flaps < before + 10:  # noqa: ASYNC110 - a count gives no event
                 await asyncio.sleep(0.05)
         await until_value_comes(world)
         assert world.state()["steps"]["scanners"] == scanners

@@ -1,4 +1,4 @@
-"""What a device's characteristics can do, and what they cannot: against a client that answers as bleak's does."""
+"""Characteristics that can and cannot notify, with a client that behaves as bleak's."""
 
 from types import SimpleNamespace
 
@@ -6,8 +6,9 @@ import pytest
 from bleak.exc import BleakDBusError, BleakGATTProtocolError
 
 from fogline.advertisement import short_uuid
-from fogline_edge.adapters.ble import gatt
-from fogline_edge.adapters.ble.gatt import characteristic_of, listen
+from fogline_edge.adapters.ble import gatt_connection
+from fogline_edge.adapters.ble.counters import BleCounters
+from fogline_edge.adapters.ble.gatt_connection import characteristic_of, subscribe
 
 T = short_uuid(0x2A6E)
 IN_PROGRESS = BleakDBusError("org.bluez.Error.InProgress", [])
@@ -32,11 +33,11 @@ class Client:
 
 @pytest.fixture(autouse=True)
 def _no_pause(monkeypatch):
-    monkeypatch.setattr(gatt, "_FIRST_NOTIFY_PAUSE_S", 0.0)
+    monkeypatch.setattr(gatt_connection, "_FIRST_NOTIFY_PAUSE_S", 0.0)
 
 
 async def asked(client: Client, uuid: str = T) -> str | None:
-    return await listen(client, uuid, lambda _, __: None, lambda: None)
+    return await subscribe(client, uuid, lambda _, __: None, BleCounters())
 
 
 def test_of_two_characteristics_with_one_uuid_it_is_the_first_by_handle():
@@ -63,7 +64,7 @@ async def test_what_the_device_will_never_do_ends_no_link(error):
 
 
 async def test_what_the_device_does_not_have_ends_no_link():
-    assert await asked(Client(), short_uuid(0x2A6F)) == f"there is no characteristic {short_uuid(0x2A6F)} to be told of"
+    assert await asked(Client(), short_uuid(0x2A6F)) == f"there is no characteristic {short_uuid(0x2A6F)} to subscribe to"
 
 
 @pytest.mark.parametrize("error", [BleakDBusError("org.bluez.Error.Failed", []), BleakGATTProtocolError(0x00)])

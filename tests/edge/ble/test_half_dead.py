@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from fogline.testing.ble.air import bthome
+from fogline_lab.ble.air import bthome
 
 from .world import ENV_1, ENV_2, HEALED_S, THERMOMETER, World
 
@@ -57,7 +57,7 @@ async def until_problem(world, words: str) -> None:
 @pytest.mark.fault("R1")
 def test_advertisers_are_heard_beside_a_device_that_answers_no_request(tmp_path):
     async def steps(world):
-        world.env[ENV_1].numb = True
+        world.env[ENV_1].radio.numb = True
         await world.start()
         await asyncio.wait_for(world.env[ENV_1].until_linked(), HEALED_S)
         assert await share_that_comes(world, 10) >= ENOUGH
@@ -65,7 +65,7 @@ def test_advertisers_are_heard_beside_a_device_that_answers_no_request(tmp_path)
         assert "env-1" in line
         await until_problem(world, "it is connected, but answers no request")
         assert "TimeoutError" not in "".join(world.said)
-        world.env[ENV_1].numb = False
+        world.env[ENV_1].radio.numb = False
         await world.until_event("env-1")
 
     with World(tmp_path, SETTINGS) as world:
@@ -79,12 +79,12 @@ def test_advertisers_are_heard_beside_devices_that_accept_no_connection(tmp_path
 
     async def steps(world):
         for each in world.env.values():
-            each.aloof = True
+            each.radio.aloof = True
         await world.start()
         assert await share_that_comes(world, 90) >= ENOUGH
         await until_problem(world, "it advertises, but accepts no connection")
         for each in world.env.values():
-            each.aloof = False
+            each.radio.aloof = False
         await world.until_event("env-1")
 
     with World(tmp_path, f'{SETTINGS}[[ble.devices]]\naddress = "{ENV_2}"\nprofile = "environmental-sensing"\n') as world:

@@ -1,16 +1,16 @@
 """The ladder against silence, by the supervisor, second by second (R3)."""
 
-from fogline_edge.adapters.ble.supervisor import Effect, Limits, Supervisor
+from fogline_edge.adapters.ble.supervisor import Effect, RadioTimeouts, Supervisor
 
 from .test_supervisor import NEW_CLIENTS, NEW_SCANNER, POWER_CYCLE, SCANNING
 
 
 def deaf_from(found: Supervisor, began_s: int, ended_s: int, *, link: bool) -> dict[int, list[Effect]]:
-    """What is done in each second of silence; `link`: a device says something over its link all the time."""
+    """Effects in each second of silence. `link`: a connected device is alive all the time."""
     done = {}
     for now_s in range(began_s, ended_s):
         if link and POWER_CYCLE not in done.values():
-            found.link_lives("A", now_s)
+            found.ladder.link_alive("A", now_s)
         if effects := found.tick(now_s):
             done[now_s - began_s] = effects
             found.started(now_s)
@@ -18,14 +18,14 @@ def deaf_from(found: Supervisor, began_s: int, ended_s: int, *, link: bool) -> d
 
 
 def hearing(until_s: int, *, near: bool) -> Supervisor:
-    """One with the settings by default that has heard something each second."""
-    found = Supervisor(Limits())
-    found.seen(SCANNING, 0)
+    """A supervisor with default settings that received an advertisement each second."""
+    found = Supervisor(RadioTimeouts())
+    found.observe(SCANNING, 0)
     found.started(0)
     for now_s in range(until_s + 1):
-        found.heard(now_s)
+        found.received(now_s)
         if near:
-            found.near(now_s)
+            found.ladder.near(now_s)
     return found
 
 
@@ -53,13 +53,13 @@ def test_a_link_that_lives_is_not_ended_if_no_advertiser_is_near():
 def test_advertisers_that_left_while_others_were_heard_are_not_near():
     found = hearing(100, near=True)
     for now_s in range(101, 130):
-        found.heard(now_s)
+        found.received(now_s)
     assert POWER_CYCLE not in deaf_from(found, 129, 300, link=True).values()
 
 
 def test_a_reset_that_does_not_help_is_not_repeated_for_the_same_advertisers():
     found = hearing(100, near=True)
     deaf_from(found, 100, 150, link=True)
-    found.heard(150)  # somebody passes by
+    found.received(150)  # somebody passes by
     done = deaf_from(found, 150, 400, link=True)
     assert POWER_CYCLE not in done.values()

@@ -69,7 +69,7 @@ def test_a_link_that_says_nothing_lives_although_nothing_else_is_heard(tmp_path,
 
     async def steps(world):
         await world.until_said("connected to env-2")
-        world.bluez.deaf = True
+        world.bluez.adapter.deaf = True
         before = world.state()["steps"]["new_scanner"]
         async with asyncio.timeout(HEALED_S):
             while world.state()["steps"]["new_scanner"] < before + 3:  # noqa: ASYNC110 - a file gives no event

@@ -50,12 +50,12 @@ def test_an_adapter_that_rfkill_blocks_is_named_with_what_unblocks_it(world):
 
     async def steps():
         said, after = len(world.said), world.mark()
-        await world.bluez.block(blocked=True)
+        await world.bluez.adapter.block(blocked=True)
         line = await world.until_said("rfkill unblock bluetooth", said)
         assert "hci0 is blocked by rfkill" in line
         await until_step(world, "power_on", 0)
         assert len(warnings(world, said)) == 1, world.said[said:]
-        await world.bluez.block(blocked=False)
+        await world.bluez.adapter.block(blocked=False)
         await world.until_event("env-1", after)
         await world.until_said("scanning with hci0", world.said.index(line))
 

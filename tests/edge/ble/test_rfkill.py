@@ -1,8 +1,8 @@
-"""What sysfs says of a blocked radio (R4)."""
+"""State of a blocked radio in sysfs (R4)."""
 
 import pytest
 
-from fogline_edge.adapters.ble.rfkill import blocked
+from fogline_edge.adapters.ble.bluez import blocked
 
 
 @pytest.mark.parametrize(

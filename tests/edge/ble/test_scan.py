@@ -9,7 +9,7 @@ import tomllib
 
 import pytest
 
-from fogline.testing.amqp import within
+from fogline_lab.amqp import within
 
 from .world import BATTERY, ENV_1, PROGRAM, TAG, THERMOMETER, World
 
@@ -62,7 +62,7 @@ def test_ctrl_c_ends_it_in_order_with_the_table(world):
         text = (await screen).rpartition(CLEAR)[2]
         assert "C0:00:00:00:00:01" in text
         assert "[ble]\r\nprofiles = [" in text
-        assert not world.bluez.scanning
+        assert not world.bluez.adapter.scanning
 
     world.run(steps())
 

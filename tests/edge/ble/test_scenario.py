@@ -7,8 +7,9 @@ import pytest
 
 from fogline.advertisement import CONTENT_TYPE, GATT_CONTENT_TYPE, decode_heard
 from fogline.event import Lane
-from fogline.testing.amqp import within
-from fogline.testing.ble.air import ACKNOWLEDGEMENT, IDLE, LONG_VALUE, TWICE, TWICE_VALUE, bthome
+from fogline_lab.amqp import within
+from fogline_lab.ble.air import bthome
+from fogline_lab.ble.peripheral import ACKNOWLEDGEMENT, IDLE, LONG_VALUE, TWICE, TWICE_VALUE
 
 from .world import BATTERY, BEACON, ENV_1, ENV_2, PROGRAM, TAG, THERMOMETER, advertised
 
@@ -147,7 +148,7 @@ def test_a_command_is_answered_by_the_write_response(world):
     async def steps():
         reply = await world.command("env-1", "write", b"on")
         assert (reply.commandstate, reply.status) == ("SUCCEEDED", 204)
-        assert world.env[ENV_1].writes[-1] == b"on"
+        assert world.env[ENV_1].gatt.writes[-1] == b"on"
 
     world.run(steps())
 
@@ -158,7 +159,7 @@ def test_of_a_write_without_response_nobody_knows(world):
         assert reply.commandstate == "IN_DOUBT"
         reply = await world.command("env-1", "shout", b"hey", reply=False)
         assert (reply.commandstate, reply.status) == ("SUCCEEDED", 202)
-        assert world.env[ENV_1].writes[-2:] == [b"hey", b"hey"]
+        assert world.env[ENV_1].gatt.writes[-2:] == [b"hey", b"hey"]
 
     world.run(steps())
 
@@ -169,7 +170,7 @@ def test_of_two_characteristics_with_one_uuid_the_first_is_read_and_written(worl
         assert value.data == TWICE_VALUE
         reply = await world.command("env-1", "twice", b"first of two")
         assert (reply.commandstate, reply.status) == ("SUCCEEDED", 204)
-        assert world.env[ENV_1].writes[-1] == b"first of two"
+        assert world.env[ENV_1].gatt.writes[-1] == b"first of two"
 
     world.run(steps())
 

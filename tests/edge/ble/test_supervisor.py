@@ -1,14 +1,13 @@
-"""The supervisor as a transcript: what it is told, when, and what it says is to be done."""
+"""The supervisor as a transcript: input, time, and the effects that it orders."""
 
 from dataclasses import replace
 
 import pytest
 
-from fogline_edge.adapters.ble.adapters import Adapters
-from fogline_edge.adapters.ble.supervisor import LOOK_AGAIN_S, Effect, Limits, Supervisor
-from fogline_edge.adapters.ble.world import Phase, World
+from fogline_edge.adapters.ble.bluez_state import Adapters, BluezState, RadioPhase
+from fogline_edge.adapters.ble.supervisor import LOOK_AGAIN_S, Effect, RadioTimeouts, Supervisor
 
-SCANNING = World(None, ":1.7", "hci0", powered=True)
+SCANNING = BluezState(None, ":1.7", "hci0", powered=True)
 HCI0 = "/org/bluez/hci0"
 DROP, RENEW, STALE, START = Effect.DROP_SCANNER, Effect.RENEW, Effect.CLOSE_STALE, Effect.START
 LOST = [DROP, RENEW]
@@ -18,15 +17,15 @@ POWER_CYCLE = [DROP, RENEW, Effect.POWER_CYCLE, STALE, START]
 
 
 def supervisor(**limits) -> Supervisor:
-    return Supervisor(Limits(silence_s=60, **limits))
+    return Supervisor(RadioTimeouts(silence_s=60, **limits))
 
 
 def scanning(**limits) -> Supervisor:
-    """One that scans since second 0."""
+    """A supervisor that has scanned since second 0."""
     found = supervisor(**limits)
-    assert found.seen(SCANNING, 0) == AGAIN
+    assert found.observe(SCANNING, 0) == AGAIN
     assert found.started(0) == []
-    assert (found.phase, found.problem) == (Phase.SCANNING, None)
+    assert (found.phase, found.problem) == (RadioPhase.SCANNING, None)
     return found
 
 
@@ -36,29 +35,33 @@ def counted(found: Supervisor, *but: str) -> dict[str, int]:
 
 
 @pytest.mark.parametrize(
-    ("world", "phase", "said"),
+    ("bluez", "phase", "said"),
     [
-        (World(why="no socket"), Phase.NO_BUS, "the system bus cannot be reached (no socket)"),
-        (World(), Phase.NO_DAEMON, "bluetoothd does not run"),
-        (World(None, ":1.7"), Phase.NO_ADAPTER, "there is no Bluetooth adapter"),
-        (World(None, ":1.7", "hci0"), Phase.OFF, "the Bluetooth adapter hci0 is off"),
-        (World(None, ":1.7", "hci0", blocked="soft"), Phase.OFF, "the Bluetooth adapter hci0 is blocked by rfkill; to unblock"),
-        (World(None, ":1.7", "hci0", blocked="hard"), Phase.OFF, "the Bluetooth adapter hci0 is blocked by a switch"),
+        (BluezState(why="no socket"), RadioPhase.NO_BUS, "the system bus cannot be reached (no socket)"),
+        (BluezState(), RadioPhase.NO_DAEMON, "bluetoothd does not run"),
+        (BluezState(None, ":1.7"), RadioPhase.NO_ADAPTER, "there is no Bluetooth adapter"),
+        (BluezState(None, ":1.7", "hci0"), RadioPhase.OFF, "the Bluetooth adapter hci0 is off"),
+        (
+            BluezState(None, ":1.7", "hci0", blocked="soft"),
+            RadioPhase.OFF,
+            "the Bluetooth adapter hci0 is blocked by rfkill; to unblock",
+        ),
+        (BluezState(None, ":1.7", "hci0", blocked="hard"), RadioPhase.OFF, "the Bluetooth adapter hci0 is blocked by a switch"),
     ],
 )
-def test_what_is_not_there_is_waited_for_and_named(world, phase, said):
+def test_what_is_not_there_is_waited_for_and_named(bluez, phase, said):
     found = supervisor(power_on_s=None)
-    assert found.seen(world, 0) == []
+    assert found.observe(bluez, 0) == []
     assert found.phase is phase
     assert found.problem.startswith(said)
-    assert found.seen(SCANNING, 5) == AGAIN
+    assert found.observe(SCANNING, 5) == AGAIN
     found.started(5)
     assert found.problem is None
 
 
 def test_as_long_as_there_is_nothing_it_is_asked_for_again():
     found = supervisor()
-    found.seen(World(), 0)
+    found.observe(BluezState(), 0)
     assert found.tick(LOOK_AGAIN_S - 1) == []
     assert found.tick(LOOK_AGAIN_S) == [Effect.LOOK]
     assert found.tick(2 * LOOK_AGAIN_S) == [Effect.LOOK]
@@ -71,25 +74,25 @@ def test_what_the_ladder_switches_off_is_switched_on_though_nobody_else_is_to():
             found.started(now_s)
         now_s += 30
         assert now_s < 1000, "there is no such rung"
-    off = World(None, ":1.7", "hci0")
-    found.seen(off, now_s)
-    assert found.phase is Phase.OFF
+    off = BluezState(None, ":1.7", "hci0")
+    found.observe(off, now_s)
+    assert found.phase is RadioPhase.OFF
     assert found.tick(now_s + 1) == [Effect.POWER_ON]
-    assert found.seen(SCANNING, now_s + 2) == AGAIN
+    assert found.observe(SCANNING, now_s + 2) == AGAIN
     found.started(now_s + 2)
-    found.seen(off, now_s + 3)
+    found.observe(off, now_s + 3)
     assert found.tick(now_s + 100) == [], "this time it was somebody else"
 
 
 def test_an_adapter_that_is_not_the_wanted_one_is_named():
     found = supervisor(wanted="hci1")
-    found.seen(World(None, ":1.7"), 0)
+    found.observe(BluezState(None, ":1.7"), 0)
     assert found.problem == "there is no Bluetooth adapter hci1 (ble.adapter); plug one in"
 
 
 def test_an_adapter_that_is_off_is_switched_on_and_again():
     found = supervisor(power_on_s=5)
-    found.seen(World(None, ":1.7", "hci0"), 0)
+    found.observe(BluezState(None, ":1.7", "hci0"), 0)
     assert found.tick(4.9) == []
     assert found.tick(5) == [Effect.POWER_ON]
     assert found.tick(34) == []
@@ -100,21 +103,21 @@ def test_an_adapter_that_is_off_is_switched_on_and_again():
 @pytest.mark.parametrize(
     ("lost", "back", "step"),
     [
-        (World(why="closed"), SCANNING, "bus_lost"),
-        (World(), World(None, ":1.9", "hci0", powered=True), "daemon_lost"),
-        (World(None, ":1.7", unplugged=1), World(None, ":1.7", "hci0", powered=True, unplugged=1), "adapter_lost"),
+        (BluezState(why="closed"), SCANNING, "bus_lost"),
+        (BluezState(), BluezState(None, ":1.9", "hci0", powered=True), "daemon_lost"),
+        (BluezState(None, ":1.7", unplugged=1), BluezState(None, ":1.7", "hci0", powered=True, unplugged=1), "adapter_lost"),
         (
-            World(None, ":1.7", "hci0", switched_off=1),
-            World(None, ":1.7", "hci0", powered=True, switched_off=1),
+            BluezState(None, ":1.7", "hci0", switched_off=1),
+            BluezState(None, ":1.7", "hci0", powered=True, switched_off=1),
             "powered_off",
         ),
     ],
 )
 def test_what_the_scanner_stood_on_is_lost_and_comes_back(lost, back, step):
     found = scanning()
-    assert found.seen(lost, 10) == LOST
-    assert not found.ready
-    assert found.seen(back, 20) == AGAIN
+    assert found.observe(lost, 10) == LOST
+    assert not found.phase.can_connect
+    assert found.observe(back, 20) == AGAIN
     found.started(20)
     assert counted(found) == {step: 1, "recovered": 1}
 
@@ -122,22 +125,22 @@ def test_what_the_scanner_stood_on_is_lost_and_comes_back(lost, back, step):
 @pytest.mark.parametrize(
     "back",
     [
-        World(None, ":1.9", "hci0", powered=True),
-        World(None, ":1.7", "hci0", powered=True, unplugged=1),
-        World(None, ":1.7", "hci0", powered=True, switched_off=1),
-        World(None, ":1.7", "hci1", powered=True),
+        BluezState(None, ":1.9", "hci0", powered=True),
+        BluezState(None, ":1.7", "hci0", powered=True, unplugged=1),
+        BluezState(None, ":1.7", "hci0", powered=True, switched_off=1),
+        BluezState(None, ":1.7", "hci1", powered=True),
     ],
 )
 def test_a_loss_that_is_over_when_it_is_seen_is_a_loss(back):
     found = scanning()
-    assert found.seen(back, 10) == [*LOST, *AGAIN]
+    assert found.observe(back, 10) == [*LOST, *AGAIN]
 
 
 def test_a_scanner_that_does_not_start_is_tried_again_by_the_ladder():
     found = supervisor()
-    found.seen(SCANNING, 0)
+    found.observe(SCANNING, 0)
     assert found.failed("InProgress", 0) == []
-    assert (found.phase, found.problem) == (Phase.WAITING, "InProgress")
+    assert (found.phase, found.problem) == (RadioPhase.WAITING, "InProgress")
     assert found.tick(0.9) == []
     assert found.tick(1) == [DROP, START]
     found.failed("InProgress", 1)
@@ -145,14 +148,14 @@ def test_a_scanner_that_does_not_start_is_tried_again_by_the_ladder():
     found.failed("InProgress", 3)
     assert found.tick(7) == [DROP, RENEW, Effect.POWER_CYCLE, STALE, START]
     found.started(7)
-    found.heard(8)
+    found.received(8)
     assert found.problem is None
     assert counted(found) == {"start_failures": 3, "new_scanner": 1, "new_clients": 1, "power_cycle": 1, "recovered": 1}
 
 
 def test_what_never_starts_is_tried_less_and_less_often():
     found = supervisor()
-    found.seen(SCANNING, 0)
+    found.observe(SCANNING, 0)
     now_s, waits_s = 0, []
     for _ in range(14):
         found.failed("InProgress", now_s)
@@ -161,7 +164,7 @@ def test_what_never_starts_is_tried_less_and_less_often():
         found.tick(now_s)
     assert waits_s == [1, 2, 4, 8, *[2 * 16, *[2 * 30] * 3], *[4 * 30] * 4, *[8 * 30] * 2]
     found.started(now_s)
-    found.heard(now_s)
+    found.received(now_s)
     found.pause()
     found.resume()
     found.failed("InProgress", now_s)
@@ -170,12 +173,12 @@ def test_what_never_starts_is_tried_less_and_less_often():
 
 def test_silence_is_answered_by_the_ladder_then_reported_then_less_often():
     found = scanning()
-    found.heard(30)
+    found.received(30)
     assert found.tick(60) == []
     assert found.deadline_s == 90
     assert found.tick(90) == [DROP, START]
     found.started(90)
-    assert found.problem == "nothing was heard for 60 s"
+    assert found.problem == "no advertisement was received for 60 s"
     assert found.tick(150) == [DROP, RENEW, STALE, START]
     found.started(150)
     assert found.tick(210) == [DROP, RENEW, Effect.POWER_CYCLE, STALE, START]
@@ -188,29 +191,29 @@ def test_silence_is_answered_by_the_ladder_then_reported_then_less_often():
     assert counted(found) == {"silences": 5, "new_scanner": 2, "new_clients": 1, "power_cycle": 1, "reported": 1}
 
 
-def world_of(adapters: Adapters) -> World:
-    return World(None, ":1.7", "hci0", adapters.powered(HCI0), adapters.unplugged, adapters.switched_off)
+def state_of(adapters: Adapters) -> BluezState:
+    return BluezState(None, ":1.7", "hci0", adapters.state(HCI0)[0], adapters.unplugged, adapters.switched_off)
 
 
 def power_cycle(adapters: Adapters) -> None:
-    """What the gateway does, and what BlueZ tells of it."""
+    """Switch the adapter off and on as the gateway does, with BlueZ's signals."""
     adapters.going_off(HCI0)
     adapters.changed(HCI0, {"Powered": False})
     adapters.changed(HCI0, {"Powered": True})
-    adapters.is_back(HCI0)
+    adapters.back_on(HCI0)
 
 
 def test_what_the_gateway_switches_off_itself_is_no_loss_and_the_ladder_goes_on_to_its_end():
     adapters = Adapters(None)
     adapters.added(HCI0, {"Powered": True})
     found = supervisor()
-    found.seen(world_of(adapters), 0)
+    found.observe(state_of(adapters), 0)
     found.started(0)
     for now_s in (60, 120, 180, 240):
         if Effect.POWER_CYCLE in found.tick(now_s):
             power_cycle(adapters)
         found.started(now_s)
-        assert found.seen(world_of(adapters), now_s) == []
+        assert found.observe(state_of(adapters), now_s) == []
     assert found.problem.endswith("nothing helps")
     assert found.deadline_s == 240 + 2 * 60
     assert counted(found) == {"silences": 4, "new_scanner": 1, "new_clients": 1, "power_cycle": 1, "reported": 1}
@@ -223,7 +226,7 @@ def test_who_else_switches_it_off_is_counted():
     adapters.changed(HCI0, {"Powered": False})
     assert adapters.switched_off == 1
     adapters.going_off(HCI0)  # refused: it stays as it is
-    adapters.is_back(HCI0)
+    adapters.back_on(HCI0)
     adapters.changed(HCI0, {"Powered": True})
     adapters.changed(HCI0, {"Powered": False})
     assert adapters.switched_off == 2
@@ -233,17 +236,17 @@ def test_the_first_word_after_silence_ends_the_trouble():
     found = scanning()
     found.tick(60)
     found.started(60)
-    found.heard(61)
-    assert (found.problem, found.rung) == (None, 0)
+    found.received(61)
+    assert (found.problem, found.ladder.rung) == (None, 0)
     assert found.tick(121) == [DROP, START]
 
 
 def silence(found: Supervisor, *at_s: int, link: bool = True) -> list[list[Effect]]:
-    """What is done at each of these times, if nothing was heard meanwhile; `link`: a device said something just before."""
+    """Effects at each of these times without an advertisement. `link`: a connected device was alive just before."""
     done = []
     for now_s in at_s:
         if link:
-            found.link_lives("A", now_s - 1)
+            found.ladder.link_alive("A", now_s - 1)
         done.append(found.tick(now_s))
         found.started(now_s)
     return done
@@ -257,11 +260,11 @@ def test_while_a_link_lives_nothing_ends_it():
 
 def test_a_scanner_that_cannot_be_started_is_worth_the_links():
     found = scanning()
-    found.link_lives("A", 59)
+    found.ladder.link_alive("A", 59)
     done = [found.tick(60)]
     for now_s in (61, 63, 67):
         found.failed("InProgress", found.deadline_s or 60)
-        found.link_lives("A", now_s - 1)
+        found.ladder.link_alive("A", now_s - 1)
         done.append(found.tick(found.deadline_s))
     assert done == [NEW_SCANNER, NEW_SCANNER, NEW_SCANNER, NEW_CLIENTS]
     found.failed("InProgress", 67)
@@ -272,16 +275,16 @@ def test_a_scanner_that_cannot_be_started_is_worth_the_links():
 
 def test_a_device_that_falls_silent_with_the_scanner_costs_the_links_once():
     found = scanning()
-    found.missed()
+    found.ladder.device_silent()
     assert silence(found, 60, 120, 180, 240) == [NEW_SCANNER, NEW_CLIENTS, NEW_SCANNER, NEW_SCANNER]
-    found.missed()
+    found.ladder.device_silent()
     assert silence(found, 300, 360) == [NEW_CLIENTS, NEW_SCANNER]
 
 
 def test_a_device_that_falls_silent_while_others_are_heard_costs_no_link():
     found = scanning()
-    found.missed()
-    found.heard(1)
+    found.ladder.device_silent()
+    found.received(1)
     assert silence(found, 61, 121, 181) == [NEW_SCANNER] * 3
 
 
@@ -293,9 +296,9 @@ def test_when_the_last_link_has_died_the_ladder_is_not_at_its_end_yet():
 
 def test_a_link_that_says_something_seldom_lives_until_it_ends():
     found = scanning()
-    found.link_lives("A", 0, lasts_s=600)
+    found.ladder.link_alive("A", 0, lasts_s=600)
     assert silence(found, 60, 120, link=False) == [NEW_SCANNER] * 2
-    found.link_ended("A")
+    found.ladder.link_ended("A")
     assert silence(found, 180, link=False) == [NEW_CLIENTS]
 
 
@@ -305,14 +308,14 @@ DEAF = replace(SCANNING, discovering=False)
 def test_a_scan_that_bluez_has_stopped_is_started_again_within_5_s():
     """R2."""
     found = scanning()
-    found.heard(10)
-    assert found.seen(DEAF, 10) == []
+    found.received(10)
+    assert found.observe(DEAF, 10) == []
     assert found.tick(10) == []
     assert found.deadline_s <= 14
     assert found.tick(found.deadline_s) == NEW_SCANNER
     assert found.problem.startswith("BlueZ stopped scanning")
     found.started(14)
-    assert found.seen(SCANNING, 14.1) == []
+    assert found.observe(SCANNING, 14.1) == []
     assert found.problem is None
     assert counted(found) == {"scan_stopped": 1, "recovered": 1}
     assert found.tick(73) == []
@@ -322,9 +325,9 @@ def test_a_scan_that_bluez_interrupts_for_a_moment_goes_on():
     """R2: BlueZ 5.82 does so for 0.1 s every 10 s."""
     found = scanning()
     for now_s in range(10, 50, 10):
-        found.seen(DEAF, now_s)
+        found.observe(DEAF, now_s)
         assert found.tick(now_s) == []
-        found.seen(SCANNING, now_s + 0.1)
+        found.observe(SCANNING, now_s + 0.1)
         assert found.tick(now_s + 9) == []
     assert counted(found) == {}
 
@@ -332,43 +335,43 @@ def test_a_scan_that_bluez_interrupts_for_a_moment_goes_on():
 def test_while_scanning_is_paused_bluez_does_not_scan_either():
     found = scanning()
     found.pause()
-    found.seen(DEAF, 1)
+    found.observe(DEAF, 1)
     assert found.tick(30) == []
     assert found.resume() == [START]
     found.started(30)
     assert found.tick(31) == []
-    found.seen(SCANNING, 31)
+    found.observe(SCANNING, 31)
     assert found.tick(40) == []
 
 
 def test_a_bluez_that_never_says_that_it_scans_is_believed_less_and_less_as_long_as_nothing_is_heard():
     found, restarts = scanning(), []
-    found.seen(DEAF, 0)
+    found.observe(DEAF, 0)
     for tenth in range(600):
         if found.tick(tenth / 10) == NEW_SCANNER:
             restarts.append(tenth / 10)
             found.started(tenth / 10)
     assert len(restarts) <= 5
     for now_s in range(60, 120):
-        found.heard(now_s)
+        found.received(now_s)
         assert found.tick(now_s + 0.5) == [], "what is heard proves that it scans"
 
 
 def test_while_something_is_connected_to_nothing_is_heard():
     found = scanning()
     assert found.pause() == [DROP]
-    assert found.phase is Phase.PAUSED
+    assert found.phase is RadioPhase.PAUSED
     assert found.tick(1000) == []
     assert found.resume() == [START]
     found.started(1000)
-    assert found.phase is Phase.SCANNING
+    assert found.phase is RadioPhase.SCANNING
 
 
 def test_a_pause_that_outlives_a_loss_holds():
     found = scanning()
     found.pause()
-    assert found.seen(World(), 1) == LOST
-    assert found.seen(World(None, ":1.9", "hci0", powered=True), 2) == AGAIN
+    assert found.observe(BluezState(), 1) == LOST
+    assert found.observe(BluezState(None, ":1.9", "hci0", powered=True), 2) == AGAIN
     assert found.started(2) == [DROP]
     assert found.resume() == [START]
 
@@ -376,17 +379,17 @@ def test_a_pause_that_outlives_a_loss_holds():
 def test_a_pause_that_ends_while_all_is_lost_starts_nothing():
     found = scanning()
     found.pause()
-    found.seen(World(), 1)
+    found.observe(BluezState(), 1)
     assert found.resume() == []
-    assert found.seen(SCANNING, 2) == AGAIN
+    assert found.observe(SCANNING, 2) == AGAIN
     assert found.started(2) == []
 
 
 def test_what_is_told_too_late_is_passed_over():
     found = scanning()
-    found.seen(World(), 1)
+    found.observe(BluezState(), 1)
     assert found.started(2) == []
     assert found.failed("late", 2) == []
-    assert found.phase is Phase.NO_DAEMON
-    found.heard(3)
-    assert found.phase is Phase.NO_DAEMON
+    assert found.phase is RadioPhase.NO_DAEMON
+    found.received(3)
+    assert found.phase is RadioPhase.NO_DAEMON

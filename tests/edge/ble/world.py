@@ -1,6 +1,6 @@
-"""A virtual air, what stands in for BlueZ, a bridge that takes everything, and the gateway as a process of its own.
+"""A virtual air, a stand-in for BlueZ, a bridge that accepts everything, and the gateway as a process.
 
-All of it but the gateway lives on one loop, in a thread of its own, for a whole module; tests hand it coroutines by `run`.
+All but the gateway run on one loop, in a thread, for a whole module. Tests pass coroutines to it with `run`.
 """
 
 import asyncio
@@ -16,13 +16,14 @@ from typing import Self
 from chaos.real_gateway import Bridge
 from fogline.advertisement import decode
 from fogline.command import Command, Deadline
-from fogline.testing.amqp import within
-from fogline.testing.ble.air import BTHOME, EDDYSTONE, IBEACON, RUUVITAG, Broadcaster, Peripheral
-from fogline.testing.ble.bluez import FakeBluez
-from fogline.testing.ble.bus import PrivateBus
-from fogline.testing.ble.controller import Air
 from fogline_edge.boot import beacon
 from fogline_edge.status import read_status
+from fogline_lab.amqp import within
+from fogline_lab.ble.air import BTHOME, EDDYSTONE, IBEACON, RUUVITAG, Broadcaster
+from fogline_lab.ble.bluez import FakeBluez
+from fogline_lab.ble.bus import PrivateBus
+from fogline_lab.ble.controller import Air
+from fogline_lab.ble.peripheral import Peripheral
 
 PROGRAM = Path(sys.executable).parent / "fogline-edge"
 HEALED_S = 60.0
@@ -153,11 +154,11 @@ class World:
     # --- what came
 
     def events(self, device: str, after: int = 0):
-        """What came of a device, in order; `after`: how much of all had come before."""
+        """Return the events of a device, in order. `after`: an earlier `mark`."""
         return [event for _, event in self.bridge.came[after:] if event.device == device]
 
     def mark(self) -> int:
-        """How much has come."""
+        """Return the number of events so far."""
         return len(self.bridge.came)
 
     async def until_event(self, device: str, after: int = 0, *, subject: str | None = None, count: int = 1):
@@ -193,10 +194,10 @@ class World:
         return reply
 
     def state(self) -> dict:
-        """What `fogline-edge status --json` says of Bluetooth."""
+        """Return Bluetooth's part of `fogline-edge status --json`."""
         return read_status(self.folder / "data")["ble"]
 
 
 def advertised(event):
-    """What is in an event of an advertisement."""
+    """Return the advertisement in an event."""
     return decode(event.data)

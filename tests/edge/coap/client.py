@@ -4,7 +4,7 @@ import asyncio
 import socket
 from typing import Any
 
-from fogline_edge.adapters.coap.wire import Code, Kind, Message, Option, decode, encode, uint
+from fogline_edge.adapters.coap.wire import CoapMessage, Code, MessageType, Option, decode, encode, uint
 
 LIMIT_S = 20.0
 
@@ -17,30 +17,32 @@ class Wire:
         self.raw.setblocking(False)
         self.raw.connect(address)
 
-    def send(self, *messages: Message | bytes) -> None:
+    def send(self, *messages: CoapMessage | bytes) -> None:
         for each in messages:
             self.raw.send(each if isinstance(each, bytes) else encode(each))
 
-    async def receive(self) -> Message:
+    async def receive(self) -> CoapMessage:
         async with asyncio.timeout(LIMIT_S):
             return decode(await asyncio.get_running_loop().sock_recv(self.raw, 65_536))
 
-    async def ask(self, message: Message | bytes) -> Message:
+    async def ask(self, message: CoapMessage | bytes) -> CoapMessage:
         self.send(message)
         return await self.receive()
 
     async def alive(self) -> None:
         """The other side is there, has handled all that was sent before, and has sent nothing that was not received."""
-        assert await self.ask(Message(Kind.CON, Code.EMPTY, 0xFFFF)) == Message(Kind.RST, Code.EMPTY, 0xFFFF)
+        assert await self.ask(CoapMessage(MessageType.CON, Code.EMPTY, 0xFFFF)) == CoapMessage(
+            MessageType.RST, Code.EMPTY, 0xFFFF
+        )
 
 
-def request(path: str = "telemetry/acme/d1", payload: bytes = b"x", mid: int = 1, **more: Any) -> Message:
+def request(path: str = "telemetry/acme/d1", payload: bytes = b"x", mid: int = 1, **more: Any) -> CoapMessage:
     """A PUT. `more`: other fields of the message, `options` and `query` beside the path."""
     path_options = tuple((int(Option.URI_PATH), each.encode()) for each in path.split("/"))
     query = tuple((int(Option.URI_QUERY), each.encode()) for each in more.pop("query", ()))
-    fields: dict[str, Any] = {"kind": Kind.CON, "code": Code.PUT, "token": b"t", **more}
+    fields: dict[str, Any] = {"kind": MessageType.CON, "code": Code.PUT, "token": b"t", **more}
     options = (*path_options, *query, *fields.pop("options", ()))
-    return Message(mid=mid, payload=payload, options=tuple(sorted(options, key=lambda each: each[0])), **fields)
+    return CoapMessage(mid=mid, payload=payload, options=tuple(sorted(options, key=lambda each: each[0])), **fields)
 
 
 def content_format(number: int) -> tuple[int, bytes]:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from edge.coap.client import LIMIT_S, Wire
-from fogline.testing.commands import MemoryCommands
 from fogline_edge.adapters.coap.listener import CoapListener
 from fogline_edge.settings import CoapSettings
+from fogline_lab.commands import MemoryCommands
 
 
 @pytest.hookimpl(tryfirst=True)

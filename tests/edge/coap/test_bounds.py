@@ -1,17 +1,16 @@
-"""What is remembered of others is bounded: buckets, exchanges, bodies in blocks."""
+"""State about endpoints is bounded: buckets, exchanges, block-wise transfers."""
 
 import pytest
 
 from edge.coap.client import block1, request
-from fogline.rates import Bucket
-from fogline.testing.port import MemoryPort
-from fogline_edge.adapters.coap import finals as finals_module
-from fogline_edge.adapters.coap.blocks import Transfers
+from fogline.process.rates import Bucket
+from fogline_edge.adapters.coap import request_handler
+from fogline_edge.adapters.coap.blocks import BlockTransfers
 from fogline_edge.adapters.coap.exchanges import EXCHANGE_LIFETIME_S, Exchange, Exchanges
-from fogline_edge.adapters.coap.finals import Finals
-from fogline_edge.adapters.coap.limits import REFUSALS_S, Limits, Verdict
+from fogline_edge.adapters.coap.limits import REFUSALS_S, EndpointLimits, RateVerdict
 from fogline_edge.adapters.coap.requests import read_request
-from fogline_edge.adapters.coap.wire import Code, Option, Refusal, uint
+from fogline_edge.adapters.coap.wire import Code, Option, RequestRefused, uint
+from fogline_lab.port import MemoryPort
 
 HERE = ("127.0.0.1", 1)
 THERE = ("127.0.0.1", 2)
@@ -25,29 +24,29 @@ def test_a_bucket_fills_with_time():
 
 
 def limits(**more):
-    return Limits(**{"all_s": 1, "all_burst": 100, "each_s": 1, "each_burst": 2, "endpoints": 3, **more})
+    return EndpointLimits(**{"all_s": 1, "all_burst": 100, "each_s": 1, "each_burst": 2, "endpoints": 3, **more})
 
 
 def test_who_sends_too_much_is_told_so_and_then_ignored_and_costs_the_others_nothing():
     found = limits(all_burst=3)
-    assert [found.admit(HERE, 0) for _ in range(2)] == [Verdict.ADMIT] * 2
-    assert [found.admit(HERE, 0) for _ in range(REFUSALS_S)] == [Verdict.REFUSE] * REFUSALS_S
-    assert found.admit(HERE, 0) is Verdict.DROP
-    assert found.admit(THERE, 0) is Verdict.ADMIT
+    assert [found.admit(HERE, 0) for _ in range(2)] == [RateVerdict.ADMIT] * 2
+    assert [found.admit(HERE, 0) for _ in range(REFUSALS_S)] == [RateVerdict.REFUSE] * REFUSALS_S
+    assert found.admit(HERE, 0) is RateVerdict.DROP
+    assert found.admit(THERE, 0) is RateVerdict.ADMIT
 
 
 def test_over_the_limit_for_all_nothing_is_said_and_nobody_new_is_remembered():
     found = limits(all_burst=1)
     found.admit(HERE, 0)
-    assert [found.admit(("127.0.0.1", port), 0) for port in range(10, 20)] == [Verdict.DROP] * 10
-    assert len(found) == 1
+    assert [found.admit(("127.0.0.1", port), 0) for port in range(10, 20)] == [RateVerdict.DROP] * 10
+    assert len(found._peers) == 1
 
 
 def test_the_latest_endpoints_are_remembered():
     found = limits()
     for port in range(100):
         found.admit(("127.0.0.1", port), 0)
-    assert len(found) == 3
+    assert len(found._peers) == 3
 
 
 def test_message_ids_do_not_repeat_towards_an_endpoint():
@@ -68,17 +67,17 @@ def test_exchanges_are_forgotten_by_number_and_by_age():
     exchanges = Exchanges(3)
     for mid in range(10):
         exchanges.begin(HERE, request(mid=mid), mid, now_s=mid)
-    assert len(exchanges) == 3
+    assert len(exchanges._known) == 3
     assert exchanges.known(HERE, 9, 9, now_s=9) is not None
     exchanges.begin(HERE, request(mid=77), 77, now_s=EXCHANGE_LIFETIME_S + 100)
-    assert len(exchanges) == 1
+    assert len(exchanges._known) == 1
 
 
 class Body:
     """Feeds blocks of 16 bytes."""
 
     def __init__(self, **settings):
-        self.transfers = Transfers(**{"most": 2, "max_bytes": 64, "timeout_s": 10, **settings})
+        self.transfers = BlockTransfers(**{"most": 2, "max_bytes": 64, "timeout_s": 10, **settings})
 
     def feed(self, number, payload, *, more, now_s=0.0, endpoint=HERE, **given):
         options = [block1(number, more=more), *given.pop("options", ())]
@@ -86,7 +85,7 @@ class Body:
         return self.transfers.feed(endpoint, read_request(message), now_s)
 
     def refused(self, *given, **more):
-        with pytest.raises(Refusal) as error:
+        with pytest.raises(RequestRefused) as error:
             self.feed(*given, **more)
         return error.value
 
@@ -99,7 +98,7 @@ def test_blocks_become_a_body():
     assert body.feed(0, BLOCK, more=True) is None
     assert body.feed(1, BLOCK, more=True) is None
     assert body.feed(2, b"x", more=False) == BLOCK * 2 + b"x"
-    assert len(body.transfers) == 0
+    assert len(body.transfers._open) == 0
 
 
 def test_a_block_that_comes_again_does_no_harm():
@@ -164,16 +163,16 @@ def test_too_many_bodies_are_5_03_until_one_is_forgotten():
     refused = body.refused(0, BLOCK, more=True, endpoint=("127.0.0.1", 3))
     assert (refused.code, refused.options[0][0]) == (Code.SERVICE_UNAVAILABLE, Option.MAX_AGE)
     assert body.feed(0, BLOCK, more=True, endpoint=("127.0.0.1", 3), now_s=11) is None
-    assert len(body.transfers) == 1
+    assert len(body.transfers._open) == 1
     assert body.refused(1, b"x", more=False, now_s=11).code == Code.REQUEST_ENTITY_INCOMPLETE
 
 
 async def test_only_the_latest_last_blocks_are_kept(monkeypatch):
-    monkeypatch.setattr(finals_module, "MAX_FINALS", 3)
+    monkeypatch.setattr(request_handler, "MAX_LAST_BLOCKS", 3)
     port = MemoryPort()
-    finals = Finals(port)
+    last_blocks = request_handler.LastBlocks(port)
     given = [(message, Exchange(HERE, message, 0, 0)) for message in (request(mid=mid) for mid in range(10))]
     for each in given:
-        finals.keep(*each, lambda: None)
-    assert [finals.knows(*each) for each in given] == [False] * 7 + [True] * 3
+        last_blocks.keep(*each, lambda: None)
+    assert [last_blocks.knows(*each) for each in given] == [False] * 7 + [True] * 3
     assert len(port.kept("")) == 3

@@ -9,11 +9,11 @@ import aiocoap
 import pytest
 
 from edge.coap.client import LIMIT_S
-from fogline.command import Answer
+from fogline.command import Reply
 from fogline.event import Lane
-from fogline.testing.commands import MemoryCommands, make_command
-from fogline.testing.port import MemoryPort
 from fogline_edge.settings import PathSettings
+from fogline_lab.commands import MemoryCommands, make_command
+from fogline_lab.port import MemoryPort
 
 
 @asynccontextmanager
@@ -141,4 +141,4 @@ async def test_libcoap_asks_for_a_command_and_answers_it(listening):
         assert location == ["command_response", "acme", "lamp-1", "CMD-1"]
         assert commands.told == [("taken", "CMD-1")]
         await coap_client(listener, "/".join(location) + "?hono-cmd-status=200", "-t", "0", "-e", "ok")
-    assert commands.answers == {"CMD-1": Answer(200, b"ok", "text/plain; charset=utf-8")}
+    assert commands.answers == {"CMD-1": Reply(200, b"ok", "text/plain; charset=utf-8")}

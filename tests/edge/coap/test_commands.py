@@ -9,15 +9,15 @@ import pytest
 from aiocoap import resource
 
 from edge.coap.client import LIMIT_S, content_format, request
-from fogline.command import Answer
+from fogline.command import Reply
 from fogline.errors import Misconfigured
 from fogline.event import Receipt
-from fogline.testing.commands import MemoryCommands, make_command
-from fogline.testing.port import MemoryPort
-from fogline_edge.adapters.coap import messages, serving
+from fogline_edge.adapters.coap import command_client, message_layer
 from fogline_edge.adapters.coap.listener import CoapListener
-from fogline_edge.adapters.coap.wire import Code, Kind, Message, Option
+from fogline_edge.adapters.coap.wire import CoapMessage, Code, MessageType, Option
 from fogline_edge.settings import CoapSettings, ServingSettings
+from fogline_lab.commands import MemoryCommands, make_command
+from fogline_lab.port import MemoryPort
 
 
 def ask(mid=1, seconds=60, **more):
@@ -37,9 +37,9 @@ async def asked(listening, dial, message, **settings):
 
 async def received(wire, mid=1):
     """The empty acknowledgement and the command, acknowledged."""
-    assert await wire.receive() == Message(Kind.ACK, Code.EMPTY, mid)
+    assert await wire.receive() == CoapMessage(MessageType.ACK, Code.EMPTY, mid)
     command = await wire.receive()
-    wire.send(Message(Kind.ACK, Code.EMPTY, command.mid))
+    wire.send(CoapMessage(MessageType.ACK, Code.EMPTY, command.mid))
     return command
 
 
@@ -48,7 +48,12 @@ async def test_a_device_that_asks_gets_a_command_and_answers_it(listening, dial)
         assert port.arrivals[0].ttd_s == 60
         commands.send(make_command())
         command = await received(wire)
-        assert (command.kind, command.code, command.token, command.payload) == (Kind.CON, Code.CHANGED, b"t", b'{"on":true}')
+        assert (command.kind, command.code, command.token, command.payload) == (
+            MessageType.CON,
+            Code.CHANGED,
+            b"t",
+            b'{"on":true}',
+        )
         path = [(int(Option.LOCATION_PATH), each) for each in (b"command_response", b"acme", b"lamp-1", b"CMD-1")]
         assert command.options == (*path, content_format(50), (Option.LOCATION_QUERY, b"hono-command=switch"))
         assert "lamp-1" not in commands.devices
@@ -56,7 +61,7 @@ async def test_a_device_that_asks_gets_a_command_and_answers_it(listening, dial)
         path = "command_response/acme/lamp-1/CMD-1"
         answer = request(path, b"[1]", mid=2, query=["hono-cmd-status=200"], options=[content_format(50)])
         assert (await wire.ask(answer)).code == Code.CHANGED
-        assert commands.answers == {"CMD-1": Answer(200, b"[1]", "application/json")}
+        assert commands.answers == {"CMD-1": Reply(200, b"[1]", "application/json")}
         answer = request("command_response//lamp-1/CMD-2", b"", mid=3, query=["hono-cmd-status=200"])
         assert (await wire.ask(answer)).code == Code.NOT_FOUND
         assert (await wire.ask(request(path, mid=4))).code == Code.BAD_REQUEST
@@ -87,19 +92,19 @@ async def test_a_command_without_a_reply_says_no_location(listening, dial):
 
 
 async def test_a_non_confirmable_ask_gets_a_confirmable_command(listening, dial):
-    async with asked(listening, dial, ask(kind=Kind.NON)) as (wire, commands, _, _):
+    async with asked(listening, dial, ask(kind=MessageType.NON)) as (wire, commands, _, _):
         commands.send(make_command())
         command = await wire.receive()
-        assert command.kind == Kind.CON
-        wire.send(Message(Kind.ACK, Code.EMPTY, command.mid))
+        assert command.kind == MessageType.CON
+        wire.send(CoapMessage(MessageType.ACK, Code.EMPTY, command.mid))
         await commands.until(lambda: commands.told == [("taken", "CMD-1")], "it is taken")
 
 
 async def test_without_a_command_the_answer_comes_at_the_end_of_the_time(listening, dial):
     async with asked(listening, dial, ask(seconds=1)) as (wire, commands, _, _):
-        assert await wire.receive() == Message(Kind.ACK, Code.EMPTY, 1)
+        assert await wire.receive() == CoapMessage(MessageType.ACK, Code.EMPTY, 1)
         plain = await wire.receive()
-        assert (plain.kind, plain.code, plain.options, plain.payload) == (Kind.CON, Code.CHANGED, (), b"")
+        assert (plain.kind, plain.code, plain.options, plain.payload) == (MessageType.CON, Code.CHANGED, (), b"")
         await commands.until(lambda: not commands.devices, "the device is unreachable")
 
 
@@ -109,7 +114,7 @@ async def test_an_ask_that_comes_again_gets_no_second_command(listening, dial):
         await received(wire)
         wire.send(request(mid=9), ask())
         assert (await wire.receive()).mid == 9
-        assert await wire.receive() == Message(Kind.ACK, Code.CHANGED, 1, b"t")
+        assert await wire.receive() == CoapMessage(MessageType.ACK, Code.CHANGED, 1, b"t")
         assert port.receipts == [Receipt.STORED, Receipt.STORED, Receipt.DUPLICATE]
         assert not commands.devices
 
@@ -117,7 +122,7 @@ async def test_an_ask_that_comes_again_gets_no_second_command(listening, dial):
 async def test_a_new_ask_takes_the_place_of_the_former_one(listening, dial):
     async with asked(listening, dial, ask()) as (wire, commands, _, _):
         wire.send(ask(mid=2))
-        assert await wire.receive() == Message(Kind.ACK, Code.CHANGED, 1, b"t")
+        assert await wire.receive() == CoapMessage(MessageType.ACK, Code.CHANGED, 1, b"t")
         commands.send(make_command())
         assert (await received(wire, 2)).payload == b'{"on":true}'
 
@@ -132,7 +137,7 @@ async def test_a_command_that_is_reset_is_lost(listening, dial):
     async with asked(listening, dial, ask()) as (wire, commands, _, _):
         commands.send(make_command())
         await wire.receive()
-        wire.send(Message(Kind.RST, Code.EMPTY, (await wire.receive()).mid))
+        wire.send(CoapMessage(MessageType.RST, Code.EMPTY, (await wire.receive()).mid))
         await commands.until(lambda: commands.told == [("lost", "CMD-1")], "it is lost")
 
 
@@ -173,13 +178,13 @@ async def test_only_so_many_may_wait(listening, dial):
 
 
 async def test_a_command_waits_while_too_many_responses_are_not_acknowledged(listening, dial, monkeypatch):
-    monkeypatch.setattr(messages, "MAX_SEPARATE", 1)
+    monkeypatch.setattr(message_layer, "MAX_SEPARATE", 1)
     async with asked(listening, dial, ask()) as (wire, commands, _, listener):
         with dial(listener) as other:
             other.send(request("t//lamp-2", query=["hono-ttd=60"]))
             await commands.until(lambda: "lamp-2" in commands.devices, "the other device is reachable")
             commands.send(make_command("lamp-2"))
-            assert await wire.receive() == Message(Kind.ACK, Code.EMPTY, 1)
+            assert await wire.receive() == CoapMessage(MessageType.ACK, Code.EMPTY, 1)
             commands.devices["lamp-1"].execute(make_command("lamp-1", id="CMD-2"))
             assert ("not_sent", "CMD-2") in commands.told
 
@@ -208,7 +213,7 @@ async def test_without_a_side_for_commands_nobody_waits(listening, dial):
 
 
 class Lamp(resource.Resource):
-    """What a device does with a command."""
+    """A device that answers each command in the same way."""
 
     def __init__(self, code=aiocoap.CHANGED, payload=b"", number=None):
         super().__init__()
@@ -253,11 +258,11 @@ async def commanding(listening, uri, **settings):
 @pytest.mark.parametrize(
     ("lamp", "answer"),
     [
-        (Lamp(), Answer(204)),
-        (Lamp(aiocoap.CONTENT, b"{}", 50), Answer(205, b"{}", "application/json")),
-        (Lamp(aiocoap.CONTENT, b"x" * 5000), Answer(205, b"x" * 5000, "application/octet-stream")),
-        (Lamp(aiocoap.NOT_FOUND, b"no"), Answer(404, b"no", "application/octet-stream")),
-        (Lamp(aiocoap.SERVICE_UNAVAILABLE), Answer(503)),
+        (Lamp(), Reply(204)),
+        (Lamp(aiocoap.CONTENT, b"{}", 50), Reply(205, b"{}", "application/json")),
+        (Lamp(aiocoap.CONTENT, b"x" * 5000), Reply(205, b"x" * 5000, "application/octet-stream")),
+        (Lamp(aiocoap.NOT_FOUND, b"no"), Reply(404, b"no", "application/octet-stream")),
+        (Lamp(aiocoap.SERVICE_UNAVAILABLE), Reply(503)),
     ],
     ids=["2.04", "JSON", "in blocks", "4.04", "5.03"],
 )
@@ -278,7 +283,7 @@ async def test_a_command_without_a_reply_is_taken_with_the_response(listening, f
 
 @pytest.mark.parametrize("host", ["127.0.0.1:{}", "no-such-host.invalid"])
 async def test_a_device_that_is_not_there_was_sent_nothing_and_is_tried_later(listening, free_port, monkeypatch, host):
-    monkeypatch.setattr(serving, "_FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(command_client, "_FIRST_PAUSE_S", 0.01)
     async with commanding(listening, f"coap://{host.format(free_port)}") as commands:
         commands.send(make_command())
         await commands.until(lambda: commands.told == [("not_sent", "CMD-1")], "it is not sent")
@@ -286,7 +291,7 @@ async def test_a_device_that_is_not_there_was_sent_nothing_and_is_tried_later(li
 
 
 async def test_a_device_that_comes_back_gets_what_it_was_not_sent(listening, free_port, monkeypatch):
-    monkeypatch.setattr(serving, "_FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(command_client, "_FIRST_PAUSE_S", 0.01)
     async with commanding(listening, f"coap://127.0.0.1:{free_port}/do") as commands:
         commands.send(make_command())
         await commands.until(lambda: commands.told == [("not_sent", "CMD-1")], "it is not sent")

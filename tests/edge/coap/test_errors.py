@@ -5,14 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge.coap.client import block1, request
-from fogline.testing.port import MemoryPort
-from fogline_edge.adapters.coap import exchanges, messages
-from fogline_edge.adapters.coap.wire import Code, Kind, Message, Option, Reply, decode, encode, uint
+from fogline_edge.adapters.coap import exchanges, message_layer
+from fogline_edge.adapters.coap.wire import CoapMessage, CoapResponse, Code, MessageType, Option, decode, encode, uint
+from fogline_lab.port import MemoryPort
 
 BARE = [
-    Message(Kind.CON, Code.GET, 1),
-    Message(Kind.CON, Code.PUT, 1, b"tokentok"),
-    Message(Kind.CON, Code.GET, 1, b"", ((Option.URI_PATH, b""),)),
+    CoapMessage(MessageType.CON, Code.GET, 1),
+    CoapMessage(MessageType.CON, Code.PUT, 1, b"tokentok"),
+    CoapMessage(MessageType.CON, Code.GET, 1, b"", ((Option.URI_PATH, b""),)),
     request("t", b""),
     request("t//d", b""),
     request("t/other/d"),
@@ -38,20 +38,22 @@ async def test_4_29_is_not_larger_than_its_request(listening, dial):
         with dial(listener) as wire:
             assert (await wire.ask(request())).code == Code.CHANGED
             for mid, size in ((2, 4), (3, 40)):
-                answer = await wire.ask(Message(Kind.CON, Code.PUT, mid, b"", ((Option.URI_PATH, b"t"),) if size > 4 else ()))
+                answer = await wire.ask(
+                    CoapMessage(MessageType.CON, Code.PUT, mid, b"", ((Option.URI_PATH, b"t"),) if size > 4 else ())
+                )
                 assert answer.code == Code.TOO_MANY_REQUESTS
                 assert len(encode(answer)) <= size
 
 
 @given(st.integers(4, 40), st.binary(max_size=8), st.binary(max_size=20), st.booleans())
 def test_what_does_not_fit_is_left_out_and_the_code_never_is(size, token, payload, option):
-    exchange = exchanges.Exchange(("::1", 5), Message(Kind.CON, Code.PUT, 7, token), 0, 0.0, size + len(token))
+    exchange = exchanges.Exchange(("::1", 5), CoapMessage(MessageType.CON, Code.PUT, 7, token), 0, 0.0, size + len(token))
     options = ((int(Option.MAX_AGE), uint(5)),) if option else ()
     for code in (Code.NOT_FOUND, Code.CHANGED):
-        data = messages._encoded(Kind.ACK, 7, exchange, Reply(code, options, payload))
+        data = message_layer._encoded(MessageType.ACK, 7, exchange, CoapResponse(code, options, payload))
         found = decode(data)
-        assert (found.kind, found.code, found.mid, found.token) == (Kind.ACK, code, 7, token)
-        if code == Code.CHANGED or len(data) == len(encode(Message(Kind.ACK, code, 7, token, options, payload))):
+        assert (found.kind, found.code, found.mid, found.token) == (MessageType.ACK, code, 7, token)
+        if code == Code.CHANGED or len(data) == len(encode(CoapMessage(MessageType.ACK, code, 7, token, options, payload))):
             assert (found.options, found.payload) == (options, payload)
         else:
             assert len(data) <= exchange.size

@@ -7,11 +7,11 @@ from fogline.event import Lane
 from fogline.identity import Retransmission
 from fogline_edge.adapters.coap.exchanges import Exchanges
 from fogline_edge.adapters.coap.intake import arrival
-from fogline_edge.adapters.coap.paths import Target
+from fogline_edge.adapters.coap.paths import PathTarget
 from fogline_edge.adapters.coap.requests import read_request
-from fogline_edge.adapters.coap.wire import Code, Refusal
+from fogline_edge.adapters.coap.wire import Code, RequestRefused
 
-TARGET = Target("d1", "t//d1", Lane.TELEMETRY, "telemetry")
+TARGET = PathTarget("d1", "t//d1", Lane.TELEMETRY, "telemetry")
 
 
 def stored(payload=b"x", endpoint=("::1", 5, 0, 0), target=TARGET, ttd_s=None, **more):
@@ -57,7 +57,7 @@ def test_a_content_format_that_is_not_known_stays_with_the_event():
 def test_without_a_content_format_the_settings_say_it_or_the_first_byte():
     assert stored(b"{").content_type == "application/json"
     assert stored(b"\x01").content_type == "application/octet-stream"
-    assert stored(b"{", target=Target("d1", "x", Lane.BULK, "log", "a/b")).content_type == "a/b"
+    assert stored(b"{", target=PathTarget("d1", "x", Lane.BULK, "log", "a/b")).content_type == "a/b"
 
 
 def test_the_query_stays_with_the_event_but_for_hono_ttd():
@@ -66,6 +66,6 @@ def test_the_query_stays_with_the_event_but_for_hono_ttd():
 
 
 def test_a_query_that_is_too_long_is_refused():
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(RequestRefused) as refused:
         stored(query=["a=" + "x" * 250] * 5)
     assert refused.value.code == Code.BAD_REQUEST

@@ -3,9 +3,9 @@
 import pytest
 
 from edge.coap.client import block1, eventually, request
-from fogline.testing.commands import MemoryCommands
-from fogline.testing.port import MemoryPort
-from fogline_edge.adapters.coap.wire import Code, Kind, Message, Option, encode
+from fogline_edge.adapters.coap.wire import CoapMessage, Code, MessageType, Option, encode
+from fogline_lab.commands import MemoryCommands
+from fogline_lab.port import MemoryPort
 
 LIES = {
     "garbage": [bytes(range(256)) * 4],
@@ -13,7 +13,7 @@ LIES = {
     "a token that is too long": [b"\x4f\x03\x00\x01" + b"t" * 15],
     "an option that is cut": [b"\x40\x03\x00\x01\xbd"],
     "more options than there may be": [encode(request())[:4] + b"\x00" * 100],
-    "a path that is no UTF-8": [Message(Kind.CON, Code.PUT, 1, b"", ((Option.URI_PATH, b"\xff\xfe"),), b"x")],
+    "a path that is no UTF-8": [CoapMessage(MessageType.CON, Code.PUT, 1, b"", ((Option.URI_PATH, b"\xff\xfe"),), b"x")],
     "a query that is no UTF-8": [request(options=[(Option.URI_QUERY, b"\xff=\xfe")])],
     "a name that is none": [request("t//" + "x" * 200)],
     "a critical option that is unknown": [request(options=[(65_001, b"x" * 200)])],
@@ -29,8 +29,10 @@ LIES = {
     "a ttd that is no number": [request(query=["hono-ttd=" + "9" * 200])],
     "asks of the honest device's name": [request("t//honest", mid=each, query=["hono-ttd=60"]) for each in range(20)],
     "an answer to a command that is none": [request("command_response//honest/CMD-1", query=["hono-cmd-status=200"])],
-    "acknowledgements and resets of nothing": [Message(kind, 0, each) for kind in (Kind.ACK, Kind.RST) for each in range(500)],
-    "responses that nobody asked for": [Message(Kind.CON, Code.CHANGED, each, b"t") for each in range(500)],
+    "acknowledgements and resets of nothing": [
+        CoapMessage(kind, 0, each) for kind in (MessageType.ACK, MessageType.RST) for each in range(500)
+    ],
+    "responses that nobody asked for": [CoapMessage(MessageType.CON, Code.CHANGED, each, b"t") for each in range(500)],
     "one message id for everything": [request(payload=b"%d" % each, mid=1) for each in range(50)],
     "more than its share": [request(payload=b"%d" % each, mid=each) for each in range(500)],
 }
@@ -46,7 +48,7 @@ async def test_what_one_endpoint_sends_never_stops_another(listening, dial, lie)
                 if when == b"beside":
                     liar.send(*lie)
                 answer = await honest.ask(request("telemetry//honest", when, mid))
-                assert (answer.kind, answer.code, answer.mid) == (Kind.ACK, Code.CHANGED, mid)
+                assert (answer.kind, answer.code, answer.mid) == (MessageType.ACK, Code.CHANGED, mid)
             await eventually(lambda: listener.counters.datagrams >= 3, "all is read")
             await honest.alive()
     honest_ones = (b"before", b"beside", b"after")

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from edge.coap.client import block1, eventually, request
 from fogline.errors import Misconfigured
 from fogline.event import Lane, Receipt
-from fogline.testing.port import MemoryPort
 from fogline_edge.adapters.coap.listener import CoapListener
-from fogline_edge.adapters.coap.wire import Code, Kind, Message, Option, encode, uint
+from fogline_edge.adapters.coap.wire import CoapMessage, Code, MessageType, Option, encode, uint
 from fogline_edge.settings import CoapSettings, PathSettings
+from fogline_lab.port import MemoryPort
 
 
 def answer(code, mid=1, token=b"t", options=(), payload=b""):
-    return Message(Kind.ACK, code, mid, token, tuple(options), payload)
+    return CoapMessage(MessageType.ACK, code, mid, token, tuple(options), payload)
 
 
 def stored(mid=1, token=b"t"):
@@ -60,12 +60,12 @@ async def test_a_non_confirmable_request_is_stored_and_answered_after_the_commit
     port.hold()
     async with listening(port) as listener:
         with dial(listener) as wire:
-            wire.send(request(kind=Kind.NON))
+            wire.send(request(kind=MessageType.NON))
             await port.until(lambda: port.waiting == 1, "it is put")
             await wire.alive()
             port.release()
             response = await wire.receive()
-    assert (response.kind, response.code, response.token) == (Kind.NON, Code.CHANGED, b"t")
+    assert (response.kind, response.code, response.token) == (MessageType.NON, Code.CHANGED, b"t")
 
 
 async def test_many_with_one_token_are_all_stored_and_answered(listening, dial):
@@ -122,14 +122,14 @@ async def test_what_takes_long_is_acknowledged_and_answered_separately(listening
     port.hold()
     async with listening(port, ack_delay_s=0.01, ack_timeout_s=0.01) as listener:
         with dial(listener) as wire:
-            empty = Message(Kind.ACK, Code.EMPTY, 1)
+            empty = CoapMessage(MessageType.ACK, Code.EMPTY, 1)
             assert await wire.ask(request()) == empty
             assert await wire.ask(request()) == empty
             port.release()
             first = await wire.receive()
-            assert (first.kind, first.code, first.token) == (Kind.CON, Code.CHANGED, b"t")
+            assert (first.kind, first.code, first.token) == (MessageType.CON, Code.CHANGED, b"t")
             assert await wire.receive() == first
-            wire.send(Message(Kind.ACK, Code.EMPTY, first.mid))
+            wire.send(CoapMessage(MessageType.ACK, Code.EMPTY, first.mid))
             assert await wire.ask(request(mid=2, path="nowhere")) == answer(Code.NOT_FOUND, 2, payload=b"bad-path")
         assert (listener.counters.separate, listener.counters.undelivered) == (1, 0)
     assert port.receipts == [Receipt.STORED]
@@ -276,7 +276,7 @@ async def test_over_the_limit_for_all_nothing_is_said(listening, dial):
 async def test_a_ping_and_what_cannot_be_processed_are_reset(listening, dial, data):
     async with listening(MemoryPort()) as listener:
         with dial(listener) as wire:
-            assert await wire.ask(bytes.fromhex(data)) == Message(Kind.RST, Code.EMPTY, 5)
+            assert await wire.ask(bytes.fromhex(data)) == CoapMessage(MessageType.RST, Code.EMPTY, 5)
 
 
 @pytest.mark.parametrize("data", ["", "00", "00010005", "5001000500ff", "60000005", "70000005", "504400056162", "604400ff"])

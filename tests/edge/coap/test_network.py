@@ -8,14 +8,14 @@ from aiocoap.numbers.constants import TransportTuning
 
 from edge.coap.client import block1, request
 from fogline.codec import decode_event
-from fogline.testing.commands import MemoryCommands, make_command
-from fogline.testing.port import MemoryPort
-from fogline.testing.udp_proxy import Weather, udp_proxy
-from fogline_edge.adapters.coap.wire import Code, Kind, Message
+from fogline_edge.adapters.coap.wire import CoapMessage, Code, MessageType
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.settings import Settings
+from fogline_edge.settings import EdgeSettings
+from fogline_lab.commands import MemoryCommands, make_command
+from fogline_lab.port import MemoryPort
+from fogline_lab.udp_line import DatagramFaults, udp_line
 
-STORM = Weather(lose=0.15, repeat=0.2, reorder=0.2)
+STORM = DatagramFaults(lose=0.15, duplicate=0.2, reorder=0.2)
 
 
 class Quick(TransportTuning):
@@ -44,7 +44,7 @@ async def client_sends(address, count, size):
 
 async def test_a_storm_is_the_same_with_the_same_seed():
     async def fates(seed):
-        async with udp_proxy(("127.0.0.1", 9), STORM, seed) as proxy:
+        async with udp_line(("127.0.0.1", 9), STORM, seed) as proxy:
             return [proxy.up.copies() for _ in range(1000)]
 
     assert await fates(1) == await fates(1)
@@ -56,7 +56,7 @@ async def test_a_storm_is_the_same_with_the_same_seed():
 @pytest.mark.fault("D2")
 async def test_in_a_storm_everything_is_stored_once_and_in_order(listening, seed, count, size):
     port = MemoryPort()
-    async with listening(port) as listener, udp_proxy(listener.address, STORM, seed) as proxy:
+    async with listening(port) as listener, udp_line(listener.address, STORM, seed) as proxy:
         await client_sends(proxy.address, count, size)
         assert proxy.up.lost
         assert proxy.down.lost
@@ -67,7 +67,7 @@ async def test_in_a_storm_separate_responses_arrive(listening):
     port = MemoryPort()
     async with (
         listening(port, ack_delay_s=0.001, ack_timeout_s=0.05) as listener,
-        udp_proxy(listener.address, Weather(lose=0.1, repeat=0.2, reorder=0.2), 4) as proxy,
+        udp_line(listener.address, DatagramFaults(lose=0.1, duplicate=0.2, reorder=0.2), 4) as proxy,
     ):
         port.hold()
         sending = asyncio.create_task(client_sends(proxy.address, 10, 10))
@@ -83,7 +83,7 @@ async def test_in_a_storm_a_device_that_asks_gets_its_command_once(listening, di
     port, commands = MemoryPort(), MemoryCommands()
     async with (
         listening(port, commands, ack_timeout_s=0.05) as listener,
-        udp_proxy(listener.address, Weather(repeat=0.5, reorder=0.5), 5) as proxy,
+        udp_line(listener.address, DatagramFaults(duplicate=0.5, reorder=0.5), 5) as proxy,
     ):
         with dial(proxy.address) as wire:
             wire.send(request("t//lamp-1", query=["hono-ttd=60"]))
@@ -92,7 +92,7 @@ async def test_in_a_storm_a_device_that_asks_gets_its_command_once(listening, di
             response = await wire.receive()
             while response.code != Code.CHANGED:
                 response = await wire.receive()
-            wire.send(Message(Kind.ACK, Code.EMPTY, response.mid))
+            wire.send(CoapMessage(MessageType.ACK, Code.EMPTY, response.mid))
             await commands.until(lambda: commands.told == [("taken", "CMD-1")], "it is taken")
         assert len(port.arrivals) == 1
 
@@ -105,9 +105,9 @@ async def stored(outbox):
 
 @pytest.mark.fault("D2")
 async def test_what_was_answered_before_a_restart_is_answered_after_it_and_stored_once(folder, listening, dial):
-    settings = Settings(tenant="acme", gateway="gw-1", data=str(folder))
+    settings = EdgeSettings(tenant="acme", gateway="gw-1", data=str(folder))
     messages = [request(payload=b"%d" % mid, mid=mid) for mid in range(20)]
-    messages.append(request(payload=b"non", mid=20, kind=Kind.NON))
+    messages.append(request(payload=b"non", mid=20, kind=MessageType.NON))
 
     async def answered(wire):
         replies = [await wire.ask(each) for each in messages]
@@ -133,7 +133,7 @@ async def test_what_was_answered_before_a_restart_is_answered_after_it_and_store
 
 @pytest.mark.fault("D2")
 async def test_a_body_in_blocks_whose_answer_was_lost_in_a_restart_is_stored_once(folder, listening, dial):
-    settings = Settings(tenant="acme", gateway="gw-1", data=str(folder))
+    settings = EdgeSettings(tenant="acme", gateway="gw-1", data=str(folder))
     first = request(payload=b"a" * 16, mid=1, options=[block1(0, more=True)])
     last = request(payload=b"b", mid=2, options=[block1(1, more=False)])
     outbox = Outbox.open(settings)
@@ -155,7 +155,7 @@ async def test_a_body_in_blocks_whose_answer_was_lost_in_a_restart_is_stored_onc
 
 async def test_a_restart_behind_the_proxy_is_not_seen_by_the_client(listening):
     port = MemoryPort()
-    async with listening(port) as first, udp_proxy(first.address, Weather()) as proxy:
+    async with listening(port) as first, udp_line(first.address, DatagramFaults()) as proxy:
         await client_sends(proxy.address, 3, 10)
         async with listening(port) as second:
             proxy.retarget(second.address)

@@ -4,8 +4,8 @@ import pytest
 
 from fogline.errors import Misconfigured
 from fogline.event import Lane
-from fogline_edge.adapters.coap.paths import Paths, Response, Target
-from fogline_edge.adapters.coap.wire import Code, Refusal
+from fogline_edge.adapters.coap.paths import Paths, PathTarget, ResponsePath
+from fogline_edge.adapters.coap.wire import Code, RequestRefused
 from fogline_edge.settings import PathSettings
 
 PATHS = Paths(
@@ -24,30 +24,30 @@ def resolve(path):
 
 @pytest.mark.parametrize("path", ["telemetry/acme/4711", "telemetry//4711", "t/acme/4711", "t//4711"])
 def test_telemetry_of_a_device(path):
-    assert resolve(path) == Target(DEVICE, path, Lane.TELEMETRY, "telemetry")
+    assert resolve(path) == PathTarget(DEVICE, path, Lane.TELEMETRY, "telemetry")
 
 
 @pytest.mark.parametrize("path", ["event/acme/4711", "event//4711", "e/acme/4711", "e//4711"])
 def test_an_event_of_a_device_is_an_alarm(path):
-    assert resolve(path) == Target(DEVICE, path, Lane.ALARM, "alarm")
+    assert resolve(path) == PathTarget(DEVICE, path, Lane.ALARM, "alarm")
 
 
 def test_an_answer_to_a_command():
-    assert resolve("command_response/acme/4711/CMD-1") == Response(DEVICE, "CMD-1")
+    assert resolve("command_response/acme/4711/CMD-1") == ResponsePath(DEVICE, "CMD-1")
 
 
 def test_free_paths():
     octets = "application/octet-stream"
-    assert resolve("plant/4711") == Target(DEVICE, "plant/4711", Lane.BULK, "log", octets)
+    assert resolve("plant/4711") == PathTarget(DEVICE, "plant/4711", Lane.BULK, "log", octets)
     assert resolve("plant/4711/a/b").channel == "plant/4711/a/b"
-    assert resolve("temperature/of/4711") == Target(DEVICE, "temperature/of/4711", Lane.TELEMETRY, "telemetry", "a/b")
+    assert resolve("temperature/of/4711") == PathTarget(DEVICE, "temperature/of/4711", Lane.TELEMETRY, "telemetry", "a/b")
 
 
 def test_a_name_in_utf_8_or_with_blanks_is_escaped():
     """G14."""
     assert resolve("t//Wohnzimmer Lampe").device == "Wohnzimmer:20Lampe"
     assert resolve("plant/Küche/x").device == "K:C3:BCche"
-    assert resolve("command_response//Küche/CMD-1") == Response("K:C3:BCche", "CMD-1")
+    assert resolve("command_response//Küche/CMD-1") == ResponsePath("K:C3:BCche", "CMD-1")
 
 
 @pytest.mark.parametrize(
@@ -77,13 +77,13 @@ def test_a_name_in_utf_8_or_with_blanks_is_escaped():
 )
 @pytest.mark.fault("D9")
 def test_what_stands_for_nothing_is_refused(path, code):
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(RequestRefused) as refused:
         resolve(path)
     assert refused.value.code == code
 
 
 def test_a_segment_with_a_slash_is_not_two_segments():
-    with pytest.raises(Refusal):
+    with pytest.raises(RequestRefused):
         PATHS.resolve(["plant", "4711/x"])
 
 

@@ -4,11 +4,11 @@ import pytest
 
 from edge.coap.client import content_format, request
 from fogline_edge.adapters.coap.requests import Block, read_request, seconds, status
-from fogline_edge.adapters.coap.wire import Code, Option, Refusal
+from fogline_edge.adapters.coap.wire import Code, Option, RequestRefused
 
 
 def refused(code, call, *given):
-    with pytest.raises(Refusal) as error:
+    with pytest.raises(RequestRefused) as error:
         call(*given)
     assert error.value.code == code
 

@@ -5,11 +5,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fogline_edge.adapters.coap.wire import MAX_OPTIONS, Code, FormatError, Kind, Message, Option, decode, encode, uint
+from fogline_edge.adapters.coap.wire import (
+    MAX_OPTIONS,
+    CoapMessage,
+    Code,
+    FormatError,
+    MessageType,
+    Option,
+    decode,
+    encode,
+    uint,
+)
 
 messages = st.builds(
-    Message,
-    kind=st.sampled_from(list(Kind)),
+    CoapMessage,
+    kind=st.sampled_from(list(MessageType)),
     code=st.integers(1, 255),
     mid=st.integers(0, 65_535),
     token=st.binary(max_size=8),
@@ -36,7 +46,7 @@ def test_any_bytes_are_a_message_or_a_format_error(data):
 
 def test_another_implementation_reads_what_is_encoded():
     options = ((Option.URI_PATH, b"telemetry"), (Option.CONTENT_FORMAT, uint(50)), (Option.SIZE1, uint(262_144)))
-    read = aiocoap.Message.decode(encode(Message(Kind.CON, Code.PUT, 7, b"tok", options, b"{}")))
+    read = aiocoap.Message.decode(encode(CoapMessage(MessageType.CON, Code.PUT, 7, b"tok", options, b"{}")))
     assert (read.code, read.mid, read.token, read.payload) == (aiocoap.PUT, 7, b"tok", b"{}")
     assert (read.opt.uri_path, int(read.opt.content_format), read.opt.size1) == (("telemetry",), 50, 262_144)
 

@@ -8,9 +8,9 @@ from edge.downlink.test_downlink import LIMIT_S, Device, command, gateway
 from fogline.amqp.outcome import ACCEPTED, RESOURCE_LIMIT
 from fogline.command import MAX_COMMAND_BYTES
 from fogline.event import Arrival, Lane, Receipt
-from fogline.testing.commands import make_command
 from fogline_edge.downlink import budget as module
 from fogline_edge.downlink.budget import CommandBudget, size_of
+from fogline_lab.commands import make_command
 
 BODY = bytes(MAX_COMMAND_BYTES)
 OUTBOX_BYTES = 20_000_000

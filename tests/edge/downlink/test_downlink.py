@@ -6,18 +6,18 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
-from fogline.amqp.outcome import ACCEPTED, RELEASED, State
+from fogline.amqp.outcome import ACCEPTED, RELEASED, DeliveryState
 from fogline.codec import decode_event
-from fogline.command import Answer, Deadline, JournalQuery, digest
+from fogline.command import Deadline, JournalQuery, Reply, digest
 from fogline.event import Lane, Receipt
-from fogline.signature import Keys, make_key, read_keys, read_signer
-from fogline.testing.commands import make_command
+from fogline.signature import TrustedKeys, make_key, read_keys, read_signer
 from fogline_edge.boot import beacon
 from fogline_edge.downlink import budget as module
 from fogline_edge.downlink.downlink import Downlink
-from fogline_edge.outbox.forgetting import REMEMBER_COMMANDS_S
+from fogline_edge.outbox.memory_expiry import REMEMBER_COMMANDS_S
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.settings import OutboxSettings, Settings
+from fogline_edge.settings import EdgeSettings, OutboxSettings
+from fogline_lab.commands import make_command
 
 LIMIT_S = 20.0
 
@@ -59,11 +59,11 @@ class Gateway:
 
     async def answer(self, command_id, status=200, data=b"ok", device="lamp-1"):
         receipt = asyncio.get_running_loop().create_future()
-        self.downlink.answer(device, command_id, Answer(status, data, "text/plain"), receipt.set_result)
+        self.downlink.answer(device, command_id, Reply(status, data, "text/plain"), receipt.set_result)
         return await asyncio.wait_for(receipt, LIMIT_S)
 
     async def replies(self, count):
-        """What stands on the reply lane, once there is so much: command, state, status."""
+        """Return command, state and status of each event on lane `reply`, once there are `count`."""
         async with asyncio.timeout(LIMIT_S):
             while True:
                 found = []
@@ -77,8 +77,10 @@ class Gateway:
 
 @asynccontextmanager
 async def gateway(folder, keys=None, **outbox):
-    outbox = Outbox.open(Settings(tenant="acme", gateway="gw-1", data=str(folder / "data"), outbox=OutboxSettings(**outbox)))
-    downlink = Downlink(outbox, keys or Keys())
+    outbox = Outbox.open(
+        EdgeSettings(tenant="acme", gateway="gw-1", data=str(folder / "data"), outbox=OutboxSettings(**outbox))
+    )
+    downlink = Downlink(outbox, keys or TrustedKeys())
     await downlink.start()
     try:
         yield Gateway(outbox, downlink)
@@ -136,7 +138,7 @@ async def test_what_comes_too_late_or_directly_to_nobody_is_refused_and_leaves_n
         assert (await gw.receive(command(in_s=-1))).condition == "fogline:expired"
         assert (await gw.receive(command(deadline=Deadline("another boot", 2**50)))).condition == "fogline:expired"
         assert await gw.receive(command(durable=False)) == RELEASED
-        assert (await gw.receive(command(gateway="gw-2"))).state is State.REJECTED
+        assert (await gw.receive(command(gateway="gw-2"))).state is DeliveryState.REJECTED
     async with gateway(folder) as gw:
         device = Device()
         gw.downlink.reachable("lamp-1", device)
@@ -272,14 +274,14 @@ async def test_a_bridge_may_ask_whether_the_journal_has_a_command(folder):
     async with gateway(folder) as there:
         device = Device()
         asked = command()
-        assert (await there.receive(question(asked))).state is State.RELEASED
+        assert (await there.receive(question(asked))).state is DeliveryState.RELEASED
         there.downlink.reachable("lamp-1", device)
         sent = asyncio.get_running_loop().create_future()
         there.downlink.received(asked, sent.set_result)
         assert await there.receive(question(asked)) == ACCEPTED
         assert await sent == ACCEPTED
         other = await there.receive(question(asked, digest=b"x" * 16))
-        assert (other.state, other.condition) == (State.REJECTED, "fogline:conflict")
+        assert (other.state, other.condition) == (DeliveryState.REJECTED, "fogline:conflict")
         misdirected = await there.receive(question(asked, gateway="gw-2"))
         assert misdirected.condition == "amqp:not-allowed"
         assert await device.has(1) == [asked.id]

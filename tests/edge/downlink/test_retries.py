@@ -4,14 +4,14 @@ import asyncio
 
 import pytest
 
-from edge.ble.test_writing import PROFILE, Client
+from edge.ble.test_gatt_commands import PROFILE, Client
 from edge.downlink.test_downlink import Device, command, gateway
-from fogline.testing.commands import make_command
-from fogline_edge.adapters.ble.counters import Counters
-from fogline_edge.adapters.ble.writing import Line, Writing
-from fogline_edge.downlink import lines as module
+from fogline_edge.adapters.ble.counters import BleCounters
+from fogline_edge.adapters.ble.gatt_commands import ConnectedDevice, GattCommands
+from fogline_edge.downlink import device_queues as module
+from fogline_edge.downlink.device_queues import CommandTask, DeviceQueues
 from fogline_edge.downlink.downlink import MAX_DOUBTS
-from fogline_edge.downlink.lines import Lines, Task
+from fogline_lab.commands import make_command
 
 
 @pytest.fixture(autouse=True)
@@ -84,35 +84,35 @@ async def test_a_bluetooth_command_that_nobody_answers_does_not_stop_the_next_on
     """G5: an idempotent command with a reply, to a characteristic that is written without response."""
     async with gateway(folder) as gw:
         client = Client()
-        writing = Writing(gw.downlink, Counters())
-        writing.up("lock-1", Line(client, PROFILE, asyncio.Event(), lambda: None))
+        executor = GattCommands(gw.downlink, BleCounters())
+        executor.up("lock-1", ConnectedDevice(client, PROFILE, asyncio.Event(), lambda: None))
         for command_id, name in (("C1", "shout"), ("C2", "open")):
             await gw.receive(command(command_id, device="lock-1", name=name, data=command_id.encode(), idempotent=True))
         assert await gw.replies(1) == [("C2", "SUCCEEDED", 204)]
         assert client.written == [b"C1"] * MAX_DOUBTS + [b"C2"]
-        await writing.close()
+        await executor.close()
 
 
 async def test_what_an_absent_device_leaves_behind_takes_no_room(folder):
     async with gateway(folder) as gw:
         await gw.receive(command("C1", in_s=0.5))
         assert await gw.replies(1) == [("C1", "EXPIRED", 408)]
-        assert gw.downlink._lines._lines == {}
+        assert gw.downlink._runner.queues._queues == {}
 
 
 def test_pauses_double_up_to_the_longest_and_end_with_the_next_reachable(monkeypatch):
     monkeypatch.setattr(module, "FIRST_PAUSE_S", 1.0)
     monkeypatch.setattr(module, "LONGEST_PAUSE_S", 30.0)
-    lines, device, task = Lines(), Device(), Task(make_command(), module.State.SENDING)
-    lines.reach("lamp-1", device)
-    lines.queue(task)
+    queues, device, task = DeviceQueues(), Device(), CommandTask(make_command(), module.CommandState.SENDING)
+    queues.set_reachable("lamp-1", device)
+    queues.append(task)
     pauses, now_s = [], 100.0
     for _ in range(7):
-        assert lines.next("lamp-1", now_s) is task
-        pauses.append(lines.put_back(task, now_s))
-        assert lines.next("lamp-1", now_s + pauses[-1] - 0.01) is None
+        assert queues.next("lamp-1", now_s) is task
+        pauses.append(queues.put_back(task, now_s))
+        assert queues.next("lamp-1", now_s + pauses[-1] - 0.01) is None
         now_s += pauses[-1]
     assert pauses == [1, 2, 4, 8, 16, 30, 30]
-    lines.reach("lamp-1", device)
-    assert lines.next("lamp-1", now_s) is task
-    assert lines.put_back(task, now_s) == 1
+    queues.set_reachable("lamp-1", device)
+    assert queues.next("lamp-1", now_s) is task
+    assert queues.put_back(task, now_s) == 1

@@ -9,21 +9,13 @@ from typing import Any
 
 import pytest
 
-from fogline_edge.adapters.mqtt.framing import Framer
-from fogline_edge.adapters.mqtt.listener import MqttListener
-from fogline_edge.adapters.mqtt.packets import (
-    Connack,
-    Connect,
-    Packet,
-    Ping,
-    Publish,
-    Suback,
-    Subscribe,
-    decode,
-)
-from fogline_edge.adapters.mqtt.wire import Kind
-from fogline_edge.adapters.port import Commands, Port
+from fogline_edge.adapters.mqtt.protocol.framing import Framer
+from fogline_edge.adapters.mqtt.protocol.packets import Connack, Connect, Packet, Ping, Publish, ServerPacket, Suback, Subscribe
+from fogline_edge.adapters.mqtt.protocol.primitives import PacketType
+from fogline_edge.adapters.mqtt.server.listener import MqttListener
+from fogline_edge.adapters.port import CommandPort, Port
 from fogline_edge.settings import MqttSettings
+from fogline_lab.mqtt_packets import decode, encode
 
 LIMIT_S = 20.0
 
@@ -54,13 +46,13 @@ class Wire:
     version: int
     framer: Framer = field(default_factory=lambda: Framer(1_000_000, first=None))
 
-    async def send(self, *packets: Packet | bytes) -> None:
+    async def send(self, *packets: Packet | ServerPacket | bytes) -> None:
         """Write them all at once."""
-        self.writer.write(b"".join(each if isinstance(each, bytes) else each.encode(self.version) for each in packets))
+        self.writer.write(b"".join(each if isinstance(each, bytes) else encode(each, self.version) for each in packets))
         async with asyncio.timeout(LIMIT_S):
             await self.writer.drain()
 
-    async def receive(self) -> Packet | None:
+    async def receive(self) -> Packet | ServerPacket | None:
         """The next packet; `None` if the other side has ended the connection."""
         async with asyncio.timeout(LIMIT_S):
             while True:
@@ -88,8 +80,8 @@ class Wire:
 
     async def alive(self) -> None:
         """The other side is there, and has handled all that was sent before."""
-        await self.send(Ping(Kind.PINGREQ))
-        assert await self.receive() == Ping(Kind.PINGRESP)
+        await self.send(Ping(PacketType.PINGREQ))
+        assert await self.receive() == Ping(PacketType.PINGRESP)
 
     def cut(self) -> None:
         """End as a lost network would."""
@@ -103,10 +95,10 @@ def dial():
     @asynccontextmanager
     async def dial(
         listener: MqttListener, client_id: str | None = None, *, version: int = 5, **connect: Any
-    ) -> AsyncIterator[tuple[Wire, Packet | None]]:
+    ) -> AsyncIterator[tuple[Wire, Packet | ServerPacket | None]]:
         async with asyncio.timeout(LIMIT_S):
             wire = Wire(*await asyncio.open_connection(*listener.address), version)
-        answer: Packet | None = None
+        answer: Packet | ServerPacket | None = None
         if client_id is not None:
             await wire.send(Connect(version=version, client_id=client_id, **connect))
             answer = await wire.receive()
@@ -123,7 +115,9 @@ def dial():
 def listening():
     """Opens a listener for a port, with these settings of MQTT, and for commands."""
 
-    def listening(port: Port, commands: Commands | None = None, **settings: Any) -> AbstractAsyncContextManager[MqttListener]:
+    def listening(
+        port: Port, commands: CommandPort | None = None, **settings: Any
+    ) -> AbstractAsyncContextManager[MqttListener]:
         @asynccontextmanager
         async def listening() -> AsyncIterator[MqttListener]:
             listener = MqttListener(port, MqttSettings(**{"port": 0, **settings}), commands)

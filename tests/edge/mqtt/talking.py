@@ -1,30 +1,31 @@
-"""A client and its session, without a network: tests of the state machine read as transcripts."""
+"""A client and its state machine without a network: the tests read as transcripts."""
 
 from fogline.codec import Beacon
-from fogline_edge.adapters.mqtt.effects import Close, Forget, Keep, Send
-from fogline_edge.adapters.mqtt.framing import Framer
-from fogline_edge.adapters.mqtt.intake import Intake
-from fogline_edge.adapters.mqtt.packets import Connect, Publish, decode
-from fogline_edge.adapters.mqtt.session import Border, Session
-from fogline_edge.adapters.mqtt.topics import Topics
-from fogline_edge.adapters.mqtt.wire import V5
+from fogline_edge.adapters.mqtt.hono.intake import PublishIntake
+from fogline_edge.adapters.mqtt.hono.topics import Topics
+from fogline_edge.adapters.mqtt.protocol.framing import Framer
+from fogline_edge.adapters.mqtt.protocol.packets import Connect, Publish
+from fogline_edge.adapters.mqtt.protocol.primitives import V5
+from fogline_edge.adapters.mqtt.session.client_protocol import ClientProtocol, ProtocolContext
+from fogline_edge.adapters.mqtt.session.effects import Close, Forget, Keep, Send
 from fogline_edge.settings import MqttSettings
+from fogline_lab.mqtt_packets import decode, encode
 
 
 class Talk:
     """A client and its session, without a network."""
 
-    def __init__(self, version=V5, *, border=None, now=0.0, **settings):
+    def __init__(self, version=V5, *, context=None, now=0.0, **settings):
         self.version = version
-        self.border = border if border is not None else make_border(**settings)
-        self.session = Session(self.border, now)
+        self.context = context if context is not None else make_context(**settings)
+        self.session = ClientProtocol(self.context, now)
         self.now = now
 
     def say(self, *packets):
-        """Send packets; returns what comes of them, with bytes decoded."""
+        """Send packets, and return their effects, with bytes decoded."""
         framer = Framer(1_000_000, None)
         for packet in packets:
-            framer.feed(packet if isinstance(packet, bytes) else packet.encode(self.version))
+            framer.feed(packet if isinstance(packet, bytes) else encode(packet, self.version))
         effects = []
         while (packet := framer.next_packet()) is not None:
             effects += self.session.receive(*packet, self.now)
@@ -34,11 +35,11 @@ class Talk:
         if isinstance(effect, Send):
             return packets_of(effect.data, self.version)[0]
         if isinstance(effect, Close):
-            return (*packets_of(effect.data, self.version), effect.why)
+            return (*packets_of(effect.data, self.version), effect.reason)
         return effect
 
     def through(self, effects):
-        """What comes of effects once everything is committed that they ask to keep or to forget."""
+        """Return the effects after every commit that they ask for."""
         found = []
         for effect in effects:
             if isinstance(effect, (Keep, Forget)):
@@ -48,15 +49,15 @@ class Talk:
         return found
 
     def settled(self, *packets):
-        """Send packets; returns what comes of them after every commit."""
+        """Send packets, and return their effects after every commit."""
         return self.through(self.say(*packets))
 
     def execute(self, command):
-        """Hand a command over; returns what comes of it, before any commit."""
+        """Execute a command, and return its effects before any commit."""
         return [self.read(effect) for effect in self.session.downstream.execute(command)]
 
     def end(self):
-        """The connection is lost. Returns what comes of it, but for what is kept."""
+        """Lose the connection, and return the effects except `Keep`."""
         return [each for each in self.session.end(self.now).effects if not isinstance(each, Keep)]
 
     def connect(self, client_id="d1", **more):
@@ -70,16 +71,16 @@ class Talk:
         return store
 
     def acknowledged(self):
-        data, count = self.session.window.take()
+        data, count = self.session.ack_order.take()
         answers = packets_of(data, self.version)
         assert len(answers) == count
         return [(each.packet_id, each.code) for each in answers]
 
 
-def make_border(*, with_users=False, with_commands=False, **settings):
-    return Border(
+def make_context(*, with_users=False, with_commands=False, **settings):
+    return ProtocolContext(
         settings=MqttSettings(**settings),
-        intake=Intake("acme", "gw-1", Topics("acme", [])),
+        intake=PublishIntake("acme", "gw-1", Topics("acme", [])),
         with_users=with_users,
         new_client_id=lambda: "made-up",
         with_commands=with_commands,

@@ -1,22 +1,22 @@
-"""Whatever a client sends, in whatever order: nothing is raised, and what is promised holds."""
+"""Any packets in any order raise no error, and break no guarantee."""
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge.mqtt.talking import Talk
-from fogline.testing.commands import make_command
-from fogline_edge.adapters.mqtt.effects import Close, Fate, Forget, Keep, Store, Tell
-from fogline_edge.adapters.mqtt.packets import Answer, Publish, Subscribe, Unsubscribe
-from fogline_edge.adapters.mqtt.properties import NONE, Properties
-from fogline_edge.adapters.mqtt.wire import V3, V5, Kind
+from fogline_edge.adapters.mqtt.protocol.packets import Ack, Publish, Subscribe, Unsubscribe
+from fogline_edge.adapters.mqtt.protocol.primitives import V3, V5, PacketType
+from fogline_edge.adapters.mqtt.protocol.properties import NONE, Properties
+from fogline_edge.adapters.mqtt.session.effects import Close, DeliveryResult, Forget, Keep, ReportDelivery, Store
+from fogline_lab.commands import make_command
 
 numbers = st.integers(1, 3)
 filters = st.sampled_from(["command///req/#", "c//lamp-1/q/#", "command/+/+/req/#", "#", "$share/a/b", "t"])
 packets = st.one_of(
     st.builds(
-        Answer,
-        kind=st.sampled_from([Kind.PUBACK, Kind.PUBREC, Kind.PUBREL, Kind.PUBCOMP]),
+        Ack,
+        kind=st.sampled_from([PacketType.PUBACK, PacketType.PUBREC, PacketType.PUBREL, PacketType.PUBCOMP]),
         packet_id=numbers,
         code=st.sampled_from([0, 0x10, 0x92]),
     ),
@@ -65,11 +65,11 @@ class Run:
 
     def note(self, effects):
         for effect in effects:
-            if isinstance(effect, Tell):
+            if isinstance(effect, ReportDelivery):
                 self.told.append(effect[:2])
             elif isinstance(effect, Store):
                 self.stored += 1
-                self.later.append(lambda ticket=effect.ticket: self.talk.session.window.committed(ticket) or ())
+                self.later.append(lambda pending=effect.pending: self.talk.session.ack_order.committed(pending) or ())
             elif isinstance(effect, Keep | Forget) and effect.then is not None:
                 self.later.append(effect.then)
             elif isinstance(effect, Close) or (isinstance(effect, tuple) and effect and not hasattr(effect, "_fields")):
@@ -102,6 +102,6 @@ def test_no_order_raises_and_no_command_is_both_run_and_not(version, steps):
         run.note([effect])
     for number in sent:
         fates = [fate for fate, command in run.told if command == f"CMD-{number}"]
-        assert len(fates) <= 1 or set(fates) <= {Fate.TAKEN}
+        assert len(fates) <= 1 or set(fates) <= {DeliveryResult.TAKEN}
     state = run.talk.session._state
-    assert state.outbound.end(lasting=True) == []
+    assert state.outbound.end(persistent=True) == []

@@ -1,8 +1,10 @@
-"""Real paho clients on a line that is cut in mid-packet, and a gateway that restarts: what is acknowledged is there once."""
+"""Real paho clients, connections cut in mid-packet, gateway restarts: an acknowledged message is stored exactly once."""
 
 import asyncio
 import threading
 from contextlib import asynccontextmanager
+from math import inf
+from random import Random
 
 import pytest
 from paho.mqtt.client import Client, MQTTv5, MQTTv311
@@ -11,11 +13,12 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from fogline.codec import decode_event
-from fogline.testing.amqp import within
-from fogline.testing.cutting_line import cutting_line
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.outbox.schema import open_database
-from fogline_edge.settings import Settings
+from fogline_edge.outbox.stored_body import unpack_body
+from fogline_edge.settings import EdgeSettings
+from fogline_lab.amqp import within
+from fogline_lab.tcp_line import LineFault, PlannedFault, TcpLine, no_fault
 
 COUNT = 150
 LIMIT_S = 60.0
@@ -60,8 +63,8 @@ class Publisher:
 @pytest.mark.parametrize("version", [MQTTv311, MQTTv5])
 @pytest.mark.parametrize("qos", [1, 2])
 @pytest.mark.fault("D1")
-async def test_what_is_acknowledged_on_a_line_that_is_cut_is_stored_once(folder, listening, version, qos):
-    settings = Settings(tenant="acme", gateway="gw-1", data=str(folder))
+async def test_acknowledged_messages_on_a_cut_line_are_stored_once(folder, listening, version, qos):
+    settings = EdgeSettings(tenant="acme", gateway="gw-1", data=str(folder))
 
     @asynccontextmanager
     async def gateway():
@@ -72,29 +75,34 @@ async def test_what_is_acknowledged_on_a_line_that_is_cut_is_stored_once(folder,
         finally:
             await outbox.close()
 
-    async with cutting_line(("127.0.0.1", 1), f"{version}/{qos}", shortest=300, longest=12_000) as line:
+    chance = Random(f"{version}/{qos}")
+
+    def plan():
+        return PlannedFault(LineFault.RESET, chance.randint(300, 12_000), inf)
+
+    async with TcpLine(1, plan, piece_bytes=2000) as line:
         publisher = Publisher(line.port, version, qos)
 
         async def cut(times: int) -> None:
-            while line.cuts < times:  # noqa: ASYNC110 - the line gives no event
+            while len(line.failed) < times:  # noqa: ASYNC110 - the line gives no event
                 await asyncio.sleep(0.01)
 
         publisher.start()
         try:
             for cuts in (1, 3):
                 async with gateway() as listener:
-                    line.target = listener.address
+                    line.target = listener.address[1]
                     await within(cut(cuts), "the line is not cut", LIMIT_S)
             async with gateway() as listener:
-                line.target = listener.address
-                line.calm = True
+                line.target = listener.address[1]
+                line.plan = no_fault
                 done = await asyncio.to_thread(publisher.all.wait, LIMIT_S)
                 assert done, f"only {len(publisher.acknowledged)} of {COUNT} were acknowledged"
         finally:
             await asyncio.to_thread(publisher.stop)
     reader = open_database(folder / "outbox.db", 1_000_000_000)
-    events = [decode_event(body) for (body,) in reader.execute("SELECT body FROM event ORDER BY stream, sequence")]
+    events = [decode_event(unpack_body(body)) for (body,) in reader.execute("SELECT body FROM event ORDER BY place")]
     reader.close()
     stored = [int(each.data.split()[0]) for each in events if each.type == "telemetry"]
     assert sorted(stored) == list(range(COUNT))
-    assert line.cuts >= 3
+    assert len(line.failed) >= 3

@@ -1,18 +1,19 @@
-"""The listener's bounds: silence, number, size of window and buffer, and a port that is full."""
+"""Limits of the listener: silence, connections, messages in flight, buffers, and a full port."""
 
 import asyncio
 from contextlib import suppress
 
 import pytest
 
-from fogline.testing.commands import MemoryCommands
-from fogline.testing.memory import resident_bytes
-from fogline.testing.port import MemoryPort
-from fogline_edge.adapters.mqtt import dispatch, session
-from fogline_edge.adapters.mqtt.effects import Reach
-from fogline_edge.adapters.mqtt.packets import Answer, Ending, Ping, Publish, Subscribe, Unsubscribe, Will
-from fogline_edge.adapters.mqtt.properties import Properties
-from fogline_edge.adapters.mqtt.wire import V3, V5, Kind, Reason
+from fogline_edge.adapters.mqtt.protocol.packets import Ack, Disconnect, Ping, Publish, Subscribe, Unsubscribe, Will
+from fogline_edge.adapters.mqtt.protocol.primitives import V3, V5, PacketType, Reason
+from fogline_edge.adapters.mqtt.protocol.properties import Properties
+from fogline_edge.adapters.mqtt.server import dispatch
+from fogline_edge.adapters.mqtt.session import client_protocol
+from fogline_edge.adapters.mqtt.session.effects import SetReachable
+from fogline_lab.commands import MemoryCommands
+from fogline_lab.memory import resident_bytes
+from fogline_lab.port import MemoryPort
 
 LIMIT_S = 20.0
 MIB = 2**20
@@ -20,7 +21,7 @@ LASTING = Properties(session_expiry_s=7200)
 
 
 def puback(number, code=0):
-    return Answer(kind=Kind.PUBACK, packet_id=number, code=code)
+    return Ack(kind=PacketType.PUBACK, packet_id=number, code=code)
 
 
 def publishes(numbers, topic="t"):
@@ -37,7 +38,7 @@ async def eventually(condition, what):
         raise AssertionError(f"not within {LIMIT_S} s: {what}") from None
 
 
-@pytest.mark.parametrize(("version", "last"), [(V3, None), (V5, Ending(code=Reason.KEEP_ALIVE_TIMEOUT))])
+@pytest.mark.parametrize(("version", "last"), [(V3, None), (V5, Disconnect(code=Reason.KEEP_ALIVE_TIMEOUT))])
 async def test_a_client_silent_beyond_its_keep_alive_is_ended(listening, dial, version, last):
     port = MemoryPort()
     async with listening(port) as listener, dial(listener, "d1", version=version, keep_alive_s=1) as (wire, _):
@@ -52,7 +53,7 @@ async def test_a_client_that_is_not_read_is_not_to_blame_for_its_silence(listeni
         await wire.send(*publishes([1, 2]))
         await port.until(lambda: port.waiting == 1, "the port is full")
         async with dial(listener, "later", keep_alive_s=1) as (later, _):
-            assert await later.receive() == Ending(code=Reason.KEEP_ALIVE_TIMEOUT)
+            assert await later.receive() == Disconnect(code=Reason.KEEP_ALIVE_TIMEOUT)
         port.release()
         assert [await wire.receive() for _ in range(2)] == [puback(1), puback(2)]
 
@@ -74,7 +75,7 @@ UNFINISHED = b"\x32\xff\xff\x03" + bytes(40)
 
 
 @pytest.mark.fault("N9")
-@pytest.mark.parametrize(("version", "last"), [(V3, None), (V5, Ending(code=Reason.KEEP_ALIVE_TIMEOUT))])
+@pytest.mark.parametrize(("version", "last"), [(V3, None), (V5, Disconnect(code=Reason.KEEP_ALIVE_TIMEOUT))])
 async def test_bytes_of_an_unfinished_packet_are_no_sign_of_life(listening, dial, version, last):
     """G12: the keep alive ends a client that never finishes a packet."""
     async with listening(MemoryPort()) as listener, dial(listener, "d1", version=version, keep_alive_s=1) as (wire, _):
@@ -86,7 +87,7 @@ async def test_bytes_of_an_unfinished_packet_are_no_sign_of_life(listening, dial
 @pytest.mark.parametrize("begun", [False, True], ids=["at once", "after whole packets"])
 async def test_an_unfinished_packet_has_a_time_limit_without_a_keep_alive_too(listening, dial, monkeypatch, begun):
     """G12: a 3.1.1 client without a keep alive."""
-    monkeypatch.setattr(session, "PACKET_S", 0.5)
+    monkeypatch.setattr(client_protocol, "PACKET_S", 0.5)
     async with listening(MemoryPort()) as listener, dial(listener, "d1", version=V3) as (wire, _):
         if begun:
             await wire.publish("t")
@@ -96,7 +97,7 @@ async def test_an_unfinished_packet_has_a_time_limit_without_a_keep_alive_too(li
 
 
 async def test_a_packet_that_comes_in_pieces_in_time_is_taken(listening, dial, monkeypatch):
-    monkeypatch.setattr(session, "PACKET_S", 0.3)
+    monkeypatch.setattr(client_protocol, "PACKET_S", 0.3)
     async with listening(MemoryPort()) as listener, dial(listener, "d1", version=V3) as (wire, _):
         for number in (1, 2):
             for byte in publishes([number])[0].encode(V3):
@@ -164,7 +165,7 @@ async def test_beyond_the_most_connections_a_socket_is_closed_at_once(listening,
 async def test_a_client_that_floods_is_only_slowed(listening, dial, qos, version):
     port = MemoryPort()
     port.hold()
-    more, most = ({"receive_maximum": 10}, 10) if version == V3 else ({}, session.READ_AHEAD)
+    more, most = ({"receive_maximum": 10}, 10) if version == V3 else ({}, client_protocol.READ_AHEAD)
     async with listening(port, **more) as listener, dial(listener, "flood", version=version) as (wire, connack):
         assert connack.properties.receive_maximum is None
         numbers = range(1, 1001)
@@ -191,7 +192,7 @@ async def test_a_client_that_exceeds_its_receive_maximum_is_ended(listening, dia
         assert connack.properties.receive_maximum == 10
         numbers = range(1, 12)
         await wire.send(*[Publish(topic="t", payload=b"%d" % each, qos=qos, packet_id=each) for each in numbers])
-        assert await wire.receive() == Ending(code=Reason.RECEIVE_MAXIMUM_EXCEEDED)
+        assert await wire.receive() == Disconnect(code=Reason.RECEIVE_MAXIMUM_EXCEEDED)
         port.release()
         assert [each.data for each in port.arrivals] == [b"%d" % each for each in range(1, 11)]
         assert listener.counters.malformed == 1
@@ -204,17 +205,17 @@ async def test_a_client_that_keeps_to_its_receive_maximum_is_served(listening, d
         two = [Publish(topic="t", payload=b"x", qos=2, packet_id=each) for each in (1, 2)]
         for _ in range(3):
             await wire.send(*two)
-            assert [await wire.receive() for _ in two] == [Answer(kind=Kind.PUBREC, packet_id=each) for each in (1, 2)]
-            await wire.send(two[0], *[Answer(kind=Kind.PUBREL, packet_id=each) for each in (1, 2)])
-            assert (await wire.receive()).kind is Kind.PUBREC
-            assert [await wire.receive() for _ in two] == [Answer(kind=Kind.PUBCOMP, packet_id=each) for each in (1, 2)]
+            assert [await wire.receive() for _ in two] == [Ack(kind=PacketType.PUBREC, packet_id=each) for each in (1, 2)]
+            await wire.send(two[0], *[Ack(kind=PacketType.PUBREL, packet_id=each) for each in (1, 2)])
+            assert (await wire.receive()).kind is PacketType.PUBREC
+            assert [await wire.receive() for _ in two] == [Ack(kind=PacketType.PUBCOMP, packet_id=each) for each in (1, 2)]
             await wire.send(*publishes([1, 2]))
             assert [await wire.receive() for _ in range(2)] == [puback(1), puback(2)]
         await wire.send(two[0])
-        assert (await wire.receive()).kind is Kind.PUBREC
+        assert (await wire.receive()).kind is PacketType.PUBREC
         await wire.send(*publishes([3, 4]))
         answers = [await wire.receive(), await wire.receive()]
-        assert Ending(code=Reason.RECEIVE_MAXIMUM_EXCEEDED) in answers
+        assert Disconnect(code=Reason.RECEIVE_MAXIMUM_EXCEEDED) in answers
 
 
 async def test_while_the_port_is_full_nothing_is_read_and_nothing_is_lost(listening, dial):
@@ -261,7 +262,7 @@ async def test_wills_take_no_more_than_their_budget(listening, dial, version, co
     """G6: 2,000 wills took 120 MB while the outbox was full."""
     port, will = MemoryPort(capacity=1), Will("event", bytes(60_000))
     async with listening(port) as listener, dial(listener, "d0") as (wire, _):
-        listener.border.wills.most_bytes = 200_000
+        listener.context.wills.most_bytes = 200_000
         port.hold()
         await wire.publish("t")
         await port.until(lambda: port.waiting == 1, "the port is full")
@@ -274,14 +275,14 @@ async def test_wills_take_no_more_than_their_budget(listening, dial, version, co
             assert connack.code == 0
         port.release()
         assert [len(each.data) for each in await port.until_stored(4)] == [1, 60_000, 60_000, 60_000]
-        assert listener.border.wills.held_bytes == 0
+        assert listener.context.wills.held_bytes == 0
 
 
-@pytest.mark.parametrize("goodbye", [[Ending(kind=Kind.DISCONNECT)], []], ids=["DISCONNECT", "the session goes on"])
+@pytest.mark.parametrize("goodbye", [[Disconnect(kind=PacketType.DISCONNECT)], []], ids=["DISCONNECT", "the session goes on"])
 async def test_a_will_that_goes_unsaid_frees_its_memory(listening, dial, goodbye):
     port, will = MemoryPort(), Will("event", b"gone", properties=Properties(will_delay_s=3600))
     async with listening(port) as listener:
-        wills = listener.border.wills
+        wills = listener.context.wills
         async with dial(listener, "d1", will=will, properties=LASTING) as (wire, _):
             assert wills.held_bytes
             await wire.send(*goodbye)
@@ -299,7 +300,7 @@ async def test_notes_of_devices_that_come_and_go_are_bounded_while_the_port_is_f
         await wire.publish("t")
         await port.until(lambda: port.waiting == 1, "the port is full")
         for n in range(20):
-            listener.dispatch.run(Reach(f"d{n + 1}", on=True), object())
+            listener.dispatch.run(SetReachable(f"d{n + 1}", reachable=True), object())
         assert listener.counters.notes_dropped == 10
         port.release()
         stored = await port.until_stored(11)
@@ -310,7 +311,7 @@ async def test_notes_of_devices_that_come_and_go_are_bounded_while_the_port_is_f
 async def test_a_client_that_never_reads_is_ended(listening, dial):
     async with listening(MemoryPort()) as listener, dial(listener, "d1") as (wire, _):
         wire.reader._transport.pause_reading()
-        pings = Ping(Kind.PINGREQ).encode(V5) * 50_000
+        pings = Ping(PacketType.PINGREQ).encode(V5) * 50_000
         with pytest.raises((ConnectionError, TimeoutError)):  # noqa: PT012 (how many it takes depends on the kernel's buffers)
             for _ in range(200):
                 await wire.send(pings)
@@ -328,7 +329,7 @@ async def test_a_body_of_20_mb_is_refused_by_its_length_and_never_held(listening
         with suppress(ConnectionError):
             for _ in range(20_000_000 // MIB):
                 await wire.send(bytes(MIB))
-        assert await wire.receive() == (Ending(code=Reason.PACKET_TOO_LARGE) if version == V5 else None)
+        assert await wire.receive() == (Disconnect(code=Reason.PACKET_TOO_LARGE) if version == V5 else None)
         grown = resident_bytes() - before
         print(f"{grown / MIB:.1f} MiB more of memory")
         assert grown < 8 * MIB

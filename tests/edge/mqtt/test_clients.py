@@ -9,12 +9,13 @@ import pytest
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties as PahoProperties
 
-from fogline.command import Answer
+from fogline.command import Reply
 from fogline.event import Lane, Receipt
 from fogline.identity import UniqueId
-from fogline.testing.commands import MemoryCommands, make_command
-from fogline.testing.port import MemoryPort
-from fogline_edge.adapters.mqtt.wire import V3
+from fogline_edge.adapters.mqtt.protocol.primitives import V3
+from fogline_edge.adapters.mqtt.session.client_protocol import READ_AHEAD
+from fogline_lab.commands import MemoryCommands, make_command
+from fogline_lab.port import MemoryPort
 
 LIMIT_S = 20.0
 VERSIONS = [paho.MQTTv311, paho.MQTTv5]
@@ -94,27 +95,27 @@ async def test_what_paho_sends_again_on_a_new_connection_is_stored_once(listenin
 @pytest.mark.parametrize("qos", [1, 2])
 async def test_paho_gets_everything_through_that_it_has_when_it_connects(listening, version, qos):
     """G13: paho 2 keeps to no receive maximum then; it sends everything at once."""
-    port = MemoryPort()
+    port, total = MemoryPort(), READ_AHEAD + 500
     port.hold()
     acknowledged, told = set(), Told()
 
     def on_publish(_client, _userdata, mid, _code, _properties):
         acknowledged.add(mid)
-        if len(acknowledged) == 500:
+        if len(acknowledged) == total:
             told.tell(True)
 
     def prepare(client):
         client.on_publish = on_publish
-        for number in range(500):
+        for number in range(total):
             client.publish("telemetry", b"%d" % number, qos=qos)
 
     async with listening(port) as listener:
         async with paho_client(listener, "d1", version, prepare=prepare):
-            await port.until(lambda: port.waiting == 100, "as much is put as is read ahead")
+            await port.until(lambda: port.waiting == READ_AHEAD, "as much is put as is read ahead")
             port.release()
             assert await told.value()
         assert (listener.counters.connections, listener.counters.malformed) == (1, 0)
-    assert [each.data for each in port.arrivals] == [b"%d" % number for number in range(500)]
+    assert [each.data for each in port.arrivals] == [b"%d" % number for number in range(total)]
 
 
 async def test_paho_reads_why_a_message_was_refused(listening):
@@ -172,7 +173,7 @@ async def test_paho_reads_where_to_answer(listening):
         await commands.until(lambda: "lamp-1" in commands.devices, "the device is there")
         commands.send(make_command())
         await commands.until(lambda: commands.answers, "the command is answered")
-    assert commands.answers == {"CMD-1": Answer(200, b"CMD-1")}
+    assert commands.answers == {"CMD-1": Reply(200, b"CMD-1")}
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -293,7 +294,7 @@ async def test_mosquitto_sub_gets_a_command_and_mosquitto_pub_answers(listening,
         status, said = await mosquitto_pub(listener, *both, "-t", "command//lamp-1/res/CMD-1/202", "-m", "on")
         assert (status, said) == (0, "")
         await commands.until(lambda: len(commands.told) == 2, "taken and answered")
-    assert commands.answers == {"CMD-1": Answer(202, b"on")}
+    assert commands.answers == {"CMD-1": Reply(202, b"on")}
 
 
 async def test_mosquitto_sub_goes_on_with_its_session(listening):

@@ -4,18 +4,18 @@ import asyncio
 
 import pytest
 
-from fogline.command import Answer as CommandAnswer
 from fogline.command import Deadline
-from fogline.dead import decode_dead_letter
+from fogline.command import Reply as CommandAnswer
+from fogline.dead_letter import decode_dead_letter
 from fogline.errors import SlowDown
 from fogline.event import EMPTY_NOTIFICATION, Lane, Receipt
-from fogline.testing.commands import MemoryCommands, make_command
-from fogline.testing.port import MemoryPort
-from fogline_edge.adapters.mqtt import connection
-from fogline_edge.adapters.mqtt.packets import Answer, Connack, Ending, Publish, Unsubscribe
-from fogline_edge.adapters.mqtt.properties import Properties
-from fogline_edge.adapters.mqtt.wire import V3, V5, Kind, Reason
+from fogline_edge.adapters.mqtt.protocol.packets import Ack, Connack, Disconnect, Publish, Unsubscribe
+from fogline_edge.adapters.mqtt.protocol.primitives import V3, V5, PacketType, Reason
+from fogline_edge.adapters.mqtt.protocol.properties import Properties
+from fogline_edge.adapters.mqtt.server import connection
 from fogline_edge.boot import beacon
+from fogline_lab.commands import MemoryCommands, make_command
+from fogline_lab.port import MemoryPort
 
 LIMIT_S = 20.0
 FILTER = "command///req/#"
@@ -29,7 +29,7 @@ def make(**more):
 
 
 def answer(kind, number=1, code=0):
-    return Answer(kind=kind, packet_id=number, code=code)
+    return Ack(kind=kind, packet_id=number, code=code)
 
 
 async def told(commands, *what):
@@ -47,19 +47,19 @@ async def test_a_command_goes_there_and_its_answer_back(listening, dial, version
     port, commands = MemoryPort(), MemoryCommands()
     async with listening(port, commands) as listener, dial(listener, "lamp-1", version=version) as (wire, _):
         await wire.subscribe(FILTER, qos=qos)
-        assert commands.devices == {"lamp-1": listener}
+        assert commands.devices == {"lamp-1": listener.dispatch}
         commands.send(make())
         sent = await wire.receive()
         assert (sent.topic, sent.payload, sent.qos) == ("command///req/CMD-1/switch", b'{"on":true}', qos)
         if qos == 1:
-            await wire.send(answer(Kind.PUBACK, sent.packet_id))
+            await wire.send(answer(PacketType.PUBACK, sent.packet_id))
         if qos == 2:
-            await wire.send(answer(Kind.PUBREC, sent.packet_id))
-            assert await wire.receive() == answer(Kind.PUBREL, sent.packet_id)
-            await wire.send(answer(Kind.PUBCOMP, sent.packet_id))
+            await wire.send(answer(PacketType.PUBREC, sent.packet_id))
+            assert await wire.receive() == answer(PacketType.PUBREL, sent.packet_id)
+            await wire.send(answer(PacketType.PUBCOMP, sent.packet_id))
         await told(commands, "taken")
         await wire.publish("command///res/CMD-1/204", b"done", number=3)
-        assert await wire.receive() == answer(Kind.PUBACK, 3)
+        assert await wire.receive() == answer(PacketType.PUBACK, 3)
         assert commands.answers == {"CMD-1": CommandAnswer(204, b"done")}
         assert (listener.counters.commands, listener.counters.commands_taken, listener.counters.answers) == (1, 1, 1)
 
@@ -100,7 +100,7 @@ async def test_the_newest_of_two_connections_carries_and_when_it_goes_the_other_
     commands = MemoryCommands()
     async with listening(MemoryPort(), commands) as listener, dial(listener, "lamp-1") as (first, _):
         await first.subscribe(FILTER)
-        listener.dispatch._reach("lamp-1", Silent(), on=True)
+        listener.dispatch._set_reachable("lamp-1", Silent(), reachable=True)
         commands.send(make())
         assert commands.told == []
         listener.dispatch._carriers["lamp-1"].popitem()
@@ -133,7 +133,7 @@ async def test_a_device_that_is_gone_gets_nothing(listening, dial):
         async with dial(listener, "lamp-1") as (wire, _):
             await wire.subscribe(FILTER)
         await away(commands)
-        listener.execute(make())
+        listener.dispatch.execute(make())
         assert commands.told == [("not_sent", "CMD-1")]
 
 
@@ -151,12 +151,12 @@ async def test_at_qos_2_a_command_is_finished_on_the_next_connection(listening, 
             assert connack.session_present
             resent = await wire.receive()
             assert (resent.topic, resent.packet_id, resent.dup) == (sent.topic, sent.packet_id, True)
-            await wire.send(answer(Kind.PUBREC, sent.packet_id))
-            assert await wire.receive() == answer(Kind.PUBREL, sent.packet_id)
+            await wire.send(answer(PacketType.PUBREC, sent.packet_id))
+            assert await wire.receive() == answer(PacketType.PUBREL, sent.packet_id)
         await away(commands)
         async with dial(listener, "lamp-1", version=version, **lasting) as (wire, _):
-            assert await wire.receive() == answer(Kind.PUBREL, sent.packet_id)
-            await wire.send(answer(Kind.PUBCOMP, sent.packet_id))
+            assert await wire.receive() == answer(PacketType.PUBREL, sent.packet_id)
+            await wire.send(answer(PacketType.PUBCOMP, sent.packet_id))
             await told(commands, "taken")
         assert listener.counters.commands_resent == 2
 
@@ -175,7 +175,7 @@ async def test_when_its_session_expires_a_command_is_lost(listening, dial):
             assert connack == Connack(properties=connack.properties)
 
 
-async def test_what_nobody_waits_for_any_more_is_not_sent(listening, dial):
+async def test_an_abandoned_command_is_not_sent(listening, dial):
     commands = MemoryCommands()
     more = {"clean_start": False, "properties": Properties(session_expiry_s=60, receive_maximum=1)}
     async with listening(MemoryPort(), commands) as listener:
@@ -185,11 +185,11 @@ async def test_what_nobody_waits_for_any_more_is_not_sent(listening, dial):
             commands.send(first)
             await wire.receive()
             commands.send(second)
-            listener.abandon(second)
+            listener.dispatch.abandon(second)
             assert commands.told == [("not_sent", "CMD-2")]
             await wire.alive()
         await away(commands)
-        listener.abandon(first)
+        listener.dispatch.abandon(first)
         assert commands.told[-1] == ("lost", "CMD-1")
         async with dial(listener, "lamp-1", **more) as (wire, _):
             await wire.alive()
@@ -221,7 +221,7 @@ async def test_a_large_command_may_be_read_slowly(listening, dial):
         assert listener.counters.slow_reader == 0
 
 
-async def test_but_not_for_ever(listening, dial, monkeypatch):
+async def test_a_client_that_never_reads_a_command_is_ended(listening, dial, monkeypatch):
     monkeypatch.setattr(connection, "DRAIN_S", 0.1)
     commands = MemoryCommands()
     async with listening(MemoryPort(), commands) as listener, dial(listener, "lamp-1") as (wire, _):
@@ -246,7 +246,7 @@ async def test_every_way_to_answer(listening, dial, topic):
     commands.known["CMD-1"] = "lamp-1"
     async with listening(MemoryPort(), commands) as listener, dial(listener, "lamp-1") as (wire, _):
         await wire.publish(topic, b"{}", properties=Properties(content_type="application/json"))
-        assert await wire.receive() == answer(Kind.PUBACK)
+        assert await wire.receive() == answer(PacketType.PUBACK)
         assert commands.answers == {"CMD-1": CommandAnswer(200, b"{}", "application/json")}
 
 
@@ -256,9 +256,9 @@ async def test_an_answer_at_qos_2_is_taken_once(listening, dial):
     async with listening(MemoryPort(), commands) as listener, dial(listener, "lamp-1") as (wire, _):
         said = Publish(topic="command///res/CMD-1/200/?content-type=a%2Fb", payload=b"x", qos=2, packet_id=9)
         await wire.send(said, said)
-        assert await wire.receive() == answer(Kind.PUBREC, 9)
-        await wire.send(answer(Kind.PUBREL, 9))
-        assert await wire.receive() == answer(Kind.PUBCOMP, 9)
+        assert await wire.receive() == answer(PacketType.PUBREC, 9)
+        await wire.send(answer(PacketType.PUBREL, 9))
+        assert await wire.receive() == answer(PacketType.PUBCOMP, 9)
         assert commands.told == [("answer", "CMD-1")]
         assert commands.answers == {"CMD-1": CommandAnswer(200, b"x", "a/b")}
 
@@ -281,7 +281,7 @@ async def test_an_answer_that_is_none_becomes_a_dead_letter(listening, dial, top
     port, commands = MemoryPort(), MemoryCommands()
     async with listening(port, commands) as listener, dial(listener, "lamp-1") as (wire, _):
         await wire.send(Publish(topic=topic, payload=b"x", qos=qos, packet_id=1))
-        assert await wire.receive() == answer(Kind.PUBREC if qos == 2 else Kind.PUBACK, code=code)
+        assert await wire.receive() == answer(PacketType.PUBREC if qos == 2 else PacketType.PUBACK, code=code)
         assert decode_dead_letter(port.arrivals[0].data).reason == reason
         assert commands.told == []
 
@@ -290,7 +290,7 @@ async def test_without_commands_an_answer_becomes_a_dead_letter(listening, dial)
     port = MemoryPort()
     async with listening(port) as listener, dial(listener, "lamp-1") as (wire, _):
         await wire.publish("command///res/CMD-1/200")
-        assert await wire.receive() == answer(Kind.PUBACK, code=Reason.TOPIC_NAME_INVALID)
+        assert await wire.receive() == answer(PacketType.PUBACK, code=Reason.TOPIC_NAME_INVALID)
         assert decode_dead_letter(port.arrivals[0].data).reason == "bad-topic"
 
 
@@ -303,7 +303,7 @@ async def test_an_answer_is_acknowledged_in_its_place(listening, dial):
         await commands.until(lambda: len(commands.told) == 1, "the answer")
         await wire.alive()
         port.release()
-        assert [await wire.receive() for _ in range(2)] == [answer(Kind.PUBACK, 1), answer(Kind.PUBACK, 2)]
+        assert [await wire.receive() for _ in range(2)] == [answer(PacketType.PUBACK, 1), answer(PacketType.PUBACK, 2)]
 
 
 class Full(MemoryCommands):
@@ -324,7 +324,7 @@ async def test_an_answer_waits_for_room(listening, dial):
     commands = Full()
     async with listening(MemoryPort(), commands) as listener, dial(listener, "lamp-1") as (wire, _):
         await wire.publish("command///res/CMD-1/200")
-        assert await wire.receive() == answer(Kind.PUBACK)
+        assert await wire.receive() == answer(PacketType.PUBACK)
         assert commands.tries == 2
 
 
@@ -332,11 +332,11 @@ async def test_a_confirmation_of_nothing_is_nothing_and_a_wrong_one_ends_the_con
     commands = MemoryCommands()
     async with listening(MemoryPort(), commands) as listener, dial(listener, "lamp-1") as (wire, _):
         await wire.subscribe(FILTER)
-        await wire.send(answer(Kind.PUBACK, 7))
+        await wire.send(answer(PacketType.PUBACK, 7))
         commands.send(make())
         sent = await wire.receive()
-        await wire.send(answer(Kind.PUBCOMP, sent.packet_id))
-        assert await wire.receive() == Ending(code=Reason.PROTOCOL_ERROR)
+        await wire.send(answer(PacketType.PUBCOMP, sent.packet_id))
+        assert await wire.receive() == Disconnect(code=Reason.PROTOCOL_ERROR)
         await told(commands, "lost")
 
 
@@ -350,7 +350,7 @@ async def test_a_session_taken_over_is_reached_through_the_new_connection(listen
         async with dial(listener, "lamp-1", **lasting) as (new, connack):
             assert connack.session_present
             assert (await new.receive()).dup
-            assert commands.devices == {"lamp-1": listener}
+            assert commands.devices == {"lamp-1": listener.dispatch}
             commands.send(make(id="CMD-2"))
             assert (await new.receive()).topic == "command///req/CMD-2/switch"
             assert commands.told == []
@@ -364,7 +364,7 @@ async def test_a_full_house_keeps_what_it_has(listening, dial):
     async with listening(port, commands, max_connections=1) as listener:
         for name in ("a", "b", "c"):
             async with dial(listener, name, **lasting) as (wire, _):
-                await wire.send(Ending(properties=Properties(session_expiry_s=50)))
+                await wire.send(Disconnect(properties=Properties(session_expiry_s=50)))
                 assert await wire.receive() is None
         assert sorted(port.kept("mqtt/session/")) == ["mqtt/session//b", "mqtt/session//c"]
         assert listener.counters.sessions_dropped == 1

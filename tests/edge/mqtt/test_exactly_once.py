@@ -1,16 +1,16 @@
-"""QoS 2 on its way in, as transcripts: stored once, PUBREC after the commit, PUBCOMP when the packet id is free."""
+"""QoS 2 from a client, as transcripts: stored once, PUBREC after the commit, PUBCOMP after the packet id is free."""
 
 import pytest
 
-from edge.mqtt.talking import Talk, make_border
-from fogline_edge.adapters.mqtt.effects import Forget, Keep, Store, Why
-from fogline_edge.adapters.mqtt.inbound import MAX_UNRELEASED
-from fogline_edge.adapters.mqtt.kept import restored
-from fogline_edge.adapters.mqtt.packets import Answer, Ending, Publish
-from fogline_edge.adapters.mqtt.properties import Properties
-from fogline_edge.adapters.mqtt.wire import V3, V5, Kind, Reason
+from edge.mqtt.talking import Talk, make_context
+from fogline_edge.adapters.mqtt.protocol.packets import Ack, Disconnect, Publish
+from fogline_edge.adapters.mqtt.protocol.primitives import V3, V5, PacketType, Reason
+from fogline_edge.adapters.mqtt.protocol.properties import Properties
+from fogline_edge.adapters.mqtt.session.effects import CloseReason, Forget, Keep, Store
+from fogline_edge.adapters.mqtt.session.inbound import MAX_UNRELEASED
+from fogline_edge.adapters.mqtt.session.session_state import restored
 
-TOO_MANY = Ending(code=Reason.QUOTA_EXCEEDED)
+TOO_MANY = Disconnect(code=Reason.QUOTA_EXCEEDED)
 VERSIONS = pytest.mark.parametrize("version", [V3, V5])
 
 
@@ -19,15 +19,15 @@ def publish(number=7, topic="t", **more):
 
 
 def pubrec(number=7, code=0):
-    return Answer(kind=Kind.PUBREC, packet_id=number, code=code)
+    return Ack(kind=PacketType.PUBREC, packet_id=number, code=code)
 
 
 def pubrel(number=7):
-    return Answer(kind=Kind.PUBREL, packet_id=number)
+    return Ack(kind=PacketType.PUBREL, packet_id=number)
 
 
 def pubcomp(number=7, code=0):
-    return Answer(kind=Kind.PUBCOMP, packet_id=number, code=code)
+    return Ack(kind=PacketType.PUBCOMP, packet_id=number, code=code)
 
 
 def connected(version=V5, **more):
@@ -43,7 +43,7 @@ def lasting(version=V5, **more):
 
 
 def committed(talk, store):
-    talk.session.window.committed(store.ticket)
+    talk.session.ack_order.committed(store.pending)
     return talk.acknowledged()
 
 
@@ -54,7 +54,7 @@ def test_pubrec_comes_after_the_commit_and_pubcomp_after_the_id_is_forgotten(ver
     assert talk.acknowledged() == []
     assert committed(talk, store) == [(7, 0)]
     (forget,) = talk.say(pubrel())
-    assert (forget.devices, forget.slot, forget.number) == (("d1",), store.arrival.retransmission.slot, 7)
+    assert (forget.devices, forget.slot, forget.packet_id) == (("d1",), store.arrival.retransmission.slot, 7)
     assert talk.through([forget]) == [pubcomp()]
 
 
@@ -62,7 +62,7 @@ def test_pubacks_and_pubrecs_come_in_the_order_of_the_publishes():
     talk = connected()
     (first,) = talk.say(publish(1))
     second = talk.publish(2)
-    talk.session.window.committed(second.ticket)
+    talk.session.ack_order.committed(second.pending)
     assert talk.acknowledged() == []
     assert committed(talk, first) == [(1, 0), (2, 0)]
 
@@ -91,7 +91,7 @@ def test_a_publish_between_pubrel_and_pubcomp_breaks_the_protocol():
     talk = connected()
     committed(talk, talk.say(publish())[0])
     talk.say(pubrel())
-    assert talk.say(publish()) == [(Ending(code=Reason.PACKET_IDENTIFIER_IN_USE), Why.MALFORMED)]
+    assert talk.say(publish()) == [(Disconnect(code=Reason.PACKET_IDENTIFIER_IN_USE), CloseReason.MALFORMED)]
 
 
 def test_a_pubrel_before_its_pubrec_waits_and_until_its_pubcomp_the_id_is_in_use():
@@ -105,7 +105,7 @@ def test_a_pubrel_before_its_pubrec_waits_and_until_its_pubcomp_the_id_is_in_use
     assert talk.session.inbound.release_early() == []
     (store,) = talk.say(publish())
     talk.say(pubrel())
-    assert talk.say(publish()) == [(Ending(code=Reason.PACKET_IDENTIFIER_IN_USE), Why.MALFORMED)]
+    assert talk.say(publish()) == [(Disconnect(code=Reason.PACKET_IDENTIFIER_IN_USE), CloseReason.MALFORMED)]
 
 
 @pytest.mark.parametrize(("version", "code"), [(V3, 0), (V5, Reason.PACKET_IDENTIFIER_NOT_FOUND)])
@@ -122,7 +122,7 @@ def test_a_lasting_session_recognises_every_copy_and_a_clean_one_goes_by_dup(ver
     talk = lasting(version)
     (first,) = talk.say(publish())
     talk.session.end(talk.now)
-    again = lasting(version, border=talk.border)
+    again = lasting(version, context=talk.context)
     (second,) = again.say(publish())
     assert first.arrival.retransmission == second.arrival.retransmission
     assert first.arrival.retransmission.again
@@ -132,7 +132,7 @@ def test_a_new_session_knows_nothing_of_the_former_ones_ids():
     talk = lasting()
     (first,) = talk.say(publish())
     talk.session.end(talk.now)
-    talk = Talk(border=talk.border)
+    talk = Talk(context=talk.context)
     talk.connect(clean_start=True, properties=Properties(session_expiry_s=100))
     (second,) = talk.say(publish())
     assert first.arrival.retransmission.slot != second.arrival.retransmission.slot
@@ -149,7 +149,7 @@ def test_the_next_connection_of_a_session_releases_what_the_former_one_stored(ve
     talk = lasting(version)
     committed(talk, talk.say(publish(topic="t//d2"))[-1])
     talk.session.end(talk.now)
-    talk = lasting(version, border=talk.border)
+    talk = lasting(version, context=talk.context)
     (forget,) = talk.say(pubrel())
     assert forget.devices == ("d2",)
     assert talk.through([forget]) == [pubcomp()]
@@ -159,9 +159,9 @@ def restart(talk):
     """The gateway ends; what was kept is there for the next one."""
     state = talk.session._state
     (keep,) = state.save(lambda: ())
-    border = make_border()
-    assert border.sessions.restore([restored(keep.key, keep.value)], 0.0) == []
-    return border
+    context = make_context()
+    assert context.sessions.restore([restored(keep.key, keep.value)], 0.0) == []
+    return context
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_after_a_restart_pubrel_forgets_under_the_name_that_it_was_stored_under(
     talk = lasting(V3)
     effects = talk.say(publish(topic=topic))
     assert isinstance(effects[0], Keep) == (topic == "t//d2")
-    talk = lasting(V3, border=restart(talk))
+    talk = lasting(V3, context=restart(talk))
     (forget,) = talk.say(pubrel())
     assert isinstance(forget, Forget)
     assert forget.devices == names
@@ -188,7 +188,7 @@ def test_a_5_client_reads_in_pubrec_that_it_was_refused_and_may_use_the_id_again
     assert talk.say(pubrel()) == [pubcomp(code=Reason.PACKET_IDENTIFIER_NOT_FOUND)]
 
 
-@pytest.mark.parametrize(("version", "end"), [(V3, (Why.MALFORMED,)), (V5, (TOO_MANY, Why.MALFORMED))])
+@pytest.mark.parametrize(("version", "end"), [(V3, (CloseReason.MALFORMED,)), (V5, (TOO_MANY, CloseReason.MALFORMED))])
 def test_a_client_that_never_releases_is_ended(version, end):
     talk = connected(version, receive_maximum=MAX_UNRELEASED * 2)
     for number in range(1, MAX_UNRELEASED + 1):
@@ -208,12 +208,12 @@ def test_a_topic_alias_stands_for_its_topic():
 
 @pytest.mark.parametrize(("alias", "code"), [(33, Reason.TOPIC_ALIAS_INVALID), (1, Reason.PROTOCOL_ERROR)])
 def test_a_topic_alias_that_is_none_ends_the_connection(alias, code):
-    end = (Ending(code=code), Why.MALFORMED)
+    end = (Disconnect(code=code), CloseReason.MALFORMED)
     assert connected().say(Publish(topic="", payload=b"", properties=Properties(topic_alias=alias))) == [end]
 
 
 def test_a_client_names_no_subscription():
-    end = (Ending(code=Reason.PROTOCOL_ERROR), Why.MALFORMED)
+    end = (Disconnect(code=Reason.PROTOCOL_ERROR), CloseReason.MALFORMED)
     assert connected().say(Publish(topic="t", payload=b"", properties=Properties(subscription_id=(1,)))) == [end]
 
 
@@ -221,6 +221,6 @@ def test_a_topic_alias_is_its_connections_own():
     talk = lasting()
     talk.say(Publish(topic="t", payload=b"", properties=Properties(topic_alias=1)))
     talk.session.end(talk.now)
-    talk = lasting(border=talk.border)
-    end = (Ending(code=Reason.PROTOCOL_ERROR), Why.MALFORMED)
+    talk = lasting(context=talk.context)
+    end = (Disconnect(code=Reason.PROTOCOL_ERROR), CloseReason.MALFORMED)
     assert talk.say(Publish(topic="", payload=b"", properties=Properties(topic_alias=1))) == [end]

@@ -5,11 +5,11 @@ import weakref
 
 import pytest
 
-from fogline.testing.commands import MemoryCommands
-from fogline.testing.port import MemoryPort
-from fogline_edge.adapters.mqtt.packets import Ending
-from fogline_edge.adapters.mqtt.properties import Properties
-from fogline_edge.adapters.mqtt.wire import Reason
+from fogline_edge.adapters.mqtt.protocol.packets import Disconnect
+from fogline_edge.adapters.mqtt.protocol.primitives import Reason
+from fogline_edge.adapters.mqtt.protocol.properties import Properties
+from fogline_lab.commands import MemoryCommands
+from fogline_lab.port import MemoryPort
 
 CONNECTIONS = 5
 
@@ -26,8 +26,8 @@ def no_collector():
 def objects_of(listener):
     """Everything of its connections that refers to something else of them."""
     for each in listener._sockets:
-        session = each._session
-        yield from map(weakref.ref, (each, each.flow, each.flow._outlet, session, session.inbound, session.downstream))
+        session = each._protocol
+        yield from map(weakref.ref, (each, each.reader, each.reader.runner, session, session.inbound, session.downstream))
         if not session._state.epoch:
             yield from map(weakref.ref, (session._state, session._state.outbound))
 
@@ -39,7 +39,7 @@ async def ended(wire):
 
 
 async def leave(wire):
-    await wire.send(Ending(code=Reason.SUCCESS))
+    await wire.send(Disconnect(code=Reason.SUCCESS))
     await ended(wire)
 
 
@@ -89,9 +89,9 @@ async def test_socket_that_takes_bytes_again_is_closed_only_afterwards(dial, lis
     async with listening(MemoryPort()) as listener, dial(listener, "lamp-1") as (wire, _):
         (connection,) = listener._sockets
         transport = connection._transport
-        connection.flow.bulky = True
+        connection.reader.runner.bulky = True
         connection.pause_writing()
-        connection.flow.feed(Ending(code=Reason.SUCCESS).encode(wire.version))
+        connection.reader.feed(Disconnect(code=Reason.SUCCESS).encode(wire.version))
         connection.resume_writing()
         assert not transport.is_closing()
         await ended(wire)

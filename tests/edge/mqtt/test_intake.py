@@ -2,19 +2,19 @@
 
 import pytest
 
-from fogline.dead import DEAD_CONTENT_TYPE, decode_dead_letter
+from fogline.dead_letter import DEAD_CONTENT_TYPE, decode_dead_letter
 from fogline.errors import Poison
 from fogline.event import Lane, parse_rfc3339
 from fogline.identity import Retransmission, UniqueId
-from fogline_edge.adapters.mqtt.counters import Counters
-from fogline_edge.adapters.mqtt.intake import MAX_PROPERTIES, Client, Intake
-from fogline_edge.adapters.mqtt.packets import Publish
-from fogline_edge.adapters.mqtt.properties import Properties
-from fogline_edge.adapters.mqtt.topics import Topics
-from fogline_edge.adapters.mqtt.wire import Reason
+from fogline_edge.adapters.mqtt.counters import MqttCounters
+from fogline_edge.adapters.mqtt.hono.intake import MAX_PROPERTIES, Client, PublishIntake
+from fogline_edge.adapters.mqtt.hono.topics import Topics
+from fogline_edge.adapters.mqtt.protocol.packets import Publish
+from fogline_edge.adapters.mqtt.protocol.primitives import Reason
+from fogline_edge.adapters.mqtt.protocol.properties import Properties
 from fogline_edge.settings import TopicSettings
 
-INTAKE = Intake("acme", "gw-1", Topics("acme", [TopicSettings(topic="raw/{device}"), TopicSettings(topic="own/#")]))
+INTAKE = PublishIntake("acme", "gw-1", Topics("acme", [TopicSettings(topic="raw/{device}"), TopicSettings(topic="own/#")]))
 ANYONE = Client("d1")
 
 
@@ -70,7 +70,7 @@ def test_a_user_does_not_speak_for_another_device(topic):
     )
 
 
-def test_unless_it_publishes_for_others():
+def test_a_user_that_publishes_for_others_may_name_any_device():
     assert stored("raw/d2", client=Client("c", "d1", for_others=True)).device == "d2"
 
 
@@ -198,8 +198,8 @@ def test_what_is_read_of_a_cloud_event_is_not_said_twice():
 
 
 def test_too_many_properties_are_left_out_and_counted():
-    counters = Counters()
-    intake = Intake("acme", "gw-1", Topics("acme", []), counters)
+    counters = MqttCounters()
+    intake = PublishIntake("acme", "gw-1", Topics("acme", []), counters)
     message = Publish(topic="t", payload=b"x", properties=Properties(user=(("a", "x" * MAX_PROPERTIES),)))
     arrival, code = intake.arrival(ANYONE, message, b"")
     assert (arrival.properties, arrival.data, code, counters.properties_dropped) == (None, b"x", 0, 1)

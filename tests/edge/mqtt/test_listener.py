@@ -7,21 +7,22 @@ import socket
 
 import pytest
 
-from fogline.dead import decode_dead_letter
+from fogline.dead_letter import decode_dead_letter
 from fogline.errors import Misconfigured
 from fogline.event import Receipt
-from fogline.testing.port import MemoryPort
-from fogline_edge.adapters.mqtt.listener import MqttListener
-from fogline_edge.adapters.mqtt.packets import Answer, Connack, Connect, Ending, Publish, Will
-from fogline_edge.adapters.mqtt.properties import Properties
-from fogline_edge.adapters.mqtt.wire import V3, V5, Kind, Reason
+from fogline_edge.adapters.mqtt.protocol.packets import Ack, Connack, Connect, Disconnect, Publish, Will
+from fogline_edge.adapters.mqtt.protocol.primitives import V3, V5, PacketType, Reason
+from fogline_edge.adapters.mqtt.protocol.properties import Properties
+from fogline_edge.adapters.mqtt.server.listener import MqttListener
 from fogline_edge.settings import MqttSettings, TopicSettings
+from fogline_lab.mqtt_packets import encode
+from fogline_lab.port import MemoryPort
 
 LIMIT_S = 20.0
 
 
 def puback(number, code=0):
-    return Answer(kind=Kind.PUBACK, packet_id=number, code=code)
+    return Ack(kind=PacketType.PUBACK, packet_id=number, code=code)
 
 
 def publishes(numbers, topic="t"):
@@ -112,7 +113,7 @@ async def test_a_resend_is_recognised_across_a_restart_of_the_gateway(listening,
     assert port.receipts == [Receipt.STORED, Receipt.DUPLICATE]
 
 
-@pytest.mark.parametrize(("version", "last"), [(V3, None), (V5, Ending(code=Reason.SESSION_TAKEN_OVER))])
+@pytest.mark.parametrize(("version", "last"), [(V3, None), (V5, Disconnect(code=Reason.SESSION_TAKEN_OVER))])
 async def test_a_second_connection_takes_the_session_over(listening, dial, version, last):
     port = MemoryPort()
     async with (
@@ -140,7 +141,7 @@ async def test_the_will_goes_with_a_disconnect(listening, dial):
     port = MemoryPort()
     async with listening(port) as listener:
         async with dial(listener, "d1", will=Will("event", b"gone")) as (wire, _):
-            await wire.send(Ending())
+            await wire.send(Disconnect())
             assert await wire.receive() is None
         await eventually(lambda: listener.counters.connected == 0, "the socket is closed")
         assert (listener.counters.left, listener.counters.lost) == (1, 0)
@@ -159,7 +160,7 @@ async def test_a_delayed_will_goes_when_the_client_comes_back(listening, dial):
             await eventually(lambda: listener.counters.lost == 1, "the loss is noticed")
         async with dial(listener, "d1", clean_start=False) as (wire, connack):
             assert connack.session_present
-            await wire.send(Ending())
+            await wire.send(Disconnect())
             assert await wire.receive() is None
     assert port.arrivals == []
 
@@ -207,7 +208,7 @@ async def test_a_malformed_packet_ends_its_own_connection_and_no_other(listening
     port = MemoryPort()
     async with listening(port) as listener, dial(listener, "good") as (good, _), dial(listener, "bad") as (bad, _):
         await bad.send(Publish(topic="t", payload=b"before"), broken, Publish(topic="t", payload=b"after"))
-        assert await bad.receive() == Ending(code=code)
+        assert await bad.receive() == Disconnect(code=code)
         assert await bad.receive() is None
         await good.publish("t", b"good")
         assert await good.receive() == puback(1)
@@ -225,7 +226,7 @@ async def test_garbage_instead_of_a_connect_is_closed_without_an_answer(listenin
 async def test_a_publish_after_disconnect_is_not_taken(listening, dial):
     port = MemoryPort()
     async with listening(port) as listener, dial(listener, "d1") as (wire, _):
-        await wire.send(Publish(topic="t", payload=b"before"), Ending(), Publish(topic="t", payload=b"after"))
+        await wire.send(Publish(topic="t", payload=b"before"), Disconnect(), Publish(topic="t", payload=b"after"))
         assert await wire.receive() is None
     assert [each.data for each in port.arrivals] == [b"before"]
 
@@ -233,7 +234,7 @@ async def test_a_publish_after_disconnect_is_not_taken(listening, dial):
 async def test_a_client_may_publish_without_waiting_for_connack(listening, dial):
     port = MemoryPort()
     async with listening(port) as listener, dial(listener) as (wire, _):
-        await wire.send(Connect(version=V5, client_id="d1"), *publishes([1]), Ending())
+        await wire.send(Connect(version=V5, client_id="d1"), *publishes([1]), Disconnect())
         assert isinstance(await wire.receive(), Connack)
         assert [each.data for each in await port.until_stored(1)] == [b"1"]
 
@@ -242,7 +243,7 @@ async def test_the_stream_may_come_byte_by_byte(listening, dial):
     port = MemoryPort()
     async with listening(port) as listener, dial(listener) as (wire, _):
         wire.writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        stream = b"".join(each.encode(V5) for each in [Connect(version=V5, client_id="d1"), *publishes([1, 2])])
+        stream = b"".join(encode(each, V5) for each in [Connect(version=V5, client_id="d1"), *publishes([1, 2])])
         for byte in stream:
             await wire.send(bytes((byte,)))
             await asyncio.sleep(0)
@@ -300,7 +301,7 @@ async def test_users_log_in_and_speak_for_themselves(listening, dial, folder):
         assert listener.counters.refused == 3
 
 
-async def test_what_follows_a_connect_waits_for_the_password(listening, dial, folder):
+async def test_packets_after_connect_wait_for_the_password_check(listening, dial, folder):
     port = MemoryPort()
     async with listening(port, users=password_file(folder, d1="one")) as listener:
         async with dial(listener) as (wire, _):
@@ -324,7 +325,7 @@ async def test_another_user_with_the_same_client_id_takes_nothing_over(listening
         await second.alive()
 
 
-@pytest.mark.parametrize(("version", "last"), [(V3, None), (V5, Ending(code=Reason.SERVER_SHUTTING_DOWN))])
+@pytest.mark.parametrize(("version", "last"), [(V3, None), (V5, Disconnect(code=Reason.SERVER_SHUTTING_DOWN))])
 async def test_close_tells_the_clients_and_leaves_nothing_open(dial, version, last):
     port = MemoryPort()
     listener = MqttListener(port, MqttSettings(port=0))

@@ -1,4 +1,4 @@
-"""The codec: what is encoded decodes to the same, and no bytes whatever raise anything but `PacketError`."""
+"""The codec: an encoded packet decodes to the same, and no bytes raise any other error than `PacketError`."""
 
 import contextlib
 
@@ -6,22 +6,31 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fogline_edge.adapters.mqtt.framing import Framer
-from fogline_edge.adapters.mqtt.packets import (
-    Answer,
+from fogline_edge.adapters.mqtt.protocol import packets as server
+from fogline_edge.adapters.mqtt.protocol.framing import Framer
+from fogline_edge.adapters.mqtt.protocol.packets import (
+    Ack,
     Connack,
     Connect,
-    Ending,
+    Disconnect,
     Ping,
     Publish,
     Suback,
     Subscribe,
     Unsubscribe,
     Will,
-    decode,
 )
-from fogline_edge.adapters.mqtt.properties import MAX_USER_PROPERTIES, NONE, Properties
-from fogline_edge.adapters.mqtt.wire import V3, V5, Kind, MalformedPacket, PacketError, ProtocolError, Reason
+from fogline_edge.adapters.mqtt.protocol.primitives import (
+    V3,
+    V5,
+    MalformedPacket,
+    PacketError,
+    PacketType,
+    ProtocolError,
+    Reason,
+)
+from fogline_edge.adapters.mqtt.protocol.properties import MAX_USER_PROPERTIES, NONE, Properties
+from fogline_lab.mqtt_packets import decode, encode
 
 LARGE = 1_000_000
 
@@ -106,8 +115,8 @@ packets = st.one_of(
         ),
     ),
     st.builds(
-        Answer,
-        kind=st.sampled_from([Kind.PUBACK, Kind.PUBREC, Kind.PUBREL, Kind.PUBCOMP]),
+        Ack,
+        kind=st.sampled_from([PacketType.PUBACK, PacketType.PUBREC, PacketType.PUBREL, PacketType.PUBCOMP]),
         packet_id=numbers,
         code=st.integers(0, 255),
         properties=REASONED,
@@ -125,15 +134,15 @@ packets = st.one_of(
     ),
     st.builds(
         Suback,
-        kind=st.sampled_from([Kind.SUBACK, Kind.UNSUBACK]),
+        kind=st.sampled_from([PacketType.SUBACK, PacketType.UNSUBACK]),
         packet_id=numbers,
         codes=st.lists(st.integers(0, 255), max_size=3).map(tuple),
         properties=REASONED,
     ),
-    st.builds(Ping, st.sampled_from([Kind.PINGREQ, Kind.PINGRESP])),
+    st.builds(Ping, st.sampled_from([PacketType.PINGREQ, PacketType.PINGRESP])),
     st.builds(
-        Ending,
-        kind=st.sampled_from([Kind.DISCONNECT, Kind.AUTH]),
+        Disconnect,
+        kind=st.sampled_from([PacketType.DISCONNECT, PacketType.AUTH]),
         code=st.integers(0, 255),
         properties=REASONED,
     ),
@@ -150,8 +159,8 @@ def one(data, first=None):
 
 
 @given(packets)
-def test_what_is_encoded_decodes_to_the_same(packet):
-    assert decode(*one(packet.encode(V5)), V5) == packet
+def test_an_encoded_packet_decodes_to_the_same(packet):
+    assert decode(*one(encode(packet, V5)), V5) == packet
 
 
 @given(
@@ -160,7 +169,7 @@ def test_what_is_encoded_decodes_to_the_same(packet):
     )
 )
 def test_a_publish_of_3_1_1_has_no_properties(publish):
-    assert decode(*one(publish.encode(V3)), V3) == publish
+    assert decode(*one(encode(publish, V3)), V3) == publish
 
 
 def test_a_connect_of_3_1_1_comes_back():
@@ -173,32 +182,32 @@ def test_a_connect_of_3_1_1_comes_back():
         username="u",
         password=b"p",
     )
-    assert decode(*one(connect.encode(V3)), V3) == connect
+    assert decode(*one(encode(connect, V3)), V3) == connect
 
 
 @given(st.integers(0, 255), st.binary(max_size=80), st.sampled_from([V3, V5]))
 def test_any_bytes_raise_nothing_but_packet_error(header, body, version):
     with contextlib.suppress(PacketError):
-        decode(header, body, version)
+        server.decode(header, body, version)
 
 
 @given(packets, st.data())
 def test_a_packet_with_changed_bytes_raises_nothing_but_packet_error(packet, data):
-    header, body = one(packet.encode(V5))
+    header, body = one(encode(packet, V5))
     changed = bytearray(body)
     for _ in range(data.draw(st.integers(0, 3))):
         if changed:
             changed[data.draw(st.integers(0, len(changed) - 1))] = data.draw(st.integers(0, 255))
     cut = bytes(changed[: data.draw(st.integers(0, len(changed)))])
     with contextlib.suppress(PacketError):
-        decode(header, cut, data.draw(st.sampled_from([V3, V5])))
+        server.decode(header, cut, data.draw(st.sampled_from([V3, V5])))
 
 
 @given(connects, st.data())
 def test_a_connect_cut_anywhere_is_malformed(connect, data):
-    header, body = one(connect.encode(V5))
+    header, body = one(encode(connect, V5))
     with pytest.raises(PacketError):
-        decode(header, body[: data.draw(st.integers(0, len(body) - 1))], V5)
+        server.decode(header, body[: data.draw(st.integers(0, len(body) - 1))], V5)
 
 
 def publish(tail, flags=0x02, topic=b"t"):
@@ -237,6 +246,8 @@ def publish(tail, flags=0x02, topic=b"t"):
         ),
         pytest.param((0x82, b"\0\1\0\2a#\0"), V3, MalformedPacket, Reason.TOPIC_FILTER_INVALID, id="# within a level"),
         pytest.param((0xA2, b"\0\0\0\1a"), V3, ProtocolError, Reason.PROTOCOL_ERROR, id="UNSUBSCRIBE with id 0"),
+        pytest.param((0x20, b"\0\0"), V3, ProtocolError, Reason.PROTOCOL_ERROR, id="CONNACK from a client"),
+        pytest.param((0x90, b"\0\1\0"), V3, ProtocolError, Reason.PROTOCOL_ERROR, id="SUBACK from a client"),
         pytest.param((0xC0, b"x"), V3, MalformedPacket, Reason.MALFORMED_PACKET, id="PINGREQ with a body"),
         pytest.param((0xE0, b"\0"), V3, MalformedPacket, Reason.MALFORMED_PACKET, id="3.1.1 DISCONNECT with a body"),
         pytest.param((0x40, b"\0\1\0"), V3, MalformedPacket, Reason.MALFORMED_PACKET, id="3.1.1 PUBACK with a code"),
@@ -256,27 +267,27 @@ def publish(tail, flags=0x02, topic=b"t"):
         ),
     ],
 )
-def test_what_is_refused(packet, version, error, code):
+def test_invalid_bytes_are_refused(packet, version, error, code):
     with pytest.raises(error) as caught:
-        decode(*packet, version)
+        server.decode(*packet, version)
     assert caught.value.code == code
 
 
 def test_too_many_user_properties_are_refused():
     many = Publish(topic="t", payload=b"", properties=Properties(user=(("a", "b"),) * (MAX_USER_PROPERTIES + 1)))
     with pytest.raises(ProtocolError, match="user properties"):
-        decode(*one(many.encode(V5)), V5)
+        decode(*one(encode(many, V5)), V5)
 
 
 def test_a_password_without_a_name_is_right_in_5():
     connect = Connect(version=V5, client_id="a", password=b"token")
-    assert decode(*one(connect.encode(V5)), V5) == connect
+    assert decode(*one(encode(connect, V5)), V5) == connect
 
 
 @given(st.lists(packets, max_size=5), st.data())
 @example([], None)
 def test_packets_come_whole_however_the_stream_is_cut(sent, data):
-    stream = b"".join(packet.encode(V5) for packet in sent)
+    stream = b"".join(encode(packet, V5) for packet in sent)
     framer = Framer(LARGE, None)
     found = []
     at = 0
@@ -297,7 +308,7 @@ def test_any_stream_raises_nothing_but_packet_error(stream, size):
         for at in range(0, len(stream), size):
             framer.feed(stream[at : at + size])
             while (packet := framer.next_packet()) is not None:
-                decode(*packet, V5)
+                server.decode(*packet, V5)
     except PacketError:
         pass
 
@@ -328,7 +339,7 @@ def test_the_largest_packet_is_taken():
     [b"\x16", b"G", b"\x00", b"\x11", b"\x30", b"\x30\x00", b"\x10\xff\xff\xff\xff"],
     ids=["TLS", "HTTP", "type 0", "CONNECT with flags", "PUBLISH", "whole PUBLISH", "length of 5 bytes"],
 )
-def test_what_cannot_become_a_connect_is_refused_at_once(begin):
+def test_bytes_that_cannot_begin_a_connect_are_refused_at_once(begin):
     framer = Framer(4096)
     framer.feed(begin)
     with pytest.raises(PacketError):
@@ -336,7 +347,7 @@ def test_what_cannot_become_a_connect_is_refused_at_once(begin):
 
 
 def test_reading_may_stop_between_two_packets_and_go_on_later():
-    ping = Ping(Kind.PINGREQ).encode(V5)
+    ping = Ping(PacketType.PINGREQ).encode(V5)
     framer = Framer(4096, None)
     framer.feed(ping + ping + ping[:1])
     assert framer.next_packet() == (0xC0, b"")

@@ -5,21 +5,21 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from fogline.rates import DeviceRates
-from fogline.testing.memory import resident_bytes
-from fogline.testing.port import MemoryPort
-from fogline_edge.adapters.mqtt.listener import MqttListener
-from fogline_edge.adapters.mqtt.packets import Answer, Publish
-from fogline_edge.adapters.mqtt.wire import Kind
+from fogline.process.rates import DeviceRates
+from fogline_edge.adapters.mqtt.protocol.packets import Ack, Publish
+from fogline_edge.adapters.mqtt.protocol.primitives import PacketType
+from fogline_edge.adapters.mqtt.server.listener import MqttListener
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.settings import MqttSettings, Settings
+from fogline_edge.settings import EdgeSettings, MqttSettings
+from fogline_lab.memory import resident_bytes
+from fogline_lab.port import MemoryPort
 
 SHARE_S = 50
 ROUNDS = 30
 
 
 def puback(number):
-    return Answer(kind=Kind.PUBACK, packet_id=number)
+    return Ack(kind=PacketType.PUBACK, packet_id=number)
 
 
 def publishes(numbers, topic="t", qos=1):
@@ -97,7 +97,7 @@ async def test_a_connection_that_ends_while_it_is_not_read_ends_in_order(dial):
 @pytest.mark.fault("D3")
 async def test_a_flood_of_a_hundred_times_its_share_does_not_slow_the_others_down(dial, folder):
     """The others are acknowledged as before; of the flood its share is taken, and no memory."""
-    outbox = Outbox.open(Settings(tenant="acme", gateway="gw-1", data=str(folder)))
+    outbox = Outbox.open(EdgeSettings(tenant="acme", gateway="gw-1", data=str(folder)))
     listener = await listen(outbox, SHARE_S, SHARE_S)
     async with AsyncExitStack() as stack:
         flood, *others = [(await stack.enter_async_context(dial(listener, f"d{n}")))[0] for n in range(6)]
@@ -131,7 +131,7 @@ async def publish_for_ever(flood):
 
 
 async def acknowledged(others):
-    """How long each PUBACK took, of devices that publish twenty times a second at most."""
+    """Measure the time to each PUBACK, of devices that publish twenty times a second at most."""
     loop, took = asyncio.get_running_loop(), []
 
     async def publish(wire):

@@ -1,4 +1,4 @@
-"""What outlives a restart of the gateway: the listener over the real outbox, opened again on the same folder."""
+"""Sessions and messages after a restart of the gateway: the listener over the real outbox, reopened on the same folder."""
 
 from contextlib import asynccontextmanager
 
@@ -6,21 +6,22 @@ import pytest
 
 from fogline.codec import decode_event
 from fogline.command import Deadline
-from fogline.testing.commands import MemoryCommands, make_command
-from fogline_edge.adapters.mqtt.packets import Answer, Connack, Publish
-from fogline_edge.adapters.mqtt.properties import Properties
-from fogline_edge.adapters.mqtt.wire import V3, V5, Kind
+from fogline_edge.adapters.mqtt.protocol.packets import Ack, Connack, Publish
+from fogline_edge.adapters.mqtt.protocol.primitives import V3, V5, PacketType
+from fogline_edge.adapters.mqtt.protocol.properties import Properties
 from fogline_edge.boot import beacon
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.outbox.schema import open_database
-from fogline_edge.settings import OutboxSettings, Settings
+from fogline_edge.outbox.stored_body import unpack_body
+from fogline_edge.settings import EdgeSettings, OutboxSettings
+from fogline_lab.commands import MemoryCommands, make_command
 
 VERSIONS = pytest.mark.parametrize("version", [V3, V5])
 FILTER = "command///req/#"
 
 
 def answer(kind, number=7):
-    return Answer(kind=kind, packet_id=number)
+    return Ack(kind=kind, packet_id=number)
 
 
 def publish(data=b"x", topic="t", **more):
@@ -41,7 +42,7 @@ def gateway(folder, listening):
 
     @asynccontextmanager
     async def gateway(commands=None):
-        settings = Settings(tenant="acme", gateway="gw-1", data=str(folder), outbox=OutboxSettings(group_commit_ms=0))
+        settings = EdgeSettings(tenant="acme", gateway="gw-1", data=str(folder), outbox=OutboxSettings(group_commit_ms=0))
         outbox = Outbox.open(settings)
         try:
             async with listening(outbox, commands) as listener:
@@ -54,13 +55,13 @@ def gateway(folder, listening):
 
 @pytest.fixture
 def stored(folder):
-    """The data of all events, but for notes about devices that come and go."""
+    """The data of all events except notifications of devices that connect and disconnect."""
 
     def stored():
         reader = open_database(folder / "outbox.db", 1_000_000_000)
         try:
-            bodies = reader.execute("SELECT body FROM event ORDER BY stream, sequence").fetchall()
-            events = [decode_event(body) for (body,) in bodies]
+            bodies = reader.execute("SELECT body FROM event ORDER BY place").fetchall()
+            events = [decode_event(unpack_body(body)) for (body,) in bodies]
             return [each.data for each in events if each.type == "telemetry"]
         finally:
             reader.close()
@@ -73,18 +74,18 @@ def stored(folder):
 async def test_a_qos_2_message_is_stored_once_whatever_is_sent_again(gateway, dial, stored, version, topic):
     async with gateway() as listener, dial(listener, "d1", **lasting(version)) as (wire, _):
         await wire.send(publish(topic=topic))
-        assert await wire.receive() == answer(Kind.PUBREC)
+        assert await wire.receive() == answer(PacketType.PUBREC)
     for dup in (True, False):
         async with gateway() as listener, dial(listener, "d1", **lasting(version)) as (wire, connack):
             assert connack.session_present
             await wire.send(publish(topic=topic, dup=dup))
-            assert await wire.receive() == answer(Kind.PUBREC)
+            assert await wire.receive() == answer(PacketType.PUBREC)
     assert stored() == [b"x"]
     async with gateway() as listener, dial(listener, "d1", **lasting(version)) as (wire, _):
-        await wire.send(answer(Kind.PUBREL))
-        assert await wire.receive() == answer(Kind.PUBCOMP)
+        await wire.send(answer(PacketType.PUBREL))
+        assert await wire.receive() == answer(PacketType.PUBCOMP)
         await wire.send(publish(topic=topic))
-        assert await wire.receive() == answer(Kind.PUBREC)
+        assert await wire.receive() == answer(PacketType.PUBREC)
     assert stored() == [b"x", b"x"]
 
 
@@ -94,7 +95,7 @@ async def test_two_equal_readings_of_two_clean_sessions_are_two_events(gateway, 
     for _ in range(2):
         async with gateway() as listener, dial(listener, "d1", version=version) as (wire, _):
             await wire.send(publish())
-            assert await wire.receive() == answer(Kind.PUBREC)
+            assert await wire.receive() == answer(PacketType.PUBREC)
     assert stored() == [b"x", b"x"]
 
 
@@ -105,7 +106,7 @@ async def test_a_new_session_of_the_same_client_is_not_taken_for_the_former(gate
             async with dial(listener, "d1", **more) as (wire, connack):
                 assert not connack.session_present
                 await wire.send(publish())
-                assert await wire.receive() == answer(Kind.PUBREC)
+                assert await wire.receive() == answer(PacketType.PUBREC)
     assert stored() == [b"x", b"x"]
 
 
@@ -137,12 +138,12 @@ async def test_a_command_at_qos_2_is_finished_after_a_restart_and_run_once(gatew
     async with gateway(second) as listener, dial(listener, "lamp-1", **lasting(version)) as (wire, _):
         resent = await wire.receive()
         assert (resent.packet_id, resent.payload, resent.dup) == (sent.packet_id, sent.payload, True)
-        await wire.send(answer(Kind.PUBREC, sent.packet_id))
-        assert await wire.receive() == answer(Kind.PUBREL, sent.packet_id)
+        await wire.send(answer(PacketType.PUBREC, sent.packet_id))
+        assert await wire.receive() == answer(PacketType.PUBREL, sent.packet_id)
     third = MemoryCommands()
     async with gateway(third) as listener, dial(listener, "lamp-1", **lasting(version)) as (wire, _):
-        assert await wire.receive() == answer(Kind.PUBREL, sent.packet_id)
-        await wire.send(answer(Kind.PUBCOMP, sent.packet_id))
+        assert await wire.receive() == answer(PacketType.PUBREL, sent.packet_id)
+        await wire.send(answer(PacketType.PUBCOMP, sent.packet_id))
         await third.until(lambda: third.told, "it is taken")
         assert third.told == [("taken", "CMD-1")]
 
@@ -159,14 +160,14 @@ async def test_a_session_that_ended_is_not_there_again(gateway, dial):
             assert not connack.session_present
 
 
-async def test_what_was_kept_and_cannot_be_read_is_dropped(gateway, folder):
-    outbox = Outbox.open(Settings(tenant="acme", gateway="gw-1", data=str(folder)))
+async def test_an_unreadable_session_record_is_deleted(gateway, folder):
+    outbox = Outbox.open(EdgeSettings(tenant="acme", gateway="gw-1", data=str(folder)))
     outbox.keep("mqtt/session//d1", b"garbage", lambda: None)
     outbox.keep("other/d1", b"not ours", lambda: None)
     await outbox.close()
     async with gateway() as listener:
         assert (listener.counters.sessions_restored, listener.counters.sessions_unreadable) == (0, 1)
-    outbox = Outbox.open(Settings(tenant="acme", gateway="gw-1", data=str(folder)))
+    outbox = Outbox.open(EdgeSettings(tenant="acme", gateway="gw-1", data=str(folder)))
     assert dict(outbox.kept("")) == {"other/d1": b"not ours"}
     await outbox.close()
 
@@ -176,5 +177,5 @@ async def test_qos_1_is_still_recognised_by_dup(gateway, dial, stored):
     for dup in (False, True, True):
         async with gateway() as listener, dial(listener, "d1") as (wire, _):
             await wire.publish("t", number=5, dup=dup)
-            assert await wire.receive() == answer(Kind.PUBACK, 5)
+            assert await wire.receive() == answer(PacketType.PUBACK, 5)
     assert stored() == [b"x"]

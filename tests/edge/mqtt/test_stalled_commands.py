@@ -6,9 +6,9 @@ import pytest
 
 from edge.downlink.test_downlink import command, gateway
 from edge.mqtt.test_listener import password_file
-from fogline_edge.adapters.mqtt.packets import Answer, Publish
-from fogline_edge.adapters.mqtt.properties import Properties
-from fogline_edge.adapters.mqtt.wire import Kind
+from fogline_edge.adapters.mqtt.protocol.packets import Ack, Publish
+from fogline_edge.adapters.mqtt.protocol.primitives import PacketType
+from fogline_edge.adapters.mqtt.protocol.properties import Properties
 
 LIMIT_S = 20.0
 FILTER = "command///req/#"
@@ -34,7 +34,7 @@ async def test_a_command_expires_unsent_and_the_next_one_of_its_device_is_sent(f
         await gw.receive(command("C2", in_s=2))
         assert await gw.replies(1) == [("C2", "EXPIRED", 408)]
         await gw.receive(command("C3"))
-        await wire.send(Answer(kind=Kind.PUBACK, packet_id=silent.packet_id, code=0))
+        await wire.send(Ack(kind=PacketType.PUBACK, packet_id=silent.packet_id, code=0))
         assert "/C3/" in (await wire.receive()).topic
 
 

@@ -1,17 +1,17 @@
-"""Who may subscribe to what."""
+"""The right to subscribe to commands."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from edge.mqtt.talking import Talk
-from fogline.testing.commands import make_command
-from fogline_edge.adapters.mqtt.effects import Reach, Why
-from fogline_edge.adapters.mqtt.intake import Client
-from fogline_edge.adapters.mqtt.packets import Ending, Suback, Subscribe, Unsubscribe
-from fogline_edge.adapters.mqtt.properties import Properties
-from fogline_edge.adapters.mqtt.subscriptions import MAX_SUBSCRIPTIONS, Subscription, Subscriptions, grant
-from fogline_edge.adapters.mqtt.wire import V3, V5, Kind, Reason
+from fogline_edge.adapters.mqtt.hono.intake import Client
+from fogline_edge.adapters.mqtt.hono.subscriptions import MAX_SUBSCRIPTIONS, Subscription, Subscriptions, grant
+from fogline_edge.adapters.mqtt.protocol.packets import Disconnect, Suback, Subscribe, Unsubscribe
+from fogline_edge.adapters.mqtt.protocol.primitives import V3, V5, PacketType, Reason
+from fogline_edge.adapters.mqtt.protocol.properties import Properties
+from fogline_edge.adapters.mqtt.session.effects import CloseReason, SetReachable
+from fogline_lab.commands import make_command
 
 ANYONE = Client("lamp-1")
 USER = Client("any id", "lamp-1")
@@ -112,7 +112,7 @@ def test_a_session_has_so_many_subscriptions_and_no_more():
 
 
 def suback(*codes, number=5):
-    return Suback(kind=Kind.SUBACK, packet_id=number, codes=codes)
+    return Suback(kind=PacketType.SUBACK, packet_id=number, codes=codes)
 
 
 @pytest.mark.parametrize(("version", "refused"), [(V3, (0x80, 0x80)), (V5, (Reason.NOT_AUTHORIZED, 0x8F))])
@@ -121,7 +121,10 @@ def test_every_filter_is_answered_in_its_place(version, refused):
     talk.connect("lamp-1")
     filters = (("c//lamp-2/q/#", 1), ("command///req/#", 2), ("telemetry", 0))
     first, last = refused
-    assert talk.settled(Subscribe(packet_id=5, filters=filters)) == [suback(first, 2, last), Reach("lamp-1", on=True)]
+    assert talk.settled(Subscribe(packet_id=5, filters=filters)) == [
+        suback(first, 2, last),
+        SetReachable("lamp-1", True),
+    ]
 
 
 @pytest.mark.parametrize(("version", "code"), [(V3, 0x80), (V5, Reason.IMPLEMENTATION_SPECIFIC)])
@@ -137,15 +140,15 @@ def test_unsubscribe_ends_a_subscription(version, codes):
     talk.connect("lamp-1")
     talk.say(Subscribe(packet_id=5, filters=(("command///req/#", 1),)))
     assert talk.settled(Unsubscribe(packet_id=6, filters=("command///req/#", "telemetry"))) == [
-        Reach("lamp-1", on=False),
-        Suback(kind=Kind.UNSUBACK, packet_id=6, codes=codes),
+        SetReachable("lamp-1", reachable=False),
+        Suback(kind=PacketType.UNSUBACK, packet_id=6, codes=codes),
     ]
 
 
 def test_no_local_on_a_shared_subscription_breaks_the_protocol():
     talk = Talk(with_commands=True)
     talk.connect("lamp-1")
-    end = (Ending(code=Reason.PROTOCOL_ERROR), Why.MALFORMED)
+    end = (Disconnect(code=Reason.PROTOCOL_ERROR), CloseReason.MALFORMED)
     assert talk.say(Subscribe(packet_id=5, filters=(("$share/a/b", 4),))) == [end]
 
 
@@ -153,10 +156,13 @@ def test_a_device_is_reached_until_its_last_subscription_ends():
     talk = Talk(with_commands=True)
     talk.connect("lamp-1")
     one, two = "command///req/#", "c///q/#"
-    assert talk.settled(Subscribe(packet_id=5, filters=((one, 0), (two, 0)))) == [suback(0, 0), Reach("lamp-1", on=True)]
+    assert talk.settled(Subscribe(packet_id=5, filters=((one, 0), (two, 0)))) == [
+        suback(0, 0),
+        SetReachable("lamp-1", True),
+    ]
     assert talk.settled(Subscribe(packet_id=5, filters=((one, 1),))) == [suback(1)]
     assert len(talk.settled(Unsubscribe(packet_id=6, filters=(one,)))) == 1
-    assert Reach("lamp-1", on=False) in talk.settled(Unsubscribe(packet_id=6, filters=(two,)))
+    assert SetReachable("lamp-1", reachable=False) in talk.settled(Unsubscribe(packet_id=6, filters=(two,)))
 
 
 @pytest.mark.parametrize("version", [V3, V5])
@@ -165,10 +171,10 @@ def test_a_lasting_session_is_reached_again_without_a_word_and_a_clean_one_is_no
     talk = Talk(version, with_commands=True)
     talk.connect("lamp-1", **more)
     talk.settled(Subscribe(packet_id=5, filters=(("command///req/#", 1),)))
-    assert talk.end() == [Reach("lamp-1", on=False)]
-    talk = Talk(version, border=talk.border)
+    assert talk.end() == [SetReachable("lamp-1", reachable=False)]
+    talk = Talk(version, context=talk.context)
     opened, connack, reach = talk.through(talk.connect("lamp-1", **more))
-    assert (opened.resumed, connack.session_present, reach) == (True, True, Reach("lamp-1", on=True))
+    assert (opened.resumed, connack.session_present, reach) == (True, True, SetReachable("lamp-1", True))
     talk.end()
-    talk = Talk(version, border=talk.border)
+    talk = Talk(version, context=talk.context)
     assert len(talk.through(talk.connect("lamp-1", clean_start=True))) == 2

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from fogline.errors import Misconfigured, Poison
 from fogline.event import Lane
-from fogline_edge.adapters.mqtt.topics import MAX_TOPIC, Target, Topics
+from fogline_edge.adapters.mqtt.hono.topics import MAX_TOPIC, Topics, TopicTarget
 from fogline_edge.settings import TopicSettings
 
 
@@ -17,17 +17,17 @@ def topics(*patterns, **more):
 @pytest.mark.parametrize(
     ("topic", "target"),
     [
-        ("telemetry", Target(None, "telemetry", Lane.TELEMETRY, "telemetry", None)),
-        ("t", Target(None, "t", Lane.TELEMETRY, "telemetry", None)),
-        ("event", Target(None, "event", Lane.ALARM, "alarm", None)),
-        ("e", Target(None, "e", Lane.ALARM, "alarm", None)),
-        ("telemetry/acme/d1", Target("d1", "telemetry/acme/d1", Lane.TELEMETRY, "telemetry", None)),
-        ("t//d1", Target("d1", "t//d1", Lane.TELEMETRY, "telemetry", None)),
-        ("e/acme/a:b.c-d_1", Target("a:b.c-d_1", "e/acme/a:b.c-d_1", Lane.ALARM, "alarm", None)),
-        ("t/?content-type=text%2Fplain", Target(None, "t", Lane.TELEMETRY, "telemetry", "text/plain")),
-        ("e//d1/?x=1&content-type=a%2Fb&y=", Target("d1", "e//d1", Lane.ALARM, "alarm", "a/b", "x=1&y=")),
-        ("event/?hono-ttl=10", Target(None, "event", Lane.ALARM, "alarm", None, "hono-ttl=10")),
-        ("t/?%zz&&==", Target(None, "t", Lane.TELEMETRY, "telemetry", None, "%25zz=&=%3D")),
+        ("telemetry", TopicTarget(None, "telemetry", Lane.TELEMETRY, "telemetry", None)),
+        ("t", TopicTarget(None, "t", Lane.TELEMETRY, "telemetry", None)),
+        ("event", TopicTarget(None, "event", Lane.ALARM, "alarm", None)),
+        ("e", TopicTarget(None, "e", Lane.ALARM, "alarm", None)),
+        ("telemetry/acme/d1", TopicTarget("d1", "telemetry/acme/d1", Lane.TELEMETRY, "telemetry", None)),
+        ("t//d1", TopicTarget("d1", "t//d1", Lane.TELEMETRY, "telemetry", None)),
+        ("e/acme/a:b.c-d_1", TopicTarget("a:b.c-d_1", "e/acme/a:b.c-d_1", Lane.ALARM, "alarm", None)),
+        ("t/?content-type=text%2Fplain", TopicTarget(None, "t", Lane.TELEMETRY, "telemetry", "text/plain")),
+        ("e//d1/?x=1&content-type=a%2Fb&y=", TopicTarget("d1", "e//d1", Lane.ALARM, "alarm", "a/b", "x=1&y=")),
+        ("event/?hono-ttl=10", TopicTarget(None, "event", Lane.ALARM, "alarm", None, "hono-ttl=10")),
+        ("t/?%zz&&==", TopicTarget(None, "t", Lane.TELEMETRY, "telemetry", None, "%25zz=&=%3D")),
     ],
 )
 def test_hono_topics(topic, target):
@@ -78,7 +78,7 @@ def test_what_is_no_topic_here(topic, reason):
 )
 def test_patterns_of_the_settings(pattern, topic, device):
     target = topics(pattern, lane=Lane.BULK, type="image", content_type="image/png").resolve(topic)
-    assert target == Target(device, topic, Lane.BULK, "image", "image/png")
+    assert target == TopicTarget(device, topic, Lane.BULK, "image", "image/png")
 
 
 @pytest.mark.parametrize(

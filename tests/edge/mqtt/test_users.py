@@ -6,7 +6,7 @@ import hashlib
 import pytest
 
 from fogline.errors import Misconfigured
-from fogline_edge.adapters.mqtt.users import load_users
+from fogline_edge.adapters.mqtt.server.users import load_users
 
 
 def line(name, password, iterations=101):
@@ -44,7 +44,7 @@ def test_only_the_right_password_of_a_known_name_is_let_in(users):
     assert not found.verify("d1", b"")
     assert not found.verify("d3", b"one")
     assert not found.verify("", b"one")
-    assert len(found) == 2
+    assert len(found._secrets) == 2
 
 
 def test_a_name_may_be_written_with_its_tenant(users):
@@ -57,15 +57,15 @@ def test_a_name_may_be_written_with_its_tenant(users):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("d1:$6$c2FsdA==$aGFzaA==", r"\$6\$ hashes are not accepted.*mosquitto_passwd -H sha512-pbkdf2"),
-        ("d1:$argon2id$v=19$m=1,t=1,p=1$c2FsdA$aGFzaA", "no .* hash"),
-        ("d1:secret", "no .* hash"),
+        ("d1:$6$c2FsdA==$aGFzaA==", r"\$6\$ hashes are too easy.*mosquitto_passwd -H sha512-pbkdf2"),
+        ("d1:$argon2id$v=19$m=1,t=1,p=1$c2FsdA$aGFzaA", "not a .* hash"),
+        ("d1:secret", "not a .* hash"),
         ("d1", "name:hash"),
-        ("d1:$7$x$c2FsdA==$aGFzaA==", "not readable"),
-        ("d1:$7$101$c2FsdA==$aGFzaA==", "not readable"),
-        ("d1:$7$101$???$aGFzaA==", "not readable"),
-        ("a b:$7$101$c2FsdA==$aGFzaA==", "names no device"),
-        ("", "names nobody"),
+        ("d1:$7$x$c2FsdA==$aGFzaA==", "is unreadable"),
+        ("d1:$7$101$c2FsdA==$aGFzaA==", "is unreadable"),
+        ("d1:$7$101$???$aGFzaA==", "is unreadable"),
+        ("a b:$7$101$c2FsdA==$aGFzaA==", "is not a device name"),
+        ("", "has no user"),
     ],
 )
 def test_what_is_wrong_with_the_file_is_said_in_one_line(users, text, said):
@@ -75,7 +75,7 @@ def test_what_is_wrong_with_the_file_is_said_in_one_line(users, text, said):
 
 
 def test_a_name_stands_there_once(users):
-    with pytest.raises(Misconfigured, match="line 2: d1 stands there twice"):
+    with pytest.raises(Misconfigured, match="line 2: d1 occurs twice"):
         users(line("d1", b"one"), line("d1", b"two"))
 
 

@@ -8,18 +8,18 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fogline.amqp.reconnect import Backoff
-from fogline.testing.port import MemoryPort
-from fogline_edge.adapters.mqtt_client.client import MqttClient, State
+from fogline.amqp.backoff import Backoff
+from fogline_edge.adapters.mqtt_client.client import MqttClient
 from fogline_edge.adapters.port import Port
 from fogline_edge.settings import MqttClientSettings, TopicSettings
+from fogline_lab.port import MemoryPort
 
 LIMIT_S = 30.0
 PLANT = TopicSettings(topic="plant/{device}/#")
@@ -116,6 +116,26 @@ def broker(mosquitto: Any) -> Mosquitto:
     return mosquitto()
 
 
+class ObservedClient(MqttClient):
+    """A client that notes which of its connections had a SUBACK last."""
+
+    subscribed_connection = 0
+
+    def subscribed(self, codes: Sequence[int]) -> None:
+        super().subscribed(codes)
+        self.subscribed_connection = self.counters.connections
+
+    @property
+    def paused(self) -> bool:
+        """The port has no room, so nothing is read."""
+        return not self._inflow.room.is_set()
+
+    @property
+    def reads(self) -> bool:
+        """The present connection is subscribed, and is read."""
+        return bool(self.counters.connected) and self.subscribed_connection == self.counters.connections and not self.paused
+
+
 @pytest.fixture
 def connecting():
     """Opens a client of a broker for a port; unless `wait=False`, it is subscribed when it is given."""
@@ -123,16 +143,16 @@ def connecting():
     @asynccontextmanager
     async def connecting(
         port: Port | MemoryPort, broker: Mosquitto | int, *, wait: bool = True, **settings: Any
-    ) -> AsyncIterator[MqttClient]:
+    ) -> AsyncIterator[ObservedClient]:
         where = broker if isinstance(broker, int) else broker.port
         given = {"name": "site", "profile": "plain", "broker": f"127.0.0.1:{where}", **settings}
         if given["profile"] == "plain":
             given.setdefault("topics", [PLANT])
-        client = MqttClient(port, MqttClientSettings(**given), Backoff(base_s=0.02, cap_s=0.1))
+        client = ObservedClient(port, MqttClientSettings(**given), Backoff(base_s=0.02, cap_s=0.1))
         await client.start()
         try:
             if wait:
-                await eventually(lambda: client.state is State.CONNECTED, "the client is subscribed")
+                await eventually(lambda: client.reads, "the client is subscribed")
             yield client
         finally:
             async with asyncio.timeout(LIMIT_S):
@@ -158,7 +178,7 @@ def eventually_():
 
 def die(client: MqttClient) -> None:
     """End the client as a power cut would: no DISCONNECT, no acknowledgement, nothing more put."""
-    client._inflow.link.cut()
+    client._inflow.connection.cut()
     client._task.cancel()
 
 

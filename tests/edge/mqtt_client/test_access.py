@@ -1,4 +1,4 @@
-"""What of the settings cannot work is said before anything is tried."""
+"""Invalid settings are refused before any attempt to connect."""
 
 import pytest
 
@@ -16,11 +16,11 @@ def settings(**given):
     [
         ({"qos": 2}, "qos = 2"),
         ({"broker": "broker.lan"}, "expected host:port"),
-        ({"broker": "broker.lan:0"}, "not 0"),
+        ({"broker": "broker.lan:0"}, "cannot be 0"),
         ({"password_file": "p"}, "password_file needs a username"),
         ({"ca_file": "ca.pem"}, "ca_file needs tls = true"),
         ({"broker": "broker.lan:1883", "username": "u", "password_file": "p"}, "set tls = true"),
-        ({"topics": [TopicSettings(topic="a/{device}")]}, "topics are of profile = 'plain'"),
+        ({"topics": [TopicSettings(topic="a/{device}")]}, "only profile = 'plain'"),
         ({"base_topic": "zigbee/#"}, "base_topic"),
         ({"base_topic": "/zigbee"}, "base_topic"),
         ({"base_topic": ""}, "base_topic"),

@@ -8,15 +8,15 @@ import subprocess
 import pytest
 
 from fogline.codec import decode_event
-from fogline.dead import decode_dead_letter
+from fogline.dead_letter import decode_dead_letter
 from fogline.event import Lane, Receipt
-from fogline.testing.port import MemoryPort
-from fogline.testing.slow_line import SlowLine
-from fogline_edge.adapters.mqtt_client.client import State
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.outbox.schema import open_database
-from fogline_edge.profiles.profile import Why
-from fogline_edge.settings import Settings, TopicSettings
+from fogline_edge.outbox.stored_body import unpack_body
+from fogline_edge.profiles.profile import IgnoreReason
+from fogline_edge.settings import EdgeSettings, TopicSettings
+from fogline_lab.port import MemoryPort
+from fogline_lab.tcp_line import TcpLine
 
 NOT_AUTHORIZED, GRANTED_QOS_0, GRANTED_QOS_1, SHUTTING_DOWN = 0x87, 0, 1, 0x8B
 
@@ -59,12 +59,12 @@ async def test_a_message_is_acknowledged_only_after_its_commit_and_comes_again_u
 
 
 async def test_what_was_stored_and_not_acknowledged_is_stored_once(broker, connecting, eventually, die, folder):
-    settings = Settings(tenant="acme", gateway="gw-1", data=str(folder / "data"))
+    settings = EdgeSettings(tenant="acme", gateway="gw-1", data=str(folder / "data"))
     outbox = Outbox.open(settings)
     committed = []
-    outbox.on_commit = lambda: committed.append(1)
+    outbox.on_commit = lambda _: committed.append(1)
     async with connecting(outbox, broker) as client:
-        link = client._inflow.link
+        link = client._inflow.connection
         link.acknowledge = lambda _: False
         await broker.publish("plant/pump-1/rpm", "7")
         await eventually(lambda: client.counters.stored == 1, "it is stored")
@@ -76,7 +76,7 @@ async def test_what_was_stored_and_not_acknowledged_is_stored_once(broker, conne
         async with connecting(outbox, broker) as client:
             await eventually(lambda: client.counters.acknowledged == 1, "the resend is acknowledged")
             assert (client.counters.again, client.counters.duplicate, client.counters.stored) == (1, 1, 0)
-        bodies = [decode_event(body).data for (body,) in reader.execute("SELECT body FROM event")]
+        bodies = [decode_event(unpack_body(body)).data for (body,) in reader.execute("SELECT body FROM event")]
         assert bodies.count(b"7") == 1
     finally:
         reader.close()
@@ -100,9 +100,9 @@ async def test_the_client_comes_back_after_the_broker_was_killed(broker, connect
         await port.until_stored(1)
         broker.kill()
         await eventually(lambda: client.problem is not None, "the loss is noticed")
-        assert client.state is not State.CONNECTED
+        assert not client.reads
         broker.start()
-        await eventually(lambda: client.state is State.CONNECTED, "the client is back")
+        await eventually(lambda: client.reads, "the client is back")
         assert client.problem is None
         await broker.publish("plant/pump-1/rpm", "2")
         await port.until(lambda: b"2" in payloads(port), "the second is stored")
@@ -133,7 +133,7 @@ async def test_without_room_nothing_is_read_and_nothing_lost(broker, connecting,
     async with connecting(port, broker, receive_maximum=20) as client:
         port.hold()
         await broker.publish("plant/pump-1/rpm", *map(str, range(100)))
-        await eventually(lambda: client.state is State.PAUSED, "reading stops")
+        await eventually(lambda: client.paused, "reading stops")
         assert port.waiting == 5
         assert client.counters.received <= 20
         assert client.counters.acknowledged == 0
@@ -141,7 +141,7 @@ async def test_without_room_nothing_is_read_and_nothing_lost(broker, connecting,
         await port.until_stored(100)
         assert payloads(port) == [b"%d" % each for each in range(100)]
         await eventually(lambda: client.counters.acknowledged == 100, "all are acknowledged")
-        assert client.state is State.CONNECTED
+        assert client.reads
         assert client.counters.paused >= 1
 
 
@@ -150,12 +150,12 @@ async def test_a_broker_that_goes_while_there_is_no_room_is_found_after(broker, 
     async with connecting(port, broker) as client:
         port.hold()
         await broker.publish("plant/pump-1/rpm", "1", "2", "3")
-        await eventually(lambda: client.state is State.PAUSED, "reading stops")
+        await eventually(lambda: client.paused, "reading stops")
         broker.kill()
         broker.start()
         port.release()
         await port.until(lambda: {b"1", b"2"} <= set(payloads(port)), "what had come is stored")
-        await eventually(lambda: client.state is State.CONNECTED and client.counters.connections == 2, "the client is back")
+        await eventually(lambda: client.reads and client.counters.connections == 2, "the client is back")
 
 
 async def test_qos_0_is_stored_as_well_as_it_can_be(broker, connecting):
@@ -178,7 +178,7 @@ async def test_retained_readings_are_passed_over_and_counted(broker, connecting,
     port = MemoryPort()
     await broker.publish("plant/pump-1/rpm", "old", retain=True)
     async with connecting(port, broker) as client:
-        await eventually(lambda: client.counters.ignored[Why.RETAINED] == 1, "the retained one came")
+        await eventually(lambda: client.counters.ignored[IgnoreReason.RETAINED] == 1, "the retained one came")
         await broker.publish("plant/pump-1/rpm", "new", retain=True)
         await port.until_stored(1)
         await eventually(lambda: client.counters.acknowledged == 2, "both are acknowledged")
@@ -241,7 +241,7 @@ async def test_a_wrong_password_is_one_clear_line_and_is_tried_again(guarded, co
             assert "password_file" in said[0]
             assert str(guarded.port) in said[0]
             secret.write_text("right-secret\n")
-            await eventually(lambda: client.state is State.CONNECTED, "the new password is read")
+            await eventually(lambda: client.reads, "the new password is read")
     assert "secret" not in caplog.text
 
 
@@ -272,7 +272,7 @@ async def test_a_packet_id_of_an_older_connection_is_never_acknowledged_to_a_new
         await memory.until(lambda: memory.waiting == 1, "the name of the session is kept")
         memory.release(1)
         await memory.until(lambda: memory.waiting == 1, "the message is put")
-        client._inflow.link.cut()
+        client._inflow.connection.cut()
         await memory.until(lambda: memory.waiting == 2, "the client is back, with a session of another name")
         memory.release(1)
         assert (client.counters.unacknowledged, client.counters.acknowledged) == (1, 0)
@@ -294,7 +294,7 @@ async def test_the_loop_goes_on_while_a_broker_does_not_answer(connecting, event
 async def test_a_broker_that_is_not_there_is_told(connecting, eventually):
     async with connecting(MemoryPort(), 1, wait=False) as client:
         await eventually(lambda: client.counters.failures >= 2, "it is tried again")
-        assert "127.0.0.1:1 is not reached" in client.problem
+        assert "cannot connect to 127.0.0.1:1" in client.problem
 
 
 async def test_bytes_that_are_no_mqtt_end_the_connection(connecting, eventually):
@@ -314,7 +314,7 @@ async def test_bytes_that_are_no_mqtt_end_the_connection(connecting, eventually)
 async def test_over_a_slow_line_everything_arrives_in_order(broker, connecting, eventually):
     port = MemoryPort()
     numbers = [b"%04d" % each for each in range(200)]
-    async with SlowLine(broker.port, 400_000) as line, connecting(port, line.port) as client:
+    async with TcpLine(broker.port, bits_per_s=400_000) as line, connecting(port, line.port) as client:
         await broker.publish("plant/pump-1/rpm", *[each.decode() for each in numbers])
         await port.until_stored(200)
         assert payloads(port) == numbers
@@ -328,12 +328,12 @@ async def test_a_line_that_breaks_again_and_again_loses_nothing(broker, connecti
         publishing = asyncio.create_task(broker.publish("plant/pump-1/rpm", *map(str, range(total))))
         for count in (20, 40, 60, 80, 100):
             await eventually(lambda count=count: client.counters.received >= count, "some came")
-            link = client._inflow.link
+            link = client._inflow.connection
             if link is not None:
                 link.cut()
         await publishing
         await port.until_stored(total)
-        await eventually(lambda: port.waiting == 0 and client.state is State.CONNECTED, "all is quiet")
+        await eventually(lambda: port.waiting == 0 and client.reads, "all is quiet")
         assert sorted(payloads(port), key=int) == [b"%d" % each for each in range(total)]
     assert client.counters.connections >= 3
 
@@ -354,7 +354,8 @@ async def test_the_last_turn_before_the_end_is_not_put_twice(broker, connecting,
 async def test_closing_twice_and_without_start_is_safe(broker, connecting):
     async with connecting(MemoryPort(), broker) as client:
         await client.close()
-        assert client.state is State.IDLE
+        assert client.counters.connected == 0
+        assert client._task is None
 
 
 async def test_two_clients_have_sessions_of_their_own(broker, connecting):

@@ -1,21 +1,21 @@
 """A message to an arrival, something to pass over, or a dead letter."""
 
-from fogline.dead import decode_dead_letter
+from fogline.dead_letter import decode_dead_letter
 from fogline.event import Arrival
 from fogline.identity import Retransmission
-from fogline_edge.adapters.mqtt_client.intake import Intake
+from fogline_edge.adapters.mqtt_client.intake import BrokerIntake
 from fogline_edge.profiles.plain import Plain
-from fogline_edge.profiles.profile import Ignored, Message
+from fogline_edge.profiles.profile import BrokerMessage, Ignored
 from fogline_edge.settings import TopicSettings
 
 RESEND = Retransmission(b"slot", again=True)
 
 
 def read(topic, payload=b"x", *, retained=False, limit=1000):
-    intake = Intake(
+    intake = BrokerIntake(
         Plain([TopicSettings(topic="plant/{device}/#")]), "gw-1", sender="fogline-acme-gw-1-site", max_payload_bytes=limit
     )
-    return intake.read(Message(topic, payload, retained), RESEND)
+    return intake.read(BrokerMessage(topic, payload, retained), RESEND)
 
 
 def test_an_arrival_carries_what_is_known_of_resends():

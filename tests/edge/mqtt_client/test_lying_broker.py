@@ -6,14 +6,15 @@ from random import Random
 
 import pytest
 
-from fogline.amqp.reconnect import Backoff
-from fogline.testing.amqp import within
-from fogline.testing.memory import resident_bytes
-from fogline.testing.port import MemoryPort
-from fogline_edge.adapters.mqtt.listener import MqttListener
-from fogline_edge.adapters.mqtt.packets import Connack, Connect
-from fogline_edge.adapters.mqtt.wire import V5
+from fogline.amqp.backoff import Backoff
+from fogline_edge.adapters.mqtt.protocol.packets import Connack, Connect
+from fogline_edge.adapters.mqtt.protocol.primitives import V5
+from fogline_edge.adapters.mqtt.server.listener import MqttListener
 from fogline_edge.settings import MqttSettings
+from fogline_lab.amqp import within
+from fogline_lab.memory import resident_bytes
+from fogline_lab.mqtt_packets import encode
+from fogline_lab.port import MemoryPort
 from fuzz.mqtt_forms import to_client
 from fuzz.running import seed
 
@@ -42,9 +43,9 @@ async def broker_that_says(data: bytes, more: bytes = b"", count: int = 0):
 
 
 async def greeted(port: int) -> bytes:
-    """What the gateway's own listener answers to a CONNECT."""
+    """Return the answer of the gateway's own listener to a CONNECT."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(Connect(version=V5, client_id="lamp-1").encode(V5))
+    writer.write(encode(Connect(version=V5, client_id="lamp-1"), V5))
     answer = await asyncio.wait_for(reader.read(2), 10)
     writer.close()
     return answer

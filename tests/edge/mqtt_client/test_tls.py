@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from fogline.testing.port import MemoryPort
+from fogline_lab.port import MemoryPort
 
 
 def make_certificate(folder, *, address):

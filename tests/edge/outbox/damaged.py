@@ -15,13 +15,15 @@ from fogline.errors import Misconfigured, Poison
 from fogline.event import Lane
 from fogline.gap import GAP_CONTENT_TYPE, decode_gap
 from fogline.identity import UniqueId
-from fogline.testing.commands import make_command
-from fogline.testing.events import make_arrival
 from fogline_edge.downlink import journal
-from fogline_edge.outbox.carving import Carving, Images
+from fogline_edge.outbox.carving import Carving, Images, event_of
 from fogline_edge.outbox.outbox import Outbox
+from fogline_edge.outbox.pages import PAGE_BYTES
+from fogline_edge.outbox.stored_body import unpack_body
+from fogline_lab.commands import make_command
+from fogline_lab.events import make_arrival, make_noise
 
-PAGE = 4096
+PAGE = PAGE_BYTES
 LANES = (Lane.TELEMETRY, Lane.ALARM, Lane.BULK)
 SETTLED = 10
 
@@ -45,8 +47,8 @@ async def make_sound(folder: Path) -> Sound:
     for n, future in enumerate(kept):
         outbox.keep(f"mqtt/session/{n}", b"x" * 50, lambda future=future: future.set_result(None))
     await asyncio.gather(*kept)
-    await command(outbox, make_command(id="c-1"), journal.State.SENDING)
-    await command(outbox, make_command(id="c-2"), journal.State.QUEUED)
+    await command(outbox, make_command(id="c-1"), journal.CommandState.SENDING)
+    await command(outbox, make_command(id="c-2"), journal.CommandState.QUEUED)
     for stream in await outbox.streams():
         outbox.settle(stream.stream, SETTLED)
     await outbox.streams()
@@ -56,7 +58,7 @@ async def make_sound(folder: Path) -> Sound:
     connection = sqlite3.connect(folder / "data" / "outbox.db")
     names = dict(connection.execute("SELECT number, stream FROM stream").fetchall())
     bodies = {
-        (names[number], sequence): body
+        (names[number], sequence): unpack_body(body)
         for number, sequence, body in connection.execute("SELECT stream, sequence, body FROM event").fetchall()
     }
     connection.close()
@@ -64,16 +66,16 @@ async def make_sound(folder: Path) -> Sound:
     last = {decode_event(body).id for body in bodies.values() if b'"n": 10' in decode_event(body).data}
     images = Images(folder / "data" / "outbox.db", folder / "none")
     pages = {
-        decode_event(found.cell.values[3]).id: found.place // 2 // PAGE + 1
+        decode_event(unpack_body(event_of(found.cell).body)).id: found.place // 2 // PAGE + 1
         for found in Carving(images).rows()
-        if found.table == "event" and found.rank == 0 and len(found.cell.values[3]) < 900
+        if found.table == "event" and found.rank == 0 and len(event_of(found.cell).body) < 900
     }
     images.close()
     return Sound(folder / "data", folder / "killed" / "data", ids, last, pages)
 
 
 def arrival(n: int):
-    long = b'{"n": %d, "x": "%s"}' % (n, b"y" * 2500)
+    long = b'{"n": %d, "x": "%s"}' % (n, make_noise(4000, n))
     return make_arrival(
         n,
         lane=LANES[n % 3],
@@ -104,7 +106,7 @@ def readable(data: Path) -> set[str]:
         for sequence in range(SETTLED + 1, 140):
             try:
                 row = connection.execute(ONE, (number, sequence)).fetchone()
-                found |= {decode_event(row[0]).id} if row else set()
+                found |= {decode_event(unpack_body(row[0])).id} if row else set()
             except (sqlite3.Error, Poison, TypeError):
                 continue
     connection.close()
@@ -113,7 +115,7 @@ def readable(data: Path) -> set[str]:
 
 @dataclass
 class After:
-    """What the gateway has after its start: ids by place, and its gaps."""
+    """State of the gateway after its start: ids by stream and sequence, and gap records."""
 
     ids: dict[tuple[str, int], str]
     gaps: list

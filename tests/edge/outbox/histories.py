@@ -11,9 +11,9 @@ import msgspec
 
 from fogline.event import Arrival, Lane
 from fogline.identity import Counter, DeviceTime, Evidence, Retransmission, SessionCounter, UniqueId
-from fogline.testing.events import NOW_NS
-from fogline_edge.outbox.forgetting import REMEMBER_S
+from fogline_edge.outbox.memory_expiry import REMEMBER_S
 from fogline_edge.outbox.recognition import COUNTER_RESEND_S
+from fogline_lab.events import NOW_NS
 
 FIRST, SECOND, BOTH = (0,), (1,), (0, 1)
 NEVER = -1
@@ -30,7 +30,7 @@ class Sent(NamedTuple):
 
 
 class Device:
-    """What all devices have in common. `converges`: two gateways give its readings the same ids."""
+    """Base class of all devices. `converges`: two gateways give its readings the same ids."""
 
     converges = False
     radio = True
@@ -168,16 +168,19 @@ class Timing(Device):
 
 
 class OverMqtt(Device):
-    """Tier 5, QoS 1: packet ids in turn, or few of them, or always the same one; one message on its way at a time."""
+    """Tier 5, QoS 1: packet ids in turn, or few of them, or always the same one; one message on its way at a time.
+
+    Some clients speak for three devices, under the same packet ids.
+    """
 
     radio = False
 
     def __init__(self, name, random):
         super().__init__(name, random)
         self.ids = random.choice((65_535, 65_535, 2, 1))
+        self.speaks_for = random.choice((1, 1, 3))
         self.number = random.randrange(self.ids)
         self.newest: Sent | None = None
-        self.slots: dict[int, bytes] = {}
 
     def say(self, _age_s):
         dice = self.dice()
@@ -197,6 +200,13 @@ class OverMqtt(Device):
         self.newest = sent
         return [sent]
 
+    def new(self, data: bytes = b"21.5", evidence: Evidence | None = None, sent: Retransmission | None = None) -> Sent:
+        said = super().new(data, evidence, sent)
+        if self.speaks_for == 1:
+            return said
+        device = f"{self.name}-{self.random.randrange(self.speaks_for)}"
+        return said._replace(arrival=msgspec.structs.replace(said.arrival, device=device))
+
     def again(self, sent: Sent) -> Sent:
         marked = msgspec.structs.replace(sent.arrival.retransmission, again=True)
         arrival = msgspec.structs.replace(sent.arrival, retransmission=marked)
@@ -205,7 +215,7 @@ class OverMqtt(Device):
 
     def numbered(self, arrival: Arrival, *, again: bool = False) -> Arrival:
         self.number = self.number % self.ids + 1
-        return msgspec.structs.replace(arrival, retransmission=Retransmission(b"client", again, number=self.number))
+        return msgspec.structs.replace(arrival, retransmission=Retransmission(self.name.encode(), again, number=self.number))
 
 
 class OverCoap(Device):
@@ -230,7 +240,7 @@ class OverCoap(Device):
             token = b"%d" % self.readings if age_s - self.born <= self.LIFETIME_S else token
         else:
             self.mid = (self.mid + 1) % 2**16
-        sent = Retransmission(b"endpoint", again=True, window_s=self.LIFETIME_S, number=self.mid, token=token)
+        sent = Retransmission(self.name.encode(), again=True, window_s=self.LIFETIME_S, number=self.mid, token=token)
         self.newest, self.born = self.new(sent=sent), age_s
         return [self.newest]
 

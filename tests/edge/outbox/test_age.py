@@ -1,4 +1,4 @@
-"""What still counts as a resend after the gateway, the machine, or the device too has started again."""
+"""Recognition of retransmissions after a restart of the gateway, the machine, or also the device."""
 
 import asyncio
 import os
@@ -10,17 +10,17 @@ import pytest
 
 from fogline.event import Receipt
 from fogline.identity import Counter, Retransmission
-from fogline.testing.amqp import within
-from fogline.testing.clock import RIGHT_NS, FakeClock
-from fogline.testing.events import make_arrival
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.settings import Settings
+from fogline_edge.settings import EdgeSettings
+from fogline_lab.amqp import within
+from fogline_lab.clock import RIGHT_NS, FakeClock
+from fogline_lab.events import make_arrival
 
 COAP_S = 247
 
 
-def settings(folder: Path) -> Settings:
-    return Settings(tenant="acme", gateway="gw-1", data=str(folder / "data"))
+def settings(folder: Path) -> EdgeSettings:
+    return EdgeSettings(tenant="acme", gateway="gw-1", data=str(folder / "data"))
 
 
 def counted(value: int):
@@ -34,7 +34,7 @@ def confirmable():
 
 
 def again():
-    """What an MQTT client sends again because it was not acknowledged."""
+    """A PUBLISH that an MQTT client retransmits, because it was not acknowledged."""
     return make_arrival(data=b"21.5", slot=b"mqtt", again=True)
 
 

@@ -9,7 +9,8 @@ from fogline.codec import decode_event
 from fogline_edge.outbox import outbox as module
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.outbox.schema import open_database
-from fogline_edge.settings import Settings
+from fogline_edge.outbox.stored_body import unpack_body
+from fogline_edge.settings import EdgeSettings
 
 
 class TestOutbox(PortContract):
@@ -21,12 +22,12 @@ class TestOutbox(PortContract):
 
         @asynccontextmanager
         async def opened():
-            outbox = Outbox.open(Settings(tenant="acme", gateway="gw-1", data=str(folder)))
+            outbox = Outbox.open(EdgeSettings(tenant="acme", gateway="gw-1", data=str(folder)))
             reader = open_database(folder / "outbox.db", 1_000_000_000)
 
             def stored():
-                rows = reader.execute("SELECT body FROM event ORDER BY stream, sequence").fetchall()
-                return [decode_event(body).data for (body,) in rows]
+                rows = reader.execute("SELECT body FROM event ORDER BY place").fetchall()
+                return [decode_event(unpack_body(body)).data for (body,) in rows]
 
             try:
                 yield Opened(outbox, stored)

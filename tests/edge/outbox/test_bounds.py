@@ -5,15 +5,15 @@ import asyncio
 import pytest
 
 from edge.outbox.test_outbox import put, settings
-from fogline.command import Answer
+from fogline.command import Reply
 from fogline.errors import SlowDown
 from fogline.event import Lane, Receipt
-from fogline.signature import Keys
-from fogline.testing.amqp import within
-from fogline.testing.events import make_arrival
+from fogline.signature import TrustedKeys
 from fogline_edge.downlink.downlink import Downlink
 from fogline_edge.outbox import outbox as module
 from fogline_edge.outbox.outbox import Outbox
+from fogline_lab.amqp import within
+from fogline_lab.events import make_arrival
 
 KB = 1000
 
@@ -46,11 +46,11 @@ async def test_answers_that_wait_for_room_are_bounded_in_bytes(folder, monkeypat
     """G6: 1,500 answers to no command took 184 MB while the outbox was full."""
     monkeypatch.setattr(module, "MAX_WAITING_BYTES", 1000 * KB)
     outbox = await full(folder)
-    downlink, told = Downlink(outbox, Keys()), []
+    downlink, told = Downlink(outbox, TrustedKeys()), []
     answered = 0
     with pytest.raises(SlowDown):  # noqa: PT012 (how many are taken before is the bound's affair)
         for n in range(100):
-            downlink.answer("lamp-1", f"unknown-{n}", Answer(200, bytes(50 * KB)), told.append)
+            downlink.answer("lamp-1", f"unknown-{n}", Reply(200, bytes(50 * KB)), told.append)
             answered += 1
             await outbox.streams()
     assert 5 < answered <= 1000 // 50

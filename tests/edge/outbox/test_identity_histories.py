@@ -7,17 +7,13 @@ import msgspec
 import pytest
 
 from edge.outbox.histories import KINDS, Device, Sent
-from fogline.event import Lane, Receipt
+from edge.outbox.stores import open_store, rows, take
+from fogline.event import Receipt
 from fogline.identity import Counter, DeviceTime, Retransmission, SessionCounter, UniqueId
-from fogline.testing.clock import FakeClock
-from fogline.testing.events import NOW_NS
-from fogline_edge.boot import moment
-from fogline_edge.outbox.forgetting import REMEMBER_S
-from fogline_edge.outbox.ingest import Ingest, Waiting
-from fogline_edge.outbox.queries import SQL
+from fogline_edge.outbox.memory_expiry import REMEMBER_S
 from fogline_edge.outbox.recognition import COUNTER_RESEND_S
-from fogline_edge.outbox.schema import open_database
-from fogline_edge.outbox.streams import Streams
+from fogline_lab.clock import FakeClock
+from fogline_lab.events import NOW_NS
 
 HISTORIES = 100_000
 TOGETHER = 1_000
@@ -27,48 +23,44 @@ PAUSES_S = (0, 1, 20, COUNTER_RESEND_S, COUNTER_RESEND_S + 1, 246, 248, 3600, RE
 
 
 class Stored(msgspec.Struct):
-    """What of a stored event says which one it is."""
+    """The parts of a stored event that identify it."""
 
     id: str
     dedup: str
 
 
 class Gateway:
-    """The real way in, on a real file; what is stored is taken away at once, as if a bridge had it."""
+    """The real way in, on a real file; the bridge accepts what is stored at once, and its rows are deleted now and then."""
 
     def __init__(self, folder, name):
         self.path = folder / f"{name}.db"
         self.name = name
         self.decoder = msgspec.json.Decoder(Stored)
+        self.random = Random(name)
         self.start()
 
     def start(self):
-        self.connection = open_database(self.path, 10**9)
-        self.streams = Streams(self.connection)
-        self.ingest = Ingest(self.connection, self.streams, "acme", self.name)
+        self.store = open_store(self.path, gateway=self.name, clock=FakeClock(NOW_NS))
 
     def restart(self, age_s):
         """Also forget what a gateway forgets of devices that said ten thousand other things since."""
-        for table in ("memory", "slot"):
-            self.connection.execute(f"DELETE FROM {table} WHERE stored_s < ?", (age_s - REMEMBER_S,))
-        self.connection.close()
+        self.store.connection.execute("DELETE FROM memory WHERE stored_s < ?", (age_s - REMEMBER_S,))
+        self.store.connection.close()
         self.start()
 
     def hear(self, arrivals, age_s) -> list[Stored | None]:
         """Each as it was stored, `None` for what was refused as a resend."""
-        stream = self.streams.of_lane(Lane.TELEMETRY)
-        before = stream.head
-        self.connection.execute("BEGIN IMMEDIATE")
-        receipts = self.ingest.store(
-            [Waiting(each, moment(FakeClock(NOW_NS)), lambda _: None) for each in arrivals], age_s * 1000
-        )
-        rows = iter(self.connection.execute(SQL["read_events"], (stream.number, before, -1)).fetchall())
-        self.connection.execute(SQL["delete_settled"], (stream.number, stream.head))
-        self.connection.execute("COMMIT")
-        self.ingest.committed()
-        stored = [None if receipt is Receipt.DUPLICATE else self.decoder.decode(next(rows)[2]) for receipt in receipts]
-        assert next(rows, None) is None
-        return stored
+        before = {each.stream: each.head for each in self.store.streams.opened()}
+        receipts = take(self.store, *arrivals, age_ms=age_s * 1000)
+        (stream,) = self.store.streams.opened()
+        stored = iter(rows(self.store, stream, before.get(stream.stream, 0)))
+        self.store.accept(stream.stream, stream.head)
+        if self.random.random() < 0.5:
+            with self.store.transaction():
+                self.store.purge()
+        found = [None if receipt is Receipt.DUPLICATE else self.decoder.decode(next(stored).body) for receipt in receipts]
+        assert next(stored, None) is None
+        return found
 
 
 class Judge:
@@ -185,7 +177,7 @@ def test_identity_of_a_counter_whose_former_counts_are_forgotten(gateway):
 @pytest.mark.parametrize("evidence", [UniqueId(b"7"), SessionCounter(b"boot", 7), Counter(7, 16), DeviceTime(7)], ids=str)
 def test_identity_of_different_readings_in_two_copies_of_an_outbox(gateway, tmp_path, evidence):
     gateway.hear([said(evidence=Counter(6, 16))], 1)
-    gateway.connection.close()
+    gateway.store.connection.close()
     (tmp_path / "copy.db").write_bytes(gateway.path.read_bytes())
     gateway.start()
     copy = Gateway(tmp_path, "copy")

@@ -4,24 +4,24 @@ import asyncio
 
 from edge.outbox.test_outbox import bodies, put, settings
 from fogline.codec import decode_event
-from fogline.dead import decode_dead_letter
+from fogline.dead_letter import decode_dead_letter
 from fogline.event import Lane, Receipt
-from fogline.testing.amqp import within
-from fogline.testing.events import make_arrival
 from fogline_edge.outbox.outbox import Outbox
+from fogline_lab.amqp import within
+from fogline_lab.events import make_arrival
 
 UNSTORABLE = {"properties": "\ud800"}
 """No adapter lets such a character through; it stands for anything that raises in the writer."""
 
 
-async def test_a_callback_that_raises_leaves_nobody_untold(folder, caplog):
+async def test_a_callback_that_raises_does_not_stop_the_others_of_its_group(folder, caplog):
     """G15."""
     outbox, told = Outbox.open(settings(folder)), []
     outbox.put(make_arrival(1), told.append)
     outbox.put(make_arrival(2), lambda _: told.missing)
     assert await put(outbox, make_arrival(3)) is Receipt.STORED
     assert told == [Receipt.STORED]
-    assert "what was told of a commit raised" in caplog.text
+    assert "the callback of a commit failed" in caplog.text
     room = asyncio.Event()
     outbox.when_room(room.set)
     await within(room.wait(), "no room came")
@@ -75,6 +75,6 @@ async def test_a_read_that_raises_fails_for_its_caller_alone(folder):
 
 
 async def settled(awaitable) -> object:
-    """What it returns or raises."""
+    """Return the result or the error."""
     (found,) = await asyncio.gather(awaitable, return_exceptions=True)
     return found

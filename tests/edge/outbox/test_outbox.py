@@ -11,17 +11,17 @@ from fogline.errors import Misconfigured, SlowDown
 from fogline.event import Lane, Receipt, parse_rfc3339
 from fogline.gap import GAP_CONTENT_TYPE, decode_gap
 from fogline.ledger import STATEMENT_CONTENT_TYPE, decode_statement
-from fogline.report import Report
-from fogline.testing.amqp import within
-from fogline.testing.clock import YEAR_NS, FakeClock
-from fogline.testing.events import make_arrival
+from fogline.report_on_change import ReportPolicy
 from fogline_edge.outbox import outbox as module
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.settings import OutboxSettings, Settings, UplinkSettings
+from fogline_edge.settings import EdgeSettings, OutboxSettings, UplinkSettings
+from fogline_lab.amqp import within
+from fogline_lab.clock import YEAR_NS, FakeClock
+from fogline_lab.events import make_arrival, make_noise
 
 
-def settings(folder: Path, *, statement_s: float = 3600, **outbox) -> Settings:
-    return Settings(
+def settings(folder: Path, *, statement_s: float = 3600, **outbox) -> EdgeSettings:
+    return EdgeSettings(
         tenant="acme",
         gateway="gw-1",
         data=str(folder / "data"),
@@ -85,7 +85,7 @@ async def test_a_resend_within_one_group_is_recognised(folder):
 
 
 async def test_what_is_no_news_has_no_sequence_and_is_counted_across_a_restart(folder):
-    report = Report(on_change=True)
+    report = ReportPolicy(on_change=True)
     outbox = Outbox.open(settings(folder))
     told = [await put(outbox, make_arrival(n, report=report)) for n in (1, 1, 2, 2)]
     assert told == [Receipt.STORED, Receipt.FILTERED] * 2
@@ -100,7 +100,7 @@ async def test_what_is_no_news_has_no_sequence_and_is_counted_across_a_restart(f
 
 
 async def test_a_least_interval_is_kept_by_the_clock_that_nobody_can_set(folder):
-    clock, arrivals = FakeClock(), [make_arrival(n, report=Report(min_interval_s=10)) for n in range(4)]
+    clock, arrivals = FakeClock(), [make_arrival(n, report=ReportPolicy(min_interval_s=10)) for n in range(4)]
     outbox = Outbox.open(settings(folder), clock=clock)
     told = [await put(outbox, arrivals[0])]
     for seconds, arrival in zip((9, 1, 10), arrivals[1:], strict=True):
@@ -113,10 +113,11 @@ async def test_a_least_interval_is_kept_by_the_clock_that_nobody_can_set(folder)
 
 async def test_a_statement_says_how_much_was_no_news(folder):
     outbox = Outbox.open(settings(folder, statement_s=0.05))
-    report = Report(on_change=True)
+    report = ReportPolicy(on_change=True)
     for _ in range(3):
         await put(outbox, make_arrival(1, report=report))
-    outbox.on_commit = (stated := asyncio.Event()).set
+    stated = asyncio.Event()
+    outbox.on_commit = lambda _: stated.set()
     await put(outbox, make_arrival(2))
     await within(stated.wait(), "nothing was committed")
     (stream,) = await outbox.streams()
@@ -264,7 +265,7 @@ async def test_a_stream_that_cannot_be_trusted_begins_anew_with_the_same_ids(fol
 @pytest.mark.fault("C10")
 async def test_a_full_outbox_stops_acknowledging_and_heals_when_rows_go(folder):
     outbox = Outbox.open(settings(folder, max_bytes=1_000_000, group_commit_ms=1))
-    acknowledged, payload = [], b"x" * 20_000
+    acknowledged, payload = [], make_noise(20_000)
     room = asyncio.Event()
     for n in range(200):
         try:
@@ -310,10 +311,10 @@ async def test_one_folder_serves_one_gateway_at_a_time(folder):
     await outbox.close()
     (folder / "x").touch()
     with pytest.raises(Misconfigured, match="cannot be used"):
-        Outbox.open(Settings(tenant="t", gateway="g", data=str(folder / "x" / "y")))
+        Outbox.open(EdgeSettings(tenant="t", gateway="g", data=str(folder / "x" / "y")))
 
 
 async def test_a_folder_belongs_to_its_gateway(folder):
     await Outbox.open(settings(folder)).close()
     with pytest.raises(Misconfigured, match="belongs to gateway acme/gw-1"):
-        Outbox.open(Settings(tenant="acme", gateway="gw-2", data=str(folder / "data")))
+        Outbox.open(EdgeSettings(tenant="acme", gateway="gw-2", data=str(folder / "data")))

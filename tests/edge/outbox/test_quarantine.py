@@ -9,16 +9,16 @@ from edge.outbox.test_outbox import bodies, put, settings
 from fogline.codec import decode_event
 from fogline.event import Lane, Receipt
 from fogline.gap import GAP_CONTENT_TYPE, decode_gap
-from fogline.testing.events import make_arrival
 from fogline_edge.cli import main
 from fogline_edge.outbox import quarantine as module
 from fogline_edge.outbox.outbox import Outbox
+from fogline_lab.events import make_arrival
 
 LIMIT_S = 30.0
 
 
 async def refuse(outbox: Outbox, arrival) -> tuple[str, int]:
-    """Store an event, and have the bridge refuse it for good. Returns its place."""
+    """OutboxStore an event, and have the bridge refuse it for good. Returns its place."""
     assert await put(outbox, arrival) is Receipt.STORED
     (stream,) = [each for each in await outbox.streams() if each.lane is arrival.lane]
     assert await outbox.quarantine(stream.stream, stream.head, "amqp:decode-error", "not readable")
@@ -100,7 +100,7 @@ async def test_refused_events_are_sent_again_under_their_ids(folder, lane):
     with sqlite3.connect(folder / "data" / "outbox.db") as connection:
         rows = connection.execute("SELECT stream, sequence, body FROM quarantine").fetchall()
     ids = [decode_event(body).id for *_, body in rows]
-    assert await outbox.resend_refused([(number, sequence) for number, sequence, _ in rows]) == 2
+    assert await outbox.resend_quarantined([(number, sequence) for number, sequence, _ in rows]) == 2
     (stream,) = await outbox.streams()
     events = await bodies(outbox, stream.stream, 2)
     assert [(event.id, event.data, event.replayed) for event in events] == [
@@ -118,8 +118,8 @@ async def test_a_refused_event_that_cannot_be_read_stays(folder):
     await refuse(outbox, make_arrival(1))
     with sqlite3.connect(folder / "data" / "outbox.db") as connection:
         connection.execute("UPDATE quarantine SET body = x'00'")
-    assert await outbox.resend_refused([(1, 1)]) == 0
-    assert await outbox.delete_refused([(1, 1), (7, 7)]) == 1
+    assert await outbox.resend_quarantined([(1, 1)]) == 0
+    assert await outbox.delete_quarantined([(1, 1), (7, 7)]) == 1
     await outbox.close()
 
 

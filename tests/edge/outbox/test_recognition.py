@@ -8,13 +8,19 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlite_utils import Database
 
 from fogline.event import Arrival, Lane
 from fogline.identity import Counter, Dedup, DeviceTime, Retransmission, SessionCounter, UniqueId, digest
-from fogline_edge.outbox.recognition import COUNTER_RESEND_DISTANCE, COUNTER_RESEND_S, Fresh, Resend, recognise, serial_distance
-from fogline_edge.outbox.schema import connect_file, migrations
-from fogline_edge.outbox.slots import Slots
+from fogline_edge.outbox.recognition import (
+    COUNTER_RESEND_DISTANCE,
+    COUNTER_RESEND_S,
+    KnownEvent,
+    NewEvent,
+    recognise,
+    serial_distance,
+)
+from fogline_edge.outbox.resend_memory import ResendMemory
+from fogline_edge.outbox.schema import SCHEMA, connect_file
 
 NAMES = count()
 
@@ -23,7 +29,8 @@ NAMES = count()
 def database():
     """One for all devices of a run: each has a name of its own there."""
     connection = connect_file(Path(":memory:"))
-    migrations.apply(Database(connection))
+    for statement in SCHEMA:
+        connection.execute(statement)
     return connection
 
 
@@ -33,7 +40,7 @@ class Device:
     def __init__(self):
         self.name = f"d{next(NAMES)}"
         self.memory = {}
-        self.slots = Slots(database())
+        self.slots = ResendMemory(database(), 10**9)
         self.age_s = 1000
         self.nonce = 0
 
@@ -48,21 +55,21 @@ class Device:
             adapter="mqtt",
             evidence=evidence,
             shared=shared,
-            retransmission=None if slot is None else Retransmission(slot, again),
+            retransmission=None if slot is None else Retransmission(self.name.encode() + slot, again),
         )
         sent, payload = arrival.retransmission, digest(arrival.channel, arrival.data)
-        if sent is not None and again and self.slots.repeats(self.name, sent, payload, self.age_s):
-            return Resend()
+        if sent is not None and again and self.slots.repeats(arrival, sent, self.age_s):
+            return KnownEvent()
         verdict = recognise(arrival, payload, tenant="t", recall=self.memory.get, age_s=self.age_s, nonce=self.nonce)
-        if isinstance(verdict, Fresh):
+        if isinstance(verdict, NewEvent):
             self.memory.update(verdict.remember)
             if sent is not None:
-                self.slots.note(self.name, sent, payload, self.age_s)
+                self.slots.note(arrival, sent, self.age_s)
         return verdict
 
     def say(self, *args, **kwargs):
         verdict = self.verdict(*args, **kwargs)
-        return None if isinstance(verdict, Resend) else verdict.id or "weak"
+        return None if isinstance(verdict, KnownEvent) else verdict.id or "weak"
 
 
 @pytest.mark.fault("D5")
@@ -217,5 +224,5 @@ def test_all_gateways_give_a_shared_counter_the_same_id_whatever_each_has_heard_
 def test_a_shared_counter_with_another_payload_has_another_id():
     device = Device()
     first = device.verdict(b"21.5", Counter(5, 8), shared=True)
-    assert device.verdict(b"21.5", Counter(5, 8), shared=True) == Resend()
+    assert device.verdict(b"21.5", Counter(5, 8), shared=True) == KnownEvent()
     assert device.verdict(b"21.6", Counter(5, 8), shared=True).id != first.id

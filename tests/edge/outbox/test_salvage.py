@@ -30,14 +30,15 @@ from fogline.command import Deadline
 from fogline.errors import Misconfigured
 from fogline.event import Lane
 from fogline.gap import GapReason
-from fogline.testing.commands import make_command
-from fogline.testing.events import make_arrival
 from fogline_edge.boot import beacon
 from fogline_edge.downlink import journal
-from fogline_edge.downlink.recall import Recalled, recall
+from fogline_edge.downlink.recovery import RecoveryAction, recover
 from fogline_edge.outbox import salvage as module
 from fogline_edge.outbox.carving import Carving
 from fogline_edge.outbox.outbox import Outbox
+from fogline_edge.outbox.stored_body import unpack_body
+from fogline_lab.commands import make_command
+from fogline_lab.events import make_arrival
 
 
 @pytest.fixture(scope="module")
@@ -159,7 +160,7 @@ async def test_everything_of_a_file_that_is_only_said_to_be_damaged_is_taken_ove
     assert await put(outbox, make_again(resend)) == "duplicate"
     await outbox.close()
     rows = sqlite3.connect(at / "data" / "outbox.db").execute("SELECT body FROM event").fetchall()
-    assert all(decode_event(body).replayed for (body,) in rows)
+    assert all(decode_event(unpack_body(body)).replayed for (body,) in rows)
     (aside,) = (each for each in (at / "data").glob("outbox.db.damaged-*") if not each.name.endswith("-wal"))
     assert aside.with_name(aside.name + "-wal").exists()
     assert aside.read_bytes() == (sound.killed / "outbox.db").read_bytes()
@@ -192,13 +193,25 @@ async def test_a_command_of_a_damaged_file_is_never_begun_again(sound, folder):
     outbox = Outbox.open(settings(at))
     now = beacon()
     order = make_command(id="c-3", reply=False, deadline=Deadline(now.boot_id, now.boottime_ms + 10**6))
-    await command(outbox, order, journal.State.QUEUED)
+    await command(outbox, order, journal.CommandState.QUEUED)
     outbox.suspect("for the test")
     await outbox.close()
     outbox = Outbox.open(settings(at))
     entries = {entry.command.id: entry for entry in await outbox.read_journal(journal.open_entries)}
-    assert recall(entries["c-3"].command, entries["c-3"].state, now) is Recalled.DOUBT
+    assert recover(entries["c-3"].command, entries["c-3"].state, now) is RecoveryAction.DOUBT
     await outbox.close()
+
+
+async def test_an_event_whose_body_has_another_type_is_salvaged_at_the_next_start(sound, folder):
+    """One flipped byte in the header of a row turns its BLOB into a number, and SQLite reads it without an error."""
+    at, (stream, sequence) = copy(sound.clean, folder, "a"), next(iter(sound.ids))
+    with sqlite3.connect(at / "data" / "outbox.db") as connection:
+        number = connection.execute("SELECT number FROM stream WHERE stream = ?", (stream,)).fetchone()[0]
+        connection.execute("UPDATE event SET body = 7 WHERE stream = ? AND sequence = ?", (number, sequence))
+    connection.close()
+    after = await start(at)
+    assert set(sound.ids.values()) - set(after.ids.values()) == {sound.ids[stream, sequence]}
+    assert [(gap.lost.stream, gap.lost.first, gap.lost.last) for gap in after.gaps] == [(stream, sequence, sequence)]
 
 
 async def test_damage_that_is_met_while_the_gateway_runs_is_salvaged_at_the_next_start(sound, folder):
@@ -210,7 +223,7 @@ async def test_damage_that_is_met_while_the_gateway_runs_is_salvaged_at_the_next
         writer.connection.execute("UPDATE stream SET number = 1 WHERE number <> 1")  # a number that is taken
 
     with pytest.raises(Misconfigured):
-        await outbox._between.call(outbox._writer, fail)
+        await outbox._calls.call(fail)
     await outbox.close()
     assert (at / "data" / "lock").read_text().startswith("damaged")
     after = await start(at)

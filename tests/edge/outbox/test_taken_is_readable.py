@@ -11,8 +11,8 @@ from edge.outbox.test_outbox import put
 from edge.outbox.test_outbox import settings as outbox_settings
 from fogline.codec import Range, encode_batch, read_batch
 from fogline.event import Arrival, Lane, Receipt
-from fogline.testing.events import BEACON, make_arrival
 from fogline_edge.outbox.outbox import Outbox
+from fogline_lab.events import BEACON, make_arrival
 
 NESTED = st.builds(
     lambda depth, inner, brackets: b"".join([brackets[0] * depth, inner, brackets[1] * depth]),

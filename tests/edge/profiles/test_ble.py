@@ -1,4 +1,4 @@
-"""Profiles of Bluetooth LE devices: those in the box on advertisements that their makers publish, and what is refused."""
+"""Profiles of Bluetooth LE devices: built-in ones on advertisements that their makers publish, and what is refused."""
 
 import pytest
 from hypothesis import given
@@ -8,9 +8,9 @@ from fogline.address import is_identifier
 from fogline.advertisement import Advertisement, decode, short_uuid
 from fogline.errors import Misconfigured, Poison
 from fogline.identity import Counter
-from fogline.report import Report
+from fogline.report_on_change import ReportPolicy
 from fogline_edge.profiles.ble import body_of, counter_of, device_of, fits, full_uuid
-from fogline_edge.profiles.ble_files import chosen, in_the_box, load_profile
+from fogline_edge.profiles.ble_files import built_in_profiles, find_profiles, load_profile
 from fogline_edge.profiles.ble_values import Encoding, encode_value
 
 ADDRESS = "a4:c1:38:8d:18:b2"
@@ -53,16 +53,16 @@ SAMPLES = [
 
 @pytest.mark.parametrize(("name", "advertisement", "counter"), SAMPLES)
 def test_devices_are_recognised_and_their_counters_found(name, advertisement, counter):
-    assert [each.name for each in in_the_box().values() if fits(each, advertisement)] == [name]
-    assert counter_of(in_the_box()[name], advertisement) == counter
+    assert [each.name for each in built_in_profiles().values() if fits(each, advertisement)] == [name]
+    assert counter_of(built_in_profiles()[name], advertisement) == counter
 
 
 def test_every_profile_in_the_box_is_shown_on_a_sample():
-    assert {name for name, _, _ in SAMPLES} == set(in_the_box())
+    assert {name for name, _, _ in SAMPLES} == set(built_in_profiles())
 
 
 def test_what_counts_every_frame_and_is_taken_by_each_gateways_own_clock_is_not_shared():
-    profile = in_the_box()["eddystone-tlm"]
+    profile = built_in_profiles()["eddystone-tlm"]
     assert profile.report.min_interval_s > 0
     assert not profile.shared
 
@@ -79,15 +79,15 @@ def test_what_counts_every_frame_and_is_taken_by_each_gateways_own_clock_is_not_
     ],
 )
 def test_others_are_not(name, other):
-    profile = in_the_box()[name]
+    profile = built_in_profiles()[name]
     assert not fits(profile, other)
     assert device_of(profile, ADDRESS, other) is None
     assert counter_of(profile, other) is None
 
 
 def test_a_device_is_named_by_its_address_or_its_bytes():
-    assert device_of(in_the_box()["ruuvitag"], ADDRESS, RUUVI_5) == "A4:C1:38:8D:18:B2"
-    assert device_of(in_the_box()["ibeacon"], ADDRESS, IBEACON) == "ibeacon-e2c56db5dffb48d2b060d0f5a71096e000010002"
+    assert device_of(built_in_profiles()["ruuvitag"], ADDRESS, RUUVI_5) == "A4:C1:38:8D:18:B2"
+    assert device_of(built_in_profiles()["ibeacon"], ADDRESS, IBEACON) == "ibeacon-e2c56db5dffb48d2b060d0f5a71096e000010002"
 
 
 def profile_of(tmp_path, text):
@@ -110,20 +110,20 @@ def test_whatever_a_device_says_its_name_is_an_identifier(tmp_path_factory, name
 
 
 def test_two_gateways_have_one_body_whatever_else_they_heard():
-    profile = in_the_box()["ruuvitag"]
+    profile = built_in_profiles()["ruuvitag"]
     other = Advertisement(name="Ruuvi 884F", tx_power=4, manufacturer={0x0499: RUUVI_5.manufacturer[0x0499], 6: b"x"})
     assert body_of(profile, other) == body_of(profile, RUUVI_5)
 
 
 def test_a_profile_says_what_else_is_kept():
     heard = Advertisement(name="GVH5075_2762", manufacturer={0xEC88: b"1", 1: b"2"}, services=(short_uuid(0xEC88),), tx_power=1)
-    kept = decode(body_of(in_the_box()["govee"], heard))
+    kept = decode(body_of(built_in_profiles()["govee"], heard))
     assert kept == Advertisement(name="GVH5075_2762", manufacturer={0xEC88: b"1", 1: b"2"}, services=(short_uuid(0xEC88),))
 
 
 def test_what_is_reported_is_declared(tmp_path):
     profile = profile_of(tmp_path, f"{GOOD}[report]\nmin_interval_s = 10\nmax_interval_s = 60")
-    assert profile.report.report == Report(min_interval_s=10, on_change=True, max_interval_s=60)
+    assert profile.report.report == ReportPolicy(min_interval_s=10, on_change=True, max_interval_s=60)
 
 
 GOOD = "[[recognise]]\nservice_data = 'fcd2'\n"
@@ -143,16 +143,19 @@ GOOD = "[[recognise]]\nservice_data = 'fcd2'\n"
         (f"device = '{{adress}}'\n{GOOD}", "device = '{adress}': expected words"),
         (f"device = 'lamp'\n{GOOD}", "device = 'lamp': expected words"),
         (f"device = '{{name}}'\nshared = true\n{GOOD}", "cannot be named by {name}"),
-        (f"lane = 'reply'\n{GOOD}", "is for the answers to commands"),
+        (f"lane = 'reply'\n{GOOD}", "is reserved for replies to commands"),
         (f"lane = 'fast'\n{GOOD}", "at key lane"),
         (f"{GOOD}[counter]\nfind = 'somewhere'", "find = 'somewhere': expected one of at, bthome"),
         (f"{GOOD}[counter]\nwidth_bits = 12", "at key counter.width_bits"),
         ("[[recognise]]\nname = 'x*'\n[counter]\n", "a counter needs service_data or manufacturer"),
         (f"{GOOD}[[read]]\ncharacteristic = 'temp'", "'temp' is no UUID"),
         (f"{GOOD}[[notify]]\ncharacteristic = '2a6e'\n[[notify]]\ncharacteristic = '2A6E'", "notify: 00002a6e"),
-        (f"{GOOD}[[commands]]\nname = 'on'\ncharacteristic = '2a6e'\nanswer = 'notify'", "answer_characteristic goes with"),
+        (
+            f"{GOOD}[[commands]]\nname = 'on'\ncharacteristic = '2a6e'\nanswer = 'notify'",
+            "answer_characteristic is required with",
+        ),
         (f"{GOOD}[[commands]]\nname = 'on'\ncharacteristic = '2a6e'\nencoding = 'utf7'", "at key commands[0].encoding"),
-        (f"{GOOD}" + "[[commands]]\nname = 'on'\ncharacteristic = '2a6e'\n" * 2, "commands: on is there twice"),
+        (f"{GOOD}" + "[[commands]]\nname = 'on'\ncharacteristic = '2a6e'\n" * 2, "commands: on occurs twice"),
     ],
 )
 def test_what_is_wrong_in_a_profile_is_named_in_one_line(tmp_path, text, says):
@@ -166,11 +169,14 @@ def test_what_is_wrong_in_a_profile_is_named_in_one_line(tmp_path, text, says):
 
 def test_profiles_are_chosen_by_name_or_path(tmp_path):
     profile_of(tmp_path, GOOD)
-    assert [each.name for each in chosen(["bthome", str(tmp_path / "mine.toml")], "[ble] profiles")] == ["bthome", "mine"]
-    with pytest.raises(Misconfigured, match=r"\[ble\] profiles: there is no profile 'bthom'; in the box: bthome, eddystone"):
-        chosen(["bthom"], "[ble] profiles")
+    assert [each.name for each in find_profiles(["bthome", str(tmp_path / "mine.toml")], "[ble] profiles")] == [
+        "bthome",
+        "mine",
+    ]
+    with pytest.raises(Misconfigured, match=r"\[ble\] profiles: there is no profile 'bthom'; built in: bthome, eddystone"):
+        find_profiles(["bthom"], "[ble] profiles")
     with pytest.raises(Misconfigured, match="two profiles have the name 'bthome'"):
-        chosen(["bthome", "bthome"], "[ble] profiles")
+        find_profiles(["bthome", "bthome"], "[ble] profiles")
 
 
 def test_a_uuid_may_be_short():

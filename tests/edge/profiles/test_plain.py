@@ -5,13 +5,13 @@ import pytest
 from fogline.errors import Misconfigured, Poison
 from fogline.event import Lane
 from fogline_edge.profiles.plain import Plain
-from fogline_edge.profiles.profile import Filter, Ignored, Message, Why
+from fogline_edge.profiles.profile import BrokerMessage, Filter, Ignored, IgnoreReason
 from fogline_edge.settings import TopicSettings
 
 
 def read(topic, *patterns, retained=False, **rule):
     rules = [TopicSettings(topic=each, **rule) for each in patterns or ("plant/{device}/#",)]
-    return Plain(rules).read(Message(topic, b"1", retained))
+    return Plain(rules).read(BrokerMessage(topic, b"1", retained))
 
 
 def test_the_settings_say_everything():
@@ -58,8 +58,8 @@ def test_a_device_that_is_no_identifier_is_poison():
 
 
 def test_retained_readings_are_passed_over_and_retained_alarms_taken():
-    assert read("plant/p1/x", retained=True) == Ignored(Why.RETAINED)
-    assert read("plant/p1/x", retained=True, lane=Lane.BULK) == Ignored(Why.RETAINED)
+    assert read("plant/p1/x", retained=True) == Ignored(IgnoreReason.RETAINED)
+    assert read("plant/p1/x", retained=True, lane=Lane.BULK) == Ignored(IgnoreReason.RETAINED)
     assert read("plant/p1/x", retained=True, lane=Lane.ALARM).device == "p1"
 
 

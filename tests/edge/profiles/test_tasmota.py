@@ -4,7 +4,7 @@ import pytest
 
 from fogline.errors import Misconfigured, Poison
 from fogline.event import Arrival, Lane
-from fogline_edge.profiles.profile import Filter, Ignored, Message, Why
+from fogline_edge.profiles.profile import BrokerMessage, Filter, Ignored, IgnoreReason
 from fogline_edge.profiles.tasmota import Tasmota
 
 SENSOR = b'{"Time":"2024-05-01T12:00:00","AM2301":{"Temperature":21.6,"Humidity":54.7,"DewPoint":12.1},"TempUnit":"C"}'
@@ -13,7 +13,7 @@ INFO1 = b'{"Info1":{"Module":"Sonoff Basic","Version":"13.4.0(tasmota)","Fallbac
 
 
 def read(topic, payload=b"{}", *, retained=False, full_topic="%prefix%/%topic%/"):
-    return Tasmota(full_topic).read(Message(topic, payload, retained))
+    return Tasmota(full_topic).read(BrokerMessage(topic, payload, retained))
 
 
 def test_a_sensor_is_telemetry_without_a_time_of_its_own():
@@ -59,13 +59,13 @@ def test_the_last_will_is_an_alarm_also_when_it_is_retained(payload, retained):
 @pytest.mark.parametrize(
     ("topic", "payload", "retained", "why"),
     [
-        ("tele/plug/SENSOR", SENSOR, True, Why.RETAINED),
-        ("stat/plug/POWER", b"ON", True, Why.RETAINED),
-        ("stat/plug/POWER", b"", False, Why.EMPTY),
-        ("tele/plug/LWT", b"", False, Why.EMPTY),
-        ("stat/plug/LOGGING", b"12:00:00 MQT: ...", False, Why.LOGGING),
-        ("cmnd/plug/POWER", b"TOGGLE", False, Why.COMMAND),
-        ("tasmota/discovery/1F2A3B4C5D6E/config", b"{}", True, Why.DISCOVERY),
+        ("tele/plug/SENSOR", SENSOR, True, IgnoreReason.RETAINED),
+        ("stat/plug/POWER", b"ON", True, IgnoreReason.RETAINED),
+        ("stat/plug/POWER", b"", False, IgnoreReason.EMPTY),
+        ("tele/plug/LWT", b"", False, IgnoreReason.EMPTY),
+        ("stat/plug/LOGGING", b"12:00:00 MQT: ...", False, IgnoreReason.LOGGING),
+        ("cmnd/plug/POWER", b"TOGGLE", False, IgnoreReason.COMMAND),
+        ("tasmota/discovery/1F2A3B4C5D6E/config", b"{}", True, IgnoreReason.DISCOVERY),
     ],
 )
 def test_what_is_no_event_is_passed_over(topic, payload, retained, why):

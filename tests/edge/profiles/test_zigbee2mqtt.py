@@ -7,7 +7,7 @@ import pytest
 from fogline.errors import Poison
 from fogline.event import Arrival, Lane
 from fogline.identity import DeviceTime
-from fogline_edge.profiles.profile import Filter, Ignored, Learned, Message, Why
+from fogline_edge.profiles.profile import BrokerMessage, Filter, Ignored, IgnoreReason, Learned
 from fogline_edge.profiles.zigbee2mqtt import Zigbee2Mqtt
 
 LAMP = "0x00158d0001dc126a"
@@ -37,7 +37,7 @@ DEVICES = json.dumps(
 
 
 def read(topic, payload=b"{}", *, retained=False, names=None, base="zigbee2mqtt"):
-    return Zigbee2Mqtt(base, names or {}).read(Message(topic, payload, retained))
+    return Zigbee2Mqtt(base, names or {}).read(BrokerMessage(topic, payload, retained))
 
 
 def test_a_state_is_telemetry_of_the_device():
@@ -61,9 +61,9 @@ def test_a_name_that_nobody_told_is_escaped(name, device):
 
 def test_a_name_that_was_told_is_its_address():
     profile = Zigbee2Mqtt("zigbee2mqtt", {})
-    learned = profile.read(Message("zigbee2mqtt/bridge/devices", DEVICES, retained=True))
+    learned = profile.read(BrokerMessage("zigbee2mqtt/bridge/devices", DEVICES, retained=True))
     assert learned == Learned({"Coordinator": "0x00124b00120144ae", "living room/lamp": LAMP})
-    assert profile.read(Message("zigbee2mqtt/living room/lamp", b'{"state":"ON"}')).device == LAMP
+    assert profile.read(BrokerMessage("zigbee2mqtt/living room/lamp", b'{"state":"ON"}')).device == LAMP
 
 
 def test_names_of_before_a_restart_are_known():
@@ -72,9 +72,9 @@ def test_names_of_before_a_restart_are_known():
 
 def test_a_device_that_is_renamed_stays_the_device():
     profile = Zigbee2Mqtt("zigbee2mqtt", {"living room/lamp": LAMP})
-    learned = profile.read(Message("zigbee2mqtt/bridge/devices", DEVICES.replace(b"living room", b"hall")))
+    learned = profile.read(BrokerMessage("zigbee2mqtt/bridge/devices", DEVICES.replace(b"living room", b"hall")))
     assert learned.changed == {"living room/lamp": None, "hall/lamp": LAMP, "Coordinator": "0x00124b00120144ae"}
-    assert profile.read(Message("zigbee2mqtt/hall/lamp", b"{}")).device == LAMP
+    assert profile.read(BrokerMessage("zigbee2mqtt/hall/lamp", b"{}")).device == LAMP
 
 
 @pytest.mark.parametrize(
@@ -109,19 +109,19 @@ def test_an_event_of_the_bridge_is_one():
 @pytest.mark.parametrize(
     ("topic", "why"),
     [
-        ("bridge/logging", Why.LOGGING),
-        ("bridge/info", Why.BRIDGE),
-        ("bridge/groups", Why.BRIDGE),
-        ("bridge/definitions", Why.BRIDGE),
-        ("bridge/extensions", Why.BRIDGE),
-        ("bridge/health", Why.BRIDGE),
-        ("bridge/request/permit_join", Why.BRIDGE),
-        ("bridge/response/device/rename", Why.BRIDGE),
-        ("lamp/set", Why.COMMAND),
-        ("lamp/set/brightness", Why.COMMAND),
-        ("living room/lamp/left/set", Why.COMMAND),
-        ("lamp/get", Why.COMMAND),
-        ("lamp/get/state", Why.COMMAND),
+        ("bridge/logging", IgnoreReason.LOGGING),
+        ("bridge/info", IgnoreReason.BRIDGE),
+        ("bridge/groups", IgnoreReason.BRIDGE),
+        ("bridge/definitions", IgnoreReason.BRIDGE),
+        ("bridge/extensions", IgnoreReason.BRIDGE),
+        ("bridge/health", IgnoreReason.BRIDGE),
+        ("bridge/request/permit_join", IgnoreReason.BRIDGE),
+        ("bridge/response/device/rename", IgnoreReason.BRIDGE),
+        ("lamp/set", IgnoreReason.COMMAND),
+        ("lamp/set/brightness", IgnoreReason.COMMAND),
+        ("living room/lamp/left/set", IgnoreReason.COMMAND),
+        ("lamp/get", IgnoreReason.COMMAND),
+        ("lamp/get/state", IgnoreReason.COMMAND),
     ],
 )
 def test_what_is_no_event_is_passed_over(topic, why):
@@ -129,13 +129,13 @@ def test_what_is_no_event_is_passed_over(topic, why):
 
 
 def test_a_retained_reading_is_passed_over():
-    assert read("zigbee2mqtt/lamp", b'{"state":"ON"}', retained=True) == Ignored(Why.RETAINED)
-    assert read("zigbee2mqtt/bridge/event", b"{}", retained=True) == Ignored(Why.RETAINED)
+    assert read("zigbee2mqtt/lamp", b'{"state":"ON"}', retained=True) == Ignored(IgnoreReason.RETAINED)
+    assert read("zigbee2mqtt/bridge/event", b"{}", retained=True) == Ignored(IgnoreReason.RETAINED)
 
 
 def test_an_empty_payload_deletes_and_says_nothing():
-    assert read("zigbee2mqtt/lamp", b"") == Ignored(Why.EMPTY)
-    assert read("zigbee2mqtt/bridge/devices", b"") == Ignored(Why.EMPTY)
+    assert read("zigbee2mqtt/lamp", b"") == Ignored(IgnoreReason.EMPTY)
+    assert read("zigbee2mqtt/bridge/devices", b"") == Ignored(IgnoreReason.EMPTY)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from fogline.amqp.reconnect import Backoff
+from fogline.amqp.backoff import Backoff
 from fogline.errors import SlowDown, Unreachable
 from fogline_edge.settings import UplinkSettings
 from fogline_edge.uplink import uplink as module
@@ -16,13 +16,13 @@ AWAY = Unreachable("nobody is there")
 
 
 async def steps(monkeypatch, bridges, answers):
-    """What the uplink does, as a transcript: where it connects, and how long it waits, until the answers are used up."""
+    """Return a transcript of the uplink: each bridge that it connects to, and each pause, until the answers are used up."""
     transcript, left = [], iter(answers)
 
     class Made:
         welcomed = False
 
-        def __init__(self, *arguments):
+        def __init__(self, *arguments, **_):
             self.bridge = next(each for each in arguments if isinstance(each, str))
 
         async def run(self):
@@ -36,7 +36,7 @@ async def steps(monkeypatch, bridges, answers):
     async def sleep(seconds):
         transcript.append(seconds)
 
-    monkeypatch.setattr(module, "Session", Made)
+    monkeypatch.setattr(module, "BridgeSession", Made)
     monkeypatch.setattr(module.asyncio, "sleep", sleep)
     uplink = Uplink(None, UplinkSettings(bridge=bridges), None, Backoff(draw=max))
     with pytest.raises(asyncio.CancelledError):

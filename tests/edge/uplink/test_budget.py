@@ -8,12 +8,12 @@ from itertools import pairwise
 import pytest
 
 from chaos.real_gateway import Bridge
-from fogline.amqp.reconnect import Backoff
+from fogline.amqp.backoff import Backoff
 from fogline.event import Lane
-from fogline.testing.events import make_arrival
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.settings import Settings, UplinkSettings
+from fogline_edge.settings import EdgeSettings, UplinkSettings
 from fogline_edge.uplink.uplink import Uplink
+from fogline_lab.events import make_arrival
 
 KIB_S = 40.0
 EVENTS = 400
@@ -36,7 +36,7 @@ class Clocked(Bridge):
 async def test_a_backlog_goes_out_at_the_rate_that_is_set_and_alarms_do_not_wait(folder):
     bridge = Clocked()
     uplink = UplinkSettings(bridge=f"127.0.0.1:{await bridge.serve()}", batch_events=25, max_kib_s=KIB_S)
-    outbox = Outbox.open(Settings(tenant="acme", gateway="gw-1", data=str(folder / "data"), uplink=uplink))
+    outbox = Outbox.open(EdgeSettings(tenant="acme", gateway="gw-1", data=str(folder / "data"), uplink=uplink))
     for number in range(EVENTS):
         outbox.put(make_arrival(number, data=os.urandom(400)), lambda _: None)
     serving = asyncio.create_task(Uplink(outbox, uplink, lambda *_: None, Backoff(0.01, 0.01)).run())

@@ -7,14 +7,14 @@ from functools import partial
 
 import pytest
 
-from fogline.amqp.reconnect import Backoff
+from fogline.amqp.backoff import Backoff
 from fogline.errors import SlowDown, Unreachable
-from fogline.testing.amqp import within
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.settings import Settings, UplinkSettings
+from fogline_edge.settings import EdgeSettings, UplinkSettings
 from fogline_edge.uplink import uplink as module
 from fogline_edge.uplink.session import Redirect
 from fogline_edge.uplink.uplink import Uplink
+from fogline_lab.amqp import within
 
 
 @pytest.mark.fault("N1")
@@ -32,7 +32,7 @@ async def test_failed_attempts_seldom_age_the_objects_of_devices_connections(tmp
 
     server = await asyncio.start_server(refuse, "127.0.0.1", 0)
     uplink = UplinkSettings(bridge=f"127.0.0.1:{server.sockets[0].getsockname()[1]}")
-    outbox = Outbox.open(Settings(tenant="acme", gateway="gw-1", data=str(tmp_path), uplink=uplink))
+    outbox = Outbox.open(EdgeSettings(tenant="acme", gateway="gw-1", data=str(tmp_path), uplink=uplink))
     collections = []
     gc.disable()
     gc.callbacks.append(lambda *said: collections.append(said))
@@ -59,13 +59,13 @@ async def test_attempt_that_fails_leaves_nothing_to_the_garbage_collector(monkey
     class Refused:
         welcomed = False
 
-        def __init__(self, *_):
+        def __init__(self, *_, **__):
             made.append(weakref.ref(self))
 
         async def run(self):
             raise end()
 
-    monkeypatch.setattr(module, "Session", Refused)
+    monkeypatch.setattr(module, "BridgeSession", Refused)
     uplink = Uplink(None, UplinkSettings(), None)
     gc.disable()
     try:

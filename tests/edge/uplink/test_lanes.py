@@ -7,6 +7,7 @@ from typing import Self
 import pytest
 
 from chaos.real_gateway import Bridge
+from fogline.amqp.backoff import Backoff
 from fogline.amqp.outcome import (
     INTERNAL_ERROR,
     LINK_STOLEN,
@@ -16,13 +17,12 @@ from fogline.amqp.outcome import (
     UNAUTHORIZED,
     Condition,
 )
-from fogline.amqp.reconnect import Backoff
 from fogline.event import Lane
-from fogline.testing.events import make_arrival
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.settings import Settings, UplinkSettings
+from fogline_edge.settings import EdgeSettings, UplinkSettings
 from fogline_edge.uplink import lanes as module
 from fogline_edge.uplink.uplink import Uplink
+from fogline_lab.events import make_arrival
 
 FAILED = Condition(INTERNAL_ERROR, "a bug")
 
@@ -76,7 +76,7 @@ class Line:
 
     async def __aenter__(self) -> Self:
         uplink = UplinkSettings(bridge=f"127.0.0.1:{await self.bridge.serve()}", batch_events=5)
-        self.outbox = Outbox.open(Settings(tenant="acme", gateway="gw-1", data=str(self.folder / "data"), uplink=uplink))
+        self.outbox = Outbox.open(EdgeSettings(tenant="acme", gateway="gw-1", data=str(self.folder / "data"), uplink=uplink))
         self.uplink = asyncio.create_task(Uplink(self.outbox, uplink, no_commands, Backoff(0.02, 0.02)).run())
         return self
 
@@ -125,7 +125,7 @@ async def test_a_session_that_ends_is_begun_again_with_its_lanes(folder, monkeyp
 
 @pytest.fixture
 def waits(monkeypatch) -> list[float]:
-    """How long each lane might have waited at most; none of them waits."""
+    """Collect the upper limit of each pause, and replace the pause by none."""
     longest: list[float] = []
     next_s = Backoff.next_s
 

@@ -6,12 +6,12 @@ import gc
 import pytest
 
 from chaos.real_gateway import Bridge
-from fogline.amqp.reconnect import Backoff
-from fogline.testing.events import make_arrival
+from fogline.amqp.backoff import Backoff
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.settings import Settings, UplinkSettings
-from fogline_edge.uplink.session import Session
+from fogline_edge.settings import EdgeSettings, UplinkSettings
+from fogline_edge.uplink.session import BridgeSession
 from fogline_edge.uplink.uplink import Uplink
+from fogline_lab.events import make_arrival
 
 
 class Cutting(Bridge):
@@ -43,12 +43,12 @@ def seldom():
 async def test_sessions_do_not_pile_up_over_reconnects(folder, seldom):
     bridge = Cutting()
     uplink = UplinkSettings(bridge=f"127.0.0.1:{await bridge.serve()}", batch_events=5)
-    outbox = Outbox.open(Settings(tenant="acme", gateway="gw-1", data=str(folder / "data"), uplink=uplink))
+    outbox = Outbox.open(EdgeSettings(tenant="acme", gateway="gw-1", data=str(folder / "data"), uplink=uplink))
     serving = asyncio.create_task(Uplink(outbox, uplink, lambda *_: None, Backoff(0.01, 0.01)).run())
     for number in range(200):
         outbox.put(make_arrival(number), lambda _: None)
     await bridge.until(lambda: bridge.connections > 20, "the gateway does not come again")
-    assert sum(type(each) is Session for each in gc.get_objects()) <= 3
+    assert sum(type(each) is BridgeSession for each in gc.get_objects()) <= 3
     serving.cancel()
     await asyncio.wait({serving})
     await outbox.close()

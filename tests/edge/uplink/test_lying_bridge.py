@@ -7,14 +7,14 @@ import pytest
 from chaos import raw_amqp as raw
 from chaos.real_gateway import Bridge
 from fogline import hello
+from fogline.amqp.backoff import Backoff
 from fogline.amqp.outcome import DECODE_ERROR, UNAUTHORIZED, Condition, rejected
-from fogline.amqp.reconnect import Backoff
-from fogline.testing.events import make_arrival
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.settings import Settings, UplinkSettings
+from fogline_edge.settings import EdgeSettings, UplinkSettings
 from fogline_edge.uplink import session
 from fogline_edge.uplink import uplink as module
 from fogline_edge.uplink.uplink import Uplink
+from fogline_lab.events import make_arrival
 
 
 class Garbled(Bridge):
@@ -62,7 +62,7 @@ class WrongTypes(Bridge):
 
     def opened(self, connection, peer) -> None:
         super().opened(connection, peer)
-        connection._transport.write(raw.attaching("t", raw.mapped(raw.listed(raw.text("k")), raw.text("v"))))
+        connection.protocol.transport.write(raw.attaching("t", raw.mapped(raw.listed(raw.text("k")), raw.text("v"))))
 
 
 @pytest.mark.parametrize("liar", [Garbled, SendsOn, SendsAway, RejectsHello, TurnsAway, WrongTypes])
@@ -72,7 +72,7 @@ async def test_events_reach_the_other_bridge(folder, monkeypatch, liar):
     lying, honest = liar(), Bridge()
     ports = [await each.serve() for each in (lying, honest)]
     uplink = UplinkSettings(bridge=[f"127.0.0.1:{port}" for port in ports])
-    outbox = Outbox.open(Settings(tenant="acme", gateway="gw-1", data=str(folder / "data"), uplink=uplink))
+    outbox = Outbox.open(EdgeSettings(tenant="acme", gateway="gw-1", data=str(folder / "data"), uplink=uplink))
     serving = asyncio.create_task(Uplink(outbox, uplink, lambda *_: None, Backoff(0.01, 0.01)).run())
     try:
         outbox.put(make_arrival(1), lambda _: None)

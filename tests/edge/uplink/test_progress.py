@@ -6,13 +6,13 @@ import msgspec
 
 from chaos.real_gateway import Bridge
 from fogline import address, hello
-from fogline.amqp.reconnect import Backoff
+from fogline.amqp.backoff import Backoff
 from fogline.event import Lane
-from fogline.testing.events import make_arrival
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.settings import Settings, UplinkSettings
-from fogline_edge.uplink import session
+from fogline_edge.settings import EdgeSettings, UplinkSettings
+from fogline_edge.uplink import stream_pumps
 from fogline_edge.uplink.uplink import Uplink
+from fogline_lab.events import make_arrival
 
 
 class Stuck(Bridge):
@@ -27,15 +27,15 @@ class Stuck(Bridge):
         super().opened(connection, peer)
 
     def received(self, connection, delivery, data) -> None:
-        if self.connections > 1 or isinstance(self._places[delivery.link], address.Hello):
+        if self.connections > 1 or isinstance(self._places[delivery.link], address.HelloAddress):
             super().received(connection, delivery, data)
 
 
 async def test_a_bridge_that_settles_nothing_is_left_and_the_gateway_lives(folder, monkeypatch):
-    monkeypatch.setattr(session, "PROGRESS_S", 0.2)
+    monkeypatch.setattr(stream_pumps, "PROGRESS_S", 0.2)
     bridge = Stuck()
     uplink = UplinkSettings(bridge=f"127.0.0.1:{await bridge.serve()}")
-    outbox = Outbox.open(Settings(tenant="acme", gateway="gw-1", data=str(folder / "data"), uplink=uplink))
+    outbox = Outbox.open(EdgeSettings(tenant="acme", gateway="gw-1", data=str(folder / "data"), uplink=uplink))
     serving = asyncio.create_task(Uplink(outbox, uplink, lambda *_: None, Backoff(0.01, 0.01)).run())
     outbox.put(make_arrival(1), lambda _: None)
     await bridge.until(bridge.events, "the gateway does not send it again")
@@ -69,10 +69,10 @@ class StuckLane(Bridge):
 
 async def test_one_stuck_stream_is_noticed_while_another_moves(folder, monkeypatch):
     """G15: settlements of any stream hid it."""
-    monkeypatch.setattr(session, "PROGRESS_S", 0.2)
+    monkeypatch.setattr(stream_pumps, "PROGRESS_S", 0.2)
     bridge = StuckLane()
     uplink = UplinkSettings(bridge=f"127.0.0.1:{await bridge.serve()}")
-    outbox = Outbox.open(Settings(tenant="acme", gateway="gw-1", data=str(folder / "data"), uplink=uplink))
+    outbox = Outbox.open(EdgeSettings(tenant="acme", gateway="gw-1", data=str(folder / "data"), uplink=uplink))
     serving = asyncio.create_task(Uplink(outbox, uplink, lambda *_: None, Backoff(0.01, 0.01)).run())
     sent = 0
 
@@ -107,13 +107,13 @@ async def test_a_welcome_with_an_unknown_stream_does_not_end_the_gateway(folder,
     """G15: it raised `KeyError`, and ended the process."""
     bridge = Confused()
     uplink = UplinkSettings(bridge=f"127.0.0.1:{await bridge.serve()}")
-    outbox = Outbox.open(Settings(tenant="acme", gateway="gw-1", data=str(folder / "data"), uplink=uplink))
+    outbox = Outbox.open(EdgeSettings(tenant="acme", gateway="gw-1", data=str(folder / "data"), uplink=uplink))
     serving = asyncio.create_task(Uplink(outbox, uplink, lambda *_: None, Backoff(0.01, 0.01)).run())
     outbox.put(make_arrival(1), lambda _: None)
     waited = [serving, asyncio.ensure_future(bridge.until(lambda: bridge.came, "nothing comes"))]
     await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
     assert not serving.done()
-    assert "'no-such-stream', which is not in this outbox" in caplog.text
+    assert "'no-such-stream', which this outbox does not have" in caplog.text
     serving.cancel()
     await asyncio.wait({serving})
     await outbox.close()

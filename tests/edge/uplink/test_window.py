@@ -1,16 +1,16 @@
-"""What goes next and what an outcome means, as a transcript."""
+"""Transcripts of batches and outcomes."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fogline.amqp.outcome import ACCEPTED, DECODE_ERROR, MODIFIED, RELEASED, RESOURCE_LIMIT, UNKNOWN, UNKNOWN_STREAM, rejected
-from fogline_edge.uplink.window import HelloAgain, Pause, Quarantine, Settle, Window
+from fogline_edge.uplink.window import HelloAgain, InflightWindow, PauseSending, QuarantineEvent, Settle
 
 REFUSED = rejected(DECODE_ERROR, "no")
 
 
-def sending(batches: int, size: int = 10) -> Window:
-    window = Window(0, size, 4)
+def sending(batches: int, size: int = 10) -> InflightWindow:
+    window = InflightWindow(0, size, 4)
     for _ in range(batches):
         window.push(window.sent + 1, window.sent + size, size)
     return window
@@ -25,7 +25,7 @@ def test_several_batches_fly_and_settle_in_order():
 
 
 def test_it_opens_with_one_small_batch_and_doubles():
-    window, sizes = Window(0, 100, 4), []
+    window, sizes = InflightWindow(0, 100, 4), []
     for _ in range(4):
         sizes.append(window.limit)
         window.push(window.sent + 1, window.sent + window.limit, window.limit)
@@ -38,7 +38,7 @@ def test_anything_but_accepted_goes_back_to_the_lowest_unconfirmed():
     for outcome in (RELEASED, MODIFIED, UNKNOWN, rejected(RESOURCE_LIMIT, "later")):
         window = sending(3)
         window.outcome(ACCEPTED)
-        assert isinstance(window.outcome(outcome), Pause)
+        assert isinstance(window.outcome(outcome), PauseSending)
         assert (window.sent, window.flying, window.settled) == (10, 0, 10)
 
 
@@ -48,7 +48,7 @@ def test_a_stream_that_the_bridge_does_not_know_needs_a_hello():
 
 @given(st.integers(1, 100), st.sets(st.integers(1, 300), max_size=5))
 def test_halving_finds_every_refused_row_and_no_other(size, refused):
-    window, quarantined = Window(0, size, 4), []
+    window, quarantined = InflightWindow(0, size, 4), []
     for _ in range(5000):
         if window.settled >= 300:
             break
@@ -58,7 +58,7 @@ def test_halving_finds_every_refused_row_and_no_other(size, refused):
         first, last = window.settled + 1, window._batches[0][1]
         bad = any(first <= row <= last and row not in quarantined for row in refused)
         effect = window.outcome(REFUSED if bad else ACCEPTED)
-        if isinstance(effect, Quarantine):
+        if isinstance(effect, QuarantineEvent):
             quarantined.append(effect.sequence)
     assert window.settled == 300
     assert set(quarantined) == refused

@@ -1,4 +1,4 @@
-"""What makers and standards publish of Bluetooth devices: bytes and what they mean."""
+"""Samples that makers and standards publish of Bluetooth devices: bytes and their values."""
 
 BTHOME_KEY = bytes.fromhex("231d39c1d7cc1ab1aee224cd096db932")
 BTHOME_ADDRESS = "54:48:E6:8F:80:A5"
@@ -123,7 +123,7 @@ _AXES = ("acceleration_x", "acceleration_y", "acceleration_z")
 
 
 def _in_g(*values):
-    """What Ruuvi publishes in g, in m/s2 as the format has it: thousandths, 9.80665 m/s2 each thousand."""
+    """Convert Ruuvi's samples from g to m/s2 as the format has it: thousandths, 9.80665 m/s2 each thousand."""
     return {axis: round(value * 1000) * 980_665 / 100_000_000 for axis, value in zip(_AXES, values, strict=True)}
 
 

@@ -19,17 +19,17 @@ from flows.parsers.ble_samples import (
     RUUVI,
     RUUVI_5_INVALID,
 )
-from fogline.advertisement import CONTENT_TYPE, Advertisement, Heard, encode, encode_heard, short_uuid
+from fogline.advertisement import CONTENT_TYPE, Advertisement, ReceivedAdvertisement, encode, encode_heard, short_uuid
 from fogline.errors import Poison
-from fogline_cloud.flows.asking import check
+from fogline_cloud.flows.parser_runner import check
 from fogline_cloud.flows.parsers import Reading, Skip
 from fogline_cloud.flows.parsers.ble.advertisement import Advertisements
-from fogline_cloud.flows.parsers.ble.bthome_objects import OBJECTS
-from fogline_cloud.flows.parsers.ble.keys import Keys, keyed
+from fogline_cloud.flows.parsers.ble.bthome import OBJECTS
+from fogline_cloud.flows.parsers.ble.keys import DeviceKeys, keyed
 
 BTHOME, EDDYSTONE = short_uuid(0xFCD2), short_uuid(0xFEAA)
 RUUVI_COMPANY, APPLE = 0x0499, 0x004C
-KEYS = Keys({BTHOME_ADDRESS: BTHOME_KEY})
+KEYS = DeviceKeys({BTHOME_ADDRESS: BTHOME_KEY})
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def parsed(make_event):
         data = advertisement if isinstance(advertisement, bytes) else encode(advertisement)
         properties = None if heard is None else encode_heard(heard)
         event = make_event(data, content_type=CONTENT_TYPE, adapter="ble", properties=properties, **given)
-        return Advertisements(keys or Keys())(event)
+        return Advertisements(keys or DeviceKeys())(event)
 
     return parse
 
@@ -52,13 +52,13 @@ def ruuvi(data):
 
 
 @pytest.mark.parametrize("sample", BTHOME_NUMBERS)
-def test_bthome_says_what_its_makers_publish(parsed, sample):
+def test_published_samples_of_bthome_are_decoded(parsed, sample):
     metric, value, unit = BTHOME_NUMBERS[sample]
     assert parsed(bthome(sample)) == [Reading(metric, value, unit=unit)]
 
 
 @pytest.mark.parametrize("sample", BTHOME_TEXTS)
-def test_bthome_says_texts_and_what_was_done(parsed, sample):
+def test_texts_and_events_of_bthome_are_decoded(parsed, sample):
     assert parsed(bthome(sample)) == [Reading(metric, text=text) for metric, text in BTHOME_TEXTS[sample]]
 
 
@@ -66,18 +66,18 @@ def test_every_object_of_bthome_has_a_published_sample():
     assert {bytes.fromhex(sample)[0] for sample in (*BTHOME_NUMBERS, *BTHOME_TEXTS)} == set(OBJECTS)
 
 
-def test_the_bytes_of_the_air_are_read(parsed):
+def test_a_whole_advertisement_is_decoded(parsed):
     """bthome.io, Format, "Advertising payload"."""
     found = parsed(bytes.fromhex("020106 0B094449592D73656E736F72 0A16D2FC4002C40903BF13"))
     assert found == [Reading("temperature", 25.0, unit="Cel"), Reading("humidity", 50.55, unit="%RH")]
 
 
-def test_how_well_it_was_heard_is_a_reading(parsed):
-    found = parsed(bthome("0161"), heard=Heard(address=BTHOME_ADDRESS, rssi=-67))
+def test_the_rssi_is_a_reading(parsed):
+    found = parsed(bthome("0161"), heard=ReceivedAdvertisement(address=BTHOME_ADDRESS, rssi=-67))
     assert found == [Reading("battery", 97.0, unit="%"), Reading("rssi", -67.0, unit="dBm")]
 
 
-def test_several_of_one_metric_are_numbered(parsed):
+def test_several_objects_of_one_metric_are_numbered(parsed):
     found = parsed(bthome("02CA09 02C409 3A00 3A01 0161"))
     assert [(each.metric, each.value, each.text) for each in found] == [
         ("temperature.1", 25.06, None),
@@ -87,7 +87,7 @@ def test_several_of_one_metric_are_numbered(parsed):
     ]
 
 
-def test_what_follows_an_object_that_is_not_known_is_kept_unparsed(parsed):
+def test_bytes_from_an_unknown_object_on_are_kept_unparsed(parsed):
     assert parsed(bthome("0161 EE01 0102")) == [Reading("battery", 97.0, unit="%"), Reading("unparsed", text="ee010102")]
 
 
@@ -109,7 +109,7 @@ def test_what_follows_an_object_that_is_not_known_is_kept_unparsed(parsed):
         ("00112233", "41", Poison, "truncated"),
     ],
 )
-def test_what_bthome_cannot_mean_is_refused_with_a_reason(parsed, objects, info, refusal, reason):
+def test_undecodable_bthome_is_refused_with_a_reason(parsed, objects, info, refusal, reason):
     with pytest.raises(refusal) as caught:
         parsed(bthome(objects, info))
     assert caught.value.reason == reason
@@ -120,12 +120,12 @@ PLAIN = [Reading("temperature", 25.06, unit="Cel"), Reading("humidity", 50.55, u
 
 
 def test_an_encrypted_advertisement_is_read_with_its_key_by_address_or_device(parsed):
-    heard = Heard(address=BTHOME_ADDRESS)
+    heard = ReceivedAdvertisement(address=BTHOME_ADDRESS)
     assert parsed(ENCRYPTED, KEYS, heard) == PLAIN
-    assert parsed(ENCRYPTED, Keys({"Shed.1": BTHOME_KEY}), heard, device="shed.1") == PLAIN
+    assert parsed(ENCRYPTED, DeviceKeys({"Shed.1": BTHOME_KEY}), heard, device="shed.1") == PLAIN
 
 
-def test_an_address_in_the_advertisement_counts_before_the_one_that_was_heard(parsed):
+def test_an_address_in_the_advertisement_is_preferred_to_the_senders(parsed):
     """The flag is part of what is encrypted, so this one was made with the same library as bthome.io's sample."""
     from cryptography.hazmat.primitives.ciphers.aead import AESCCM
 
@@ -133,14 +133,18 @@ def test_an_address_in_the_advertisement_counts_before_the_one_that_was_heard(pa
     nonce = address + bytes.fromhex("d2fc 43 33221100")
     sealed = AESCCM(BTHOME_KEY, tag_length=4).encrypt(nonce, bytes.fromhex("02ca0903bf13"), None)
     data = b"\x43" + address[::-1] + sealed[:-4] + bytes.fromhex("33221100") + sealed[-4:]
-    found = parsed(Advertisement(service_data={BTHOME: data}), Keys({"d-1": BTHOME_KEY}), Heard(address="00:11:22:33:44:55"))
+    found = parsed(
+        Advertisement(service_data={BTHOME: data}),
+        DeviceKeys({"d-1": BTHOME_KEY}),
+        ReceivedAdvertisement(address="00:11:22:33:44:55"),
+    )
     assert found == PLAIN
 
 
 @pytest.mark.parametrize("times", [1, 2, 3])
-def test_a_replay_is_read_as_the_first_try_was(parsed, times):
-    """Counters that stand still or go back, and equal packet ids, are no reason to say nothing."""
-    heard = Heard(address=BTHOME_ADDRESS)
+def test_a_repeated_advertisement_is_decoded_like_the_first(parsed, times):
+    """Equal packet ids and counters that do not increase do not prevent decoding."""
+    heard = ReceivedAdvertisement(address=BTHOME_ADDRESS)
     assert [parsed(ENCRYPTED, KEYS, heard) for _ in range(times)] == [PLAIN] * times
     numbered = [Reading("packet_id", 9.0), Reading("battery", 97.0, unit="%")]
     assert [parsed(bthome("0009 0161")) for _ in range(times)] == [numbered] * times
@@ -149,15 +153,15 @@ def test_a_replay_is_read_as_the_first_try_was(parsed, times):
 @pytest.mark.parametrize(
     ("advertisement", "keys", "heard", "reason"),
     [
-        (ENCRYPTED, Keys(), Heard(address=BTHOME_ADDRESS), "no-key"),
-        (ENCRYPTED, Keys({BTHOME_ADDRESS: bytes(16)}), Heard(address=BTHOME_ADDRESS), "wrong-key"),
-        (ENCRYPTED, Keys({"d-1": BTHOME_KEY}), Heard(), "no-address"),
-        (ENCRYPTED, Keys({"d-1": BTHOME_KEY}), Heard(address="Kitchen"), "no-address"),
-        (ENCRYPTED, Keys({"d-1": BTHOME_KEY}), Heard(address="00:00:00:00:00:01"), "wrong-key"),
-        (bthome("02CA09"), KEYS, Heard(address=BTHOME_ADDRESS), "not-encrypted"),
+        (ENCRYPTED, DeviceKeys(), ReceivedAdvertisement(address=BTHOME_ADDRESS), "no-key"),
+        (ENCRYPTED, DeviceKeys({BTHOME_ADDRESS: bytes(16)}), ReceivedAdvertisement(address=BTHOME_ADDRESS), "wrong-key"),
+        (ENCRYPTED, DeviceKeys({"d-1": BTHOME_KEY}), ReceivedAdvertisement(), "no-address"),
+        (ENCRYPTED, DeviceKeys({"d-1": BTHOME_KEY}), ReceivedAdvertisement(address="Kitchen"), "no-address"),
+        (ENCRYPTED, DeviceKeys({"d-1": BTHOME_KEY}), ReceivedAdvertisement(address="00:00:00:00:00:01"), "wrong-key"),
+        (bthome("02CA09"), KEYS, ReceivedAdvertisement(address=BTHOME_ADDRESS), "not-encrypted"),
     ],
 )
-def test_without_the_right_key_nothing_is_read(parsed, advertisement, keys, heard, reason):
+def test_without_the_right_key_nothing_is_decoded(parsed, advertisement, keys, heard, reason):
     with pytest.raises(Skip) as caught:
         parsed(advertisement, keys, heard)
     assert caught.value.reason == reason
@@ -167,12 +171,12 @@ def test_without_the_right_key_nothing_is_read(parsed, advertisement, keys, hear
 def test_keys_are_shown_nowhere():
     other = pickle.loads(pickle.dumps(KEYS))
     assert other.find("d-1", BTHOME_ADDRESS.lower()) == BTHOME_KEY
-    assert repr(KEYS) == str(KEYS) == "Keys(of 1 devices)"
+    assert repr(KEYS) == str(KEYS) == "DeviceKeys(of 1 devices)"
     assert BTHOME_KEY.hex() not in f"{KEYS!r} {keyed({'ble': Advertisements()}, KEYS)!r} {vars(Advertisements(KEYS))!r}"
 
 
 @pytest.mark.parametrize("name", RUUVI)
-def test_ruuvi_says_what_its_maker_publishes(parsed, name):
+def test_published_samples_of_ruuvi_are_decoded(parsed, name):
     data, values = RUUVI[name]
     assert {each.metric: each.value for each in parsed(ruuvi(data))} == values
 
@@ -184,14 +188,14 @@ def test_ruuvi_has_units(parsed):
     assert (units["acceleration_x"], units["voltage"], units["tx_power"]) == ("m/s2", "V", "dBm")
 
 
-def test_a_ruuvi_that_knows_nothing_says_nothing(parsed):
+def test_a_ruuvi_without_available_values_is_skipped(parsed):
     with pytest.raises(Skip) as caught:
         parsed(ruuvi(RUUVI_5_INVALID))
     assert caught.value.reason == "nothing"
 
 
 @pytest.mark.parametrize("data", [data for data, _ in RUUVI.values()])
-def test_no_part_of_a_ruuvi_is_read(parsed, data):
+def test_a_truncated_ruuvi_advertisement_is_not_decoded_in_part(parsed, data):
     for length in range(2, len(data), 2):
         with pytest.raises(Poison) as caught:
             parsed(ruuvi(data[:length]))
@@ -220,7 +224,7 @@ def test_eddystone_tlm_is_read(parsed):
     ]
 
 
-def test_what_a_beacon_does_not_measure_is_no_reading(parsed):
+def test_a_value_that_a_beacon_does_not_measure_gives_no_reading(parsed):
     found = parsed(Advertisement(service_data={EDDYSTONE: bytes.fromhex("2000 0000 8000 00000001 00000002")}))
     assert [each.metric for each in found] == ["advertisement_count", "uptime"]
 
@@ -242,7 +246,7 @@ def test_what_a_beacon_does_not_measure_is_no_reading(parsed):
         (bytes(5000), Poison, "too-big"),
     ],
 )
-def test_what_is_no_advertisement_of_a_known_device_is_refused_with_a_reason(parsed, advertisement, refusal, reason):
+def test_advertisements_of_unknown_devices_are_refused_with_a_reason(parsed, advertisement, refusal, reason):
     with pytest.raises(refusal) as caught:
         parsed(advertisement)
     assert caught.value.reason == reason
@@ -266,10 +270,10 @@ ANYTHING = st.one_of(
 )
 
 
-@given(data=ANYTHING, keys=st.sampled_from([Keys(), Keys({"d-1": BTHOME_KEY})]))
+@given(data=ANYTHING, keys=st.sampled_from([DeviceKeys(), DeviceKeys({"d-1": BTHOME_KEY})]))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=150)
-def test_whatever_is_heard_becomes_readings_or_a_reason(parsed, caplog, data, keys):
+def test_any_advertisement_becomes_readings_or_a_reason(parsed, caplog, data, keys):
     caplog.set_level(logging.WARNING)
     with suppress(Skip, Poison):
-        assert check(parsed(data, keys, Heard(address=BTHOME_ADDRESS, rssi=-60)))
+        assert check(parsed(data, keys, ReceivedAdvertisement(address=BTHOME_ADDRESS, rssi=-60)))
     assert not caplog.records

@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 
 from fogline.advertisement import GATT_CONTENT_TYPE, short_uuid
 from fogline.errors import Poison
-from fogline_cloud.flows.asking import check
+from fogline_cloud.flows.parser_runner import check
 from fogline_cloud.flows.parsers import Reading, Skip
-from fogline_cloud.flows.parsers.ble.gatt import parse
-from fogline_cloud.flows.parsers.ble.gatt_formats import DUST, NUMBERS
+from fogline_cloud.flows.parsers.ble.gatt import DUST, NUMBERS, parse
 
 
 @pytest.fixture
@@ -65,11 +64,11 @@ VALUES = [
 
 
 @pytest.mark.parametrize(("number", "data", "metric", "value", "unit"), VALUES)
-def test_a_value_is_read_by_its_number(parsed, number, data, metric, value, unit):
+def test_a_value_is_decoded_by_its_characteristic(parsed, number, data, metric, value, unit):
     assert parsed(number, data) == [Reading(metric, value, unit=unit)]
 
 
-def test_every_known_characteristic_is_shown():
+def test_every_known_characteristic_has_a_sample():
     assert {number for number, *_ in VALUES} == {*NUMBERS, *DUST}
 
 
@@ -99,7 +98,7 @@ def test_a_value_that_is_not_known_is_no_reading(parsed, number):
         ("04 6C0100FF 63", [FEVER]),
     ],
 )
-def test_a_thermometer_is_read(parsed, data, readings):
+def test_a_temperature_measurement_is_decoded(parsed, data, readings):
     assert parsed(0x2A1C, data) == readings
 
 
@@ -115,7 +114,7 @@ def test_a_thermometer_is_read(parsed, data, readings):
         ),
     ],
 )
-def test_a_heart_rate_is_read(parsed, data, readings):
+def test_a_heart_rate_measurement_is_decoded(parsed, data, readings):
     assert parsed(0x2A37, data) == readings
 
 
@@ -145,7 +144,7 @@ def test_a_heart_rate_is_read(parsed, data, readings):
         ("temperature", "6608", Skip, "unknown-characteristic"),
     ],
 )
-def test_what_is_no_value_is_refused_with_a_reason(parsed, number, data, refusal, reason):
+def test_malformed_and_unknown_values_are_refused_with_a_reason(parsed, number, data, refusal, reason):
     with pytest.raises(refusal) as caught:
         parsed(number, data)
     assert caught.value.reason == reason
@@ -153,6 +152,6 @@ def test_what_is_no_value_is_refused_with_a_reason(parsed, number, data, refusal
 
 @given(st.sampled_from([*NUMBERS, *DUST, 0x2A1C, 0x2A37]), st.binary(max_size=20))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-def test_whatever_is_read_becomes_readings_or_a_reason(parsed, number, data):
+def test_any_bytes_become_readings_or_a_reason(parsed, number, data):
     with suppress(Skip, Poison):
         assert check(parsed(number, data))

@@ -7,15 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flows.parsers.ble_samples import BTHOME_ADDRESS, BTHOME_ENCRYPTED, BTHOME_KEY, RUUVI
-from fogline.advertisement import CONTENT_TYPE, Advertisement, Heard, encode, encode_heard, short_uuid
+from fogline.advertisement import CONTENT_TYPE, Advertisement, ReceivedAdvertisement, encode, encode_heard, short_uuid
 from fogline.errors import Poison
 from fogline_cloud.flows.parsers import Reading, Skip
 from fogline_cloud.flows.parsers.ble import extras, ruuvi
 from fogline_cloud.flows.parsers.ble.advertisement import Advertisements
-from fogline_cloud.flows.parsers.ble.bthome import split
-from fogline_cloud.flows.parsers.ble.bthome_objects import OBJECTS, Kind
+from fogline_cloud.flows.parsers.ble.bthome import OBJECTS, ObjectKind, split
 from fogline_cloud.flows.parsers.ble.decoding import Broadcast
-from fogline_cloud.flows.parsers.ble.keys import Keys
+from fogline_cloud.flows.parsers.ble.keys import DeviceKeys
 
 XIAOMI, SCALE_1, BTHOME = (short_uuid(number) for number in (0xFE95, 0x181D, 0xFCD2))
 
@@ -23,8 +22,8 @@ XIAOMI, SCALE_1, BTHOME = (short_uuid(number) for number in (0xFE95, 0x181D, 0xF
 @pytest.fixture
 def parsed(make_event):
     def parse(advertisement, address, key=None):
-        properties = encode_heard(Heard(address=address, rssi=-60))
-        keys = Keys({} if key is None else {address: bytes.fromhex(key)})
+        properties = encode_heard(ReceivedAdvertisement(address=address, rssi=-60))
+        keys = DeviceKeys({} if key is None else {address: bytes.fromhex(key)})
         found = Advertisements(keys)(make_event(encode(advertisement), content_type=CONTENT_TYPE, properties=properties))
         assert found.pop() == Reading("rssi", -60.0, unit="dBm")
         return {each.metric: each.text if each.value is None else (each.value, each.unit) for each in found}
@@ -81,12 +80,12 @@ XIAOMI_SAMPLES = [
 
 
 @pytest.mark.parametrize(("name", "data", "address", "key", "values"), XIAOMI_SAMPLES)
-def test_xiaomi_says_what_its_library_publishes(parsed, name, data, address, key, values):
+def test_published_samples_of_xiaomi_are_decoded(parsed, name, data, address, key, values):
     for _ in range(2):  # the library itself would pass over a second copy
         assert parsed(Advertisement(service_data={XIAOMI: data}), address, key) == values
 
 
-def test_a_scale_is_read(parsed):
+def test_a_scale_is_decoded(parsed):
     found = parsed(Advertisement(service_data={SCALE_1: b"\x22\x9e\x43\xe5\x07\x04\x0b\x10\x13\x01"}), "50:FB:19:1B:B5:DC")
     assert found["mass"] == (86.55, "kg")
 
@@ -100,7 +99,7 @@ def test_a_scale_is_read(parsed):
         (b"", None, "nothing"),
     ],
 )
-def test_what_xiaomi_cannot_mean_has_a_reason(parsed, data, key, reason):
+def test_undecodable_xiaomi_advertisements_have_a_reason(parsed, data, key, reason):
     with pytest.raises(Skip) as caught:
         parsed(Advertisement(service_data={XIAOMI: data}), "A4:C1:38:56:53:84", key)
     assert caught.value.reason == reason
@@ -130,12 +129,12 @@ def test_what_xiaomi_cannot_mean_has_a_reason(parsed, data, key, reason):
         ),
     ],
 )
-def test_govee_says_what_its_library_publishes(parsed, advertisement, values):
+def test_published_samples_of_govee_are_decoded(parsed, advertisement, values):
     """Samples from the tests of govee-ble; values by hand: 0x0341C2 is 213442, 21.3 degrees and 44.2 %."""
     assert parsed(advertisement, "A4:C1:38:00:00:01") == values
 
 
-def test_a_library_that_is_not_there_is_named(parsed, monkeypatch):
+def test_the_reason_for_a_missing_library_names_it(parsed, monkeypatch):
     extras._load.cache_clear()
     monkeypatch.setitem(sys.modules, "govee_ble", None)
     try:
@@ -147,7 +146,7 @@ def test_a_library_that_is_not_there_is_named(parsed, monkeypatch):
 
 
 def library_reads(kind, advertisement, address=BTHOME_ADDRESS, key=None):
-    """What a library of the same family makes of it: the values of its sensors and flags, and its events."""
+    """Decode with a library of the same family: the values of its sensors and flags, and its events."""
     from habluetooth import BluetoothServiceInfoBleak
     from home_assistant_bluetooth import BluetoothServiceInfo
 
@@ -169,32 +168,36 @@ def library_reads(kind, advertisement, address=BTHOME_ADDRESS, key=None):
 
 ROUNDED = 0x58
 """bthome-ble rounds thirds of a degree to tenths."""
-NUMBERS = [number for number, each in OBJECTS.items() if each.kind in (Kind.NUMBER, Kind.FLAG) and number not in (0x50, 0xF0)]
+NUMBERS = [
+    number
+    for number, each in OBJECTS.items()
+    if each.kind in (ObjectKind.NUMBER, ObjectKind.FLAG) and number not in (0x50, 0xF0)
+]
 
 
 @given(number=st.sampled_from(NUMBERS), body=st.binary(min_size=4, max_size=4))
 @settings(max_examples=200, deadline=None)
-def test_bthome_has_the_numbers_of_bthome_ble(number, body):
+def test_our_bthome_decoder_agrees_with_bthome_ble(number, body):
     from bthome_ble import BTHomeBluetoothDeviceData
 
     from fogline_cloud.flows.parsers.ble.bthome import decode
 
     data = b"\x40" + bytes((number,)) + body[: OBJECTS[number].width]
     advertisement = Advertisement(service_data={BTHOME: data})
-    [ours] = decode(data, Broadcast(advertisement, Heard()))
+    [ours] = decode(data, Broadcast(advertisement, ReceivedAdvertisement()))
     [theirs] = library_reads(BTHomeBluetoothDeviceData, advertisement).values()
     assert ours.value == pytest.approx(float(theirs), abs=0.051 if number == ROUNDED else 1e-9)
 
 
-def test_bthome_ble_knows_no_object_that_we_do_not():
+def test_we_know_every_object_of_bthome_ble():
     from bthome_ble.const import MEAS_TYPES
 
     assert set(MEAS_TYPES) == set(OBJECTS)
 
 
 @given(st.lists(st.sampled_from(sorted(OBJECTS)), max_size=6).map(bytes), st.binary(max_size=20))
-def test_objects_are_cut_without_rest(ids, noise):
-    """Whatever is cut out, put together again, is what was there."""
+def test_split_objects_join_to_the_original_bytes(ids, noise):
+    """The split objects and the rest, joined again, are the original bytes."""
     payload = b"".join(bytes((each,)) + noise[:4].ljust(max(OBJECTS[each].width, 1), b"\x01") for each in ids)
     try:
         found, rest = split(payload)
@@ -204,13 +207,13 @@ def test_objects_are_cut_without_rest(ids, noise):
     assert lengths + len(rest) == len(payload)
 
 
-def test_an_encrypted_bthome_is_read_as_bthome_ble_does():
+def test_our_bthome_decryption_agrees_with_bthome_ble():
     from bthome_ble import BTHomeBluetoothDeviceData
 
     from fogline_cloud.flows.parsers.ble.bthome import decode
 
     advertisement = Advertisement(service_data={BTHOME: BTHOME_ENCRYPTED})
-    ours = decode(BTHOME_ENCRYPTED, Broadcast(advertisement, Heard(address=BTHOME_ADDRESS), BTHOME_KEY))
+    ours = decode(BTHOME_ENCRYPTED, Broadcast(advertisement, ReceivedAdvertisement(address=BTHOME_ADDRESS), BTHOME_KEY))
     theirs = library_reads(BTHomeBluetoothDeviceData, advertisement, key=BTHOME_KEY)
     assert {each.metric: each.value for each in ours} == theirs
 
@@ -224,14 +227,14 @@ RUUVITAG_BLE = {
 
 @given(body=st.binary(min_size=39, max_size=39), name=st.sampled_from(["5", "6", "E1"]))
 @settings(max_examples=100, deadline=None)
-def test_ruuvi_has_the_numbers_of_ruuvitag_ble(body, name):
+def test_our_ruuvi_decoder_agrees_with_ruuvitag_ble(body, name):
     from ruuvitag_ble import RuuvitagBluetoothDeviceData
 
     length = len(RUUVI[f"{name} valid"][0]) // 2
     data = bytes.fromhex(name.rjust(2, "0")) + body[: length - 1]
     advertisement = Advertisement(manufacturer={ruuvi.COMPANY: data})
     theirs = library_reads(RuuvitagBluetoothDeviceData, advertisement)
-    ours = {each.metric: each.value for each in ruuvi.decode(data, Broadcast(advertisement, Heard()))}
+    ours = {each.metric: each.value for each in ruuvi.decode(data, Broadcast(advertisement, ReceivedAdvertisement()))}
     for metric, key in RUUVITAG_BLE.items():
         if key in theirs:
             assert (metric in ours) == (theirs[key] is not None), metric

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fogline.errors import Poison
 from fogline.event import Event
-from fogline_cloud.flows.asking import check
+from fogline_cloud.flows.parser_runner import check
 from fogline_cloud.flows.parsers import MAX_READINGS, Reading
 from fogline_cloud.flows.parsers.cbor_values import parse
 from fogline_cloud.flows.parsers.strict_json import MAX_BYTES, MAX_DEPTH
@@ -41,7 +41,7 @@ MakeEvent = Callable[..., Event]
         ("d9d9f7 01", [Reading("value", 1.0)]),
     ],
 )
-def test_values_become_readings_named_by_the_way_to_them(make_event: MakeEvent, body: str, readings: list[Reading]) -> None:
+def test_values_become_readings_named_by_their_path(make_event: MakeEvent, body: str, readings: list[Reading]) -> None:
     assert parse(make_event(bytes.fromhex(body))) == readings
 
 
@@ -87,13 +87,13 @@ def test_values_become_readings_named_by_the_way_to_them(make_event: MakeEvent, 
     ],
 )
 @pytest.mark.fault("D8")
-def test_what_is_not_strict_or_not_bounded_is_refused(make_event: MakeEvent, body: bytes, reason: str) -> None:
+def test_unbounded_or_ambiguous_cbor_is_refused(make_event: MakeEvent, body: bytes, reason: str) -> None:
     with pytest.raises(Poison) as refused:
         parse(make_event(body))
     assert refused.value.reason == reason
 
 
-def test_the_most_that_is_allowed_is_taken(make_event: MakeEvent) -> None:
+def test_an_item_at_the_limits_is_parsed(make_event: MakeEvent) -> None:
     assert parse(make_event(b"\x81" * MAX_DEPTH + b"\x01")) == [Reading(".".join("0" * MAX_DEPTH), 1.0)]
 
 

@@ -25,19 +25,19 @@ def test_the_content_type_chooses(content_type: str, name: str | None) -> None:
     assert parser_name(content_type, {}) == name
 
 
-def test_settings_come_first() -> None:
+def test_settings_override_the_default_choice() -> None:
     overrides = checked_overrides({"Text/Plain": "json", "application/x-ours": "senml"})
     assert parser_name("text/plain; a=b", overrides) == "json"
     assert parser_name("application/x-ours", overrides) == "senml"
     assert parser_name("application/json", overrides) == "json"
 
 
-def test_a_parser_that_is_not_installed_is_named() -> None:
-    with pytest.raises(Misconfigured, match=r'"text/csv" = "csv": no such parser is installed \(there are: .*json'):
+def test_the_error_for_a_parser_that_is_not_installed_names_it() -> None:
+    with pytest.raises(Misconfigured, match=r'"text/csv" = "csv": no such parser is installed \(installed: .*json'):
         checked_overrides({"text/csv": "csv"})
 
 
-def test_the_parsers_of_the_box_are_installed() -> None:
+def test_the_default_parsers_are_installed() -> None:
     assert {"json", "senml", "cbor", "senml-cbor", "raw-number"} <= installed().keys()
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fogline.errors import Poison
 from fogline.event import Event
-from fogline_cloud.flows.asking import check
+from fogline_cloud.flows.parser_runner import check
 from fogline_cloud.flows.parsers import MAX_READINGS, Reading
 from fogline_cloud.flows.parsers.json_values import parse
 from fogline_cloud.flows.parsers.strict_json import MAX_BYTES, MAX_DEPTH
@@ -37,7 +37,7 @@ MakeEvent = Callable[..., Event]
         ('{"größe": 1}', [Reading("größe", 1.0)]),
     ],
 )
-def test_values_become_readings_named_by_the_way_to_them(make_event: MakeEvent, body: str, readings: list[Reading]) -> None:
+def test_values_become_readings_named_by_their_path(make_event: MakeEvent, body: str, readings: list[Reading]) -> None:
     assert parse(make_event(body.encode())) == readings
 
 
@@ -63,13 +63,13 @@ def test_values_become_readings_named_by_the_way_to_them(make_event: MakeEvent, 
     ],
 )
 @pytest.mark.fault("D8")
-def test_what_is_not_strict_or_not_bounded_is_refused(make_event: MakeEvent, body: bytes, reason: str) -> None:
+def test_unbounded_or_ambiguous_json_is_refused(make_event: MakeEvent, body: bytes, reason: str) -> None:
     with pytest.raises(Poison) as refused:
         parse(make_event(body))
     assert refused.value.reason == reason
 
 
-def test_the_most_that_is_allowed_is_taken(make_event: MakeEvent) -> None:
+def test_a_document_at_the_limits_is_parsed(make_event: MakeEvent) -> None:
     deepest = b"[" * MAX_DEPTH + b"1" + b"]" * MAX_DEPTH
     assert parse(make_event(deepest)) == [Reading(".".join("0" * MAX_DEPTH), 1.0)]
     assert len(parse(make_event(json.dumps([0] * MAX_READINGS).encode()))) == MAX_READINGS

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from fogline.errors import Poison
 from fogline.event import Event
-from fogline_cloud.flows.asking import check
+from fogline_cloud.flows.parser_runner import check
 from fogline_cloud.flows.parsers import Reading, Skip
 from fogline_cloud.flows.parsers.raw_number import parse
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fogline.errors import Poison
 from fogline.event import Event, parse_rfc3339
-from fogline_cloud.flows.asking import check
+from fogline_cloud.flows.parser_runner import check
 from fogline_cloud.flows.parsers import Reading
 from fogline_cloud.flows.parsers.senml import parse
 
@@ -108,7 +108,7 @@ def test_unknown_labels_are_ignored(make_event: MakeEvent) -> None:
         ([{"n": "x", "v": 1, "s": 1}] * 501, "too-many"),
     ],
 )
-def test_what_the_standard_does_not_allow_is_refused(make_event: MakeEvent, pack: Any, reason: str) -> None:
+def test_packs_that_the_standard_forbids_are_refused(make_event: MakeEvent, pack: Any, reason: str) -> None:
     with pytest.raises(Poison) as refused:
         parsed(make_event, pack)
     assert refused.value.reason == reason

@@ -2,7 +2,7 @@
 
 from chaos import raw_amqp as raw
 from fogline.amqp.engine import Engine
-from fogline.amqp.events import Closed, LinkClosed, LinkRequested, Opened, Received
+from fogline.amqp.events import Closed, ConnectionOpened, LinkClosed, LinkRequested, Received
 from fogline.amqp.outcome import ACCEPTED, Condition
 
 NULL = raw.NULL
@@ -97,17 +97,17 @@ class Peer:
         self.engine.receive_data(data)
         for event in self.engine.events():
             match event:
-                case Opened():
+                case ConnectionOpened():
                     self.engine.open()
                 case LinkRequested(link):
                     self.links.append(link)
-                    self.engine.accept_link(link, credit=10)
+                    self.engine.links.accept(link, credit=10)
                 case LinkClosed(link, condition):
                     self.link_ends.append(condition)
                 case Received(delivery):
                     self.messages += 1
                     if self.settles:
-                        self.engine.settle(delivery, ACCEPTED)
+                        self.engine.links.settle(delivery, ACCEPTED)
                 case Closed(condition):
                     self.ended = condition or Condition("closed")
         while data := self.engine.data_to_send():

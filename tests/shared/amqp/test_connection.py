@@ -12,7 +12,7 @@ from fogline.amqp.outcome import ACCEPTED, DECODE_ERROR, MESSAGE_SIZE_EXCEEDED, 
 from fogline.amqp.scheduler import Share
 from fogline.errors import Unreachable
 from fogline.message import Message
-from fogline.testing.amqp import End, dialled, pair, served, within
+from fogline_lab.amqp import End, dialled, pair, served, within
 
 
 def open_sender(connection, name="telemetry", share=None):
@@ -130,7 +130,7 @@ async def test_a_half_open_peer_is_noticed():
     """A peer that falls silent without closing is gone after the idle time-out."""
     client, server = End(), End()
     async with served(server, idle_timeout_s=0.5) as port, dialled(client, port) as connection:
-        connection._transport.pause_reading()
+        connection.protocol.transport.pause_reading()
         connection._engine.tick = lambda _: 0.0
         await within(server.is_closed.wait(), "a dead peer is believed alive")
 
@@ -148,9 +148,9 @@ async def test_a_connection_that_ended_with_its_last_bytes_still_buffered_can_be
     server = await asyncio.start_server(read_later, "127.0.0.1", 0)
     client = End()
     connection = await connect("127.0.0.1", server.sockets[0].getsockname()[1], Engine("client"), client)
-    connection._transport.write(bytes(16 << 20))
-    connection._transport.close()
-    assert connection._transport.get_write_buffer_size() > 0
+    connection.protocol.transport.write(bytes(16 << 20))
+    connection.protocol.transport.close()
+    assert connection.protocol.transport.get_write_buffer_size() > 0
     reading.set()
     await within(client.is_closed.wait(), "the connection does not end")
     connection.abort()

@@ -9,7 +9,7 @@ from fogline.amqp.driver import open_connections
 from fogline.amqp.outcome import ACCEPTED
 from fogline.amqp.scheduler import Share
 from fogline.message import Message
-from fogline.testing.amqp import End, pair, within
+from fogline_lab.amqp import End, pair, within
 
 
 @pytest.mark.fault("N5")
@@ -34,9 +34,9 @@ async def test_socket_that_takes_bytes_again_is_closed_only_afterwards():
     """A transport that is closed within `resume_writing` is ended twice by asyncio, which logs a traceback."""
     client = End()
     async with pair(client, End()) as connection:
-        transport = connection._transport
-        connection.pause_writing()
+        transport = connection.protocol.transport
+        connection.protocol.pause_writing()
         connection._engine._over = True
-        connection.resume_writing()
+        connection.protocol.resume_writing()
         assert not transport.is_closing()
         await within(client.is_closed.wait(), "the connection does not end")

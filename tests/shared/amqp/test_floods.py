@@ -4,9 +4,9 @@ import gc
 
 import pytest
 
-from fogline.amqp.engine import MAX_LINKS, MAX_UNFINISHED_BYTES
+from fogline.amqp.peer_events import MAX_LINKS, MAX_UNFINISHED_BYTES
 from fogline.codec import MAX_MESSAGE_BYTES
-from fogline.testing.memory import resident_bytes
+from fogline_lab.memory import resident_bytes
 from shared.amqp.engine_peer import START, Peer, attach, detach, on_channel, performative, transfer
 
 CREDIT = 10

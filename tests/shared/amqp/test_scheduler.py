@@ -19,7 +19,7 @@ def transcript(scheduler: Scheduler, most: int = 1000) -> list[str]:
     said = []
     while len(said) < most and (chunk := scheduler.next()) is not None:
         ends = ("(" if chunk.first else "") + (")" if chunk.last else "")
-        said.append(f"{chunk.lane} {chunk.token} {len(chunk.data)}{ends}")
+        said.append(f"{chunk.link} {chunk.token} {len(chunk.data)}{ends}")
     return said
 
 
@@ -79,7 +79,7 @@ def test_a_lane_that_may_not_send_is_passed_over():
     scheduler.offer("telemetry", "t", b"x")
     chunk = scheduler.next(lambda lane: lane != "control")
     assert chunk is not None
-    assert chunk.lane == "telemetry"
+    assert chunk.link == "telemetry"
 
 
 def test_a_removed_lane_gives_back_what_it_held():
@@ -103,5 +103,5 @@ def test_every_byte_goes_out_once_and_in_order_within_its_lane(offers):
         expected[lane] = expected.get(lane, b"") + message
     sent: dict[str, bytes] = {}
     while (chunk := scheduler.next()) is not None:
-        sent[chunk.lane] = sent.get(chunk.lane, b"") + bytes(chunk.data)
+        sent[chunk.link] = sent.get(chunk.link, b"") + bytes(chunk.data)
     assert sent == expected

@@ -10,8 +10,8 @@ from fogline.amqp.driver import connect
 from fogline.amqp.engine import Engine
 from fogline.amqp.scheduler import Scheduler, Share
 from fogline.message import Message
-from fogline.testing.amqp import End, served, within
-from fogline.testing.slow_line import SlowLine
+from fogline_lab.amqp import End, served, within
+from fogline_lab.tcp_line import TcpLine
 
 BACKLOG_BYTES = 20_000_000
 BATCH_BYTES = 25_000
@@ -20,33 +20,33 @@ NAIVE_WAIT_S = 8.0
 
 
 class FirstComeFirstServed(Scheduler):
-    """What proton alone does: no lane is picked, everything goes out in the order in which it was offered."""
+    """The order of proton alone: messages are sent in the order in which they were offered."""
 
     def __init__(self) -> None:
         super().__init__(chunk_bytes=1 << 30)
         super().add("all", Share())
         super().set_credit("all", 1 << 30)
-        self._lane_of = {}
+        self._link_of = {}
 
-    def add(self, lane, share):
+    def add(self, link, share):
         pass
 
-    def set_credit(self, lane, credit):
+    def set_credit(self, link, credit):
         pass
 
-    def offer(self, lane, token, message):
-        self._lane_of[token] = lane
+    def offer(self, link, token, message):
+        self._link_of[token] = link
         super().offer("all", token, message)
 
     def next(self, _=None):
         chunk = super().next()
-        return chunk and type(chunk)(self._lane_of[chunk.token], chunk.token, chunk.data, chunk.first, chunk.last)
+        return chunk and type(chunk)(self._link_of[chunk.token], chunk.token, chunk.data, chunk.first, chunk.last)
 
 
 async def round_trips(scheduler: Scheduler, commands: int, limit_s: float) -> list[float]:
     """Seconds from offering a command to its outcome, while a backlog that never ends goes out."""
     client, server = End(), End(credit=100_000)
-    async with served(server) as port, SlowLine(port, 1_000_000, delay_s=0.025) as line:
+    async with served(server) as port, TcpLine(port, bits_per_s=1_000_000, delay_s=0.025) as line:
         connection = await connect("127.0.0.1", line.port, Engine("gateway"), client)
         connection._outbound._scheduler = scheduler
         await within(client.is_open.wait(), "not open")

@@ -1,13 +1,62 @@
-"""What a parser is, and which one an event goes to.
+"""The parser plugins of the flow: their interface, the registry, and the choice of a parser for an event.
 
-A parser turns one event into readings. It is a plugin: an entry point of the group `fogline.parsers`, called by its
-name in the settings:
+A parser is a callable that turns one `fogline.event.Event` into readings. It is registered as an entry point of the group
+`fogline.parsers`, in the `pyproject.toml` of its own distribution:
 
     [project.entry-points."fogline.parsers"]
     my-sensor = "my_package.my_sensor:parse"
 
-It says what is wrong by raising: `Skip` (known to be nothing for this parser), `Retry` (ask again, at once), `Poison`
-(this body can never be parsed). Whatever else it raises makes a dead letter with the end of the traceback.
+and chosen by content type in the settings file:
+
+    [flow.parsers]
+    "application/vnd.my-sensor" = "my-sensor"
+
+The module itself:
+
+    from collections.abc import Iterator
+
+    from fogline.errors import Poison
+    from fogline.event import Event
+    from fogline_cloud.flows.parsers import Reading, Skip
+
+    def parse(event: Event) -> Iterator[Reading]:
+        if event.data == b"starting":
+            raise Skip("no-values", "the sensor has no values before its first minute")
+        if len(event.data) != 2:
+            raise Poison("malformed", f"a body of {len(event.data)} bytes; expected 2")
+        yield Reading("temperature", int.from_bytes(event.data, "big") / 100, unit="Cel")
+
+A parser reports problems by raising. Each event gets one row in table `events` with the outcome:
+
+| the parser | outcome | effect |
+|---|---|---|
+| returns or yields `Reading` values | `ok` | the readings are rows of table `readings`; there may be none |
+| raises `Skip` | `skip` | the event has no readings for a known reason |
+| raises `Retry` | `slow` | the parser is called again at once, three times in all, before the event is slow |
+| raises `fogline.errors.Poison` | `dead` | the body can never be parsed |
+| raises anything else | `dead` | reason `parser-error`; `detail` has the end of the traceback |
+| takes more CPU time than `[flow] parse_limit_ms`, or 20 times that by the clock | `slow` | reason `timeout` |
+| returns a reading that is not valid (`Reading`), or more than `MAX_READINGS` | `dead` | reason `bad-reading` or `too-many` |
+
+Skipped, slow and dead events are kept with their body, and copied to the dead or slow topic. Readings yielded before an
+exception are discarded.
+
+Rules for parsers:
+
+- A parser runs in the main thread of a Spark worker, for one event at a time. Workers are processes, and several run at once.
+- The time limit is a signal that raises a `BaseException` inside the parser. A parser must not install a handler for SIGALRM
+  and must not use `setitimer`.
+- The result should depend on the event only: a worker may end at any time, and another one then parses the event again.
+- A parser must be installed on the machine of every Spark worker, and on the driver's.
+
+`ble`: parsers for Bluetooth LE
+`cbor_values`: every value of a CBOR item
+`json_values`: every value of a JSON document
+`raw_number`: a body that is one decimal number
+`senml`: SenML in JSON
+`senml_cbor`: SenML in CBOR
+`strict_cbor`: bounded CBOR decoder without lossy cases
+`strict_json`: bounded JSON decoder without lossy cases
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -23,29 +72,34 @@ from fogline.json_payload import is_json_type
 from fogline.short_cache import cache_short
 
 GROUP = "fogline.parsers"
+"""The entry points' group."""
 MAX_READINGS = 1000
-"""The most readings of one event."""
+"""Largest number of readings of one event."""
 MAX_METRIC_CHARS = 1024
 MAX_UNIT_CHARS = 64
 MAX_TEXT_CHARS = 65_536
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """One canonical value: a number (`value`, finite) or a `text`.
-
-    Both only where a double cannot hold the number: then `text` has its digits. `time_ns`: nanoseconds since 1970 of
-    this reading, `None` for the event's time.
-    """
+    """One measured value: a number or a text. The flow checks every field; a wrong one makes the event dead (`bad-reading`)."""
 
     metric: str
+    """Name of the measured quantity, 1 to `MAX_METRIC_CHARS` characters. Names may repeat within an event."""
     value: float | None = None
+    """The number, finite. A boolean is 0 or 1. `None` for a text."""
     text: str | None = None
+    """The text, up to `MAX_TEXT_CHARS` characters. Beside a `value`: its digits, if a double cannot hold them exactly."""
     unit: str | None = None
+    """The unit, up to `MAX_UNIT_CHARS` characters. Our parsers use the symbols of SenML (RFC 8428, RFC 8798)."""
     time_ns: int | None = None
+    """Time of this reading in nanoseconds since 1970, within the years 1 to 9999. `None`: the event's time."""
 
 
 class Skip(Exception):
-    """This event is known to be nothing for this parser. `reason` is a short, stable word."""
+    """Raised by a parser if the event has no readings for a known reason.
+
+    `reason`: a short, stable word for column `reason`. `detail`: a sentence for people, which may differ between events.
+    """
 
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(detail or reason)
@@ -53,7 +107,7 @@ class Skip(Exception):
 
 
 class Retry(Exception):
-    """Ask again: it is tried a few times at once, then the event is `slow`."""
+    """Raised by a parser if another try may succeed, for example after a failed lookup. After three tries the event is slow."""
 
 
 _DEFAULTS = {
@@ -68,17 +122,20 @@ _DEFAULTS = {
 }
 
 Parser = Callable[[Event], Iterable[Reading]]
-"""Reads one event; may be a generator. Raises `Skip`, `Retry` or `fogline.errors.Poison`."""
+"""Parses one event; may be a generator. Raises `Skip`, `Retry` or `fogline.errors.Poison`."""
 
 
 @cache_short(maxsize=1024)
 def essence(content_type: str) -> str:
-    """A media type without its parameters, in lower case (RFC 9110, section 8.3.1)."""
+    """Return a media type without its parameters, in lower case (RFC 9110, section 8.3.1)."""
     return content_type.partition(";")[0].strip().lower()
 
 
 def parser_name(content_type: str, overrides: Mapping[str, str]) -> str | None:
-    """The parser that an event of this content type goes to, `None` if there is none. `overrides` come first."""
+    """Return the name of the parser for a content type, `None` if there is none.
+
+    `overrides` (`checked_overrides`) come first, then the default choice, then the suffixes `+json` and `+cbor`.
+    """
     kind = essence(content_type)
     by_suffix = "json" if is_json_type(kind) else "cbor" if kind.endswith("+cbor") else None
     return overrides.get(kind) or _DEFAULTS.get(kind) or by_suffix
@@ -86,20 +143,20 @@ def parser_name(content_type: str, overrides: Mapping[str, str]) -> str | None:
 
 @cache
 def installed() -> Mapping[str, Parser]:
-    """Every installed parser by its name. Raises `Misconfigured` if one cannot be loaded."""
+    """Return every installed parser by name. Raises `Misconfigured` if one cannot be loaded."""
     found: dict[str, Parser] = {}
     for entry in entry_points(group=GROUP):
         try:
             found[entry.name] = entry.load()
-        except Exception as error:  # a plugin's module may raise anything as it is imported
+        except Exception as error:  # a plugin's module may raise anything while it is imported
             raise Misconfigured(f"parser {entry.name} ({entry.value}) cannot be loaded: {error!r}") from error
     return found
 
 
 def checked_overrides(overrides: Mapping[str, str]) -> dict[str, str]:
-    """`[flow.parsers]` with its content types normalised. Raises `Misconfigured` if a parser is not installed."""
+    """Return `[flow.parsers]` with normalised content types. Raises `Misconfigured` if a parser is not installed."""
     for content_type, name in (*overrides.items(), *_DEFAULTS.items()):
         if name not in installed():
             known = ", ".join(sorted(installed())) or "none"
-            raise Misconfigured(f'[flow.parsers] "{content_type}" = "{name}": no such parser is installed (there are: {known})')
+            raise Misconfigured(f'[flow.parsers] "{content_type}" = "{name}": no such parser is installed (installed: {known})')
     return {essence(content_type): name for content_type, name in overrides.items()}

@@ -1,7 +1,4 @@
-"""Parser `cbor`: every number, boolean and text of a CBOR data item is a reading, as parser `json` does it.
-
-Integer keys are named by their digits; byte strings become texts in base64url (RFC 8949, section 6.1).
-"""
+"""Parser `cbor`: named as by parser `json`; integer keys by digits, byte strings in base64url (RFC 8949, section 6.1)."""
 
 import base64
 
@@ -14,7 +11,7 @@ from fogline_cloud.flows.parsers.strict_json import Json
 
 
 def parse(event: Event) -> list[Reading]:
-    """Raises `Poison` (also `too-many`, `too-deep`, `not-finite`, `tag`)."""
+    """Parse one event. Raises `Poison` (`duplicate-key`, `too-many`, and those of `strict_cbor`)."""
     return readings_of(_json(loads(event.data)))
 
 
@@ -22,7 +19,7 @@ def _json(value: Cbor) -> Json:
     if isinstance(value, dict):
         found = {str(key): _json(member) for key, member in value.items()}
         if len(found) != len(value):
-            raise Poison("duplicate-key", "a map names a member by its number and by its digits")
+            raise Poison("duplicate-key", "a map has the same key as an integer and as a text")
         return found
     if isinstance(value, list):
         return [_json(member) for member in value]
@@ -30,5 +27,5 @@ def _json(value: Cbor) -> Json:
 
 
 def base64url(data: bytes) -> str:
-    """Without padding, as in JSON (RFC 8949, section 6.1; RFC 8428, section 5)."""
+    """Return base64url without padding, as in JSON (RFC 8949, section 6.1; RFC 8428, section 5)."""
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()

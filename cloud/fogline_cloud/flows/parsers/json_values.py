@@ -1,7 +1,7 @@
-"""Parser `json`: every number, boolean and text of a JSON document is a reading, named by the way to it.
+"""Parser `json`: every number, boolean and text of a JSON document is a reading, named by its path.
 
-`{"air": {"t": 21.5, "ok": true}, "v": [1, 2]}` gives `air.t`, `air.ok` (1.0), `v.0`, `v.1`. A document that is one bare
-value gives `value`. Nulls give nothing. No member is taken for a time: a name does not say what it means.
+`{"air": {"t": 21.5, "ok": true}, "v": [1, 2]}` gives `air.t`, `air.ok` (1.0), `v.0`, `v.1`. A document that is a single
+value gives `value`. A null gives no reading. No member is read as a time, because its name does not define its meaning.
 """
 
 from fogline.errors import Poison
@@ -9,18 +9,17 @@ from fogline.event import Event
 from fogline_cloud.flows.parsers import MAX_READINGS, Reading
 from fogline_cloud.flows.parsers.strict_json import MAX_DEPTH, Json, loads
 
-_EXACT = 2**53
-"""Up to here a double holds every integer."""
+_EXACT = 2**53  # a double holds every integer up to this one
 _NESTED = (dict, list)
 
 
 def parse(event: Event) -> list[Reading]:
-    """Raises `Poison` (also `too-many`, `too-deep`, `not-finite`)."""
+    """Parse one event. Raises `Poison` (`too-many`, and those of `strict_json`)."""
     return readings_of(loads(event.data))
 
 
 def readings_of(value: Json) -> list[Reading]:
-    """The readings of a document that is decoded already. Raises `Poison` (`too-many`, `too-deep`, `not-finite`)."""
+    """Return the readings of a decoded document. Raises `Poison` (`too-many`, `too-deep`, `not-finite`)."""
     found: list[Reading] = []
     _collect("", value, 0, found)
     return found
@@ -30,9 +29,9 @@ def _collect(path: str, value: Json, depth: int, found: list[Reading]) -> None:
     if isinstance(value, _NESTED):
         if depth == MAX_DEPTH:
             raise Poison("too-deep", f"nested deeper than {MAX_DEPTH}")
-        before = f"{path}." if path else ""
+        prefix = f"{path}." if path else ""
         for name, member in value.items() if isinstance(value, dict) else enumerate(value):
-            _collect(f"{before}{name}", member, depth + 1, found)
+            _collect(f"{prefix}{name}", member, depth + 1, found)
     elif value is not None:
         if len(found) == MAX_READINGS:
             raise Poison("too-many", f"more than {MAX_READINGS} values in one event")

@@ -1,7 +1,4 @@
-"""Parser `raw-number`: a body that is one decimal number in ASCII, as simple devices send it: `21.5`.
-
-The metric is the event's subject: the channel is all that says what the number is.
-"""
+"""Parser `raw-number`: a body that is one decimal number in ASCII, for example `21.5`. The metric is the event's subject."""
 
 import re
 
@@ -14,7 +11,7 @@ _MAX_BYTES = 64
 
 
 def parse(event: Event) -> list[Reading]:
-    """Raises `Skip('not-a-number')`, and `Poison('not-finite')` for a number beyond a double."""
+    """Parse one event. Raises `Skip('not-a-number')`, and `Poison('not-finite')` for a number beyond a double."""
     match = _NUMBER.fullmatch(event.data) if len(event.data) <= _MAX_BYTES else None
     if match is None:
         raise Skip("not-a-number", "the body is not one decimal number")

@@ -1,7 +1,6 @@
-"""Parser `senml`: Sensor Measurement Lists in JSON (RFC 8428).
+"""Parser `senml`: Sensor Measurement Lists in JSON (RFC 8428), resolved (section 4.6).
 
-Each record is resolved (section 4.6): base fields are applied, names are checked, times become absolute. A sum
-(`s`) is a reading of its own, `{name}.sum`, in unit seconds; binary data (`vd`) stays in base64url as a text.
+A sum (`s`) is a reading of its own, `{name}.sum`, in unit times seconds. Binary data (`vd`) is a text in base64url.
 """
 
 import math
@@ -18,16 +17,14 @@ from fogline_cloud.flows.parsers.strict_json import loads
 
 _NS = 1_000_000_000
 _VERSION = 10
-_RELATIVE_BELOW_S = 2**28
-"""Section 4.5.3: a time below this is relative to now."""
-_MAX_TIME_S = 253_402_300_800
-"""The year 10000: beyond what a timestamp can say."""
+_RELATIVE_BELOW_S = 2**28  # a time below this is relative to now (section 4.5.3)
+_MAX_TIME_S = 253_402_300_800  # the year 10000, beyond the range of a timestamp
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9\-:./_]*")
 _BASE64URL = re.compile(r"[A-Za-z0-9_-]*={0,2}")
 
 
 class _Record(msgspec.Struct, frozen=True):
-    """One SenML record; a label that is not known is ignored (section 4.4), but for one that ends with `_`."""
+    """One SenML record. Unknown labels are ignored (section 4.4) unless they end with `_`."""
 
     n: str = ""
     u: str | None = None
@@ -46,7 +43,7 @@ class _Record(msgspec.Struct, frozen=True):
 
 
 class _Base(msgspec.Struct):
-    """The base fields in force; each record may change them for itself and those after it."""
+    """The base fields in force. A record may change them for itself and for the records after it."""
 
     name: str = ""
     time: float = 0.0
@@ -68,15 +65,15 @@ class _Base(msgspec.Struct):
 
 
 def parse(event: Event) -> list[Reading]:
-    """Raises `Poison` (`malformed`, `bad-name`, `bad-version`, `bad-time`, `too-many`, and those of strict JSON).
+    """Parse one event. A relative time counts from the gateway's, and a time of 0 stands for the event's own time.
 
-    Now, for relative times, is when the gateway stored the event; a time of 0 leaves it to the event's own time.
+    Raises `Poison` (`malformed`, `must-understand`, `bad-name`, `bad-version`, `bad-time`, `too-many`, as `strict_json`).
     """
     return resolved(loads(event.data), event)
 
 
 def resolved(pack: Any, event: Event) -> list[Reading]:
-    """The readings of a pack that is decoded already, with the labels of JSON. Raises `Poison` as `parse` does."""
+    """Return the readings of a decoded pack with the labels of JSON. Raises `Poison` as `parse` does."""
     if not isinstance(pack, list) or not pack:
         raise Poison("malformed", "a SenML pack is an array of records")
     if len(pack) > MAX_READINGS:
@@ -91,7 +88,7 @@ def resolved(pack: Any, event: Event) -> list[Reading]:
 
 def _record(raw: Any) -> _Record:
     if isinstance(raw, dict) and any(label.endswith("_") for label in raw):
-        raise Poison("must-understand", "a label that ends with _ must be understood, and is not")
+        raise Poison("must-understand", "a label that ends with _ is not known, and must be understood")
     try:
         return msgspec.convert(raw, _Record)
     except (msgspec.ValidationError, OverflowError) as error:

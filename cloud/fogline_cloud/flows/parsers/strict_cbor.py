@@ -1,7 +1,6 @@
-"""CBOR read strictly (RFC 8949): bounded, no duplicate keys, no NaN, and no tag that is not a number's.
+"""Strict CBOR decoder (RFC 8949): bounded, no duplicate keys, no NaN, no tags except those of numbers (RFC 8428, section 6).
 
-Indefinite lengths are taken: small encoders write nothing else. So are the tags that numbers may have (RFC 8428,
-section 6): bignums (2, 3), decimal fractions (4), bigfloats (5); and tag 55799 in front, which says that this is CBOR.
+These are bignums (2, 3), decimal fractions (4), bigfloats (5), and 55799 at the start. Indefinite lengths are accepted.
 """
 
 import io
@@ -22,10 +21,7 @@ _MAX_EXPONENT = 100_000
 
 
 def loads(data: bytes) -> Cbor:
-    """Read one CBOR data item; keys of its maps are texts or integers.
-
-    Raises `Poison` (`too-big`, `too-deep`, `duplicate-key`, `not-finite`, `tag`, `malformed`).
-    """
+    """Decode one data item. Raises `Poison` (`too-big`, `too-deep`, `duplicate-key`, `not-finite`, `tag`, `malformed`)."""
     if len(data) > MAX_BYTES:
         raise Poison("too-big", f"{len(data)} bytes of CBOR; at most {MAX_BYTES}")
     stream = io.BytesIO(data.removeprefix(_SELF_DESCRIBED))
@@ -45,16 +41,16 @@ def _poison(error: cbor2.CBORDecodeError) -> Poison:
         if isinstance(cause, Poison):
             return cause
         cause = cause.__cause__
-    said = str(error)
-    if "nesting depth" in said:
+    message = str(error)
+    if "nesting depth" in message:
         return Poison("too-deep", f"nested deeper than {MAX_DEPTH}")
-    if "Duplicate" in said:
+    if "Duplicate" in message:
         return Poison("duplicate-key", "a map has a key twice")
-    return Poison("malformed", f"not CBOR: {said[:200]}")
+    return Poison("malformed", f"not CBOR: {message[:200]}")
 
 
 def _checked(value: Any) -> Cbor:
-    """`value` as it is, if it holds nothing but what `Cbor` says; its depth is bounded already."""
+    """Return `value` if it holds only the types of `Cbor`. The decoder has bounded its depth."""
     if isinstance(value, dict):
         for key, member in value.items():
             if not isinstance(key, str | int) or isinstance(key, bool):
@@ -64,11 +60,11 @@ def _checked(value: Any) -> Cbor:
         value[:] = [_checked(member) for member in value]
     elif isinstance(value, float):
         if not math.isfinite(value):
-            raise Poison("not-finite", "NaN and infinity are no measured values")
+            raise Poison("not-finite", "NaN and infinity are not measured values")
     elif value is cbor2.undefined:
         return None
     elif not isinstance(value, str | bytes | int | None):
-        raise Poison("malformed", f"{type(value).__name__} means nothing here")
+        raise Poison("malformed", f"{type(value).__name__} is not accepted")
     return value  # type: ignore[no-any-return]
 
 
@@ -79,7 +75,6 @@ def _bignum(value: Any) -> int:
 
 
 def _fraction(value: Any) -> tuple[int, int]:
-    """Exponent and mantissa (RFC 8949, section 3.4.4)."""
     match value:
         case [int() as exponent, int() as mantissa] if abs(exponent) <= _MAX_EXPONENT:
             return exponent, mantissa
@@ -99,24 +94,17 @@ def _binary(value: Any) -> float:
         return math.inf
 
 
-_NUMBERS: dict[int, Callable[[Any], float]] = {
-    2: _bignum,
-    3: lambda value: -1 - _bignum(value),
-    4: _decimal,
-    5: _binary,
-}
+_NUMBERS: dict[int, Callable[[Any], float]] = {2: _bignum, 3: lambda value: -1 - _bignum(value), 4: _decimal, 5: _binary}
 
 
 class _Tags(Mapping[int, Callable[[Any, bool], float]]):
-    """Every tag there is, so that none is decoded in a way of cbor2's own."""
-
     def __getitem__(self, tag: int) -> Callable[[Any, bool], float]:
-        """How the item behind this tag is decoded; `in_key`: it stands in a map's key, or in a set."""
+        """Return the decoder of the item behind a tag. cbor2 passes `in_key` for an item in a map's key or in a set."""
 
         def decode(value: Any, in_key: bool) -> float:  # noqa: FBT001 - cbor2 calls it
             read = _NUMBERS.get(tag)
             if read is None or in_key:
-                raise Poison("tag", f"tag {tag} means nothing here")
+                raise Poison("tag", f"tag {tag} is not accepted")
             return read(value)
 
         return decode

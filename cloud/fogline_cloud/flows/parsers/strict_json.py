@@ -1,4 +1,4 @@
-"""JSON read strictly: bounded, no duplicate names, no NaN (RFC 8259; I-JSON, RFC 7493, section 2.3)."""
+"""Strict JSON decoder: bounded, no duplicate names, no NaN (RFC 8259; I-JSON, RFC 7493, section 2.3)."""
 
 import json
 from typing import Any, NoReturn
@@ -19,17 +19,14 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _constant(name: str) -> NoReturn:
-    raise Poison("not-finite", f"{name} is no number of JSON")
+    raise Poison("not-finite", f"{name} is not a JSON number")
 
 
 _decoder = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant)
 
 
 def loads(data: bytes) -> Json:
-    """Read one JSON text in UTF-8. Raises `Poison` (`too-big`, `too-deep`, `duplicate-key`, `not-finite`, `malformed`).
-
-    Nesting ends at the interpreter's recursion limit; whoever walks the value holds it against `MAX_DEPTH`.
-    """
+    """Decode JSON in UTF-8. Raises `Poison` (`too-big`, `too-deep`: see `MAX_DEPTH`, `duplicate-key`, `not-finite`, ...)."""
     if len(data) > MAX_BYTES:
         raise Poison("too-big", f"{len(data)} bytes of JSON; at most {MAX_BYTES}")
     try:

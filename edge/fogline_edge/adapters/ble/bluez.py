@@ -1,28 +1,23 @@
-"""BlueZ from outside: who owns its name, which adapters there are, whether they are on and scan. bleak watches none of these.
-
-D-Bus: the bus itself (specification, `NameOwnerChanged`), `org.freedesktop.DBus.ObjectManager` and `Properties` of BlueZ
-(its `org.bluez.Adapter.5`).
-"""
+"""Watches BlueZ on D-Bus: the owner of its name, its adapters and their state (`org.bluez.Adapter.5`). bleak does not."""
 
 import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from bleak.backends.bluezdbus.manager import get_global_bluez_manager
 from dbus_fast import BusType, Message, MessageType, Variant
 from dbus_fast.aio import MessageBus
 from dbus_fast.errors import AuthError, DBusError, InvalidAddressError
 
 from fogline.errors import Unreachable
-from fogline_edge.adapters.ble.adapters import Adapters
-from fogline_edge.adapters.ble.rfkill import blocked
-from fogline_edge.adapters.ble.world import World
+from fogline_edge.adapters.ble.bluez_state import Adapters, BluezState
 
 CALL_LIMIT_S = 5.0
-"""The longest that a call of BlueZ's may take; a daemon that hangs must not hold up anything."""
+"""Time limit of a call to BlueZ, so that a daemon that hangs blocks nothing."""
 
+_RFKILL = Path("/sys/class/rfkill")
 _BLUEZ, _ADAPTER = "org.bluez", "org.bluez.Adapter1"
 _BUS, _OBJECTS, _PROPERTIES = "org.freedesktop.DBus", "org.freedesktop.DBus.ObjectManager", "org.freedesktop.DBus.Properties"
 _MATCHES = (
@@ -34,65 +29,56 @@ _log = logging.getLogger(__name__)
 
 
 class Bluez:
-    """Keeps `world` true while it is open, and calls `changed` whenever it is another.
+    """Keeps `state` up to date while `run` runs, and calls `on_change` after each change.
 
-    `wanted`: the adapter to use, by its name (`hci1`) or address; by default the first that is on.
-    `looked`: BlueZ was asked what there is.
+    `wanted`: name (`hci1`) or address of the adapter, by default the first that is on. `looked`: BlueZ's objects were queried.
     """
 
-    def __init__(self, wanted: str | None, changed: Callable[[], None]) -> None:
-        self._changed = changed
+    def __init__(self, wanted: str | None, on_change: Callable[[], None]) -> None:
+        self._on_change = on_change
         self._bus: MessageBus | None = None
         self._daemon: str | None = None
         self._adapters = Adapters(wanted)
         self._why: str | None = "not connected yet"
         self._signals = 0
         self.looked = False
-        self._looking: asyncio.Task[None] | None = None
+        self._query: asyncio.Task[None] | None = None
 
     @property
-    def world(self) -> World:
-        """What is seen now."""
-        adapters = self._adapters
-        path = adapters.chosen
+    def state(self) -> BluezState:
+        """The present state of BlueZ."""
+        adapters, path = self._adapters, self._adapters.chosen
+        counts = adapters.unplugged, adapters.switched_off
         if path is None:
-            return World(self._why, self._daemon, None, unplugged=adapters.unplugged, switched_off=adapters.switched_off)
-        name, powered = path.rpartition("/")[2], adapters.powered(path)
-        return World(
-            self._why,
-            self._daemon,
-            name,
-            powered,
-            adapters.unplugged,
-            adapters.switched_off,
-            adapters.discovering(path),
-            None if powered else blocked(name) or ("soft" if adapters.blocked(path) else None),
-        )
+            return BluezState(self._why, self._daemon, None, False, *counts)
+        name, (powered, scans, soft) = path.rpartition("/")[2], adapters.state(path)
+        by = None if powered else blocked(name) or ("soft" if soft else None)
+        return BluezState(self._why, self._daemon, name, powered, *counts, scans, by)
 
     async def run(self) -> None:
-        """One connection to the bus, until it ends: always with `Unreachable`, or cancelled."""
+        """Connect to the bus and watch BlueZ until the connection ends. Always raises `Unreachable`; safe to cancel."""
         bus = MessageBus(bus_type=BusType.SYSTEM)
         try:
             await self._connect(bus)
             self._why = None
-            self._changed()
-            await bus.wait_for_disconnect()  # type: ignore[no-untyped-call]  # dbus-fast leaves it so
+            self._on_change()
+            await bus.wait_for_disconnect()  # type: ignore[no-untyped-call]  # dbus-fast has no type for it
         except (OSError, EOFError, DBusError, AuthError, InvalidAddressError, TimeoutError, Unreachable) as error:
-            raise Unreachable(_shown(error)) from None
+            raise Unreachable(_bus_error_text(error)) from None
         else:
             raise Unreachable("the connection to it ended")
         finally:
             self._bus, self._daemon = None, None
-            if self._looking is not None:
-                self._looking.cancel()
-            self._adapters.forget()
-            with contextlib.suppress(Exception):  # whatever it answers: it is given up
+            if self._query is not None:
+                self._query.cancel()
+            self._adapters.clear()
+            with contextlib.suppress(Exception):  # the connection is given up, whatever the bus answers
                 bus.disconnect()
 
     def lost(self, why: str) -> None:
-        """The bus is not there, and why."""
+        """Note that the bus is unreachable, for the reason `why`."""
         self._why = why
-        self._changed()
+        self._on_change()
 
     async def power(self, adapter: str, *, on: bool) -> None:
         """Switch an adapter on or off. Raises `Unreachable`."""
@@ -103,13 +89,13 @@ class Bluez:
             await self._call(Message(_BLUEZ, path, _PROPERTIES, "Set", signature="ssv", body=body))
         finally:
             if on:
-                self._adapters.is_back(path)
+                self._adapters.back_on(path)
 
     async def _connect(self, bus: MessageBus) -> None:
         async with asyncio.timeout(CALL_LIMIT_S):
             await bus.connect()
         self._bus = bus
-        bus.add_message_handler(self._signal)
+        bus.add_message_handler(self._on_signal)
         for match in _MATCHES:
             await self._call_bus("AddMatch", match)
         with contextlib.suppress(Unreachable):
@@ -117,24 +103,24 @@ class Bluez:
         await self.look()
 
     async def look(self) -> None:
-        """Which adapters there are. Where systemd starts bluetoothd on demand, this is such a demand."""
+        """Query BlueZ's objects for its adapters. If systemd activates bluetoothd on demand, this call activates it."""
         signals = -1
-        while signals != self._signals:  # one that came meanwhile is newer than the answer
+        while signals != self._signals:  # a signal that came meanwhile is newer than the reply
             signals = self._signals
             try:
                 (objects,) = await self._call(Message(_BLUEZ, "/", _OBJECTS, "GetManagedObjects"))
             except Unreachable as error:
                 _log.debug("BlueZ does not answer: %s", error)
                 objects = {}
-        self._adapters.found({path: _plain(found[_ADAPTER]) for path, found in objects.items() if _ADAPTER in found})
+        self._adapters.replace({path: _plain(found[_ADAPTER]) for path, found in objects.items() if _ADAPTER in found})
         self.looked = True
-        self._changed()
+        self._on_change()
 
     async def _call_bus(self, member: str, argument: str) -> list[Any]:
         return await self._call(Message(_BUS, "/org/freedesktop/DBus", _BUS, member, signature="s", body=[argument]))
 
     async def _call(self, message: Message) -> list[Any]:
-        """The answer. Raises `Unreachable`."""
+        """Return the body of the reply. Raises `Unreachable` for an error or no reply in time."""
         if self._bus is None or not self._bus.connected:
             raise Unreachable("the system bus is not connected")
         member = message.member
@@ -142,13 +128,13 @@ class Bluez:
             async with asyncio.timeout(CALL_LIMIT_S):
                 reply = await self._bus.call(message)
         except (OSError, EOFError, DBusError, TimeoutError) as error:
-            raise Unreachable(f"{member}: {_shown(error)}") from None
+            raise Unreachable(f"{member}: {_bus_error_text(error)}") from None
         if reply is None or reply.message_type is MessageType.ERROR:
-            raise Unreachable(f"{member}: {_said(reply)}" if reply else f"{member}: no answer")
+            words = (reply.error_name, *reply.body[:1]) if reply else ("no answer",)
+            raise Unreachable(": ".join(str(each) for each in (member, *words) if each))
         return reply.body
 
-    def _signal(self, message: Message) -> None:
-        """What the bus says by itself."""
+    def _on_signal(self, message: Message) -> None:
         if message.message_type is not MessageType.SIGNAL:
             return
         body = message.body
@@ -164,50 +150,39 @@ class Bluez:
             case _:
                 return
         self._signals += 1
-        self._changed()
+        self._on_change()
 
     def _owner_changed(self, owner: str | None) -> None:
         self._daemon = owner
-        self._adapters.forget()
-        if self._looking is not None:
-            self._looking.cancel()
+        self._adapters.clear()
+        if self._query is not None:
+            self._query.cancel()
         if owner is not None:
-            self._looking = asyncio.get_running_loop().create_task(self.look(), name="bluez")
-
-
-async def leave_dead_bus() -> None:
-    """Have bleak give up its connection to the bus if that has ended, before anything is sent over it.
-
-    dbus-fast puts an error of sending into a future that nobody reads, which asyncio reports when the process ends.
-    """
-    with contextlib.suppress(Exception):  # if there is no bus, bleak has given up the former connection all the same
-        await asyncio.wait_for(get_global_bluez_manager(), CALL_LIMIT_S)
-
-
-async def renew() -> None:
-    """Have bleak forget all that it has learnt of the bus, and tell every client that it is disconnected.
-
-    When bluetoothd is killed it tells nobody, and bleak's clients believe for ever that they are connected; when it is back,
-    bleak takes what it knew of the former one for true. bleak does the right thing when its bus ends, so that is ended.
-    """
-    with contextlib.suppress(Exception):  # whatever is wrong with the bus: it is given up
-        manager = await asyncio.wait_for(get_global_bluez_manager(), CALL_LIMIT_S)
-        bus = manager._bus  # noqa: SLF001 - bleak offers no other way
-        if bus is not None:
-            bus.disconnect()
-            await asyncio.wait_for(bus.wait_for_disconnect(), CALL_LIMIT_S)  # type: ignore[no-untyped-call]
+            self._query = asyncio.get_running_loop().create_task(self.look(), name="bluez")
 
 
 def _plain(properties: dict[str, Any]) -> dict[str, Any]:
     return {name: each.value if isinstance(each, Variant) else each for name, each in properties.items()}
 
 
-def _said(error: Message) -> str:
-    """An error of D-Bus: its name, and its text if it has one."""
-    return ": ".join(str(each) for each in (error.error_name, *error.body[:1]) if each)
-
-
-def _shown(error: BaseException) -> str:
+def _bus_error_text(error: BaseException) -> str:
     if isinstance(error, FileNotFoundError):
         return f"no socket {error.filename}" if error.filename else "its socket is not there"
     return str(error) or type(error).__name__
+
+
+def blocked(adapter: str, folder: Path = _RFKILL) -> str | None:
+    """Return `hard` if a hardware switch blocks the adapter (`hci0`), `soft` if software does, `None` if nothing does.
+
+    BlueZ before 5.68 does not report it, so this reads the kernel's switch (Documentation/ABI/stable/sysfs-class-rfkill).
+    """
+    with contextlib.suppress(OSError):
+        for each in sorted(folder.iterdir()):
+            with contextlib.suppress(OSError):
+                if _content(each / "name") == adapter:
+                    return next((kind for kind in ("hard", "soft") if _content(each / kind) == "1"), None)
+    return None
+
+
+def _content(file: Path) -> str:
+    return file.read_text(errors="replace").strip()

@@ -1,22 +1,11 @@
-"""What the Bluetooth adapter counts: every count and its meaning, in one place."""
+"""Counters of the Bluetooth adapter."""
 
 from dataclasses import dataclass
 
 
 @dataclass(slots=True)
-class Counters:
-    """Since the start.
-
-    `heard`: advertisements that BlueZ told of; `taken`: of those, what a profile fits and was put. `stored`, `duplicate`,
-    `filtered`, `dead`: what the port told of these and of values. `unreadable`: advertisements that cannot be put into bytes.
-    `slowed`: what was let go because the port had no room (advertisers repeat themselves). `crowded`: advertisements of
-    devices beyond `max_devices`. `limited`: what one device said beyond `device_events_s`. `silent`: how often a device fell
-    silent for longer than it may.
-
-    `connected`: links that came about; `disconnected`: that ended; `connect_failures`: attempts that failed. `stale_links`:
-    links of a former run that were closed. `notify_retries`: how often BlueZ was asked again for notifications. `values`:
-    characteristics' values that were put. `read_failures`. `commands`: writes begun.
-    """
+class BleCounters:
+    """Counters since the start. `fogline.process.metrics` has their meanings."""
 
     heard: int = 0
     taken: int = 0
@@ -41,14 +30,7 @@ class Counters:
 
 @dataclass(slots=True)
 class Steps:
-    """What the supervisor has seen and done since the start.
-
-    `bus_lost`: the system bus went away. `daemon_lost`: bluetoothd did, or another took its place. `adapter_lost`: it was
-    unplugged. `powered_off`: it was switched off. `silences`: the scanner heard nothing for too long. `scan_stopped`: BlueZ
-    stopped scanning, because another program did. `start_failures`: a scanner did not start. `scanners`: scanners started.
-    `new_scanner`, `new_clients`, `power_cycle`, `reported`: the rungs of the ladder that were taken. `power_on`: the adapter
-    was switched on. `recovered`: troubles that ended.
-    """
+    """Observations and actions of the supervisor since the start. `fogline.process.metrics` has their meanings."""
 
     bus_lost: int = 0
     daemon_lost: int = 0

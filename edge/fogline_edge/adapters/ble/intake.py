@@ -1,17 +1,17 @@
-"""What was heard or read to an arrival: pure."""
+"""Advertisements and values as arrivals. Pure."""
 
 from urllib.parse import urlencode
 
-from fogline.advertisement import CONTENT_TYPE, GATT_CONTENT_TYPE, Advertisement, Heard, encode_heard
+from fogline.advertisement import CONTENT_TYPE, GATT_CONTENT_TYPE, Advertisement, ReceivedAdvertisement, encode_heard
 from fogline.event import Arrival
-from fogline_edge.adapters.ble.roster import Known
+from fogline_edge.adapters.ble.roster import KnownDevice
 from fogline_edge.profiles.ble import body_of, counter_of
 
 ADAPTER = "ble"
 
 
-def of_advertisement(known: Known, advertisement: Advertisement, adapter: str) -> Arrival | None:
-    """The arrival of an advertisement; `None` if nothing of it is kept. Raises `Poison` for what can be no bytes."""
+def of_advertisement(known: KnownDevice, advertisement: Advertisement, adapter: str) -> Arrival | None:
+    """Return the arrival of an advertisement; `None` if the profile keeps nothing. Raises `Poison` if it cannot be encoded."""
     profile = known.profile
     body = body_of(profile, advertisement)
     if not body:
@@ -31,8 +31,8 @@ def of_advertisement(known: Known, advertisement: Advertisement, adapter: str) -
     )
 
 
-def of_value(known: Known, characteristic: str, value: bytes, adapter: str) -> Arrival:
-    """The arrival of a characteristic's value. `characteristic`: its UUID, in full and in lower case."""
+def of_value(known: KnownDevice, characteristic: str, value: bytes, adapter: str) -> Arrival:
+    """Return the arrival of a characteristic's value. `characteristic`: its UUID, in full and in lower case."""
     return Arrival(
         device=known.device,
         channel=characteristic,
@@ -45,5 +45,5 @@ def of_value(known: Known, characteristic: str, value: bytes, adapter: str) -> A
     )
 
 
-def _properties(known: Known, adapter: str) -> str:
-    return f"{encode_heard(Heard(address=known.address, rssi=known.rssi))}&{urlencode({'adapter': adapter})}"
+def _properties(known: KnownDevice, adapter: str) -> str:
+    return f"{encode_heard(ReceivedAdvertisement(address=known.address, rssi=known.rssi))}&{urlencode({'adapter': adapter})}"

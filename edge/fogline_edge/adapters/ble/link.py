@@ -1,48 +1,40 @@
-"""One device that is connected to: connect, ask for notifications, read in turn, write commands; and again when it ends.
+"""Link to one listed device: connects once the device advertises, and again whenever the connection ends.
 
-Everything of a connection is done by one task, `_run`. A link is up for as long as BlueZ says so, and not longer: whoever
-learns that BlueZ is gone has the clients told (`bluez.renew`).
+One task does everything of a connection, which is up until BlueZ says that it ended, or `bleak_manager.renew` ends it.
 """
 
 import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from math import inf
 
 from bleak import BleakClient
-from bleak.backends.characteristic import BleakGATTCharacteristic
 from bleak.backends.device import BLEDevice
 
-from fogline.amqp.reconnect import Backoff
+from fogline.amqp.backoff import Backoff
 from fogline.errors import Unreachable
-from fogline_edge.adapters.ble.airtime import attempt_s
-from fogline_edge.adapters.ble.attempt import connect
-from fogline_edge.adapters.ble.counters import Counters
-from fogline_edge.adapters.ble.gatt import ATT_LIMIT_S, characteristic_of, listen
-from fogline_edge.adapters.ble.radio import BLUEZ_ERRORS, Radio, shown
-from fogline_edge.adapters.ble.roster import Known
-from fogline_edge.adapters.ble.turns import Echoes, Turns
-from fogline_edge.adapters.ble.writing import Line, Writing
-from fogline_edge.profiles.ble import AnswerBy, BleProfile, full_uuid
+from fogline_edge.adapters.ble.bleak_manager import BLUEZ_ERRORS, error_text
+from fogline_edge.adapters.ble.connect_attempt import ConnectTurns, connect
+from fogline_edge.adapters.ble.counters import BleCounters
+from fogline_edge.adapters.ble.gatt_commands import GattCommands
+from fogline_edge.adapters.ble.gatt_connection import ConnectedDevice, GattConnection
+from fogline_edge.adapters.ble.pause_budget import attempt_s
+from fogline_edge.adapters.ble.roster import KnownDevice
 from fogline_edge.settings import BleSettings
 
 RECENT_S = 10.0
-"""A device that was heard so recently is there: connecting to one that is not costs the radio's time."""
+"""Longest time since the last advertisement for a connection attempt. Attempts to reach an absent device waste airtime."""
 _LEAVE_S = 5.0
-_ANSWER_FIRST_S = 1.0
-"""How soon to look again whether a characteristic can be read, whose notification a command waits for."""
 _STABLE_S = 30.0
 _log = logging.getLogger(__name__)
 
-OnKnown = Callable[[Known], None]
-OnValue = Callable[[Known, str, bytes], None]
-
 
 class LinkState(StrEnum):
-    """`AWAITED`: not heard lately, or the radio is not ready. `CONNECTING`, `UP`. `WAITING`: for the next attempt."""
+    """`AWAITED`: no recent advertisement, or the radio is not ready. `WAITING`: for the next attempt."""
 
     AWAITED = "awaited"
     CONNECTING = "connecting"
@@ -50,67 +42,47 @@ class LinkState(StrEnum):
     WAITING = "waiting"
 
 
-class Link:
-    """The link to `known`.
+@dataclass(eq=False)
+class DeviceLink:
+    """The link to `known`. Calls `alive` at each sign of life, `on_value` for each new value, `ended` after each connection."""
 
-    `alive` is called when it is up and whenever the device says something, `value` for each value that is news, `ended` when a
-    connection has.
-    """
+    known: KnownDevice
+    settings: BleSettings
+    turns: ConnectTurns
+    commands: GattCommands
+    alive: Callable[[KnownDevice], None]
+    ended: Callable[[KnownDevice], None]
+    on_value: Callable[[KnownDevice, str, bytes], None]
+    counters: BleCounters
 
-    def __init__(
-        self,
-        known: Known,
-        settings: BleSettings,
-        *,
-        radio: Radio,
-        writing: Writing,
-        alive: OnKnown,
-        ended: OnKnown,
-        value: OnValue,
-        counters: Counters,
-    ) -> None:
+    def __post_init__(self) -> None:
         self.state = LinkState.AWAITED
-        self._known = known
-        self._settings = settings
-        self._radio = radio
-        self._writing = writing
-        self._alive = partial(alive, known)
-        self._ended = partial(ended, known)
-        self._value = value
-        self._counters = counters
         self._loop = asyncio.get_running_loop()
-        self._echoes = Echoes()
-        self._notified = {full_uuid(each.characteristic) for each in known.profile.notify}
-        self._listened = _listened(known.profile)
         self._device: BLEDevice | None = None
-        self._seen_s = float("-inf")
-        self._seen = asyncio.Event()
-        self._over: asyncio.Event | None = None
-        self._turns: Turns | None = None
+        self._received_s = -inf
+        self._received = asyncio.Event()
+        self._connection: GattConnection | None = None
         self._why: str | None = None
         self._failures = 0
         self._up_s = inf
-        self._lacking: dict[str, str] = {}
-        self._unread: dict[str, str] = {}
         self._warned: set[str] = set()
         self._task: asyncio.Task[None] | None = None
 
     @property
     def problem(self) -> str | None:
-        """Why it is not up; or, while it is, what of the profile the device does not do, and what could not be read last."""
-        if self.state is not LinkState.UP:
-            return self._why
-        return "; ".join((*self._lacking.values(), *self._unread.values())) or None
+        """The reason why the link is not up; while it is up, the faults of the connection."""
+        if self.state is LinkState.UP and self._connection is not None:
+            return self._connection.problem
+        return self._why
 
     @property
-    def unasked(self) -> bool:
-        """Whether it is up and nothing of the device is read: it may say nothing for as long as it likes."""
-        up = self.state is LinkState.UP and self._over is not None and not self._over.is_set()
-        return up and self._turns is not None and self._turns.next() is None
+    def may_be_silent(self) -> bool:
+        """True while the link is up and the profile reads nothing: then silence means nothing."""
+        return self.state is LinkState.UP and self._connection is not None and self._connection.reads_nothing
 
     def start(self) -> None:
-        """Connect as soon as it is heard."""
-        self._task = self._loop.create_task(self._run(), name=f"ble link {self._known.address}")
+        """Connect as soon as the device advertises."""
+        self._task = self._loop.create_task(self._run(), name=f"ble link {self.known.address}")
 
     async def close(self) -> None:
         """Disconnect. Safe to call twice."""
@@ -119,36 +91,36 @@ class Link:
             task.cancel()
             await asyncio.wait((task,))
 
-    def seen(self, device: BLEDevice) -> None:
-        """It was heard."""
-        self._device, self._seen_s = device, self._loop.time()
-        self._seen.set()
+    def received(self, device: BLEDevice) -> None:
+        """Note an advertisement of the device."""
+        self._device, self._received_s = device, self._loop.time()
+        self._received.set()
 
     def lost(self) -> None:
-        """BlueZ knows nothing of it any more: it has to be heard again."""
-        self._seen_s = float("-inf")
+        """Note that BlueZ has forgotten the device: it must advertise again before the next attempt."""
+        self._received_s = -inf
         self.renew()
 
     def renew(self) -> None:
-        """The device is silent: end this connection, if there is one, and make another."""
-        if self._over is not None:
-            self._over.set()
+        """End the present connection, if there is one; a new one follows."""
+        if self._connection is not None:
+            self._connection.device.over.set()
 
     async def _run(self) -> None:
-        backoff = Backoff(base_s=0.5, cap_s=self._settings.longest_retry_s)
+        backoff = Backoff(base_s=0.5, cap_s=self.settings.longest_retry_s)
         while True:
             self.state = LinkState.AWAITED
             device = await self._awaited()
             self._up_s = inf
             try:
-                if not await self._connection(device):
+                if not await self._connect(device):
                     continue
             except Unreachable as error:
                 self._failed(str(error))
             except BLUEZ_ERRORS as error:
-                self._failed(shown(error))
-            except Exception as error:  # noqa: BLE001 - what nobody thought of must not leave a device without its link
-                _log.exception("Bluetooth: %s (%s): an error that is not ours", self._known.device, self._known.address)
+                self._failed(error_text(error))
+            except Exception as error:  # noqa: BLE001 - an unexpected error must not leave a device without its link
+                _log.exception("Bluetooth: %s (%s): unexpected error", self.known.device, self.known.address)
                 self._failed(f"{type(error).__name__}: {error}")
             if self._loop.time() - self._up_s > _STABLE_S:
                 backoff.stable()
@@ -156,133 +128,63 @@ class Link:
             await asyncio.sleep(backoff.next_s())
 
     async def _awaited(self) -> BLEDevice:
-        """The device, once it has been heard lately and its name is known: commands come to its name."""
-        while not self._known.named or self._device is None or not self._heard_lately:
-            self._seen.clear()
-            await self._seen.wait()
+        """Wait for a recent advertisement and for the device's name: commands are addressed to the name."""
+        while not self.known.named or self._device is None or not self._is_recent:
+            self._received.clear()
+            await self._received.wait()
         return self._device
 
     @property
-    def _heard_lately(self) -> bool:
-        return self._loop.time() - self._seen_s <= RECENT_S
+    def _is_recent(self) -> bool:
+        return self._loop.time() - self._received_s <= RECENT_S
 
-    async def _connection(self, device: BLEDevice) -> bool:
-        """One connection, until it ends, or could not be made. Returns False if the device was gone before its turn came."""
+    async def _connect(self, device: BLEDevice) -> bool:
+        """Connect and stay connected until the end. Returns False if the device was gone before its turn came."""
         over = asyncio.Event()
-        address, failed = self._known.address, self._failures > 0
-        async with self._radio.connecting(address, failed=failed, pause=self._settings.pause_scanning) as pause:
-            if not self._heard_lately:
+        address, failed = self.known.address, self._failures > 0
+        async with self.turns.connecting(address, failed=failed, pause=self.settings.pause_scanning) as pause:
+            if not self._is_recent:
                 return False
             self.state = LinkState.CONNECTING
-            limit_s = attempt_s(self._settings.connect_timeout_s, self._failures)
+            limit_s = attempt_s(self.settings.connect_timeout_s, self._failures)
             self._failures += 1
             try:
-                client = await connect(device, self._known.device, over, pause, limit_s)
+                client = await connect(device, self.known.device, over, pause, limit_s)
             except (Unreachable, *BLUEZ_ERRORS):
-                self._counters.connect_failures += 1
+                self.counters.connect_failures += 1
                 raise
-        line, name = Line(client, self._known.profile, over, self._alive), self._known.device
+        connected, name = ConnectedDevice(client, self.known.profile, over, partial(self.alive, self.known)), self.known.device
         try:
-            self._over = over
-            self._lacking.clear()
-            self._unread.clear()
-            await self._listen(client, line)
+            connection = GattConnection(connected, partial(self.on_value, self.known), self._warn_once, self.counters)
+            self._connection = connection
+            await connection.subscribe()
             self.state, self._why, self._failures, self._up_s = LinkState.UP, None, 0, self._loop.time()
-            self._counters.connected += 1
-            _log.info("Bluetooth: connected to %s (%s)", self._known.device, self._known.address)
-            self._alive()
-            self._writing.up(name, line)
-            await self._read(line)
+            self.counters.connected += 1
+            _log.info("Bluetooth: connected to %s (%s)", self.known.device, self.known.address)
+            self.alive(self.known)
+            self.commands.up(name, connected)
+            await connection.read_until_over()
             self._failed("the link ended")
         finally:
-            self._over = None
-            self._ended()
-            self._counters.disconnected += self.state is LinkState.UP
-            await self._writing.down(name, line)
-            await asyncio.shield(self._loop.create_task(_leave(client), name="ble leave"))
+            self._connection = None
+            self.ended(self.known)
+            self.counters.disconnected += self.state is LinkState.UP
+            await self.commands.down(name, connected)
+            await asyncio.shield(self._loop.create_task(_disconnect(client), name="ble leave"))
         return True
 
-    async def _listen(self, client: BleakClient, line: Line) -> None:
-        """Ask for notifications. What the device cannot do is said, and does not end the link."""
-        for uuid in self._listened:
-            why = await listen(client, uuid, partial(self._told, line, uuid), self._listens_again)
-            if why is not None:
-                self._lacks(uuid, why)
-
-    def _listens_again(self) -> None:
-        self._counters.notify_retries += 1
-
-    def _told(self, line: Line, uuid: str, _: BleakGATTCharacteristic, value: bytearray) -> None:
-        data = bytes(value)
-        if self._echoes.told(uuid, data, self._loop.time()):
-            line.told(uuid, data)
-            if uuid in self._notified:
-                self._value(self._known, uuid, data)
-
-    async def _read(self, line: Line) -> None:
-        """Read what is due, when it is, until the link is over."""
-        turns = self._turns = Turns(self._known.profile.read, self._loop.time())
-        over = line.over
-        ended = self._loop.create_task(over.wait(), name="ble over")
-        try:
-            while not over.is_set():
-                due = turns.next()
-                wait_s = None if due is None else max(0.0, due[1] - self._loop.time())
-                await asyncio.wait((ended,), timeout=wait_s)
-                if due is not None and not over.is_set():
-                    await self._read_one(line, due[0], turns)
-        finally:
-            ended.cancel()
-
-    async def _read_one(self, line: Line, uuid: str, turns: Turns) -> None:
-        if line.awaits(uuid):
-            turns.later(uuid, self._loop.time() + _ANSWER_FIRST_S)
-            return
-        characteristic = characteristic_of(line.client, uuid)
-        if characteristic is None:
-            self._lacks(uuid, f"there is no characteristic {uuid} to read")
-            turns.forget(uuid)
-            return
-        value: bytes | None = None
-        self._echoes.begin(uuid)
-        try:
-            with line.reading(uuid):
-                async with asyncio.timeout(ATT_LIMIT_S):
-                    value = bytes(await line.client.read_gatt_char(characteristic))
-            self._alive()
-        except BLUEZ_ERRORS as error:
-            self._counters.read_failures += 1
-            self._unread[uuid] = f"{uuid} cannot be read: {shown(error)}"
-        else:
-            self._unread.pop(uuid, None)
-        now_s = self._loop.time()
-        turns.over(uuid, now_s)
-        is_news = self._echoes.read(uuid, value, now_s, listened=uuid in self._listened) or uuid not in self._notified
-        if is_news and value is not None:
-            self._value(self._known, uuid, value)
-
-    def _lacks(self, uuid: str, why: str) -> None:
-        """What the profile asks for and the device does not do: once in the log, and in the state while the link is up."""
-        self._lacking[uuid] = why
+    def _warn_once(self, why: str) -> None:
         if why not in self._warned:
             self._warned.add(why)
-            _log.warning("Bluetooth: %s (%s): %s", self._known.device, self._known.address, why)
+            _log.warning("Bluetooth: %s (%s): %s", self.known.device, self.known.address, why)
 
     def _failed(self, why: str) -> None:
         if why != self._why:
-            _log.info("Bluetooth: %s (%s): %s; trying again", self._known.device, self._known.address, why)
+            _log.info("Bluetooth: %s (%s): %s; trying again", self.known.device, self.known.address, why)
         self._why = why
 
 
-def _listened(profile: BleProfile) -> list[str]:
-    """Whose notifications are asked for: events, and answers to commands."""
-    answers = [each.answer_characteristic for each in profile.commands if each.answer is AnswerBy.NOTIFY]
-    wanted = [*(each.characteristic for each in profile.notify), *(each for each in answers if each is not None)]
-    return list(dict.fromkeys(map(full_uuid, wanted)))
-
-
-async def _leave(client: BleakClient) -> None:
-    """Disconnect; whatever BlueZ answers, nothing of the client is left."""
+async def _disconnect(client: BleakClient) -> None:
     with contextlib.suppress(*BLUEZ_ERRORS):
         async with asyncio.timeout(_LEAVE_S):
             await client.disconnect()

@@ -1,17 +1,16 @@
-"""What the adapter says of itself: kept in the outbox's file, so that `fogline-edge status` can show it."""
+"""State of the adapter. It is kept in the outbox's file, where `fogline-edge status` reads it."""
 
 from typing import Any
 
 import msgspec
 
-from fogline.document import read_document
+from fogline.json_document import read_document
 
 STATE_KEY = "ble/state"
-"""Under which it is kept."""
 
 
 class DeviceState(msgspec.Struct, frozen=True, kw_only=True):
-    """One device. `heard_s`: seconds since it said something, `None` for not yet. `link`: of one that is connected to."""
+    """State of one device. `heard_s`: seconds since its last sign of life. `link`: state of the link to a listed device."""
 
     device: str
     address: str
@@ -24,7 +23,7 @@ class DeviceState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BleState(msgspec.Struct, frozen=True, kw_only=True):
-    """All of it, as it was `at` (RFC 3339). `steps`, `counters`: as in `counters`. `problem`: what is wrong, in one line."""
+    """State `at` a time (RFC 3339). `steps`, `counters`: see `counters`. `problem`: the present fault in one line."""
 
     at: str
     phase: str
@@ -35,29 +34,19 @@ class BleState(msgspec.Struct, frozen=True, kw_only=True):
     devices: list[DeviceState]
 
 
-def encode_state(state: BleState) -> bytes:
-    """As JSON."""
-    return msgspec.json.encode(state)
-
-
 def decode_state(data: bytes) -> BleState:
-    """The inverse. Raises `Poison('malformed')`."""
+    """Decode JSON. Raises `Poison('malformed')`."""
     return read_document(data, BleState, "the state of the Bluetooth adapter")
 
 
-def convert_state(state: dict[str, Any]) -> BleState:
-    """Of the decoded JSON."""
-    return msgspec.convert(state, BleState)
-
-
 def lines_of(state: BleState) -> list[str]:
-    """For people."""
+    """Return the state as lines of text."""
     found = [f"bluetooth at {state.at}: {state.phase}" + (f", {state.adapter}" if state.adapter else "")]
     if state.problem:
         found.append(f"  problem: {state.problem}")
     for title, counts in (("steps", state.steps), ("counted", state.counters)):
-        said = ", ".join(f"{name} {count:,}" for name, count in counts.items() if count)
-        found.append(f"  {title}: {said or 'nothing'}")
+        counted = ", ".join(f"{name} {count:,}" for name, count in counts.items() if count)
+        found.append(f"  {title}: {counted or 'nothing'}")
     found.extend(f"  {_line_of(each)}" for each in state.devices)
     return found
 

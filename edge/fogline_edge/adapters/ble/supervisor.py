@@ -1,40 +1,38 @@
-r"""What to do about the radio: pure. It is told what is seen, and says what is to be done, in order.
+r"""Decides about the radio. Pure: BlueZ's state, advertisements and monotonic time come in; effects come out, in order.
 
-BlueZ's scanners die without a word: when the adapter is switched off, when bluetoothd is killed, when the bus restarts, when
-a dongle is unplugged. So all of that is watched from outside (`seen`), and silence as well (`tick`), against which there is a
-ladder.
+BlueZ's scanners stop without an error when the adapter is switched off, when bluetoothd is killed, when the bus restarts, or
+when a dongle is unplugged. So the supervisor watches all of these from outside (`observe`), and silence as well (`tick`). The
+ladder says what to try against silence.
 
 ```
-NO_BUS - NO_DAEMON - NO_ADAPTER - OFF      nothing can be done but wait (and switch on)
+NO_BUS - NO_DAEMON - NO_ADAPTER - OFF      the gateway can only wait (and switch the adapter on)
            \______ STARTING ______/        a scanner is being started
-                  SCANNING <-> PAUSED      something is being connected to
-                  WAITING                  a scanner did not start: again in a moment
+                  SCANNING <-> PAUSED      a device is being connected to
+                  WAITING                  a scanner did not start; the next attempt follows
 ```
-
-Times are seconds of a clock that never jumps.
 """
 
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
 
+from fogline_edge.adapters.ble.bluez_state import BluezState, RadioPhase, loss_between, problem_of
 from fogline_edge.adapters.ble.counters import Steps
 from fogline_edge.adapters.ble.ladder import ACTIONS, Ladder, Rung
-from fogline_edge.adapters.ble.world import Phase, World, problem_of
 
 LOOK_AGAIN_S = 10.0
-"""How often BlueZ is asked what there is, as long as there is nothing. It tells by itself; but one signal may be lost."""
+"""Interval of asking BlueZ for its adapters while there is none to use. BlueZ signals changes, but a signal may be lost."""
 STOPPED_S = 2.5
-"""For so long BlueZ may say that it does not scan, although a scanner runs. BlueZ 5.82 says so for 0.1 s every 10 s."""
+"""Longest time that BlueZ may report `Discovering` false under a running scanner. BlueZ 5.82 does so for 0.1 s every 10 s."""
 _FIRST_RETRY_S = 1.0
 _LONGEST_RETRY_S = 30.0
 
 
 class Effect(StrEnum):
-    """What is to be done. `START` is answered by `started` or `failed`.
+    """An action for the radio. `started` or `failed` reports the result of `START`.
 
-    `DROP_SCANNER`: stop it, whatever it answers. `RENEW`: forget all that was learnt of the bus, and with it every client.
-    `CLOSE_STALE`: end the links of a former run. `LOOK`: ask BlueZ what there is.
+    `DROP_SCANNER`: stop the scanner, whatever it answers. `RENEW`: make bleak forget the bus, which disconnects all clients.
+    `CLOSE_STALE`: end the connections of an earlier run. `LOOK`: ask BlueZ for its adapters.
     """
 
     DROP_SCANNER = "drop scanner"
@@ -56,12 +54,8 @@ _EFFECTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """For how long what may last.
-
-    `silence_s`: when a scanner that hears nothing is taken for dead. `power_on_s`: when an adapter that is off is switched
-    on, `None` for never. `wanted`: the adapter of the settings, for people.
-    """
+class RadioTimeouts:
+    """Limits of the settings. A scanner is dead after `silence_s`. An adapter is switched on after `power_on_s` (or never)."""
 
     silence_s: float = 20.0
     power_on_s: float | None = 5.0
@@ -70,185 +64,144 @@ class Limits:
 
 @dataclass(slots=True)
 class Supervisor:
-    """One adapter's.
+    """Supervisor of one adapter. `problem`, `action`: the fault and its remedy, for users. `deadline_s`: of the next `tick`."""
 
-    `problem`: what is wrong, in one line, for people. `action`: what is done about it. `deadline_s`: when to call `tick`, if
-    nothing happens before.
-    """
-
-    limits: Limits
+    limits: RadioTimeouts
     steps: Steps = field(default_factory=Steps)
-    phase: Phase = Phase.NO_BUS
+    phase: RadioPhase = RadioPhase.NO_BUS
+    bluez: BluezState = field(default_factory=lambda: BluezState(why="not looked yet"))
     problem: str | None = "not started yet"
     action: str = TRYING_AGAIN
     deadline_s: float | None = None
+    ladder: Ladder = field(init=False)
     _cycled: bool = False
-    _world: World = field(default_factory=lambda: World(why="not looked yet"))
     _failures: int = 0
     _in_trouble: bool = False
     _pauses: int = 0
-    _heard_s: float = 0.0
+    _received_s: float = 0.0
     _silent_s: float = 0.0
     _stopped_s: float = inf
     _patience_s: float = STOPPED_S
-    _ladder: Ladder = field(init=False)
 
     def __post_init__(self) -> None:
-        self._ladder = Ladder(self.limits.silence_s)
+        self.ladder = Ladder(self.limits.silence_s)
 
-    @property
-    def rung(self) -> int:
-        """How many rungs of the ladder were taken in a row."""
-        return self._ladder.rung
-
-    @property
-    def world(self) -> World:
-        """What was last seen."""
-        return self._world
-
-    @property
-    def ready(self) -> bool:
-        """Whether something can be connected to."""
-        return self.phase in (Phase.SCANNING, Phase.PAUSED)
-
-    # --- what is told
-
-    def seen(self, world: World, now_s: float) -> list[Effect]:
-        """BlueZ looks like this now."""
-        before, self._world = self._world, world
-        self._cycled = self._cycled and not (world.powered and not before.powered)
-        if world.discovering != before.discovering:
-            self._stopped_s = inf if world.discovering else now_s
-        if world == before and self.phase is not Phase.NO_BUS:
+    def observe(self, bluez: BluezState, now_s: float) -> list[Effect]:
+        """Take in the present state of BlueZ."""
+        before, self.bluez = self.bluez, bluez
+        self._cycled = self._cycled and not (bluez.powered and not before.powered)
+        if bluez.discovering != before.discovering:
+            self._stopped_s = inf if bluez.discovering else now_s
+        if bluez == before and self.phase is not RadioPhase.NO_BUS:
             return []
-        lost = self._count_loss(before, world)
-        if lost:
+        lost = loss_between(before, bluez)
+        if lost is not None:
+            setattr(self.steps, lost, getattr(self.steps, lost) + 1)
             self._in_trouble = True
-            self._ladder.fall()
+            self.ladder.links_lost()
         gone = [Effect.DROP_SCANNER, Effect.RENEW] if lost else []
-        phase = world.phase
-        if phase is Phase.STARTING:
-            if self.phase in (Phase.STARTING, Phase.SCANNING, Phase.PAUSED, Phase.WAITING) and not lost:
+        phase = bluez.phase
+        if phase is RadioPhase.STARTING:
+            if self.phase in (RadioPhase.STARTING, RadioPhase.SCANNING, RadioPhase.PAUSED, RadioPhase.WAITING) and not lost:
                 return []
             return [*gone, Effect.CLOSE_STALE, *self._start()]
-        self.phase, self.problem, self.action = phase, problem_of(world, self.limits.wanted), TRYING_AGAIN
+        self.phase, self.problem, self.action = phase, problem_of(bluez, self.limits.wanted), TRYING_AGAIN
         self.deadline_s = now_s + LOOK_AGAIN_S
-        if phase is Phase.OFF:
-            power_on_s = _FIRST_RETRY_S if self._cycled else self.limits.power_on_s  # what we switched off, we switch on
+        if phase is RadioPhase.OFF:
+            # an adapter that the ladder switched off is always switched on again, even if `power_on` is false
+            power_on_s = _FIRST_RETRY_S if self._cycled else self.limits.power_on_s
             self.deadline_s = None if power_on_s is None else now_s + power_on_s
         return gone
 
     def started(self, now_s: float) -> list[Effect]:
-        """The scanner that was asked for runs."""
-        if self.phase is not Phase.STARTING:
+        """The scanner of the last `START` runs. Ignored in every other phase."""
+        if self.phase is not RadioPhase.STARTING:
             return []
         self.steps.scanners += 1
         self._failures, self._cycled = 0, False
-        self.phase, self._heard_s = Phase.SCANNING, now_s
-        self._stopped_s = inf if self._world.discovering else now_s
-        if self.rung == 0:
+        self.phase, self._received_s = RadioPhase.SCANNING, now_s
+        self._stopped_s = inf if self.bluez.discovering else now_s
+        if self.ladder.rung == 0:
             self._silent_s = now_s
-            self._is_well()
+            self._recovered()
         if self._pauses:
             return self._pause()
-        self._watch()
+        self._set_scan_deadline()
         return []
 
     def failed(self, why: str, now_s: float) -> list[Effect]:
-        """The scanner that was asked for does not run."""
-        if self.phase is not Phase.STARTING:
+        """The scanner of the last `START` does not run. Ignored in every other phase."""
+        if self.phase is not RadioPhase.STARTING:
             return []
         self.steps.start_failures += 1
         self._failures += 1
         self._in_trouble = True
-        self.phase, self.problem, self.action = Phase.WAITING, why, TRYING_AGAIN
+        self.phase, self.problem, self.action = RadioPhase.WAITING, why, TRYING_AGAIN
         retry_s = min(_LONGEST_RETRY_S, _FIRST_RETRY_S * 2 ** min(self._failures - 1, 10))
-        self.deadline_s = now_s + retry_s * self._ladder.factor
+        self.deadline_s = now_s + retry_s * self.ladder.factor
         return []
 
-    def heard(self, now_s: float) -> None:
-        """The scanner heard something."""
-        self._heard_s = self._silent_s = now_s
-        self._ladder.heard(now_s)
+    def received(self, now_s: float) -> None:
+        """The scanner received an advertisement."""
+        self._received_s = self._silent_s = now_s
+        self.ladder.received(now_s)
         self._patience_s = STOPPED_S
-        self._stopped_s = inf if self._world.discovering else now_s
-        if self.rung and self.phase is Phase.SCANNING:
-            self._ladder.down()
-            self._is_well()
-
-    def near(self, now_s: float) -> None:
-        """That was a device that advertises all the time: if it is not heard any more, the radio may be deaf."""
-        self._ladder.near(now_s)
-
-    def link_lives(self, device: str, now_s: float, lasts_s: float = 0.0) -> None:
-        """A device that is connected said something: whatever the scanner does, the radio works.
-
-        `lasts_s`: for how long that holds, if the device says something less often than a scanner hears something.
-        """
-        self._ladder.link_lives(device, now_s + max(self.limits.silence_s, lasts_s))
-
-    def link_ended(self, device: str) -> None:
-        """It is not connected any more."""
-        self._ladder.link_ended(device)
-
-    def missed(self) -> None:
-        """A device that is listed has fallen silent. While the scanner hears others, that is the device's own affair."""
-        self._ladder.missed()
+        self._stopped_s = inf if self.bluez.discovering else now_s
+        if self.ladder.rung and self.phase is RadioPhase.SCANNING:
+            self.ladder.reset()
+            self._recovered()
 
     def pause(self) -> list[Effect]:
-        """Something is being connected to: hear nothing meanwhile."""
+        """Stop scanning for a connection attempt. Each call needs one `resume`."""
         self._pauses += 1
-        return self._pause() if self.phase is Phase.SCANNING else []
+        return self._pause() if self.phase is RadioPhase.SCANNING else []
 
     def resume(self) -> list[Effect]:
-        """It is over."""
+        """End one pause; scanning goes on after the last one."""
         self._pauses -= 1
-        return self._start() if self.phase is Phase.PAUSED and not self._pauses else []
+        return self._start() if self.phase is RadioPhase.PAUSED and not self._pauses else []
 
     def tick(self, now_s: float) -> list[Effect]:
-        """Time has passed."""
-        if self.phase is Phase.SCANNING:
-            self._watch()  # what was heard has moved the deadline
+        """Act if the deadline has passed."""
+        if self.phase is RadioPhase.SCANNING:
+            self._set_scan_deadline()  # advertisements since then have moved it
         if self.deadline_s is None or now_s < self.deadline_s:
             return []
         match self.phase:
-            case Phase.NO_DAEMON | Phase.NO_ADAPTER:
+            case RadioPhase.NO_DAEMON | RadioPhase.NO_ADAPTER:
                 self.deadline_s = now_s + LOOK_AGAIN_S
                 return [Effect.LOOK]
-            case Phase.OFF:
+            case RadioPhase.OFF:
                 self.steps.power_on += 1
                 self.deadline_s = now_s + _LONGEST_RETRY_S
                 return [Effect.POWER_ON]
-            case Phase.SCANNING:
+            case RadioPhase.SCANNING:
                 return self._scan_again() if now_s >= self._stopped_s + self._patience_s else self._silence(now_s)
-            case Phase.WAITING:
+            case RadioPhase.WAITING:
                 return self._climb(now_s)
             case _:
                 self.deadline_s = None
                 return []
 
-    # --- what is decided
-
     def _start(self) -> list[Effect]:
-        self.phase, self.deadline_s = Phase.STARTING, None
+        self.phase, self.deadline_s = RadioPhase.STARTING, None
         return [Effect.START]
 
     def _pause(self) -> list[Effect]:
-        self.phase, self.deadline_s = Phase.PAUSED, None
+        self.phase, self.deadline_s = RadioPhase.PAUSED, None
         return [Effect.DROP_SCANNER]
 
-    def _watch(self) -> None:
-        """Silence is reckoned from what was heard last."""
-        self.deadline_s = min(self._heard_s + self._ladder.period_s, self._stopped_s + self._patience_s)
+    def _set_scan_deadline(self) -> None:
+        self.deadline_s = min(self._received_s + self.ladder.period_s, self._stopped_s + self._patience_s)
 
     def _silence(self, now_s: float) -> list[Effect]:
         self.steps.silences += 1
         self._in_trouble = True
-        self.problem = f"nothing was heard for {now_s - self._silent_s:.0f} s"
+        self.problem = f"no advertisement was received for {now_s - self._silent_s:.0f} s"
         return self._climb(now_s)
 
     def _scan_again(self) -> list[Effect]:
-        """BlueZ scans no more. If a new scanner does not change what it says, the next one comes after twice the time."""
+        """Replace a scanner that BlueZ has stopped. Each one that does not help doubles the time before the next."""
         self.steps.scan_stopped += 1
         self._in_trouble = True
         self.action = "starting a new scanner"
@@ -256,35 +209,16 @@ class Supervisor:
         self._patience_s *= 2
         return [Effect.DROP_SCANNER, *self._start()]
 
-    def _is_well(self) -> None:
+    def _recovered(self) -> None:
         self.steps.recovered += self._in_trouble
         self._in_trouble, self.problem, self.action = False, None, TRYING_AGAIN
 
     def _climb(self, now_s: float) -> list[Effect]:
-        rung = self._ladder.climb(now_s, self._failures)
+        rung = self.ladder.climb(now_s, self._failures)
         self.action = ACTIONS[rung]
         self._cycled = self._cycled or rung is Rung.POWER_CYCLE
         setattr(self.steps, rung, getattr(self.steps, rung) + 1)
         if rung is Rung.REPORT:
-            self.problem = f"{self.problem}; new scanner, new clients, adapter {self._world.adapter} off and on: nothing helps"
+            self.problem = f"{self.problem}; new scanner, new clients, adapter {self.bluez.adapter} off and on: nothing helps"
         self._start()
         return _EFFECTS[rung]
-
-    def _count_loss(self, before: World, now: World) -> bool:
-        """Whether what the scanner and the links stood on is gone; and what it was."""
-        if before.why is None and now.why is not None:
-            self.steps.bus_lost += 1
-            return True
-        if before.phase in (Phase.NO_BUS, Phase.NO_DAEMON):
-            return False
-        if now.daemon != before.daemon:
-            self.steps.daemon_lost += 1
-        elif now.unplugged != before.unplugged:
-            self.steps.adapter_lost += 1
-        elif now.switched_off != before.switched_off:
-            self.steps.powered_off += 1
-        elif before.adapter is not None and now.adapter != before.adapter:
-            self.steps.adapter_lost += 1
-        else:
-            return False
-        return True

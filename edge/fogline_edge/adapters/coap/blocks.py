@@ -1,14 +1,14 @@
-"""Bodies that come in blocks (RFC 7959, section 2.5), put together: pure, and bounded in number, size and time."""
+"""Block-wise transfer with Block1 (RFC 7959, section 2.5). Pure, and bounded in number, size and time."""
 
 from dataclasses import dataclass, field
 
 from fogline_edge.adapters.coap.requests import Request
-from fogline_edge.adapters.coap.wire import Code, Endpoint, Option, Refusal, uint
+from fogline_edge.adapters.coap.wire import Code, Endpoint, Option, RequestRefused, uint
 
 NO_TRANSFER = "no-transfer"
-"""The reason of a `Refusal`: a block came, and nothing is here that it could go on from."""
+"""Reason of a `RequestRefused`: a block arrived that continues no transfer."""
 RETRY_AFTER_S = 10
-"""When a client may try again that could not begin, because too many bodies are under way."""
+"""Max-Age of the 5.03 for a client that cannot begin because too many transfers are under way."""
 
 _Key = tuple[Endpoint, int, tuple[str, ...], tuple[tuple[str, str], ...], int | None, bytes | None]
 
@@ -19,8 +19,8 @@ class _Transfer:
     body: bytearray = field(default_factory=bytearray)
 
 
-class Transfers:
-    """The bodies under way: at most `most` of up to `max_bytes`, each forgotten `timeout_s` after its last block."""
+class BlockTransfers:
+    """Transfers under way: at most `most` of up to `max_bytes`, each forgotten `timeout_s` after its latest block."""
 
     def __init__(self, *, most: int, max_bytes: int, timeout_s: float) -> None:
         self._most = most
@@ -28,29 +28,19 @@ class Transfers:
         self._timeout_s = timeout_s
         self._open: dict[_Key, _Transfer] = {}
 
-    def __len__(self) -> int:
-        return len(self._open)
-
     def feed(self, endpoint: Endpoint, request: Request, now_s: float) -> bytes | None:
-        """The whole body, or `None` if more blocks are awaited.
-
-        Raises `Refusal`: 4.13 with Size1, 4.08 for a gap, 4.00 for a block that is none, 5.03 for too many bodies.
-        """
+        """Return the whole body, `None` if blocks are to come. Raises `RequestRefused` (4.13 with Size1, 4.08, 4.00, 5.03)."""
         block, payload = request.block1, request.payload
         offset = block.number * block.size if block else 0
         key = (endpoint, request.method, request.path, request.query, request.content_format, request.tag)
         if max(offset + len(payload), request.size1 or 0) > self._max_bytes:
             self._open.pop(key, None)
-            raise Refusal(
-                Code.REQUEST_ENTITY_TOO_LARGE,
-                "too-big",
-                f"a body may have {self._max_bytes} bytes",
-                ((Option.SIZE1, uint(self._max_bytes)),),
-            )
+            size1 = ((Option.SIZE1, uint(self._max_bytes)),)
+            raise RequestRefused(Code.REQUEST_ENTITY_TOO_LARGE, "too-big", f"a body has at most {self._max_bytes} bytes", size1)
         if block is None:
             return payload
         if len(payload) > block.size or (block.more and len(payload) != block.size):
-            raise Refusal(Code.BAD_REQUEST, "bad-block", "a block is not as long as it says")
+            raise RequestRefused(Code.BAD_REQUEST, "bad-block", "the payload is not as long as the block size")
         if offset == 0:
             self._open.pop(key, None)
             if not block.more:
@@ -65,23 +55,19 @@ class Transfers:
                 break
             del self._open[stalest]
         if len(self._open) >= self._most:
-            raise Refusal(
-                Code.SERVICE_UNAVAILABLE,
-                "too-many-transfers",
-                f"{self._most} bodies are under way",
-                ((Option.MAX_AGE, uint(RETRY_AFTER_S)),),
-            )
+            why, max_age = f"{self._most} block-wise transfers are under way", ((Option.MAX_AGE, uint(RETRY_AFTER_S)),)
+            raise RequestRefused(Code.SERVICE_UNAVAILABLE, "too-many-transfers", why, max_age)
         self._open[key] = _Transfer(now_s)
 
     def _append(self, key: _Key, offset: int, payload: bytes, *, more: bool, now_s: float) -> bytes | None:
         transfer = self._open.get(key)
         if transfer is None or (offset and transfer.until_s < now_s):
             self._open.pop(key, None)
-            raise Refusal(Code.REQUEST_ENTITY_INCOMPLETE, NO_TRANSFER, "the blocks before this one are not here")
+            raise RequestRefused(Code.REQUEST_ENTITY_INCOMPLETE, NO_TRANSFER, "the blocks before this one are missing")
         body = transfer.body
         end = offset + len(payload)
         if offset > len(body) or (offset < len(body) and body[offset:end] != payload):
-            raise Refusal(Code.REQUEST_ENTITY_INCOMPLETE, "gap", f"a block at {offset} after {len(body)} bytes")
+            raise RequestRefused(Code.REQUEST_ENTITY_INCOMPLETE, "gap", f"a block at {offset} after {len(body)} bytes")
         if offset == len(body):
             body += payload
         transfer.until_s = now_s + self._timeout_s
@@ -89,5 +75,5 @@ class Transfers:
             return None
         del self._open[key]
         if end != len(body):
-            raise Refusal(Code.REQUEST_ENTITY_INCOMPLETE, "gap", f"the last block ends at {end}, of {len(body)} bytes")
+            raise RequestRefused(Code.REQUEST_ENTITY_INCOMPLETE, "gap", f"the last block ends at {end} of {len(body)} bytes")
         return bytes(body)

@@ -1,23 +1,22 @@
-"""A request, and from where it came, to an `Arrival`: pure."""
+"""Requests as arrivals. Pure."""
 
 from urllib.parse import urlencode
 
 from fogline.event import Arrival
 from fogline.identity import Retransmission
 from fogline_edge.adapters.coap.exchanges import EXCHANGE_LIFETIME_S, Exchange
-from fogline_edge.adapters.coap.formats import OCTETS, media_type
-from fogline_edge.adapters.coap.paths import Target
+from fogline_edge.adapters.coap.paths import PathTarget
 from fogline_edge.adapters.coap.requests import EMPTY, TTD, Request
-from fogline_edge.adapters.coap.wire import Code, Refusal
+from fogline_edge.adapters.coap.wire import OCTETS, Code, RequestRefused, media_type
 
 ADAPTER = "coap"
 JSON = "application/json"
 MAX_PROPERTIES = 1024
-"""The most characters of a query that go along with an event."""
+"""Longest query that is stored with an event, in characters."""
 
 
-def arrival(target: Target, request: Request, body: bytes, exchange: Exchange, ttd_s: int | None) -> Arrival:
-    """What to store. Raises `Refusal` for a query that is too long."""
+def arrival(target: PathTarget, request: Request, body: bytes, exchange: Exchange, ttd_s: int | None) -> Arrival:
+    """Return the arrival of a request. Raises `RequestRefused` if the query is too long."""
     return Arrival(
         device=target.device,
         channel=target.channel,
@@ -35,28 +34,25 @@ def arrival(target: Target, request: Request, body: bytes, exchange: Exchange, t
 
 
 def slot(exchange: Exchange) -> bytes:
-    """Whose message ids these are: the endpoint's (RFC 7252, section 4.5)."""
+    """Return the scope of the Message ID: the endpoint (RFC 7252, section 4.5)."""
     host, port = exchange.endpoint[:2]
     return f"{ADAPTER}\0{host}\0{port}\0".encode()
 
 
 def content_type(request: Request, declared: str | None, body: bytes) -> str:
-    """What the Content-Format says, else the settings; where nobody says, the first byte decides if it may be JSON.
-
-    A number that is not known here makes octets, and stays with the event as property `content-format`.
-    """
+    """Return the media type of the Content-Format (octets if unknown), else that of the settings, else a guess from `body`."""
     if request.content_format is not None:
         return media_type(request.content_format) or OCTETS
     return declared or (JSON if body[:1] in (b"{", b"[") else OCTETS)
 
 
 def _properties(request: Request) -> str | None:
-    said = [each for each in request.query if each[0] not in (TTD, EMPTY)]
+    kept = [each for each in request.query if each[0] not in (TTD, EMPTY)]
     if request.content_format is not None and media_type(request.content_format) is None:
-        said.append(("content-format", str(request.content_format)))
-    if not said:
+        kept.append(("content-format", str(request.content_format)))
+    if not kept:
         return None
-    properties = urlencode(said)
+    properties = urlencode(kept)
     if len(properties) > MAX_PROPERTIES:
-        raise Refusal(Code.BAD_REQUEST, "long-query", f"a query may have {MAX_PROPERTIES} characters")
+        raise RequestRefused(Code.BAD_REQUEST, "long-query", f"a query has at most {MAX_PROPERTIES} characters")
     return properties

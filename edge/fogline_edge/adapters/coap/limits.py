@@ -1,18 +1,19 @@
-"""Who may send how much: a token bucket for each endpoint and one for all. Pure, and bounded itself."""
+"""Rate limits: a token bucket for each endpoint and one for all. Pure, and bounded in memory."""
 
 import random
 from collections import OrderedDict
 from enum import Enum, auto
 
-from fogline.rates import Bucket
-from fogline_edge.adapters.coap.wire import Endpoint
+from fogline.process.rates import Bucket
+from fogline_edge.adapters.coap.wire import CoapResponse, Code, Endpoint, Option, uint
 
 REFUSALS_S = 50
-"""How many datagrams a second are told that they were too many; the others are dropped without a word."""
+"""4.29 responses per second for all endpoints; datagrams beyond are dropped without a response."""
+TOO_MANY = CoapResponse(Code.TOO_MANY_REQUESTS, ((Option.MAX_AGE, uint(1)),))
 
 
-class Verdict(Enum):
-    """What to do with a datagram. `REFUSE`: say 4.29, if it is a new confirmable request."""
+class RateVerdict(Enum):
+    """Decision about a datagram. `REFUSE`: respond 4.29 if it is a new Confirmable request."""
 
     ADMIT = auto()
     REFUSE = auto()
@@ -20,8 +21,6 @@ class Verdict(Enum):
 
 
 class _Peer:
-    """What is remembered of one endpoint: its bucket, and the message id that we use next towards it."""
-
     __slots__ = ("bucket", "mid")
 
     def __init__(self, bucket: Bucket) -> None:
@@ -29,8 +28,8 @@ class _Peer:
         self.mid = random.randrange(65_536)
 
 
-class Limits:
-    """The buckets. At most `endpoints` are remembered, the latest; whoever is forgotten starts with a full one."""
+class EndpointLimits:
+    """Buckets of the latest `endpoints`; an endpoint that was forgotten starts with a full bucket."""
 
     def __init__(self, *, all_s: float, all_burst: int, each_s: float, each_burst: int, endpoints: int) -> None:
         self._all = Bucket(all_s, all_burst, 0.0)
@@ -39,24 +38,21 @@ class Limits:
         self._most = endpoints
         self._peers: OrderedDict[Endpoint, _Peer] = OrderedDict()
 
-    def __len__(self) -> int:
-        return len(self._peers)
-
-    def admit(self, endpoint: Endpoint, now_s: float) -> Verdict:
-        """Decide about one datagram. Who sends too much uses up its own bucket only, not the one for all."""
+    def admit(self, endpoint: Endpoint, now_s: float) -> RateVerdict:
+        """Decide about one datagram. An endpoint over its own limit takes nothing from the bucket for all."""
         peer = self._peers.get(endpoint)
         if peer is not None and not peer.bucket.take(now_s):
-            return Verdict.REFUSE if self._refusals.take(now_s) else Verdict.DROP
+            return RateVerdict.REFUSE if self._refusals.take(now_s) else RateVerdict.DROP
         if not self._all.take(now_s):
-            return Verdict.DROP
+            return RateVerdict.DROP
         if peer is None:
             self._remember(endpoint, now_s).bucket.take(now_s)
         else:
             self._peers.move_to_end(endpoint)
-        return Verdict.ADMIT
+        return RateVerdict.ADMIT
 
     def next_mid(self, endpoint: Endpoint, now_s: float) -> int:
-        """A message id that was not used towards this endpoint for a long time (RFC 7252, section 4.4)."""
+        """Return a Message ID that was not used towards this endpoint for a long time (RFC 7252, section 4.4)."""
         peer = self._peers.get(endpoint) or self._remember(endpoint, now_s)
         peer.mid = peer.mid + 1 & 0xFFFF
         return peer.mid

@@ -1,15 +1,15 @@
-"""A message's options to a request that can be served: pure. What RFC 7252 has refused is refused here."""
+"""Requests, read from the options of messages. Pure. Refuses what RFC 7252 requires a server to refuse."""
 
 import re
 
 import msgspec
 
-from fogline_edge.adapters.coap.wire import Code, Message, Option, Refusal
+from fogline_edge.adapters.coap.wire import CoapMessage, Code, Option, RequestRefused, uint
 
 TTD = "hono-ttd"
 STATUS = "hono-cmd-status"
 EMPTY = "empty"
-"""The query parameter of a request that has no payload on purpose (Eclipse Hono)."""
+"""Query parameter of a request that intentionally has no payload (Eclipse Hono)."""
 
 
 class Block(msgspec.Struct, frozen=True):
@@ -20,14 +20,13 @@ class Block(msgspec.Struct, frozen=True):
     size: int
 
     def encode(self) -> bytes:
-        """As the option's value."""
+        """Return the option's value."""
         exponent = self.size.bit_length() - 5
-        value = self.number << 4 | self.more << 3 | exponent
-        return value.to_bytes((value.bit_length() + 7) // 8)
+        return uint(self.number << 4 | self.more << 3 | exponent)
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """What a client asks for. `query`: name and value of each Uri-Query, in order."""
+    """A request. `query`: name and value of each Uri-Query, in order. `tag`: its Request-Tag (RFC 9175)."""
 
     method: int
     path: tuple[str, ...]
@@ -41,11 +40,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     payload: bytes
 
     def parameter(self, name: str) -> str | None:
-        """The first value of a query parameter."""
+        """Return the first value of a query parameter."""
         return next((value for key, value in self.query if key == name), None)
 
 
-_LENGTHS: dict[int, tuple[int, int]] = {
+_LENGTHS: dict[int, tuple[int, int]] = {  # shortest and longest values of the supported options (RFC 7252, section 5.10)
     Option.URI_HOST: (1, 255),
     Option.URI_PORT: (0, 2),
     Option.URI_PATH: (0, 255),
@@ -57,23 +56,24 @@ _LENGTHS: dict[int, tuple[int, int]] = {
     Option.SIZE1: (0, 4),
     Option.REQUEST_TAG: (0, 8),
 }
-"""The options that are understood, and how long their values may be (RFC 7252, section 5.10)."""
 _REPEATABLE = {Option.URI_PATH, Option.URI_QUERY, Option.REQUEST_TAG}
 _SECONDS = re.compile(r"[0-9]{1,9}")
 
 
-def read_request(message: Message) -> Request:
-    """Raises `Refusal`: 5.05 for a proxy, 4.02 for a critical option that is not understood, 4.00 for bad values."""
+def read_request(message: CoapMessage) -> Request:
+    """Read a request. Raises `RequestRefused`: 5.05 (proxy), 4.02 (unsupported critical option), 4.00 (invalid value)."""
     once: dict[int, bytes] = {}
     path: list[bytes] = []
     query: list[bytes] = []
     for number, value in message.options:
         if number in (Option.PROXY_URI, Option.PROXY_SCHEME):
-            raise Refusal(Code.PROXYING_NOT_SUPPORTED, "no-proxy", "this server is no proxy")
+            raise RequestRefused(Code.PROXYING_NOT_SUPPORTED, "no-proxy", "this server is not a proxy")
         shortest, longest = _LENGTHS.get(number, (1, 0))
         if not shortest <= len(value) <= longest or (number in once and number not in _REPEATABLE):
             if number & 1:
-                raise Refusal(Code.BAD_OPTION, "bad-option", f"critical option {number} is not understood, or not like this")
+                raise RequestRefused(
+                    Code.BAD_OPTION, "bad-option", f"critical option {number} is not supported, or its value is invalid"
+                )
         elif number == Option.URI_PATH:
             path.append(value)
         elif number == Option.URI_QUERY:
@@ -95,28 +95,28 @@ def read_request(message: Message) -> Request:
 
 
 def seconds(request: Request, most: int) -> int | None:
-    """For how long the client takes a command (`hono-ttd`), at most `most`. Raises `Refusal` if that is no number."""
-    told = request.parameter(TTD)
-    if told is None:
+    """Return how long the client waits for a command (`hono-ttd`), at most `most`. Raises `RequestRefused` if not a number."""
+    text = request.parameter(TTD)
+    if text is None:
         return None
-    if _SECONDS.fullmatch(told) is None:
-        raise Refusal(Code.BAD_REQUEST, "bad-ttd", f"{TTD} is a number of seconds")
-    return min(int(told), most) or None
+    if _SECONDS.fullmatch(text) is None:
+        raise RequestRefused(Code.BAD_REQUEST, "bad-ttd", f"{TTD} is a number of seconds")
+    return min(int(text), most) or None
 
 
 def status(request: Request) -> int:
-    """How a command went (`hono-cmd-status`). Raises `Refusal` if it is not said, or no status."""
-    told = request.parameter(STATUS) or ""
-    if len(told) != 3 or not told.isascii() or not told.isdecimal() or not 200 <= int(told) <= 599:
-        raise Refusal(Code.BAD_REQUEST, "bad-status", f"{STATUS} is a number from 200 to 599")
-    return int(told)
+    """Return the result of a command (`hono-cmd-status`). Raises `RequestRefused` if it is missing or not a status."""
+    text = request.parameter(STATUS) or ""
+    if len(text) != 3 or not text.isascii() or not text.isdecimal() or not 200 <= int(text) <= 599:
+        raise RequestRefused(Code.BAD_REQUEST, "bad-status", f"{STATUS} is a number from 200 to 599")
+    return int(text)
 
 
 def _text(value: bytes) -> str:
     try:
         return value.decode()
     except UnicodeDecodeError:
-        raise Refusal(Code.BAD_REQUEST, "bad-text", "a path or query is not UTF-8") from None
+        raise RequestRefused(Code.BAD_REQUEST, "bad-text", "a path or query is not UTF-8") from None
 
 
 def _parameter(value: bytes) -> tuple[str, str]:
@@ -133,5 +133,5 @@ def _block(value: bytes | None) -> Block | None:
         return None
     number = int.from_bytes(value)
     if number & 7 == 7:
-        raise Refusal(Code.BAD_REQUEST, "bad-block", "block size 7 is reserved")
+        raise RequestRefused(Code.BAD_REQUEST, "bad-block", "block size 7 is reserved")
     return Block(number >> 4, bool(number & 8), 16 << (number & 7))

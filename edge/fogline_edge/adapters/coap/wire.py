@@ -1,4 +1,4 @@
-"""CoAP messages and their bytes (RFC 7252, section 3): what every other module here is made of."""
+"""CoAP messages and their encoding (RFC 7252, section 3), and Content-Format numbers."""
 
 from enum import IntEnum
 
@@ -7,12 +7,39 @@ import msgspec
 from fogline.errors import Poison
 
 MAX_OPTIONS = 64
-"""The most options of one message; what we serve needs a dozen."""
+"""Most options of one message; a valid request needs a dozen."""
 MAX_PIECE_BYTES = 1024
-"""The most payload in one datagram of ours (RFC 7252, section 4.6)."""
+"""Longest payload of a datagram that the gateway sends (RFC 7252, section 4.6)."""
+
+OCTETS = "application/octet-stream"
+
+_MEDIA_TYPES = {  # IANA, CoRE Parameters: those that devices report in
+    0: "text/plain; charset=utf-8",
+    40: "application/link-format",
+    41: "application/xml",
+    42: OCTETS,
+    47: "application/exi",
+    50: "application/json",
+    60: "application/cbor",
+    61: "application/cwt",
+    62: "application/multipart-core",
+    63: "application/cbor-seq",
+    110: "application/senml+json",
+    111: "application/sensml+json",
+    112: "application/senml+cbor",
+    113: "application/sensml+cbor",
+    114: "application/senml-exi",
+    115: "application/sensml-exi",
+    310: "application/senml+xml",
+    311: "application/sensml+xml",
+    11542: "application/vnd.oma.lwm2m+tlv",
+    11543: "application/vnd.oma.lwm2m+json",
+    11544: "application/vnd.oma.lwm2m+cbor",
+}
+_NUMBERS = {media_type.partition(";")[0]: number for number, media_type in _MEDIA_TYPES.items()}
 
 
-class Kind(IntEnum):
+class MessageType(IntEnum):
     """Message types (section 3)."""
 
     CON = 0
@@ -43,6 +70,11 @@ class Code(IntEnum):
     SERVICE_UNAVAILABLE = 163
     PROXYING_NOT_SUPPORTED = 165
 
+    @property
+    def dotted(self) -> str:
+        """The code in dotted form, such as `4.04`."""
+        return f"{self >> 5}.{self & 31:02d}"
+
 
 class Option(IntEnum):
     """Option numbers (section 12.2; RFC 7959, RFC 9175). Odd numbers are critical."""
@@ -65,15 +97,15 @@ class Option(IntEnum):
 
 
 class FormatError(Poison):
-    """A message format error. `reject`: the id of a confirmable message, that is rejected with a Reset (section 4.2)."""
+    """A message format error. `reject`: Message ID of a Confirmable message, to reject with a Reset (section 4.2)."""
 
     def __init__(self, what: str, reject: int | None = None) -> None:
         super().__init__("malformed", what)
         self.reject = reject
 
 
-class Refusal(Poison):
-    """A request that is answered with an error. `reason` is told to the client as well (section 5.5.2)."""
+class RequestRefused(Poison):
+    """A request that is answered with an error. The diagnostic payload is `reason` (section 5.5.2)."""
 
     def __init__(self, code: Code, reason: str, what: str, options: "Options" = ()) -> None:
         super().__init__(reason, what)
@@ -83,11 +115,11 @@ class Refusal(Poison):
 
 Options = tuple[tuple[int, bytes], ...]
 Endpoint = tuple[str, int] | tuple[str, int, int, int]
-"""A socket's address, as `recvfrom` gives it."""
+"""Address and port of a peer, as `recvfrom` returns them."""
 
 
-class Message(msgspec.Struct, frozen=True):
-    """One message; `options` in the order of their numbers."""
+class CoapMessage(msgspec.Struct, frozen=True):
+    """One message. `mid`: the Message ID. `options` in the order of their numbers."""
 
     kind: int
     code: int
@@ -97,36 +129,36 @@ class Message(msgspec.Struct, frozen=True):
     payload: bytes = b""
 
 
-class Reply(msgspec.Struct, frozen=True):
-    """A response before it has a type, an id and a token. `options` in any order."""
+class CoapResponse(msgspec.Struct, frozen=True):
+    """A response without Type, Message ID and Token. `options` in any order."""
 
     code: Code
     options: Options = ()
     payload: bytes = b""
 
 
-def decode(data: bytes) -> Message:
-    """Read one datagram, all of it. Raises `FormatError`."""
+def decode(data: bytes) -> CoapMessage:
+    """Decode one whole datagram. Raises `FormatError`."""
     if len(data) < 4 or data[0] >> 6 != 1:
-        raise FormatError("this is not CoAP version 1")
+        raise FormatError("not CoAP version 1")
     kind, token_end = data[0] >> 4 & 3, 4 + (data[0] & 15)
     code, mid = data[1], data[2] << 8 | data[3]
-    reject = mid if kind == Kind.CON else None
+    reject = mid if kind == MessageType.CON else None
     if token_end > 12 or token_end > len(data):
-        raise FormatError("a token of more than 8 bytes, or cut", reject)
+        raise FormatError("a Token of more than 8 bytes, or cut", reject)
     if code == Code.EMPTY and len(data) > 4:
-        raise FormatError("an empty message that is not empty", reject)
+        raise FormatError("an Empty message with more than a header", reject)
     try:
         options, at = _options(data, token_end)
     except FormatError as error:
         raise FormatError(str(error), reject) from None
-    if at < len(data) and at + 1 == len(data):
+    if at + 1 == len(data):
         raise FormatError("a payload marker without a payload", reject)
-    return Message(kind, code, mid, data[4:token_end], options, data[at + 1 :])
+    return CoapMessage(kind, code, mid, data[4:token_end], options, data[at + 1 :])
 
 
 def _options(data: bytes, at: int) -> tuple[Options, int]:
-    """The options, and where they end: at the payload marker, or at the end (section 3.1)."""
+    """Return the options and the index of their end: the payload marker, or the end of the datagram (section 3.1)."""
     found: list[tuple[int, bytes]] = []
     number, end = 0, len(data)
     while at < end and data[at] != 0xFF:
@@ -152,8 +184,8 @@ def _extended(data: bytes, at: int, nibble: int) -> tuple[int, int]:
     return int.from_bytes(data[at : at + size]) + (13 if size == 1 else 269), at + size
 
 
-def encode(message: Message) -> bytes:
-    """The inverse of `decode`; the options may come in any order."""
+def encode(message: CoapMessage) -> bytes:
+    """Encode a message. Its options may be in any order."""
     parts = [bytes((0x40 | message.kind << 4 | len(message.token), message.code)), message.mid.to_bytes(2), message.token]
     former = 0
     for number, value in sorted(message.options, key=lambda option: option[0]):
@@ -173,10 +205,15 @@ def _nibble(value: int) -> tuple[int, bytes]:
 
 
 def uint(value: int) -> bytes:
-    """An unsigned integer in as few bytes as it needs (section 3.2)."""
+    """Encode an unsigned integer in the fewest bytes (section 3.2)."""
     return value.to_bytes((value.bit_length() + 7) // 8)
 
 
-def shown_code(code: int) -> str:
-    """`4.04`."""
-    return f"{code >> 5}.{code & 31:02d}"
+def media_type(number: int) -> str | None:
+    """Return the media type of a Content-Format; `None` if it is unknown or has a content coding."""
+    return _MEDIA_TYPES.get(number)
+
+
+def number_of(content_type: str | None) -> int | None:
+    """Return the Content-Format of a media type, without regard to its parameters; `None` if it has none."""
+    return None if content_type is None else _NUMBERS.get(content_type.partition(";")[0].strip().lower())

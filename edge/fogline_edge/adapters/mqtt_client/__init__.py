@@ -1,6 +1,10 @@
-"""A client of an MQTT broker that is there already.
+"""A client of an existing MQTT broker. paho speaks the protocol; the event loop drives paho.
 
-`dial` makes the socket, `link` drives paho on it from the event loop for one connection, `inflow` puts what comes by it, and
-`client` owns what outlives a connection. `acks`, `session` and `intake` decide without IO; `access` reads the files of the
-settings.
+`access`: address, password and certificates of the broker
+`client`: connects and reconnects
+`connection`: one connection to the broker
+`inflow`: messages into the port, and the counts of the client
+`intake`: a message as an arrival
+`session`: the order of acknowledgements, and messages that may be retransmissions
+`socket_stream`: the socket, without blocking the loop
 """

@@ -1,22 +1,20 @@
-"""The client: connects, connects again, and owns what outlives a connection."""
+"""The broker client: connects, reconnects, and owns the state that outlives a connection."""
 
 import asyncio
 import logging
 import secrets
 from collections.abc import Sequence
-from enum import StrEnum
 
 from paho.mqtt.client import MQTTMessage
 
-from fogline.amqp.reconnect import Backoff
+from fogline.amqp.backoff import Backoff
 from fogline.errors import Misconfigured, Unreachable
 from fogline_edge.adapters.mqtt_client.access import check_client, load_access
-from fogline_edge.adapters.mqtt_client.counters import Counters
-from fogline_edge.adapters.mqtt_client.dial import dial
-from fogline_edge.adapters.mqtt_client.inflow import Inflow
-from fogline_edge.adapters.mqtt_client.intake import Intake
-from fogline_edge.adapters.mqtt_client.link import Link, Terms
-from fogline_edge.adapters.mqtt_client.session import Session
+from fogline_edge.adapters.mqtt_client.connection import BrokerConnection
+from fogline_edge.adapters.mqtt_client.inflow import Inflow, MqttClientCounters
+from fogline_edge.adapters.mqtt_client.intake import BrokerIntake
+from fogline_edge.adapters.mqtt_client.session import BrokerSession
+from fogline_edge.adapters.mqtt_client.socket_stream import dial
 from fogline_edge.adapters.port import Port
 from fogline_edge.profiles.plain import Plain
 from fogline_edge.profiles.profile import ADAPTER, Profile
@@ -26,36 +24,21 @@ from fogline_edge.settings import MqttClientSettings
 
 _log = logging.getLogger(__name__)
 
-_STABLE_S = 10.0
-"""A connection that lasted so long ends a row of failures."""
+_STABLE_S = 10.0  # a connection of this duration resets the backoff
 _LEAVE_S = 2.0
 _FAILURE = 0x80
 
 
-class State(StrEnum):
-    """What a client is doing.
-
-    `IDLE`: not started, or closed. `CONNECTING`: until the broker has answered the subscription. `CONNECTED`. `PAUSED`: the
-    port has no room, so nothing is read. `WAITING`: for the next attempt.
-    """
-
-    IDLE = "idle"
-    CONNECTING = "connecting"
-    CONNECTED = "connected"
-    PAUSED = "paused"
-    WAITING = "waiting"
-
-
 class MqttClient:
-    """Puts what a broker has for this gateway into `port`, and acknowledges to the broker what `port` has committed.
+    """Puts a broker's messages into `port`, and acknowledges each to the broker after its commit.
 
-    `counters` and `problem` (why it is not connected, or what the broker does not allow, in one line) may be read at any
-    time. `backoff` says when to try again. Raises `Misconfigured` for settings that cannot work.
+    `counters` and `problem` may be read at any time; `problem` is one line: the reason why there is no connection, or the
+    subscription that the broker refuses. Raises `Misconfigured` for invalid settings.
     """
 
     def __init__(self, port: Port, settings: MqttClientSettings, backoff: Backoff | None = None) -> None:
         check_client(settings)
-        self.counters = Counters()
+        self.counters = MqttClientCounters()
         self.problem: str | None = None
         self.client_id = settings.client_id or f"fogline-{port.tenant}-{port.gateway}-{settings.name}"
         self._port = port
@@ -65,41 +48,29 @@ class MqttClient:
         names_key = f"{ADAPTER}/{settings.name}/name/"
         names = {key.removeprefix(names_key): value.decode() for key, value in port.kept(names_key).items()}
         self._profile = make_profile(settings, names)
-        intake = Intake(self._profile, port.gateway, sender=self.client_id, max_payload_bytes=settings.max_payload_bytes)
+        intake = BrokerIntake(self._profile, port.gateway, sender=self.client_id, max_payload_bytes=settings.max_payload_bytes)
         self._inflow = Inflow(port, intake, self.counters, names_key)
-        self._state = State.IDLE
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Connect as soon as possible, and again and again. Raises `Misconfigured` for a file that cannot be read."""
+        """Connect, and reconnect until `close`. Raises `Misconfigured` for an unreadable file."""
         await asyncio.to_thread(load_access, self._settings)
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"{ADAPTER} {self._settings.name}")
 
     async def close(self) -> None:
-        """Leave the broker, which keeps the session, and with it what was not acknowledged.
-
-        Nothing is put any more. Safe to call twice, and without `start`.
-        """
+        """Disconnect, and put nothing more. The broker keeps the session. Safe to call twice, and without `start`."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
             await asyncio.wait((task,))
-            self._state = State.IDLE
-        self._inflow.close()
+        self._inflow.parked.clear()
         if task is not None and not task.cancelled():
             task.result()
-
-    @property
-    def state(self) -> State:
-        """What it is doing now."""
-        paused = self._state is not State.IDLE and not self._inflow.room.is_set()
-        return State.PAUSED if paused else self._state
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             await self._inflow.room.wait()
-            self._state = State.CONNECTING
             began = loop.time()
             try:
                 await self._connection()
@@ -107,63 +78,59 @@ class MqttClient:
                 self._failed(str(error))
             if loop.time() - began >= _STABLE_S:
                 self._backoff.stable()
-            self._state = State.WAITING
             await asyncio.sleep(self._backoff.next_s())
 
     async def _connection(self) -> None:
-        """One connection, until it ends: always with `Unreachable`, or cancelled."""
+        """Run one connection until it ends: always with `Unreachable`, or cancelled."""
         settings = self._settings
         try:
             access = await asyncio.to_thread(load_access, settings)
         except Misconfigured as error:
             raise Unreachable(str(error)) from None
         stream = await dial(access.host, access.port, access.tls, settings.connect_timeout_s)
-        terms = Terms(self.client_id, settings.keep_alive_s, settings.session_expiry_s, settings.receive_maximum)
-        link = Link(stream, access, terms, self)
-        self._inflow.link = link
+        connection = BrokerConnection(stream, access, settings, self.client_id, self)
+        self._inflow.connection = connection
         try:
-            limit_s = settings.connect_timeout_s
-            done, _ = await asyncio.wait((link.opened, link.ended), timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+            opened, limit_s = (connection.opened, connection.ended), settings.connect_timeout_s
+            done, _ = await asyncio.wait(opened, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
             if not done:
                 raise Unreachable(f"{settings.broker} does not answer CONNECT within {limit_s:g} s")
-            raise Unreachable(f"{settings.broker}: {await asyncio.shield(link.ended)}")
+            raise Unreachable(f"{settings.broker}: {await asyncio.shield(connection.ended)}")
         except asyncio.CancelledError:
-            await link.leave(_LEAVE_S)
+            await connection.leave(_LEAVE_S)
             raise
         finally:
-            link.cut()
-            self._inflow.link, self.counters.connected = None, 0
+            connection.cut()
+            self._inflow.connection, self.counters.connected = None, 0
 
-    def _failed(self, why: str) -> None:
-        """Say it once, however often it happens in a row."""
+    def _failed(self, reason: str) -> None:
         self.counters.failures += 1
-        if self.problem != why:
-            _log.warning("MQTT client %s: %s; trying again", self._settings.name, why)
-        self.problem = why
+        if self.problem != reason:
+            _log.warning("MQTT client %s: %s; trying again", self._settings.name, reason)
+        self.problem = reason
 
-    def opened(self, link: Link, *, session_present: bool) -> None:
-        """See `Owner.opened`. Subscribe; but first, durably, give a session that is new a name of its own."""
+    def opened(self, connection: BrokerConnection, *, session_present: bool) -> None:
+        """See `BrokerConnectionOwner.opened`. Subscribes, after a nonce for a new session is stored."""
         self.counters.connections += 1
         self.counters.connected = 1
         kept = self._port.kept(self._session_key).get(self._session_key)
         if session_present and kept is not None:
             if self._inflow.session is None:
                 self._inflow.session = self._make_session(kept, fresh=False)
-            link.subscribe(self._profile.filters)
+            connection.subscribe(self._profile.filters)
             return
         if kept is not None:
             self.counters.sessions_lost += 1
             _log.warning(
-                "MQTT client %s: %s has no session of %s any more: what it had queued is lost",
+                "MQTT client %s: %s has no session of %s any more: the messages queued in it are lost",
                 self._settings.name, self._settings.broker, self.client_id,
             )  # fmt: skip
         nonce = secrets.token_hex(8).encode()
         self._inflow.session = self._make_session(nonce, fresh=not session_present)
-        self._port.keep(self._session_key, nonce, lambda: link.subscribe(self._profile.filters))
+        self._port.keep(self._session_key, nonce, lambda: connection.subscribe(self._profile.filters))
 
     def subscribed(self, codes: Sequence[int]) -> None:
-        """See `Owner.subscribed`."""
-        self._state = State.CONNECTED
+        """See `BrokerConnectionOwner.subscribed`."""
         topics = [each.topic for each in self._profile.filters]
         refused = [topic for topic, code in zip(topics, codes, strict=False) if code >= _FAILURE]
         at_qos_0 = [topic for topic, code in zip(topics, codes, strict=False) if code == 0]
@@ -177,17 +144,17 @@ class MqttClient:
         else:
             _log.info("MQTT client %s is subscribed at %s as %s", self._settings.name, self._settings.broker, self.client_id)
 
-    def received(self, link: Link, message: MQTTMessage) -> None:
-        """See `Owner.received`."""
-        self._inflow.received(link, message)
+    def received(self, connection: BrokerConnection, message: MQTTMessage) -> None:
+        """See `BrokerConnectionOwner.received`."""
+        self._inflow.received(connection, message)
 
-    def _make_session(self, nonce: bytes, *, fresh: bool) -> Session:
-        place = f"{ADAPTER}\0{self._settings.broker}\0{self.client_id}\0".encode() + nonce + b"\0"
-        return Session(place, fresh=fresh)
+    def _make_session(self, nonce: bytes, *, fresh: bool) -> BrokerSession:
+        slot = f"{ADAPTER}\0{self._settings.broker}\0{self.client_id}\0".encode() + nonce + b"\0"
+        return BrokerSession(slot, fresh=fresh)
 
 
 def make_profile(settings: MqttClientSettings, names: dict[str, str]) -> Profile:
-    """The profile that `settings` name. Raises `Misconfigured` for topics that are none."""
+    """Return the profile of the settings. Raises `Misconfigured` for an invalid topic."""
     match settings.profile:
         case "zigbee2mqtt":
             return Zigbee2Mqtt(settings.base_topic, names)

@@ -1,141 +1,146 @@
-"""From a link into the port: in order, at the port's pace, and acknowledged to the link that a message came by."""
+"""Messages from the broker into the port: in order, at the port's pace, acknowledged on their own connection."""
 
 import asyncio
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from paho.mqtt.client import MQTTMessage
 
 from fogline.errors import SlowDown
 from fogline.event import Arrival, Receipt
-from fogline_edge.adapters.mqtt_client.acks import Ticket
-from fogline_edge.adapters.mqtt_client.counters import Counters
-from fogline_edge.adapters.mqtt_client.intake import Intake
-from fogline_edge.adapters.mqtt_client.link import Link
-from fogline_edge.adapters.mqtt_client.session import Session
+from fogline_edge.adapters.mqtt_client.connection import BrokerConnection
+from fogline_edge.adapters.mqtt_client.intake import BrokerIntake
+from fogline_edge.adapters.mqtt_client.session import BrokerAck, BrokerSession
 from fogline_edge.adapters.port import Port
-from fogline_edge.profiles.profile import Ignored, Learned, Message
+from fogline_edge.profiles.profile import BrokerMessage, Ignored, IgnoreReason, Learned
+
+
+@dataclass(slots=True)
+class MqttClientCounters:
+    """Counts since the client started. `fogline.process.metrics` has their meanings."""
+
+    connections: int = 0
+    connected: int = 0
+    failures: int = 0
+    sessions_lost: int = 0
+    received: int = 0
+    again: int = 0
+    stored: int = 0
+    duplicate: int = 0
+    dead: int = 0
+    learned: int = 0
+    ignored: dict[IgnoreReason, int] = field(default_factory=lambda: dict.fromkeys(IgnoreReason, 0))
+    acknowledged: int = 0
+    unacknowledged: int = 0
+    paused: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """Whom to acknowledge: the link that a message came by, and its place there (`None` at QoS 0)."""
+class _Origin:
+    """The connection that a message came from, and its acknowledgement there (`None` at QoS 0)."""
 
-    link: Link
-    ticket: Ticket | None
+    connection: BrokerConnection
+    ack: BrokerAck | None
 
 
 class Inflow:
-    """Puts what comes by `link`, which is set for as long as there is one, as messages of `session`.
+    """Puts the messages of `session` into the port. `connection` is set while there is one. `parked`: not put yet.
 
-    `room` is set while the port takes arrivals; when it does not, the link is paused, and a new one should not be made.
+    `room` is set while the port accepts arrivals. Otherwise the connection is paused, and a new one should not be made.
     """
 
-    def __init__(self, port: Port, intake: Intake, counters: Counters, names_key: str) -> None:
-        self.link: Link | None = None
-        self.session: Session | None = None
+    def __init__(self, port: Port, intake: BrokerIntake, counters: MqttClientCounters, names_key: str) -> None:
+        self.connection: BrokerConnection | None = None
+        self.session: BrokerSession | None = None
         self.room = asyncio.Event()
         self.room.set()
         self._port = port
         self._intake = intake
         self._counters = counters
         self._names_key = names_key
-        self._parked: deque[tuple[Arrival, _Place]] = deque()
+        self.parked: deque[tuple[Arrival, _Origin]] = deque()
 
-    def received(self, link: Link, message: MQTTMessage) -> None:
-        """Handle a PUBLISH; in the order in which they come, whatever becomes of them."""
+    def received(self, connection: BrokerConnection, message: MQTTMessage) -> None:
+        """Handle a PUBLISH. Messages are put in the order of their arrival."""
         assert self.session is not None
         self._counters.received += 1
         self._counters.again += message.dup
-        resend = self.session.came(message.mid, dup=message.dup) if message.qos else None
-        place = _Place(link, link.acks.take(message.mid) if message.qos else None)
-        reading = self._intake.read(Message(_topic(message), bytes(message.payload), message.retain), resend)
+        retransmission = self.session.received(message.mid, dup=message.dup) if message.qos else None
+        origin = _Origin(connection, connection.acks.add(message.mid) if message.qos else None)
+        reading = self._intake.read(BrokerMessage(_topic(message), bytes(message.payload), message.retain), retransmission)
         match reading:
-            case Ignored(why):
-                self._counters.ignored[why] += 1
-                self._settle(place)
+            case Ignored(reason):
+                self._counters.ignored[reason] += 1
+                self._settle(origin)
             case Learned():
                 self._counters.learned += 1
-                self._keep(reading.changed, place)
+                self._keep(reading.changed, origin)
             case Arrival():
-                self._put(reading, place)
+                self._put(reading, origin)
 
-    def close(self) -> None:
-        """Put nothing more. What was not put was not acknowledged."""
-        self._parked.clear()
-
-    def _put(self, arrival: Arrival, place: _Place) -> None:
-        if self._parked:
-            self._parked.append((arrival, place))
-            return
-        try:
-            self._port.put(arrival, partial(self._committed, place))
-        except SlowDown:
-            self._parked.append((arrival, place))
+    def _put(self, arrival: Arrival, origin: _Origin) -> None:
+        self.parked.append((arrival, origin))
+        if len(self.parked) == 1 and not self._put_parked():
             self._pause()
 
-    def _committed(self, place: _Place, receipt: Receipt) -> None:
-        match receipt:
-            case Receipt.STORED:
-                self._counters.stored += 1
-            case Receipt.DUPLICATE:
-                self._counters.duplicate += 1
-            case Receipt.DEAD:
-                self._counters.dead += 1
-        self._settle(place)
+    def _put_parked(self) -> bool:
+        """Put the parked arrivals in order. Returns False if the port has no room for all of them."""
+        while self.parked:
+            arrival, origin = self.parked[0]
+            try:
+                self._port.put(arrival, partial(self._committed, origin))
+            except SlowDown:
+                return False
+            self.parked.popleft()
+        return True
 
-    def _settle(self, place: _Place) -> None:
-        """Acknowledge to the link that it came by. A later link has its own copy, and may mean another by the packet id."""
-        if place.ticket is None:
+    def _committed(self, origin: _Origin, receipt: Receipt) -> None:
+        if receipt is not Receipt.FILTERED:  # no profile reports on change
+            setattr(self._counters, receipt, getattr(self._counters, receipt) + 1)
+        self._settle(origin)
+
+    def _settle(self, origin: _Origin) -> None:
+        """Acknowledge on the message's own connection. On a later one its packet id may mean another message."""
+        if origin.ack is None:
             return
-        due = place.link.acks.settle(place.ticket)
-        if place.link.acknowledge(due):
+        due = origin.connection.acks.settle(origin.ack)
+        if origin.connection.acknowledge(due):
             self._counters.acknowledged += len(due)
         else:
             self._counters.unacknowledged += len(due)
 
-    def _keep(self, changed: dict[str, str | None], place: _Place) -> None:
-        """Keep the names that have changed, and acknowledge their list after the last one."""
+    def _keep(self, changed: dict[str, str | None], origin: _Origin) -> None:
+        """Store the changed names, and acknowledge their list after the last one."""
         if not changed:
-            self._settle(place)
+            self._settle(origin)
             return
         last = next(reversed(changed))
         for name, value in changed.items():
-            done = partial(self._settle, place) if name == last else _nothing
+            done = partial(self._settle, origin) if name == last else lambda: None
             self._port.keep(self._names_key + name, None if value is None else value.encode(), done)
         if self._port.crowded and self.room.is_set():
             self._pause()
 
     def _pause(self) -> None:
-        """Read nothing until the port has room."""
         self._counters.paused += 1
         self.room.clear()
-        if self.link is not None:
-            self.link.pause()
-        self._port.when_room(self._has_room)
+        if self.connection is not None:
+            self.connection.pause()
+        self._port.when_room(self._on_room)
 
-    def _has_room(self) -> None:
-        while self._parked:
-            arrival, place = self._parked[0]
-            try:
-                self._port.put(arrival, partial(self._committed, place))
-            except SlowDown:
-                self._port.when_room(self._has_room)
-                return
-            self._parked.popleft()
+    def _on_room(self) -> None:
+        if not self._put_parked():
+            self._port.when_room(self._on_room)
+            return
         self.room.set()
-        if self.link is not None:
-            self.link.resume()
+        if self.connection is not None:
+            self.connection.resume()
 
 
 def _topic(message: MQTTMessage) -> str:
-    """The topic, also where a broker lets one pass that is no UTF-8: then it is not printable, and so refused."""
+    """Return the topic. Invalid UTF-8 that a broker lets pass becomes unprintable text, which the intake refuses."""
     try:
         return message.topic
     except UnicodeDecodeError as error:
         return error.object.decode("utf-8", "surrogateescape")
-
-
-def _nothing() -> None:
-    """One of several names is kept; the last one tells."""

@@ -1,36 +1,63 @@
-"""A session at the broker: which of its messages may have been here before. Pure.
+"""A session at the broker: acknowledges in order, and recognises messages that may be retransmissions. Pure.
 
-A broker marks as DUP what it sends again after a reconnect, also what was lost before it reached us. A packet id alone says
-little, since after 65,535 messages it is another one's. But messages are acknowledged in order, and only a window of them is
-under way (a few times our Receive Maximum: Mosquitto 2 counts it anew at each reconnect). So a DUP whose id has not come
-within the last `WINDOW` messages is a new message, even if it says the same as an old one.
-
-Only after a restart of the gateway, until so many came, nobody knows; then the outbox decides by id and content.
+After a reconnect a broker sets DUP on every message that it sends again, even if the first copy never arrived. Messages are
+acknowledged in order, and only a window of them is in flight (a few times our Receive Maximum: Mosquitto 2 counts anew at each
+reconnect). So a message with DUP whose packet id is not among the last `WINDOW` messages is new, even if its content is not.
+After a restart of the gateway the outbox decides by packet id and content until `WINDOW` messages have arrived.
 """
+
+from collections import deque
+from dataclasses import dataclass
 
 from fogline.identity import Retransmission
 
 WINDOW = 16_384
-"""Far more than are ever under way, and far less than there are packet ids."""
+"""Far more than the messages in flight, and far fewer than the packet ids."""
 
 
-class Session:
-    """One session. `place` names it for ever: broker, client id and a nonce, since ids start anew with each session.
+@dataclass(slots=True)
+class BrokerAck:
+    """A message to acknowledge. `settled`: its arrival is durable, or there is nothing to store."""
 
-    `fresh`: it was just made, so that nothing came before this object was there.
-    """
+    packet_id: int
+    settled: bool = False
 
-    def __init__(self, place: bytes, *, fresh: bool) -> None:
-        self._place = place
+
+class Acks:
+    """The unacknowledged messages of one connection, acknowledged in the order of their arrival (5: 4.6 [MQTT-4.6.0-2])."""
+
+    def __init__(self) -> None:
+        self._open: deque[BrokerAck] = deque()
+
+    def add(self, packet_id: int) -> BrokerAck:
+        """Add a received message."""
+        ack = BrokerAck(packet_id)
+        self._open.append(ack)
+        return ack
+
+    def settle(self, ack: BrokerAck) -> list[int]:
+        """Settle a message. Returns the packet ids to acknowledge now, in this order."""
+        ack.settled = True
+        due = []
+        while self._open and self._open[0].settled:
+            due.append(self._open.popleft().packet_id)
+        return due
+
+
+class BrokerSession:
+    """One session. `slot`: its unique name, because each counts packet ids anew. `fresh`: it is no older than this object."""
+
+    def __init__(self, slot: bytes, *, fresh: bool) -> None:
+        self._slot = slot
         self._fresh = fresh
         self._recent: dict[int, None] = {}
 
-    def came(self, packet_id: int, *, dup: bool) -> Retransmission:
-        """A message came: what is known of it as a resend."""
+    def received(self, packet_id: int, *, dup: bool) -> Retransmission:
+        """Note a message, and return the evidence about it as a retransmission."""
         known = self._fresh or len(self._recent) >= WINDOW
         again = dup and (packet_id in self._recent or not known)
         self._recent.pop(packet_id, None)
         self._recent[packet_id] = None
         if len(self._recent) > WINDOW:
             del self._recent[next(iter(self._recent))]
-        return Retransmission(self._place, again, number=packet_id)
+        return Retransmission(self._slot, again, number=packet_id)

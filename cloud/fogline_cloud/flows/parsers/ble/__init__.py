@@ -1,8 +1,11 @@
-"""Bluetooth LE: what devices broadcast, and the values of their characteristics, to readings.
+"""Parsers for Bluetooth LE: advertisements and values of characteristics.
 
-Every event is read by itself: nothing is remembered from one to the next, so that a replay decides what the first try did.
-A counter that goes back, or does not move, is a reading like any other; who is a duplicate was decided before.
-
-Metrics have the same name and unit whatever device they come from. Units are those of SenML's registry (RFC 8428,
-RFC 8798: `Cel`, `%RH`, `hPa`, `lx`, `V`, `dBm`, ...) where it has one.
+`advertisement`: parser `ble-advertisement`; picks a decoder by service or manufacturer
+`beacons`: decoders of iBeacon and Eddystone-TLM
+`bthome`: decoder of BTHome v2
+`decoding`: the interface of decoders
+`extras`: decoders from libraries that are installed separately
+`gatt`: parser `ble-gatt`; values of characteristics
+`keys`: keys of devices that encrypt their advertisements
+`ruuvi`: decoder of Ruuvi's formats
 """

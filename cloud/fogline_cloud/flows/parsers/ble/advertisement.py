@@ -1,4 +1,4 @@
-"""Parser `ble-advertisement`: AD structures, recognised by the UUID of a service or a manufacturer's number."""
+"""Parser `ble-advertisement`: AD structures, recognised by a service's UUID or a company identifier."""
 
 from typing import Self
 
@@ -8,7 +8,7 @@ from fogline_cloud.flows.parsers import Reading, Skip
 from fogline_cloud.flows.parsers.ble import beacons, bthome, ruuvi
 from fogline_cloud.flows.parsers.ble.decoding import Broadcast, Decoder
 from fogline_cloud.flows.parsers.ble.extras import GOVEE, XIAOMI, is_govee
-from fogline_cloud.flows.parsers.ble.keys import NO_KEYS, Keys
+from fogline_cloud.flows.parsers.ble.keys import NO_KEYS, DeviceKeys
 
 _BY_SERVICE: dict[str, Decoder] = {
     short_uuid(bthome.UUID16): bthome.decode,
@@ -19,26 +19,26 @@ _BY_COMPANY: dict[int, Decoder] = {ruuvi.COMPANY: ruuvi.decode, beacons.APPLE: b
 
 
 class Advertisements:
-    """Reads advertisements; `keys` are those of devices that encrypt what they say."""
+    """Parses advertisements. `keys`: keys of devices that encrypt."""
 
-    def __init__(self, keys: Keys = NO_KEYS) -> None:
+    def __init__(self, keys: DeviceKeys = NO_KEYS) -> None:
         self._keys = keys
 
-    def with_keys(self, keys: Keys) -> Self:
-        """See `Keyed`."""
+    def with_keys(self, keys: DeviceKeys) -> Self:
+        """Return a parser with these keys (`Keyed`)."""
         return type(self)(keys)
 
     def __call__(self, event: Event) -> list[Reading]:
-        """The device's readings, and the RSSI, if the gateway told it.
+        """Parse one event: the device's readings, and the RSSI if the gateway measured it.
 
-        Raises `Skip` (`unknown-device`, and what the decoders say) and `Poison` (`malformed`, `too-big`, `truncated`).
+        Raises `Skip` (`unknown-device`, and the reasons of the decoders) and `Poison` (`malformed`, `too-big`, `truncated`).
         """
-        advertisement, heard = decode(event.data), decode_heard(event.properties)
-        broadcast = Broadcast(advertisement, heard, self._keys.find(event.device, heard.address))
+        advertisement, reception = decode(event.data), decode_heard(event.properties)
+        broadcast = Broadcast(advertisement, reception, self._keys.find(event.device, reception.address))
         data, decoder = _chosen(advertisement)
         readings = decoder(data, broadcast)
-        if heard.rssi is not None:
-            readings.append(Reading("rssi", float(heard.rssi), unit="dBm"))
+        if reception.rssi is not None:
+            readings.append(Reading("rssi", float(reception.rssi), unit="dBm"))
         return readings
 
 
@@ -46,7 +46,8 @@ parse = Advertisements()
 
 
 def _chosen(advertisement: Advertisement) -> tuple[bytes, Decoder]:
-    """The first that is known: by service, then Govee's (which send an iBeacon too), then by manufacturer."""
+    """Return the first known decoder, with its data: by service, then Govee's, then by manufacturer."""
+    # Govee before the manufacturers, because its devices send an iBeacon too.
     for uuid, decoder in _BY_SERVICE.items():
         if uuid in advertisement.service_data:
             return advertisement.service_data[uuid], decoder

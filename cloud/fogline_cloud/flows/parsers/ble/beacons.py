@@ -9,8 +9,7 @@ from fogline_cloud.flows.parsers.ble.decoding import Broadcast, truncated
 APPLE = 0x004C
 EDDYSTONE_UUID16 = 0xFEAA
 
-_IBEACON = b"\x02\x15"
-"""Type, and length of what follows."""
+_IBEACON = b"\x02\x15"  # type, and the length of the rest
 _PROXIMITY = Struct(">16sHHb")
 _TLM, _PLAIN = 0x20, 0x00
 _TELEMETRY = Struct(">HhII")
@@ -18,9 +17,9 @@ _NO_VOLTAGE, _NO_TEMPERATURE = 0, -0x8000
 
 
 def decode_ibeacon(data: bytes, _: Broadcast) -> list[Reading]:
-    """Whom a beacon says it is, and the RSSI at one metre. Raises `Skip('not-ibeacon')` and `Poison('truncated')`."""
+    """Decode a beacon's identity and its RSSI at one metre. Raises `Skip('not-ibeacon')` and `Poison('truncated')`."""
     if not data.startswith(_IBEACON):
-        raise Skip("not-ibeacon", "something else of Apple's")
+        raise Skip("not-ibeacon", "Apple data that is not an iBeacon")
     if len(data) < len(_IBEACON) + _PROXIMITY.size:
         raise truncated("an iBeacon", data, len(_IBEACON) + _PROXIMITY.size)
     proximity, major, minor, power = _PROXIMITY.unpack_from(data, len(_IBEACON))
@@ -33,12 +32,9 @@ def decode_ibeacon(data: bytes, _: Broadcast) -> list[Reading]:
 
 
 def decode_eddystone(data: bytes, _: Broadcast) -> list[Reading]:
-    """A beacon's telemetry; what it does not measure is no reading.
-
-    Raises `Skip` (`not-tlm`, `encrypted-tlm`) and `Poison('truncated')`.
-    """
+    """Decode what a beacon measures. Raises `Skip` (`not-tlm`, `encrypted-tlm`) and `Poison('truncated')`."""
     if data[:1] != bytes((_TLM,)):
-        raise Skip("not-tlm", "an Eddystone frame without telemetry")
+        raise Skip("not-tlm", "an Eddystone frame that is not telemetry")
     if len(data) > 1 and data[1] != _PLAIN:
         raise Skip("encrypted-tlm", f"Eddystone-TLM version {data[1]}; only plain telemetry, version 0, is read")
     if len(data) < 2 + _TELEMETRY.size:

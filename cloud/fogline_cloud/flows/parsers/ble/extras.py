@@ -1,7 +1,6 @@
-"""Devices that are read by libraries which are installed on their own: `fogline-cloud[xiaomi]`, `fogline-cloud[govee]`.
+"""Decoders from libraries that are installed separately: `fogline-cloud[xiaomi]`, `fogline-cloud[govee]`.
 
-The libraries keep what they saw and pass over what does not fit to it (a counter that went back, a second copy). Here
-every event has an object of its own, so nothing is passed over because of another.
+A library's object ignores advertisements that do not fit earlier ones, so each event gets an object of its own.
 """
 
 import logging
@@ -23,32 +22,29 @@ _UNITS = {
     "ohm": "Ohm", "°": "deg", "L": "l", "mL": "ml", "m³": "m3",
 }  # fmt: skip
 _RSSI = "signal_strength"
-_NOBODY = "00:00:00:00:00:00"
+_NO_ADDRESS = "00:00:00:00:00:00"
 
 
 class Library(msgspec.Struct, frozen=True):
-    """A decoder in the manner of Home Assistant's: class `kind` of `module`, in our extra `extra`.
-
-    `takes_key`: it is made with a key. `uuids`: the services whose data it reads.
-    """
+    """A library with Home Assistant's interface: class `kind` of `module`, installed by our extra `extra`."""
 
     extra: str
     module: str
     kind: str
-    takes_key: bool = False
-    uuids: tuple[str, ...] = ()
+    takes_key: bool = False  # the class takes a key
+    uuids: tuple[str, ...] = ()  # the services whose data it decodes
 
     def decode(self, _: bytes, broadcast: Broadcast) -> list[Reading]:
-        """What the library makes of it. Raises `Skip` (`not-installed`, `no-key`, `wrong-key`, `nothing`), `Poison`."""
+        """Decode with the library. Raises `Skip` (`not-installed`, `no-key`, `wrong-key`, `nothing`) and `Poison`."""
         make, info = self._loaded()
         found = make(broadcast.key) if self.takes_key else make()
         try:
             update = found.update(_service_info(info, broadcast))
-        except Exception as error:  # noqa: BLE001 - the library is not ours, and the bytes are anybody's
-            raise Poison("malformed", f"{self.module} cannot read it: {type(error).__name__}") from None
+        except Exception as error:  # noqa: BLE001 - a foreign library may raise anything on foreign bytes
+            raise Poison("malformed", f"{self.module} cannot decode it: {type(error).__name__}") from None
         readings = list(_readings(update))
         if not readings:
-            raise self._silence(found, broadcast)
+            raise self._nothing_found(found, broadcast)
         return readings
 
     def _loaded(self) -> tuple[Any, Any]:
@@ -59,8 +55,7 @@ class Library(msgspec.Struct, frozen=True):
                 "not-installed", f"{self.module} is not installed on Spark's workers: pip install 'fogline-cloud[{self.extra}]'"
             ) from None
 
-    def _silence(self, found: Any, broadcast: Broadcast) -> Skip:
-        """Why the library found nothing."""
+    def _nothing_found(self, found: Any, broadcast: Broadcast) -> Skip:
         scheme = getattr(found, "encryption_scheme", None)
         if scheme is not None and scheme.value != "none":
             if broadcast.key is None:
@@ -88,7 +83,7 @@ _GOVEE_SERVICES = {
 
 
 def is_govee(advertisement: Advertisement) -> bool:
-    """By its name, its number as a company, which is not registered, or a service of its own."""
+    """Return True if the name, the (unregistered) company identifier or a service is Govee's."""
     return (
         (advertisement.name or "").startswith(_GOVEE_NAMES)
         or _GOVEE_COMPANY in advertisement.manufacturer
@@ -98,26 +93,26 @@ def is_govee(advertisement: Advertisement) -> bool:
 
 @cache
 def _load(module: str, kind: str) -> tuple[Any, Any]:
-    """The library's class, and the class of what it is given. It says nothing of its own: events have their reasons."""
+    # The library's own log lines would repeat the reasons in the events.
     logging.getLogger(module).setLevel(logging.CRITICAL)
     return getattr(import_module(module), kind), import_module("home_assistant_bluetooth").BluetoothServiceInfo
 
 
 def _service_info(kind: Any, broadcast: Broadcast) -> Any:
-    told, heard = broadcast.advertisement, broadcast.heard
+    advertisement, reception = broadcast.advertisement, broadcast.reception
     return kind(
-        name=told.name or "",
-        address=heard.address or _NOBODY,
-        rssi=heard.rssi or 0,
-        manufacturer_data=told.manufacturer,
-        service_data=told.service_data,
-        service_uuids=list(told.services),
+        name=advertisement.name or "",
+        address=reception.address or _NO_ADDRESS,
+        rssi=reception.rssi or 0,
+        manufacturer_data=advertisement.manufacturer,
+        service_data=advertisement.service_data,
+        service_uuids=list(advertisement.services),
         source="",
     )
 
 
 def _readings(update: Any) -> Iterator[Reading]:
-    """Numbers, texts, flags (1 and 0) and events, by metric; the RSSI is told by the gateway."""
+    """Yield numbers, texts, flags (1 and 0) and events, ordered by metric. The gateway measures the RSSI."""
     units = {key: each.native_unit_of_measurement for key, each in update.entity_descriptions.items()}
     for key, each in sorted(update.entity_values.items(), key=_order):
         unit = units.get(key)
@@ -138,7 +133,7 @@ def _order(item: tuple[Any, Any]) -> str:
 
 
 def _metric(key: Any) -> str:
-    """A device of several parts says which: `remote.temperature`."""
+    """Return the metric, with the part of a device of several parts: `remote.temperature`."""
     return str(key.key) if key.device_id is None else f"{key.device_id}.{key.key}"
 
 

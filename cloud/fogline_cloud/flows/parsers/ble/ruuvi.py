@@ -12,7 +12,7 @@ COMPANY = 0x0499
 
 
 class _Number(msgspec.Struct, frozen=True):
-    """A big-endian number at byte `at`: plus `plus`, times `times`, divided by `per`. `unknown`: there is none."""
+    """A big-endian number at byte `at`: plus `plus`, times `times`, divided by `per`. `unknown`: number for "not available"."""
 
     metric: str
     at: int
@@ -26,28 +26,23 @@ class _Number(msgspec.Struct, frozen=True):
 
 
 class _Format(msgspec.Struct, frozen=True):
-    """A format's length, its plain numbers, and what reads the rest."""
-
     length: int
     numbers: tuple[_Number, ...]
     rest: Callable[[bytes], Iterator[Reading]]
 
 
 def decode(data: bytes, _: Broadcast) -> list[Reading]:
-    """The readings of one advertisement: what the device says it does not know is none.
-
-    Raises `Skip` (`ruuvi-format`, `nothing`) and `Poison('truncated')`.
-    """
+    """Decode the values that are available. Raises `Skip` (`ruuvi-format`, `nothing`) and `Poison('truncated')`."""
     if not data:
         raise truncated("Ruuvi's data", data, 1)
     known = _FORMATS.get(data[0])
     if known is None:
-        raise Skip("ruuvi-format", f"Ruuvi's data format {data[0]:02X}; known are 03, 05, 06 and E1")
+        raise Skip("ruuvi-format", f"Ruuvi's data format {data[0]:02X}; only 03, 05, 06 and E1 are known")
     if len(data) < known.length:
         raise truncated(f"Ruuvi's data format {data[0]:02X}", data, known.length)
     found = [*known.rest(data), *_numbers(known.numbers, data)]
     if not found:
-        raise Skip("nothing", "the device knows none of its values")
+        raise Skip("nothing", "no value is available")
     return found
 
 
@@ -59,7 +54,7 @@ def _numbers(numbers: tuple[_Number, ...], data: bytes) -> Iterator[Reading]:
 
 
 def _temperature_3(data: bytes) -> Iterator[Reading]:
-    """Whole degrees with the sign as the highest bit, then hundredths."""
+    """Decode whole degrees, with the sign as the highest bit, and hundredths."""
     whole, hundredths = data[2], data[3]
     if hundredths < 100:
         degrees = (whole & 0x7F) * 100 + hundredths
@@ -67,7 +62,7 @@ def _temperature_3(data: bytes) -> Iterator[Reading]:
 
 
 def _power_5(data: bytes) -> Iterator[Reading]:
-    """11 bits of the battery's voltage, 5 of the transmission power."""
+    """Decode 11 bits of battery voltage and 5 bits of transmission power."""
     power = int.from_bytes(data[13:15], "big")
     if power >> 5 != 0x7FF:
         yield Reading("voltage", ((power >> 5) + 1600) / 1000, unit="V")
@@ -89,7 +84,7 @@ def _rest_e1(data: bytes) -> Iterator[Reading]:
 
 
 def _indices(voc: int, nox: int, flags: int) -> Iterator[Reading]:
-    """9 bits each: the lowest is in the flags. All ones: not known."""
+    """Decode two indices of 9 bits; the lowest bit is in the flags. All ones: not available."""
     for metric, high, low in (("voc_index", voc, flags >> 6 & 1), ("nox_index", nox, flags >> 7 & 1)):
         if high << 1 | low != 0x1FF:
             yield Reading(metric, float(high << 1 | low))
@@ -104,10 +99,10 @@ _AIR = (
 
 
 def _acceleration(at: int) -> tuple[_Number, ...]:
-    """Thousandths of standard gravity, 9.80665 m/s2."""
+    """Return the three axes, in thousandths of standard gravity (9.80665 m/s2)."""
     return tuple(
-        _Number(f"acceleration_{axis}", at + 2 * place, 2, -0x8000, 100_000_000, "m/s2", signed=True, times=980_665)
-        for place, axis in enumerate("xyz")
+        _Number(f"acceleration_{axis}", at + 2 * index, 2, -0x8000, 100_000_000, "m/s2", signed=True, times=980_665)
+        for index, axis in enumerate("xyz")
     )
 
 
@@ -124,12 +119,7 @@ _FORMATS = {
     ),
     0x05: _Format(
         24,
-        (
-            *_AIR,
-            *_acceleration(7),
-            _Number("movement_counter", 15, 1, 0xFF),
-            _Number("measurement_sequence", 16, 2, 0xFFFF),
-        ),
+        (*_AIR, *_acceleration(7), _Number("movement_counter", 15, 1, 0xFF), _Number("measurement_sequence", 16, 2, 0xFFFF)),
         _power_5,
     ),
     0x06: _Format(

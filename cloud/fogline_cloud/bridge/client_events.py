@@ -1,0 +1,106 @@
+"""Events from any AMQP 1.0 client: `telemetry/{tenant}/{device}` and `event/{tenant}/{device}`.
+
+One message is one event. CloudEvents attributes may be application properties (CloudEvents AMQP binding, binary mode). A
+message with an id becomes one row of the tables, however often it is sent; without an id, each copy becomes an event.
+"""
+
+import asyncio
+import secrets
+import time
+from functools import partial
+
+from fogline.address import Address, Reports
+from fogline.amqp.events import Delivery, Link
+from fogline.amqp.outcome import RELEASED
+from fogline.errors import Poison
+from fogline.event import Event, Lane, TimeQuality, parse_rfc3339, rfc3339
+from fogline.identity import Dedup, semantic_id
+from fogline.media_type import check_media_type
+from fogline.message import Message
+from fogline.process.loop_calls import call_soon
+from fogline_cloud.bridge.peer import LinkHandler, Peer
+from fogline_cloud.bridge.shard_table import ShardTable
+from fogline_cloud.device_address import device_of
+from fogline_cloud.shard.submissions import ClientEvent
+
+OCTETS = "application/octet-stream"
+CREDIT = 200
+"""Messages that a client may have in flight on one link."""
+_LANES = {"telemetry": Lane.TELEMETRY, "event": Lane.ALARM}
+_TYPES = {Lane.TELEMETRY: "telemetry", Lane.ALARM: "alarm"}
+_MAX_TEXT = 256
+
+
+class ClientEventHandler(LinkHandler):
+    """Serves `telemetry/` and `event/`."""
+
+    def __init__(self, shards: ShardTable) -> None:
+        self._shards = shards
+        self._loop = asyncio.get_running_loop()
+
+    def attach(self, peer: Peer, link: Link, address: Address) -> None:
+        """See `LinkHandler`."""
+        peer.accept_link(link, address, CREDIT)
+
+    def received(self, peer: Peer, delivery: Delivery, message: Message, address: Address) -> None:
+        """See `LinkHandler`."""
+        assert isinstance(address, Reports)
+        event = event_of(message, address, time.time_ns())
+        shard = self._shards.ready(self._shards.number_of(event.device))
+        if shard is None:
+            peer.settle(delivery, RELEASED)
+            return
+        peer.queue(delivery, message)
+        shard.submit(ClientEvent(event, partial(call_soon, self._loop, peer.settle, delivery)))
+
+
+def event_of(message: Message, address: Reports, now_ns: int) -> Event:
+    """Return the event in a client's message. Raises `Poison` as `device_of` and `check_media_type`, and `malformed`."""
+    device = device_of(message, address)
+    lane = _LANES[address.endpoint]
+    content_type = message.content_type or _attribute(message, "datacontenttype") or OCTETS
+    channel = message.subject or _attribute(message, "subject") or address.endpoint
+    own_id = _attribute(message, "id")
+    source = _attribute(message, "source") or ""
+    if own_id:
+        event_id = semantic_id(1, address.tenant, device, channel, source.encode(), own_id.encode())
+    else:
+        event_id = semantic_id(5, address.tenant, device, channel, secrets.token_bytes(16))
+    return Event(
+        id=event_id,
+        tenant=address.tenant,
+        device=device,
+        type=_attribute(message, "type") or _TYPES[lane],
+        subject=channel[:1024],
+        recordedtime=rfc3339(now_ns),
+        content_type=check_media_type(content_type),
+        data=message.body,
+        gateway="",
+        stream="",
+        sequence=0,
+        lane=lane,
+        timequality=TimeQuality.SYNCED,
+        dedup=Dedup.STRONG if own_id else Dedup.WEAK,
+        adapter="amqp",
+        time=_event_time(message),
+        expirytime=rfc3339(now_ns + message.ttl_ms * 1_000_000) if message.ttl_ms else None,
+    )
+
+
+def _attribute(message: Message, name: str) -> str | None:
+    """Return a CloudEvents attribute (CloudEvents AMQP binding 1.0, section 3.1.3). Raises `Poison`."""
+    for prefix in ("cloudEvents:", "cloudEvents_"):
+        value = message.properties.get(prefix + name)
+        if isinstance(value, str) and value:
+            if len(value) > _MAX_TEXT:
+                raise Poison("malformed", f"cloudEvents attribute {name} is over {_MAX_TEXT} characters")
+            return value
+    return None
+
+
+def _event_time(message: Message) -> str | None:
+    text = _attribute(message, "time")
+    try:
+        return rfc3339(parse_rfc3339(text)) if text is not None else None
+    except (ValueError, OverflowError) as error:
+        raise Poison("malformed", f"cloudEvents attribute time is not RFC 3339: {error}") from None

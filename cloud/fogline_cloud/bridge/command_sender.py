@@ -1,0 +1,144 @@
+"""Sends commands to gateways, asks their journals about commands, and takes the outcomes.
+
+No bridge starts a direct command a second time. If its outcome was lost with a connection or a bridge, the bridge asks the
+gateway's journal. If the journal does not have the command, it ends as released: the operator's next copy is a new attempt.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from enum import Enum, auto
+from functools import partial
+
+import msgspec
+
+from fogline.amqp.outcome import ACCEPTED, RELEASED, RESOURCE_LIMIT, DeliveryState, Outcome, rejected
+from fogline.command import (
+    CONFLICT,
+    EXPIRED,
+    MAX_NAME,
+    MAX_TEXT,
+    CommandState,
+    JournalQuery,
+    Status,
+    encode_command,
+    encode_query,
+)
+from fogline.errors import Unreachable
+from fogline.process.crash_points import CrashPoint, crash_point
+from fogline.signature import Signer
+from fogline_cloud.bridge.command_table import CommandTable
+from fogline_cloud.bridge.connected_gateways import ConnectedGateways
+from fogline_cloud.bridge.peer import GatewayPeer
+from fogline_cloud.commands.record import CommandRecord, command_of
+
+_REFUSALS = {
+    EXPIRED: (CommandState.EXPIRED, Status.EXPIRED),
+    CONFLICT: (CommandState.REJECTED, Status.CONFLICT),
+    RESOURCE_LIMIT: (CommandState.REJECTED, Status.QUOTA),
+}
+
+_log = logging.getLogger("fogline.commands")
+
+
+class JournalLookup(Enum):
+    """The result of a journal query."""
+
+    FOUND = auto()  # its reply comes on lane `reply`, or has come
+    DIFFERENT = auto()  # the journal has another command under this id
+    ABSENT = auto()  # so the device has not seen the command
+    UNSUPPORTED = auto()  # the gateway's version does not know the query
+    DISCONNECTED = auto()  # the gateway is not connected, or its connection ended first
+
+
+class CommandSender:
+    """Sends the commands of a table, signed by `signer`. All methods run on the loop."""
+
+    def __init__(self, table: CommandTable, gateways: ConnectedGateways, signer: Signer) -> None:
+        self._table = table
+        self._gateways = gateways
+        self._signer = signer
+        self._loop = asyncio.get_running_loop()
+
+    def resume(self, peer: GatewayPeer) -> None:
+        """Send the durable commands that a new gateway connection has not accepted, and ask its journal for the direct ones."""
+        for record in self._table.registry.open_for(peer.principal.name):
+            if record.outcome_unknown:
+                self.query(record)
+            elif record.state is CommandState.ACCEPTED:
+                self.send(record)
+
+    def send(self, record: CommandRecord) -> None:
+        """Send a command to its gateway, if the gateway can receive commands now."""
+        peer = self._gateways.welcomed(record.gateway)
+        if peer is None or peer.control is None:
+            return
+        command = self._table.follow(record)
+        deadline = peer.deadline(int((command.expires_s - self._loop.time()) * 1000), record.deadline)
+        if deadline is None:
+            return
+        command.maybe_sent = True
+        outcome = peer.control.send(encode_command(self._signer.sign(command_of(record, deadline))))
+        outcome.add_done_callback(partial(self._on_outcome, record))
+
+    def query(self, record: CommandRecord) -> None:
+        """Ask the gateway's journal for a command that it may have, and take its outcome."""
+        self.look_up(record, partial(self._on_lookup, record))
+
+    def look_up(self, record: CommandRecord, done: Callable[[JournalLookup], None]) -> None:
+        """Ask the gateway's journal for a command. `done` is called once, now or later."""
+        peer = self._gateways.welcomed(record.gateway)
+        if peer is None or peer.control is None:
+            done(JournalLookup.DISCONNECTED)
+            return
+        query = JournalQuery(id=record.id, tenant=record.tenant, gateway=record.gateway, digest=bytes.fromhex(record.digest))
+        peer.control.send(encode_query(query)).add_done_callback(lambda future: done(_lookup(future)))
+
+    def _on_lookup(self, record: CommandRecord, lookup: JournalLookup) -> None:
+        why = "the gateway did not get it"
+        match lookup:
+            case JournalLookup.FOUND if not record.provisional:
+                self._on_accepted(record)
+            case JournalLookup.ABSENT if record.provisional:
+                self._table.end(record, CommandState.EXPIRED, Status.EXPIRED, why, RELEASED)
+            case JournalLookup.ABSENT:
+                self._table.end(record, CommandState.REJECTED, Status.OFFLINE, why, RELEASED)
+            case JournalLookup.DIFFERENT:
+                why = f"command {record.id} is known at its gateway with another body"
+                self._table.end(record, CommandState.REJECTED, Status.CONFLICT, why, rejected(CONFLICT, why))
+            case JournalLookup.UNSUPPORTED:
+                _log.warning("gateway %s is too old to report the outcome of command %s", record.gateway, record.id)
+
+    def _on_outcome(self, record: CommandRecord, future: "asyncio.Future[Outcome]") -> None:
+        if future.cancelled() or isinstance(future.exception(), Unreachable):
+            return
+        outcome = future.result()
+        crash_point(CrashPoint.BEFORE_COMMAND_END_COMMIT)
+        match outcome.state:
+            case DeliveryState.ACCEPTED:
+                self._on_accepted(record)
+            case DeliveryState.RELEASED:
+                self._table.end(record, CommandState.REJECTED, Status.OFFLINE, "the device is not connected", RELEASED)
+            case DeliveryState.REJECTED:
+                outcome = rejected(outcome.condition[:MAX_NAME], outcome.description[:MAX_TEXT])
+                _log.info("gateway %s rejects command %s: %s", record.gateway, record.id, outcome)
+                state, status = _REFUSALS.get(outcome.condition, (CommandState.REJECTED, Status.UNDELIVERABLE))
+                self._table.end(record, state, status, outcome.description, outcome)
+
+    def _on_accepted(self, record: CommandRecord) -> None:
+        dispatched = msgspec.structs.replace(record, state=CommandState.DISPATCHED, changed_ms=self._table.now_ms())
+        self._table.change(dispatched, ACCEPTED)
+
+
+def _lookup(future: "asyncio.Future[Outcome]") -> JournalLookup:
+    if future.cancelled() or isinstance(future.exception(), Unreachable):
+        return JournalLookup.DISCONNECTED
+    outcome = future.result()
+    match outcome.state:
+        case DeliveryState.ACCEPTED:
+            return JournalLookup.FOUND
+        case DeliveryState.RELEASED:
+            return JournalLookup.ABSENT
+        case DeliveryState.REJECTED if outcome.condition == CONFLICT:
+            return JournalLookup.DIFFERENT
+    return JournalLookup.UNSUPPORTED

@@ -1,0 +1,174 @@
+"""All commands, their timers and waiting operators, on the event loop: a copy of the records that the shards have committed."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import msgspec
+
+from fogline.amqp.outcome import ACCEPTED, MODIFIED, Outcome
+from fogline.amqp.sending import Sender
+from fogline.command import CommandState, Reply, Status
+from fogline.process.crash_points import CrashPoint, crash_point
+from fogline.process.loop_calls import call_soon
+from fogline_cloud.bridge.replies import ReplySender
+from fogline_cloud.bridge.shard_table import ShardTable
+from fogline_cloud.commands.record import CommandRecord, ended, left_ms, same_verdict
+from fogline_cloud.commands.registry import Registry, is_outdated, may_replace
+from fogline_cloud.log_throttle import LogThrottle
+from fogline_cloud.shard.command_changes import CommandChange
+
+RETRY_S = 5.0
+"""The pause before a verdict is written again that could not be written."""
+
+_log = logging.getLogger("fogline.commands.answers")
+_log.addFilter(LogThrottle())
+Settle = Callable[[Outcome], None]
+
+
+def wall_clock_ms() -> int:
+    """Return milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(slots=True)
+class OpenCommand:
+    """A command without a verdict, beside its record."""
+
+    expires_s: float  # the end of its time to live, on the loop's clock
+    timer: asyncio.TimerHandle
+    maybe_sent: bool = False  # the gateway may have it
+    waiting: list[Settle] = field(default_factory=list)  # settles the operators' copies
+
+
+class CommandTable:
+    """All commands of one bridge. All methods but `learn` run on the loop.
+
+    A command that expires while the gateway may have it waits `grace_s` longer for the gateway's verdict.
+    """
+
+    def __init__(self, shards: ShardTable, grace_s: float, now_ms: Callable[[], int] = wall_clock_ms) -> None:
+        self.registry = Registry()
+        self.open: dict[str, OpenCommand] = {}
+        self.unknown_devices = 0
+        self.replies = ReplySender(self._on_reply_delivered)
+        self.now_ms = now_ms
+        self._shards = shards
+        self._grace_s = grace_s
+        self._loop = asyncio.get_running_loop()
+
+    def close(self) -> None:
+        """Stop all timers."""
+        for command in self.open.values():
+            command.timer.cancel()
+
+    def follow(self, record: CommandRecord) -> OpenCommand:
+        """Follow a command until it has a verdict."""
+        command = self.open.get(record.id)
+        if command is None:
+            left_s = left_ms(record, self.now_ms()) / 1000
+            command = self.open[record.id] = OpenCommand(self._loop.time() + left_s, self._timer(record.id, left_s))
+            self.registry.put(record)
+        return command
+
+    def add_reply_link(self, reply_id: str, sender: Sender) -> None:
+        """Send an operator's replies over a new link, beginning with those that are due."""
+        self.replies.add_link(reply_id, sender, self.registry.owed_to(reply_id))
+
+    def write(self, record: CommandRecord, committed: Callable[[CommandRecord], None], unknown: Callable[[], None]) -> None:
+        """Ask the shard to write a record. Exactly one of the two callbacks follows, on the loop.
+
+        `committed` gets the record that is current after the commit: this one, or one that it may not replace. `unknown`: the
+        shard is not here, or went away before the commit was certain.
+        """
+        shard = self._shards.ready(self._shards.number_of(record.gateway))
+        if shard is None:
+            unknown()
+            return
+        on_loop = partial(call_soon, self._loop)
+        shard.submit(CommandChange(record, partial(on_loop, committed), partial(on_loop, unknown)))
+
+    def change(self, record: CommandRecord, outcome: Outcome | None = None) -> None:
+        """Ask the shard to write a record if the current one allows it. `outcome` settles its copies; MODIFIED if in doubt."""
+        unknown = partial(self._settle_copies, record.id, MODIFIED if outcome is not None else None)
+        self.write(record, partial(self._on_changed, outcome, record.state), unknown)
+
+    def end(self, record: CommandRecord, state: CommandState, status: Status, why: str, outcome: Outcome | None = None) -> None:
+        """Ask the shard to write a verdict that no device gave. `outcome` replaces the reply of a direct command."""
+        reply = Reply(int(status), why.encode(), "text/plain")
+        end = ended(record, state, reply, self.now_ms(), why=why, provisional=state is CommandState.IN_DOUBT)
+        if outcome is not None:
+            delivered = record.reply_delivered if record.provisional else not record.durable
+            end = msgspec.structs.replace(end, reply_delivered=delivered)
+        self.change(end, outcome)
+
+    def _on_changed(self, outcome: Outcome | None, state: CommandState, current: CommandRecord) -> None:
+        if outcome is not None and current.state is state:
+            crash_point(CrashPoint.BEFORE_COMMAND_SETTLED)
+            self._settle_copies(current.id, outcome)
+        self.take_over(current)
+
+    def learn(self, records: Sequence[CommandRecord]) -> None:
+        """Take over records from a shard: verdicts, and commands that an earlier owner may have sent. Thread-safe."""
+        for record in records:
+            call_soon(self._loop, self._learn, record)
+
+    def _learn(self, record: CommandRecord) -> None:
+        self.take_over(record)
+        if record.id in self.open:
+            self.open[record.id].maybe_sent = True
+
+    def take_over(self, record: CommandRecord) -> None:
+        """Store a record that a shard reports as current, and send its reply if one is due."""
+        known = self.registry.get(record.id)
+        # A shard reports a verdict before its commit, so the verdict may overtake an older record that was committed.
+        if known is not None and (is_outdated(known, record) or may_replace(record, known)):
+            return
+        forgotten = self.registry.forgotten_replies
+        self.registry.put(record)
+        if self.registry.forgotten_replies > forgotten:
+            _log.warning("replies that no operator accepted are discarded here; fogline command show still has them")
+        if record.state.terminal:
+            self._settle_copies(record.id, ACCEPTED)
+            if record.owes_reply:
+                self.replies.send(record)
+            if record.id in self.open:
+                self.open.pop(record.id).timer.cancel()
+        else:
+            command = self.follow(record)
+            command.maybe_sent = command.maybe_sent or record.state is not CommandState.ACCEPTED
+
+    def _on_reply_delivered(self, record: CommandRecord) -> None:
+        known = self.registry.get(record.id)
+        if known is None or same_verdict(known, record):  # else a newer verdict is due to the operator
+            delivered = msgspec.structs.replace(record, reply_delivered=True)
+            self.registry.put(delivered)
+            self.change(delivered)
+
+    def _settle_copies(self, command_id: str, outcome: Outcome | None) -> None:
+        command = self.open.get(command_id)
+        if command is not None and outcome is not None:
+            waiting, command.waiting = command.waiting, []
+            for settle in waiting:
+                settle(outcome)
+
+    def _timer(self, command_id: str, in_s: float) -> asyncio.TimerHandle:
+        return self._loop.call_later(max(0.0, in_s), self._on_timer, command_id)
+
+    def _on_timer(self, command_id: str) -> None:
+        """End an expired command, or wait for the gateway's verdict until the grace time is over."""
+        record, command = self.registry.get(command_id), self.open.get(command_id)
+        if record is None or command is None or record.state.terminal:
+            return
+        late_s = self._loop.time() - command.expires_s
+        next_s = RETRY_S  # until the verdict is written: Kafka may be unreachable
+        if not command.maybe_sent:
+            self.end(record, CommandState.EXPIRED, Status.EXPIRED, "the gateway was not connected in time")
+        elif late_s >= self._grace_s:
+            self.end(record, CommandState.IN_DOUBT, Status.NO_ANSWER, "the gateway did not report an outcome")
+        else:
+            next_s = self._grace_s - late_s
+        command.timer = self._timer(command_id, next_s)

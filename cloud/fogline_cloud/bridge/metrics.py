@@ -1,0 +1,38 @@
+"""The metrics and the health of a bridge."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from fogline.command import CommandState
+from fogline.process.metrics import Sample, samples_of
+from fogline.process.statistics import read_process
+from fogline_cloud.bridge.command_table import CommandTable
+from fogline_cloud.bridge.connected_gateways import ConnectedGateways
+from fogline_cloud.bridge.listener import Listener
+from fogline_cloud.bridge.shard_table import ShardTable
+
+
+def read_bridge(
+    listener: Listener, gateways: ConnectedGateways, commands: CommandTable, shards: ShardTable
+) -> Iterator[Sample]:
+    """Yield the present samples of a bridge. Runs on the loop."""
+    yield from read_process()
+    yield Sample("fogline_bridge_gateways", len(gateways.names))
+    yield Sample("fogline_bridge_clients", listener.clients)
+    yield Sample("fogline_bridge_queued_bytes", listener.queued_bytes)
+    yield Sample("fogline_bridge_connections_refused_total", listener.refused)
+    yield Sample("fogline_bridge_unknown_devices_total", commands.unknown_devices)
+    records = (commands.registry.get(command_id) for command_id in commands.open)
+    by_state = Counter(record.state for record in records if record is not None)
+    for state in CommandState:
+        if not state.terminal:
+            yield Sample("fogline_bridge_commands", by_state[state], (state.value,))
+    for shard in shards:
+        label = (str(shard.number),)
+        yield Sample("fogline_shard_ready", int(shard.ready), label)
+        yield from samples_of("shard", shard.counters, label)
+
+
+def check_bridge(shards: ShardTable) -> str:
+    """Return why a shard of this bridge does not accept batches, or an empty text."""
+    return "; ".join(f"shard {shard.number}: {shard.why_not}" for shard in shards if not shard.ready)

@@ -1,0 +1,160 @@
+"""Serves the links of operators: takes their commands, decides how each goes on, and sends replies.
+
+A durable command is sent to its gateway after its record is committed. A direct command is sent at once, while its record is
+written; the operator learns the gateway's outcome (accepted, released, rejected) after the record of it is committed.
+"""
+
+from functools import partial
+
+import msgspec
+
+from fogline.address import Address, CommandAddress, CommandResponse
+from fogline.amqp.events import Delivery, Link
+from fogline.amqp.outcome import ACCEPTED, MODIFIED, NOT_ALLOWED, NOT_FOUND, RELEASED, RESOURCE_LIMIT, rejected
+from fogline.amqp.scheduler import Share
+from fogline.command import CONFLICT, CommandState, Reply, Status
+from fogline.message import Message
+from fogline.process.crash_points import CrashPoint, crash_point
+from fogline_cloud.bridge.command_sender import CommandSender, JournalLookup
+from fogline_cloud.bridge.command_table import CommandTable, Settle
+from fogline_cloud.bridge.connected_gateways import ConnectedGateways
+from fogline_cloud.bridge.peer import LinkHandler, Peer
+from fogline_cloud.bridge.shard_table import ShardTable
+from fogline_cloud.commands.command_id import CommandIds
+from fogline_cloud.commands.record import CommandRecord, audit_of, ended, left_ms
+from fogline_cloud.commands.request import read_command
+from fogline_cloud.commands.routes import Routes
+from fogline_cloud.settings import CommandPolicySettings
+from fogline_cloud.shard.command_changes import AuditNote
+
+CREDIT = 100
+"""Commands that an operator may have in flight on one link."""
+
+
+class OperatorHandler(LinkHandler):
+    """Serves `command/` and `command_response/`. All methods run on the loop."""
+
+    def __init__(
+        self,
+        shards: ShardTable,
+        gateways: ConnectedGateways,
+        routes: Routes,
+        table: CommandTable,
+        sender: CommandSender,
+        *,
+        settings: CommandPolicySettings,
+        ids: CommandIds,
+    ) -> None:
+        self._shards = shards
+        self._gateways = gateways
+        self._routes = routes
+        self._table = table
+        self._sender = sender
+        self._settings = settings
+        self._ids = ids
+
+    def attach(self, peer: Peer, link: Link, address: Address) -> None:
+        """See `LinkHandler`."""
+        if isinstance(address, CommandResponse):
+            sender = peer.connection.accept_link(link, share=Share(strict=0))
+            assert sender is not None
+            self._table.add_reply_link(address.reply_id, sender)
+        else:
+            peer.accept_link(link, address, CREDIT)
+
+    def received(self, peer: Peer, delivery: Delivery, message: Message, address: Address) -> None:
+        """See `LinkHandler`."""
+        assert isinstance(address, CommandAddress)
+        record = read_command(message, address, peer.principal, self._table.now_ms(), self._settings, ids=self._ids)
+        self.submit(record, partial(peer.settle, delivery))
+
+    def detached(self, link: Link | None) -> None:
+        """See `LinkHandler`."""
+        self._table.replies.remove_link(link)
+
+    def submit(self, record: CommandRecord, settle: Settle) -> None:
+        """Take a command, whose gateway is not known yet. `settle` is called once, now or later."""
+        known = self._table.registry.get(record.id)
+        gateway = self._routes.gateway_of(record.device)
+        if known is not None and known.digest and known.digest != record.digest:
+            settle(rejected(CONFLICT, f"command {known.id} is known with another body"))
+        elif known is not None and known.released:
+            attempt = msgspec.structs.replace(record, gateway=gateway or known.gateway, attempt=known.attempt + 1)
+            self._begin(attempt, settle)
+        elif known is not None and not known.digest:
+            self._confirm(known, record, settle)
+        elif known is not None:
+            self._take_copy(known, record, settle)
+        elif gateway is None and not self._shards.all_ready:
+            settle(RELEASED)  # a shard that is not here at present may know the device
+        elif gateway is None:
+            self._table.unknown_devices += 1
+            settle(rejected(NOT_FOUND, f"device {record.device} is not known here: it has sent no event"))
+        else:
+            self._begin(msgspec.structs.replace(record, gateway=gateway), settle)
+
+    def _begin(self, record: CommandRecord, settle: Settle) -> None:
+        peer, now_ms = self._gateways.welcomed(record.gateway), self._table.now_ms()
+        deadline = peer.deadline(left_ms(record, now_ms)) if peer is not None else None
+        if deadline is not None:
+            record = msgspec.structs.replace(record, deadline_boot=deadline.boot_id, deadline_ms=deadline.boottime_ms)
+        shard = self._shards.ready(self._shards.number_of(record.gateway))
+        if shard is None:
+            settle(RELEASED)
+        elif (why := self._table.registry.capacity_error(record)) is not None:
+            settle(rejected(RESOURCE_LIMIT, why))
+        elif record.durable:
+            self._table.write(record, partial(self._on_committed, settle, record.digest), partial(settle, MODIFIED))
+        elif peer is None:
+            refusal = Reply(int(Status.OFFLINE))
+            shard.submit(AuditNote(audit_of(ended(record, CommandState.REJECTED, refusal, now_ms, why="the gateway is away"))))
+            settle(RELEASED)
+        else:
+            self._table.follow(record).waiting.append(settle)
+            self._table.change(record)
+            crash_point(CrashPoint.BEFORE_COMMAND_SENT)
+            self._sender.send(record)
+
+    def _on_committed(self, settle: Settle, digest: str, current: CommandRecord) -> None:
+        """Settle a command whose record is committed, and send it. `current` may be another command with the same id."""
+        self._table.take_over(current)
+        if current.digest != digest:
+            settle(rejected(CONFLICT, f"command {current.id} is known with another body"))
+            return
+        settle(ACCEPTED)
+        if current.state is CommandState.ACCEPTED:
+            self._sender.send(current)
+
+    def _take_copy(self, known: CommandRecord, record: CommandRecord, settle: Settle) -> None:
+        command = self._table.open.get(known.id)
+        if command is not None and command.waiting:
+            command.waiting.append(settle)
+        elif command is not None and known.outcome_unknown and not known.provisional:
+            command.waiting.append(settle)
+            self._sender.query(known)
+        elif known.state is CommandState.REJECTED and known.reply_delivered:
+            settle(rejected(NOT_ALLOWED, f"it was refused before ({known.why}); send it with a new message-id"))
+        else:
+            settle(ACCEPTED)
+            if known.state.terminal and record.reply_to:
+                request = {"reply_to": record.reply_to, "correlation": record.correlation}
+                self._table.replies.send(msgspec.structs.replace(known, reply_delivered=False, **request))
+
+    def _confirm(self, known: CommandRecord, record: CommandRecord, settle: Settle) -> None:
+        """Take a copy of a command that is known from its gateway's reply alone, if the journal has the same command."""
+        request = {name: getattr(record, name) for name in ("operator", "digest", "correlation", "reply_to", "durable")}
+        claim = msgspec.structs.replace(known, **request, reply_delivered=False)
+        self._sender.look_up(claim, partial(self._on_confirmed, claim, settle))
+
+    def _on_confirmed(self, claim: CommandRecord, settle: Settle, lookup: JournalLookup) -> None:
+        shard = self._shards.ready(self._shards.number_of(claim.gateway))
+        if lookup is JournalLookup.DISCONNECTED or shard is None:
+            settle(MODIFIED)
+        elif lookup is JournalLookup.FOUND:
+            self._table.write(claim, partial(self._on_committed, settle, claim.digest), partial(settle, MODIFIED))
+        elif lookup is JournalLookup.DIFFERENT:
+            settle(rejected(CONFLICT, f"command {claim.id} is known at its gateway with another body"))
+        else:
+            settle(ACCEPTED)
+            doubt = Reply(int(Status.NO_ANSWER), b"its gateway cannot confirm it", "text/plain")
+            self._table.replies.send(ended(claim, CommandState.IN_DOUBT, doubt, self._table.now_ms(), provisional=True))

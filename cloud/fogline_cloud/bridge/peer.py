@@ -1,0 +1,96 @@
+"""One AMQP connection to the bridge, and the interface of the handlers that serve its links."""
+
+import asyncio
+import time
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+
+from fogline.address import Address
+from fogline.amqp.driver import AmqpConnection
+from fogline.amqp.events import Delivery, Link
+from fogline.amqp.outcome import Outcome
+from fogline.amqp.sending import Sender
+from fogline.codec import Beacon
+from fogline.command import Deadline
+from fogline.message import Message
+from fogline.principal import Principal
+from fogline_cloud.bridge.queue_budget import QueueBudget, QueuedBytes
+
+_OVERHEAD_BYTES = 1024  # the memory that a queued message takes beside its body, about
+
+
+@dataclass(eq=False, slots=True)
+class Peer:
+    """The connection of an AMQP client. `addresses` holds the address of each link on which the client sends."""
+
+    principal: Principal
+    connection: AmqpConnection
+    budget: QueueBudget
+    addresses: dict[Link, Address] = field(default_factory=dict)
+    queued: QueuedBytes = field(init=False)
+    _sizes_bytes: dict[Delivery, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.queued = QueuedBytes(self.connection)
+
+    def accept_link(self, link: Link, address: Address, credit: int) -> None:
+        """Accept a link on which the peer sends."""
+        self.addresses[link] = address
+        self.connection.accept_link(link, credit=credit)
+
+    def queue(self, delivery: Delivery, message: Message) -> None:
+        """Count the bytes of a message that goes to a shard, until it is settled."""
+        self._sizes_bytes[delivery] = size_bytes = len(message.body) + _OVERHEAD_BYTES
+        self.budget.take(self.queued, size_bytes)
+
+    def settle(self, delivery: Delivery, outcome: Outcome) -> None:
+        """Settle a message and grant credit for the next one: at once, or when the budget of queued bytes has room."""
+        size_bytes = self._sizes_bytes.pop(delivery, 0)
+        self.connection.settle(delivery, outcome, credit=0 if size_bytes else 1)
+        if size_bytes:
+            self.budget.give_back(self.queued, size_bytes, delivery.link)
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class GatewayPeer(Peer):
+    """The connection of a gateway."""
+
+    shard_number: int
+    control: Sender | None = None  # for welcomes and commands, once attached
+    welcomed: bool = False  # a hello was answered
+    unsettled_welcomes: int = 0
+    _beacon: Beacon | None = None
+    _beacon_at_s: float = 0.0
+
+    def on_welcome_settled(self, _: "asyncio.Future[Outcome]") -> None:
+        """Count a welcome that was settled, or whose link is gone."""
+        self.unsettled_welcomes -= 1
+
+    def set_beacon(self, beacon: Beacon) -> None:
+        """Note the gateway's clock at the moment when it sent the message that has just arrived."""
+        self._beacon = beacon
+        self._beacon_at_s = time.monotonic()
+
+    def deadline(self, left_ms: int, known: Deadline | None = None) -> Deadline | None:
+        """Return `known`, or `left_ms` from now after a reboot, by the gateway's clock. Never late. None before a beacon."""
+        if self._beacon is None:
+            return None
+        if known is not None and known.boot_id == self._beacon.boot_id:
+            return known
+        passed_ms = int((time.monotonic() - self._beacon_at_s) * 1000)
+        return Deadline(self._beacon.boot_id, self._beacon.boottime_ms + passed_ms + left_ms)
+
+
+class LinkHandler(ABC):
+    """Serves the links of some addresses. The listener calls it on the loop, for links and messages that the policy allows."""
+
+    @abstractmethod
+    def attach(self, peer: Peer, link: Link, address: Address) -> None:
+        """Accept or refuse a link that the peer requests."""
+
+    @abstractmethod
+    def received(self, peer: Peer, delivery: Delivery, message: Message, address: Address) -> None:
+        """Take a message and settle it, now or later. Raises `Poison` if it cannot be read."""
+
+    def detached(self, link: Link | None) -> None:  # noqa: B027 - most handlers keep nothing for a link
+        """Clean up after a link that was detached, or after the links of a connection that has ended (`None`)."""

@@ -1,0 +1,159 @@
+"""Runs a parser on one event with a time limit. Always returns a result, whatever the parser does."""
+
+import math
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from fogline.errors import Poison
+from fogline.event import Event
+from fogline_cloud.flows import parsers as limits
+from fogline_cloud.flows.parsers import Parser, Reading, Retry, Skip
+from fogline_cloud.flows.schema import EventOutcome
+from fogline_cloud.flows.time_limit import Overrun, TimeLimit
+
+TRIES = 3
+"""Number of times that a parser that raises `Retry` is called, in all."""
+OVERRUNS_OF_DEVICE = 3
+"""Number of timeouts after which a task does not call the parser for this device again."""
+OVERRUNS_OF_PARSER = 30
+"""Number of timeouts after which a task does not call the parser again."""
+MAX_DETAIL_CHARS = 4000
+MAX_REASON_CHARS = 64
+EARLIEST_NS, LATEST_NS = -62_135_596_800_000_000_000, 253_402_300_799_999_999_999
+"""The first and the last time within the years 1 to 9999."""
+
+CheckedReading = tuple[int, str, float | None, str | None, str | None, int | None]
+"""A reading of column `readings`: ordinal, metric, value, text, unit, time in microseconds since 1970."""
+
+
+class ParseResult(msgspec.Struct, frozen=True):
+    """Result for one event. `readings` is empty unless the outcome is ok."""
+
+    outcome: EventOutcome
+    parse_us: int = 0
+    reason: str | None = None
+    detail: str | None = None
+    readings: list[CheckedReading] = []
+
+
+class ParserRunner:
+    """Runs parsers for the events of one task (one micro-batch), one event after the other. Not thread-safe.
+
+    After `OVERRUNS_OF_DEVICE` or `OVERRUNS_OF_PARSER` timeouts, further events of theirs are slow without a call.
+    """
+
+    def __init__(self, parsers: Mapping[str, Parser], limit: TimeLimit) -> None:
+        self._parsers = parsers
+        self._limit = limit
+        self._by_device: Counter[tuple[str, str]] = Counter()
+        self._by_parser: Counter[str] = Counter()
+
+    def run(self, name: str, event: Event) -> ParseResult:
+        """Run the parser of this name. Never raises because of the event or the parser."""
+        if self._by_device[name, event.device] >= OVERRUNS_OF_DEVICE or self._by_parser[name] >= OVERRUNS_OF_PARSER:
+            return ParseResult(
+                EventOutcome.SLOW, 0, "not-asked", f"parser {name} was too slow too often and was not called for this event"
+            )
+        parser = self._parsers[name]
+        begun = time.perf_counter_ns()
+        try:
+            readings = self._limit.call(lambda: _parse(parser, event))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - a plugin may raise anything, and must not end the flow
+            if isinstance(error, Overrun):
+                self._by_device[name, event.device] += 1
+                self._by_parser[name] += 1
+            outcome, reason, detail = _outcome_of(name, error)
+            return ParseResult(outcome, _since_us(begun), reason_text(reason), detail_text(detail))
+        return ParseResult(EventOutcome.OK, _since_us(begun), readings=readings)
+
+
+def _outcome_of(name: str, error: BaseException) -> tuple[EventOutcome, str, str]:
+    match error:
+        case Skip():
+            return EventOutcome.SKIP, error.reason, str(error)
+        case Poison():
+            return EventOutcome.DEAD, error.reason, str(error)
+        case Retry():
+            return EventOutcome.SLOW, "retry", str(error) or f"parser {name} raised Retry {TRIES} times"
+        case Overrun():
+            return EventOutcome.SLOW, "timeout", f"parser {name} did not finish in time"
+    return EventOutcome.DEAD, "parser-error", "".join(traceback.format_exception(error))
+
+
+def _since_us(begun_ns: int) -> int:
+    return (time.perf_counter_ns() - begun_ns) // 1000
+
+
+def _parse(parser: Parser, event: Event) -> list[CheckedReading]:
+    for _ in range(TRIES - 1):
+        try:
+            return check(parser(event))
+        except Retry:
+            continue
+    return check(parser(event))
+
+
+def check(readings: Iterable[Reading]) -> list[CheckedReading]:
+    """Check readings and convert them for the table. Raises `Poison` (`too-many`, `bad-reading`)."""
+    found = list(islice(readings, limits.MAX_READINGS + 1))
+    if len(found) > limits.MAX_READINGS:
+        raise Poison("too-many", f"more than {limits.MAX_READINGS} readings in one event")
+    return [
+        (
+            ordinal,
+            _text(reading.metric, "metric", limits.MAX_METRIC_CHARS),
+            None if reading.value is None else _number(reading.value),
+            None if reading.text is None else _text(reading.text, "text", limits.MAX_TEXT_CHARS),
+            None if reading.unit is None else _text(reading.unit, "unit", limits.MAX_UNIT_CHARS),
+            None if reading.time_ns is None else _time_us(reading.time_ns),
+        )
+        for ordinal, reading in enumerate(found)
+    ]
+
+
+def _text(text: Any, field: str, limit: int) -> str:
+    if not isinstance(text, str) or len(text) > limit or (not text and field == "metric"):
+        raise Poison("bad-reading", f"a reading's {field} is not a text of up to {limit} characters")
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise Poison("bad-reading", f"a reading's {field} holds half of a surrogate pair") from None
+    return text
+
+
+_NUMBER = (int, float)
+
+
+def _number(value: Any) -> float:
+    try:
+        number = float(value) if isinstance(value, _NUMBER) else math.nan
+    except OverflowError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise Poison("bad-reading", "a reading's value is not a finite number")
+    return number
+
+
+def _time_us(time_ns: Any) -> int:
+    if not isinstance(time_ns, int) or not EARLIEST_NS <= time_ns <= LATEST_NS:
+        raise Poison("bad-reading", "a reading's time is not within the years 1 to 9999")
+    return time_ns // 1000
+
+
+def detail_text(detail: object) -> str:
+    """Return encodable text for column `detail`. Long text keeps its end, where a traceback has the exception."""
+    return str(detail)[-MAX_DETAIL_CHARS:].encode("utf-8", "replace").decode()
+
+
+def reason_text(reason: object) -> str:
+    """Return encodable text for column `reason`."""
+    return str(reason)[:MAX_REASON_CHARS].encode("utf-8", "replace").decode()

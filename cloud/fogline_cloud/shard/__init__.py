@@ -1,0 +1,15 @@
+"""The thread of one shard, which lands events in Kafka exactly once.
+
+`admission`: decides which events of a batch may be written
+`checkpoint`: the compacted topic with the offsets to read from
+`command_changes`: command records within a transaction
+`group_commit`: collects, commits and settles the deliveries of a transaction
+`hanging_transactions`: transactions without a marker (KIP-664)
+`inbox`: the queue between event loop and thread
+`owned_shard`: the state of a shard while this bridge owns it
+`producer`: the transactional Kafka producer
+`recovery`: reads the committed state from Kafka
+`shard`: the thread, which takes the shard and takes it again after errors
+`shard_writer`: events, commands and routes as Kafka records
+`submissions`: batches and client events within a transaction
+"""

@@ -1,0 +1,159 @@
+"""The compacted checkpoint topic: the offsets from which the next owner of a shard reads. Pure.
+
+The truth is in the raw records. A checkpoint only shortens the reading. The shard writes it in a transaction after the commits
+that it describes, so that a fenced bridge cannot write one.
+
+| key | value |
+|---|---|
+| `layout` (partition 0) | the shard count with which the topics were created |
+| `command-key` (partition 0) | the secret key for command ids, if no signing key is configured |
+| `owner` | the bridge that took the shard last, and its address |
+| `stream/{gateway}/{stream}` | `StreamState`: high-water mark, chain and counts of one stream |
+| `route/{device}` | the gateway that reaches the device |
+| `position` | by topic, the offset below which the stream entries contain all records |
+"""
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+import msgspec
+
+from fogline_cloud.commands.command_id import KEY_BYTES
+from fogline_cloud.shard.admission import StreamKey, StreamState
+
+LAYOUT = b"layout"
+COMMAND_KEY = b"command-key"
+OWNER = b"owner"
+POSITION = b"position"
+_STREAM = b"stream/"
+_ROUTE = b"route/"
+
+_log = logging.getLogger("fogline.shard")
+
+
+class Layout(msgspec.Struct, frozen=True):
+    """The shard count with which the topics were created."""
+
+    shards: int
+
+
+class CommandKey(msgspec.Struct, frozen=True):
+    """The secret key for command ids (see `CommandIds`)."""
+
+    key: Annotated[bytes, msgspec.Meta(min_length=KEY_BYTES)]
+
+
+class ShardOwner(msgspec.Struct, frozen=True):
+    """The bridge that took the shard last."""
+
+    bridge: str
+    advertised: str
+
+
+class RouteEntry(msgspec.Struct, frozen=True):
+    """The gateway that reaches a device, since a time in milliseconds since 1970. The newest entry of all shards is valid."""
+
+    gateway: str
+    since_ms: int
+
+
+class ShardCheckpoint(msgspec.Struct):
+    """The newest entry of each key of one shard."""
+
+    streams: dict[StreamKey, StreamState] = msgspec.field(default_factory=dict)
+    position: dict[str, int] = msgspec.field(default_factory=dict)
+    routes: dict[str, RouteEntry] = msgspec.field(default_factory=dict)
+    owner: ShardOwner | None = None
+    layout: Layout | None = None
+    command_key: bytes | None = None
+
+
+Entry = tuple[bytes, bytes]
+_KEYS = {ShardOwner: OWNER, Layout: LAYOUT, CommandKey: COMMAND_KEY}
+
+
+@dataclass(slots=True)
+class CheckpointChanges:
+    """Changes that the last checkpoint of a shard does not contain. False if there are none."""
+
+    streams: dict[StreamKey, StreamState]
+    position: dict[str, int]  # for each raw topic, the offset up to which consumers see committed records
+    moved: bool  # records were committed beyond the last checkpoint
+
+    def __bool__(self) -> bool:
+        return self.moved or bool(self.streams)
+
+    def add_commit(self, written: frozenset[str], streams: Iterable[StreamState]) -> None:
+        """Add a commit, which wrote to the topics `written` and changed `streams`."""
+        self.moved = self.moved or not written.isdisjoint(self.position)
+        for state in streams:
+            self.streams[state.gateway, state.stream] = state
+
+    def add_visible(self, ends: Mapping[tuple[str, int], int]) -> None:
+        """Move the position to `ends`, the offsets by partition up to which consumers see committed records."""
+        self.position |= {topic: end for (topic, _), end in ends.items() if topic in self.position}
+
+    def take_entries(self) -> list[Entry]:
+        """Return the entries to write, and forget the changes."""
+        entries = [*map(stream_entry, self.streams.values()), position_entry(self.position)]
+        self.streams.clear()
+        self.moved = False
+        return entries
+
+
+def stream_entry(state: StreamState) -> Entry:
+    """Return key and value for one stream."""
+    return _STREAM + f"{state.gateway}/{state.stream}".encode(), msgspec.json.encode(state)
+
+
+def route_entry(device: str, route: RouteEntry) -> Entry:
+    """Return key and value for the route to one device."""
+    return _ROUTE + device.encode(), msgspec.json.encode(route)
+
+
+def position_entry(position: dict[str, int]) -> Entry:
+    """Return key and value for the position."""
+    return POSITION, msgspec.json.encode(position)
+
+
+def entry_of(value: ShardOwner | Layout | CommandKey) -> Entry:
+    """Return key and value for an entry with a fixed key."""
+    return _KEYS[type(value)], msgspec.json.encode(value)
+
+
+def read_entries(entries: Iterable[Entry]) -> ShardCheckpoint:
+    """Read the newest entry of each key, from the records of one partition in order. An empty value deletes its key.
+
+    Malformed entries are skipped; after a malformed stream entry the position too, so that all records are read again.
+    """
+    newest = dict(entries)
+    checkpoint = ShardCheckpoint()
+    complete = True
+    for key, value in newest.items():
+        try:
+            if value:
+                _read_entry(checkpoint, key, value)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            _log.warning("malformed checkpoint entry %s is skipped: %s", ascii(key)[:100], error)
+            complete = complete and not key.startswith(_STREAM)
+    if not complete:
+        checkpoint.position = {}
+    return checkpoint
+
+
+def _read_entry(checkpoint: ShardCheckpoint, key: bytes, value: bytes) -> None:
+    if key == POSITION:
+        checkpoint.position = msgspec.json.decode(value, type=dict[str, int])
+    elif key == OWNER:
+        checkpoint.owner = msgspec.json.decode(value, type=ShardOwner)
+    elif key == LAYOUT:
+        checkpoint.layout = msgspec.json.decode(value, type=Layout)
+    elif key == COMMAND_KEY:
+        checkpoint.command_key = msgspec.json.decode(value, type=CommandKey).key
+    elif key.startswith(_ROUTE):
+        checkpoint.routes[key[len(_ROUTE) :].decode()] = msgspec.json.decode(value, type=RouteEntry)
+    elif key.startswith(_STREAM):
+        state = msgspec.json.decode(value, type=StreamState)
+        checkpoint.streams[state.gateway, state.stream] = state

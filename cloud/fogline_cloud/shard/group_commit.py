@@ -1,0 +1,168 @@
+"""Group commit: many deliveries in one Kafka transaction, settled when consumers see it."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from fogline.errors import FoglineError, Unreachable
+from fogline.hello import Mark
+from fogline.process.crash_points import CrashPoint, crash_point
+from fogline_cloud.settings import BridgeSettings
+from fogline_cloud.shard.inbox import Item, MarksQuery, ShardInbox, Stop
+from fogline_cloud.shard.owned_shard import OwnedShard, ShardWork
+
+URGENT_EVENTS = 1000
+"""Largest number of events in a transaction with urgent work."""
+
+_log = logging.getLogger("fogline.shard")
+
+_turn = threading.Lock()
+"""Lets one shard of the process compute at a time. Every event and every delivery report needs the interpreter, and a contest
+of all threads for it costs more than the work. Never held during a wait."""
+
+
+@dataclass(slots=True)
+class _Unsettled:
+    """A committed group. Its callbacks settle its deliveries, and run when the commit is visible to consumers."""
+
+    group: list[ShardWork]
+    callbacks: list[Callable[[], None]]
+    committed_s: float
+
+
+class GroupCommit:
+    """Runs the transactions of one ownership. Used by the shard's thread. To be discarded after any error.
+
+    While one transaction becomes visible to consumers, the next one collects work; it commits after the first is settled.
+    """
+
+    def __init__(self, number: int, owned: OwnedShard, inbox: ShardInbox, settings: BridgeSettings) -> None:
+        self._number = number
+        self.owned = owned
+        self._producer = owned.writer.producer
+        self._inbox = inbox
+        self._settings = settings
+        self._unsettled: _Unsettled | None = None
+        self._next_checkpoint = 0.0
+
+    def run(self, group: list[ShardWork]) -> None:
+        """Commit one transaction with the work in `group`, or with work from the inbox, which is added to `group`.
+
+        Work is performed as it arrives, so that Kafka adds the transaction's partitions during the wait for more. If this
+        raises, no delivery of `group` is settled.
+        """
+        owned, callbacks = self.owned, list[Callable[[], None]]()
+        for work in list(group) or self._collect(group):
+            crash_point(CrashPoint.BEFORE_PRODUCE)
+            with _turn:
+                callbacks.append(self._perform(work, group))
+                self._producer.serve_reports()
+            crash_point(CrashPoint.IN_TRANSACTION)
+        self._settle()  # first: the marker of this transaction would also end a former one that Kafka forgot
+        if owned.changes and time.monotonic() >= self._next_checkpoint:
+            self._write_checkpoint()
+        began_s = time.monotonic()
+        if (written := self._producer.commit()) is not None:
+            if callbacks:  # otherwise the transaction holds only a checkpoint
+                crash_point(CrashPoint.AFTER_COMMIT_BEFORE_SETTLING)
+            owned.counters.transactions += 1
+            owned.counters.commit_seconds.observe(time.monotonic() - began_s)
+            owned.changes.add_commit(written, owned.admission.committed())
+        self._unsettled = _Unsettled(list(group), callbacks, time.monotonic())
+
+    def close(self) -> None:
+        """Settle the last transaction, and write a checkpoint, as retention may delete records before the next take."""
+        self._settle()
+        if self.owned.changes:
+            self._write_checkpoint()
+            self._producer.commit()
+
+    def take_unsettled(self) -> list[ShardWork]:
+        """Remove and return the work that is committed, but not settled."""
+        unsettled, self._unsettled = self._unsettled, None
+        return unsettled.group if unsettled is not None else []
+
+    def _collect(self, group: list[ShardWork]) -> Iterator[ShardWork]:
+        """Yield the work of one transaction, and add it to `group`. Answers queries until the first work arrives."""
+        while self._inbox.deferred:
+            self._settle()
+            self._answer(self._inbox.deferred.popleft())
+        events = 0
+        deadline: float | None = None
+        urgent = False
+        most = self._settings.transaction_events
+        while events < (min(URGENT_EVENTS, most) if urgent else most):
+            limit_s = self._checkpoint_due_s() if deadline is None else 0 if urgent else deadline - time.monotonic()
+            match item := self._next_item(limit_s):
+                case None | Stop():
+                    return
+                case MarksQuery() if deadline is None:
+                    self._settle()
+                    self._answer(item)
+                case MarksQuery():
+                    self._inbox.deferred.append(item)
+                    return
+                case _:
+                    if deadline is None:
+                        deadline = time.monotonic() + self._settings.transaction_ms / 1000
+                        if item.urgent:  # Kafka delays a new transaction by 20 ms if it has not finished the former one
+                            self._settle()
+                    events += item.size
+                    urgent = urgent or item.urgent
+                    group.append(item)
+                    yield item
+
+    def _next_item(self, limit_s: float | None) -> Item | None:
+        """Return the next item, or None after `limit_s` seconds, which begin when the former transaction is settled."""
+        deadline = time.monotonic() + limit_s if limit_s is not None else None
+        while True:
+            if self._unsettled is None:
+                left_s = max(0.0, deadline - time.monotonic()) if deadline is not None else None
+            elif (left_s := self._producer.markers.due_s) == 0:
+                self._settle_if_visible()
+                continue
+            item = self._inbox.get(left_s)
+            if item is not None or self._unsettled is None:
+                return item
+
+    def _checkpoint_due_s(self) -> float | None:
+        return max(0.01, self._next_checkpoint - time.monotonic()) if self.owned.changes else None
+
+    def _write_checkpoint(self) -> None:
+        self.owned.writer.write_entries(self.owned.changes.take_entries())
+        self._next_checkpoint = time.monotonic() + self._settings.checkpoint_s
+
+    def _answer(self, query: MarksQuery) -> None:
+        states = self.owned.admission.known
+        found = ((stream, states.get((query.gateway, stream))) for stream in query.streams)
+        query.answer(
+            [Mark(stream, state.hwm, state.chain_sequence, state.chain) if state else Mark(stream) for stream, state in found]
+        )
+
+    def _perform(self, work: ShardWork, group: list[ShardWork]) -> Callable[[], None]:
+        """Perform one piece of work. An unexpected error gives up this work only, and raises `Unreachable`."""
+        try:
+            return work.perform(self.owned)
+        except FoglineError:
+            raise
+        except Exception as error:
+            _log.exception("shard %d: an unexpected error", self._number)
+            group[:] = [each for each in group if each is not work]
+            work.give_up()
+            raise Unreachable(f"{type(error).__name__}: {error}") from error
+
+    def _settle(self) -> None:
+        while self._unsettled is not None and not self._settle_if_visible():
+            time.sleep(self._producer.markers.due_s)
+
+    def _settle_if_visible(self) -> bool:
+        """Settle the former transaction if it is visible. Return True if nothing remains to be settled."""
+        if self._unsettled is not None and self._producer.visible():
+            self.owned.changes.add_visible(self._producer.markers.stable)
+            former, self._unsettled = self._unsettled, None
+            for settle in former.callbacks:
+                settle()
+            self.owned.counters.settlement_seconds.observe(time.monotonic() - former.committed_s)
+        return self._unsettled is None

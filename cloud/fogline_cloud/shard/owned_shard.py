@@ -1,0 +1,60 @@
+"""The state of a shard while this bridge owns it, and the interface of work that changes it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from fogline.process.metrics import Histogram
+from fogline_cloud.commands.record import CommandRecord
+from fogline_cloud.commands.registry import Registry
+from fogline_cloud.commands.reply_lane import RefusalAudits
+from fogline_cloud.commands.routes import Routes
+from fogline_cloud.shard.admission import Admission
+from fogline_cloud.shard.checkpoint import CheckpointChanges
+from fogline_cloud.shard.shard_writer import ShardWriter
+
+
+@dataclass(slots=True)
+class ShardCounters:
+    """Counts of a shard (see `fogline.process.metrics`) since this process took it."""
+
+    landed: int = 0
+    duplicate: int = 0
+    loose: int = 0
+    transactions: int = 0
+    retaken: int = 0
+    commit_seconds: Histogram = field(default_factory=Histogram)
+    settlement_seconds: Histogram = field(default_factory=Histogram)
+
+
+@dataclass(slots=True)
+class OwnedShard:
+    """One ownership of one shard (see `Shard`). It is discarded after any error other than a clean commit."""
+
+    writer: ShardWriter
+    admission: Admission
+    registry: Registry
+    routes: Routes
+    counters: ShardCounters
+    on_commands: Callable[[Sequence[CommandRecord]], None]
+    issued: Callable[[str], bool]
+    changes: CheckpointChanges  # the state that the checkpoint lacks
+    audits: RefusalAudits = field(default_factory=RefusalAudits)
+
+
+class ShardWork(Protocol):
+    """One piece of work within a Kafka transaction, for example a batch."""
+
+    @property
+    def size(self) -> int:
+        """The number of events."""
+
+    @property
+    def urgent(self) -> bool:
+        """True if the transaction must not wait for more work."""
+
+    def perform(self, owned: OwnedShard) -> Callable[[], None]:
+        """Write to the open transaction; again if it fails. Return a callback that runs when consumers see the commit."""
+
+    def give_up(self) -> None:
+        """Report that this bridge will not perform the work, or does not know if it is committed."""

@@ -1,0 +1,81 @@
+"""Reads the committed state of a shard from the Kafka records, after the fence: no other producer can commit then."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fogline.errors import Poison
+from fogline_cloud import topics
+from fogline_cloud.commands.record import CommandRecord, decode_record
+from fogline_cloud.committed_records import READ_LIMIT_S, read_committed
+from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.records import StreamPosition, position_of
+from fogline_cloud.shard.admission import StreamKey, StreamState
+from fogline_cloud.shard.checkpoint import CheckpointChanges, RouteEntry, ShardCheckpoint, read_entries
+
+_log = logging.getLogger("fogline.shard")
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """The committed state of a shard."""
+
+    known: dict[StreamKey, StreamState]
+    changes: CheckpointChanges  # records after the checkpoint: the next one, whose position lies after them, must have them
+    routes: dict[str, RouteEntry]
+    commands: list[CommandRecord]  # the newest record of each command
+
+
+def read_commands(clients: KafkaClients, tenant: str, shard: int) -> list[CommandRecord]:
+    """Return the newest record of every command of a shard, in the order in which they changed."""
+    newest: dict[bytes, CommandRecord] = {}
+    for stored in read_committed(clients, {(topics.commands(tenant), shard): None}):
+        if not stored.value:  # a tombstone
+            continue
+        try:
+            newest[stored.key] = decode_record(stored.value)
+        except Poison as error:
+            _log.warning("%s[%d] at %d is skipped: %s", stored.topic, shard, stored.offset, error)
+    return sorted(newest.values(), key=lambda each: each.changed_ms)
+
+
+def read_checkpoint(clients: KafkaClients, tenant: str, shard: int, *, stable: bool = False) -> ShardCheckpoint:
+    """Return the checkpoint of one shard. `stable` is passed to `read_committed`."""
+    stored = read_committed(clients, {(topics.checkpoint(tenant), shard): None}, stable=stable)
+    return read_entries((record.key, record.value) for record in stored)
+
+
+def recover(clients: KafkaClients, tenant: str, shard: int, on_record: Callable[[], None] = lambda: None) -> Recovered:
+    """Rebuild the state of a shard from its checkpoint and all later records of the raw topics."""
+    checkpoint = read_checkpoint(clients, tenant, shard)
+    known = dict(checkpoint.streams)
+    changed: dict[StreamKey, StreamState] = {}
+    starts = {(topic, shard): checkpoint.position.get(topic) for topic in topics.raw_topics(tenant)}
+    position = {topic: end for (topic, _), end in clients.stable_ends(starts, READ_LIMIT_S).items()}
+    for record in read_committed(clients, starts):
+        on_record()
+        position[record.topic] = max(position[record.topic], record.offset + 1)
+        try:
+            found = position_of(record.headers, record.value)
+        except Poison as error:
+            _log.warning("%s[%d] at %d is skipped: %s", record.topic, shard, record.offset, error)
+            continue
+        if found is not None:
+            state = learn(known, found)
+            changed[state.gateway, state.stream] = state
+    changes = CheckpointChanges(changed, position, moved=position != checkpoint.position)
+    return Recovered(known, changes, checkpoint.routes, read_commands(clients, tenant, shard))
+
+
+def learn(known: dict[StreamKey, StreamState], found: StreamPosition) -> StreamState:
+    """Add the position of a committed record to its stream's state, unless the high-water mark covers it. Return the state."""
+    state = known.setdefault(
+        (found.gateway, found.stream), StreamState(gateway=found.gateway, stream=found.stream, lane=found.lane)
+    )
+    if found.last > state.hwm:
+        state.landed += found.last - max(state.hwm, found.first - 1)
+        state.hwm = found.last
+    if found.chain is not None and found.last > state.chain_sequence:
+        state.chain_sequence = found.last
+        state.chain = found.chain.hex()
+    return state

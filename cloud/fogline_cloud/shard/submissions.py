@@ -1,0 +1,127 @@
+"""Work that AMQP deliveries cause: batches of gateways, and events of clients without sequences."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fogline.amqp.outcome import ACCEPTED, DECODE_ERROR, MODIFIED, RELEASED, UNKNOWN_STREAM, Outcome, rejected
+from fogline.codec import Batch, Range, read_batch
+from fogline.errors import Poison
+from fogline.event import Event, Lane
+from fogline.gap import above
+from fogline.message import Message
+from fogline_cloud import topics
+from fogline_cloud.commands.record import CommandRecord
+from fogline_cloud.commands.reply_lane import CheckedReplies, check_replies
+from fogline_cloud.shard.admission import Covered, Duplicate, Foreign, Hole, Produce
+from fogline_cloud.shard.owned_shard import OwnedShard
+from fogline_cloud.shard.shard_writer import isolated
+
+
+@dataclass(slots=True)
+class GatewayBatch:
+    """A batch from a gateway. `settle` is called once, on the shard's thread."""
+
+    span: Range
+    message: Message
+    settle: Callable[[Outcome], None]
+
+    @property
+    def size(self) -> int:
+        """The number of events."""
+        return self.span.last - self.span.first + 1
+
+    @property
+    def urgent(self) -> bool:
+        """True for the reply lane, because an operator waits."""
+        return self.span.lane is Lane.REPLY
+
+    def perform(self, owned: OwnedShard) -> Callable[[], None]:
+        """Admit and write the batch. The returned callback settles it."""
+        outcome, records = self._admit(owned)
+        if records:
+            owned.on_commands(records)
+
+        def committed() -> None:
+            if records:
+                owned.on_commands(records)
+            self.settle(outcome)
+
+        return committed
+
+    def give_up(self) -> None:
+        """Release the batch: it may or may not be committed, and the gateway sends again all that is not accepted."""
+        self.settle(RELEASED)
+
+    def _admit(self, owned: OwnedShard) -> tuple[Outcome, list[CommandRecord]]:
+        match owned.admission.admit(self.span):
+            case Produce(skip):
+                return self._write(owned, skip)
+            case Duplicate() | Covered():
+                self._count_duplicates(owned, self.size)
+                return ACCEPTED, []
+            case Hole():
+                return MODIFIED, []
+            case Foreign(why):
+                return rejected(UNKNOWN_STREAM, why), []
+
+    def _write(self, owned: OwnedShard, skip: int) -> tuple[Outcome, list[CommandRecord]]:
+        span = self.span
+        try:
+            batch, replies = self._read(owned, skip)
+            refused = owned.writer.write_batch(batch, span) + len(replies.audits)
+        except Poison as error:
+            return rejected(DECODE_ERROR, str(error)), []
+        owned.admission.wrote(span, refused)
+        owned.counters.landed += len(batch.objects)
+        if skip:
+            self._count_duplicates(owned, skip)
+        for device in owned.routes.learn(span.gateway, batch):
+            owned.writer.write_route(device, span.gateway)
+        for record in replies.records:
+            owned.registry.put(record)
+            owned.writer.write_command(record)
+        for audit in owned.audits.select(replies.audits, time.monotonic()):
+            owned.writer.write_audit(audit)
+        return ACCEPTED, replies.records
+
+    def _read(self, owned: OwnedShard, skip: int) -> tuple[Batch, CheckedReplies]:
+        """Read the batch without its first `skip` sequences, and check its replies. Changes nothing. Raises `Poison`."""
+        span = self.span
+        with isolated(f"the batch {span.first}..{span.last} of stream {span.stream} of gateway {span.gateway}"):
+            batch = read_batch(span, self.message)
+            if skip:
+                batch = Batch.of(above(batch.events(), span.first + skip - 1))
+            if span.lane is not Lane.REPLY:
+                return batch, CheckedReplies()
+            now_ms = time.time_ns() // 1_000_000
+            known, issued, tenant = owned.registry.get, owned.issued, owned.writer.tenant
+            replies = check_replies(batch.events(), known, issued=issued, tenant=tenant, now_ms=now_ms)
+            return (Batch.of(replies.events) if replies.audits else batch), replies
+
+    def _count_duplicates(self, owned: OwnedShard, events: int) -> None:
+        owned.counters.duplicate += events
+        if (state := owned.admission.count_duplicates(self.span, events)) is not None:
+            owned.changes.streams[state.gateway, state.stream] = state
+
+
+@dataclass(slots=True)
+class ClientEvent:
+    """One event of a client without sequences. `settle` is called once, on the shard's thread."""
+
+    event: Event
+    settle: Callable[[Outcome], None]
+    size: int = 1
+    urgent: bool = False
+
+    def perform(self, owned: OwnedShard) -> Callable[[], None]:
+        """Write the event. The returned callback accepts it."""
+        if not owned.writer.write_event(topics.of_lane(self.event.lane, self.event.tenant), self.event):
+            outcome = rejected("amqp:link:message-size-exceeded", "too big for Kafka")
+            return lambda: self.settle(outcome)
+        owned.counters.loose += 1
+        return lambda: self.settle(ACCEPTED)
+
+    def give_up(self) -> None:
+        """Release the event: it may or may not be committed, and the client sends it again."""
+        self.settle(RELEASED)

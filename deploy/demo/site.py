@@ -1,0 +1,191 @@
+"""Site: all parts of the demo as child processes, started and stopped in order."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from demo.probes import read_air, read_census, read_devices, read_flow
+from demo.snapshot import Snapshot
+from demo.workspace import Workspace
+from fogline.errors import Misconfigured
+from fogline_lab.supervisor import ChildProcess, Line, find_script, run_to_end, start_child, stop_children
+
+QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""A JVM that lives for a minute on two cores must not spend it on compiling."""
+FOLDER = Path(__file__).parent
+WAITS = 32
+
+
+class Site:
+    """All parts of the demo: Kafka, bridges, gateways, Spark, and the Bluetooth devices (`air`) if there are any.
+
+    `on_exit` is called on the event loop with a part that ended by itself. The links of the Bluetooth devices end on purpose
+    `cycles` times, by `seed`.
+    """
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        snapshot: Snapshot,
+        on_exit: Callable[[ChildProcess], None],
+        *,
+        cycles: int = 0,
+        seed: int = 1,
+    ) -> None:
+        self.workspace = workspace
+        self._snapshot = snapshot
+        self._on_exit = on_exit
+        # Each wait for a part takes a thread; the default pool of a small machine has as many as there are parts.
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(WAITS))
+        self._fogline = find_script("fogline")
+        broker = [sys.executable, "-m", "fogline_lab.kafka_broker", "--data", workspace.folder / "kafka"]
+        self.kafka = self._part("kafka", [*broker, "--port", workspace.ports.kafka], orphan_signal="TERM")
+        self.bridges = [
+            self._part(
+                name,
+                [self._fogline, "bridge", "run", "--config", workspace.cloud_of(name)],
+                on_line=partial(read_census, snapshot, name),
+            )
+            for name in workspace.bridges
+        ]
+        self.spark = self._part(
+            "spark",
+            [self._fogline, "flow", "run", "--json", "--config", workspace.cloud],
+            on_line=partial(read_flow, snapshot.flow),
+            environment={"JDK_JAVA_OPTIONS": os.environ.get("JDK_JAVA_OPTIONS", QUICK_START)},
+        )
+        self.gateways = [
+            self._part(
+                name,
+                [find_script("fogline-edge"), "run", "--config", workspace.edge(name)],
+                on_line=partial(read_census, snapshot, name),
+            )
+            for name in workspace.gateways
+        ]
+        options = {
+            "gateways": len(workspace.gateways),
+            "valves": sum(not each.advertises for each in workspace.ble) // len(workspace.gateways),
+            "on-air": workspace.on_air,
+            "effects": workspace.ble_effects,
+            "cycles": cycles,
+            "seed": seed,
+        }
+        command = _python("ble_devices", options)
+        self.air = (
+            self._part("air", command, on_line=partial(read_air, snapshot.air), orphan_signal="TERM") if workspace.ble else None
+        )
+
+    def _part(
+        self,
+        name: str,
+        command: Sequence[object],
+        *,
+        on_line: Callable[[Line], None] = lambda _: None,
+        on_exit: Callable[[ChildProcess], None] | None = None,
+        **options: Any,
+    ) -> ChildProcess:
+        """Make a part whose callbacks run on the event loop."""
+        loop = asyncio.get_running_loop()
+
+        def exited(part: ChildProcess) -> None:
+            loop.call_soon_threadsafe(on_exit or self._on_exit, part)
+
+        def printed(line: Line) -> None:
+            loop.call_soon_threadsafe(on_line, line)
+
+        folder, log = self.workspace.folder, self.workspace.logs / f"{name}.log"
+        return ChildProcess(name, command, log, folder=folder, on_line=printed, on_exit=exited, **options)
+
+    @property
+    def parts(self) -> dict[str, ChildProcess]:
+        """All parts but the Bluetooth devices, by name."""
+        return {part.name: part for part in (self.kafka, *self.bridges, self.spark, *self.gateways)}
+
+    async def start(self) -> None:
+        """Start Kafka, create its topics, then start all other parts. Raises `Misconfigured`."""
+        self._snapshot.doing = "starting Kafka"
+        await start_child(self.kafka)
+        log = self.workspace.logs / "topics.log"
+        command = [self._fogline, "topics", "create", "--config", self.workspace.cloud]
+        status, _ = await asyncio.to_thread(run_to_end, command, log, self.workspace.folder)
+        if status:
+            raise Misconfigured(f"the topics cannot be created: {log.read_text('utf-8').strip()}")
+        self._snapshot.doing = "starting bridges, gateways and Spark"
+        await self._start_air()
+        async with asyncio.TaskGroup() as group:
+            for part in (self.spark, *self.bridges, *self.gateways):
+                group.create_task(start_child(part), name=f"start {part.name}")
+
+    async def _start_air(self) -> None:
+        """Start the Bluetooth devices, and point each gateway to the bus of its own simulated BlueZ."""
+        if self.air is not None:
+            await start_child(self.air)
+            for gateway, bus in zip(self.gateways, self.air.ready_line["buses"], strict=True):
+                gateway.environment["DBUS_SYSTEM_BUS_ADDRESS"] = bus
+
+    def begin(self) -> None:
+        """Let the Bluetooth devices begin to change what they advertise."""
+        if self.air is not None:
+            self.air.tell("begin")
+
+    def quiet(self) -> None:
+        """Silence the Bluetooth devices."""
+        if self.air is not None:
+            self.air.tell("quiet")
+
+    def devices(self, *, count: int, rate: float) -> ChildProcess:
+        """Make the process of the MQTT and CoAP devices; it is not started."""
+        ports = self.workspace.ports
+        options = {
+            "gateways": ",".join(f"127.0.0.1:{port}" for port in ports.mqtt),
+            "coap-gateways": ",".join(f"127.0.0.1:{port}" for port in ports.coap_lines or ports.coap),
+            "serving": ",".join(map(str, ports.serving)),
+            "acknowledged": self.workspace.acknowledged_file,
+            "effects": self.workspace.effects,
+            "devices": count,
+            "rate": rate,
+        }
+        return self._part(
+            "devices", _python("devices", options), on_line=partial(read_devices, self._snapshot.devices), on_exit=_ignore
+        )
+
+    async def verify(self) -> tuple[int, str]:
+        """Run `fogline ledger verify`. Returns its exit status and its JSON."""
+        command = [self._fogline, "ledger", "verify", "--json", "--config", self.workspace.cloud]
+        return await asyncio.to_thread(run_to_end, command, self.workspace.logs / "ledger.log", self.workspace.folder)
+
+    async def stop_gateways(self) -> None:
+        """Stop the gateways in order; they go before the bridges, so that they can send their backlog."""
+        await stop_children(*self.gateways)
+
+    async def stop_bridges(self) -> None:
+        """Stop the bridges in order."""
+        await stop_children(*self.bridges)
+
+    async def end(self) -> None:
+        """Stop every part that still runs, in the order of the flow."""
+        await stop_children(self.spark, *self.gateways)
+        await self.stop_bridges()
+        await stop_children(self.kafka)
+        if self.air is not None:
+            await stop_children(self.air)
+
+    def kill_all(self) -> None:
+        """Kill every part at once, and do not wait."""
+        for part in (*self.parts.values(), *([] if self.air is None else [self.air])):
+            part.kill()
+
+
+def _ignore(_part: ChildProcess) -> None:
+    """Accept the end of a part: the devices end by themselves when everything is acknowledged."""
+
+
+def _python(module: str, options: Mapping[str, object]) -> list[str]:
+    """Return the command that runs a module of this package."""
+    launch = f"import sys; sys.path[0] = {str(FOLDER.parent)!r}; from demo.{module} import main; sys.exit(main())"
+    return [sys.executable, "-c", launch, *(f"--{name}={value}" for name, value in options.items())]

@@ -1,0 +1,22 @@
+"""Test kit: child processes, faulty lines, a real Kafka broker, and fakes that pass the contract suites of the real ones.
+
+`amqp`: two ends of an AMQP connection
+`apsw_connection`: apsw as sqlite3
+`ble`: Bluetooth without a radio
+`clock`: clocks that a test sets
+`commands`: a command port without a journal
+`cpu_quota`: a process with a share of one CPU
+`disk`: a disk that records writes and syncs
+`events`: events for tests
+`kafka_broker`: a Kafka broker on loopback
+`kafka_line`: a line that loses the end of Kafka transactions
+`loop_disk`: a file system on a loop device
+`memory`: memory of a process
+`mosquitto`: an MQTT broker and a bridge of it
+`mqtt_packets`: a client's half of the MQTT codec
+`port`: an adapter's port without a disk
+`power_cut`: disk images after a power cut
+`supervisor`: child processes
+`tcp_line`: slow, cut and half-open TCP connections
+`udp_line`: lost, duplicated and reordered datagrams
+"""

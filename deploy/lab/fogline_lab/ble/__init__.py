@@ -1,0 +1,12 @@
+"""Bluetooth LE without a radio: virtual devices, and a stand-in for BlueZ on a real `dbus-daemon`.
+
+`adapter1`: `org.bluez.Adapter1`: power and discovery
+`air`: broadcasters, with the payloads of real ones
+`bluez`: stand-in for bluetoothd
+`bus`: a private message bus
+`controller`: the virtual air, and bumble's controllers, completed
+`device_cache`: `org.bluez.Device1` of received devices
+`gatt`: connections of the stand-in, and their characteristics
+`objects`: D-Bus objects with properties
+`peripheral`: a connectable device
+"""

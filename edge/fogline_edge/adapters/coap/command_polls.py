@@ -1,0 +1,121 @@
+"""Commands to CoAP clients: a device polls with `hono-ttd=N`, and the response carries a command that comes within N seconds.
+
+The format is Eclipse Hono's: 2.04 with Location-Query `hono-command={name}`, the command's arguments as payload, and, if a
+reply is wanted, Location-Path `command_response/{tenant}/{device}/{command id}`. It is always a separate Confirmable response
+(RFC 7252, section 5.2.2), because only its acknowledgement proves that the device has the command.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from functools import partial
+
+from fogline.command import Command
+from fogline_edge.adapters.coap.counters import CoapCounters
+from fogline_edge.adapters.coap.exchanges import Exchange
+from fogline_edge.adapters.coap.message_layer import MessageLayer
+from fogline_edge.adapters.coap.paths import RESPONSES
+from fogline_edge.adapters.coap.requests import Request
+from fogline_edge.adapters.coap.wire import MAX_PIECE_BYTES, CoapResponse, Code, Option, Options, number_of, uint
+from fogline_edge.adapters.port import CommandPort
+from fogline_edge.profiles.names import device_name
+
+
+@dataclass(slots=True)
+class _Poll:
+    exchange: Exchange
+    request: Request
+    echo: Options
+    timer: asyncio.TimerHandle
+
+
+@dataclass(eq=False)
+class CommandPolls:
+    """An `Executor` for the devices that wait for a command now, at most `most`."""
+
+    commands: CommandPort
+    tenant: str
+    most: int
+    messages: MessageLayer
+    counters: CoapCounters
+
+    def __post_init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._waiting: dict[str, _Poll] = {}
+        self._sent: dict[str, Exchange] = {}
+
+    def hold(self, device: str, request: Request, exchange: Exchange, ttd_s: int, echo: Options) -> None:
+        """Respond with a command, or after `ttd_s` seconds without one. A former poll of the device is answered at once."""
+        former = self._waiting.pop(device, None)
+        if former is not None:
+            self._release(former)
+        if len(self._waiting) >= self.most:
+            self.counters.asks_over_limit += 1
+            self.messages.reply(exchange, CoapResponse(Code.CHANGED, echo))
+            if former is not None:
+                self.commands.unreachable(device, self)
+            return
+        self.counters.asks += 1
+        timer = self._loop.call_later(ttd_s, self._end, device)
+        self._waiting[device] = _Poll(exchange, request, echo, timer)
+        self.commands.reachable(device, self)
+
+    def execute(self, command: Command) -> None:
+        """As `Executor.execute`."""
+        poll = self._waiting.get(command.device)
+        if poll is None or not self.messages.can_confirm:
+            self.commands.not_sent(command.id)
+            return
+        why = _unfit(command, poll.request)
+        if why is not None:
+            self.commands.refused(command.id, why)
+            return
+        del self._waiting[command.device]
+        poll.timer.cancel()
+        self.commands.unreachable(command.device, self)
+        self.counters.commands += 1
+        self._sent[command.id] = poll.exchange
+        reply = CoapResponse(Code.CHANGED, (*poll.echo, *self._options(command)), command.data)
+        self.messages.reply(poll.exchange, reply, partial(self._on_outcome, command.id))
+
+    def abandon(self, command: Command) -> None:
+        """As `Executor.abandon`: no further retransmission of a command that the device has not acknowledged."""
+        exchange = self._sent.pop(command.id, None)
+        if exchange is not None:
+            self.messages.withdraw(exchange)
+
+    def close(self) -> None:
+        """Respond to every waiting device. Commands that are not acknowledged are lost."""
+        for device in list(self._waiting):
+            self._end(device)
+        for command_id in list(self._sent):
+            self._on_outcome(command_id, False)
+
+    def _on_outcome(self, command_id: str, acknowledged: bool) -> None:  # noqa: FBT001 - called by position
+        if self._sent.pop(command_id, None) is not None:
+            (self.commands.taken if acknowledged else self.commands.lost)(command_id)
+
+    def _end(self, device: str) -> None:
+        self._release(self._waiting.pop(device))
+        self.commands.unreachable(device, self)
+
+    def _release(self, poll: _Poll) -> None:
+        poll.timer.cancel()
+        self.messages.reply(poll.exchange, CoapResponse(Code.CHANGED, poll.echo))
+
+    def _options(self, command: Command) -> Options:
+        path = (RESPONSES, self.tenant, device_name(command.device), command.id) if command.reply else ()
+        content_format = number_of(command.content_type)
+        return (
+            *((int(Option.LOCATION_PATH), each.encode()) for each in path),
+            *(((int(Option.CONTENT_FORMAT), uint(content_format)),) if content_format is not None else ()),
+            (Option.LOCATION_QUERY, f"hono-command={command.name}".encode()),
+        )
+
+
+def _unfit(command: Command, request: Request) -> str | None:
+    most = min(MAX_PIECE_BYTES, request.block2.size if request.block2 else MAX_PIECE_BYTES)
+    if len(command.data) > most:
+        return f"a command in a CoAP response has at most {most} bytes"
+    if request.accept is not None and number_of(command.content_type) != request.accept:
+        return f"the device accepts content format {request.accept} only"
+    return None

@@ -1,0 +1,189 @@
+"""Passes requests to the port and replies of devices to the command port, and responds after the commit."""
+
+import asyncio
+import hashlib
+import logging
+import math
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from fogline.command import MAX_COMMAND_BYTES, Reply
+from fogline.errors import SlowDown
+from fogline.event import Receipt
+from fogline_edge.adapters.coap.blocks import NO_TRANSFER, BlockTransfers
+from fogline_edge.adapters.coap.command_polls import CommandPolls
+from fogline_edge.adapters.coap.counters import CoapCounters
+from fogline_edge.adapters.coap.exchanges import Exchange
+from fogline_edge.adapters.coap.intake import arrival, content_type, slot
+from fogline_edge.adapters.coap.message_layer import MessageLayer
+from fogline_edge.adapters.coap.paths import Paths, PathTarget, ResponsePath
+from fogline_edge.adapters.coap.requests import EMPTY, Request, read_request, seconds, status
+from fogline_edge.adapters.coap.wire import CoapMessage, CoapResponse, Code, Option, Options, RequestRefused, encode, uint
+from fogline_edge.adapters.port import CommandPort, Port
+from fogline_edge.settings import CoapSettings
+
+MAX_LAST_BLOCKS = 256
+_LAST_BLOCK = "coap/final/"
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    message: CoapMessage
+    exchange: Exchange
+    request: Request
+    echo: Options  # the options that the response repeats
+
+
+@dataclass(eq=False)
+class CoapRequestHandler:
+    """Serves requests. Without `commands` and `polls`, `hono-ttd` is ignored."""
+
+    port: Port
+    settings: CoapSettings
+    paths: Paths
+    messages: MessageLayer
+    commands: CommandPort | None
+    polls: CommandPolls | None
+    counters: CoapCounters
+
+    def __post_init__(self) -> None:
+        settings = self.settings
+        self._last_blocks = LastBlocks(self.port)
+        self._loop = asyncio.get_running_loop()
+        self._transfers = BlockTransfers(
+            most=settings.max_transfers, max_bytes=settings.max_body_bytes, timeout_s=settings.transfer_timeout_s
+        )
+
+    def serve(self, message: CoapMessage, exchange: Exchange) -> None:
+        """Serve one request that is not a duplicate of a recent one."""
+        try:
+            self._take(message, exchange)
+        except RequestRefused as error:
+            self._refuse(exchange, error)
+        except SlowDown as error:
+            self.counters.slowed += 1
+            retry_s = uint(max(1, math.ceil(error.retry_after_s)))
+            self.messages.reply(exchange, CoapResponse(Code.SERVICE_UNAVAILABLE, ((Option.MAX_AGE, retry_s),)))
+
+    def _take(self, message: CoapMessage, exchange: Exchange) -> None:
+        request = read_request(message)
+        target = self.paths.resolve(request.path)
+        if request.method not in (Code.POST, Code.PUT):
+            raise RequestRefused(Code.METHOD_NOT_ALLOWED, "bad-method", "events are sent with POST or PUT")
+        if request.block2 is not None and request.block2.number:
+            raise RequestRefused(Code.BAD_REQUEST, "bad-block", "no response of this server has more than one block")
+        block = request.block1
+        case = _Case(message, exchange, request, ((Option.BLOCK1, block.encode()),) if block else ())
+        try:
+            body = self._transfers.feed(exchange.endpoint, request, self._loop.time())
+        except RequestRefused as error:
+            if error.reason != NO_TRANSFER or not self._last_blocks.knows(message, exchange):
+                raise
+            self._answered(case)
+            return
+        if body is None:
+            self.counters.blocks += 1
+            self.messages.reply(exchange, CoapResponse(Code.CONTINUE, case.echo))
+        elif isinstance(target, ResponsePath):
+            self._answer(target, case, body)
+        else:
+            self._store(target, case, body)
+
+    def _store(self, target: PathTarget, case: _Case, body: bytes) -> None:
+        if not body and case.request.parameter(EMPTY) is None:
+            raise RequestRefused(Code.BAD_REQUEST, "no-payload", f"a request without a payload needs ?{EMPTY}")
+        ttd_s = seconds(case.request, self.settings.max_ttd_s) if self.polls is not None else None
+        event, block = arrival(target, case.request, body, case.exchange, ttd_s), case.request.block1
+        done = partial(self._stored, target.device, case, ttd_s)
+        if block is None or not block.number:
+            self.port.put(event, done)
+        else:
+            stored, kept = _after_both(done)
+            self.port.put(event, stored)
+            self._last_blocks.keep(case.message, case.exchange, kept)
+        self.counters.received += 1
+
+    def _stored(self, device: str, case: _Case, ttd_s: int | None, receipt: Receipt) -> None:
+        """Respond after the commit. A retransmission gets no second command."""
+        if ttd_s and self.polls is not None and receipt is Receipt.STORED:
+            self.counters.acknowledged += 1
+            self.polls.hold(device, case.request, case.exchange, ttd_s, case.echo)
+        else:
+            self._answered(case)
+
+    def _answer(self, target: ResponsePath, case: _Case, body: bytes) -> None:
+        if self.commands is None:
+            raise RequestRefused(Code.NOT_FOUND, "no-command", "no command was sent")
+        if len(body) > MAX_COMMAND_BYTES:
+            size1 = ((Option.SIZE1, uint(MAX_COMMAND_BYTES)),)
+            raise RequestRefused(
+                Code.REQUEST_ENTITY_TOO_LARGE, "too-big", f"a reply has at most {MAX_COMMAND_BYTES} bytes", size1
+            )
+        reply = Reply(status(case.request), body, content_type(case.request, None, body) if body else None)
+        self.commands.answer(target.device, target.command_id, reply, partial(self._answer_stored, case))
+        self.counters.answers += 1
+
+    def _answer_stored(self, case: _Case, receipt: Receipt) -> None:
+        if receipt is Receipt.DEAD:
+            self._refuse(case.exchange, RequestRefused(Code.NOT_FOUND, "no-command", "no such command waits for a reply"))
+        else:
+            self._answered(case)
+
+    def _answered(self, case: _Case) -> None:
+        self.counters.acknowledged += 1
+        self.messages.reply(case.exchange, CoapResponse(Code.CHANGED, case.echo))
+
+    def _refuse(self, exchange: Exchange, error: RequestRefused) -> None:
+        before = self.counters.refused.get(error.reason, 0)
+        self.counters.refused[error.reason] = before + 1
+        if not before:
+            where = "{}:{}".format(*exchange.endpoint[:2])
+            _log.info("refused (%s, %s) first from %s: %s", error.code.dotted, error.reason, where, error)
+        self.messages.reply(exchange, CoapResponse(error.code, error.options, error.reason.encode()))
+
+
+class LastBlocks:
+    """Last blocks of the latest `MAX_LAST_BLOCKS` stored bodies, kept durably by a digest of the message.
+
+    After a restart, a retransmitted last block would get 4.08: the client would send the body again, to be stored once more.
+    """
+
+    def __init__(self, port: Port) -> None:
+        self._port = port
+        self._keys = deque(port.kept(_LAST_BLOCK))
+        self._known = set(self._keys)
+
+    def knows(self, message: CoapMessage, exchange: Exchange) -> bool:
+        """Return True if this message was the last block of a stored body."""
+        return bool(self._known) and _key(message, exchange) in self._known
+
+    def keep(self, message: CoapMessage, exchange: Exchange, done: Callable[[], None]) -> None:
+        """Keep it, after the body was put. `done` is called once it is durable."""
+        key = _key(message, exchange)
+        if key not in self._known:
+            self._known.add(key)
+            self._keys.append(key)
+        while len(self._keys) > MAX_LAST_BLOCKS:
+            oldest = self._keys.popleft()
+            self._known.discard(oldest)
+            self._port.keep(oldest, None, lambda: None)
+        self._port.keep(key, b"", done)
+
+
+def _key(message: CoapMessage, exchange: Exchange) -> str:
+    return _LAST_BLOCK + hashlib.blake2b(slot(exchange) + b"\0" + encode(message), digest_size=16).hexdigest()
+
+
+def _after_both(done: Callable[[Receipt], None]) -> tuple[Callable[[Receipt], None], Callable[[], None]]:
+    """Return callbacks for the body and for its last block: after both, `done` gets the receipt of the body."""
+    receipts: list[Receipt | None] = []
+
+    def note(receipt: Receipt | None = None) -> None:
+        receipts.append(receipt)
+        if len(receipts) == 2:
+            done(next(each for each in receipts if each is not None))
+
+    return note, note

@@ -1,0 +1,102 @@
+"""Splits a byte stream into whole packets, and rejects bytes that cannot begin one before it buffers them."""
+
+from fogline_edge.adapters.mqtt.protocol.primitives import MalformedPacket, PacketType, ProtocolError, Reason
+
+_FLAGGED = (PacketType.PUBREL, PacketType.SUBSCRIBE, PacketType.UNSUBSCRIBE)
+_HEADERS = {kind << 4 | (0x02 if kind in _FLAGGED else 0x00) for kind in PacketType if kind}  # 5: 2.1.3
+_HEADERS |= {header for header in range(0x30, 0x40) if header & 0x06 != 0x06}  # any PUBLISH but at QoS 3
+_MAX_LENGTH_BYTES = 4
+
+
+class Framer:
+    """The incremental half of the decoder. `first`: the required type of the first packet, or `None` for any.
+
+    Call `feed`, then `next_packet` until it returns `None`, at once or later. The framer holds at most `max_packet_bytes` (a
+    whole packet, 5: 3.1.2.11.4) and the last bytes fed.
+    """
+
+    __slots__ = ("_at", "_data", "_first", "_max", "_need", "_tail")
+
+    def __init__(self, max_packet_bytes: int, first: PacketType | None = PacketType.CONNECT) -> None:
+        self._max = max_packet_bytes
+        self._first = first
+        self._data = b""
+        self._at = 0
+        self._tail = bytearray()
+        self._need = 0
+
+    @property
+    def unfinished(self) -> bool:
+        """Return True if the framer holds the beginning of an incomplete packet."""
+        return bool(self._tail) or self._at < len(self._data)
+
+    def feed(self, data: bytes) -> None:
+        """Add received bytes."""
+        if self._at == len(self._data) and not self._tail:
+            self._data = data
+            self._at = 0
+        else:
+            self._tail += data
+
+    def next_packet(self) -> tuple[int, bytes] | None:
+        """Return the next packet as (first byte, body), or `None` if it is incomplete. Raises `PacketError`."""
+        while True:
+            data, at = self._data, self._at
+            available = len(data) - at
+            if available >= 2:
+                length, start = self._length(data, at)
+                end = start + length
+                if start and end <= len(data):
+                    self._at = end
+                    return data[at], data[start:end]
+                need = end - at if start else available + 1
+            else:
+                need = max(self._need, 2) if not available else 2
+                if available:
+                    self._check_header(data[at])
+            if not self._refill(need):
+                return None
+
+    def _length(self, data: bytes, at: int) -> tuple[int, int]:
+        """Return the remaining length (5: 2.1.4) of the packet at `at`, and the offset of its body (0: not known yet)."""
+        header = data[at]
+        if header not in _HEADERS or self._first is not None:
+            self._check_header(header)
+        length = data[at + 1]
+        start = at + 2
+        if length > 0x7F:
+            length &= 0x7F
+            for shift in (7, 14, 21):
+                if start == len(data):
+                    return 0, 0
+                byte = data[start]
+                start += 1
+                length |= (byte & 0x7F) << shift
+                if byte < 0x80:
+                    break
+            else:
+                raise MalformedPacket(f"a remaining length has more than {_MAX_LENGTH_BYTES} bytes")
+        if start - at + length > self._max:
+            raise ProtocolError(f"a packet has more than {self._max} bytes", Reason.PACKET_TOO_LARGE)
+        self._first = None
+        return length, start
+
+    def _check_header(self, header: int) -> None:
+        if header not in _HEADERS:
+            raise MalformedPacket(f"no packet begins with 0x{header:02x}")
+        if self._first is not None and header >> 4 != self._first:
+            raise ProtocolError(f"the first packet is {PacketType(header >> 4).name} instead of {self._first.name}")
+
+    def _refill(self, need: int) -> bool:
+        """Move the unread bytes to the tail; take the tail back once it holds `need` bytes."""
+        if self._at < len(self._data):
+            self._tail[:0] = self._data[self._at :]
+        self._data = b""
+        self._at = 0
+        self._need = need
+        if len(self._tail) < need:
+            return False
+        self._data = bytes(self._tail)
+        self._tail.clear()
+        self._need = 0
+        return True

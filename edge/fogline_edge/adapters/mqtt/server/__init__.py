@@ -1,0 +1,12 @@
+"""Sockets, timers and the dispatch of commands of the MQTT listener.
+
+`connection`: the life of one client's socket
+`deadline_timer`: a timer for a deadline that moves
+`dispatch`: commands to the connections of their devices; wills and notifications to the port
+`effect_runner`: performs the effects of one connection, and stops reading it
+`listener`: accepts connections
+`reader`: bytes from the socket to the state machine
+`session_expiry`: restores sessions, and ends them in time
+`users`: the password file
+`wills`: wills that wait for their delay
+"""

@@ -1,0 +1,186 @@
+"""The MQTT listener: accepts sockets, registers clients, and checks passwords."""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+
+from fogline.errors import Misconfigured
+from fogline.process.rates import DeviceRates
+from fogline.process.settings_file import require_loopback
+from fogline_edge.adapters.bind_error import cannot_listen
+from fogline_edge.adapters.mqtt.counters import MqttCounters
+from fogline_edge.adapters.mqtt.hono.intake import ClientKey, PublishIntake
+from fogline_edge.adapters.mqtt.hono.topics import Topics
+from fogline_edge.adapters.mqtt.protocol.primitives import Reason
+from fogline_edge.adapters.mqtt.server.connection import ClientConnection
+from fogline_edge.adapters.mqtt.server.dispatch import Dispatch
+from fogline_edge.adapters.mqtt.server.session_expiry import SessionExpiry
+from fogline_edge.adapters.mqtt.server.users import Users, load_users
+from fogline_edge.adapters.mqtt.server.wills import DelayedWills
+from fogline_edge.adapters.mqtt.session.client_protocol import ProtocolContext
+from fogline_edge.adapters.mqtt.session.effects import ClientAccepted, CloseReason, LastWill, Verify
+from fogline_edge.adapters.mqtt.session.sessions import Sessions
+from fogline_edge.adapters.port import CommandPort, Port
+from fogline_edge.boot import beacon
+from fogline_edge.settings import LimitSettings, MqttSettings
+
+_log = logging.getLogger(__name__)
+
+_VERIFICATIONS = 2  # the most passwords that are checked at once
+
+
+class MqttListener:
+    """Puts the messages of its clients into `port`, and acknowledges each after its commit. `counters` may be read always.
+
+    Without `commands` no topic filter is granted. Raises `Misconfigured` for an invalid topic pattern.
+    """
+
+    def __init__(
+        self, port: Port, settings: MqttSettings, commands: CommandPort | None = None, rates: DeviceRates | None = None
+    ) -> None:
+        self.port = port
+        self.rates = make_rates(LimitSettings()) if rates is None else rates
+        self.counters = MqttCounters()
+        sessions = Sessions(most=2 * settings.max_connections)
+        self.context = ProtocolContext(
+            settings=settings,
+            intake=PublishIntake(port.tenant, port.gateway, Topics(port.tenant, settings.topics), self.counters),
+            with_users=settings.users is not None,
+            new_client_id=lambda: f"auto-{secrets.token_hex(8)}",
+            with_commands=commands is not None,
+            now=beacon,
+            counters=self.counters,
+            sessions=sessions,
+            crowded=lambda: port.crowded,
+        )
+        self.dispatch = Dispatch(port, commands, sessions, counters=self.counters, wills=self.context.wills)
+        self._wills = DelayedWills(self.dispatch, settings.max_connections)
+        self._session_expiry = SessionExpiry(port, sessions, self.dispatch, self.counters)
+        self._settings = settings
+        self._users: Users | None = None
+        self._server: asyncio.Server | None = None
+        self._sockets: set[ClientConnection] = set()
+        self._without_client: dict[ClientConnection, None] = {}
+        self._by_client: dict[ClientKey, ClientConnection] = {}
+        self._flushes: list[Callable[[], None]] = []
+        self._verifying: set[asyncio.Task[None]] = set()
+        self._verifications = asyncio.Semaphore(_VERIFICATIONS)
+        self._empty = asyncio.Event()
+
+    async def start(self) -> None:
+        """Listen. Raises `Misconfigured` without a users file beyond loopback, and for a bad users file or address."""
+        settings = self._settings
+        if settings.users is None:
+            require_loopback(settings.host, "mqtt.host")
+        else:
+            self._users = await asyncio.to_thread(load_users, Path(settings.users))
+        self._session_expiry.restore()
+        loop = asyncio.get_running_loop()
+        try:
+            self._server = await loop.create_server(lambda: ClientConnection(self), settings.host, settings.port, backlog=1024)
+        except OSError as error:
+            self._session_expiry.timer.cancel()
+            raise Misconfigured(cannot_listen(error, "mqtt", settings.host, settings.port)) from None
+        _log.info("the MQTT listener accepts connections on %s:%s", *self.address)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """The host and port of the listening socket. Only after `start`."""
+        assert self._server is not None
+        host, port = self._server.sockets[0].getsockname()[:2]
+        return host, port
+
+    async def close(self) -> None:
+        """Stop accepting, disconnect all clients, publish their wills, and return after all sockets are closed.
+
+        Messages that are not acknowledged stay so: the clients send them again. Safe to call twice, and without `start`.
+        """
+        if self._server is None:
+            return
+        server, self._server = self._server, None
+        server.close()
+        for connection in list(self._sockets):
+            connection.disconnect(Reason.SERVER_SHUTTING_DOWN, CloseReason.SHUT_DOWN, "the listener ends")
+        for task in self._verifying:
+            task.cancel()
+        await asyncio.gather(*self._verifying, return_exceptions=True)
+        self._wills.close()
+        self._session_expiry.timer.cancel()
+        if self._sockets:
+            self._empty.clear()
+            await self._empty.wait()
+        await server.wait_closed()
+
+    def joined(self, connection: ClientConnection) -> bool:
+        """See `ConnectionOwner.joined`. If there are too many, the oldest socket without a client makes room."""
+        self.counters.connections += 1
+        self._sockets.add(connection)
+        self.counters.connected += 1
+        if len(self._by_client) + len(self._without_client) >= self._settings.max_connections:
+            if not self._without_client:
+                self.counters.over_limit += 1
+                return False
+            oldest = next(iter(self._without_client))
+            oldest.drop(CloseReason.OVER_LIMIT, "too many connections, and no other waits longer for its CONNECT")
+        self._without_client[connection] = None
+        return True
+
+    def opened(self, connection: ClientConnection, accepted: ClientAccepted) -> None:
+        """Register a client, end its former connection (5: 3.1.4), and handle its waiting will (5: 3.1.3.2.2)."""
+        former = self._by_client.get(accepted.key)
+        if former is not None:
+            detail = "another connection has the same client id"
+            former.disconnect(Reason.SESSION_TAKEN_OVER, CloseReason.TAKEN_OVER, detail, resumed=accepted.resumed)
+        self._wills.reopened(accepted.key, resumed=accepted.resumed)
+        self._without_client.pop(connection, None)
+        self._by_client[accepted.key] = connection
+
+    def verify(self, connection: ClientConnection, verify: Verify) -> None:
+        """Check a password in a thread, a few at a time."""
+        task = asyncio.get_running_loop().create_task(self._verify(connection, verify), name="mqtt password")
+        self._verifying.add(task)
+        task.add_done_callback(self._verifying.discard)
+
+    async def _verify(self, connection: ClientConnection, verify: Verify) -> None:
+        assert self._users is not None
+        async with self._verifications:
+            if connection.ending:
+                return
+            ok = await asyncio.to_thread(self._users.verify, verify.name, verify.password)
+        if not connection.ending:
+            connection.reader.verified(ok=ok)
+
+    def schedule(self, flush: Callable[[], None]) -> None:
+        """See `ListenerContext.schedule`. One callback of the loop serves all connections."""
+        if not self._flushes:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._flushes.append(flush)
+
+    def _flush(self) -> None:
+        flushes, self._flushes = self._flushes, []
+        for flush in flushes:
+            flush()
+
+    def ended(self, connection: ClientConnection, key: ClientKey | None, will: LastWill | None) -> None:
+        """Remove the client of an ended connection, and publish its will, now or after its delay."""
+        self._without_client.pop(connection, None)
+        if key is not None and self._by_client.get(key) is connection:
+            del self._by_client[key]
+        if will is not None:
+            self._wills.add(key, will)
+        if key is not None:
+            self._session_expiry.timer.restart()
+
+    def gone(self, connection: ClientConnection) -> None:
+        """See `ConnectionOwner.gone`."""
+        self._sockets.discard(connection)
+        self.counters.connected -= 1
+        if not self._sockets:
+            self._empty.set()
+
+
+def make_rates(limits: LimitSettings) -> DeviceRates:
+    """Return the rate limits of devices, by the settings."""
+    return DeviceRates(limits.device_events_s, limits.device_burst)

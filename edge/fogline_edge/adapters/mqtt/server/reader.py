@@ -1,0 +1,96 @@
+"""Reads the packets of one connection: bytes to packets to the state machine.
+
+Reading stops while anything cannot continue at once (`HoldReason`), and resumes where it stopped. No method waits.
+"""
+
+import asyncio
+
+from fogline_edge.adapters.mqtt.protocol.framing import Framer
+from fogline_edge.adapters.mqtt.protocol.primitives import PacketError
+from fogline_edge.adapters.mqtt.server.effect_runner import (
+    ConnectionControl,
+    EffectRunner,
+    HoldReason,
+    ListenerContext,
+    ReadGate,
+)
+from fogline_edge.adapters.mqtt.session.client_protocol import ClientProtocol
+
+PACKETS_A_TURN = 256
+"""The most packets of one connection in one turn of the loop, so that the other connections get theirs."""
+
+
+class PacketReader:
+    """Reads one connection, until its `gate` is closed. `runner`: performs the effects."""
+
+    def __init__(
+        self, protocol: ClientProtocol, connection: ConnectionControl, transport: asyncio.Transport, listener: ListenerContext
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._protocol = protocol
+        self._connection = connection
+        self._port = listener.port
+        self.gate = ReadGate(transport, self._resumed)
+        self.runner = EffectRunner(protocol, connection, transport, listener, self.gate)
+        self._framer = Framer(listener.context.settings.max_packet_bytes)
+        self._unfinished_since: float | None = None
+
+    @property
+    def last_packet_at(self) -> float:
+        """Arrival of the last whole packet, in the loop's time; now, while the socket is not read."""
+        return self._loop.time() if self.gate.held else self.runner.packet_at
+
+    @property
+    def unfinished_since(self) -> float | None:
+        """Arrival of the first bytes of an incomplete packet, in the loop's time; now, while the socket is not read."""
+        return self._loop.time() if self.gate.held and self._unfinished_since is not None else self._unfinished_since
+
+    def feed(self, data: bytes) -> None:
+        """Handle received bytes."""
+        now = self._loop.time()
+        self._protocol.bytes_received(now, drained=self.runner.drained)
+        self._framer.feed(data)
+        self._read(now)
+
+    def verified(self, *, ok: bool) -> None:
+        """Continue after the password check."""
+        self.runner.perform(self._protocol.verified(ok=ok, now=self._loop.time()))
+        self.gate.release(HoldReason.VERIFY)
+
+    def pause(self, *, paused: bool) -> None:
+        """Read no packet and begin no command while the client does not read, and continue afterwards."""
+        self.runner.bulky = paused
+        if paused:
+            self.gate.hold(HoldReason.SLOW)
+        else:
+            self.gate.release(HoldReason.SLOW)
+        if not self.gate.closed:
+            self.runner.perform(self._protocol.downstream.pause(paused=paused))
+
+    def _read(self, now: float) -> None:
+        protocol, framer, gate, runner = self._protocol, self._framer, self.gate, self.runner
+        if protocol.key is not None and self._port.crowded and not gate.held:
+            runner.wait_for_room()  # a next packet may need `keep` or `forget`, which a full port cannot refuse
+        for _ in range(PACKETS_A_TURN):
+            if gate.held or gate.closed:
+                return
+            try:
+                packet = framer.next_packet()
+            except PacketError as error:
+                self._connection.finish(protocol.fail(error))
+                return
+            if packet is None:
+                began = now if self._unfinished_since is None else self._unfinished_since
+                self._unfinished_since = began if framer.unfinished else None
+                return
+            runner.packet_at, self._unfinished_since = now, None
+            runner.perform(protocol.receive(*packet, now))
+        gate.hold(HoldReason.TURN)
+        self._loop.call_soon(gate.release, HoldReason.TURN)
+
+    def _resumed(self) -> None:
+        """Continue after a pause, which does not count as silence of the client."""
+        now = self.runner.packet_at = self._loop.time()
+        if self._unfinished_since is not None:
+            self._unfinished_since = now
+        self._read(now)

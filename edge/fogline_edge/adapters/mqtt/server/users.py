@@ -1,0 +1,82 @@
+"""The password file of `mosquitto_passwd`: `name:$7$iterations$salt$hash` (PBKDF2-HMAC-SHA512, base64)."""
+
+import base64
+import binascii
+import hashlib
+import hmac
+from dataclasses import dataclass
+from pathlib import Path
+
+from fogline.address import is_identifier, shown
+from fogline.errors import Misconfigured
+
+_HASH_BYTES = 64
+_MAX_ITERATIONS = 10_000_000
+_REMAKE = "create it again with: mosquitto_passwd -H sha512-pbkdf2"
+
+
+@dataclass(frozen=True, slots=True)
+class _Secret:
+    iterations: int
+    salt: bytes
+    hash: bytes
+
+    def matches(self, password: bytes) -> bool:
+        found = hashlib.pbkdf2_hmac("sha512", password, self.salt, self.iterations, _HASH_BYTES)
+        return hmac.compare_digest(found, self.hash)
+
+
+class Users:
+    """The users that may log in."""
+
+    def __init__(self, secrets: dict[str, _Secret]) -> None:
+        self._secrets = secrets
+        slowest = max((each.iterations for each in secrets.values()), default=1)
+        self._nobody = _Secret(slowest, b"nobody", bytes(_HASH_BYTES))
+
+    def verify(self, name: str, password: bytes) -> bool:
+        """Return True if this is the password of `name`, written `device` or `device@tenant`.
+
+        The function is slow on purpose: call it in a thread. An unknown name takes as long as a known one.
+        """
+        secret = self._secrets.get(name) or self._secrets.get(name.rpartition("@")[0])
+        return (secret or self._nobody).matches(password) and secret is not None
+
+
+def load_users(path: Path) -> Users:
+    """Read the file. Raises `Misconfigured` with the line number."""
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Misconfigured(f"mqtt.users = {str(path)!r}: the file cannot be read: {error}") from None
+    secrets: dict[str, _Secret] = {}
+    for number, line in enumerate(lines, start=1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        where = f"{path}, line {number}"
+        name, colon, secret = line.strip().partition(":")
+        if not colon:
+            raise Misconfigured(f"{where}: expected name:hash, as mosquitto_passwd writes it")
+        if not is_identifier(name.rpartition("@")[0] if "@" in name else name):
+            raise Misconfigured(f"{where}: {shown(name)} is not a device name: 1 to 64 of A-Z a-z 0-9 . _ : -")
+        if name in secrets:
+            raise Misconfigured(f"{where}: {name} occurs twice")
+        secrets[name] = _secret(secret, where)
+    if not secrets:
+        raise Misconfigured(f"mqtt.users = {str(path)!r}: the file has no user")
+    return Users(secrets)
+
+
+def _secret(text: str, where: str) -> _Secret:
+    match text.split("$"):
+        case ["", "7", iterations, salt, hashed]:
+            try:
+                secret = _Secret(int(iterations), *(base64.b64decode(each, validate=True) for each in (salt, hashed)))
+            except (binascii.Error, ValueError):
+                secret = _Secret(0, b"", b"")
+            if not 1 <= secret.iterations <= _MAX_ITERATIONS or not secret.salt or len(secret.hash) != _HASH_BYTES:
+                raise Misconfigured(f"{where}: the hash is unreadable; {_REMAKE}")
+            return secret
+        case ["", "6", *_]:
+            raise Misconfigured(f"{where}: $6$ hashes are too easy to guess, and are not accepted; {_REMAKE}")
+    raise Misconfigured(f"{where}: this is not a $7$ hash; {_REMAKE}")

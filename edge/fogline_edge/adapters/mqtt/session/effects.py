@@ -1,0 +1,127 @@
+"""Effects: the IO that the pure state machine asks the server to perform."""
+
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+from fogline.event import Arrival
+from fogline_edge.adapters.mqtt.hono.intake import ClientKey
+from fogline_edge.adapters.mqtt.hono.responses import MqttResponse
+from fogline_edge.adapters.mqtt.session.ack_order import PendingAck
+
+
+class CloseReason(StrEnum):
+    """The reason for the end of a connection, and the name of its counter."""
+
+    LEFT = "left"
+    LOST = "lost"
+    MALFORMED = "malformed"
+    REFUSED = "refused"
+    TAKEN_OVER = "taken_over"
+    TIMED_OUT = "timed_out"
+    SLOW_READER = "slow_reader"
+    OVER_LIMIT = "over_limit"
+    SHUT_DOWN = "shut_down"
+
+
+class DeliveryResult(StrEnum):
+    """The result of a command's delivery, as `CommandPort` reports it, and the name of its counter."""
+
+    TAKEN = "taken"
+    NOT_SENT = "not_sent"
+    LOST = "lost"
+    REFUSED = "refused"
+
+
+class Send(NamedTuple):
+    """Write these bytes to the client."""
+
+    data: bytes
+
+
+class Store(NamedTuple):
+    """Put this arrival, and call `AckOrder.committed(pending)` when it is durable."""
+
+    arrival: Arrival
+    pending: PendingAck
+
+
+class Respond(NamedTuple):
+    """Give a command response to the journal, and call `AckOrder.committed(pending)` when it is durable."""
+
+    response: MqttResponse
+    pending: PendingAck
+
+
+class Verify(NamedTuple):
+    """Check this password, read no packet meanwhile, then call `ClientProtocol.verified`."""
+
+    name: str
+    password: bytes
+
+
+class ClientAccepted(NamedTuple):
+    """Register the client and end its former connection. `resumed`: the session continues."""
+
+    key: ClientKey
+    resumed: bool
+
+
+class Close(NamedTuple):
+    """Write `data`, then end the connection. `detail` is for the log."""
+
+    data: bytes
+    reason: CloseReason
+    detail: str
+
+
+class Forget(NamedTuple):
+    """Durably forget a retransmission slot of these devices, then perform `then` if the connection is still open."""
+
+    devices: tuple[str, ...]
+    slot: bytes
+    packet_id: int
+    then: "Continuation"
+
+
+class Keep(NamedTuple):
+    """Durably keep a value (`None`: delete it), then perform `then` if the connection is still open."""
+
+    key: str
+    value: bytes | None
+    then: "Continuation | None" = None
+
+
+class ReportDelivery(NamedTuple):
+    """Report the result of a command's delivery. `detail` is for the operator."""
+
+    result: DeliveryResult
+    command_id: str
+    detail: str = ""
+
+
+class SetReachable(NamedTuple):
+    """Report that the client accepts commands for `device` from now on, or no longer."""
+
+    device: str
+    reachable: bool
+
+
+Effect = Send | Store | Respond | Verify | ClientAccepted | Close | Forget | Keep | ReportDelivery | SetReachable
+Continuation = Callable[[], Sequence[Effect]]
+"""The next step of the state machine, after a commit."""
+
+
+class LastWill(NamedTuple):
+    """A will to put after `delay_s`, unless the session is opened again before. `cost`: its share of the `WillBudget`."""
+
+    arrival: Arrival
+    delay_s: float
+    cost: int = 0
+
+
+class Ended(NamedTuple):
+    """The will to publish and the effects to perform after the end of a connection."""
+
+    will: LastWill | None = None
+    effects: Sequence[Effect] = ()

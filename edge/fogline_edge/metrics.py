@@ -1,0 +1,51 @@
+"""The metrics and the health of a gateway."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fogline.errors import Misconfigured
+from fogline.event import Lane
+from fogline.process.metrics import Sample, samples_of
+from fogline.process.statistics import read_process
+from fogline_edge.downlink.downlink import Downlink
+from fogline_edge.status import COUNTERS, read_oldest, read_status
+from fogline_edge.uplink.uplink import Uplink
+
+
+class AdapterCounters(NamedTuple):
+    """The counters of one adapter, a dataclass, and the prefix and labels of their metrics."""
+
+    prefix: str
+    counters: Any
+    labels: tuple[str, ...] = ()
+
+
+def read_gateway(folder: Path, uplink: Uplink, downlink: Downlink, adapters: list[AdapterCounters]) -> Iterator[Sample]:
+    """Yield the present samples of a gateway. `folder`: that of the outbox. Runs on the loop."""
+    yield from read_process()
+    yield from _read_outbox(folder)
+    yield Sample("fogline_uplink_connected", int(uplink.connected))
+    yield Sample("fogline_uplink_connections_total", uplink.state.connections + uplink.connected)
+    yield Sample("fogline_uplink_settlement_seconds", uplink.state.settlement_seconds)
+    yield from samples_of("downlink", downlink.counters)
+    for each in adapters:
+        yield from samples_of(*each)
+
+
+def _read_outbox(folder: Path) -> Iterator[Sample]:
+    try:
+        status, oldest = read_status(folder), read_oldest(folder)
+    except Misconfigured:  # the file cannot be read now
+        return
+    totals: Counter[tuple[str, Lane]] = Counter()
+    for stream in status["streams"]:
+        for name in (*COUNTERS, "backlog"):
+            totals[name, Lane(stream["lane"])] += stream[name]
+    for lane in Lane:
+        for name in COUNTERS:
+            yield Sample(f"fogline_outbox_{name.removesuffix('_events')}_total", totals[name, lane], (lane.value,))
+        yield Sample("fogline_outbox_backlog", totals["backlog", lane], (lane.value,))
+        yield Sample("fogline_outbox_oldest_seconds", oldest.get(lane, 0.0), (lane.value,))
+    yield Sample("fogline_outbox_file_bytes", status["bytes"])

@@ -1,0 +1,127 @@
+"""Checks the outbox's file before it is opened, without changing it.
+
+After a clean end the check is cheap: the file opens, the rows that the start needs are readable, and each stream's rows begin
+and end where its state says. After any other end (a kill, a power cut, a failure) it also checks the log's checksums, runs
+SQLite's `quick_check`, and counts the rows. That takes at most `CHECK_S`, so that a large file on a slow disk does not delay
+the start. Damage that is found later ends the process and marks the folder, and the next start salvages the file.
+"""
+
+import logging
+import sqlite3
+import time
+from pathlib import Path
+from typing import Any
+
+from fogline_edge.outbox.carving import log_is_broken, table_of
+from fogline_edge.outbox.data_folder import RunEnd
+from fogline_edge.outbox.free_space import is_damage
+from fogline_edge.outbox.pages import Cell
+from fogline_edge.outbox.salvage import LOG_MISSING
+from fogline_edge.outbox.streams import event_place
+
+CHECK_S = 4.0
+"""Time limit of the thorough check, in seconds."""
+_STEPS = 10_000
+_log = logging.getLogger("fogline.outbox")
+
+
+def examine(path: Path, *, last: RunEnd, owner: str | None) -> str | None:
+    """Return the reason to salvage the file at `path`, or None if it is sound.
+
+    `last`: the end of the last run. `owner`: the gateway that has run here, if any; then the file must hold something.
+    """
+    log = path.with_name(path.name + "-wal")
+    log_bytes = log.stat().st_size if log.exists() else 0
+    if not path.exists():
+        return "the file is missing, its log is there" if log_bytes else None
+    if not path.stat().st_size and (owner or log_bytes):
+        return "the file is empty"
+    if owner and last is RunEnd.OPEN and not log_bytes:
+        return LOG_MISSING
+    thorough = last is not RunEnd.CLOSING or log_bytes > 0
+    if thorough and log_is_broken(path, log):
+        return "its log is damaged"
+    try:
+        return _look(path, owner, thorough=thorough)
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        return str(error) if is_damage(error) else None
+
+
+def _look(path: Path, owner: str | None, *, thorough: bool) -> str | None:
+    connection = sqlite3.connect(f"file:{path.absolute()}?mode=ro", uri=True, isolation_level=None)
+    try:
+        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()}
+        if owner is not None and not {"meta", "stream", "event"} <= tables:
+            return "it holds no outbox any more"
+        why = _read(connection, tables, owner)
+        return why or (_look_closely(connection, tables) if thorough else None)
+    finally:
+        connection.close()
+
+
+_START = {
+    "meta": "SELECT 1, key, value FROM meta",
+    "kept": "SELECT 0, key, value FROM kept",
+    "stream": "SELECT number, NULL, stream, lane, open, head, chain, settled, settled_chain, acknowledged, stored, duplicate,"
+    " dead, sent, settled_events, quarantined, reason FROM stream",
+    "resend": "SELECT number, NULL, entries FROM resend",
+    "command": "SELECT number, NULL, id, device, name, content_type, data, reply, durable, idempotent, correlation, boot,"
+    " deadline_ms, digest, state, changed_s, status, answer_digest FROM command WHERE state IN ('QUEUED', 'SENDING')",
+}
+"""The rows that every start reads: the row id (0 if the table has none), and the values in the file's order."""
+_ENDS = """
+SELECT (SELECT min(place) FROM event WHERE place > :begin AND place < :end) - :begin,
+       (SELECT max(place) FROM event WHERE place > :begin AND place < :end) - :begin
+"""
+
+
+_UNSAVED = "SELECT chain, message FROM event WHERE place > ? AND place < ?"
+_COUNT = "SELECT count(*), max(place) FROM event WHERE place > ? AND place < ?"
+
+
+def _read(connection: sqlite3.Connection, tables: set[str], owner: str | None) -> str | None:
+    """Return the first contradiction in the rows that every start reads, or None."""
+    for table, query in _START.items():
+        for number, *values in connection.execute(query).fetchall() if table in tables else ():
+            if table_of(Cell(0, number or 0, tuple(values))) != table:
+                return f"a row of {table} makes no sense"
+            if owner is not None and table == "meta" and values[0] == "gateway" and values[1] != owner:
+                return f"it says that it belongs to gateway {values[1]}, which it does not"
+    for number, name, head, first in _streams(connection, tables):
+        span = {"begin": event_place(number, 0), "end": event_place(number + 1, 0)}
+        begin, end = connection.execute(_ENDS, span).fetchone()
+        connection.execute(_UNSAVED, (span["begin"] + head, span["end"])).fetchall()
+        if (begin or first) != first or (end or first - 1) < head:
+            return f"stream {name} has rows {begin} to {end}, not {first} to {head} or more"
+    return None
+
+
+def _streams(connection: sqlite3.Connection, tables: set[str]) -> list[Any]:
+    """Return number, name and saved head of each stream, and its first row: the one after the settled ones, or the gap record.
+
+    A file of a former version, or one whose migration was interrupted, is not looked at so closely: it has no `resend` yet,
+    or a table `event_by_key`.
+    """
+    newest = {"stream", "event", "resend"} <= tables and "event_by_key" not in tables
+    first = "SELECT number, stream, head, max(settled + 1, dropped_upto) FROM stream"
+    return connection.execute(first).fetchall() if newest else []
+
+
+def _look_closely(connection: sqlite3.Connection, tables: set[str]) -> str | None:
+    """Return the first defect that `quick_check` or a count of the rows finds within `CHECK_S`, or None."""
+    until = time.monotonic() + CHECK_S
+    connection.set_progress_handler(lambda: int(time.monotonic() > until), _STEPS)
+    try:
+        (said,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        if said != "ok":
+            return str(said).replace("\n", " ")
+        for number, name, _, first in _streams(connection, tables):
+            span = event_place(number, 0), event_place(number + 1, 0)
+            rows, last = connection.execute(_COUNT, span).fetchone()
+            if rows and rows != last - span[0] - first + 1:
+                return f"stream {name} has {rows} rows from {first} to {last - span[0]}"
+    except sqlite3.OperationalError as error:
+        if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_INTERRUPT:
+            raise
+        _log.warning("the check of the outbox was stopped after %.0f s", CHECK_S)
+    return None

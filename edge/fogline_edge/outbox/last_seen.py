@@ -1,0 +1,45 @@
+"""Last-seen time of each counter value of an advertiser, in memory: a repeated advertisement then costs no write.
+
+An advertiser repeats one advertisement, or alternates between two, until something changes. As long as it repeats without a
+pause, the copies are duplicates, however old the first one is. After a pause, and after a restart of the gateway, the time of
+the first copy counts instead, because a device that restarts with each event and with the same count is seen with pauses.
+"""
+
+from msgspec.structs import replace
+
+from fogline.event import Arrival
+from fogline.identity import Counter
+from fogline_edge.outbox.recognition import CounterValue, MemoryEntry, report_key
+
+PAUSE_S = 15
+MAX_SEEN = 4096
+
+
+class LastSeen:
+    """Last-seen times of arrivals with a `report` and a counter. Used on the writer's thread."""
+
+    def __init__(self) -> None:
+        self._last_s: dict[tuple[bytes, bytes, Counter], int] = {}
+
+    def note(self, arrival: Arrival, payload: bytes, age_s: int) -> None:
+        """Note that the arrival is seen now. `payload`: digest of the payload."""
+        if isinstance(arrival.evidence, Counter):
+            key = (report_key(arrival), payload, arrival.evidence)
+            self._last_s.pop(key, None)
+            self._last_s[key] = age_s
+            if len(self._last_s) > MAX_SEEN:
+                del self._last_s[next(iter(self._last_s))]
+
+    def renew(self, trace: MemoryEntry, arrival: Arrival, age_s: int) -> MemoryEntry:
+        """Return the entry with each recent value as old as its last copy, if there was no pause since that."""
+        counter = arrival.evidence
+        if not trace.recent or not isinstance(counter, Counter):
+            return trace
+        channel = report_key(arrival)
+
+        def renewed(each: CounterValue) -> CounterValue:
+            value = Counter(each.value % (1 << counter.width_bits), counter.width_bits)
+            last_s = self._last_s.get((channel, each.digest, value))
+            return each if last_s is None or age_s - last_s > PAUSE_S else replace(each, age_s=last_s)
+
+        return replace(trace, recent=tuple(map(renewed, trace.recent)))

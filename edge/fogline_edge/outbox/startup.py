@@ -1,0 +1,79 @@
+"""Prepares the outbox's file: checks its owner and the end of the last run, and salvages a damaged file."""
+
+import logging
+import sqlite3
+from pathlib import Path
+
+from fogline.errors import Misconfigured
+from fogline_edge.boot import Clock
+from fogline_edge.outbox import salvage
+from fogline_edge.outbox.age import Age
+from fogline_edge.outbox.data_folder import DataFolder, RunEnd, check_owner, foreign, note_start
+from fogline_edge.outbox.free_space import is_damage
+from fogline_edge.outbox.integrity import examine
+from fogline_edge.outbox.schema import Connect, open_database
+from fogline_edge.settings import EdgeSettings
+
+FILE = "outbox.db"
+
+_log = logging.getLogger("fogline.outbox")
+
+
+def open_file(settings: EdgeSettings, connect: Connect, clock: Clock) -> tuple[sqlite3.Connection, DataFolder]:
+    """Lock the data folder and open a sound file of this gateway. Raises `Misconfigured`."""
+    folder = DataFolder(Path(settings.data), f"{settings.tenant}/{settings.gateway}")
+    try:
+        _prepare(settings, folder, clock)
+        try:
+            connection = _open(settings, folder, connect, clock)
+        except Exception as error:
+            if isinstance(error, sqlite3.Error) and not is_damage(error):
+                raise _cannot("opened", folder.path / FILE, error) from error
+            if not is_damage(error):
+                raise
+            _log.exception("the outbox cannot be opened")
+            folder.note(RunEnd.DAMAGED)
+            _prepare(settings, folder, clock)
+            connection = _open(settings, folder, connect, clock)
+    except BaseException:  # interrupts too: the folder must not stay locked
+        folder.close()
+        raise
+    return connection, folder
+
+
+def _prepare(settings: EdgeSettings, folder: DataFolder, clock: Clock) -> None:
+    """Leave a sound file, or none, in the folder. Raises `Misconfigured`."""
+    path, last = folder.path / FILE, folder.last()
+    if last.owner not in (None, folder.name):
+        raise foreign(folder.path, str(last.owner), folder.name)
+    try:
+        if salvage.resume(path, clock):
+            folder.note(RunEnd.CLOSING)
+            last = folder.last()
+        marked = "it was found to be damaged while it was in use" if last.how is RunEnd.DAMAGED else None
+        why = marked or examine(path, last=last.how, owner=last.owner)
+        if why is not None:
+            salvage.salvage(path, why, identity=(settings.tenant, settings.gateway), clock=clock)
+            folder.note(RunEnd.CLOSING)
+    except (OSError, sqlite3.Error) as error:
+        raise _cannot("salvaged", path, error) from error
+
+
+def _cannot(what: str, path: Path, error: Exception) -> Misconfigured:
+    return Misconfigured(f"the outbox {path} cannot be {what}: {error}; check the folder, its owner and the free space")
+
+
+def _open(settings: EdgeSettings, folder: DataFolder, connect: Connect, clock: Clock) -> sqlite3.Connection:
+    connection = open_database(folder.path / FILE, settings.outbox.max_bytes, connect)
+    try:
+        check_owner(connection, folder)
+        connection.execute("BEGIN IMMEDIATE")
+        note_start(connection, clock)
+        Age(connection, clock).save()
+        connection.execute("COMMIT")
+    except BaseException as error:  # interrupts too: the file must not stay open
+        if not isinstance(error, Misconfigured):
+            folder.note(RunEnd.FAILED)
+        connection.close()
+        raise
+    return connection

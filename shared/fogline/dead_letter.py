@@ -1,0 +1,56 @@
+"""Dead letters: messages of a device that cannot become its events. The gateway stores them as events of its own."""
+
+import base64
+
+import msgspec
+
+from fogline.errors import Poison
+from fogline.event import Arrival, Lane
+from fogline.identity import Retransmission
+from fogline.json_document import read_document
+
+DEAD_CONTENT_TYPE = "application/vnd.fogline-dead+json"
+DEAD_TYPE = "dead"
+
+
+class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
+    """One refused message. `reason` is a short, stable word (see `Poison`); `detail` is one line for the user."""
+
+    reason: str
+    detail: str
+    sender: str
+    channel: str
+    body_base64: str
+
+    @property
+    def body(self) -> bytes:
+        """The bytes of the message, unchanged."""
+        return base64.b64decode(self.body_base64)
+
+
+def dead_letter(
+    error: Poison, *, gateway: str, adapter: str, sender: str, channel: str, data: bytes, retransmission: Retransmission | None
+) -> Arrival:
+    """Return a refused message as an arrival of the gateway itself. `sender` and `channel` may hold any text."""
+    letter = DeadLetter(
+        reason=error.reason,
+        detail=str(error),
+        sender=ascii(sender)[:256],
+        channel=ascii(channel)[:1024],
+        body_base64=base64.b64encode(data).decode(),
+    )
+    return Arrival(
+        device=gateway,
+        channel="dead",
+        lane=Lane.BULK,
+        content_type=DEAD_CONTENT_TYPE,
+        data=msgspec.json.encode(letter),
+        adapter=adapter,
+        type=DEAD_TYPE,
+        retransmission=retransmission,
+    )
+
+
+def decode_dead_letter(body: bytes) -> DeadLetter:
+    """Return the dead letter of an event's body. Raises `Poison('malformed')`."""
+    return read_document(body, DeadLetter, "a dead letter")

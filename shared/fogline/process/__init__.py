@@ -1,0 +1,12 @@
+"""Parts that all processes of Fogline share.
+
+`command_line`: exit statuses, one-line errors, Ctrl-C, logging
+`crash_points`: named points at which a test kills the process
+`loop_calls`: calls from any thread into an event loop
+`metrics`: the list of all metrics
+`metrics_server`: `/metrics` and `/healthz`
+`one_cpu`: keeps the threads of one interpreter on one CPU
+`rates`: token buckets
+`settings_file`: TOML files into types
+`statistics`: counters that SIGUSR1 prints
+"""

@@ -1,0 +1,39 @@
+"""Points at which a process kills itself, for tests of the restart: `FOGLINE_CRASH_AT=after_commit_before_ack` selects one."""
+
+import os
+import signal
+from enum import StrEnum
+
+VARIABLE = "FOGLINE_CRASH_AT"
+
+
+class CrashPoint(StrEnum):
+    """All crash points: of the outbox, the uplink, commands at the gateway, a shard, and direct commands at the bridge."""
+
+    BEFORE_COMMIT = "before_commit"
+    AFTER_COMMIT_BEFORE_ACK = "after_commit_before_ack"
+    AFTER_SEND_BEFORE_SETTLE = "after_send_before_settle"
+    BEFORE_SENDING_COMMIT = "before_sending_commit"
+    AFTER_SENDING_COMMIT_BEFORE_DEVICE = "after_sending_commit_before_device"
+    AFTER_ANSWER_COMMIT = "after_answer_commit"
+    BEFORE_INIT_TRANSACTIONS = "before_init_transactions"
+    AFTER_TAKE_BEFORE_READY = "after_take_before_ready"
+    BEFORE_PRODUCE = "before_produce"
+    IN_TRANSACTION = "in_transaction"
+    AFTER_COMMIT_BEFORE_SETTLING = "after_commit_before_settling"
+    BEFORE_COMMAND_SENT = "before_command_sent"
+    BEFORE_COMMAND_END_COMMIT = "before_command_end_commit"
+    BEFORE_COMMAND_SETTLED = "before_command_settled"
+
+
+def _select(name: str | None) -> CrashPoint | None:
+    return CrashPoint(name) if name else None
+
+
+_selected = _select(os.environ.get(VARIABLE))
+
+
+def crash_point(point: CrashPoint) -> None:
+    """Kill this process with SIGKILL if `point` is the selected crash point."""
+    if point is _selected:
+        os.kill(os.getpid(), signal.SIGKILL)

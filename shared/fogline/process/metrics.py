@@ -1,0 +1,266 @@
+"""Every metric of Fogline: name, type, meaning. docs/metrics.md is generated from `METRICS`.
+
+Names follow Prometheus: base units, `_total` for counters. The parts of a process count in plain objects with typed fields
+(`MqttCounters`, `ShardCounters`, ...); `fogline.process.metrics_server` reads them when it is asked.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+
+class MetricType(StrEnum):
+    """Prometheus' metric types, as far as Fogline uses them."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+class Metric(NamedTuple):
+    """One metric. `name` ends in `_total` for a counter. `labels` are the names of its labels, in order."""
+
+    name: str
+    type: MetricType
+    meaning: str
+    labels: tuple[str, ...] = ()
+
+
+class Sample(NamedTuple):
+    """The present value of a metric for one set of label values."""
+
+    name: str
+    value: "float | Histogram"
+    labels: tuple[str, ...] = ()
+
+
+BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+"""Upper bounds of the buckets of latencies, in seconds."""
+
+
+@dataclass(slots=True)
+class Histogram:
+    """Latencies in seconds. Used on one thread; another thread may read it and may miss the latest observation."""
+
+    counts: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS_S) + 1))
+    total_s: float = 0.0
+
+    def observe(self, seconds: float) -> None:
+        """Count one latency."""
+        self.counts[bisect_left(BUCKETS_S, seconds)] += 1
+        self.total_s += seconds
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """Return cumulative counts by upper bound, as Prometheus wants them."""
+        bounds, seen, found = (*map(str, BUCKETS_S), "+Inf"), 0, []
+        for bound, count in zip(bounds, self.counts, strict=True):
+            seen += count
+            found.append((bound, float(seen)))
+        return found
+
+
+def samples_of(prefix: str, counters: Any, labels: tuple[str, ...] = ()) -> Iterator[Sample]:
+    """Yield a sample for each field of a dataclass of counters. A dictionary's keys become its last label.
+
+    Field `received` of prefix `mqtt` is `fogline_mqtt_received_total`, or `fogline_mqtt_received` if `METRICS` has that.
+    """
+    for each in fields(counters):
+        stem = f"fogline_{prefix}_{each.name}"
+        name = stem if stem in METRICS else f"{stem}_total"
+        value = getattr(counters, each.name)
+        if isinstance(value, dict):
+            yield from (Sample(name, count, (*labels, str(key))) for key, count in list(value.items()))
+        else:
+            yield Sample(name, value, labels)
+
+
+_COUNTER, _GAUGE, _HISTOGRAM = MetricType
+_MEANINGS = {  # Meaning by name, for each part of a process and each type. A part or a name may be followed by its label.
+    ("process", _GAUGE): {
+        "tasks": "asyncio tasks of the event loop",
+        "connections": "open AMQP connections",
+        "unsettled": "AMQP messages that were sent or wait to be sent, and are not settled",
+    },
+    ("outbox lane", _COUNTER): {
+        "acknowledged": "messages of devices (arrivals) that the gateway acknowledged",
+        "stored": "events that got a sequence",
+        "duplicate": "retransmissions of devices that the outbox recognised and did not store again",
+        "dead": "arrivals that were stored as a dead letter",
+        "sent": "events handed to the connection, retransmissions included",
+        "settled": "events that the bridge accepted",
+        "quarantined": "events that the bridge rejected",
+        "filtered": "arrivals that report-on-change discarded as unchanged",
+        "dropped": "sequences that were removed because the disk was full or because they expired",
+    },
+    ("outbox lane", _GAUGE): {
+        "backlog": "events that are stored and not yet settled",
+        "oldest_seconds": "age of the oldest event that is not yet settled",
+    },
+    ("outbox", _GAUGE): {"file_bytes": "size of the outbox file, in bytes"},
+    ("uplink", _GAUGE): {"connected": "1 while a bridge serves this gateway, else 0"},
+    ("uplink", _COUNTER): {"connections": "connections on which a bridge answered hello"},
+    ("uplink", _HISTOGRAM): {"settlement_seconds": "time from sending a batch to its settlement"},
+    ("downlink", _COUNTER): {
+        "received": "commands that the bridge sent",
+        "known": "commands that were in the journal already",
+        "refused": "commands that the gateway did not accept",
+        "executed": "commands handed to an adapter",
+        "succeeded": "commands that ended SUCCEEDED",
+        "failed": "commands that ended FAILED",
+        "rejected": "commands that ended REJECTED",
+        "expired": "commands that ended EXPIRED",
+        "in_doubt": "commands that ended IN_DOUBT",
+        "unknown": "replies of devices that belong to no command",
+    },
+    ("mqtt", _GAUGE): {"connected": "clients that are connected"},
+    ("mqtt", _COUNTER): {
+        "connections": "TCP connections accepted",
+        "received": "PUBLISH packets, wills, presence events and command responses handed to the outbox",
+        "acknowledged": "PUBACK and PUBREC packets sent",
+        "completed": "PUBCOMP packets sent",
+        "refused": "CONNECT packets that were refused",
+        "over_limit": "connections closed because there were too many",
+        "left": "connections that ended with DISCONNECT",
+        "lost": "connections that ended without DISCONNECT",
+        "malformed": "connections closed because the client violated the protocol",
+        "taken_over": "connections closed because the same client connected again",
+        "timed_out": "connections closed for want of a CONNECT or because the Keep Alive passed",
+        "slow_reader": "connections closed because the client did not read",
+        "shut_down": "connections closed because the gateway stopped",
+        "slowed": "pauses in reading a connection that exceeded its rate",
+        "notes_dropped": "presence events discarded because too many waited",
+        "properties_dropped": "events whose user properties were left out because they were too long",
+        "subscribed": "topic filters granted",
+        "subscriptions_refused": "topic filters refused",
+        "sessions_restored": "sessions that survived a restart of the gateway",
+        "sessions_unreadable": "stored sessions that could not be decoded",
+        "sessions_dropped": "sessions discarded because there were too many",
+        "commands": "commands handed to the MQTT server",
+        "commands_taken": "commands that the device acknowledged",
+        "commands_not_sent": "commands that were certainly not sent",
+        "commands_lost": "commands whose connection ended before the acknowledgement",
+        "commands_refused": "commands that cannot be sent to the device",
+        "commands_resent": "PUBLISH and PUBREL packets sent again on a new connection",
+        "answers": "command responses of devices",
+    },
+    ("coap", _COUNTER): {
+        "datagrams": "datagrams read",
+        "dropped": "datagrams discarded because there were too many",
+        "cut": "datagrams discarded because they were too long",
+        "malformed": "datagrams that are not CoAP",
+        "duplicates": "messages with a Message ID that was seen before",
+        "unsent": "responses that the system did not send",
+        "received": "requests handed to the outbox",
+        "acknowledged": "requests answered after the event was stored",
+        "blocks": "blocks answered 2.31 Continue",
+        "slowed": "requests answered 5.03 because the outbox had no room",
+        "too_many": "requests answered 4.29",
+        "separate": "separate responses",
+        "undelivered": "separate responses that were reset or not acknowledged in time",
+        "asks": "requests that waited for a command",
+        "asks_over_limit": "requests for a command that were refused because too many waited",
+        "commands": "commands sent",
+        "answers": "responses of devices to commands",
+        "refused reason": "requests answered with another error",
+    },
+    ("mqtt_client client", _GAUGE): {"connected": "1 while connected to the broker, else 0"},
+    ("mqtt_client client", _COUNTER): {
+        "connections": "CONNACK packets that accepted the connection",
+        "failures": "attempts and connections that ended with an error",
+        "sessions_lost": "connections on which the broker no longer had the session",
+        "received": "PUBLISH packets received",
+        "again": "PUBLISH packets received with the DUP flag",
+        "stored": "messages stored as events",
+        "duplicate": "messages that the outbox recognised as retransmissions",
+        "dead": "messages stored as dead letters",
+        "learned": "lists that name the devices of a broker, such as those of Zigbee2MQTT",
+        "ignored reason": "messages that are not events",
+        "acknowledged": "PUBACK packets sent",
+        "unacknowledged": "messages stored after their connection had ended",
+        "paused": "pauses in reading because the outbox had no room",
+    },
+    ("ble", _COUNTER): {
+        "heard": "advertisements that BlueZ reported",
+        "taken": "advertisements that a profile accepts",
+        "stored": "advertisements and values stored as events",
+        "duplicate": "advertisements and values recognised as repeated",
+        "filtered": "advertisements and values discarded as unchanged",
+        "dead": "advertisements and values stored as dead letters",
+        "unreadable": "advertisements that cannot be encoded",
+        "slowed": "advertisements discarded because the outbox had no room",
+        "crowded": "advertisements of devices beyond `max_devices`",
+        "limited": "advertisements of one device beyond `device_events_s`",
+        "silent": "times that a device was silent for longer than it may be",
+        "connected": "connections to devices",
+        "disconnected": "connections to devices that ended",
+        "connect_failures": "attempts to connect that failed",
+        "stale_links": "connections of a former run that were closed",
+        "notify_retries": "repeated requests for notifications",
+        "values": "values of characteristics handed to the outbox",
+        "read_failures": "reads of characteristics that failed",
+        "commands": "writes to characteristics",
+    },
+    ("ble_supervisor", _COUNTER): {
+        "bus_lost": "losses of the system bus",
+        "daemon_lost": "times that bluetoothd ended or was replaced",
+        "adapter_lost": "times that the adapter was unplugged",
+        "powered_off": "times that the adapter was switched off",
+        "silences": "times that the scanner received nothing for too long",
+        "scan_stopped": "times that another program stopped the scan",
+        "start_failures": "scanners that did not start",
+        "scanners": "scanners started",
+        "new_scanner": "recoveries by a new scanner",
+        "new_clients": "recoveries by new connections to BlueZ",
+        "power_cycle": "recoveries by switching the adapter off and on",
+        "power_on": "times that the adapter was switched on",
+        "reported": "faults that no recovery step removed",
+        "recovered": "faults that ended",
+    },
+    ("bridge", _GAUGE): {
+        "gateways": "gateways that are connected",
+        "clients": "operators and other AMQP clients that are connected",
+        "queued_bytes": "bytes that wait for a Kafka transaction",
+        "commands state": "commands that this bridge holds, by state",
+    },
+    ("bridge", _COUNTER): {
+        "connections_refused": "AMQP connections refused because there were too many",
+        "unknown_devices": "commands refused because no gateway reaches the device",
+    },
+    ("shard shard", _GAUGE): {"ready": "1 while the shard accepts batches, else 0"},
+    ("shard shard", _COUNTER): {
+        "landed": "events committed to Kafka",
+        "duplicate": "retransmissions of gateways below the high-water mark",
+        "loose": "events of AMQP clients without a stream",
+        "transactions": "Kafka transactions committed",
+        "retaken": "times that the shard was taken again after an error",
+    },
+    ("shard shard", _HISTOGRAM): {
+        "commit_seconds": "time that a commit of a Kafka transaction took",
+        "settlement_seconds": "time from a committed transaction until consumers can read it and its deliveries are settled",
+    },
+    ("flow", _GAUGE): {
+        "lag topic": "records in the raw topic that the flow has not processed",
+        "last_commit_timestamp_seconds": "time of the last micro-batch, in seconds since 1970",
+        "compactions_failed": "compactions that failed since the query began",
+    },
+    ("flow", _COUNTER): {
+        "batches": "micro-batches finished",
+        "events outcome": "events written to the table, by outcome",
+        "readings": "readings written to the table",
+    },
+    ("flow", _HISTOGRAM): {"batch_seconds": "time that a micro-batch took"},
+}
+
+
+def _metrics() -> Iterator[Metric]:
+    for (part, kind), meanings in _MEANINGS.items():
+        prefix, *labels = part.split()
+        for name, meaning in meanings.items():
+            stem, *own = name.split()
+            end = "_total" if kind is MetricType.COUNTER else ""
+            yield Metric(f"fogline_{prefix}_{stem}{end}", kind, meaning, (*labels, *own))
+
+
+METRICS: dict[str, Metric] = {each.name: each for each in _metrics()}

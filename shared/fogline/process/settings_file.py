@@ -1,0 +1,55 @@
+"""Reads TOML settings files into types. An error names the file, the key and the expected value."""
+
+import tomllib
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from fogline.errors import Misconfigured
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+def load_settings(path: Path, kind: type[T]) -> T:
+    """Return the settings of a file as `kind`, a struct that forbids unknown fields. Raises `Misconfigured`, one line."""
+    try:
+        raw = tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise Misconfigured(f"{path}: there is no such settings file; name another one with --config") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise Misconfigured(f"{path}: the settings cannot be read: {error}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise Misconfigured(f"{path}: this is not TOML: {error}") from None
+    return convert_settings(raw, kind, str(path))
+
+
+def convert_settings(raw: dict[str, Any], kind: type[T], where: str) -> T:
+    """Return decoded TOML as `kind`. Raises `Misconfigured`, whose text names `where`."""
+    try:
+        return msgspec.convert(raw, kind)
+    except msgspec.ValidationError as error:
+        raise Misconfigured(f"{where}: {_readable(str(error))}") from None
+
+
+def _readable(message: str) -> str:
+    """Translate an error of msgspec (``Object contains unknown field `x` - at `$.mqtt```) into the terms of a TOML file."""
+    what, _, path = message.partition(" - at `")
+    key = path.rpartition("$")[2].rstrip("`").lstrip(".").replace("[...]", "[]")
+    what = what.replace("Object contains unknown field", "unknown key").replace("Object missing required field", "missing key")
+    return f"{what}" + (f" in [{key}]" if key and "key" in what else f" at key {key}" if key else "")
+
+
+def split_endpoint(text: str, key: str) -> tuple[str, int]:
+    """Return host and port of `host:port` or `[v6]:port`. Raises `Misconfigured`, whose text names `key`."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not port.isascii() or not port.isdecimal() or not 0 <= int(port) <= 65535:
+        raise Misconfigured(f"{key} = {text!r}: expected host:port, for example 127.0.0.1:5672")
+    return host.strip("[]"), int(port)
+
+
+def require_loopback(host: str, key: str) -> str:
+    """Return `host` if it is a loopback address: without credentials, nothing else is safe. Raises `Misconfigured`."""
+    if host not in ("localhost", "::1") and not host.startswith("127."):
+        raise Misconfigured(f"{key} = {host!r}: without credentials only loopback addresses are safe; use 127.0.0.1")
+    return host

@@ -1,0 +1,19 @@
+"""ARCHITECTURE.md names functions, classes and modules that exist."""
+
+import re
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+PAGE = (Path(__file__).parents[2] / "ARCHITECTURE.md").read_text("utf-8")
+TOPICS = {"fogline.commands", "fogline.parsers"}
+NAMED = sorted(set(re.findall(r"`(fogline(?:_edge|_cloud|_lab)?(?:\.\w+)+)`", PAGE)) - TOPICS)
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_name_in_the_architecture_exists(name):
+    parts = name.split(".")
+    found = import_module(parts[0])
+    for index, part in enumerate(parts[1:], 2):
+        found = getattr(found, part, None) or import_module(".".join(parts[:index]))

@@ -1,0 +1,102 @@
+"""README.md stays short, its links lead somewhere, and each of its commands is run as it is written there."""
+
+import os
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text("utf-8")
+MAX_WORDS = 700
+LIMIT_S = 150.0
+PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def commands() -> list[str]:
+    """The lines of the fenced blocks without a language: what a reader types."""
+    blocks = re.findall(r"^```\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+    return [line for block in blocks for line in block.splitlines() if line and line[0] in "m." and "─" not in line]
+
+
+def run(command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, shell=True, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+
+
+def until(command: str, expected: str) -> None:
+    """Run a command again until it prints `expected`: the flow takes some seconds."""
+    deadline = time.monotonic() + LIMIT_S
+    while expected not in (found := run(command)).stdout:
+        assert time.monotonic() < deadline, f"{command!r} did not print {expected!r}:\n{found.stdout}{found.stderr}"
+
+
+def free_port() -> int:
+    with socket.socket() as tcp:
+        tcp.bind(("127.0.0.1", 0))
+        return tcp.getsockname()[1]
+
+
+def test_the_readme_is_a_page():
+    words = len(README.split())
+    assert words <= MAX_WORDS, f"README.md has {words} words"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_to_a_file(page):
+    links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text("utf-8"))
+    missing = [link for link in links if not (page.parent / link).exists()]
+    assert not missing, f"{page.relative_to(ROOT)} links to {missing}"
+
+
+def test_the_readme_has_these_commands_and_no_other():
+    assert [shlex.split(each)[0] for each in commands()] == [
+        "make",
+        "make",
+        "mosquitto_pub",
+        ".venv/bin/fogline",
+        ".venv/bin/python",
+    ]
+
+
+def test_the_demo_of_the_readme_loses_and_doubles_nothing():
+    """With 500 events and 4 commands instead of 30,000 and 300, and without kills, which take minutes."""
+    command = commands()[0].replace("--events 30000", "--events 500 --commands 4 --no-kills")
+    assert command != commands()[0]
+    done = run(command)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "lost 0, duplicate 0" in done.stdout
+
+
+def test_an_event_published_by_hand_is_in_the_table():
+    """With other ports than the usual ones, which another program may have."""
+    _, up, publish, verify, query = commands()
+    mqtt = free_port()
+    ports = " ".join(
+        f"--{name}-port {port}"
+        for name, port in (("mqtt", mqtt), ("coap", free_port()), ("amqp", free_port()), ("kafka", free_port()))
+    )
+    line = subprocess.Popen(
+        shlex.split(f'{up} ARGS="{ports}"'), cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert line.stderr is not None
+    try:
+        printed = []
+        for text in line.stderr:  # ends when the line ends by itself
+            printed.append(text)
+            if "Ctrl-C stops everything" in text:
+                break
+        assert line.poll() is None, "".join(printed)
+        published = run(publish.replace("-p 1883", f"-p {mqtt}"))
+        assert published.returncode == 0, published.stderr
+        until(verify, "the ledger balances")
+        until(query, "lamp-1")
+        assert re.search(r"lamp-1\s+temperature\s+21\.5", run(query).stdout)
+    finally:
+        os.killpg(line.pid, signal.SIGINT)
+        line.communicate(timeout=LIMIT_S)
+    assert line.returncode in (0, -signal.SIGINT, 2)  # `make` itself ends by the signal

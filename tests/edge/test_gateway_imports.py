@@ -1,0 +1,30 @@
+"""A running gateway leaves out libraries that only inspection and migration need."""
+
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import asyncio, sys
+from pathlib import Path
+import fogline_edge.cli, fogline_edge.gateway
+from fogline_edge.outbox.outbox import Outbox
+from fogline_edge.settings import EdgeSettings
+
+async def open_and_close():
+    outbox = Outbox.open(EdgeSettings(tenant="acme", gateway="gw-1", data=sys.argv[1]))
+    await outbox.streams()
+    await outbox.close()
+
+for _ in ("a new file", "the same file again"):
+    asyncio.run(open_and_close())
+print(*sorted({"pandas", "numpy", "sqlite_utils"} & sys.modules.keys()))
+"""
+
+
+@pytest.mark.timeout(120)
+def test_a_gateway_with_an_open_outbox_has_not_imported_pandas_or_sqlite_utils(tmp_path):
+    command = [sys.executable, "-c", PROGRAM, tmp_path / "data"]
+    run = subprocess.run(command, check=False, capture_output=True, text=True, timeout=100)
+    assert (run.stdout.split(), run.returncode) == ([], 0), run.stderr

@@ -1,0 +1,46 @@
+"""The metrics of a flow."""
+
+import time
+
+from fogline.process.metrics import METRICS, Sample
+from fogline_cloud import topics
+from fogline_cloud.flows.metrics import FlowMetrics
+from fogline_cloud.kafka import KafkaClients
+from fogline_lab.events import make_event
+
+from .conftest import Flow
+
+
+def read(metrics: FlowMetrics) -> dict[tuple[str, tuple[str, ...]], Sample]:
+    return {(each.name, each.labels): each for each in metrics.read()}
+
+
+def lag_of_at_least(records: int, metrics: FlowMetrics, lag: tuple[str, tuple[str, ...]]) -> bool:
+    """Ask again until the lag is known: Kafka moves the stable end some time after a commit has returned."""
+    until = time.monotonic() + 30
+    while (found := read(metrics)[lag].value) < records and time.monotonic() < until:  # each read asks the broker
+        pass
+    return found >= records
+
+
+def test_a_flow_counts_its_batches_and_knows_its_lag(flow: Flow) -> None:
+    metrics = FlowMetrics(KafkaClients(flow.settings.kafka))
+    flow.land([make_event(number) for number in range(1, 6)])
+    flow.run(metrics=metrics)
+    telemetry = ("fogline_flow_lag", (topics.telemetry(flow.settings.tenant),))
+    found = read(metrics)
+    assert found["fogline_flow_events_total", ("ok",)].value == 5
+    assert found["fogline_flow_batches_total", ()].value == 1
+    assert found["fogline_flow_last_commit_timestamp_seconds", ()].value > 0
+    assert found[telemetry].value == 0
+    flow.land([make_event(number) for number in range(6, 9)])
+    assert lag_of_at_least(3, metrics, telemetry), "Kafka's stable end did not pass the three new records within 30 s"
+    assert {name for name in METRICS if name.startswith("fogline_flow_")} == {name for name, _ in found}
+
+
+def test_a_flow_that_waits_says_why() -> None:
+    metrics = FlowMetrics(KafkaClients({"bootstrap.servers": "127.0.0.1:1"}))
+    metrics.on_failure("Kafka does not answer")
+    assert metrics.problem == "Kafka does not answer"
+    metrics.on_offsets({"t": {"0": 1}})
+    assert "fogline_flow_lag" not in {each.name for each in metrics.read()}

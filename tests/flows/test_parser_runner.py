@@ -1,0 +1,155 @@
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from fogline.errors import Poison
+from fogline.event import Event
+from fogline_cloud.flows.parser_runner import (
+    MAX_DETAIL_CHARS,
+    OVERRUNS_OF_DEVICE,
+    OVERRUNS_OF_PARSER,
+    TRIES,
+    ParserRunner,
+    check,
+)
+from fogline_cloud.flows.parsers import MAX_READINGS, Parser, Reading, Retry, Skip
+from fogline_cloud.flows.schema import EventOutcome
+from fogline_cloud.flows.time_limit import TimeLimit
+
+MakeEvent = Callable[..., Event]
+
+
+@pytest.fixture
+def limit() -> Iterator[TimeLimit]:
+    with TimeLimit(0.02) as made:
+        yield made
+
+
+def runner(parser: Parser, limit: TimeLimit) -> ParserRunner:
+    return ParserRunner({"p": parser}, limit)
+
+
+def endless(event: Event) -> list[Reading]:
+    while True:
+        pass
+
+
+def raising(error: BaseException) -> Parser:
+    def parser(event: Event) -> list[Reading]:
+        raise error
+
+    return parser
+
+
+def test_readings_get_ordinals(make_event: MakeEvent, limit: TimeLimit) -> None:
+    answer = runner(lambda _: iter([Reading("a", 1), Reading("b", text="x", unit="u", time_ns=2_500)]), limit).run(
+        "p", make_event()
+    )
+    assert answer.outcome is EventOutcome.OK
+    assert answer.readings == [(0, "a", 1.0, None, None, None), (1, "b", None, "x", "u", 2)]
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (Skip("not-ours", "why"), (EventOutcome.SKIP, "not-ours", "why")),
+        (Skip("not-ours"), (EventOutcome.SKIP, "not-ours", "not-ours")),
+        (Poison("bad-crc", "crc 1 is not 2"), (EventOutcome.DEAD, "bad-crc", "crc 1 is not 2")),
+        (Retry(), (EventOutcome.SLOW, "retry", "parser p raised Retry 3 times")),
+        (SystemExit(3), (EventOutcome.DEAD, "parser-error", None)),
+        (RecursionError(), (EventOutcome.DEAD, "parser-error", None)),
+        (Poison("x" * 500, "\ud800"), (EventOutcome.DEAD, "x" * 64, "?")),
+    ],
+)
+def test_a_parsers_exception_determines_the_outcome(
+    make_event: MakeEvent, limit: TimeLimit, error: BaseException, expected: tuple[EventOutcome, str, str | None]
+) -> None:
+    answer = runner(raising(error), limit).run("p", make_event())
+    assert (answer.outcome, answer.reason) == expected[:2]
+    assert expected[2] in (None, answer.detail)
+    assert answer.readings == []
+
+
+@pytest.mark.fault("D7")
+def test_an_unknown_error_leaves_the_end_of_its_traceback(make_event: MakeEvent, limit: TimeLimit) -> None:
+    answer = runner(raising(LookupError("x" * 10_000 + "the end")), limit).run("p", make_event())
+    assert answer.reason == "parser-error"
+    assert answer.detail is not None
+    assert len(answer.detail) == MAX_DETAIL_CHARS
+    assert answer.detail.rstrip().endswith("the end")
+
+
+def test_a_retry_happens_at_once(make_event: MakeEvent, limit: TimeLimit) -> None:
+    asked = 0
+
+    def second_time(event: Event) -> list[Reading]:
+        nonlocal asked
+        asked += 1
+        if asked < TRIES:
+            raise Retry
+        return [Reading("a", 1.0)]
+
+    assert runner(second_time, limit).run("p", make_event()).outcome is EventOutcome.OK
+    assert asked == TRIES
+
+
+def test_the_time_limit_makes_an_event_slow(make_event: MakeEvent, limit: TimeLimit) -> None:
+    answer = runner(endless, limit).run("p", make_event())
+    assert (answer.outcome, answer.reason) == (EventOutcome.SLOW, "timeout")
+    assert answer.parse_us > 0
+
+
+def test_a_parser_is_not_called_again_for_a_device_that_keeps_overrunning(make_event: MakeEvent, limit: TimeLimit) -> None:
+    mine = runner(lambda event: endless(event) if event.device == "bad" else [], limit)
+    for _ in range(OVERRUNS_OF_DEVICE):
+        assert mine.run("p", make_event(device="bad")).reason == "timeout"
+    assert mine.run("p", make_event(device="bad")).reason == "not-asked"
+    assert mine.run("p", make_event(device="good")).outcome is EventOutcome.OK
+
+
+def test_a_parser_that_keeps_overrunning_is_not_called_again(make_event: MakeEvent, limit: TimeLimit) -> None:
+    mine = runner(endless, limit)
+    reasons = [mine.run("p", make_event(device=f"d{n}")).reason for n in range(OVERRUNS_OF_PARSER + 2)]
+    assert reasons == ["timeout"] * OVERRUNS_OF_PARSER + ["not-asked"] * 2
+
+
+@pytest.mark.parametrize(
+    "reading",
+    [
+        Reading("", 1.0),
+        Reading("m" * 1025, 1.0),
+        Reading("m", float("nan")),
+        Reading("m", float("inf")),
+        Reading("m", 10**400),
+        Reading("m", "1"),  # type: ignore[arg-type]
+        Reading("m", text="x" * 65_537),
+        Reading("m", text="\ud800"),
+        Reading("m", text=b"x"),  # type: ignore[arg-type]
+        Reading(5, 1.0),  # type: ignore[arg-type]
+        Reading("m", 1.0, unit="u" * 65),
+        Reading("m", 1.0, time_ns=10**21),
+        Reading("m", 1.0, time_ns=1.5),  # type: ignore[arg-type]
+    ],
+)
+@pytest.mark.fault("D8")
+def test_a_reading_that_no_table_could_hold_is_refused(reading: Reading) -> None:
+    with pytest.raises(Poison) as refused:
+        check([reading])
+    assert refused.value.reason == "bad-reading"
+
+
+def test_a_result_that_is_not_a_reading_is_a_dead_letter(make_event: MakeEvent, limit: TimeLimit) -> None:
+    odd: Any = lambda _: [("m", 1.0)]
+    assert runner(odd, limit).run("p", make_event()).reason == "parser-error"
+    nothing: Any = lambda _: None
+    assert runner(nothing, limit).run("p", make_event()).reason == "parser-error"
+
+
+def test_an_endless_parser_is_stopped_at_the_limit_of_readings(make_event: MakeEvent, limit: TimeLimit) -> None:
+    def forever(event: Event) -> Iterator[Reading]:
+        while True:
+            yield Reading("m", 1.0)
+
+    assert runner(forever, limit).run("p", make_event()).reason == "too-many"
+    assert len(check([Reading("m", 1.0)] * MAX_READINGS)) == MAX_READINGS

@@ -1,0 +1,40 @@
+"""The arrivals of a repeating device that become events."""
+
+import pytest
+
+from fogline.report_on_change import Reported, ReportPolicy, is_news
+
+SAID = Reported(b"21.5", 10_000)
+AT_MOST_ONCE_A_SECOND = ReportPolicy(min_interval_s=1.0)
+ON_CHANGE = ReportPolicy(on_change=True)
+BOTH = ReportPolicy(on_change=True, min_interval_s=1.0, max_interval_s=60.0)
+
+
+@pytest.mark.parametrize("report", [ReportPolicy(), AT_MOST_ONCE_A_SECOND, ON_CHANGE, BOTH])
+def test_the_first_word_is_always_news(report):
+    assert is_news(report, None, b"21.5", 0)
+
+
+@pytest.mark.parametrize(
+    ("report", "payload", "now_ms", "news"),
+    [
+        (ReportPolicy(), b"21.5", 10_000, True),
+        (AT_MOST_ONCE_A_SECOND, b"21.6", 10_999, False),
+        (AT_MOST_ONCE_A_SECOND, b"21.5", 11_000, True),
+        (ON_CHANGE, b"21.5", 10**9, False),
+        (ON_CHANGE, b"21.6", 10_000, True),
+        (BOTH, b"21.6", 10_999, False),
+        (BOTH, b"21.6", 11_000, True),
+        (BOTH, b"21.5", 69_999, False),
+        (BOTH, b"21.5", 70_000, True),
+    ],
+)
+def test_news_is_what_changed_and_is_not_too_soon(report, payload, now_ms, news):
+    assert is_news(report, SAID, payload, now_ms) is news
+
+
+@pytest.mark.parametrize(
+    ("report", "payload", "news"), [(BOTH, b"21.5", False), (BOTH, b"21.6", True), (ReportPolicy(), b"21.5", True)]
+)
+def test_after_a_restart_of_unknown_length_only_the_payload_tells(report, payload, news):
+    assert is_news(report, SAID, payload, 9_999) is news
