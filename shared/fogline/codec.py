@@ -273,7 +273,7 @@ class Range(msgspec.Struct, frozen=True):
     lane: Lane
     first: SequenceNumber
     last: SequenceNumber
-    chain: Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]  # of the last event, 16 bytes
+    chain: Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]  # of the last event, see `chain_of`
 
 
 class Beacon(msgspec.Struct, frozen=True):
@@ -281,6 +281,15 @@ class Beacon(msgspec.Struct, frozen=True):
 
     boot_id: Identifier
     boottime_ms: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+
+
+def chain_of(commit_id: bytes) -> bytes:
+    """Return the chain value of an event: the id of the commit that stored it, in 16 bytes.
+
+    Copies of one outbox store with other ids from the moment of the copy, so equal values at one sequence mean an equal past.
+    A gateway of the former version sends a digest over all events of the stream, which serves the same end.
+    """
+    return commit_id.ljust(16, b"\0")
 
 
 def encode_batch(span: Range, events: Sequence[bytes], beacon: Beacon) -> Message:

@@ -80,7 +80,7 @@ def facts(connection) -> dict[str, list]:
     if "event" in there:
         found["event"] = sorted(events(connection, there))
     if "stream" in there:
-        found["stream"] = [(*row[:16], *extra(connection, there, row)) for row in found["stream"]]
+        found["stream"] = [(*of_stream(row), *extra(connection, there, row)) for row in found["stream"]]
     for table in {"resend", "passed", "unsynced", "kept", "command"} - found.keys():
         found[table] = []
     found["resend"] = sorted(messages(connection, there))
@@ -90,16 +90,21 @@ def facts(connection) -> dict[str, list]:
 def events(connection, there) -> list[tuple]:
     if "resend" not in there:
         return connection.execute("SELECT stream, sequence, chain, body FROM event").fetchall()
-    rows = connection.execute("SELECT place, chain, body, message, stream, sequence FROM event").fetchall()
+    rows = connection.execute("SELECT place, commit_id, body, message, stream, sequence FROM event").fetchall()
     assert all((place >> 40, place % 2**40, message) == (*key, None) for place, _, _, message, *key in rows)
     former = connection.execute("SELECT * FROM event_by_key").fetchall() if "event_by_key" in there else []
     return [(place >> 40, place % 2**40, chain, body) for place, chain, body, *_ in rows] + former
 
 
+def of_stream(row) -> tuple:
+    """The columns that every version has: former ones have a chain after the head."""
+    return row[:15] if len(row) == 18 else (*row[:5], *row[6:16])
+
+
 def extra(connection, there, row) -> tuple:
     """The highest dropped sequence of a stream, and its counts of filtered and dropped events."""
-    if len(row) == 19:
-        return row[16:]
+    if len(row) == 18:
+        return row[15:]
     tables = {"filtered": "events, events", "dropped": "upto, events"}
     found = {
         each: connection.execute(f"SELECT {columns} FROM {each} WHERE stream = ?", (row[0],)).fetchone()

@@ -16,13 +16,13 @@ import zstandard
 from fogline import hello
 from fogline.address import Control, HelloAddress, IngestAddress
 from fogline.amqp import wire
-from fogline.codec import encode_event
+from fogline.codec import chain_of, encode_event
 from fogline.command import JournalQuery, decode_query, encode_command, encode_query
 from fogline.dead_letter import dead_letter
 from fogline.errors import Poison
 from fogline.event import Lane
 from fogline.gap import Gap, GapReason, encode_gap, gap_event
-from fogline.identity import chained, digest, semantic_id
+from fogline.identity import digest, semantic_id
 from fogline.ledger import Counts, Statement, encode_statement
 from fogline.signature import read_signer
 from fogline_cloud import topics
@@ -133,7 +133,8 @@ FORMATS = {
         ).data
     ),
     "ids": lambda: [semantic_id(tier, "acme", "lamp-1", "telemetry", b"42") for tier in range(1, 6)],
-    "digest-and-chain": lambda: [digest("telemetry", b"21.5").hex(), chained(b"\x01" * 16, "ID", b"21.5", b"nonce").hex()],
+    "digest": lambda: digest("telemetry", b"21.5").hex(),
+    "chain": lambda: [chain_of(b"commit 1").hex(), chain_of(b"a chain, 16 long").hex()],
     "journal-query": lambda: msgspec.structs.asdict(
         encode_query(JournalQuery(id="c" * 32, tenant="acme", gateway="gw-1", digest=bytes(range(16))))
     ),

@@ -5,7 +5,7 @@ import base64
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fogline.identity import _base32, chained, digest, semantic_id
+from fogline.identity import _base32, digest, semantic_id
 
 TEXT = st.text(max_size=20)
 FIELDS = st.tuples(TEXT, TEXT, TEXT, st.lists(st.binary(max_size=12), max_size=4))
@@ -37,8 +37,3 @@ def test_fields_cannot_run_into_each_other():
 
 def test_every_tier_has_ids_of_its_own():
     assert len({semantic_id(tier, "t", "d", "c", b"k") for tier in range(1, 6)}) == 5
-
-
-def test_two_copies_of_a_chain_part_with_their_first_nonce():
-    shared = chained(b"", "ID", b"data", b"nonce")
-    assert chained(shared, "ID2", b"data", b"one") != chained(shared, "ID2", b"data", b"two")

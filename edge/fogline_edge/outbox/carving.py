@@ -25,6 +25,7 @@ _TABLES = frozenset({"stream", "event", "quarantine", "memory", "meta", "kept", 
 _FORMER = {"event_by_key": "event"}
 """Tables of a file that is being migrated, with the names that the rows of both have here."""
 _FORMER_SLOTS_BYTES = 768
+_FORMER_STREAM_VALUES = 16
 _NAME = re.compile(r"[0-9a-f]{16}")
 _LANES = frozenset(Lane)
 _trace = msgspec.msgpack.Decoder(MemoryEntry)
@@ -196,7 +197,7 @@ def table_of(row: Cell) -> str | None:
             table, sound = "slot", slots and _are(values[1:4], int, str, int)
         case 6:
             table, sound = "quarantine", rowid > 0 and _are(values, int, int, str, str, bytes, str) and _is_place(values[:2])
-        case 16 | 19:
+        case 16 | 18:
             table, sound = "stream", rowid > 0 and _is_stream(values)
         case 17:
             table, sound = "command", rowid > 0 and _is_command(values)
@@ -236,15 +237,20 @@ def _is_place(values: Sequence[Value]) -> bool:
     return all(isinstance(each, int) and 0 < each < 1 << 53 for each in values)
 
 
+def stream_values(values: tuple[Value, ...]) -> tuple[Value, ...]:
+    """Return name, lane, open, head, settled and the rest of a row of `stream`. A former one has a chain after the head."""
+    return values[1:] if len(values) != _FORMER_STREAM_VALUES else (*values[1:5], *values[6:])
+
+
 def _is_stream(values: tuple[Value, ...]) -> bool:
-    _, name, lane, is_open, head, chain, settled, settled_chain, *counts = values[:15]
-    reason, *counts_since = values[15:]
+    name, lane, is_open, head, settled, settled_commit_id, *counts = stream_values(values)
+    reason, *counts_since = counts[7:]
     return (
-        _are((name, lane, head, chain, settled, settled_chain, reason), str, str, int, bytes, int, bytes, str)
+        _are((name, lane, head, settled, settled_commit_id, reason), str, str, int, int, bytes, str)
         and _NAME.fullmatch(str(name)) is not None
         and lane in _LANES
         and is_open in (0, 1)
-        and all(isinstance(each, int) and 0 <= each < 1 << 53 for each in (head, settled, *counts, *counts_since))
+        and all(isinstance(each, int) and 0 <= each < 1 << 53 for each in (head, settled, *counts[:7], *counts_since))
         and settled <= head  # type: ignore[operator]
     )
 

@@ -1,6 +1,6 @@
 """Drops the oldest rows of a lane when the outbox is nearly full, and puts one gap record in their place.
 
-The gap record takes the sequence and the chain of the last dropped row. Whenever it is sent, it begins at the lowest
+The gap record takes the sequence and the commit id of the last dropped row. Whenever it is sent, it begins at the lowest
 unconfirmed sequence (`requests.read`). A stream has at most one, in front of all its rows: later drops extend it.
 """
 
@@ -52,7 +52,7 @@ def _longest(pending: list[Stream], lanes: frozenset[Lane]) -> Stream | None:
 def _drop(store: OutboxStore, stream: Stream, upto: int) -> None:
     connection, number = store.connection, stream.number
     detail = _detail(store, stream, upto)
-    # Rows that may have been sent leave their chain behind: the bridge may have accepted one and ask for it in hello.
+    # Rows that may have been sent leave their commit id behind: the bridge may have accepted one and ask for it in hello.
     sent = min(upto, max(stream.unsure_upto, store.handed.get(stream.stream, 0)))
     connection.execute(SQL["pass"], (event_place(number, 0), event_place(number, sent)))
     connection.execute(SQL["delete_events"], (event_place(number, 0), event_place(number, upto - 1)))

@@ -1,4 +1,4 @@
-"""Turns one group of arrivals into rows within one transaction: recognise, number, chain, insert, remember, count."""
+"""Turns one group of arrivals into rows within one transaction: recognise, number, insert, remember, count."""
 
 import sqlite3
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ import msgspec
 
 from fogline.dead_letter import DEAD_TYPE
 from fogline.event import Arrival, Receipt
-from fogline.identity import AckDelivery, Dedup, chained, digest, sequence_id
+from fogline.identity import AckDelivery, Dedup, digest, sequence_id
 from fogline.ledger import STATEMENT_CONTENT_TYPE, Statement, encode_statement
 from fogline_edge.boot import SYSTEM, Clock, Moment
 from fogline_edge.outbox.duplicate_filter import DuplicateFilter
@@ -141,7 +141,6 @@ class Ingest:
 
         Nearly all arrivals are such. So this is one function, which `append` repeats in part, and it encodes by a template.
         """
-        data = arrival.data
         stream = self._streams.of_lane(arrival.lane)
         counts = stream.counts
         counts.acknowledged += 1
@@ -157,9 +156,8 @@ class Ingest:
             message = resends.note(arrival, sent, group.age_s, event_id)
         stream.head = head = stream.head + 1
         counts.stored += 1
-        stream.chain = link = chained(stream.chain, event_id, data, group.nonce)
         body = self._encoder.encode_plain(arrival, event_id, when, stream)
-        stream.unwritten.append((EventRecord(head, link, body), message))
+        stream.unwritten.append((EventRecord(head, group.commit_id, body), message))
         if when.beacon is not None:
             group.note_unsynced(stream, when.beacon)
         if arrival.type == DEAD_TYPE:
@@ -200,11 +198,10 @@ class Ingest:
         stream.head += 1
         stream.counts.stored += 1
         event_id = verdict.id or sequence_id(stream.stream, stream.head, group.tag)
-        stream.chain = chained(stream.chain, event_id, arrival.data, group.nonce)
         body = self._encoder.encode(arrival, event_id, when, verdict, stream)
         sent = arrival.retransmission
         message = self.duplicates.resends.note(arrival, sent, group.age_s, event_id) if sent is not None else None
-        stream.unwritten.append((EventRecord(stream.head, stream.chain, body), message))
+        stream.unwritten.append((EventRecord(stream.head, group.commit_id, body), message))
         if when.beacon is not None:
             group.note_unsynced(stream, when.beacon)
         group.touched[stream.stream] = stream

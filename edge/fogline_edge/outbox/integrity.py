@@ -62,8 +62,7 @@ def _look(path: Path, owner: str | None, *, thorough: bool) -> str | None:
 _START = {
     "meta": "SELECT 1, key, value FROM meta",
     "kept": "SELECT 0, key, value FROM kept",
-    "stream": "SELECT number, NULL, stream, lane, open, head, chain, settled, settled_chain, acknowledged, stored, duplicate,"
-    " dead, sent, settled_events, quarantined, reason FROM stream",
+    "stream": "SELECT number, * FROM stream",
     "resend": "SELECT number, NULL, entries FROM resend",
     "command": "SELECT number, NULL, id, device, name, content_type, data, reply, durable, idempotent, correlation, boot,"
     " deadline_ms, digest, state, changed_s, status, answer_digest FROM command WHERE state IN ('QUEUED', 'SENDING')",
@@ -75,7 +74,7 @@ SELECT (SELECT min(place) FROM event WHERE place > :begin AND place < :end) - :b
 """
 
 
-_UNSAVED = "SELECT chain, message FROM event WHERE place > ? AND place < ?"
+_UNSAVED = "SELECT commit_id, message FROM event WHERE place > ? AND place < ?"
 _COUNT = "SELECT count(*), max(place) FROM event WHERE place > ? AND place < ?"
 
 

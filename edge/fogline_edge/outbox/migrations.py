@@ -109,7 +109,7 @@ def m009_places(db: Database) -> None:
     """Create events with row ids, so that a stream grows at one end, and the log of messages. `move_events` fills `event`."""
     db.execute("ALTER TABLE event RENAME TO event_by_key")
     db.execute(
-        "CREATE TABLE event (place INTEGER PRIMARY KEY, chain BLOB NOT NULL, body BLOB NOT NULL, message BLOB,"
+        "CREATE TABLE event (place INTEGER PRIMARY KEY, commit_id BLOB NOT NULL, body BLOB NOT NULL, message BLOB,"
         f" stream INTEGER AS (place >> {SEQUENCE_BITS}), sequence INTEGER AS (place & {SEQUENCE_MASK}))"
     )
     db.execute("CREATE TABLE resend (number INTEGER PRIMARY KEY, entries BLOB NOT NULL)")
@@ -123,6 +123,9 @@ def m009_places(db: Database) -> None:
         "UPDATE stream SET (dropped_upto, dropped) = (SELECT upto, events FROM dropped WHERE dropped.stream = number)"
         " WHERE number IN (SELECT stream FROM dropped)"
     )
+    db.execute("ALTER TABLE stream DROP COLUMN chain")
+    db.execute("ALTER TABLE stream RENAME COLUMN settled_chain TO settled_commit_id")
+    db.execute("ALTER TABLE passed RENAME COLUMN chain TO commit_id")
     db.execute("DROP TABLE filtered")
     db.execute("DROP TABLE dropped")
 

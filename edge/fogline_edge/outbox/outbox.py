@@ -330,7 +330,8 @@ class Outbox:
     async def reopen(self, stream: str, upto: int, why: str) -> None:
         """Move a stream's events above `upto` to a new stream, marked `replayed`: its numbering cannot be trusted."""
         _log.error("stream %s: %s. Resending its unconfirmed events in a new stream.", stream, why)
-        await self._calls.call(partial(requests.reopen, name=stream, upto=upto, why=why))
+        while await self._calls.call(partial(requests.reopen, name=stream, upto=upto, why=why)):
+            pass
         self.on_commit(None)
 
     async def split_backlog(self, lanes: frozenset[Lane], events: int) -> None:

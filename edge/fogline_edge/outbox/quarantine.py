@@ -14,10 +14,9 @@ from fogline.codec import Replay, encode_event
 from fogline.errors import Poison
 from fogline.event import Event, Lane
 from fogline.gap import Gap, GapReason, Lost, gap_event
-from fogline.identity import chained
 from fogline_edge.boot import Clock, time_quality
 from fogline_edge.outbox.queries import SQL
-from fogline_edge.outbox.streams import Stream, Streams, event_place
+from fogline_edge.outbox.streams import COMMIT_ID_BYTES, Stream, Streams, event_place
 
 SHARE = 0.10
 """The share of the outbox's file that rejected events may take."""
@@ -158,6 +157,7 @@ class Quarantine:
         """Append a row with the stream's next sequence."""
         stream.head += 1
         stream.counts.stored += 1
-        stream.chain = chained(stream.chain, "", body, os.urandom(8))
-        self._connection.execute(SQL["insert_event"], (event_place(stream.number, stream.head), stream.chain, body, None))
+        self._connection.execute(
+            SQL["insert_event"], (event_place(stream.number, stream.head), os.urandom(COMMIT_ID_BYTES), body, None)
+        )
         self._streams.changed(stream)

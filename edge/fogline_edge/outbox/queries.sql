@@ -1,22 +1,22 @@
 -- Named queries of the outbox. Each begins with `-- name: `.
 
 -- name: streams
-SELECT number, stream, lane, open, head, chain, settled, settled_chain, dropped_upto,
+SELECT number, stream, lane, open, head, settled, settled_commit_id, dropped_upto,
        acknowledged, stored, duplicate, dead, sent, settled_events, quarantined, filtered, dropped
 FROM stream ORDER BY number;
 
 -- name: open_stream
 -- Salvage keeps quarantined rows under the number of their former stream, so a new stream must not reuse that number.
-INSERT INTO stream (number, stream, lane, open, head, chain, settled, settled_chain,
+INSERT INTO stream (number, stream, lane, open, head, settled, settled_commit_id,
                     acknowledged, stored, duplicate, dead, sent, settled_events, quarantined, reason)
 VALUES ((SELECT 1 + max((SELECT ifnull(max(number), 0) FROM stream), (SELECT ifnull(max(stream), 0) FROM quarantine))),
-        ?, ?, 1, 0, x'', 0, x'', 0, 0, 0, 0, 0, 0, 0, ?) RETURNING number;
+        ?, ?, 1, 0, 0, x'', 0, 0, 0, 0, 0, 0, 0, ?) RETURNING number;
 
 -- name: close_stream
 UPDATE stream SET open = 0, reason = ? WHERE number = ?;
 
 -- name: save_stream
-UPDATE stream SET head = ?, chain = ?, settled = ?, settled_chain = ?, dropped_upto = ?, acknowledged = ?, stored = ?,
+UPDATE stream SET head = ?, settled = ?, settled_commit_id = ?, dropped_upto = ?, acknowledged = ?, stored = ?,
                   duplicate = ?, dead = ?, sent = ?, settled_events = ?, quarantined = ?, filtered = ?, dropped = ?
 WHERE number = ?;
 
@@ -29,16 +29,16 @@ AND body >= CAST('{"specversion":"1.0","id":"gap-' AS BLOB) AND body < CAST('{"s
 ORDER BY place;
 
 -- name: pass
-INSERT OR IGNORE INTO passed (stream, sequence, chain) SELECT stream, sequence, chain FROM event WHERE place > ? AND place <= ?;
+INSERT OR IGNORE INTO passed (stream, sequence, commit_id) SELECT stream, sequence, commit_id FROM event WHERE place > ? AND place <= ?;
 
 -- name: drop_passed
 DELETE FROM passed WHERE stream = ? AND sequence <= ?;
 
 -- name: insert_event
-INSERT INTO event (place, chain, body, message) VALUES (?, ?, ?, ?);
+INSERT INTO event (place, commit_id, body, message) VALUES (?, ?, ?, ?);
 
 -- name: last_event
-SELECT place, chain FROM event WHERE place > ? AND place < ? ORDER BY place DESC LIMIT 1;
+SELECT place FROM event WHERE place > ? AND place < ? ORDER BY place DESC LIMIT 1;
 
 -- name: delete_events
 DELETE FROM event WHERE place > ? AND place <= ?;
@@ -62,11 +62,11 @@ INSERT INTO resend (entries) VALUES (?) RETURNING number;
 DELETE FROM resend WHERE number = ? RETURNING entries;
 
 -- name: read_events
-SELECT sequence, chain, body FROM event WHERE place > ? AND place < ? ORDER BY place LIMIT ?;
+SELECT sequence, commit_id, body FROM event WHERE place > ? AND place < ? ORDER BY place LIMIT ?;
 
--- name: chain_at
-SELECT chain FROM event WHERE place = ?
-UNION ALL SELECT chain FROM passed WHERE stream = ? AND sequence = ?;
+-- name: commit_id_at
+SELECT commit_id FROM event WHERE place = ?
+UNION ALL SELECT commit_id FROM passed WHERE stream = ? AND sequence = ?;
 
 -- name: replace_body
 UPDATE event SET body = ? WHERE place = ?;

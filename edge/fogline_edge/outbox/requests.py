@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from fogline.codec import Replay, decode_event, encode_event
+from fogline.codec import Replay, chain_of, decode_event, encode_event
 from fogline.errors import Poison
 from fogline.event import Event, Lane
 from fogline.gap import GAP_CONTENT_TYPE, Gap, GapReason, above
@@ -22,8 +22,8 @@ from fogline_edge.outbox.store import OutboxStore
 from fogline_edge.outbox.stored_body import pack_body
 from fogline_edge.outbox.streams import DroppedRange, EventRecord, Stream, event_place
 
-MOVED_AT_ONCE = 500
-"""Rows that `reopen` deletes before it inserts them again: a file that is nearly full has no room for two copies of all."""
+MOVED_ROWS, MOVED_BYTES = 500, 1024 * 1024
+"""The most that one step of `reopen` moves, but for one row of any size: arrivals wait for it, and the log grows by it."""
 
 MAX_BEHIND = 4
 """The most closed streams of a lane that may wait at a time. After one more outage the open stream is not split."""
@@ -53,9 +53,9 @@ def own(store: OutboxStore, name: str, chain_sequence: int) -> Own | None:
         stream = store.streams.get(name)
     except KeyError:
         return None
-    settled_chain = store.chain_at(stream, stream.settled) or b""
-    chain = store.chain_at(stream, chain_sequence)
-    return Own(stream.settled, settled_chain.hex(), stream.head, chain.hex() if chain else None, stream.dropped.upto)
+    settled, at_mark = store.commit_id_at(stream, stream.settled), store.commit_id_at(stream, chain_sequence)
+    chain_at_mark = chain_of(at_mark).hex() if at_mark else None
+    return Own(stream.settled, chain_of(settled).hex() if settled else "", stream.head, chain_at_mark, stream.dropped.upto)
 
 
 def read(store: OutboxStore, name: str, after: int, limit: int, limit_bytes: int | None) -> tuple[list[EventRecord], bool]:
@@ -174,28 +174,31 @@ def _gap_in_place(store: OutboxStore, stream: Stream, rejected: RejectedEvent, b
     return store.gap_records.make(gap, stream, replayed=reason is GapReason.DAMAGED)
 
 
-def reopen(store: OutboxStore, name: str, upto: int, why: str) -> None:
-    """Move the rows above `upto` to a new stream of the lane, with new sequences and the same event ids."""
+def reopen(store: OutboxStore, name: str, upto: int, why: str) -> bool:
+    """Move some of the rows above `upto` to a new stream of the lane, with new sequences and the same event ids.
+
+    Returns True if rows are left: call it again. After a kill between two calls, the next hello finds the same and goes on.
+    """
     with store.transaction():
         old = store.streams.get(name)
         store.accept(name, min(upto, old.head))
-        last_chain = store.chain_at(old, old.settled) or b""
-        store.delete_events(old, old.settled)
         new = store.streams.open(old.lane, why) if old.open else store.streams.of_lane(old.lane)
-        while rows := list(store.events(old, old.settled, MOVED_AT_ONCE)):
-            old.settled, last_chain = rows[-1].sequence, rows[-1].chain
-            store.delete_events(old, old.settled)
-            for each in rows:
-                new.head += 1
-                new.counts.stored += 1
-                new.chain = each.chain
-                row = (event_place(new.number, new.head), each.chain, pack_body(_moved(store, new, each.body)), None)
-                store.connection.execute(SQL["insert_event"], row)
-        old.purged, old.purged_chain = old.settled, last_chain
+        commit_id = store.commit_id_at(old, old.settled) or b""
+        rows = _within(store.events(old, old.settled, MOVED_ROWS), MOVED_BYTES)
+        if rows:
+            old.settled, commit_id = rows[-1].sequence, rows[-1].commit_id
+        store.delete_events(old, old.settled)  # first: a file that is nearly full has no room for two copies
+        for each in rows:
+            new.head += 1
+            new.counts.stored += 1
+            row = (event_place(new.number, new.head), each.commit_id, pack_body(_moved(store, new, each.body)), None)
+            store.connection.execute(SQL["insert_event"], row)
+        old.purged, old.purged_commit_id = old.settled, commit_id
         old.dropped = DroppedRange()
         old.forget_tail()
         store.streams.changed(old)
         store.streams.changed(new)
+    return old.backlog > 0
 
 
 def split_backlog(store: OutboxStore, lanes: frozenset[Lane], events: int) -> list[Stream]:

@@ -20,16 +20,15 @@ from fogline.command import CommandState
 from fogline.errors import Poison
 from fogline.event import Lane
 from fogline.gap import Gap, GapReason, Lost
-from fogline.identity import chained
 from fogline_edge.boot import Clock
-from fogline_edge.outbox.carving import CarvedRow, Carving, Images, event_of
+from fogline_edge.outbox.carving import CarvedRow, Carving, Images, event_of, stream_values
 from fogline_edge.outbox.ingest import insert_many
 from fogline_edge.outbox.quarantine import GapRecords
 from fogline_edge.outbox.queries import SQL
 from fogline_edge.outbox.resend_memory import ENTRY, former_entries
 from fogline_edge.outbox.schema import open_database
 from fogline_edge.outbox.stored_body import unpack_body
-from fogline_edge.outbox.streams import EventRecord, Stream, Streams
+from fogline_edge.outbox.streams import COMMIT_ID_BYTES, EventRecord, Stream, Streams
 
 KEPT_ASIDE = 5
 """Number of damaged files that are kept. Their readable rows are in the outbox, and a small disk must not fill up."""
@@ -173,7 +172,7 @@ class _Rebuilt:
         self._former: dict[int, FormerStream] = {}
         self._streams = Streams(connection)
         self._new: dict[Lane, Stream] = {}
-        self._nonce = os.urandom(8)
+        self._commit_id = os.urandom(COMMIT_ID_BYTES)
         self._messages: list[bytes] = []
         connection.execute("CREATE TEMP TABLE found (stream, sequence, rank, place, offset)")
 
@@ -223,7 +222,7 @@ class _Rebuilt:
 
     def _know(self, found: CarvedRow) -> None:
         """Learn a row of `stream`. Of several images of a row the highest values count."""
-        _, name, lane, _, head, _, settled, *_ = found.cell.values
+        name, lane, _, head, settled, *_ = stream_values(found.cell.values)
         former = self._former.setdefault(found.cell.rowid, FormerStream(str(name), Lane(str(lane)), 0, 0))
         if former.stream == name:
             former.head, former.settled = max(former.head, int(str(head))), max(former.settled, int(str(settled)))
@@ -317,8 +316,7 @@ class _Rebuilt:
     def _insert(self, stream: Stream, body: bytes) -> None:
         stream.head += 1
         stream.counts.stored += 1
-        stream.chain = chained(stream.chain, "", body, self._nonce)
-        stream.unwritten.append((EventRecord(stream.head, stream.chain, body), None))
+        stream.unwritten.append((EventRecord(stream.head, self._commit_id, body), None))
         if len(stream.unwritten) >= _ROWS_AT_ONCE:
             self._flush(stream)
 

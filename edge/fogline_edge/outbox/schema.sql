@@ -13,9 +13,8 @@ CREATE TABLE "stream" (
    "lane" TEXT NOT NULL,
    "open" INTEGER NOT NULL,
    "head" INTEGER NOT NULL,
-   "chain" BLOB NOT NULL,
    "settled" INTEGER NOT NULL,
-   "settled_chain" BLOB NOT NULL,
+   "settled_commit_id" BLOB NOT NULL,
    "acknowledged" INTEGER NOT NULL,
    "stored" INTEGER NOT NULL,
    "duplicate" INTEGER NOT NULL,
@@ -46,10 +45,10 @@ CREATE TABLE command (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, devic
 CREATE INDEX "idx_command_state"
     ON "command" ("state");
 CREATE TABLE unsynced (stream INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, boot TEXT NOT NULL, boottime_ms INTEGER NOT NULL, PRIMARY KEY (stream, first)) WITHOUT ROWID;
-CREATE TABLE passed (stream INTEGER NOT NULL, sequence INTEGER NOT NULL, chain BLOB NOT NULL, PRIMARY KEY (stream, sequence)) WITHOUT ROWID;
+CREATE TABLE passed (stream INTEGER NOT NULL, sequence INTEGER NOT NULL, commit_id BLOB NOT NULL, PRIMARY KEY (stream, sequence)) WITHOUT ROWID;
 CREATE INDEX "idx_memory_device_stored_s"
     ON "memory" ("device", "stored_s");
-CREATE TABLE event (place INTEGER PRIMARY KEY, chain BLOB NOT NULL, body BLOB NOT NULL, message BLOB, stream INTEGER AS (place >> 40), sequence INTEGER AS (place & 1099511627775));
+CREATE TABLE event (place INTEGER PRIMARY KEY, commit_id BLOB NOT NULL, body BLOB NOT NULL, message BLOB, stream INTEGER AS (place >> 40), sequence INTEGER AS (place & 1099511627775));
 CREATE TABLE resend (number INTEGER PRIMARY KEY, entries BLOB NOT NULL);
 INSERT INTO _sqlite_migrations (migration_set, name, applied_at) VALUES ('fogline-edge', 'm001_outbox', strftime('%Y-%m-%d %H:%M:%f+00:00', 'now'));
 INSERT INTO _sqlite_migrations (migration_set, name, applied_at) VALUES ('fogline-edge', 'm002_kept', strftime('%Y-%m-%d %H:%M:%f+00:00', 'now'));

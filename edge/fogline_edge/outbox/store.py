@@ -152,9 +152,9 @@ class OutboxStore:
         (rows, place) = self.connection.execute(SQL["purge_upto"], (first, last, PURGED_ROWS, PURGED_BYTES)).fetchone()
         upto = stream.settled if not rows or place == last else (place or first) - event_place(stream.number, 0)
         upto = max(upto, min(stream.settled, stream.unpurged_gap))
-        chain = self.chain_at(stream, upto)
+        commit_id = self.commit_id_at(stream, upto)
         self.delete_events(stream, upto)
-        stream.purged, stream.purged_chain = upto, chain or b""
+        stream.purged, stream.purged_commit_id = upto, commit_id or b""
         stream.unpurged_gap = stream.undropped = 0
         self.streams.changed(stream)
 
@@ -165,19 +165,19 @@ class OutboxStore:
         """
         span = event_place(stream.number, after), event_place(stream.number + 1, 0)
         with contextlib.closing(self.connection.execute(SQL["read_events"], (*span, limit))) as found:
-            for sequence, chain, stored in found:
-                yield EventRecord(sequence, chain, _body(sequence, stored))
+            for sequence, commit_id, stored in found:
+                yield EventRecord(sequence, commit_id, _body(sequence, stored))
 
     def event(self, stream: Stream, sequence: int) -> EventRecord | None:
         """Return one event, or None if there is none. Raises as `events`."""
         return next(self.events(stream, sequence - 1, 1), None)
 
-    def chain_at(self, stream: Stream, sequence: int) -> bytes | None:
-        """Return the chain of a stream at a sequence, or None if it is not known any more."""
+    def commit_id_at(self, stream: Stream, sequence: int) -> bytes | None:
+        """Return the id of the commit that stored an event, or None if it is not known any more."""
         if sequence == stream.purged:
-            return stream.purged_chain or None
+            return stream.purged_commit_id or None
         key = event_place(stream.number, sequence), stream.number, sequence
-        row = self.connection.execute(SQL["chain_at"], key).fetchone()
+        row = self.connection.execute(SQL["commit_id_at"], key).fetchone()
         return row[0] if row else None
 
     def delete_events(self, stream: Stream, upto: int) -> None:

@@ -21,21 +21,25 @@ from fogline_edge.outbox.queries import SQL
 from fogline_edge.outbox.stored_body import pack_body
 
 MAX_TAIL_BYTES = 1024 * 1024
+COMMIT_ID_BYTES = 8
 SAVED_ROWS = 1024
 """Rows above the saved heads from which the streams are saved: the start reads them all."""
 
 
 class EventRecord(NamedTuple):
-    """One event as it is sent. `spans`: the number of sequences, up to its own, that it covers; a gap record may cover many."""
+    """One event as it is sent. `commit_id`: of the commit that stored it.
+
+    `spans`: the number of sequences, up to its own, that it covers; a gap record may cover many.
+    """
 
     sequence: int
-    chain: bytes
+    commit_id: bytes
     body: bytes
     spans: int = 1
 
 
 EventRow = tuple[int, bytes, bytes, bytes | None]
-"""A row of `event`: place, chain, stored body, and the value of `resend_memory` if the sender may send the message again."""
+"""A row of `event`: place, commit id, stored body, and the value of `resend_memory` if the sender may send it again."""
 SEQUENCE_BITS = 40
 SEQUENCE_MASK = (1 << SEQUENCE_BITS) - 1
 _COUNTS = ("acknowledged", "stored", "duplicate", "dead", "sent", "settled", "quarantined", "filtered", "dropped")
@@ -77,11 +81,11 @@ class DroppedRange:
 class Stream:
     """One stream.
 
-    `head`: the highest stored sequence, with `chain`; `settled`: the highest that the bridge accepted, known in memory only.
-    `purged`: its value in the file, where rows up to there are deleted, with `purged_chain`. `stated`: `arrivals` at the last
-    statement of this run. `unwritten`: events of the open transaction, with their messages; `tail`: the newest committed
-    events. `unpurged_gap`, `undropped`: the gap record that was settled and is not deleted yet, and how many of its events the
-    bridge has. `unsure_upto`: the highest sequence that a former run may have sent.
+    `head`: the highest stored sequence. `settled`: the highest that the bridge accepted, known in memory only. `purged`: its
+    value in the file, where rows up to there are deleted; `purged_commit_id` is that of the last one. `stated`: `arrivals` at
+    the last statement of this run. `unwritten`: events of the open transaction, with their messages; `tail`: the newest
+    committed events. `unpurged_gap`, `undropped`: the gap record that was settled and is not deleted yet, and how many of its
+    events the bridge has. `unsure_upto`: the highest sequence that a former run may have sent.
     """
 
     number: int
@@ -89,9 +93,8 @@ class Stream:
     lane: Lane
     open: bool
     head: int = 0
-    chain: bytes = b""
     purged: int = 0
-    purged_chain: bytes = b""
+    purged_commit_id: bytes = b""
     settled: int = 0
     counts: Counts = field(default_factory=Counts)
     stated: tuple[int, ...] = (0, 0, 0, 0, 0)
@@ -111,13 +114,13 @@ class Stream:
             dropped=self.counts.dropped + self.undropped,
         )
         dropped_upto = self.dropped.upto or self.unpurged_gap
-        return (self.head, self.chain, self.purged, self.purged_chain, dropped_upto, *_saved_counts(counts), self.number)
+        return (self.head, self.purged, self.purged_commit_id, dropped_upto, *_saved_counts(counts), self.number)
 
     def take_unwritten(self) -> tuple[list[EventRecord], list[EventRow]]:
         """Return the events of the open transaction, and their rows."""
         unwritten, self.unwritten = self.unwritten, []
         first = event_place(self.number, 0)
-        rows = [(first + event.sequence, event.chain, pack_body(event.body), message) for event, message in unwritten]
+        rows = [(first + event.sequence, event.commit_id, pack_body(event.body), message) for event, message in unwritten]
         return [event for event, _ in unwritten], rows
 
     def keep(self, events: list[EventRecord]) -> None:
@@ -183,12 +186,12 @@ class Streams:
 
     def _load(self, row: Sequence[Any], in_flight: int) -> None:
         """Add a stream of the file. Rows above its saved head are plain events: each counts as acknowledged and stored."""
-        number, name, lane, is_open, head, chain, purged, purged_chain, upto, *counts = row
-        known = Stream(number, name, Lane(lane), bool(is_open), head, chain, purged, purged_chain, settled=purged)
+        number, name, lane, is_open, head, purged, purged_commit_id, upto, *counts = row
+        known = Stream(number, name, Lane(lane), bool(is_open), head, purged, purged_commit_id, settled=purged)
         known.counts = Counts(**dict(zip(_COUNTS, counts, strict=True)))
         last = self._connection.execute(SQL["last_event"], (event_place(number, head), event_place(number + 1, 0))).fetchone()
         if last is not None:
-            known.head, known.chain = last[0] & SEQUENCE_MASK, last[1]
+            known.head = last[0] & SEQUENCE_MASK
             known.counts.acknowledged += known.head - head
             known.counts.stored += known.head - head
             self.changed(known)

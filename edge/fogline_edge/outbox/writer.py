@@ -132,6 +132,7 @@ class Writer:
             group = self._reserved(group)
         if not group:
             return
+        arrivals = any(isinstance(each, Waiting) for each in group)  # what an adapter keeps may commit alone
         try:
             with self._store.transaction():
                 self._purge_some()
@@ -139,7 +140,8 @@ class Writer:
                 results = self._store.ingest.store(group, self._store.age.ms)
                 self._state_counts()
                 self._spare_reserve(group)
-                crash_point(CrashPoint.BEFORE_COMMIT)
+                if arrivals:
+                    crash_point(CrashPoint.BEFORE_COMMIT)
         except sqlite3.OperationalError as error:
             self._store_some(group, error)
             return
@@ -149,7 +151,8 @@ class Writer:
             self._store_others(group, error)
             return
         self._store.ingest.committed()
-        crash_point(CrashPoint.AFTER_COMMIT_BEFORE_ACK)
+        if arrivals:
+            crash_point(CrashPoint.AFTER_COMMIT_BEFORE_ACK)
         self._results += zip(group, results, strict=True)
 
     def _spare_reserve(self, group: list[Waiting | Act]) -> None:

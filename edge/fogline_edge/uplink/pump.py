@@ -6,7 +6,7 @@ from collections import deque
 
 from fogline.amqp.outcome import Outcome
 from fogline.amqp.sending import Sender
-from fogline.codec import MAX_BATCH_BYTES, Range, encode_batch
+from fogline.codec import MAX_BATCH_BYTES, Range, chain_of, encode_batch
 from fogline.errors import Unreachable
 from fogline.event import Lane
 from fogline.process.crash_points import CrashPoint, crash_point
@@ -102,7 +102,7 @@ class Pump:
         if first != self._window.sent + 1:
             self._outbox.suspect(f"stream {self._stream} has a hole before {first}")
             raise Unreachable(f"stream {self._stream} has a hole before {first} in the outbox")
-        span = Range(self._outbox.gateway, self._stream, self.lane, first, last, rows[-1].chain)
+        span = Range(self._outbox.gateway, self._stream, self.lane, first, last, chain_of(rows[-1].commit_id))
         batch = encode_batch(span, [row.body for row in rows], self._outbox.clock.beacon())
         if self._budget is not None:
             self._budget.pay(self._loop.time(), len(batch.body))

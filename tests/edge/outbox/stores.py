@@ -91,7 +91,6 @@ class StreamState:
     lane: str
     open: bool
     head: int
-    chain: bytes
     settled: int
     dropped_upto: int
     counts: Counts
@@ -101,7 +100,7 @@ def states(store: OutboxStore) -> dict[str, StreamState]:
     """Return the state of each stream, by name."""
     return {
         each.stream: StreamState(
-            each.number, each.lane, each.open, each.head, each.chain, each.settled, each.dropped.upto, _copy(each.counts)
+            each.number, each.lane, each.open, each.head, each.settled, each.dropped.upto, _copy(each.counts)
         )
         for each in store.streams.everything()
     }

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from edge.outbox.damaged import mark_damaged
 from edge.outbox.stores import open_store, rows, take
-from fogline.codec import Range, decode_batch, decode_event, encode_batch
+from fogline.codec import Range, chain_of, decode_batch, decode_event, encode_batch
 from fogline.errors import SlowDown
 from fogline.event import Lane, Receipt
 from fogline.gap import GAP_CONTENT_TYPE, GapReason, Lost, above, decode_gap
@@ -209,7 +209,7 @@ class Line:
                 break
             first = rows[0].sequence - rows[0].spans + 1
             assert first == sent + 1
-            span = Range("gw-1", stream.stream, Lane.TELEMETRY, first, rows[-1].sequence, rows[-1].chain)
+            span = Range("gw-1", stream.stream, Lane.TELEMETRY, first, rows[-1].sequence, chain_of(rows[-1].commit_id))
             sent = span.last
             if self.random.random() < 0.3:
                 await self.store(self.random.randint(1, 60))
@@ -344,12 +344,12 @@ def test_settled_events_of_a_dropped_range_are_purged_in_one_step(folder):
         store.handed[stream.stream] = 9
         drop_oldest._drop(store, stream, 6)
     stream.dropped.sent_upto = 0
-    chain = store.chain_at(stream, 4)
+    chain = store.commit_id_at(stream, 4)
     store.accept(stream.stream, 4)
     with store.transaction():
         store.purge()
     assert (stream.purged, store.purgeable) == (4, 0)
-    assert stream.purged_chain == chain
+    assert stream.purged_commit_id == chain
     assert [row.sequence for row in rows(store, stream)] == [6, 7, 8, 9]
     store.connection.close()
     assert examine(folder / "outbox.db", last=RunEnd.OPEN, owner=None) is None

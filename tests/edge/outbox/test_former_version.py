@@ -14,7 +14,7 @@ import pytest
 from sqlite_utils import Database
 
 from edge.outbox.test_outbox import put, settings
-from fogline.codec import Range, decode_batch, decode_event, encode_batch
+from fogline.codec import Range, chain_of, decode_batch, decode_event, encode_batch
 from fogline.event import Lane, Receipt
 from fogline.gap import GAP_CONTENT_TYPE, decode_gap
 from fogline.identity import UniqueId
@@ -42,9 +42,9 @@ async def test_every_event_of_the_former_version_is_sent_and_settled(former):
     sent = {}
     for stream in await outbox.streams():
         rows = await outbox.read(stream.stream, stream.settled, 1000)
-        span = Range("gw-1", stream.stream, stream.lane, stream.settled + 1, rows[-1].sequence, rows[-1].chain)
+        span = Range("gw-1", stream.stream, stream.lane, stream.settled + 1, rows[-1].sequence, chain_of(rows[-1].commit_id))
         sent[stream.lane] = decode_batch(span, encode_batch(span, [row.body for row in rows], beacon()))
-        assert (rows[-1].sequence, len({row.chain for row in rows})) == (stream.head, len(rows))
+        assert (rows[-1].sequence, len({row.commit_id for row in rows})) == (stream.head, len(rows))
         outbox.settle(stream.stream, stream.head)
     assert [(view.lane, view.head, view.settled) for view in await outbox.streams()] == [
         (Lane.BULK, 24, 24),
@@ -101,7 +101,7 @@ def stop_midway(path: Path) -> None:
         connection.execute("BEGIN")
         connection.executemany("DELETE FROM event_by_key WHERE stream = ? AND sequence = ?", [row[:2] for row in rows])
         moved = [((number << 40) + sequence, chain, body, None) for number, sequence, chain, body in rows]
-        connection.executemany("INSERT INTO event (place, chain, body, message) VALUES (?, ?, ?, ?)", moved)
+        connection.executemany("INSERT INTO event (place, commit_id, body, message) VALUES (?, ?, ?, ?)", moved)
         connection.execute("COMMIT")
 
 

@@ -137,14 +137,14 @@ def test_rows_are_deleted_in_steps_of_so_many_bytes_but_at_least_one(memory, mon
     take(store, *(make_arrival(n, data=make_noise(size)) for n, size in enumerate((6000, 30_000, 100, 100, 6000))))
     (stream,) = store.streams.everything()
     store.accept(stream.stream, 5)
-    chains = {row.sequence: row.chain for row in rows(store, stream)}
+    chains = {row.sequence: row.commit_id for row in rows(store, stream)}
     purged = []
     while store.purgeable:
         with store.transaction():
             store.purge()
         purged.append(stream.purged)
-        assert stream.purged_chain == chains[stream.purged]
-        assert store.chain_at(stream, stream.purged) == chains[stream.purged]
+        assert stream.purged_commit_id == chains[stream.purged]
+        assert store.commit_id_at(stream, stream.purged) == chains[stream.purged]
     assert purged == [1, 2, 5]
     assert PURGED_BYTES > 30_000
     store.connection.close()

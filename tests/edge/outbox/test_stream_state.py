@@ -144,9 +144,7 @@ class Life:
 def same(after: StreamState, before: StreamState) -> bool:
     """Return True if the states are equal, but for counts of which the newest may be lost, or which are an upper limit."""
     mine, its = (replace(each.counts, sent=0, filtered=0, dropped=0) for each in (before, after))
-    rest = [
-        (each.number, each.lane, each.open, each.head, each.chain, each.settled, each.dropped_upto) for each in (before, after)
-    ]
+    rest = [(each.number, each.lane, each.open, each.head, each.settled, each.dropped_upto) for each in (before, after)]
     return mine == its and rest[0] == rest[1] and after.counts.dropped >= before.counts.dropped
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from edge.outbox.test_outbox import put
 from edge.outbox.test_outbox import settings as outbox_settings
-from fogline.codec import Range, encode_batch, read_batch
+from fogline.codec import Range, chain_of, encode_batch, read_batch
 from fogline.event import Arrival, Lane, Receipt
 from fogline_edge.outbox.outbox import Outbox
 from fogline_lab.events import BEACON, make_arrival
@@ -46,7 +46,7 @@ def test_whatever_put_takes_the_bridge_reads(arrivals: list[Arrival]):
             (stream,) = await outbox.streams()
             rows = await outbox.read(stream.stream, 0, 10)
             await outbox.close()
-        span = Range("gw-1", stream.stream, Lane.TELEMETRY, 1, len(rows), rows[-1].chain)
+        span = Range("gw-1", stream.stream, Lane.TELEMETRY, 1, len(rows), chain_of(rows[-1].commit_id))
         batch = read_batch(span, encode_batch(span, [row.body for row in rows], BEACON))
         return [(event.device, event.data) for event in batch.events()]
 

@@ -1,0 +1,82 @@
+"""G8: a stream that cannot be trusted is moved in steps: arrivals do not wait for it, and a kill loses nothing of it."""
+
+import asyncio
+import itertools
+
+import pytest
+
+from edge.outbox.stores import open_store, take
+from edge.outbox.test_outbox import bodies, put, settings
+from fogline.codec import decode_event
+from fogline.hello import Mark, Reopen, resume
+from fogline_edge.outbox import requests
+from fogline_edge.outbox.outbox import Outbox
+from fogline_lab.events import make_arrival
+
+EVENTS = 2 * requests.MOVED_ROWS + 10
+
+
+async def test_g8_an_arrival_is_stored_between_two_steps(folder):
+    outbox = Outbox.open(settings(folder))
+    await asyncio.gather(*(put(outbox, make_arrival(n)) for n in range(EVENTS)))
+    (old,) = await outbox.streams()
+    moved = asyncio.create_task(outbox.reopen(old.stream, 0, "it is a test"))
+    arrived = asyncio.create_task(put(outbox, make_arrival(EVENTS)))
+    first, _ = await asyncio.wait((moved, arrived), return_when=asyncio.FIRST_COMPLETED)
+    assert first == {arrived}, "the arrival waited for the whole move"
+    await moved
+    (new,) = await outbox.streams()
+    after = await bodies(outbox, new.stream)
+    assert sorted(event.data for event in after) == sorted(b'{"n": %d}' % n for n in range(EVENTS + 1))
+    assert [event.sequence for event in after] == list(range(1, EVENTS + 2))
+    assert [event.data for event in after if not event.replayed] == [b'{"n": %d}' % EVENTS]
+    await outbox.close()
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+@pytest.mark.parametrize(
+    "mark",
+    [
+        lambda stream, _: Mark(stream, EVENTS + 5, EVENTS + 5, "ff" * 16),
+        lambda stream, _: Mark(stream, 3, 3, "ff" * 16),
+        lambda stream, _: Mark(stream, EVENTS, EVENTS, "ff" * 16),
+        lambda stream, _: Mark(stream, requests.MOVED_ROWS, requests.MOVED_ROWS, "ff" * 16),
+        lambda stream, chain: Mark(stream, 3, 3, chain),
+    ],
+    ids=["an older copy", "another copy", "another copy at the head", "another copy at a step", "Kafka lost data"],
+)
+@pytest.mark.fault("C13")
+def test_g8_a_move_that_a_kill_cut_short_goes_on_at_the_next_hello(folder, mark, steps):
+    store = open_store(folder / "outbox.db")
+    take(store, *(make_arrival(n) for n in range(EVENTS)))
+    (stream,) = store.streams.opened()
+    old, ids = stream.stream, [decode_event(row.body).id for row in store.events(stream, 5, EVENTS)]
+    store.accept(old, 5)
+    own = requests.own(store, old, 3)
+    assert own is not None
+    known = mark(old, own.chain_at_mark)
+    for done in itertools.count():
+        own = requests.own(store, old, known.chain_sequence)
+        assert own is not None
+        verdict = resume(own, known)
+        assert isinstance(verdict, Reopen)
+        if not requests.reopen(store, old, own.settled, verdict.why):
+            break
+        if done == steps:
+            store.connection.close()
+            store = open_store(folder / "outbox.db")
+    (new,) = [each for each in store.streams.pending() if each.stream != old]
+    after = [decode_event(row.body) for row in store.events(new, 0, EVENTS)]
+    assert [event.id for event in after] == ids
+    assert not store.streams.get(old).backlog
+    store.connection.close()
+
+
+def test_g8_a_step_of_large_events_moves_few_of_them(folder):
+    store = open_store(folder / "outbox.db")
+    half = requests.MOVED_BYTES // 2
+    take(store, *(make_arrival(n, data=b"x" * half) for n in range(6)))
+    (stream,) = store.streams.opened()
+    assert requests.reopen(store, stream.stream, 0, "it is a test")
+    assert (stream.backlog, store.streams.opened()[0].head) == (5, 1)
+    store.connection.close()
