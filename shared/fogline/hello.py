@@ -19,6 +19,10 @@ PROTOCOL = 1
 PRODUCT = "fogline-edge"
 """Property `product` of a gateway's open frame. It distinguishes a gateway from any other AMQP client."""
 
+KNOWN_MS = 30 * 24 * 3600 * 1000
+"""Time for which a bridge knows a stream that its gateway does not announce any more, after the last event, in milliseconds."""
+CLOCKS_DIFFER_MS = 24 * 3600 * 1000
+"""The most by which the clocks of a gateway and of bridges are taken to differ, in milliseconds."""
 MAX_WAIT_S = 3600
 """Limit of `Welcome.retry_after_s`."""
 Small = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
@@ -90,6 +94,7 @@ class Own:
     head: int  # the highest sequence ever written
     chain_at_mark: str | None  # hex, at the mark's `chain_sequence`; None if that row is gone
     dropped_upto: int = 0  # unsettled rows up to there were dropped, 0 for none
+    waited_ms: int = 0  # since the first unsettled row was stored, 0 for unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +117,8 @@ def resume(own: Own, mark: Mark) -> Resume | Reopen:
         return Reopen(f"the bridge has sequence {mark.hwm}, but this outbox ends at {own.head}: it is an older copy")
     if mark.hwm < own.settled:
         return Reopen(f"the bridge has sequence {mark.hwm}, but it accepted {own.settled}: Kafka has lost data")
+    if not mark.hwm and own.waited_ms > KNOWN_MS - CLOCKS_DIFFER_MS:
+        return Reopen("its events are so old that the bridge may have forgotten that it has them")
     known = own.settled_chain or None if mark.chain_sequence == own.settled else own.chain_at_mark
     if mark.chain_sequence and known is not None and known != mark.chain:
         return Reopen(f"the chains differ at sequence {mark.chain_sequence}: another copy of this outbox has sent events")

@@ -58,7 +58,7 @@ def _admitted(found: tuple[Range, Message]) -> tuple[Range, Message]:
     admission = Admission({})
     admission.admit(found[0])
     admission.wrote(found[0])
-    for known in admission.committed():
+    for known in admission.committed(0):
         key, entry = stream_entry(known)
         mark = msgspec.json.encode(hello.Mark(known.stream, known.hwm, known.chain_sequence, known.chain))
         assert len(key) + len(entry) + len(mark) < MAX_KEPT_BYTES, "a stream takes too much memory"

@@ -7,6 +7,8 @@ from fogline.codec import decode_beacon
 from fogline.errors import Poison
 from fogline.event import Lane
 from fogline.hello import (
+    CLOCKS_DIFFER_MS,
+    KNOWN_MS,
     Hello,
     Mark,
     OpenStream,
@@ -53,6 +55,18 @@ def test_the_numbering_cannot_be_trusted(knowledge, mark, why):
     verdict = resume(knowledge, mark)
     assert isinstance(verdict, Reopen)
     assert why in verdict.why
+
+
+@pytest.mark.parametrize(
+    ("waited_ms", "hwm", "anew"),
+    [(KNOWN_MS, 0, True), (KNOWN_MS, 5, False), (KNOWN_MS - CLOCKS_DIFFER_MS, 0, False), (0, 0, False)],
+    ids=["forgotten", "known", "young", "unknown age"],
+)
+@pytest.mark.fault("C13")
+def test_b10_old_events_of_a_stream_that_the_bridge_does_not_know_are_sent_again(waited_ms, hwm, anew):
+    """It may have forgotten the stream: an old copy of the outbox has its events, and does not know that they have landed."""
+    verdict = resume(Own(0, "", 20, None, 0, waited_ms), Mark("s", hwm))
+    assert isinstance(verdict, Reopen) == anew
 
 
 def test_a_torn_transaction_leaves_an_older_chain():

@@ -21,6 +21,7 @@ class StreamState(msgspec.Struct, kw_only=True):
     landed: int = 0  # events in Kafka; a gap record counts as all of its sequences
     duplicate: int = 0  # events that were received again
     refused: int = 0  # events that the bridge replaced by gap records
+    changed_ms: int = 0  # time of the last commit, since 1970, 0 for unknown
 
 
 class Produce(msgspec.Struct, frozen=True):
@@ -90,8 +91,8 @@ class Admission:
             known.duplicate += events
         return known
 
-    def committed(self) -> list[StreamState]:
-        """Move the high-water marks after the commit of the open transaction. Return the changed states."""
+    def committed(self, now_ms: int) -> list[StreamState]:
+        """Move the high-water marks after the commit of the open transaction, at `now_ms`. Return the changed states."""
         changed = []
         for key, span in self._open.items():
             known = self.known.setdefault(key, StreamState(gateway=span.gateway, stream=span.stream, lane=span.lane))
@@ -99,6 +100,7 @@ class Admission:
             known.refused += self._refused[key]
             known.hwm = known.chain_sequence = span.last
             known.chain = span.chain.hex()
+            known.changed_ms = now_ms
             changed.append(known)
         self._open.clear()
         self._refused.clear()

@@ -14,8 +14,8 @@ that it describes, so that a fenced bridge cannot write one.
 """
 
 import logging
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Annotated
 
 import msgspec
@@ -70,7 +70,8 @@ class ShardCheckpoint(msgspec.Struct):
     command_key: bytes | None = None
 
 
-Entry = tuple[bytes, bytes]
+Entry = tuple[bytes, bytes | None]
+"""Key and value of a record; None deletes the key."""
 _KEYS = {ShardOwner: OWNER, Layout: LAYOUT, CommandKey: COMMAND_KEY}
 
 
@@ -81,15 +82,22 @@ class CheckpointChanges:
     streams: dict[StreamKey, StreamState]
     position: dict[str, int]  # for each raw topic, the offset up to which consumers see committed records
     moved: bool  # records were committed beyond the last checkpoint
+    retired: list[StreamKey] = field(default_factory=list)  # streams to forget
 
     def __bool__(self) -> bool:
-        return self.moved or bool(self.streams)
+        return self.moved or bool(self.streams or self.retired)
 
     def add_commit(self, written: frozenset[str], streams: Iterable[StreamState]) -> None:
         """Add a commit, which wrote to the topics `written` and changed `streams`."""
         self.moved = self.moved or not written.isdisjoint(self.position)
         for state in streams:
             self.streams[state.gateway, state.stream] = state
+
+    def retire(self, streams: Sequence[StreamKey]) -> None:
+        """Add streams that are to be forgotten."""
+        self.retired += streams
+        for key in streams:
+            self.streams.pop(key, None)
 
     def add_visible(self, ends: Mapping[tuple[str, int], int]) -> None:
         """Move the position to `ends`, the offsets by partition up to which consumers see committed records."""
@@ -98,14 +106,20 @@ class CheckpointChanges:
     def take_entries(self) -> list[Entry]:
         """Return the entries to write, and forget the changes."""
         entries = [*map(stream_entry, self.streams.values()), position_entry(self.position)]
+        entries += [(_stream_key(*key), None) for key in self.retired]
         self.streams.clear()
+        self.retired.clear()
         self.moved = False
         return entries
 
 
 def stream_entry(state: StreamState) -> Entry:
     """Return key and value for one stream."""
-    return _STREAM + f"{state.gateway}/{state.stream}".encode(), msgspec.json.encode(state)
+    return _stream_key(state.gateway, state.stream), msgspec.json.encode(state)
+
+
+def _stream_key(gateway: str, stream: str) -> bytes:
+    return _STREAM + f"{gateway}/{stream}".encode()
 
 
 def route_entry(device: str, route: RouteEntry) -> Entry:

@@ -12,6 +12,7 @@ from fogline.process.crash_points import CrashPoint, crash_point
 from fogline_cloud.settings import BridgeSettings
 from fogline_cloud.shard.inbox import Item, MarksQuery, ShardInbox, Stop
 from fogline_cloud.shard.owned_shard import OwnedShard, ShardWork
+from fogline_cloud.shard.retirement import Retirement
 
 URGENT_EVENTS = 1000
 """Largest number of events in a transaction with urgent work."""
@@ -46,6 +47,7 @@ class GroupCommit:
         self._settings = settings
         self._unsettled: _Unsettled | None = None
         self._next_checkpoint = 0.0
+        self._retirement = Retirement()
 
     def run(self, group: list[ShardWork]) -> None:
         """Commit one transaction with the work in `group`, or with work from the inbox, which is added to `group`.
@@ -69,7 +71,7 @@ class GroupCommit:
                 crash_point(CrashPoint.AFTER_COMMIT_BEFORE_SETTLING)
             owned.counters.transactions += 1
             owned.counters.commit_seconds.observe(time.monotonic() - began_s)
-            owned.changes.add_commit(written, owned.admission.committed())
+            owned.changes.add_commit(written, owned.admission.committed(time.time_ns() // 1_000_000))
         self._unsettled = _Unsettled(list(group), callbacks, time.monotonic())
 
     def close(self) -> None:
@@ -131,10 +133,17 @@ class GroupCommit:
         return max(0.01, self._next_checkpoint - time.monotonic()) if self.owned.changes else None
 
     def _write_checkpoint(self) -> None:
-        self.owned.writer.write_entries(self.owned.changes.take_entries())
+        changes = self.owned.changes
+        retired, undated = self._retirement.retired(self.owned.admission.known, time.time_ns() // 1_000_000)
+        changes.add_commit(frozenset(), undated)
+        changes.retire(retired)
+        if retired:
+            _log.info("shard %d: %d streams that ended long ago are forgotten", self._number, len(retired))
+        self.owned.writer.write_entries(changes.take_entries())
         self._next_checkpoint = time.monotonic() + self._settings.checkpoint_s
 
     def _answer(self, query: MarksQuery) -> None:
+        self._retirement.announced(query.gateway, query.streams)
         states = self.owned.admission.known
         found = ((stream, states.get((query.gateway, stream))) for stream in query.streams)
         query.answer(

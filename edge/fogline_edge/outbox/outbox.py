@@ -256,12 +256,12 @@ class Outbox:
         self._hand_over_settlement()
         return await self._calls.call(requests.pending)
 
-    async def own(self, stream: str, chain_sequence: int) -> Own | None:
+    async def own(self, stream: str, chain_sequence: int, now_ns: int) -> Own | None:
         """Return a stream's state for hello, or None if there is none of that name.
 
-        `chain_sequence`: the sequence of the bridge's newest chain value.
+        `chain_sequence`: the sequence of the bridge's newest chain value. `now_ns`: the bridge's clock.
         """
-        return await self._calls.call(partial(requests.own, name=stream, chain_sequence=chain_sequence))
+        return await self._calls.call(partial(requests.own, name=stream, chain_sequence=chain_sequence, now_ns=now_ns))
 
     async def read(self, stream: str, after: int, limit: int, limit_bytes: int | None = None) -> list[EventRecord]:
         """Return at most `limit` events of a stream with sequences above `after`, in order.

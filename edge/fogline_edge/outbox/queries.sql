@@ -15,6 +15,12 @@ VALUES ((SELECT 1 + max((SELECT ifnull(max(number), 0) FROM stream), (SELECT ifn
 -- name: close_stream
 UPDATE stream SET open = 0, reason = ? WHERE number = ?;
 
+-- name: forget_streams
+-- A quarantined event keeps the number of its stream in use.
+DELETE FROM stream WHERE open = 0 AND number <= (SELECT max(number) FROM stream) - ?
+AND number NOT IN (SELECT stream FROM quarantine)
+AND NOT EXISTS (SELECT 1 FROM event WHERE place > number << 40 AND place < (number + 1) << 40);
+
 -- name: save_stream
 UPDATE stream SET head = ?, settled = ?, settled_commit_id = ?, dropped_upto = ?, acknowledged = ?, stored = ?,
                   duplicate = ?, dead = ?, sent = ?, settled_events = ?, quarantined = ?, filtered = ?, dropped = ?

@@ -11,10 +11,13 @@ from fogline_edge.outbox.age import Age
 from fogline_edge.outbox.data_folder import DataFolder, RunEnd, check_owner, foreign, note_start
 from fogline_edge.outbox.free_space import is_damage
 from fogline_edge.outbox.integrity import examine
+from fogline_edge.outbox.queries import SQL
 from fogline_edge.outbox.schema import Connect, open_database
 from fogline_edge.settings import EdgeSettings
 
 FILE = "outbox.db"
+KEPT_STREAMS = 100
+"""The newest streams, whose counts `status` shows also when they are closed and empty. Older ones are deleted at the start."""
 
 _log = logging.getLogger("fogline.outbox")
 
@@ -69,6 +72,7 @@ def _open(settings: EdgeSettings, folder: DataFolder, connect: Connect, clock: C
         check_owner(connection, folder)
         connection.execute("BEGIN IMMEDIATE")
         note_start(connection, clock)
+        connection.execute(SQL["forget_streams"], (KEPT_STREAMS,))
         Age(connection, clock).save()
         connection.execute("COMMIT")
     except BaseException as error:  # interrupts too: the file must not stay open

@@ -149,8 +149,9 @@ class BridgeSession:
 
     async def _reconcile(self, welcome: hello.Welcome) -> None:
         """Open a new stream for each one whose sequences cannot be trusted (see `hello.resume`)."""
+        now_ns = welcome.time_ms * 1_000_000 or self._outbox.clock.time_ns()
         for mark in welcome.marks:
-            own = await self._outbox.own(mark.stream, mark.chain_sequence)
+            own = await self._outbox.own(mark.stream, mark.chain_sequence, now_ns)
             if own is None:
                 _log.warning("the bridge names stream %s, which this outbox does not have", shown(mark.stream))
                 continue

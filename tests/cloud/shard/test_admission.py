@@ -46,8 +46,9 @@ def test_a_commit_moves_the_mark_and_the_chain():
     admission = at(10)
     admission.admit(span(11, 20))
     admission.wrote(span(11, 20), refused=2)
-    (known,) = admission.committed()
+    (known,) = admission.committed(1234)
     assert (known.hwm, known.chain_sequence, known.chain, known.landed, known.refused) == (20, 20, "14" * 16, 10, 2)
+    assert known.changed_ms == 1234
     assert admission.admit(span(11, 20)) == Duplicate()
 
 
@@ -65,7 +66,7 @@ def test_every_sequence_lands_once_and_in_order_whatever_is_resent_and_whatever_
             admission.wrote(batch)
             open_transaction += range(first + verdict.skip, batch.last + 1)
         if end == "commit":
-            admission.committed()
+            admission.committed(1234)
             landed, open_transaction = landed + open_transaction, []
         if end == "fail":
             open_transaction = []

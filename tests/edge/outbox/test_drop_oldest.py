@@ -193,7 +193,7 @@ class Line:
         """Hello, then so many batches of each stream."""
         for stream in await self.outbox.streams():
             bridge = self.bridges.setdefault(stream.stream, Bridge(stream.stream))
-            own = await self.outbox.own(stream.stream, bridge.mark.chain_sequence)
+            own = await self.outbox.own(stream.stream, bridge.mark.chain_sequence, 0)
             verdict = resume(own, bridge.mark)
             assert isinstance(verdict, Resume), verdict
             if verdict.settled:
@@ -270,7 +270,7 @@ async def test_where_the_bridge_stands_cannot_be_told_from_another_copys_place_t
         await put(outbox, *range(first, first + 50))
     (stream,) = await outbox.streams()
     far = stream.counts.dropped - 5
-    verdict = resume(await outbox.own(stream.stream, far), Mark(stream.stream, far, far, "ab" * 16))
+    verdict = resume(await outbox.own(stream.stream, far, 0), Mark(stream.stream, far, far, "ab" * 16))
     assert isinstance(verdict, Reopen)
     await outbox.reopen(stream.stream, stream.settled, verdict.why)
     (new,) = await outbox.streams()

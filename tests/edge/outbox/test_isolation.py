@@ -68,7 +68,7 @@ async def test_a_read_that_raises_fails_for_its_caller_alone(folder):
     outbox = Outbox.open(settings(folder))
     assert await put(outbox, make_arrival(1)) is Receipt.STORED
     (stream,) = await outbox.streams()
-    assert isinstance(await settled(outbox.own(stream.stream, 2**64)), OverflowError)
+    assert isinstance(await settled(outbox.own(stream.stream, 2**64, 0)), OverflowError)
     assert isinstance(await settled(outbox.read("no such stream", 0, 1)), KeyError)
     assert await put(outbox, make_arrival(2)) is Receipt.STORED
     await outbox.close()

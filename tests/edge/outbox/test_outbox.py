@@ -1,6 +1,7 @@
 """The durable queue, on a real file."""
 
 import asyncio
+import contextlib
 import sqlite3
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from fogline.gap import GAP_CONTENT_TYPE, decode_gap
 from fogline.ledger import STATEMENT_CONTENT_TYPE, decode_statement
 from fogline.report_on_change import ReportPolicy
 from fogline_edge.outbox import outbox as module
+from fogline_edge.outbox import startup
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import EdgeSettings, OutboxSettings, UplinkSettings
 from fogline_lab.amqp import within
@@ -151,7 +153,7 @@ async def test_settled_rows_go_and_the_rest_stays(folder):
     (stream,) = await outbox.streams()
     assert (stream.settled, stream.counts.settled, stream.counts.sent) == (7, 7, 10)
     assert [event.sequence for event in await bodies(outbox, stream.stream)] == [8, 9, 10]
-    own = await outbox.own(stream.stream, 8)
+    own = await outbox.own(stream.stream, 8, 0)
     assert own.settled == 7
     assert own.settled_chain
     assert own.chain_at_mark
@@ -241,6 +243,50 @@ async def test_an_event_says_when_it_came_whoever_began_its_transaction(folder):
     (stream,) = await outbox.streams()
     first, second = (parse_rfc3339(event.recordedtime) for event in await bodies(outbox, stream.stream))
     assert second - first == 5_000_000_000
+    await outbox.close()
+
+
+async def test_b10_a_start_forgets_the_closed_streams_that_are_empty(folder, monkeypatch):
+    monkeypatch.setattr(startup, "KEPT_STREAMS", 2)
+    outbox = Outbox.open(settings(folder))
+    for n in range(4):
+        await asyncio.gather(*(put(outbox, make_arrival(10 * n + k)) for k in range(3)))
+        if n < 3:
+            await outbox.split_backlog(frozenset({Lane.TELEMETRY}), 1)
+    empty, quarantined, waiting, now = [each.stream for each in await outbox.streams()]
+    assert await outbox.quarantine(quarantined, 1, "amqp:decode-error", "no")
+    for name in (empty, quarantined):
+        outbox.settle(name, 4)
+    outbox.settle(now, 3)
+    await outbox.close()
+
+    def known() -> list[str]:
+        with contextlib.closing(sqlite3.connect(folder / "data" / "outbox.db")) as connection:
+            return [name for (name,) in connection.execute("SELECT stream FROM stream ORDER BY number")]
+
+    assert known() == [empty, quarantined, waiting, now]
+    outbox = Outbox.open(settings(folder))
+    assert known() == [quarantined, waiting, now]
+    assert [each.stream for each in await outbox.streams()] == [waiting, now]
+    await put(outbox, make_arrival(99))
+    assert [each.head for each in await outbox.streams()] == [4, 4]
+    await outbox.close()
+
+
+@pytest.mark.parametrize(("synced", "waited_ms"), [(True, 7000), (False, 0)])
+async def test_b10_hello_knows_how_long_the_first_event_has_waited(folder, synced, waited_ms):
+    clock = FakeClock(synchronized=synced)
+    outbox = Outbox.open(settings(folder), clock=clock)
+    await put(outbox, make_arrival(1))
+    clock.go_on(5)
+    await put(outbox, make_arrival(2))
+    clock.go_on(2)
+    (stream,) = await outbox.streams()
+    own = await outbox.own(stream.stream, 0, clock.time_ns())
+    assert own.waited_ms == waited_ms
+    outbox.settle(stream.stream, 2)
+    await outbox.streams()
+    assert (await outbox.own(stream.stream, 0, clock.time_ns())).waited_ms == 0
     await outbox.close()
 
 

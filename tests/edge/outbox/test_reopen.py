@@ -52,11 +52,11 @@ def test_g8_a_move_that_a_kill_cut_short_goes_on_at_the_next_hello(folder, mark,
     (stream,) = store.streams.opened()
     old, ids = stream.stream, [decode_event(row.body).id for row in store.events(stream, 5, EVENTS)]
     store.accept(old, 5)
-    own = requests.own(store, old, 3)
+    own = requests.own(store, old, 3, 0)
     assert own is not None
     known = mark(old, own.chain_at_mark)
     for done in itertools.count():
-        own = requests.own(store, old, known.chain_sequence)
+        own = requests.own(store, old, known.chain_sequence, 0)
         assert own is not None
         verdict = resume(own, known)
         assert isinstance(verdict, Reopen)
