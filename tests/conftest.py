@@ -1,7 +1,5 @@
 """Fixtures that stand for the real parts. The broker is one for the whole run; each test has a tenant of its own."""
 
-import asyncio
-import inspect
 import itertools
 import os
 import shutil
@@ -14,6 +12,7 @@ import hypothesis
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
+from coroutines import run_test
 from fogline_lab.kafka_broker import KafkaBroker
 
 hypothesis.settings.register_profile("fogline", deadline=None)  # how long a case takes is the machine's affair
@@ -66,12 +65,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run a test that is a coroutine on a loop of its own."""
-    if not inspect.iscoroutinefunction(pyfuncitem.obj):
-        return None
-    names = pyfuncitem._fixtureinfo.argnames
-    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
-    return True
+    """Run a test that is a coroutine."""
+    return run_test(pyfuncitem)
 
 
 @pytest.fixture(scope="session")

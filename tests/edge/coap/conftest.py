@@ -1,13 +1,13 @@
 """`listening` gives a test a listener on a free port, `dial` a client made of bytes."""
 
 import asyncio
-import inspect
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import Any
 
 import pytest
 
+from coroutines import run_test
 from edge.coap.client import LIMIT_S, Wire
 from fogline_edge.adapters.coap.listener import CoapListener
 from fogline_edge.settings import CoapSettings
@@ -16,19 +16,7 @@ from fogline_lab.commands import MemoryCommands
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    if not inspect.iscoroutinefunction(pyfuncitem.obj):
-        return None
-    arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
-    asyncio.run(_run(pyfuncitem.obj(**arguments)))
-    return True
-
-
-async def _run(test: Any) -> None:
-    """The test itself; whatever the loop had to catch fails it."""
-    unhandled: list[dict[str, Any]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: unhandled.append(context))
-    await test
-    assert unhandled == []
+    return run_test(pyfuncitem, strict=True)
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
-"""Tests that are coroutines run in a loop of their own; `listening` gives them a listener on a free port, `dial` a client."""
+"""Errors that the loop catches fail a test. `listening` gives it a listener on a free port, `dial` a client."""
 
 import asyncio
-import inspect
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
@@ -9,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from coroutines import run_test
 from fogline_edge.adapters.mqtt.protocol.framing import Framer
 from fogline_edge.adapters.mqtt.protocol.packets import Connack, Connect, Packet, Ping, Publish, ServerPacket, Suback, Subscribe
 from fogline_edge.adapters.mqtt.protocol.primitives import PacketType
@@ -22,19 +22,7 @@ LIMIT_S = 20.0
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    if not inspect.iscoroutinefunction(pyfuncitem.obj):
-        return None
-    arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
-    asyncio.run(_run(pyfuncitem.obj(**arguments)))
-    return True
-
-
-async def _run(test: Any) -> None:
-    """The test itself; whatever the loop had to catch fails it."""
-    unhandled: list[dict[str, Any]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: unhandled.append(context))
-    await test
-    assert unhandled == []
+    return run_test(pyfuncitem, strict=True)
 
 
 @dataclass
