@@ -9,6 +9,7 @@
 `owned_shard`: the state of a shard while this bridge owns it
 `producer`: the transactional Kafka producer
 `recovery`: reads the committed state from Kafka
+`retirement`: forgets the streams that ended long ago
 `shard`: the thread, which takes the shard and takes it again after errors
 `shard_writer`: events, commands and routes as Kafka records
 `submissions`: batches and client events within a transaction
