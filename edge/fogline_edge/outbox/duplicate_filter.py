@@ -1,4 +1,4 @@
-"""Decides for each arrival whether it is new, a duplicate, or an unchanged report, and remembers it.
+"""Decides if an arrival with a device identity is new, a duplicate, or an unchanged report, and remembers it.
 
 It combines the protocol's view (`resend_memory`), the device's own identity (`recognition`, table `memory`) and the last-seen
 times of advertisers (`last_seen`).
