@@ -18,7 +18,6 @@ from fogline.process.settings_file import require_loopback, split_endpoint
 from fogline.process.statistics import answer_sigusr1
 from fogline.signature import read_keys
 from fogline_edge.adapters.ble.roster import read_settings
-from fogline_edge.adapters.coap.listener import CoapListener
 from fogline_edge.adapters.mqtt.server.listener import MqttListener, make_rates
 from fogline_edge.adapters.mqtt_client.access import check_client
 from fogline_edge.downlink.downlink import Downlink
@@ -31,6 +30,7 @@ from fogline_edge.uplink.uplink import Uplink
 
 if TYPE_CHECKING:
     from fogline_edge.adapters.ble.adapter import BleAdapter
+    from fogline_edge.adapters.coap.listener import CoapListener
     from fogline_edge.adapters.mqtt_client.client import MqttClient
 
 ROOM_S = 30.0
@@ -106,6 +106,8 @@ async def _open_adapters(
         await start("mqtt", mqtt := MqttListener(outbox, settings.mqtt, downlink, make_rates(settings.limits)))
         adapters.append(_Adapter("mqtt", [AdapterCounters("mqtt", mqtt.counters)], "{}:{}".format(*mqtt.address)))
     if settings.coap is not None:
+        from fogline_edge.adapters.coap.listener import CoapListener  # noqa: PLC0415 - aiocoap costs 3 MB, and not all need it
+
         await start("coap", coap := CoapListener(outbox, settings.coap, downlink))
         adapters.append(_Adapter("coap", [AdapterCounters("coap", coap.counters)], "{}:{}".format(*coap.address)))
     if settings.ble is not None:

@@ -3,20 +3,23 @@
 import base64
 import binascii
 from collections.abc import Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from fogline.command import Command, fully_signed_bytes, signed_bytes
 from fogline.errors import Misconfigured
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 
 class Signer(msgspec.Struct, frozen=True):
     """Signs commands with the bridge's key. Without a key (`Signer()`), commands stay unsigned."""
 
     key_id: str = ""
-    key: Ed25519PrivateKey | None = None
+    key: "Ed25519PrivateKey | None" = None
 
     def sign(self, command: Command) -> Command:
         """Return the command with key id and signatures."""
@@ -30,7 +33,7 @@ class Signer(msgspec.Struct, frozen=True):
 class TrustedKeys(msgspec.Struct, frozen=True):
     """The keys whose signatures a gateway accepts, by key id; without any, none is needed. `partial`: accept partial ones."""
 
-    known: Mapping[str, Ed25519PublicKey] = msgspec.field(default_factory=dict)
+    known: "Mapping[str, Ed25519PublicKey]" = msgspec.field(default_factory=dict)
     partial: bool = True
 
     def doubt(self, command: Command) -> str | None:
@@ -47,26 +50,31 @@ class TrustedKeys(msgspec.Struct, frozen=True):
                 key.verify(command.full_signature, fully_signed_bytes(command))
             else:
                 key.verify(command.signature, signed_bytes(command))
-        except InvalidSignature:
+        except import_module("cryptography.exceptions").InvalidSignature:
             return f"the signature with key {command.key_id} is wrong"
         return None
 
 
 def read_signer(key_id: str, text: str, where: str) -> Signer:
     """Return the signer of a private key in base64. Raises `Misconfigured`, whose text names `where`."""
-    return Signer(key_id, Ed25519PrivateKey.from_private_bytes(_raw(text, where)))
+    return Signer(key_id, _ed25519().Ed25519PrivateKey.from_private_bytes(_raw(text, where)))
 
 
 def read_keys(texts: Mapping[str, str], where: str, *, partial: bool = True) -> TrustedKeys:
     """Return the trusted keys of public keys in base64. Raises `Misconfigured`, whose text names `where` and the key id."""
-    known = {name: Ed25519PublicKey.from_public_bytes(_raw(text, f"{where}.{name}")) for name, text in texts.items()}
+    known = {name: _ed25519().Ed25519PublicKey.from_public_bytes(_raw(text, f"{where}.{name}")) for name, text in texts.items()}
     return TrustedKeys(known, partial)
 
 
 def make_key() -> tuple[str, str]:
     """Return a new private key and its public key, both in base64."""
-    key = Ed25519PrivateKey.generate()
+    key = _ed25519().Ed25519PrivateKey.generate()
     return base64.b64encode(key.private_bytes_raw()).decode(), base64.b64encode(key.public_key().public_bytes_raw()).decode()
+
+
+def _ed25519() -> Any:
+    """Import the library when there is a key: it takes 6 MB, which a gateway without keys does not need."""
+    return import_module("cryptography.hazmat.primitives.asymmetric.ed25519")
 
 
 def _raw(text: str, where: str) -> bytes:
