@@ -26,10 +26,11 @@ MAX_BYTES = 8 * 1024 * 1024  # more than any event has
 
 
 class _PerThread(threading.local):
-    """A compressor for each thread, because one is not safe for several."""
+    """A compressor and a decompressor for each thread: they keep state between calls."""
 
     def __init__(self) -> None:
         self.compress = zstandard.ZstdCompressor(level=1, dict_data=_WITH, write_checksum=True, write_dict_id=False).compress
+        self.decompress = zstandard.ZstdDecompressor(dict_data=_WITH).decompress
 
 
 _local = _PerThread()
@@ -50,6 +51,6 @@ def unpack_body(stored: bytes) -> bytes:
     try:
         if zstandard.frame_content_size(stored[1:]) > MAX_BYTES:
             raise Poison("malformed", "a stored event is larger than any event")
-        return zstandard.ZstdDecompressor(dict_data=_WITH).decompress(stored[1:])  # one each: it is not safe for threads
+        return _local.decompress(stored[1:])
     except zstandard.ZstdError as error:
         raise Poison("malformed", f"a stored event cannot be decompressed: {error}") from None
