@@ -1,8 +1,8 @@
-"""Converts a `Message` to the bytes of its AMQP sections and back, with proton (AMQP 1.0 part 3, section 3.2)."""
+"""Converts a `Message` to the bytes of its AMQP sections, and back with proton (AMQP 1.0 part 3, section 3.2)."""
 
+import struct
 import uuid
 from collections.abc import Mapping
-from typing import Any
 
 import proton
 
@@ -11,35 +11,75 @@ from fogline.errors import Poison
 from fogline.message import CorrelationId, Message, Property
 
 _DATA = 0x75
+_HEADER, _PROPERTIES, _APPLICATION_PROPERTIES, _BODY = (bytes((0, 0x53, code)) for code in (0x70, 0x73, 0x74, _DATA))
+_NULL = b"\x40"
+_MAX_BYTE, _MAX_UINT, _MAX_LONG = 2**8 - 1, 2**32 - 1, 2**63 - 1
 _WITH_SIZE = frozenset([*range(0x70, _DATA + 1), 0x78])  # lists, maps and binaries: header to Data, footer
 _EMPTY_LIST = 0x45
 _SIZE_BYTES = {0xA0: 1, 0xC0: 1, 0xC1: 1, 0xB0: 4, 0xD0: 4, 0xD1: 4}  # by constructor (AMQP 1.0 part 1, section 1.6)
 
 
 def encode(message: Message) -> bytes:
-    """Return the sections of one message; the body is one Data section."""
-    native = proton.Message(body=message.body, inferred=True, durable=message.durable)
-    native.address = message.to
-    native.subject = message.subject
-    native.reply_to = message.reply_to
-    if message.message_id is not None:
-        native.id = _native_id(message.message_id)
-    if message.correlation_id is not None:
-        native.correlation_id = _native_id(message.correlation_id)
-    if message.content_type is not None:
-        native.content_type = proton.symbol(message.content_type)
-    if message.content_encoding is not None:
-        native.content_encoding = proton.symbol(message.content_encoding)
-    if message.ttl_ms is not None:
-        native.ttl = message.ttl_ms / 1000
+    """Return the sections of one message; the body is one Data section.
+
+    Proton's own encoder takes 0.2 ms, which is as long as all else that a gateway does for a batch of two events.
+    """
+    ttl = _NULL if message.ttl_ms is None else b"\x70" + min(message.ttl_ms, _MAX_UINT).to_bytes(4, "big")
+    header = [_value(message.durable), _NULL, ttl]
+    kinds = [_symbol_or_null(message.content_type), _symbol_or_null(message.content_encoding)]
+    places = [_value(message.to), _value(message.subject), _value(message.reply_to), _id_value(message.correlation_id)]
+    sections = [_HEADER, _list(header), _PROPERTIES, _list([_id_value(message.message_id), _NULL, *places, *kinds])]
     if message.properties:
-        native.properties = dict(message.properties)
-    encoded: bytes = native.encode()
-    return encoded
+        pairs = [part for name, value in message.properties.items() for part in (_value(name), _value(value))]
+        sections += [_APPLICATION_PROPERTIES, _compound(0xC1, 0xD1, pairs)]
+    return b"".join([*sections, _BODY, _variable(0xA0, 0xB0, message.body)])
 
 
-def _native_id(value: CorrelationId) -> Any:
-    return proton.ulong(value) if isinstance(value, int) else value
+def _list(values: list[bytes]) -> bytes:
+    while values and values[-1] is _NULL:
+        values.pop()
+    return _compound(0xC0, 0xD0, values) if values else bytes((_EMPTY_LIST,))
+
+
+def _compound(short: int, long: int, values: list[bytes]) -> bytes:
+    content = b"".join(values)
+    if len(content) < _MAX_BYTE and len(values) <= _MAX_BYTE:
+        return bytes((short, len(content) + 1, len(values))) + content
+    return bytes((long,)) + (len(content) + 4).to_bytes(4, "big") + len(values).to_bytes(4, "big") + content
+
+
+def _variable(short: int, long: int, content: bytes) -> bytes:
+    size = len(content)
+    return (bytes((short, size)) if size <= _MAX_BYTE else bytes((long,)) + size.to_bytes(4, "big")) + content
+
+
+def _symbol_or_null(text: str | None) -> bytes:
+    return _NULL if text is None else _variable(0xA3, 0xB3, text.encode("ascii"))
+
+
+def _id_value(value: CorrelationId | None) -> bytes:
+    return b"\x80" + value.to_bytes(8, "big") if isinstance(value, int) else _value(value)
+
+
+def _value(value: Property | uuid.UUID) -> bytes:  # noqa: PLR0911 - one line for each type
+    """Return a value with its constructor (AMQP 1.0 part 1, section 1.6)."""
+    match value:
+        case None:
+            return _NULL
+        case bool():
+            return b"\x41" if value else b"\x42"
+        case str():
+            return _variable(0xA1, 0xB1, value.encode())
+        case proton.int32():
+            return b"\x71" + int(value).to_bytes(4, "big", signed=True)
+        case int():
+            return b"\x81" + value.to_bytes(8, "big", signed=True) if value <= _MAX_LONG else b"\x80" + value.to_bytes(8, "big")
+        case float():
+            return b"\x82" + struct.pack(">d", value)
+        case uuid.UUID():
+            return b"\x98" + value.bytes
+        case _:
+            return _variable(0xA0, 0xB0, value)
 
 
 def as_int(value: int) -> int:
