@@ -265,6 +265,10 @@ Identifier = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9._:-]{1,64}\Z")]
 """See `fogline.address`. The bridge keeps a peer's identifiers in memory, so their length is limited."""
 
 
+Epoch = Annotated[str, msgspec.Meta(max_length=64, pattern=r"\A[!-~]*\Z")]
+"""Names one hello of a gateway. The batches that follow carry it. "" for a gateway of the former version."""
+
+
 class Range(msgspec.Struct, frozen=True):
     """Sequences `first` to `last` of one stream, from a batch's application properties."""
 
@@ -274,6 +278,7 @@ class Range(msgspec.Struct, frozen=True):
     first: SequenceNumber
     last: SequenceNumber
     chain: Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]  # of the last event, see `chain_of`
+    epoch: Epoch = ""
 
 
 class Beacon(msgspec.Struct, frozen=True):
@@ -304,6 +309,8 @@ def encode_batch(span: Range, events: Sequence[bytes], beacon: Beacon) -> Messag
         "boot": beacon.boot_id,
         "boottime": beacon.boottime_ms,
     }
+    if span.epoch:
+        properties["epoch"] = span.epoch
     return Message(
         body=_zstd.compressor.compress(b"[" + b",".join(events) + b"]"),
         content_type=BATCH_CONTENT_TYPE,

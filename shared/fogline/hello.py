@@ -10,7 +10,7 @@ from typing import Annotated
 import msgspec
 
 from fogline.address import printable
-from fogline.codec import Beacon, Identifier, SequenceNumber
+from fogline.codec import Beacon, Epoch, Identifier, SequenceNumber
 from fogline.event import Lane
 from fogline.json_document import read_document
 
@@ -44,6 +44,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
     beacon: Beacon
     streams: list[OpenStream]
     shards: Small = 0
+    epoch: Epoch = ""
 
 
 class Mark(msgspec.Struct, frozen=True):

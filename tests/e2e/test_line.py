@@ -4,12 +4,14 @@ import asyncio
 import json
 import sqlite3
 from collections import defaultdict
+from contextlib import closing
 
 import pytest
 
 from e2e.parts import Line, until_not
 from fogline.event import Lane
 from fogline.gap import GAP_CONTENT_TYPE, decode_gap
+from fogline_cloud.bridge.connected_gateways import ConnectedGateways
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.ledger.balance import judge
 from fogline_cloud.ledger.sources import gather
@@ -155,6 +157,30 @@ async def test_what_two_copies_of_an_outbox_store_at_one_place_are_two_events(li
     assert len({one for found in ids.values() for one in found}) == 30, "two events are one"
     places = {n: found[0][1].rpartition(".")[0] for n, found in ids.items()}
     assert [places[n] for n in range(10, 20)] == [places[n] for n in range(20, 30)], "it was no copy of the same places"
+
+
+@pytest.mark.fault("C13")
+async def test_two_live_copies_lose_nothing_where_the_bridge_cannot_close_the_first_connection(line, monkeypatch):
+    """As behind a router: the batches of both come one after the other, for the same stream, at the same sequences."""
+    monkeypatch.setattr(ConnectedGateways, "add", lambda self, peer: self._by_name.update({peer.principal.name: peer}))
+    copy = Line(line.tenant, line.folder / "copy", line.cloud)
+    async with line.bridge(), line.gateway() as outbox:
+        copy.port = line.port
+        await line.put(outbox, *range(10))
+        await line.drained(outbox)
+        (copy.folder / "gw-1").mkdir(parents=True)
+        with (
+            closing(sqlite3.connect(line.folder / "gw-1" / "outbox.db")) as source,
+            closing(sqlite3.connect(copy.folder / "gw-1" / "outbox.db")) as target,
+        ):
+            source.backup(target)
+        async with copy.gateway() as other:
+            for n in range(10, 100, 10):
+                await line.put(outbox, *range(n, n + 5))
+                await copy.put(other, *range(n + 5, n + 10))
+                await line.drained(outbox)
+            await copy.drained(other)
+    assert sorted(set(line.landed())) == list(range(100))
 
 
 @pytest.mark.fault("C13")

@@ -96,7 +96,7 @@ class GatewayHandler(LinkHandler):
         else:
             _log.info("gateway %s says hello (%s, %d streams)", request.gateway, request.version, len(request.streams))
             on_marks = partial(call_soon, self._loop, self._welcome, peer, message)
-            shard.submit(MarksQuery(request.gateway, [each.stream for each in request.streams], on_marks))
+            shard.submit(MarksQuery(request.gateway, [each.stream for each in request.streams], on_marks, request.epoch))
 
     async def _redirect(self, peer: GatewayPeer, message: Message) -> None:
         owner = await self._find_owner(peer.shard_number)

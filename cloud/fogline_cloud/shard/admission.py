@@ -45,7 +45,7 @@ class Hole(msgspec.Struct, frozen=True):
 
 
 class Foreign(msgspec.Struct, frozen=True):
-    """The stream belongs to another lane, or is unknown and the batch is not its beginning."""
+    """The batch follows an older hello, or its stream is of another lane, or is unknown and the batch is not its beginning."""
 
     why: str
 
@@ -54,15 +54,22 @@ Verdict = Produce | Duplicate | Covered | Hole | Foreign
 
 
 class Admission:
-    """The streams of one shard, committed and in the open transaction."""
+    """The streams of one shard, committed and in the open transaction. `epochs`: of each gateway's last hello.
 
-    def __init__(self, known: dict[StreamKey, StreamState]) -> None:
+    Of two copies of one gateway, only the one that said hello last may send. The other says hello again, and finds that they
+    differ.
+    """
+
+    def __init__(self, known: dict[StreamKey, StreamState], epochs: dict[str, str] | None = None) -> None:
         self.known = known
+        self.epochs = {} if epochs is None else epochs
         self._open: dict[StreamKey, Range] = {}
         self._refused: dict[StreamKey, int] = {}
 
     def admit(self, span: Range) -> Verdict:
         """Judge a batch. The caller must call `wrote` after it wrote the batch of a `Produce`."""
+        if span.epoch and self.epochs.get(span.gateway, span.epoch) != span.epoch:
+            return Foreign(f"gateway {span.gateway} has said hello on another connection since")
         key = (span.gateway, span.stream)
         known = self.known.get(key)
         pending = self._open.get(key)

@@ -144,6 +144,7 @@ class GroupCommit:
 
     def _answer(self, query: MarksQuery) -> None:
         self._retirement.announced(query.gateway, query.streams)
+        self.owned.admission.epochs[query.gateway] = query.epoch
         states = self.owned.admission.known
         found = ((stream, states.get((query.gateway, stream))) for stream in query.streams)
         query.answer(

@@ -16,6 +16,7 @@ class MarksQuery:
     gateway: str
     streams: Sequence[str]
     answer: Callable[[list[Mark]], None]
+    epoch: str = ""
 
 
 @dataclass(slots=True)

@@ -59,6 +59,7 @@ class Shard:
         self._on_commands = on_commands
         self._issued = issued
         self._inbox = ShardInbox()
+        self._epochs: dict[str, str] = {}  # outlives a loss of the shard: batches of before may be tried again
         self._stopping = threading.Event()
         self._commits: GroupCommit | None = None
         self._thread = threading.Thread(target=self._run, name=f"shard-{number}", daemon=True)
@@ -119,7 +120,7 @@ class Shard:
             registry.put(record)
         for device, route in recovered.routes.items():
             self._routes.recall(device, route.gateway, route.since_ms)
-        admission = Admission(recovered.known)
+        admission = Admission(recovered.known, self._epochs)
         owned = OwnedShard(
             writer, admission, registry, self._routes, self.counters, self._on_commands, self._issued, recovered.changes
         )

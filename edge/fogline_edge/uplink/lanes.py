@@ -51,9 +51,10 @@ class _LaneLink:
 
 
 class LaneLinks:
-    """Links to the address `target`, on a session of their own. Used on the loop."""
+    """Links to the address `target`, on a session of their own. Used on the loop. `epoch`: of the connection's hello."""
 
-    def __init__(self, connection: AmqpConnection, target: str) -> None:
+    def __init__(self, connection: AmqpConnection, target: str, epoch: str) -> None:
+        self.epoch = epoch
         self._connection = connection
         self._target = target
         self._session = connection.open_session()

@@ -28,7 +28,7 @@ _log = logging.getLogger("fogline.uplink")
 class Pump:
     """Sends stored rows and settles accepted ones. `progressed` counts settlements.
 
-    `budget`: bytes that all `CAPPED` lanes together may send.
+    `epoch`: of the connection's hello. `budget`: bytes that all `CAPPED` lanes together may send.
     """
 
     def __init__(
@@ -38,6 +38,7 @@ class Pump:
         stream: StreamView,
         settings: UplinkSettings,
         *,
+        epoch: str,
         budget: Bucket | None,
         settlement_seconds: Histogram,
     ) -> None:
@@ -46,6 +47,7 @@ class Pump:
         self._outbox = outbox
         self.sender = sender
         self._stream = stream.stream
+        self._epoch = epoch
         self._window = InflightWindow(stream.settled, settings.batch_events, settings.batches_in_flight)
         self._outcomes: deque[asyncio.Future[Outcome]] = deque()
         self._sent_s: deque[float] = deque()
@@ -102,7 +104,7 @@ class Pump:
         if first != self._window.sent + 1:
             self._outbox.suspect(f"stream {self._stream} has a hole before {first}")
             raise Unreachable(f"stream {self._stream} has a hole before {first} in the outbox")
-        span = Range(self._outbox.gateway, self._stream, self.lane, first, last, chain_of(rows[-1].commit_id))
+        span = Range(self._outbox.gateway, self._stream, self.lane, first, last, chain_of(rows[-1].commit_id), self._epoch)
         batch = encode_batch(span, [row.body for row in rows], self._outbox.clock.beacon())
         if self._budget is not None:
             self._budget.pay(self._loop.time(), len(batch.body))

@@ -93,7 +93,7 @@ class BridgeSession:
             self._compare_clocks(welcome)
             await self._reconcile(welcome)
             target = str(address.IngestAddress(self._outbox.tenant, welcome.shard))
-            self._lanes = LaneLinks(connection, target)
+            self._lanes = LaneLinks(connection, target, self._hello_id.hex)
             self._pumps = StreamPumps(
                 self._outbox, self._lanes, self._settings, self._budget, self._over, settlement_seconds=self._settlement_seconds
             )
@@ -122,6 +122,7 @@ class BridgeSession:
             gateway=self._outbox.gateway,
             beacon=self._outbox.clock.beacon(),
             streams=streams,
+            epoch=self._hello_id.hex,
         )
         message = Message(
             body=hello.encode_hello(request),

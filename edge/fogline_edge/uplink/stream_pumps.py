@@ -73,7 +73,13 @@ class StreamPumps:
         while True:
             sender = await self._lanes.sender(stream.lane, backlog=backlog)
             pump = self._pumps[stream.stream] = Pump(
-                self._outbox, sender, stream, self._settings, budget=self._budget, settlement_seconds=self._settlement_seconds
+                self._outbox,
+                sender,
+                stream,
+                self._settings,
+                epoch=self._lanes.epoch,
+                budget=self._budget,
+                settlement_seconds=self._settlement_seconds,
             )
             try:
                 await pump.run()

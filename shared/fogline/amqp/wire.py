@@ -54,7 +54,8 @@ def _variable(short: int, long: int, content: bytes) -> bytes:
 
 
 def _symbol_or_null(text: str | None) -> bytes:
-    return _NULL if text is None else _variable(0xA3, 0xB3, text.encode("ascii"))
+    """Return a symbol, which is ASCII: other characters, which a device may have sent, become question marks."""
+    return _NULL if text is None else _variable(0xA3, 0xB3, text.encode("ascii", "replace"))
 
 
 def _id_value(value: CorrelationId | None) -> bytes:

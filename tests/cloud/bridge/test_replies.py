@@ -160,7 +160,7 @@ class EncodingSender(Sender):
         return super().send(message)
 
 
-@pytest.mark.parametrize("wrong", [{"status": 2**40}, {"correlation": "garbage"}, {"reply_type": "\ud800"}], ids=str)
+@pytest.mark.parametrize("wrong", [{"status": 2**40}, {"correlation": "garbage"}], ids=str)
 async def test_a_reply_that_amqp_cannot_encode_stops_no_other(delivered, wrong, caplog):
     """Isolation: a gateway that says nonsense of one command does not keep an operator from its other answers."""
     replies, sender = ReplySender(delivered), EncodingSender()

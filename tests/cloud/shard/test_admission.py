@@ -1,5 +1,6 @@
 """Admission as a transcript: batches in, verdicts out."""
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -50,6 +51,15 @@ def test_a_commit_moves_the_mark_and_the_chain():
     assert (known.hwm, known.chain_sequence, known.chain, known.landed, known.refused) == (20, 20, "14" * 16, 10, 2)
     assert known.changed_ms == 1234
     assert admission.admit(span(11, 20)) == Duplicate()
+
+
+def test_only_the_batches_that_follow_the_last_hello_are_admitted():
+    admission = at(10)
+    former, last = (msgspec.structs.replace(span(11, 20), epoch=epoch) for epoch in ("one", "two"))
+    assert admission.admit(former) == Produce(0), "no hello is known: this bridge has just taken the shard"
+    admission.epochs["gw"] = "two"
+    assert isinstance(admission.admit(former), Foreign)
+    assert admission.admit(last) == admission.admit(span(11, 20)) == Produce(0), "a gateway of the former version names none"
 
 
 def test_a_stream_keeps_its_lane():

@@ -75,6 +75,10 @@ def test_content_type_and_encoding_are_symbols():
     assert (native.content_type, native.content_encoding) == (proton.symbol("text/plain"), proton.symbol("zstd"))
 
 
+def test_a_symbol_is_ascii_whatever_a_device_sent():
+    assert decode(encode(Message(content_type="te\u0445t/\ufffe\ud800"))).content_type == "te?t/??"
+
+
 def test_a_time_to_live_beyond_its_type_is_the_longest():
     assert decode(encode(Message(ttl_ms=2**40))).ttl_ms == 2**32 - 1
 
