@@ -6,6 +6,8 @@ from statistics import median
 
 RSS_MB = 10.0
 """Largest change of resident memory after the warm-up."""
+GROWN_MB = 40.0
+"""The most by which a part that is killed and started again may take more memory from life to life."""
 COUNTS = {"descriptors": 5, "threads": 3, "tasks": 5}
 """Largest change of these counts, from the median of the first samples to the median of the last."""
 WARM = 0.2
@@ -105,6 +107,18 @@ def not_flat(samples: Sequence[ProcessSample], parts: Iterable[str]) -> list[str
         for name, (first, last) in found.counts.items():
             if abs(last - first) > COUNTS[name]:
                 problems.append(f"{part}: {first:.0f} {name} became {last:.0f}; {COUNTS[name]} more or less are allowed")
+    return problems
+
+
+def grown(samples: Sequence[ProcessSample], parts: Iterable[str]) -> list[str]:
+    """Return a text for each part whose memory grew over its lives, from the median after the warm-up to that of the end."""
+    problems = []
+    for part in parts:
+        rss = [each.rss_mb for each in warm(samples, part)]
+        if rss and median(rss[-MIDDLE:]) - median(rss[:MIDDLE]) > GROWN_MB:
+            problems.append(
+                f"{part}: its memory grew from {median(rss[:MIDDLE]):.0f} to {median(rss[-MIDDLE:]):.0f} MB over its lives"
+            )
     return problems
 
 

@@ -19,7 +19,7 @@ from demo.snapshot import GatewayStats, Snapshot
 from demo.workspace import Workspace
 from fogline_lab.supervisor import start_child, stop_children
 from soak.breaker import Breaker
-from soak.flat import ProcessSample, held, not_at_rest, not_flat
+from soak.flat import ProcessSample, grown, held, not_at_rest, not_flat
 from soak.lines import FaultyLines
 from soak.reconnects import FaultPlans
 from soak.sampling import Sampler
@@ -190,6 +190,7 @@ class Soak:
         counted = self._options.reconnects or self._options.ble
         if counted and not self.stop.is_set():
             problems += not_flat(samples, LIVING)
+        problems += grown(samples, [each for each in self._site.parts if each.startswith(("bridge", "gateway"))])
         if len(self._at_rest) == 2:
             problems += not_at_rest(*self._at_rest)
         return SoakVerdict(

@@ -11,7 +11,7 @@ sys.path.append(str(Path(__file__).parents[2] / "deploy"))
 
 from demo.judgement import RunEvidence, judge
 from fogline_lab.tcp_line import HALF_OPEN
-from soak.flat import COUNTS, RSS_MB, ProcessSample, held, not_at_rest, not_flat, over_time, warm
+from soak.flat import COUNTS, GROWN_MB, RSS_MB, ProcessSample, grown, held, not_at_rest, not_flat, over_time, warm
 from soak.reconnects import FaultPlans
 from soak.schedule import JITTER_S, STEP_S, VICTIMS, FaultKind, kills, schedule
 from soak.verdict import Load, SoakVerdict
@@ -91,6 +91,13 @@ def test_the_warm_up_is_half_of_a_short_run_five_minutes_of_a_longer_one_and_a_f
 def test_memory_that_goes_up_or_down_is_not_flat(last_mb):
     (problem,) = not_flat(samples(lambda n: 50.0 + (last_mb - 50.0) * n / 99), ["gateway-1"])
     assert problem.startswith("gateway-1: its memory went from")
+
+
+def test_memory_that_grows_from_life_to_life_is_a_problem():
+    lives = {"life": lambda n: 1 + n // 10}
+    (problem,) = grown(samples(lambda n: 50.0 + 4 * (n // 10) * GROWN_MB / 10, **lives), ["gateway-1", "gateway-2"])
+    assert problem.startswith("gateway-1: its memory grew from")
+    assert grown(samples(lambda n: 50.0 + GROWN_MB * (n % 10) / 10, **lives), ["gateway-1"]) == []
 
 
 def test_one_sample_too_high_is_not_flat():

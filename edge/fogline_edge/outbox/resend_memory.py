@@ -52,12 +52,12 @@ class ResendMemory:
         self._kept_pending = self._noted = 0
         self.due = False
         self._before_save: tuple[list[bytes], list[tuple[int, int]]] | None = None
-        for number, blob in connection.execute(SQL["read_resends"]).fetchall():
+        for number, blob in connection.execute(SQL["read_resends"]):
             self._log.append((number, len(blob) // ENTRY.size))
             self._logged += len(blob) // ENTRY.size
             for client, id_, payload, then_s in ENTRY.iter_unpack(blob):
                 self._set(client, id_, _SLOT.pack(payload, then_s))
-        self.committed()
+            self.committed()  # after each row: to undo half a million entries would take 150 MB
 
     def load(self, messages: list[bytes]) -> None:
         """Add the values that `note` returned for events which are not in the log yet."""

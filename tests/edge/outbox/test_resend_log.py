@@ -1,5 +1,6 @@
 """The log of messages in the file: what a restart at any point recognises, and how much room it takes."""
 
+import tracemalloc
 from pathlib import Path
 from random import Random
 
@@ -297,3 +298,22 @@ def test_a_full_file_of_the_former_version_can_be_opened(memory, filled):
     (pages,) = store.connection.execute("PRAGMA page_count").fetchone()
     assert pages * 4096 <= MEGABYTE + SPARE_PAGES * 4096
     store.connection.close()
+
+
+def test_loading_a_long_log_takes_no_more_memory_than_what_is_remembered(path):
+    """A gateway whose clients use all their ids has half a million entries in its log."""
+    connection = open_database(path, LARGE)
+    for client in range(4):
+        entries = [ENTRY.pack(b"client %d" % client, number, b"payload!", 1) for number in range(IDS)]
+        for first in range(0, IDS, 1024):
+            connection.execute("INSERT INTO resend (entries) VALUES (?)", (b"".join(entries[first : first + 1024]),))
+    del entries
+    tracemalloc.start()
+    try:
+        memory = ResendMemory(connection, LARGE)
+        held, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert memory._entries == 4 * IDS
+    assert peak < 1.5 * held, f"{peak} bytes to load what takes {held}"
+    connection.close()
