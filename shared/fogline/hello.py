@@ -116,8 +116,9 @@ def resume(own: Own, mark: Mark) -> Resume | Reopen:
     """Compare the gateway's state of a stream with the bridge's."""
     if mark.hwm > own.head:
         return Reopen(f"the bridge has sequence {mark.hwm}, but this outbox ends at {own.head}: it is an older copy")
-    if mark.hwm < own.settled:
-        return Reopen(f"the bridge has sequence {mark.hwm}, but it accepted {own.settled}: Kafka has lost data")
+    if mark.hwm < own.settled or 0 < mark.chain_sequence < own.settled:
+        found = f"the bridge has sequence {mark.hwm}, its chain ends at {mark.chain_sequence}, but {own.settled} was settled"
+        return Reopen(f"{found}: Kafka has lost data, or a move of this stream was cut short")
     if not mark.hwm and own.waited_ms > KNOWN_MS - CLOCKS_DIFFER_MS:
         return Reopen("its events are so old that the bridge may have forgotten that it has them")
     known = own.settled_chain or None if mark.chain_sequence == own.settled else own.chain_at_mark

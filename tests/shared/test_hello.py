@@ -73,6 +73,11 @@ def test_a_torn_transaction_leaves_an_older_chain():
     assert resume(own(10, "aa", 20), Mark("s", 13, 10, "aa")) == Resume()
 
 
+def test_a_move_that_was_cut_short_beside_a_torn_transaction_goes_on():
+    """Only a move settles what the bridge did not accept: an accepted batch ends with a chain that the bridge has."""
+    assert isinstance(resume(own(510, "aa", 2000), Mark("s", 600, 400, "bb")), Reopen)
+
+
 def dropped(at_mark, upto):
     return Own(10, "aa", 40, at_mark, upto)
 
