@@ -4,7 +4,7 @@
 #   make up                                            the whole line, quietly, on the usual ports
 #   make check                                         ruff, mypy, imports, sizes, words, generated pages
 #   make test                                          every test that is not slow (includes check)
-#   make chaos                                         power cuts, damaged disks, zombies, bad lines, forged ledgers: all of it
+#   make chaos                                         power cuts, damaged disks, zombies, bad lines, forged ledgers, all slow tests
 #   make faults                                        every test of a fault; writes docs/faults.md
 #   make docs                                              writes docs/settings.md, docs/columns.md and docs/metrics.md from the types
 #   make soak ARGS="--minutes 60 --seed 7"             two bridges, two gateways, and every kind of fault for an hour
@@ -34,7 +34,7 @@ test: setup-tests check
 	@$(SIDE_BY_SIDE) -m "not slow" $(ARGS)
 
 chaos: setup-tests
-	@$(SIDE_BY_SIDE) tests/chaos $(ARGS)
+	@$(SIDE_BY_SIDE) --chaos $(ARGS)
 
 faults: setup-tests
 	@$(SIDE_BY_SIDE) --faults $(ARGS)

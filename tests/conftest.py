@@ -25,7 +25,6 @@ _numbers = itertools.count(1)
 LONG_FIRST = (
     "flows/test_flow.py",
     "chaos/test_ledger.py",
-    "edge/outbox/test_identity_histories.py",
     "chaos/test_takeover.py",
     "chaos/test_power_cut.py",
     "chaos/test_network.py",
@@ -41,13 +40,24 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "slow: too long for `make test`; `make chaos` runs it")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--chaos", action="store_true", help="only the tests in tests/chaos and those marked slow")
+
+
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    def path(item: pytest.Item) -> str:
+        return item.path.relative_to(Path(__file__).parent).as_posix()
+
     def rank(item: pytest.Item) -> int:
-        path = item.path.relative_to(Path(__file__).parent).as_posix()
-        return next((n for n, begin in enumerate(LONG_FIRST) if path.startswith(begin)), len(LONG_FIRST))
+        return next((n for n, begin in enumerate(LONG_FIRST) if path(item).startswith(begin)), len(LONG_FIRST))
 
     items.sort(key=rank)
+    if config.getoption("chaos"):
+        others = [item for item in items if not path(item).startswith("chaos/") and item.get_closest_marker("slow") is None]
+        config.hook.pytest_deselected(items=others)
+        left = set(others)
+        items[:] = [item for item in items if item not in left]
 
 
 class ByFile(LoadFileScheduling):

@@ -123,13 +123,18 @@ def test_an_unexpected_error_releases_one_batch_and_the_others_are_tried_again(b
     assert second.next() == ACCEPTED
 
 
-def produce(bench: Bench, topic: str, key: bytes, value: bytes, headers: list[tuple[str, bytes | None]]) -> None:
-    """One committed record that no bridge wrote."""
-    producer = bench.clients.producer(f"foreign-{bench.tenant}-{topic}")
+Foreign = tuple[str, bytes, bytes, list[tuple[str, bytes | None]]]
+"""Topic, key, value and headers of a record that no bridge wrote."""
+
+
+def produce(bench: Bench, records: list[Foreign]) -> None:
+    """Commit records, each in a transaction of its own."""
+    producer = bench.clients.producer(f"foreign-{bench.tenant}")
     producer.init_transactions(30)
-    producer.begin_transaction()
-    producer.produce(topic, value, key, partition=0, headers=headers)
-    producer.commit_transaction(30)
+    for topic, key, value, headers in records:
+        producer.begin_transaction()
+        producer.produce(topic, value, key, partition=0, headers=headers)
+        producer.commit_transaction(30)
 
 
 PLACE = [("ce_gateway", b"gw-1"), ("ce_stream", b"0" * 16), ("ce_lane", b"telemetry"), ("ce_sequence", b"7")]
@@ -144,6 +149,9 @@ POISON_HEADERS = {
 }
 
 
+CHECKPOINT_KEYS = b"position owner layout route/lamp-1 stream/gw-1/00 route/\xff command-key new".split()
+
+
 @pytest.mark.fault("S4")
 def test_poisoned_records_in_kafka_do_not_stop_a_shard_from_being_taken(bench):
     """B1: malformed records in a raw topic, in fogline.commands or in the checkpoint do not keep the next owner out."""
@@ -151,21 +159,11 @@ def test_poisoned_records_in_kafka_do_not_stop_a_shard_from_being_taken(bench):
     assert answers.of(first, 1, 5, tenant=bench.tenant) == ACCEPTED
     first.stop()
     first.join(30)
-    for headers in POISON_HEADERS.values():
-        produce(bench, topics.telemetry(bench.tenant), b"lamp-1", b"{", headers)
+    records: list[Foreign] = [(topics.telemetry(bench.tenant), b"lamp-1", b"{", each) for each in POISON_HEADERS.values()]
     for value in (b"", b"{", b"[]", b"\xff", b'{"id": 1}', b'{"id": "' + b"x" * 10 + b'"}', b"[" * 100_000):
-        produce(bench, topics.commands(bench.tenant), b"x" * 32, value, [])
-        for key in (
-            b"position",
-            b"owner",
-            b"layout",
-            b"route/lamp-1",
-            b"stream/gw-1/00",
-            b"route/\xff",
-            b"command-key",
-            b"new",
-        ):
-            produce(bench, topics.checkpoint(bench.tenant), key, value, [])
+        records.append((topics.commands(bench.tenant), b"x" * 32, value, []))
+        records.extend((topics.checkpoint(bench.tenant), key, value, []) for key in CHECKPOINT_KEYS)
+    produce(bench, records)
     second = bench.shard()
     assert answers.of(second, 4, 8, tenant=bench.tenant) == ACCEPTED
     assert recover(bench.clients, bench.tenant, 0).known["gw-1", make_event().stream].hwm == 8
