@@ -1,5 +1,6 @@
 """The cloud side: bridge, commands, Spark flow and ledger.
 
+`authority`: the certificate authority
 `bridge`: the AMQP listener on the event loop
 `cli`: the command `fogline`
 `commands`: values and rules of commands

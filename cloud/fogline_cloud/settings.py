@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from fogline.errors import Misconfigured
 from fogline.process.settings_file import load_settings
+from fogline.process.tls_files import TlsSettings, resolve_tls
 
 Identifier = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._:\-]{1,64}$")]
 Scalar = str | int | float | bool
@@ -24,11 +25,15 @@ class BridgeSettings(_Strict, frozen=True, kw_only=True):
     name: Identifier = "bridge-1"
     """Name of the bridge, unique within the tenant."""
     listen: str = "127.0.0.1:5672"
-    """Address to listen on as `host:port`. Only loopback is allowed."""
+    """Address to listen on as `host:port`. Without `bridge.tls` only loopback is allowed; with it, the usual port is 5671."""
     advertised: str | None = None
     """Address at which gateways reach this bridge. Default: `listen`."""
     gateways: list[Identifier] | None = None
-    """Names of the gateways that may connect. Default: any."""
+    """Names of the gateways that may connect. Default: any. Required for certificates that `fogline ca` has not issued."""
+    crl: str | None = None
+    """File with the list of revoked certificates (PEM), read again when it changes. `fogline ca` keeps one."""
+    users: str | None = None
+    """File with the passwords of operators' programs (`fogline user set`). Needs `bridge.tls`. Default: certificates only."""
     max_connections: Annotated[int, Meta(ge=1)] = 1000
     """Largest number of AMQP connections."""
     hellos_s: Annotated[float, Meta(gt=0)] = 100.0
@@ -45,6 +50,7 @@ class BridgeSettings(_Strict, frozen=True, kw_only=True):
     """Bytes of one connection that may wait for a Kafka transaction."""
     metrics: str | None = None
     """Address of `/metrics` and `/healthz` as `host:port`, for example `127.0.0.1:9465`. Only loopback. Default: none."""
+    tls: TlsSettings | None = None
     one_cpu: bool = True
     """If true, all Python threads run on one CPU at a time, which costs less CPU time (docs/performance.md)."""
 
@@ -122,35 +128,77 @@ class FlowSettings(_Strict, frozen=True, kw_only=True):
     """Devices that several gateways receive."""
 
 
+class OperatorSettings(_Strict, frozen=True, kw_only=True):
+    """`fogline command` on an operator's machine."""
+
+    bridge: str | None = None
+    """Address of the bridge as `host:port`. Default: `bridge.listen`."""
+    user: str | None = None
+    """User name at the bridge. Default: the certificate of `operator.tls` tells the name."""
+    password_file: str | None = None
+    """File with the password of `user`. Only its owner may read it."""
+    tls: TlsSettings | None = None
+
+
+class CaSettings(_Strict, frozen=True, kw_only=True):
+    """The certificate authority (`fogline ca`)."""
+
+    folder: str = "ca"
+    """Folder of the authority, relative to the settings file."""
+    days: Annotated[float, Meta(gt=0, le=3650)] = 30.0
+    """How long a certificate is valid, in days."""
+    crl_days: Annotated[float, Meta(gt=0, le=3650)] = 7.0
+    """How long a list of revoked certificates holds, in days. Bridges refuse new connections when their list is older."""
+
+
 class CloudSettings(_Strict, frozen=True, kw_only=True):
     """The cloud side."""
 
     tenant: Identifier
     """Tenant of these bridges, topics and tables."""
-    kafka: dict[str, Scalar]
-    """Any librdkafka setting. `bootstrap.servers` is required."""
+    kafka: dict[str, Scalar] = msgspec.field(default_factory=dict)
+    """Any librdkafka setting. `bootstrap.servers` is required, except on machines for operators or the authority only."""
     shards: Annotated[int, Meta(ge=1, le=1024)] = 8
     """Number of shards, which is the number of partitions of each raw topic. It cannot change after the topics are created."""
     bridge: BridgeSettings = msgspec.field(default_factory=BridgeSettings)
     commands: CommandPolicySettings = msgspec.field(default_factory=CommandPolicySettings)
     flow: FlowSettings = msgspec.field(default_factory=FlowSettings)
+    operator: OperatorSettings = msgspec.field(default_factory=OperatorSettings)
+    ca: CaSettings = msgspec.field(default_factory=CaSettings)
 
 
-def load(path: Path) -> CloudSettings:
-    """Read and check the settings, and make folders absolute. Raises `Misconfigured`."""
+def load(path: Path, *, kafka: bool = True) -> CloudSettings:
+    """Read and check the settings, and make folders absolute. `kafka`: the command needs Kafka. Raises `Misconfigured`."""
     settings = load_settings(path, CloudSettings)
-    if not settings.kafka.get("bootstrap.servers"):
+    if kafka and not settings.kafka.get("bootstrap.servers"):
         raise Misconfigured(f'{path}: missing key "bootstrap.servers" in [kafka], for example "127.0.0.1:9092"')
     flow = msgspec.structs.replace(
         settings.flow,
         tables=_absolute(settings.flow.tables, path),
         checkpoint=_absolute(settings.flow.checkpoint, path),
-        ble_keys=None if settings.flow.ble_keys is None else _absolute(settings.flow.ble_keys, path),
+        ble_keys=_beside(settings.flow.ble_keys, path),
     )
-    commands = settings.commands
-    if commands.signing_key is not None:
-        commands = msgspec.structs.replace(commands, signing_key=_absolute(commands.signing_key, path))
-    return msgspec.structs.replace(settings, flow=flow, commands=commands)
+    commands, bridge, operator = settings.commands, settings.bridge, settings.operator
+    return msgspec.structs.replace(
+        settings,
+        flow=flow,
+        commands=msgspec.structs.replace(commands, signing_key=_beside(commands.signing_key, path)),
+        bridge=msgspec.structs.replace(
+            bridge, crl=_beside(bridge.crl, path), users=_beside(bridge.users, path), tls=_tls_beside(bridge.tls, path)
+        ),
+        operator=msgspec.structs.replace(
+            operator, password_file=_beside(operator.password_file, path), tls=_tls_beside(operator.tls, path)
+        ),
+        ca=msgspec.structs.replace(settings.ca, folder=_absolute(settings.ca.folder, path)),
+    )
+
+
+def _beside(file: str | None, path: Path) -> str | None:
+    return None if file is None else _absolute(file, path)
+
+
+def _tls_beside(tls: TlsSettings | None, path: Path) -> TlsSettings | None:
+    return None if tls is None else resolve_tls(tls, path.parent.resolve())
 
 
 def _absolute(folder: str, beside: Path) -> str:

@@ -48,7 +48,7 @@ class Site:
         self.bridges = [
             self._part(
                 name,
-                [self._fogline, "bridge", "run", "--config", workspace.cloud_of(name)],
+                [self._fogline, "bridge", "run", "--insecure-dev", "--config", workspace.cloud_of(name)],
                 on_line=partial(read_census, snapshot, name),
             )
             for name in workspace.bridges
@@ -62,7 +62,7 @@ class Site:
         self.gateways = [
             self._part(
                 name,
-                [find_script("fogline-edge"), "run", "--config", workspace.edge(name)],
+                [find_script("fogline-edge"), "run", "--insecure-dev", "--config", workspace.edge(name)],
                 on_line=partial(read_census, snapshot, name),
             )
             for name in workspace.gateways

@@ -14,6 +14,7 @@ import msgspec
 from fogline.errors import Misconfigured
 from fogline.process import command_line
 from fogline.process.one_cpu import stay_on_one_cpu
+from fogline.process.tls_files import require_tls
 from fogline_edge.adapters.ble.state import BleState, lines_of
 from fogline_edge.gateway import check, require_bluetooth, run_gateway
 from fogline_edge.outbox.outbox import Outbox
@@ -53,6 +54,10 @@ def build_parser() -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=text, epilog=f"example: fogline-edge {name} --config edge.toml")
         command.add_argument("--config", type=Path, default=Path("edge.toml"), help="the settings file (default: edge.toml)")
         command.set_defaults(run=run)
+        if name == "run":
+            command.add_argument(
+                "--insecure-dev", action="store_true", help="connect without TLS: on loopback, for development only"
+            )
         if name in {"status", "outbox"}:
             command.add_argument("--json", action="store_true", help="print JSON")
         if name == "outbox":
@@ -92,6 +97,7 @@ def run_ble_scan(arguments: argparse.Namespace) -> int:
 def run_run(arguments: argparse.Namespace) -> int:
     """Serve until a signal."""
     settings = load(arguments.config)
+    require_tls(settings.uplink.tls, "uplink.tls", insecure_dev=arguments.insecure_dev)
     if settings.one_cpu:
         stay_on_one_cpu()
     announce = partial(command_line.announce, ready="gateway", name=settings.gateway)

@@ -26,6 +26,7 @@ from fogline_edge.outbox.free_space import NoRoom
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.outbox.startup import FILE
 from fogline_edge.settings import BleSettings, EdgeSettings
+from fogline_edge.uplink.session import uplink_security
 from fogline_edge.uplink.uplink import Uplink
 
 if TYPE_CHECKING:
@@ -171,7 +172,9 @@ def check(settings: EdgeSettings) -> None:
     """Check rules that the settings' types cannot express. Raises `Misconfigured`."""
     for bridge in settings.uplink.bridges:
         host, _ = split_endpoint(bridge, "uplink.bridge")
-        require_loopback(host, "uplink.bridge")
+        if settings.uplink.tls is None:
+            require_loopback(host, "uplink.bridge")
+    uplink_security(settings.uplink)
     if settings.metrics is not None:
         require_loopback(split_endpoint(settings.metrics, "metrics")[0], "metrics")
     read_keys(settings.commands.keys, "commands.keys")

@@ -10,6 +10,7 @@ from fogline.errors import Misconfigured, Poison
 from fogline.event import Lane
 from fogline.media_type import check_media_type
 from fogline.process.settings_file import load_settings
+from fogline.process.tls_files import TlsSettings, resolve_tls
 
 IDENTIFIER_PATTERN = r"^[A-Za-z0-9._:\-]{1,64}$"
 BLE_ADDRESS_PATTERN = r"^[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}$"
@@ -56,7 +57,8 @@ class UplinkSettings(_Strict, frozen=True, kw_only=True):
     """The one AMQP connection to the bridge."""
 
     bridge: str | Annotated[list[str], Meta(min_length=1)] = "127.0.0.1:5672"
-    """Address of the bridge as `host:port`, or a list of the bridges of this tenant."""
+    """Address of the bridge as `host:port`, or a list of the bridges of this tenant. Without `uplink.tls` only loopback."""
+    tls: TlsSettings | None = None
     batch_events: Annotated[int, Meta(ge=1, le=5000)] = 500
     """Largest number of events in one AMQP message."""
     batches_in_flight: Annotated[int, Meta(ge=1, le=100)] = 8
@@ -338,8 +340,10 @@ def load(path: Path) -> EdgeSettings:
     clients = [_resolve_client(path, each) for each in settings.mqtt_clients]
     if len({each.name for each in clients}) < len(clients):
         raise Misconfigured(f"{path}: two entries of mqtt_clients have the same name")
-    data, ble = str(path.parent / settings.data), _resolve_ble(path, settings.ble)
-    return msgspec.structs.replace(settings, data=data, mqtt=mqtt, mqtt_clients=clients, ble=ble)
+    data, ble, uplink = str(path.parent / settings.data), _resolve_ble(path, settings.ble), settings.uplink
+    if uplink.tls is not None:
+        uplink = msgspec.structs.replace(uplink, tls=resolve_tls(uplink.tls, path.parent))
+    return msgspec.structs.replace(settings, data=data, uplink=uplink, mqtt=mqtt, mqtt_clients=clients, ble=ble)
 
 
 def _resolve_ble(path: Path, ble: BleSettings | None) -> BleSettings | None:

@@ -132,7 +132,7 @@ class Bench:
     @contextmanager
     def bridge(self, cloud: Path) -> Iterator[tuple[ChildProcess, int]]:
         """A bridge, and its port."""
-        with self.child("bridge", BIN / "fogline", "bridge", "run", "--config", cloud) as bridge:
+        with self.child("bridge", BIN / "fogline", "bridge", "run", "--insecure-dev", "--config", cloud) as bridge:
             yield bridge, port_of(bridge.next_line()["amqp"])
 
     @contextmanager
@@ -141,7 +141,7 @@ class Bench:
     ) -> Iterator[tuple[ChildProcess, int]]:
         """Run a gateway with an empty outbox in the folder of its name. Yields its process and its MQTT port."""
         settings = gateway_settings(self.subfolder(name), name, bridge_port, tenant)
-        with self.child(name, program, "run", "--config", settings) as gateway:
+        with self.child(name, program, "run", "--insecure-dev", "--config", settings) as gateway:
             yield gateway, port_of(gateway.next_line()["mqtt"])
 
     def close(self) -> None:

@@ -53,7 +53,7 @@ def gateway(bench: Bench, folder: Path, settings: tuple[str, ...]) -> Iterator[S
     """Run our gateway with an empty outbox in `folder`, connected to a peer that accepts every batch unread."""
     with bench.child("null_peer", *bench.program("null_peer")) as peer:
         path = gateway_settings(folder, "gw", peer.next_line()["port"], more=settings)
-        with bench.metered("gateway", BIN / "fogline-edge", "run", "--config", path) as process:
+        with bench.metered("gateway", BIN / "fogline-edge", "run", "--insecure-dev", "--config", path) as process:
             port = port_of(process.child.next_line()["mqtt"])
             wait_until(lambda: bool(counts(peer)["welcomed"]), READY_S, "the gateway's hello")
             data = folder / "data"

@@ -44,7 +44,9 @@ class Gateway:
         self.data = folder / "data"
         config = folder / "edge.toml"
         config.write_text(SETTINGS.format(data=self.data, bridge=bridge))
-        self._process = ChildProcess("gateway", [find_script("fogline-edge"), "run", "--config", config], folder / "edge.log")
+        self._process = ChildProcess(
+            "gateway", [find_script("fogline-edge"), "run", "--insecure-dev", "--config", config], folder / "edge.log"
+        )
 
     async def start(self, point: str = "") -> int:
         """Start the gateway, which kills itself at `point` if there is one. Returns the port of its MQTT listener."""

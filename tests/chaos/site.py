@@ -85,7 +85,7 @@ class Site:
             f'[bridge]\nname = "{name}"\nlisten = "127.0.0.1:{port}"\ncheckpoint_s = 0.5\n'
         )
         if name not in self.bridges:
-            command = [find_script("fogline"), "bridge", "run", "--config", config]
+            command = [find_script("fogline"), "bridge", "run", "--insecure-dev", "--config", config]
             self.bridges[name] = ChildProcess(name, command, self.folder / f"{name}.log")
         return self.bridges[name]
 

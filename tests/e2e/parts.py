@@ -6,15 +6,18 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from fogline.amqp.backoff import Backoff
 from fogline.command import Reply
 from fogline.event import Lane, Receipt
+from fogline.process.tls_files import TlsSettings
 from fogline.signature import TrustedKeys
 from fogline_cloud import topics
 from fogline_cloud.bridge.bridge import Bridge
 from fogline_cloud.committed_records import CommittedRecord, read_committed
 from fogline_cloud.kafka import KafkaClients
-from fogline_cloud.settings import BridgeSettings, CloudSettings
+from fogline_cloud.settings import CloudSettings
 from fogline_edge.downlink.downlink import Downlink
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import EdgeSettings, UplinkSettings
@@ -49,6 +52,7 @@ class Line:
     folder: Path
     cloud: CloudSettings
     port: int = 0
+    uplink_tls: TlsSettings | None = None
     acknowledged: list[int] = field(default_factory=list)
 
     @asynccontextmanager
@@ -57,7 +61,7 @@ class Line:
             tenant=self.tenant,
             kafka=self.cloud.kafka,
             shards=2,
-            bridge=BridgeSettings(name=name, listen=f"127.0.0.1:{self.port}", checkpoint_s=0.2),
+            bridge=replace(self.cloud.bridge, name=name, listen=f"127.0.0.1:{self.port}", checkpoint_s=0.2),
         )
         bridge = Bridge(settings)
         _, self.port = await bridge.start()
@@ -67,7 +71,7 @@ class Line:
             await bridge.close()
 
     def settings(self, gateway: str = "gw-1") -> EdgeSettings:
-        uplink = UplinkSettings(bridge=f"127.0.0.1:{self.port}", batch_events=100, statement_s=0.5)
+        uplink = UplinkSettings(bridge=f"127.0.0.1:{self.port}", batch_events=100, statement_s=0.5, tls=self.uplink_tls)
         return EdgeSettings(tenant=self.tenant, gateway=gateway, data=str(self.folder / gateway), uplink=uplink)
 
     @asynccontextmanager

@@ -1,5 +1,6 @@
 """The bridge's event loop: AMQP connections of gateways, operators and other clients.
 
+`authentication`: establishes who a peer is
 `bridge_group`: the group of bridges, which assigns the shards and knows their owners
 `bridge`: the composition root
 `client_events`: events of AMQP clients
@@ -12,6 +13,7 @@
 `listener`: accepts connections and links
 `metrics`: the metrics and the health of a bridge
 `operators`: commands of operators
+`passwords`: the password file of operators' programs
 `peer`: one connection to the bridge
 `queue_budget`: limits on the bytes that wait for Kafka
 `replies`: sends replies to operators

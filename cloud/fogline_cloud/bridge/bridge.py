@@ -15,6 +15,7 @@ from fogline.process.settings_file import require_loopback, split_endpoint
 from fogline.process.statistics import answer_sigusr1
 from fogline.signature import Signer, read_signer
 from fogline_cloud import topics
+from fogline_cloud.bridge.authentication import Authentication
 from fogline_cloud.bridge.bridge_group import ShardAssignment, ShardDirectory
 from fogline_cloud.bridge.client_events import ClientEventHandler
 from fogline_cloud.bridge.command_key import command_key
@@ -38,6 +39,9 @@ from fogline_cloud.topic_admin import check_topics
 STOP_S = 5.0
 """The time that the shards' threads get to end. A thread that waits for Kafka for longer ends with the process."""
 
+REVOCATION_S = 5.0
+"""Interval at which open connections are compared with the list of revoked certificates."""
+
 _log = logging.getLogger("fogline.bridge")
 
 
@@ -59,19 +63,23 @@ class Bridge:
         self._assignment: ShardAssignment | None = None
         self._directory: ShardDirectory | None = None
         self._closing = False
+        self._revocations: asyncio.TimerHandle | None = None
         self._metrics: MetricsServer | None = None
 
     async def start(self) -> tuple[str, int]:
         """Check the topics, listen, and join the group of bridges. Return host and port. Raises `Misconfigured`."""
         settings = self._settings
         host, port = split_endpoint(settings.bridge.listen, "bridge.listen")
-        require_loopback(host, "bridge.listen")
+        if settings.bridge.tls is None:
+            require_loopback(host, "bridge.listen")
+        authentication = Authentication(settings)
         problems = await asyncio.to_thread(check_topics, self._clients, settings)
         if problems:
             raise Misconfigured(problems[0])
         self._ids = CommandIds(await asyncio.to_thread(command_key, self._clients, settings.tenant, self._signer))
-        self.listener = self._make_listener(self._ids)
+        self.listener = self._make_listener(self._ids, authentication)
         bound = await self.listener.start(host, port)
+        self._close_revoked()
         if settings.bridge.metrics is not None:
             read = partial(read_bridge, self.listener, self.gateways, self._table, self.shards)
             self._metrics = MetricsServer(settings.bridge.metrics, "bridge.metrics", read, partial(check_bridge, self.shards))
@@ -79,7 +87,7 @@ class Bridge:
         self._join("{}:{}".format(*bound))
         return bound
 
-    def _make_listener(self, ids: CommandIds) -> Listener:
+    def _make_listener(self, ids: CommandIds, authentication: Authentication) -> Listener:
         settings = self._settings
         names = settings.bridge.gateways
         policy = Policy(settings.tenant, settings.shards, frozenset(names) if names is not None else None)
@@ -91,7 +99,12 @@ class Bridge:
             self.shards, self.gateways, self._routes, self._table, sender, settings=settings.commands, ids=ids
         )
         handlers = LinkHandlers(gateways, ClientEventHandler(self.shards), operators)
-        return Listener(settings.bridge, policy, self.gateways, handlers)
+        return Listener(settings.bridge, authentication, policy, self.gateways, handlers)
+
+    def _close_revoked(self) -> None:
+        assert self.listener is not None
+        self.listener.close_revoked()
+        self._revocations = self._loop.call_later(REVOCATION_S, self._close_revoked)
 
     def _join(self, bound: str) -> None:
         settings = self._settings
@@ -112,6 +125,8 @@ class Bridge:
         """Stop serving, then leave the group. Open transactions are aborted, and the gateways send their batches again."""
         if self._metrics is not None:
             await self._metrics.close()
+        if self._revocations is not None:
+            self._revocations.cancel()
         if self.listener is not None:
             await self.listener.close()
         self._table.close()

@@ -6,9 +6,9 @@ Every message on the anonymous relay, a link without an address, has its own `to
 import asyncio
 import contextlib
 import logging
+from functools import partial
 from typing import NamedTuple
 
-from fogline import hello
 from fogline.address import (
     Address,
     CommandAddress,
@@ -21,7 +21,6 @@ from fogline.address import (
     shown,
 )
 from fogline.amqp.driver import AmqpConnection, listen
-from fogline.amqp.engine import Engine
 from fogline.amqp.events import AmqpPeer, Delivery, Link
 from fogline.amqp.outcome import (
     DECODE_ERROR,
@@ -40,11 +39,13 @@ from fogline.amqp.outcome import (
 from fogline.amqp.wire import decode
 from fogline.errors import Misconfigured, Poison
 from fogline.message import Message
-from fogline.principal import Action, Policy, Principal, PrincipalKind
+from fogline.principal import Action, Policy, PrincipalKind
+from fogline_cloud.bridge.authentication import Authentication, NotAuthenticated
 from fogline_cloud.bridge.client_events import CREDIT
 from fogline_cloud.bridge.connected_gateways import ConnectedGateways
 from fogline_cloud.bridge.peer import GatewayPeer, LinkHandler, Peer
 from fogline_cloud.bridge.queue_budget import QueueBudget
+from fogline_cloud.log_throttle import LogThrottle
 from fogline_cloud.settings import BridgeSettings
 
 CLOSE_S = 2.0
@@ -57,9 +58,10 @@ _CONDITIONS = {  # The AMQP condition for each reason of `Poison`. Any other rea
     "ttl": NOT_ALLOWED,
     "too-big": MESSAGE_SIZE_EXCEEDED,
 }
-CAPABILITIES = ("ANONYMOUS-RELAY",)
 
 _log = logging.getLogger("fogline.bridge")
+_refusals = logging.getLogger("fogline.bridge.refused")
+_refusals.addFilter(LogThrottle())
 
 
 class LinkHandlers(NamedTuple):
@@ -73,13 +75,22 @@ class LinkHandlers(NamedTuple):
 class Listener:
     """Serves gateways, operators and other clients, each kind of address by its handler. All methods run on the loop."""
 
-    def __init__(self, settings: BridgeSettings, policy: Policy, connected: ConnectedGateways, handlers: LinkHandlers) -> None:
+    def __init__(
+        self,
+        settings: BridgeSettings,
+        authentication: Authentication,
+        policy: Policy,
+        connected: ConnectedGateways,
+        handlers: LinkHandlers,
+    ) -> None:
         self.refused = 0
         self._settings = settings
+        self._authentication = authentication
         self._policy = policy
         self._connected = connected
         self._handlers = handlers
         self._peers: dict[AmqpConnection, Peer] = {}
+        self._certificates: dict[AmqpConnection, bytes] = {}
         self._budget = QueueBudget(settings.queue_connection_bytes, settings.queue_bytes)
         self._server: asyncio.Server | None = None
         self._all_gone = asyncio.Event()
@@ -87,7 +98,7 @@ class Listener:
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Listen, and return the host and port. Raises `Misconfigured`."""
         try:
-            self._server = await listen(host, port, self._connection)
+            self._server = await listen(host, port, partial(self._authentication.connection, self))
         except OSError as error:
             what = f"cannot listen on {host}:{port}: {error.strerror or error}"
             raise Misconfigured(f"{what}. Is another bridge running? Set bridge.listen to a free port.") from None
@@ -117,17 +128,25 @@ class Listener:
         for peer in list(self._peers.values()):
             peer.connection.abort()
 
-    def _connection(self) -> AmqpConnection:
-        return AmqpConnection(Engine(self._settings.name, server=True, capabilities=CAPABILITIES), self)
+    def close_revoked(self) -> None:
+        """Close the connections whose certificates have been revoked since they were opened."""
+        for connection, certificate in list(self._certificates.items()):
+            if self._authentication.is_revoked(certificate):
+                peer = self._peers[connection].principal
+                _log.warning("the connection of %s is closed: its certificate is revoked", peer)
+                connection.close(Condition(UNAUTHORIZED, f"the certificate of {peer.name} is revoked"))
 
     def opened(self, connection: AmqpConnection, remote: AmqpPeer) -> None:
-        """Accept or refuse a connection. Without credentials, the container id is the name, and the product tells the kind."""
-        tenant = str(remote.properties.get("tenant", self._policy.tenant))
-        kind = PrincipalKind.GATEWAY if remote.properties.get("product") == hello.PRODUCT else PrincipalKind.CLIENT
-        principal = Principal(kind, tenant, remote.container, "asserted")
-        nameless = kind is PrincipalKind.GATEWAY and not is_identifier(remote.container)
+        """Accept or refuse a connection."""
+        try:
+            principal = self._authentication.principal(remote)
+        except NotAuthenticated as error:
+            self._refuse(connection, Condition(UNAUTHORIZED, str(error)))
+            return
+        kind = principal.kind
+        nameless = kind is PrincipalKind.GATEWAY and not is_identifier(principal.name)
         if nameless or not self._policy.knows(principal):
-            self._refuse(connection, Condition(UNAUTHORIZED, f"{kind} {shown(remote.container)} is not known here"))
+            self._refuse(connection, Condition(UNAUTHORIZED, f"{kind} {shown(principal.name)} is not known here"))
         elif len(self._peers) >= self._settings.max_connections:
             self._refuse(connection, Condition(RESOURCE_LIMIT, f"at most {self._settings.max_connections} connections"))
         else:
@@ -138,11 +157,11 @@ class Listener:
                 self._peers[connection] = peer
             else:
                 self._peers[connection] = Peer(principal, connection, self._budget)
+            if remote.certificate is not None:
+                self._certificates[connection] = remote.certificate
             connection.accept()
 
     def _refuse(self, connection: AmqpConnection, condition: Condition) -> None:
-        self.refused += 1
-        _log.warning("a connection is refused: %s", condition)
         connection.accept()
         connection.close(condition)
 
@@ -211,7 +230,11 @@ class Listener:
     def closed(self, connection: AmqpConnection, why: str) -> None:
         """Tell the handlers that a connection has ended."""
         peer = self._peers.pop(connection, None)
-        if peer is not None:
+        self._certificates.pop(connection, None)
+        if peer is None:
+            self.refused += 1
+            _refusals.warning("a connection is refused: %s", why)
+        else:
             _log.info("the connection of %s ended: %s", peer.principal, why)
             self._budget.forget(peer.queued)
             if isinstance(peer, GatewayPeer):

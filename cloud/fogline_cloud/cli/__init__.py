@@ -1,10 +1,12 @@
 """The command line `fogline`, with one module for each group of subcommands.
 
 `bridge`: `fogline bridge`
+`ca`: `fogline ca`
 `command`: `fogline command`
 `common`: shared options
 `flow`: `fogline flow`
 `ledger`: `fogline ledger`
 `main`: the whole command line
 `topics`: `fogline topics`
+`user`: `fogline user`
 """

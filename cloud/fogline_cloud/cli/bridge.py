@@ -7,6 +7,7 @@ from typing import Any
 from fogline.process.command_line import announce
 from fogline.process.one_cpu import stay_on_one_cpu
 from fogline.process.settings_file import require_loopback, split_endpoint
+from fogline.process.tls_files import require_tls
 from fogline_cloud import topic_admin
 from fogline_cloud.bridge.bridge import run_bridge
 from fogline_cloud.cli.common import add_command, add_group
@@ -19,7 +20,8 @@ def register(groups: "argparse._SubParsersAction[Any]") -> None:
     """Add the subcommands."""
     commands = add_group(groups, "bridge", "write gateways' events to Kafka")
     example = "example: fogline bridge run --config cloud.toml"
-    add_command(commands, "run", run_run, "serve gateways until Ctrl-C", as_json=False, epilog=example)
+    run = add_command(commands, "run", run_run, "serve gateways until Ctrl-C", as_json=False, epilog=example)
+    run.add_argument("--insecure-dev", action="store_true", help="serve without TLS: on loopback, for development only")
     example = "example: fogline bridge check --config cloud.toml --single-node"
     check = add_command(commands, "check", run_check, "check settings, Kafka and topics", epilog=example)
     check.add_argument("--single-node", action="store_true", help="do not require three replicas")
@@ -28,6 +30,7 @@ def register(groups: "argparse._SubParsersAction[Any]") -> None:
 def run_run(arguments: argparse.Namespace) -> int:
     """Serve gateways until SIGINT or SIGTERM."""
     settings = load(arguments.config)
+    require_tls(settings.bridge.tls, "bridge.tls", insecure_dev=arguments.insecure_dev)
     if settings.bridge.one_cpu:
         stay_on_one_cpu()
     asyncio.run(
@@ -39,7 +42,8 @@ def run_run(arguments: argparse.Namespace) -> int:
 def run_check(arguments: argparse.Namespace) -> int:
     """Print the problems that keep a bridge from serving safely. Return 1 if there are any."""
     settings = load(arguments.config)
-    require_loopback(split_endpoint(settings.bridge.listen, "bridge.listen")[0], "bridge.listen")
+    if settings.bridge.tls is None:
+        require_loopback(split_endpoint(settings.bridge.listen, "bridge.listen")[0], "bridge.listen")
     if settings.bridge.metrics is not None:
         require_loopback(split_endpoint(settings.bridge.metrics, "bridge.metrics")[0], "bridge.metrics")
     clients = KafkaClients(settings.kafka)

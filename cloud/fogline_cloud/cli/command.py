@@ -18,6 +18,7 @@ from fogline.process.settings_file import split_endpoint
 from fogline.signature import make_key
 from fogline_cloud.cli.common import add_command, add_group
 from fogline_cloud.commands.client import Ask, CommandVerdict, Operator
+from fogline_cloud.commands.operator_security import operator_security
 from fogline_cloud.commands.record import CommandRecord
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.settings import CloudSettings, load
@@ -68,7 +69,7 @@ def register(groups: "argparse._SubParsersAction[Any]") -> None:
 
 def run_send(arguments: argparse.Namespace) -> int:
     """Send a command, show progress and print the reply. Return 1 unless it succeeded."""
-    settings = load(arguments.config)
+    settings = load(arguments.config, kafka=False)
     ask = _ask(arguments)
     verdict = asyncio.run(_send(arguments, settings, ask))
     if arguments.output == "json":
@@ -114,9 +115,9 @@ def seconds(text: str) -> float:
 
 
 async def _send(arguments: argparse.Namespace, settings: CloudSettings, ask: Ask) -> CommandVerdict:
-    where = arguments.bridge or settings.bridge.listen
-    host, port = split_endpoint(where, "--bridge" if arguments.bridge else "bridge.listen")
-    async with Operator(host, port, settings.tenant) as operator:
+    where = arguments.bridge or settings.operator.bridge or settings.bridge.listen
+    host, port = split_endpoint(where, "--bridge" if arguments.bridge else "operator.bridge")
+    async with Operator(host, port, settings.tenant, security=operator_security(settings.operator, host)) as operator:
         try:
             async with asyncio.timeout(_CONNECT_S):
                 await operator.attached()

@@ -5,10 +5,11 @@ import sys
 from collections.abc import Sequence
 
 from fogline.process import command_line
-from fogline_cloud.cli import bridge, command, flow, ledger, topics
+from fogline_cloud.cli import bridge, ca, command, flow, ledger, topics, user
 
 EXAMPLE = """\
 examples:
+  fogline ca init --config cloud.toml           make a certificate authority, once
   fogline topics create --config cloud.toml     create the topics, once
   fogline bridge run --config cloud.toml        write gateways' events to Kafka
   fogline flow run --config cloud.toml          write the tables with Spark
@@ -23,7 +24,7 @@ def build_parser() -> argparse.ArgumentParser:
         prog="fogline", description=__doc__, epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     groups = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for module in (topics, bridge, flow, command, ledger):
+    for module in (ca, user, topics, bridge, flow, command, ledger):
         module.register(groups)
     return parser
 

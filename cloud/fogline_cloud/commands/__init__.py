@@ -2,6 +2,7 @@
 
 `client`: the operator's Python client
 `command_id`: identifiers of commands
+`operator_security`: how an operator proves its name
 `record`: the record of a command on Kafka
 `registry`: all commands of a shard
 `reply_lane`: checks of the replies that gateways send

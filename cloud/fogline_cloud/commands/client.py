@@ -23,6 +23,7 @@ from fogline.amqp.engine import Engine
 from fogline.amqp.events import AmqpPeer, Delivery, Link
 from fogline.amqp.outcome import ACCEPTED, NOT_ALLOWED, Condition, DeliveryState, Outcome
 from fogline.amqp.scheduler import Share
+from fogline.amqp.security import ClientSecurity
 from fogline.amqp.sending import Sender
 from fogline.amqp.wire import decode
 from fogline.command import CommandState, Status
@@ -100,11 +101,22 @@ class Operator:
 
     `name` is the AMQP container id; by default each `Operator` makes a new one. `reply_id` names the address of the replies,
     by default `name`. The bridge keeps replies that were not delivered; a program that restarts with the same `name`,
-    `reply_id` and message ids gets them. `why` is the reason why the last connection failed or ended.
+    `reply_id` and message ids gets them. `security`: by default plain text, for a bridge on loopback. `why` is the reason
+    why the last connection failed or ended.
     """
 
-    def __init__(self, host: str, port: int, tenant: str, *, name: str = "", reply_id: str = "") -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        tenant: str,
+        *,
+        name: str = "",
+        reply_id: str = "",
+        security: ClientSecurity | None = None,
+    ) -> None:
         self._endpoint = (host, port)
+        self._security = security or ClientSecurity()
         self._tenant = tenant
         self._name = name or f"operator-{uuid.uuid4().hex[:12]}"
         self._reply_to = address.CommandResponse(tenant, reply_id or self._name)
@@ -186,7 +198,7 @@ class Operator:
         host, port = self._endpoint
         while True:
             self._closed = asyncio.get_running_loop().create_future()
-            engine = Engine(self._name, hostname=host, properties={"tenant": self._tenant})
+            engine = Engine(self._name, hostname=host, properties={"tenant": self._tenant}, security=self._security)
             try:
                 connection = await connect(host, port, engine, self)
                 try:

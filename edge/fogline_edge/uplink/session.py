@@ -14,7 +14,9 @@ from fogline.amqp.driver import AmqpConnection, connect
 from fogline.amqp.engine import Engine
 from fogline.amqp.events import AmqpPeer, Delivery, Link
 from fogline.amqp.outcome import ACCEPTED, DECODE_ERROR, NOT_ALLOWED, Condition, Outcome, rejected
+from fogline.amqp.sasl import EXTERNAL, Login
 from fogline.amqp.scheduler import Share
+from fogline.amqp.security import ClientSecurity
 from fogline.amqp.wire import decode
 from fogline.command import Command, JournalQuery, decode_command, decode_query, is_command, is_query
 from fogline.errors import Misconfigured, Poison, SlowDown, Unreachable
@@ -22,6 +24,7 @@ from fogline.message import Message, Property
 from fogline.process.metrics import Histogram
 from fogline.process.rates import Bucket
 from fogline.process.settings_file import require_loopback, split_endpoint
+from fogline.process.tls_files import client_context
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import UplinkSettings
 from fogline_edge.uplink.lanes import LaneLinks
@@ -39,6 +42,15 @@ OnCommand = Callable[[Command | JournalQuery, Callable[[Outcome], None]], None]
 _VERSION = version("fogline-edge")  # once: the lookup reads the disk, and leaves a list of all packages in a reference cycle
 _log = logging.getLogger("fogline.uplink")
 T = TypeVar("T")
+
+
+def uplink_security(settings: UplinkSettings) -> ClientSecurity:
+    """Return the certificate by which the gateway proves its name. Raises `Misconfigured`."""
+    if settings.tls is None:
+        return ClientSecurity()
+    if settings.tls.certificate is None:
+        raise Misconfigured("[uplink.tls] needs `certificate` and `key`: a gateway proves its name by them")
+    return ClientSecurity(Login(EXTERNAL), client_context(settings.tls, "uplink.tls"))
 
 
 class Redirect(SlowDown):
@@ -85,7 +97,11 @@ class BridgeSession:
         """
         host, port = split_endpoint(self._bridge, "uplink.bridge")
         properties: dict[str, Property] = {"tenant": self._outbox.tenant, "product": hello.PRODUCT, "version": _VERSION}
-        engine = Engine(self._outbox.gateway, hostname=host, properties=properties)
+        try:
+            security = uplink_security(self._settings)
+        except Misconfigured as error:  # files that are just being replaced
+            raise Unreachable(str(error)) from None
+        engine = Engine(self._outbox.gateway, hostname=host, properties=properties, security=security)
         connection = await connect(host, port, engine, self)
         try:
             await self._until_over(self._opened, HELLO_S)
@@ -133,7 +149,7 @@ class BridgeSession:
         sender.send(message)
         welcome = await self._until_over(self._welcome, HELLO_S)
         if welcome.redirect:
-            raise Redirect(welcome.refused, _checked(welcome.redirect))
+            raise Redirect(welcome.refused, _checked(welcome.redirect, secure=self._settings.tls is not None))
         if welcome.refused:
             raise SlowDown(f"the bridge refuses: {welcome.refused}", retry_after_s=welcome.retry_after_s)
         return welcome
@@ -214,10 +230,12 @@ class BridgeSession:
             self._over.set_result(why)
 
 
-def _checked(where: str) -> str:
+def _checked(where: str, *, secure: bool) -> str:
     """Return the address of a redirect if this gateway may connect there. Raises `Unreachable`."""
     try:
-        require_loopback(split_endpoint(where, "redirect")[0], "redirect")
+        host, _ = split_endpoint(where, "redirect")
+        if not secure:
+            require_loopback(host, "redirect")
     except Misconfigured as error:
         raise Unreachable(f"the bridge redirects to an address that this gateway does not connect to: {error}") from None
     return where

@@ -9,7 +9,10 @@
 `native`: conversion of proton's values
 `outcome`: outcomes of deliveries
 `peer_events`: operations of the peer on sessions, links and deliveries
+`sasl`: the SASL layer, both sides
 `scheduler`: selects the link that sends next
+`security`: TLS and SASL below AMQP
 `sending`: messages that wait to be sent or settled
+`tls`: the TLS layer
 `wire`: messages to bytes and back
 """

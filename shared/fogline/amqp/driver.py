@@ -10,6 +10,7 @@ import socket
 import time
 import weakref
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Protocol
 
 from fogline.amqp.engine import Engine
@@ -22,10 +23,12 @@ from fogline.amqp.events import (
     Link,
     LinkClosed,
     LinkRequested,
+    LoginRequested,
     Received,
     Settled,
 )
 from fogline.amqp.outcome import Condition, Outcome
+from fogline.amqp.sasl import Login
 from fogline.amqp.scheduler import CHUNK_BYTES, Share
 from fogline.amqp.sending import Sender, SendQueues
 from fogline.errors import Unreachable
@@ -61,12 +64,19 @@ class Handler(Protocol):
         """The connection is over. Called once, last, after every waiting `Sender.send` has failed with `Unreachable`."""
 
 
-class AmqpConnection:
-    """One AMQP connection, as its owner uses it. All methods are called on the loop. `protocol` is for asyncio only."""
+CheckPassword = Callable[[Login, Callable[[bool], None]], None]
+"""Checks a user name and a password. Calls its second argument once, on the loop, with the verdict."""
 
-    def __init__(self, engine: Engine, handler: Handler) -> None:
+
+class AmqpConnection:
+    """One AMQP connection, as its owner uses it. All methods are called on the loop. `protocol` is for asyncio only.
+
+    `check_password`: required where the engine offers PLAIN.
+    """
+
+    def __init__(self, engine: Engine, handler: Handler, check_password: CheckPassword | None = None) -> None:
         self._engine = engine
-        self.protocol = SocketProtocol(self, engine, handler)
+        self.protocol = SocketProtocol(self, engine, handler, check_password)
         self._outbound = self.protocol.outbound
 
     def accept(self) -> None:
@@ -146,12 +156,15 @@ class AmqpConnection:
 class SocketProtocol(asyncio.Protocol):
     """Moves bytes between a connection's socket and its engine, hands the events to the handler, and keeps the timers."""
 
-    def __init__(self, connection: AmqpConnection, engine: Engine, handler: Handler) -> None:
+    def __init__(
+        self, connection: AmqpConnection, engine: Engine, handler: Handler, check_password: CheckPassword | None
+    ) -> None:
         self.outbound = SendQueues(engine, self.turn)
         self.transport: asyncio.Transport | None = None
         self._connection = connection
         self._engine = engine
         self._handler = handler
+        self._check_password = check_password
         self._loop = asyncio.get_running_loop()
         self._paused = self._in_turn = self._again = self._ended = False
         self._why = ""
@@ -218,6 +231,9 @@ class SocketProtocol(asyncio.Protocol):
                 case LinkClosed(link, condition):
                     self.outbound.drop(link)
                     self._handler.link_closed(connection, link, condition)
+                case LoginRequested(login):
+                    assert self._check_password is not None, "the engine offers PLAIN"
+                    self._check_password(login, partial(_answer_login, self, self._engine))
                 case ConnectionOpened(peer):
                     self._set_deadline(None)
                     self._handler.opened(connection, peer)
@@ -300,6 +316,11 @@ class SocketProtocol(asyncio.Protocol):
             self.outbound.end(why)
             self._engine.release()
             handler.closed(connection, why)
+
+
+def _answer_login(protocol: SocketProtocol, engine: Engine, accepted: bool) -> None:  # noqa: FBT001 - a verdict, not an option
+    engine.answer_login(accepted)
+    protocol.turn()
 
 
 def open_connections() -> list[AmqpConnection]:

@@ -5,12 +5,13 @@ from typing import Any, Final
 
 import proton
 
-from fogline.amqp.events import AmqpPeer, Closed, ConnectionOpened, EngineEvent
+from fogline.amqp.events import AmqpPeer, Closed, ConnectionOpened, EngineEvent, LoginRequested
 from fogline.amqp.link_table import LinkTable
 from fogline.amqp.links import LocalLinks
 from fogline.amqp.native import UNREADABLE, condition_of, plain
-from fogline.amqp.outcome import DECODE_ERROR, Condition
+from fogline.amqp.outcome import DECODE_ERROR, UNAUTHORIZED, Condition
 from fogline.amqp.peer_events import MAX_LINKS, PeerEvents, PeerViolation
+from fogline.amqp.security import ClientSecurity, SecurityError, SecurityLayers, ServerSecurity
 from fogline.codec import MAX_MESSAGE_BYTES
 from fogline.message import Property
 
@@ -22,7 +23,8 @@ MAX_FRAME_BYTES: Final = 8 * 1024
 class Engine:
     """One side of one connection. After every call take `events` and `data_to_send`. `links` holds the operations on links.
 
-    Deliveries that are unsettled at its end have an unknown outcome. `hostname`: the host that a client asks for.
+    Deliveries that are unsettled at its end have an unknown outcome. `hostname`: the host that a client asks for, which the
+    certificate of a server must name. `security`: default is plain text and ANONYMOUS.
     """
 
     def __init__(
@@ -35,7 +37,10 @@ class Engine:
         capabilities: Sequence[str] = (),
         max_message_bytes: int = MAX_MESSAGE_BYTES,
         idle_timeout_s: float = IDLE_TIMEOUT_S,
+        security: ServerSecurity | ClientSecurity | None = None,
     ) -> None:
+        self._layers = SecurityLayers(security or (ServerSecurity() if server else ClientSecurity()), hostname)
+        self._why_not: Condition | None = None
         self._over = self._closed_reported = self._broken_off = False
         self._collector = proton.Collector()
         self._connection = proton.Connection()
@@ -51,7 +56,6 @@ class Engine:
         self._transport.max_frame_size = MAX_FRAME_BYTES
         self._transport.idle_timeout = idle_timeout_s
         self._transport.channel_max = MAX_LINKS - 1
-        self._transport.sasl().allowed_mechs("ANONYMOUS")
         self._transport.bind(self._connection)
         self._table = LinkTable()
         self.links = LocalLinks(self._connection, self._table, max_message_bytes)
@@ -61,6 +65,19 @@ class Engine:
 
     def receive_data(self, data: bytes) -> None:
         """Take bytes from the peer; their events follow from `events`."""
+        try:
+            self._push(self._layers.receive(data))
+        except SecurityError as error:
+            self._why_not = Condition(UNAUTHORIZED, str(error))
+
+    def answer_login(self, accepted: bool) -> None:  # noqa: FBT001 - a verdict, not an option
+        """Answer the peer's `LoginRequested`."""
+        try:
+            self._push(self._layers.answer(accepted))
+        except SecurityError as error:
+            self._why_not = Condition(UNAUTHORIZED, str(error))
+
+    def _push(self, data: bytes) -> None:
         view = memoryview(data)
         while view:
             room = self._transport.capacity()
@@ -75,23 +92,34 @@ class Engine:
     def receive_eof(self) -> None:
         """Take the end of the peer's bytes."""
         try:
+            self._layers.receive_eof()
             self._transport.close_tail()
+        except SecurityError as error:
+            self._why_not = self._why_not or Condition(UNAUTHORIZED, str(error))
         except proton.TransportException:
             self._over = True
 
     def data_to_send(self) -> bytes:
         """Return the bytes to write now; empty if there are none."""
+        if data := self._layers.data_to_send():
+            return data
+        if self._why_not is not None or not self._layers.ready:
+            return b""
         size = self._transport.pending()
         if size <= 0:
             return b""
-        data: bytes = self._transport.peek(size)
+        data = self._transport.peek(size)
         self._transport.pop(len(data))
-        return data
+        try:
+            return self._layers.wrap(data)
+        except SecurityError as error:
+            self._why_not = Condition(UNAUTHORIZED, str(error))
+            return b""
 
     @property
     def finished(self) -> bool:
         """True if this side will never write again, so that the socket can be closed."""
-        return self._over or self._transport.pending() < 0
+        return self._over or self._why_not is not None or self._transport.pending() < 0
 
     def tick(self, now_s: float) -> float:
         """Send due heartbeats and check the idle time-out. Returns the time of the next call on the same clock, 0 for none."""
@@ -114,6 +142,11 @@ class Engine:
 
     def events(self) -> Iterator[EngineEvent]:
         """Yield each event since the last call."""
+        if self._why_not is not None:
+            yield from self._end(self._why_not)
+            return
+        if (login := self._layers.take_offered()) is not None:
+            yield LoginRequested(login)
         while (native := self._collector.peek()) is not None:
             try:
                 if not self._broken_off:
@@ -130,8 +163,8 @@ class Engine:
         match native.type:
             case proton.Event.CONNECTION_REMOTE_OPEN:
                 remote = self._connection
-                properties = plain(remote.remote_properties)
-                yield ConnectionOpened(AmqpPeer(remote.remote_container or "", remote.remote_hostname or "", properties))
+                named = remote.remote_container or "", remote.remote_hostname or "", plain(remote.remote_properties)
+                yield ConnectionOpened(AmqpPeer(*named, self._layers.login, self._layers.certificate))
             case proton.Event.CONNECTION_REMOTE_CLOSE:
                 self._connection.close()
                 yield from self._end(condition_of(lambda: self._connection.remote_condition))

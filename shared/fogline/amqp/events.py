@@ -7,15 +7,21 @@ from typing import Any
 import msgspec
 
 from fogline.amqp.outcome import Condition, Outcome
+from fogline.amqp.sasl import Login
 from fogline.message import Property
 
 
 class AmqpPeer(msgspec.Struct, frozen=True):
-    """The other side of a connection, as its open frame describes it."""
+    """The other side of a connection, as its open frame describes it, and how it has proven its name.
+
+    `certificate`: a verified one (DER).
+    """
 
     container: str
     hostname: str
     properties: Mapping[str, Property]
+    login: Login = Login()
+    certificate: bytes | None = None
 
 
 @dataclass(eq=False, slots=True)
@@ -45,6 +51,12 @@ class ConnectionOpened(msgspec.Struct, frozen=True):
     """The peer has opened the connection."""
 
     peer: AmqpPeer
+
+
+class LoginRequested(msgspec.Struct, frozen=True):
+    """The peer shows a user name and a password: answer it."""
+
+    login: Login
 
 
 class LinkRequested(msgspec.Struct, frozen=True):
@@ -87,4 +99,4 @@ class Closed(msgspec.Struct, frozen=True):
     condition: Condition | None
 
 
-EngineEvent = ConnectionOpened | LinkRequested | LinkClosed | Credit | Received | Settled | Closed
+EngineEvent = LoginRequested | ConnectionOpened | LinkRequested | LinkClosed | Credit | Received | Settled | Closed

@@ -9,4 +9,5 @@
 `rates`: token buckets
 `settings_file`: TOML files into types
 `statistics`: counters that SIGUSR1 prints
+`tls_files`: TLS from the files that the settings name
 """

@@ -6,10 +6,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from fogline.amqp.driver import connect
 from fogline.amqp.engine import Engine
 from fogline.principal import Policy
+from fogline_cloud.bridge.authentication import Authentication
 from fogline_cloud.bridge.connected_gateways import ConnectedGateways
 from fogline_cloud.bridge.listener import LinkHandlers, Listener
 from fogline_cloud.bridge.peer import LinkHandler
-from fogline_cloud.settings import BridgeSettings
+from fogline_cloud.settings import BridgeSettings, CloudSettings
 from fogline_lab.amqp import End, within
 
 
@@ -26,9 +27,9 @@ class NoLinks(LinkHandler):
 @asynccontextmanager
 async def listening() -> AsyncIterator[int]:
     """The port of a bridge's listener that takes two connections."""
-    listener = Listener(
-        BridgeSettings(max_connections=2), Policy("acme", 1), ConnectedGateways(), LinkHandlers(*[NoLinks()] * 3)
-    )
+    settings = CloudSettings(tenant="acme", bridge=BridgeSettings(max_connections=2))
+    handlers = LinkHandlers(*[NoLinks()] * 3)
+    listener = Listener(settings.bridge, Authentication(settings), Policy("acme", 1), ConnectedGateways(), handlers)
     _, port = await listener.start("127.0.0.1", 0)
     try:
         yield port

@@ -110,7 +110,7 @@ class World:
 
     async def start(self) -> None:
         """Run it; it knows nothing of what is behind the bus."""
-        command = [PROGRAM, "run", "--config", self.config]
+        command = [PROGRAM, "run", "--insecure-dev", "--config", self.config]
         pipe = asyncio.subprocess.PIPE
         self._gateway = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe, env=self.environment)
         assert self._gateway.stdout is not None

@@ -1,0 +1,6 @@
+"""The certificate authority in the box (RFC 5280).
+
+`certificates`: makes the root, certificates and lists of revoked ones
+`ca_folder`: the files of the authority
+`revocation`: the list of revoked certificates, as a bridge reads it
+"""

@@ -1,0 +1,176 @@
+"""The authority's folder: `ca.pem`, `ca.key`, `crl.pem`, and `certificates.jsonl` with a line for each change."""
+
+import os
+from datetime import datetime
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+from fogline.errors import Misconfigured
+from fogline.process.tls_files import check_private
+from fogline_cloud.authority.certificates import Authority, Key, Role, Subject, key_pem, make_authority, pem
+
+ROOT, KEY, LIST, LOG = "ca.pem", "ca.key", "crl.pem", "certificates.jsonl"
+
+
+class Issued(msgspec.Struct, frozen=True, tag="issued", tag_field="change"):
+    """A certificate was issued. `serial`: in hexadecimal digits."""
+
+    serial: str
+    role: Role
+    name: str
+    issued: datetime
+    expires: datetime
+
+
+class Revoked(msgspec.Struct, frozen=True, tag="revoked", tag_field="change"):
+    """A certificate was revoked."""
+
+    serial: str
+    revoked: datetime
+
+
+State = Literal["valid", "expired", "revoked"]
+
+
+class Known(msgspec.Struct, frozen=True):
+    """One certificate of the authority, and its state now."""
+
+    issued: Issued
+    revoked: datetime | None = None
+
+    def state(self, now: datetime) -> State:
+        """Return the state at `now`."""
+        return "revoked" if self.revoked is not None else "expired" if self.issued.expires <= now else "valid"
+
+
+_decode = msgspec.json.Decoder(Issued | Revoked).decode
+
+
+class CaFolder:
+    """An authority's files. Only one command may change them at a time."""
+
+    def __init__(self, folder: Path, authority: Authority) -> None:
+        self.path = folder
+        self.authority = authority
+
+    @classmethod
+    def make(cls, folder: Path, tenant: str, now: datetime, list_days: float) -> "CaFolder":
+        """Make a new authority. Raises `Misconfigured` if there is one."""
+        if (folder / ROOT).exists() or (folder / KEY).exists():
+            raise Misconfigured(f"{folder}: there is an authority already; whoever trusts it would not trust a new one")
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            authority = make_authority(tenant, now)
+            write_private(folder / KEY, key_pem(authority.key))
+            _write(folder / ROOT, pem(authority.certificate))
+        except OSError as error:
+            raise Misconfigured(f"{folder}: cannot write the authority: {error.strerror}") from None
+        made = cls(folder, authority)
+        made.write_list(now, list_days)
+        return made
+
+    @classmethod
+    def open(cls, folder: Path) -> "CaFolder":
+        """Open the authority. Raises `Misconfigured`."""
+        if not (folder / ROOT).exists():
+            raise Misconfigured(f"{folder}: there is no authority. Make one with: fogline ca init")
+        check_private(str(folder / KEY), "ca.folder")
+        try:
+            certificate = x509.load_pem_x509_certificate((folder / ROOT).read_bytes())
+            key = load_pem_private_key((folder / KEY).read_bytes(), None)
+        except (OSError, ValueError) as error:
+            raise Misconfigured(f"{folder}: the authority cannot be read: {error}") from None
+        if not isinstance(key, Key) or key.public_key() != certificate.public_key():
+            raise Misconfigured(f"{folder}: {KEY} is not the key of {ROOT}")
+        return cls(folder, Authority(certificate, key))
+
+    def issue(self, subject: Subject, public_key: object, now: datetime, days: float) -> x509.Certificate:
+        """Issue a certificate and note it. Raises `Misconfigured`."""
+        if not isinstance(public_key, type(self.authority.key.public_key())):
+            raise Misconfigured(f"{subject}: expected a key of type EC P-256")
+        made = self.authority.issue(subject, public_key, now, days)
+        serial = format(made.serial_number, "x")
+        self._note(Issued(serial, subject.role, subject.name, made.not_valid_before_utc, made.not_valid_after_utc))
+        return made
+
+    def known(self) -> list[Known]:
+        """Return every certificate, oldest first. Raises `Misconfigured`."""
+        found: dict[str, Known] = {}
+        for number, line in enumerate(self._lines(), 1):
+            try:
+                change = _decode(line)
+            except msgspec.DecodeError as error:
+                raise Misconfigured(f"{self.path / LOG}:{number}: cannot be read: {error}") from None
+            if isinstance(change, Issued):
+                found[change.serial] = Known(change)
+            elif change.serial in found:
+                found[change.serial] = Known(found[change.serial].issued, change.revoked)
+        return list(found.values())
+
+    def revoke(self, text: str, now: datetime, list_days: float) -> list[Known]:
+        """Revoke the valid certificates of a name, or the one with a serial number. Returns them. Raises `Misconfigured`."""
+        wanted = [each for each in self.known() if text in (each.issued.name, each.issued.serial)]
+        if not wanted:
+            raise Misconfigured(f"{text!r} is neither the name nor the serial number of a certificate. See: fogline ca list")
+        taken = [each for each in wanted if each.state(now) == "valid"]
+        for each in taken:
+            self._note(Revoked(each.issued.serial, now))
+        self.write_list(now, list_days)
+        return [Known(each.issued, now) for each in taken]
+
+    def write_list(self, now: datetime, days: float) -> x509.CertificateRevocationList:
+        """Sign the list of revoked certificates anew and write it. It leaves out those that have expired."""
+        revoked = [(int(each.issued.serial, 16), each.revoked) for each in self.known() if each.revoked is not None]
+        number = self._list_number() + 1
+        made = self.authority.revocation_list(revoked, number, now, days)
+        _write(self.path / LIST, pem(made))
+        return made
+
+    def _list_number(self) -> int:
+        try:
+            former = x509.load_pem_x509_crl((self.path / LIST).read_bytes())
+        except FileNotFoundError:
+            return 0
+        except ValueError as error:
+            raise Misconfigured(f"{self.path / LIST}: cannot be read: {error}") from None
+        return former.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number
+
+    def _lines(self) -> list[bytes]:
+        """Return the whole lines of the log: a kill may have left half a line at its end."""
+        try:
+            return (self.path / LOG).read_bytes().split(b"\n")[:-1]
+        except FileNotFoundError:
+            return []
+
+    def _note(self, change: Issued | Revoked) -> None:
+        path = self.path / LOG
+        with path.open("ab+") as file:
+            file.seek(0)
+            whole = len(file.read().rpartition(b"\n")[0])
+            file.truncate(whole + 1 if whole else 0)
+            file.write(msgspec.json.encode(change) + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Write a file that only its owner may read. Raises `OSError`, also if it exists."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Write a file so that a reader sees the former or the new one, never a part."""
+    beside = path.with_suffix(".new")
+    with beside.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)

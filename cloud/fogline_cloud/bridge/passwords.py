@@ -1,0 +1,78 @@
+"""The password file: a line `name:scrypt:SALT:HASH` for each user, in hexadecimal digits (scrypt, RFC 7914)."""
+
+import asyncio
+import hashlib
+import hmac
+import logging
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from fogline.address import is_identifier
+from fogline.amqp.sasl import Login
+from fogline.errors import Misconfigured
+from fogline.process.tls_files import ReadAgain, check_private
+
+MAX_CHECKS: Final = 32
+"""Passwords that may wait to be checked. Each takes some 50 ms of a CPU, so more are refused at once."""
+_COST: Final = {"n": 2**14, "r": 8, "p": 1}
+_log = logging.getLogger("fogline.bridge")
+
+
+def password_line(name: str, password: str) -> str:
+    """Return the line of a user. Raises `Misconfigured` for a name that is no identifier."""
+    if not is_identifier(name):
+        raise Misconfigured(f"user {name!r}: expected up to 64 letters, digits, and . _ : -")
+    salt = secrets.token_bytes(16)
+    return f"{name}:scrypt:{salt.hex()}:{_hash(password, salt).hex()}"
+
+
+def read_passwords(path: str) -> dict[str, tuple[bytes, bytes]]:
+    """Return salt and hash of each user. Raises `Misconfigured`."""
+    check_private(path, "bridge.users")
+    found: dict[str, tuple[bytes, bytes]] = {}
+    try:
+        lines = Path(path).read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Misconfigured(f"bridge.users: cannot read {path}: {error}") from None
+    for number, line in enumerate(lines, 1):
+        if not line or line.startswith("#"):
+            continue
+        try:
+            name, kind, salt, digest = line.split(":")
+            found[name] = bytes.fromhex(salt), bytes.fromhex(digest)
+        except ValueError:
+            kind = ""
+        if kind != "scrypt":
+            raise Misconfigured(f"bridge.users: {path}:{number}: expected a line of `fogline user set`")
+    return found
+
+
+class Passwords:
+    """Checks passwords on another thread, one at a time. The file is read again when it changes."""
+
+    def __init__(self, path: str) -> None:
+        self._known = ReadAgain(lambda: read_passwords(path), [path])
+        self._turn = asyncio.Lock()
+        self._waiting: set[asyncio.Task[None]] = set()
+
+    def check(self, login: Login, answer: Callable[[bool], None]) -> None:
+        """Call `answer` with the verdict. An unknown name takes as long as a wrong password."""
+        if len(self._waiting) >= MAX_CHECKS:
+            _log.warning("a login is refused: %s others wait to be checked", MAX_CHECKS)
+            answer(False)
+            return
+        task = asyncio.create_task(self._check(login, answer), name="password check")
+        self._waiting.add(task)
+        task.add_done_callback(self._waiting.discard)
+
+    async def _check(self, login: Login, answer: Callable[[bool], None]) -> None:
+        salt, digest = self._known.get().get(login.user, (b"nobody", b""))
+        async with self._turn:
+            found = await asyncio.to_thread(_hash, login.password, salt)
+        answer(hmac.compare_digest(found, digest))
+
+
+def _hash(password: str, salt: bytes) -> bytes:
+    return hashlib.scrypt(password.encode("utf-8", "surrogatepass"), salt=salt, dklen=32, **_COST)

@@ -1,0 +1,160 @@
+"""`fogline ca`: a certificate authority for gateways, bridges and operators."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives.hashes import SHA256
+
+from fogline.address import is_identifier
+from fogline.errors import Misconfigured
+from fogline_cloud.authority.ca_folder import ROOT, CaFolder, Known, write_private
+from fogline_cloud.authority.certificates import Role, Subject, key_pem, make_key, now_utc, pem
+from fogline_cloud.cli.common import add_command, add_group
+from fogline_cloud.settings import CloudSettings, load
+
+EXAMPLE = """\
+examples:
+  fogline ca init                                       make the authority, once
+  fogline ca issue bridge bridge-1 --host fog.example   a certificate for a bridge that is reached at fog.example
+  fogline ca issue gateway gw-1 --out gw-1              a certificate and a key, for the gateway's settings folder
+  fogline ca issue operator alice
+  fogline ca revoke gw-1                                bridges then close its connection
+  fogline ca crl                                        sign the list of revoked certificates anew
+  fogline ca list
+"""
+
+
+def register(groups: "argparse._SubParsersAction[Any]") -> None:
+    """Add the subcommands."""
+    raw: dict[str, Any] = {"epilog": EXAMPLE, "formatter_class": argparse.RawDescriptionHelpFormatter}
+    commands = add_group(groups, "ca", "a certificate authority for TLS", description=__doc__, **raw)
+    add_command(commands, "init", run_init, "make the authority, once", **raw)
+    issue = add_command(commands, "issue", run_issue, "issue a certificate with a new key", **raw)
+    issue.add_argument("role", choices=[each.value for each in Role], help="what the owner is")
+    issue.add_argument("name", help="the name of the gateway, bridge or operator")
+    issue.add_argument("--host", action="append", default=[], help="host name or address of a bridge; may be repeated")
+    issue.add_argument("--days", type=float, help="days until it ends (default: ca.days of the settings)")
+    issue.add_argument("--out", type=Path, default=Path(), help="folder for the files (default: this one)")
+    add_command(commands, "list", run_list, "list the certificates", **raw)
+    show = add_command(commands, "show", run_show, "show the certificates of a name", **raw)
+    show.add_argument("name", help="a name, or a serial number")
+    revoke = add_command(commands, "revoke", run_revoke, "revoke the certificates of a name", **raw)
+    revoke.add_argument("name", help="a name, or a serial number")
+    add_command(commands, "crl", run_crl, "sign the list of revoked certificates anew", **raw)
+
+
+def run_init(arguments: argparse.Namespace) -> int:
+    """Make the authority."""
+    settings = load(arguments.config, kafka=False)
+    folder = CaFolder.make(Path(settings.ca.folder), settings.tenant, now_utc(), settings.ca.crl_days)
+    ends = folder.authority.certificate.not_valid_after_utc
+    facts = {"folder": str(folder.path), "fingerprint": _fingerprint(folder.authority.certificate), "expires": ends.isoformat()}
+    _print(arguments, facts, f"made the authority of {settings.tenant} in {folder.path}; keep its ca.key secret and safe")
+    return 0
+
+
+def run_issue(arguments: argparse.Namespace) -> int:
+    """Issue one certificate, and write it and its key."""
+    settings = load(arguments.config, kafka=False)
+    folder, role = CaFolder.open(Path(settings.ca.folder)), Role(arguments.role)
+    subject = _subject(settings, role, arguments.name, arguments.host)
+    certificate, secret = arguments.out / f"{arguments.name}.pem", arguments.out / f"{arguments.name}.key"
+    key = make_key()
+    try:
+        arguments.out.mkdir(parents=True, exist_ok=True)
+        write_private(secret, key_pem(key))
+        made = folder.issue(subject, key.public_key(), now_utc(), arguments.days or settings.ca.days)
+        certificate.write_bytes(pem(made))
+        (arguments.out / ROOT).write_bytes(pem(folder.authority.certificate))
+    except FileExistsError:
+        raise Misconfigured(f"{secret} exists already; move it away, or name another folder with --out") from None
+    except OSError as error:
+        raise Misconfigured(f"--out {arguments.out}: cannot write: {error.strerror}") from None
+    table = {Role.GATEWAY: "[uplink.tls]", Role.BRIDGE: "[bridge.tls]", Role.OPERATOR: "[operator.tls]"}[role]
+    lines = [table, f'ca = "{ROOT}"', f'certificate = "{certificate.name}"', f'key = "{secret.name}"']
+    files = {"certificate": str(certificate), "key": str(secret), "ca": str(arguments.out / ROOT)}
+    facts = {**files, "serial": format(made.serial_number, "x"), "expires": made.not_valid_after_utc.isoformat()}
+    _print(arguments, facts, "\n".join([f"# for the settings of {subject}, with the files beside them", *lines]))
+    return 0
+
+
+def _subject(settings: CloudSettings, role: Role, name: str, hosts: list[str]) -> Subject:
+    if not is_identifier(name):
+        raise Misconfigured(f"name {name!r}: expected up to 64 letters, digits, and . _ : -")
+    if (role is Role.BRIDGE) != bool(hosts):
+        raise Misconfigured(
+            "a bridge's certificate needs --host, the name or address at which gateways reach it"
+            if not hosts
+            else f"--host is for bridges only, not for a {role.value}"
+        )
+    return Subject(settings.tenant, role, name, hosts)
+
+
+def run_list(arguments: argparse.Namespace) -> int:
+    """Print every certificate."""
+    _show(arguments, CaFolder.open(Path(load(arguments.config, kafka=False).ca.folder)).known())
+    return 0
+
+
+def run_show(arguments: argparse.Namespace) -> int:
+    """Print the certificates of a name. Return 1 if there are none."""
+    known = CaFolder.open(Path(load(arguments.config, kafka=False).ca.folder)).known()
+    found = [each for each in known if arguments.name in (each.issued.name, each.issued.serial)]
+    _show(arguments, found)
+    if not found:
+        sys.stderr.write(f"there is no certificate of {arguments.name}\n")
+    return 0 if found else 1
+
+
+def run_revoke(arguments: argparse.Namespace) -> int:
+    """Revoke, and print what was revoked. Return 1 if nothing was valid any more."""
+    settings = load(arguments.config, kafka=False)
+    folder = CaFolder.open(Path(settings.ca.folder))
+    revoked = folder.revoke(arguments.name, now_utc(), settings.ca.crl_days)
+    _show(arguments, revoked)
+    if not revoked:
+        sys.stderr.write(f"no certificate of {arguments.name} is valid any more\n")
+    return 0 if revoked else 1
+
+
+def run_crl(arguments: argparse.Namespace) -> int:
+    """Sign the list of revoked certificates anew."""
+    settings = load(arguments.config, kafka=False)
+    folder = CaFolder.open(Path(settings.ca.folder))
+    made = folder.write_list(now_utc(), settings.ca.crl_days)
+    number = made.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number
+    until = made.next_update_utc.isoformat() if made.next_update_utc is not None else ""
+    facts = {"number": number, "revoked": len(made), "until": until}
+    _print(arguments, facts, f"list {number}: {len(made)} revoked, holds until {until}")
+    return 0
+
+
+def _show(arguments: argparse.Namespace, known: list[Known]) -> None:
+    now = now_utc()
+    rows = [
+        {
+            "serial": each.issued.serial,
+            "role": each.issued.role.value,
+            "name": each.issued.name,
+            "state": each.state(now),
+            "expires": each.issued.expires.isoformat(),
+        }
+        for each in known
+    ]
+    if arguments.json:
+        print(json.dumps(rows))
+        return
+    for row in rows:
+        print(f"{row['state']:8} {row['role']:8} {row['name']:24} until {row['expires']}  {row['serial']}")
+
+
+def _print(arguments: argparse.Namespace, facts: dict[str, Any], text: str) -> None:
+    print(json.dumps(facts) if arguments.json else text)
+
+
+def _fingerprint(certificate: x509.Certificate) -> str:
+    return certificate.fingerprint(SHA256()).hex()

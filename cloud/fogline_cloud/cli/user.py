@@ -1,0 +1,78 @@
+"""`fogline user`: the password file of operators' programs."""
+
+import argparse
+import json
+import os
+import secrets
+import sys
+from pathlib import Path
+from typing import Any
+
+from fogline.errors import Misconfigured
+from fogline_cloud.bridge.passwords import password_line
+from fogline_cloud.cli.common import add_command, add_group
+from fogline_cloud.settings import load
+
+EXAMPLE = """\
+examples:
+  fogline user set alice             make a new password, note its hash in the file `bridge.users`, and print it
+  fogline user set alice --stdin     take the password from the standard input
+  fogline user delete alice
+"""
+
+
+def register(groups: "argparse._SubParsersAction[Any]") -> None:
+    """Add the subcommands."""
+    raw: dict[str, Any] = {"epilog": EXAMPLE, "formatter_class": argparse.RawDescriptionHelpFormatter}
+    commands = add_group(groups, "user", "passwords of operators' programs", description=__doc__, **raw)
+    setting = add_command(commands, "set", run_set, "add a user, or change the password", **raw)
+    setting.add_argument("name", help="the name of the user")
+    setting.add_argument("--stdin", action="store_true", help="take the password from the first line of the standard input")
+    deleting = add_command(commands, "delete", run_delete, "delete a user", **raw)
+    deleting.add_argument("name", help="the name of the user")
+
+
+def run_set(arguments: argparse.Namespace) -> int:
+    """Write the user's line, and print a password that was made here."""
+    password = sys.stdin.readline().rstrip("\r\n") if arguments.stdin else secrets.token_urlsafe(24)
+    if not password or "\0" in password:
+        raise Misconfigured("the password is empty, or holds a NUL")
+    _replace(_file(arguments), arguments.name, password_line(arguments.name, password))
+    if arguments.json:
+        print(json.dumps({"user": arguments.name, **({} if arguments.stdin else {"password": password})}))
+    elif not arguments.stdin:
+        print(password)
+    return 0
+
+
+def run_delete(arguments: argparse.Namespace) -> int:
+    """Delete the user's line. Return 1 if there was none."""
+    found = _replace(_file(arguments), arguments.name, None)
+    if arguments.json:
+        print(json.dumps({"user": arguments.name, "deleted": found}))
+    if not found:
+        sys.stderr.write(f"there is no user {arguments.name}\n")
+    return 0 if found else 1
+
+
+def _file(arguments: argparse.Namespace) -> Path:
+    users = load(arguments.config, kafka=False).bridge.users
+    if users is None:
+        raise Misconfigured(f'{arguments.config}: [bridge] has no `users`; add, for example: users = "users"')
+    return Path(users)
+
+
+def _replace(path: Path, name: str, line: str | None) -> bool:
+    """Replace or delete a user's line. Returns True if there was one."""
+    try:
+        former = path.read_text("utf-8").splitlines() if path.exists() else []
+        kept = [each for each in former if each.partition(":")[0] != name]
+        beside = path.with_name(f"{path.name}.new")
+        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+            file.write("".join(f"{each}\n" for each in [*kept, *([line] if line is not None else [])]))
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except (OSError, UnicodeDecodeError) as error:
+        raise Misconfigured(f"bridge.users: cannot change {path}: {error}") from None
+    return len(kept) < len(former)

@@ -1,0 +1,30 @@
+"""How an operator proves its name to the bridge, from the settings."""
+
+from pathlib import Path
+
+from fogline.amqp.sasl import EXTERNAL, PLAIN, Login
+from fogline.amqp.security import ClientSecurity
+from fogline.errors import Misconfigured
+from fogline.process.settings_file import require_loopback
+from fogline.process.tls_files import check_private, client_context
+from fogline_cloud.settings import OperatorSettings
+
+
+def operator_security(settings: OperatorSettings, host: str) -> ClientSecurity:
+    """Return certificate or password of the operator. `host`: the bridge's. Raises `Misconfigured`."""
+    if settings.tls is None:
+        require_loopback(host, "operator.bridge")
+        return ClientSecurity()
+    context = client_context(settings.tls, "operator.tls")
+    if settings.user is None:
+        if settings.tls.certificate is None:
+            raise Misconfigured("[operator.tls] needs `certificate` and `key`, or [operator] needs `user` and `password_file`")
+        return ClientSecurity(Login(EXTERNAL), context)
+    if settings.password_file is None:
+        raise Misconfigured("operator.user needs operator.password_file")
+    check_private(settings.password_file, "operator.password_file")
+    try:
+        lines = Path(settings.password_file).read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Misconfigured(f"operator.password_file: cannot read {settings.password_file}: {error}") from None
+    return ClientSecurity(Login(PLAIN, settings.user, lines[0] if lines else ""), context)

@@ -1,0 +1,119 @@
+"""What protects a connection below AMQP: TLS and SASL, in one object without IO."""
+
+import ssl
+from typing import Final
+
+import msgspec
+
+from fogline.amqp.sasl import ANONYMOUS, EXTERNAL, ClientSasl, Login, SaslError, ServerSasl
+from fogline.amqp.tls import Tls, TlsError
+
+
+class ServerSecurity(msgspec.Struct, frozen=True):
+    """What a server requires. `mechanisms`: those of SASL that it offers; EXTERNAL only to a peer with a certificate.
+
+    `tls`: see `fogline.process.tls_files.server_context`; None for plain text.
+    """
+
+    mechanisms: tuple[str, ...] = (ANONYMOUS,)
+    tls: ssl.SSLContext | None = None
+
+
+class ClientSecurity(msgspec.Struct, frozen=True):
+    """What a client shows. `tls`: see `fogline.process.tls_files.client_context`; None for plain text."""
+
+    login: Login = Login()
+    tls: ssl.SSLContext | None = None
+
+
+PLAIN_TEXT: Final = ServerSecurity()
+
+
+class SecurityError(Exception):
+    """The peer is not let in, or does not let this side in. The text says why."""
+
+
+class SecurityLayers:
+    """The layers of one connection. After each call take `data_to_send`. `hostname`: the server's, for a client.
+
+    `ready`: AMQP may begin.
+    """
+
+    def __init__(self, security: ServerSecurity | ClientSecurity, hostname: str = "") -> None:
+        self.ready = False
+        self._offered: Login | None = None
+        self.certificate: bytes | None = None
+        self._security, self._hostname = security, hostname
+        server = isinstance(security, ServerSecurity)
+        self._tls = None if security.tls is None else Tls(security.tls, server=server, hostname=hostname)
+        self._sasl = None if self._tls is not None else self._begin_sasl()
+
+    @property
+    def login(self) -> Login:
+        """The mechanism by which a server's peer has logged in, and its user name."""
+        return (self._sasl.login if isinstance(self._sasl, ServerSasl) else None) or Login()
+
+    def data_to_send(self) -> bytes:
+        """Return the bytes of the handshakes to write now."""
+        data = self._sasl.data_to_send() if self._sasl is not None else b""
+        if self._tls is None:
+            return data
+        return self._tls.wrap(data) if data else self._tls.data_to_send()
+
+    def wrap(self, data: bytes) -> bytes:
+        """Return the bytes to write for bytes of AMQP. Raises `SecurityError`."""
+        if self._tls is None:
+            return data
+        try:
+            return self._tls.wrap(data)
+        except TlsError as error:
+            raise SecurityError(str(error)) from None
+
+    def receive(self, data: bytes) -> bytes:
+        """Take bytes of the socket. Returns those of AMQP. Raises `SecurityError`; then send `data_to_send` first."""
+        try:
+            if self._tls is not None:
+                data = self._tls.receive(data)
+                if self._sasl is None and self._tls.ready:
+                    self.certificate = self._tls.peer_certificate()
+                    self._sasl = self._begin_sasl()
+            if self.ready or self._sasl is None:
+                return data
+            data = self._sasl.receive(data)
+        except (TlsError, SaslError) as error:
+            raise SecurityError(str(error)) from None
+        if isinstance(self._sasl, ServerSasl) and not self._sasl.done:
+            self._offered = self._sasl.login
+        self.ready = self._sasl.done
+        return data
+
+    def receive_eof(self) -> None:
+        """Take the end of the peer's bytes. Raises `SecurityError` if that ends a handshake."""
+        if not self.ready:
+            raise SecurityError(f"the peer has ended the connection during {self._sasl or 'the TLS handshake'}")
+
+    def take_offered(self) -> Login | None:
+        """Return, once, the user name and the password that wait for `answer`; None if there are none."""
+        offered, self._offered = self._offered, None
+        return offered
+
+    def answer(self, accepted: bool) -> bytes:  # noqa: FBT001 - a verdict, not an option
+        """Answer a login. Returns the bytes of AMQP that came meanwhile. Raises `SecurityError` if refused."""
+        assert isinstance(self._sasl, ServerSasl)
+        try:
+            data = self._sasl.answer(accepted)
+        except SaslError as error:
+            raise SecurityError(str(error)) from None
+        self.ready = True
+        return data
+
+    def close(self) -> None:
+        """Say that nothing follows."""
+        if self._tls is not None:
+            self._tls.close()
+
+    def _begin_sasl(self) -> ServerSasl | ClientSasl:
+        security = self._security
+        if isinstance(security, ClientSecurity):
+            return ClientSasl(security.login, self._hostname)
+        return ServerSasl([each for each in security.mechanisms if each != EXTERNAL or self.certificate is not None])

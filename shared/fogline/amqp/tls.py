@@ -1,0 +1,93 @@
+"""The TLS layer without IO: Python's `ssl` between the socket's bytes and those of AMQP."""
+
+import contextlib
+import ssl
+from typing import Final
+
+_READ_BYTES: Final = 64 * 1024
+
+
+class TlsError(Exception):
+    """The handshake or the connection has failed."""
+
+
+class Tls:
+    """One side of a TLS connection. After each call take `data_to_send`. `hostname`: the server's, which a client checks."""
+
+    def __init__(self, context: ssl.SSLContext, *, server: bool, hostname: str = "") -> None:
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._server = server
+        name = None if server else hostname
+        self._ssl = context.wrap_bio(self._incoming, self._outgoing, server_side=server, server_hostname=name)
+        self.ready = False
+        self._advance()
+
+    def data_to_send(self) -> bytes:
+        """Return the bytes to write to the socket now."""
+        return self._outgoing.read()
+
+    def receive(self, data: bytes) -> bytes:
+        """Take bytes of the socket. Returns what they mean. Raises `TlsError`; then send `data_to_send` (an alert) first."""
+        self._incoming.write(data)
+        if not self.ready:
+            self._advance()
+        return self._read() if self.ready else b""
+
+    def wrap(self, data: bytes) -> bytes:
+        """Return the bytes to write to the socket for bytes of AMQP. Raises `TlsError`."""
+        try:
+            self._ssl.write(data)
+        except ssl.SSLError as error:
+            raise TlsError(self._reason(error)) from None
+        return self._outgoing.read()
+
+    def close(self) -> None:
+        """Say that nothing follows (close_notify)."""
+        with contextlib.suppress(ssl.SSLError):
+            self._ssl.unwrap()
+
+    def peer_certificate(self) -> bytes | None:
+        """Return the peer's verified certificate (DER, RFC 5280); None if it has shown none."""
+        return self._ssl.getpeercert(binary_form=True)
+
+    def _advance(self) -> None:
+        try:
+            self._ssl.do_handshake()
+        except ssl.SSLWantReadError:
+            return
+        except ssl.SSLError as error:
+            raise TlsError(self._reason(error)) from None
+        self.ready = True
+
+    def _read(self) -> bytes:
+        parts: list[bytes] = []
+        try:
+            while part := self._ssl.read(_READ_BYTES):
+                parts.append(part)
+        except (ssl.SSLWantReadError, ssl.SSLZeroReturnError, ssl.SSLEOFError):
+            pass
+        except ssl.SSLError as error:
+            raise TlsError(self._reason(error)) from None
+        return b"".join(parts)
+
+    def _reason(self, error: ssl.SSLError) -> str:
+        """Return what went wrong in plain words: who refused what."""
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return f"the peer's certificate is refused: {error.verify_message}"
+        reason = (error.reason or str(error)).replace("_", " ").lower()
+        for old, new in _PLAIN_WORDS.items():
+            if old in reason:
+                return new
+        if "alert" in reason:
+            return f"the peer refused TLS: {reason.partition('alert ')[2] or reason}"
+        return f"no TLS: {reason}"
+
+
+_PLAIN_WORDS: Final = {
+    "http request": "the peer does not speak TLS (it sent an HTTP request)",
+    "wrong version number": "the peer does not speak TLS",
+    "record layer failure": "the peer does not speak TLS",
+    "did not return a certificate": "the peer has no certificate",
+    "unsupported protocol": "the peer offers only versions before TLS 1.2",
+    "alert protocol version": "the peer takes no TLS version of this side",
+}

@@ -1,0 +1,131 @@
+"""TLS contexts from the files that the settings name. Files are read again when they change."""
+
+import logging
+import ssl
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import msgspec
+
+from fogline.errors import Misconfigured
+
+_log = logging.getLogger("fogline.tls")
+T = TypeVar("T")
+
+
+class TlsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Files in PEM for TLS, relative to the settings file."""
+
+    ca: str
+    """File with the certificates of the authorities that this side trusts."""
+    certificate: str | None = None
+    """File with the certificate of this side, and those between it and the authority's."""
+    key: str | None = None
+    """File with the private key of `certificate`. Only its owner may read it (mode 600)."""
+
+
+def resolve_tls(tls: TlsSettings, folder: Path) -> TlsSettings:
+    """Return the settings with absolute paths."""
+    certificate = None if tls.certificate is None else str(folder / tls.certificate)
+    key = None if tls.key is None else str(folder / tls.key)
+    return TlsSettings(ca=str(folder / tls.ca), certificate=certificate, key=key)
+
+
+def require_tls(tls: TlsSettings | None, where: str, *, insecure_dev: bool) -> None:
+    """Raise `Misconfigured` if there is no TLS and the user has not asked to go without it; if so, log a warning."""
+    if tls is not None:
+        return
+    if not insecure_dev:
+        raise Misconfigured(
+            f"[{where}] is missing. Make certificates with `fogline ca`; or try it on one machine: --insecure-dev"
+        )
+    _log.warning("--insecure-dev: no TLS, and every program on this machine may take any name")
+
+
+def server_context(tls: TlsSettings, where: str, *, passwords: bool = False) -> ssl.SSLContext:
+    """Return a server's context. Peers must show a certificate of `tls.ca`, unless they may log in with `passwords`.
+
+    Raises `Misconfigured`, whose text names `where` (the table of the settings), the key and the file.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    if tls.certificate is None or tls.key is None:
+        raise Misconfigured(f"[{where}] needs `certificate` and `key`. Make them with: fogline ca issue")
+    _load(context, tls, where)
+    context.verify_mode = ssl.CERT_OPTIONAL if passwords else ssl.CERT_REQUIRED
+    context.num_tickets = 0  # a resumed session would keep a certificate from being looked at again
+    context.options |= ssl.OP_NO_TICKET
+    return context
+
+
+def client_context(tls: TlsSettings, where: str) -> ssl.SSLContext:
+    """Return a client's context, which checks the server's name. Raises `Misconfigured` like `server_context`."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    _load(context, tls, where)
+    return context
+
+
+def _load(context: ssl.SSLContext, tls: TlsSettings, where: str) -> None:
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_verify_locations(tls.ca)
+    except (OSError, ssl.SSLError) as error:
+        raise _unreadable(where, "ca", tls.ca, error) from None
+    if tls.certificate is None:
+        return
+    if tls.key is None:
+        raise Misconfigured(f"[{where}] has a `certificate` but no `key`")
+    check_private(tls.key, f"{where}.key")
+    try:
+        context.load_cert_chain(tls.certificate, tls.key)
+    except (OSError, ssl.SSLError) as error:
+        raise _unreadable(where, "certificate", f"{tls.certificate} with key {tls.key}", error) from None
+
+
+def _unreadable(where: str, key: str, path: str, error: OSError) -> Misconfigured:
+    why = error.reason.replace("_", " ").lower() if isinstance(error, ssl.SSLError) and error.reason else error.strerror
+    return Misconfigured(f"{where}.{key}: cannot use {path}: {why or error}")
+
+
+def check_private(path: str, where: str) -> None:
+    """Raise `Misconfigured` if a file with a secret is missing, or may be read by others than its owner and group."""
+    try:
+        mode = Path(path).stat().st_mode
+    except OSError as error:
+        raise Misconfigured(f"{where}: cannot read {path}: {error.strerror}") from None
+    if mode & 0o007:
+        raise Misconfigured(f"{where}: everybody may read {path}. Run: chmod 600 {path}")
+
+
+class ReadAgain(Generic[T]):
+    """What `read` makes of files, made again when one of them has changed. If that fails, the former result stays.
+
+    `read` raises `Misconfigured`; the constructor passes it on.
+    """
+
+    def __init__(self, read: Callable[[], T], paths: Sequence[str]) -> None:
+        self._read, self._paths = read, paths
+        self._seen = self._stamps()
+        self._value = read()
+
+    def get(self) -> T:
+        """Return the result for the files as they are now."""
+        if (seen := self._stamps()) != self._seen:
+            self._seen = seen
+            try:
+                self._value = self._read()
+                _log.info("read again: %s", ", ".join(self._paths))
+            except Misconfigured as error:
+                _log.error("the changed file is not used: %s", error)
+        return self._value
+
+    def _stamps(self) -> list[tuple[int, ...] | None]:
+        return [_stamp(each) for each in self._paths]
+
+
+def _stamp(path: str) -> tuple[int, ...] | None:
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
