@@ -85,8 +85,8 @@ class Authentication:
             raise NotAuthenticated(f"the certificate of {shown(name)} is of tenant {shown(subject.tenant)}")
         allowed = _ROLES.get(subject.role) if subject is not None else self._kind_of_listed(name)
         if allowed is not kind:
-            role = subject.role.value if subject is not None else "peer without a role (see bridge.gateways)"
-            raise NotAuthenticated(f"the certificate of {shown(name)} is that of a {role}, and the peer is a {kind}")
+            role = f"role {subject.role}" if subject is not None else "no role here (see bridge.gateways)"
+            raise NotAuthenticated(f"the certificate of {shown(name)} is for {role}, and the peer is a {kind}")
         if kind is PrincipalKind.GATEWAY and container != name:
             raise NotAuthenticated(f"the certificate is of gateway {shown(name)}, and the peer says {shown(container)}")
         return Principal(kind, self._tenant, name, "certificate")
