@@ -62,9 +62,10 @@ def _port(process: "subprocess.Popen[str]") -> int:
 class QpidJms:
     """See `ForeignClient`."""
 
-    def __init__(self, port: int, tenant: str, jvm: Any) -> None:
+    def __init__(self, port: int, tenant: str, jvm: Any, security: str = "") -> None:
         self._tenant = tenant
-        self._factory = jvm.org.apache.qpid.jms.JmsConnectionFactory(f"amqp://127.0.0.1:{port}?{_OPTIONS}")
+        url = f"amqp{'s' if security else ''}://127.0.0.1:{port}?{_OPTIONS}{security}"
+        self._factory = jvm.org.apache.qpid.jms.JmsConnectionFactory(url)
 
     async def commands(self, device: str, ids: Sequence[Id], *, durable: bool = False) -> tuple[list[Sent], list[Reply]]:
         return await self._run(lambda session: self._commands(session, device, ids, durable=durable))

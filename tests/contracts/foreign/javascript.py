@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,9 @@ SCRIPTS = Path(__file__).parent / "rhea"
 class Rhea:
     """See `ForeignClient`."""
 
-    def __init__(self, port: int, tenant: str) -> None:
+    def __init__(self, port: int, tenant: str, security: Mapping[str, object] | None = None) -> None:
         assert (SCRIPTS / "node_modules" / "rhea").exists(), "rhea is not installed: run deploy/setup/setup.sh"
-        self._options = {"port": port, "tenant": tenant}
+        self._options = {"port": port, "tenant": tenant, "security": security or {}}
 
     async def commands(self, device: str, ids: Sequence[Id], *, durable: bool = False) -> tuple[list[Sent], list[Reply]]:
         told = await self._run("command.js", device=device, ids=ids, header={"durable": durable})

@@ -32,13 +32,13 @@ function run(work) {
     };
     setTimeout(() => fail(`not done after ${LIMIT_MS} ms`), LIMIT_MS).unref();
     const container = rhea.create_container();
-    const connection = container.connect({ host: '127.0.0.1', port: options.port, reconnect: false });
+    const connection = container.connect({ host: '127.0.0.1', port: options.port, reconnect: false, ...options.security });
     const done = (result) => {
         process.stdout.write(`${JSON.stringify(result)}\n`);
         connection.close();
     };
     connection.once('connection_open', () => work(connection, options, done));
-    connection.on('connection_error', (context) => fail(`connection: ${context.connection.error}`));
+    connection.on('connection_error', (context) => fail(`connection: ${context.connection.error || context.error}`));
     connection.on('disconnected', (context) => fail(`disconnected: ${context.error || 'without a word'}`));
     container.on('error', fail);
 }
