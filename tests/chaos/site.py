@@ -1,6 +1,7 @@
 """One tenant with bridges that are real processes, gateways of this process under load, and what landed of it."""
 
 import asyncio
+import itertools
 import json
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -10,6 +11,7 @@ from pathlib import Path
 from fogline.address import shard_of
 from fogline.amqp.backoff import Backoff
 from fogline.event import Lane, Receipt
+from fogline.process.tls_files import TlsSettings
 from fogline_cloud import topics
 from fogline_cloud.committed_records import read_committed
 from fogline_cloud.kafka import KafkaClients
@@ -28,6 +30,7 @@ from fogline_lab.supervisor import ChildProcess, find_script, kill_child
 LIMIT_S = 60.0
 GROUP = 20
 """Events that a gateway under load stores at once."""
+_numbers = itertools.count(1)
 Fact = tuple[str, int]
 """Gateway, and the number that its device counted."""
 
@@ -125,6 +128,27 @@ class Site:
         self._uplinks.append(asyncio.create_task(serve, name=f"uplink-{name}"))
         self._loads.append(asyncio.create_task(self._load(name, outbox), name=f"load-{name}"))
         return outbox
+
+    async def time_a_gateway(self, bridge: str = "b-1", name: str = "", tls: TlsSettings | None = None) -> float:
+        """Return the seconds that a gateway takes for its connection, hello and one event. By default it has a new name."""
+        name = name or f"good-{next(_numbers)}"
+        uplink, data = UplinkSettings(bridge=f"127.0.0.1:{self.ports[bridge]}", tls=tls), str(self.folder / name)
+        outbox = Outbox.open(EdgeSettings(tenant=self.tenant, gateway=name, data=data, uplink=uplink))
+        stored = asyncio.get_running_loop().create_future()
+        outbox.put(make_arrival(1), stored.set_result)
+        await within(stored, "not stored")
+        began = asyncio.get_running_loop().time()
+        task = asyncio.create_task(Uplink(outbox, uplink, _no_commands, Backoff(base_s=0.05, cap_s=0.2)).run())
+
+        async def drained() -> bool:
+            return all(each.head == each.settled for each in await outbox.streams())
+
+        await until_async(drained, "a good gateway is not served")
+        took = asyncio.get_running_loop().time() - began
+        task.cancel()
+        await asyncio.wait({task})
+        await outbox.close()
+        return took
 
     async def _load(self, name: str, outbox: Outbox) -> None:
         """A device that sends as long as it may, a few hundred events a second."""

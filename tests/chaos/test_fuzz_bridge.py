@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import itertools
 import os
 import socket
 import struct
@@ -11,18 +10,12 @@ import pytest
 
 from chaos.raw_amqp import AMQP, SASL
 from chaos.site import Site
-from e2e.parts import until_not
 from fogline.address import shard_of
-from fogline.amqp.backoff import Backoff
 from fogline.amqp.driver import connect
 from fogline.amqp.engine import Engine
 from fogline.amqp.scheduler import Share
 from fogline.errors import Unreachable
-from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.settings import EdgeSettings, UplinkSettings
-from fogline_edge.uplink.uplink import Uplink
 from fogline_lab.amqp import End, within
-from fogline_lab.events import make_arrival
 from fogline_lab.memory import resident_bytes
 from fogline_lab.supervisor import start_child
 from fuzz import live
@@ -38,34 +31,11 @@ MESSAGES = 1500
 HANDSHAKES = 3000
 IN_FLIGHT = 8
 REPLIES = Decoder("replies", BATCH.layers, [form for form in BATCH.forms if form.name == "reply"])
-_names = itertools.count(1)
 
 
 @pytest.fixture
 def site(kafka, folder):
     return Site("acme", folder, kafka.bootstrap, shards=2)
-
-
-async def good_gateway(site) -> float:
-    """A gateway of a new name is served; returns how long its connection, hello and one event took together."""
-    name = f"good-{next(_names)}"
-    uplink = UplinkSettings(bridge=f"127.0.0.1:{site.ports['b-1']}")
-    outbox = Outbox.open(EdgeSettings(tenant=site.tenant, gateway=name, data=str(site.folder / name), uplink=uplink))
-    stored = asyncio.get_running_loop().create_future()
-    outbox.put(make_arrival(1), stored.set_result)
-    await within(stored, "not stored")
-    began = asyncio.get_running_loop().time()
-    task = asyncio.create_task(Uplink(outbox, uplink, lambda *_: None, Backoff(base_s=0.05, cap_s=0.2)).run())
-
-    async def backlog() -> bool:
-        return any(each.head != each.settled for each in await outbox.streams())
-
-    await until_not(backlog, "a good gateway is not served")
-    took = asyncio.get_running_loop().time() - began
-    task.cancel()
-    await asyncio.wait({task})
-    await outbox.close()
-    return took
 
 
 class Liar:
@@ -137,12 +107,12 @@ async def test_fuzz_bridge_process(site):
     try:
         await start_child(bridge)
         await site.shared("b-1")
-        await good_gateway(site)
+        await site.time_a_gateway()
         await storm(site, CONNECTIONS, MESSAGES)  # what a process does the first time takes memory of its own
         before = await live.census(bridge)
         memory = resident_bytes(bridge.pid)
         said = await storm(site, CONNECTIONS, MESSAGES)
-        took = await good_gateway(site)
+        took = await site.time_a_gateway()
         after = await live.settled(bridge, before)
         grown = resident_bytes(bridge.pid) - memory
         print(f"{said}; memory {grown / 1e6:+.1f} MB, {before} before, {after} after, a good gateway in {took:.2f} s")
@@ -175,11 +145,11 @@ async def test_fuzz_handshakes_of_a_bridge(site):
             await asyncio.to_thread(half_open, port, begun[number % len(begun)])
 
         await live.for_each(range(4 * HANDSHAKES), one)  # until the heap has room for all that are open at once
-        usual = await good_gateway(site)
+        usual = await site.time_a_gateway()
         before = await live.census(bridge)
         memory = resident_bytes(bridge.pid)
         storm = asyncio.create_task(live.for_each(range(HANDSHAKES), one))
-        took = await good_gateway(site)
+        took = await site.time_a_gateway()
         beside = not storm.done()
         count = await storm
         after = await live.settled(bridge, before)

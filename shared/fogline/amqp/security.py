@@ -40,7 +40,7 @@ class SecurityLayers:
     """
 
     def __init__(self, security: ServerSecurity | ClientSecurity, hostname: str = "") -> None:
-        self.ready = False
+        self.ready = self._over = False  # `_over`: nothing of the handshakes is left to be sent
         self._offered: Login | None = None
         self.certificate: bytes | None = None
         self._security, self._hostname = security, hostname
@@ -55,7 +55,10 @@ class SecurityLayers:
 
     def data_to_send(self) -> bytes:
         """Return the bytes of the handshakes to write now."""
-        data = self._sasl.data_to_send() if self._sasl is not None else b""
+        data = b""
+        if self._sasl is not None and not self._over:
+            data = self._sasl.data_to_send()
+            self._over = self.ready
         if self._tls is None:
             return data
         return self._tls.wrap(data) if data else self._tls.data_to_send()
