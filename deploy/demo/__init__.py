@@ -3,6 +3,7 @@
 `ble_devices`: simulated Bluetooth devices and BlueZ, a process of its own
 `ble_judgement`: comparison of advertised, stored and tabled values; pure
 `ble_payload`: Bluetooth devices and their advertisements; pure
+`certificates`: authority and certificates of a run
 `cli`: command line
 `coap_device`: one simulated CoAP device
 `commander`: operator that sends commands and reads their results

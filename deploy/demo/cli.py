@@ -62,6 +62,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--rate", type=float, default=430.0, help="events/s of all devices (default: 430)")
     parser.add_argument("--kill-every", type=float, default=15.0, metavar="S", help="seconds between kills (default: 15)")
     parser.add_argument("--no-kills", action="store_true", help="kill nothing")
+    parser.add_argument("--insecure-dev", action="store_true", help="without TLS between gateways, bridge and operator")
     parser.add_argument("--plain", action="store_true", help="print lines instead of the live screen")
     parser.add_argument("--stay", action="store_true", help="no devices and no kills: stay up until Ctrl-C")
     parser.add_argument("--keep", action="store_true", help="with --stay: keep the data of the last run")
@@ -113,7 +114,9 @@ def run(arguments: argparse.Namespace) -> int:
     bluetooth = [] if arguments.stay or without else ble_fleet(GATEWAYS)
     if without:
         print(f"{without}; the demo runs without Bluetooth", file=sys.stderr)
-    workspace = take_folder(ports, devices, ble=bluetooth, keep=arguments.keep)
+    workspace = take_folder(
+        ports, devices, ble=bluetooth, keep=arguments.keep, secure=not (arguments.stay or arguments.insecure_dev)
+    )
     logging.basicConfig(force=True, level=logging.INFO, filename=workspace.logs / "demo.log", format="%(asctime)s %(message)s")
     console = Console(stderr=True)
     return asyncio.run(_stay(workspace, console) if arguments.stay else _demonstrate(workspace, arguments, console))

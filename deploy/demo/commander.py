@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 
 from demo.ble_payload import MOVE, TURN, command_body
+from demo.certificates import HOST
 from demo.operator_commands import TTLS_S, CommandRow, SentCommand, planned_command
 from demo.payload import Device
 from demo.snapshot import CommandStats
@@ -16,6 +17,7 @@ from fogline.command import CommandState
 from fogline.errors import FoglineError, Unreachable
 from fogline.message import unpack_id
 from fogline_cloud.commands.client import Ask, Operator
+from fogline_cloud.commands.operator_security import operator_security
 from fogline_cloud.commands.record import CommandRecord
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.shard.recovery import read_commands
@@ -56,7 +58,9 @@ class Commander:
 
     async def run(self) -> None:
         """Send until `finish`; cancel it to close the connection."""
-        async with Operator("127.0.0.1", self._workspace.ports.amqp[0], TENANT, name="demo-operator") as operator:
+        security = operator_security(self._workspace.operator, HOST)
+        port = self._workspace.ports.amqp[0]
+        async with Operator(HOST, port, TENANT, name="demo-operator", security=security) as operator:
             due = time.monotonic()
             while not self._enough.is_set():
                 self._send(operator)

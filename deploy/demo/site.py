@@ -43,12 +43,13 @@ class Site:
         # Each wait for a part takes a thread; the default pool of a small machine has as many as there are parts.
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(WAITS))
         self._fogline = find_script("fogline")
+        plain = [] if workspace.secure else ["--insecure-dev"]
         broker = [sys.executable, "-m", "fogline_lab.kafka_broker", "--data", workspace.folder / "kafka"]
         self.kafka = self._part("kafka", [*broker, "--port", workspace.ports.kafka], orphan_signal="TERM")
         self.bridges = [
             self._part(
                 name,
-                [self._fogline, "bridge", "run", "--insecure-dev", "--config", workspace.cloud_of(name)],
+                [self._fogline, "bridge", "run", *plain, "--config", workspace.cloud_of(name)],
                 on_line=partial(read_census, snapshot, name),
             )
             for name in workspace.bridges
@@ -62,7 +63,7 @@ class Site:
         self.gateways = [
             self._part(
                 name,
-                [find_script("fogline-edge"), "run", "--insecure-dev", "--config", workspace.edge(name)],
+                [find_script("fogline-edge"), "run", *plain, "--config", workspace.edge(name)],
                 on_line=partial(read_census, snapshot, name),
             )
             for name in workspace.gateways

@@ -12,8 +12,10 @@ from pathlib import Path
 
 from demo.ble_payload import VALVE_PROFILE, BleDevice
 from demo.ble_payload import settings as ble_settings
+from demo.certificates import crl_line, make_certificates, operator_settings, tls_table
 from demo.payload import Device
 from fogline.errors import Misconfigured
+from fogline_cloud.settings import OperatorSettings
 
 ROOT = Path(__file__).resolve().parents[2]
 TENANT = "demo"
@@ -41,11 +43,20 @@ class Ports:
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """A folder in `.fogline` of the checkout. `ble`: the Bluetooth devices; empty: gateways have no Bluetooth."""
+    """A folder in `.fogline` of the checkout. `ble`: the Bluetooth devices; empty: gateways have no Bluetooth.
+
+    `secure`: gateways and operator connect over TLS.
+    """
 
     folder: Path
     ports: Ports
     ble: tuple[BleDevice, ...] = ()
+    secure: bool = True
+
+    @property
+    def operator(self) -> OperatorSettings:
+        """Settings of the operator."""
+        return operator_settings(self.folder) if self.secure else OperatorSettings()
 
     @property
     def logs(self) -> Path:
@@ -111,6 +122,7 @@ def take_folder(
     *,
     ble: Sequence[BleDevice] = (),
     keep: bool = False,
+    secure: bool = True,
     name: str = "demo",
     retry_s: tuple[float, float] | None = None,
 ) -> Workspace:
@@ -128,21 +140,25 @@ def take_folder(
         raise Misconfigured(f"another {name} is running in this checkout; end it first") from None
     if not keep:
         shutil.rmtree(folder, ignore_errors=True)
-    workspace = Workspace(folder, ports, tuple(ble))
+    workspace = Workspace(folder, ports, tuple(ble), secure)
     workspace.logs.mkdir(parents=True, exist_ok=True)
+    if secure:
+        make_certificates(folder, TENANT, workspace.bridges, workspace.gateways)
     for index, bridge in enumerate(workspace.bridges):
-        workspace.cloud_of(bridge).write_text(_cloud(bridge, ports, index), "utf-8")
+        workspace.cloud_of(bridge).write_text(_cloud(bridge, ports, index, secure=secure), "utf-8")
     if ble:
         workspace.valve_profile.write_text(VALVE_PROFILE, "utf-8")
     serving = list(zip((each for each in devices if each.serves), ports.serving, strict=True))
     for index, gateway in enumerate(workspace.gateways):
         own = {device.name: port for device, port in serving if device.gateway == index}
         bluetooth = ble_settings(ble, index, retry_s[1] if retry_s else BLE_RETRY_S) if ble else ""
-        workspace.edge(gateway).write_text(_edge(gateway, ports, index, own, retry_s) + bluetooth, "utf-8")
+        tls = tls_table("uplink.tls", gateway) if secure else ""
+        workspace.edge(gateway).write_text(_edge(gateway, ports, index, own, retry_s) + bluetooth + tls, "utf-8")
     return workspace
 
 
-def _cloud(bridge: str, ports: Ports, index: int) -> str:
+def _cloud(bridge: str, ports: Ports, index: int, *, secure: bool) -> str:
+    tls = f"{crl_line()}\n{tls_table('bridge.tls', bridge)}" if secure else ""
     return f"""\
 tenant = "{TENANT}"
 shards = {SHARDS}
@@ -154,7 +170,7 @@ shards = {SHARDS}
 name = "{bridge}"
 listen = "127.0.0.1:{ports.amqp[index]}"
 advertised = "127.0.0.1:{(ports.amqp_lines or ports.amqp)[index]}"
-
+{tls}
 [flow]
 tables = "tables"
 checkpoint = "checkpoint"
