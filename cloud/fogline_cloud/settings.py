@@ -50,6 +50,8 @@ class BridgeSettings(_Strict, frozen=True, kw_only=True):
     """Bytes of one connection that may wait for a Kafka transaction."""
     metrics: str | None = None
     """Address of `/metrics` and `/healthz` as `host:port`, for example `127.0.0.1:9465`. Only loopback. Default: none."""
+    enrolment: bool = False
+    """If true, gateways get and renew their certificates here (`fogline gateway add`). Needs the authority's `ca.folder`."""
     tls: TlsSettings | None = None
     one_cpu: bool = True
     """If true, all Python threads run on one CPU at a time, which costs less CPU time (docs/performance.md)."""

@@ -4,10 +4,12 @@
 `boot`: the machine's clocks
 `cli`: the command `fogline-edge`
 `downlink`: commands from the bridge to devices
+`enrolment`: gets certificates
 `gateway`: the composition root
 `metrics`: the metrics and the health of a gateway
 `outbox`: the durable queue of events
 `profiles`: knowledge about device types
+`renewal`: renews the certificate in time
 `settings`: the settings file
 `status`: what a running gateway holds
 `uplink`: the connection to the bridge

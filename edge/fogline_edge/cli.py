@@ -11,7 +11,8 @@ from typing import Any
 
 import msgspec
 
-from fogline.errors import Misconfigured
+from fogline.enrolment import decode_token
+from fogline.errors import Misconfigured, Poison
 from fogline.process import command_line
 from fogline.process.one_cpu import stay_on_one_cpu
 from fogline.process.tls_files import require_tls
@@ -25,6 +26,7 @@ from fogline_edge.status import read_events, read_status
 
 EXAMPLE = """\
 examples:
+  fogline-edge enroll TOKEN --bridge fog.example:5671   get a certificate, and settings that run
   fogline-edge check --config edge.toml      check the settings
   fogline-edge run --config edge.toml        serve devices until Ctrl-C
   fogline-edge status --config edge.toml     show how much is stored, sent and accepted
@@ -48,6 +50,7 @@ def build_parser() -> argparse.ArgumentParser:
     for name, run, text in (
         ("run", run_run, "serve devices until Ctrl-C"),
         ("check", run_check, "check the settings"),
+        ("renew", run_renew, "renew the certificate of a gateway that was enrolled"),
         ("status", run_status, "show how much is stored, sent and accepted"),
         ("outbox", run_outbox, "show the waiting events, oldest first"),
     ):
@@ -66,8 +69,18 @@ def build_parser() -> argparse.ArgumentParser:
             act = command.add_mutually_exclusive_group()
             act.add_argument("--delete", action="store_true", help="delete the listed events (stop the gateway first)")
             act.add_argument("--resend", action="store_true", help="resend the listed events (stop the gateway first)")
+    _add_enroll(commands)
     _add_ble(commands)
     return parser
+
+
+def _add_enroll(commands: Any) -> None:
+    example = "example: fogline-edge enroll fogline1.hqZ0... --bridge fog.example:5671"
+    enrolling = commands.add_parser("enroll", help="get a certificate, and write settings that run", epilog=example)
+    enrolling.add_argument("token", nargs="?", help="token of `fogline gateway add` (default: a line of the standard input)")
+    enrolling.add_argument("--bridge", required=True, help="address of the bridge, host:port")
+    enrolling.add_argument("--out", type=Path, default=Path(), help="folder of the settings (default: this one)")
+    enrolling.set_defaults(run=run_enroll)
 
 
 def _add_ble(commands: Any) -> None:
@@ -101,7 +114,29 @@ def run_run(arguments: argparse.Namespace) -> int:
     if settings.one_cpu:
         stay_on_one_cpu()
     announce = partial(command_line.announce, ready="gateway", name=settings.gateway)
-    asyncio.run(run_gateway(settings, lambda addresses: announce(**addresses)))
+    asyncio.run(run_gateway(settings, lambda addresses: announce(**addresses), arguments.config))
+    return 0
+
+
+def run_enroll(arguments: argparse.Namespace) -> int:
+    """Get the gateway's first certificate."""
+    from fogline_edge.enrolment import enroll  # noqa: PLC0415 - takes 6 MB, which a gateway that runs does not need
+
+    try:
+        token = decode_token(arguments.token or sys.stdin.readline())
+    except Poison as error:
+        raise Misconfigured(str(error)) from None
+    settings = enroll(token, arguments.bridge, arguments.out)
+    print(f"gateway {token.gateway} of {token.tenant} is enrolled. Run: fogline-edge run --config {settings}")
+    return 0
+
+
+def run_renew(arguments: argparse.Namespace) -> int:
+    """Get a new certificate."""
+    from fogline_edge.enrolment import renew  # noqa: PLC0415 - see `run_enroll`
+
+    renew(load(arguments.config))
+    print("the certificate was renewed; the gateway shows it with its next connection")
     return 0
 
 

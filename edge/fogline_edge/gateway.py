@@ -6,7 +6,7 @@ import gc
 import logging
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict
 from functools import partial
 from importlib.util import find_spec
@@ -25,6 +25,7 @@ from fogline_edge.metrics import AdapterCounters, read_gateway
 from fogline_edge.outbox.free_space import NoRoom
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.outbox.startup import FILE
+from fogline_edge.renewal import read_times, renew_in_time
 from fogline_edge.settings import BleSettings, EdgeSettings
 from fogline_edge.uplink.session import uplink_security
 from fogline_edge.uplink.uplink import Uplink
@@ -40,8 +41,8 @@ ROOM_S = 30.0
 _log = logging.getLogger("fogline.gateway")
 
 
-async def run_gateway(settings: EdgeSettings, on_ready: Callable[[dict[str, str]], None]) -> None:
-    """Serve until SIGINT or SIGTERM. `on_ready` gets the addresses of the listeners.
+async def run_gateway(settings: EdgeSettings, on_ready: Callable[[dict[str, str]], None], config: Path) -> None:
+    """Serve until SIGINT or SIGTERM. `on_ready` gets the addresses of the listeners. `config`: the settings file.
 
     Raises `Misconfigured` if an operator must change something first, or if the outbox's file fails. No event is acknowledged
     after the failure, and a restart continues from the durable state.
@@ -67,9 +68,27 @@ async def run_gateway(settings: EdgeSettings, on_ready: Callable[[dict[str, str]
             if settings.metrics is not None:
                 addresses["metrics"] = await _serve_metrics(settings, outbox, uplink, downlink, adapters, stack=open_adapters)
             on_ready(addresses)
-            await _serve(uplink, outbox, stop)
+            async with _renewing(settings, config):
+                await _serve(uplink, outbox, stop)
     finally:
         await outbox.close()
+
+
+@contextlib.asynccontextmanager
+async def _renewing(settings: EdgeSettings, config: Path) -> AsyncIterator[None]:
+    """Renew the certificate in time, if the settings say so."""
+    tls = settings.uplink.tls
+    if not settings.uplink.renew or tls is None or tls.certificate is None:
+        yield
+        return
+    task = asyncio.create_task(renew_in_time(tls.certificate, config), name="renewal")
+    try:
+        yield
+    finally:
+        task.cancel()
+        for ended in await asyncio.gather(task, return_exceptions=True):
+            if isinstance(ended, FoglineError):
+                _log.error("%s", ended)
 
 
 async def _open_outbox(settings: EdgeSettings, stop: asyncio.Event) -> Outbox | None:
@@ -175,6 +194,10 @@ def check(settings: EdgeSettings) -> None:
         if settings.uplink.tls is None:
             require_loopback(host, "uplink.bridge")
     uplink_security(settings.uplink)
+    if settings.uplink.renew:
+        if settings.uplink.tls is None or settings.uplink.tls.certificate is None:
+            raise Misconfigured("uplink.renew needs [uplink.tls]")
+        read_times(settings.uplink.tls.certificate)
     if settings.metrics is not None:
         require_loopback(split_endpoint(settings.metrics, "metrics")[0], "metrics")
     read_keys(settings.commands.keys, "commands.keys")

@@ -58,6 +58,8 @@ class UplinkSettings(_Strict, frozen=True, kw_only=True):
 
     bridge: str | Annotated[list[str], Meta(min_length=1)] = "127.0.0.1:5672"
     """Address of the bridge as `host:port`, or a list of the bridges of this tenant. Without `uplink.tls` only loopback."""
+    renew: bool = False
+    """`true`: the gateway renews the certificate that `fogline-edge enroll` has got for it."""
     tls: TlsSettings | None = None
     batch_events: Annotated[int, Meta(ge=1, le=5000)] = 500
     """Largest number of events in one AMQP message."""

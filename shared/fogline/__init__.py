@@ -7,6 +7,7 @@
 `codec`: batches and CloudEvents to bytes and back
 `command`: commands, replies and their states
 `dead_letter`: messages of a device that cannot become an event
+`enrolment`: tokens and messages of a gateway that enrols
 `errors`: errors by the reaction that they ask for
 `event`: the event and the arrival
 `gap`: gap records

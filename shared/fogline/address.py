@@ -11,6 +11,7 @@ are the same for a bridge, a router and a broker:
 | `command/{tenant}`, `command/{tenant}/{device}` | an operator: commands (Eclipse Hono's command and control API) |
 | `command_response/{tenant}/{reply_id}` | the bridge: the replies to an operator's commands |
 | `telemetry/{tenant}/{device}`, `event/{tenant}/{device}` | any AMQP client: events of a device |
+| `enroll/{tenant}/{gateway}` | a gateway: a certificate signing request; the bridge: the certificate |
 | none (a link without a target address) | as the last three, by the `to` of each message (anonymous relay) |
 """
 
@@ -118,6 +119,16 @@ class Reports(msgspec.Struct, frozen=True):
         return f"{self.endpoint}/{self.tenant}/{self.device}".rstrip("/")
 
 
+class EnrollAddress(msgspec.Struct, frozen=True):
+    """`enroll/{tenant}/{gateway}`."""
+
+    tenant: str
+    gateway: str
+
+    def __str__(self) -> str:
+        return f"enroll/{self.tenant}/{self.gateway}"
+
+
 class Relay(msgspec.Struct, frozen=True):
     """A link without an address: each message has its own (OASIS Anonymous Terminus for Message Routing)."""
 
@@ -127,12 +138,12 @@ class Relay(msgspec.Struct, frozen=True):
         return "the anonymous relay"
 
 
-Address = HelloAddress | IngestAddress | Control | CommandAddress | CommandResponse | Reports | Relay
+Address = HelloAddress | IngestAddress | Control | CommandAddress | CommandResponse | Reports | EnrollAddress | Relay
 _ENDPOINTS = {"telemetry": "telemetry", "t": "telemetry", "event": "event", "e": "event"}
 _REPLY_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,256}", re.ASCII)
 
 
-def parse_address(text: str) -> Address:
+def parse_address(text: str) -> Address:  # noqa: PLR0911 - one for each kind
     """Return the address of a text. Raises `Poison('bad-address')` for any other text."""
     match text.split("/"):
         case ["hello", tenant] if is_identifier(tenant):
@@ -145,6 +156,8 @@ def parse_address(text: str) -> Address:
             return CommandAddress(tenant, "".join(device))
         case ["command_response", tenant, *reply_id] if is_identifier(tenant) and _REPLY_ID.fullmatch("/".join(reply_id)):
             return CommandResponse(tenant, "/".join(reply_id))
+        case ["enroll", tenant, gateway] if is_identifier(tenant) and is_identifier(gateway):
+            return EnrollAddress(tenant, gateway)
         case [endpoint, tenant, *device] if endpoint in _ENDPOINTS and is_identifier(tenant) and _is_device(device):
             return Reports(_ENDPOINTS[endpoint], tenant, "".join(device))
     raise Poison("bad-address", f"no such address: {shown(text)}")

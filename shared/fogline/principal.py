@@ -9,6 +9,7 @@ from fogline.address import (
     CommandAddress,
     CommandResponse,
     Control,
+    EnrollAddress,
     HelloAddress,
     IngestAddress,
     Relay,
@@ -23,12 +24,17 @@ class PrincipalKind(StrEnum):
     """The kind of a principal."""
 
     GATEWAY = "gateway"
+    ENROLLEE = "enrollee"
+    """A gateway that enrols or renews its certificate, on a connection of its own."""
     CLIENT = "client"
     """An AMQP client that is not a gateway: an operator's program, or one that sends events of devices."""
 
 
 class Principal(msgspec.Struct, frozen=True):
-    """One peer. `proof`: evidence for its name, `password` or `asserted` (the peer's own claim, on loopback only)."""
+    """One peer.
+
+    `proof`: evidence for its name: `certificate`, `password`, `token`, or `asserted` (its own claim, on loopback only).
+    """
 
     kind: PrincipalKind
     tenant: str
@@ -56,16 +62,20 @@ class Policy(msgspec.Struct, frozen=True):
 
     def knows(self, principal: Principal) -> bool:
         """Return True if the principal is known here."""
-        named = principal.kind is not PrincipalKind.GATEWAY or self.gateways is None or principal.name in self.gateways
+        named = principal.kind is PrincipalKind.CLIENT or self.gateways is None or principal.name in self.gateways
         return principal.tenant == self.tenant and named
 
-    def may(self, principal: Principal, action: Action, subject: Address) -> bool:
+    def may(self, principal: Principal, action: Action, subject: Address) -> bool:  # noqa: PLR0911 - one for each kind
         """Return True if `principal` may do `action` at `subject`. A gateway may act only for itself."""
         if not self.knows(principal) or subject.tenant != self.tenant:
             return False
         if principal.kind is PrincipalKind.CLIENT:
             return isinstance(subject, CommandAddress | Reports | Relay if action is Action.SEND else CommandResponse)
         match subject:
+            case EnrollAddress(gateway=gateway):
+                return principal.kind is PrincipalKind.ENROLLEE and gateway == principal.name
+            case _ if principal.kind is PrincipalKind.ENROLLEE:
+                return False
             case HelloAddress():
                 return action is Action.SEND
             case IngestAddress(shard=shard):

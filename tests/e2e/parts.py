@@ -57,12 +57,8 @@ class Line:
 
     @asynccontextmanager
     async def bridge(self, name: str = "bridge-1"):
-        settings = CloudSettings(
-            tenant=self.tenant,
-            kafka=self.cloud.kafka,
-            shards=2,
-            bridge=replace(self.cloud.bridge, name=name, listen=f"127.0.0.1:{self.port}", checkpoint_s=0.2),
-        )
+        bridge_settings = replace(self.cloud.bridge, name=name, listen=f"127.0.0.1:{self.port}", checkpoint_s=0.2)
+        settings = replace(self.cloud, bridge=bridge_settings)
         bridge = Bridge(settings)
         _, self.port = await bridge.start()
         try:

@@ -1,6 +1,8 @@
 """The certificate authority in the box (RFC 5280).
 
+`append_log`: files of lines that only grow
 `certificates`: makes the root, certificates and lists of revoked ones
 `ca_folder`: the files of the authority
 `revocation`: the list of revoked certificates, as a bridge reads it
+`tokens`: one-time tokens for enrolment
 """

@@ -11,7 +11,9 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from fogline.errors import Misconfigured
 from fogline.process.tls_files import check_private
+from fogline_cloud.authority.append_log import append_line, read_lines
 from fogline_cloud.authority.certificates import Authority, Key, Role, Subject, key_pem, make_authority, pem
+from fogline_cloud.authority.tokens import Tokens
 
 ROOT, KEY, LIST, LOG = "ca.pem", "ca.key", "crl.pem", "certificates.jsonl"
 
@@ -51,11 +53,12 @@ _decode = msgspec.json.Decoder(Issued | Revoked).decode
 
 
 class CaFolder:
-    """An authority's files. Only one command may change them at a time."""
+    """An authority's files. Several processes may issue at a time; only one may revoke."""
 
     def __init__(self, folder: Path, authority: Authority) -> None:
         self.path = folder
         self.authority = authority
+        self.tokens = Tokens(folder)
 
     @classmethod
     def make(cls, folder: Path, tenant: str, now: datetime, list_days: float) -> "CaFolder":
@@ -94,13 +97,14 @@ class CaFolder:
             raise Misconfigured(f"{subject}: expected a key of type EC P-256")
         made = self.authority.issue(subject, public_key, now, days)
         serial = format(made.serial_number, "x")
-        self._note(Issued(serial, subject.role, subject.name, made.not_valid_before_utc, made.not_valid_after_utc))
+        issued = Issued(serial, subject.role, subject.name, made.not_valid_before_utc, made.not_valid_after_utc)
+        append_line(self.path / LOG, msgspec.json.encode(issued))
         return made
 
     def known(self) -> list[Known]:
         """Return every certificate, oldest first. Raises `Misconfigured`."""
         found: dict[str, Known] = {}
-        for number, line in enumerate(self._lines(), 1):
+        for number, line in enumerate(read_lines(self.path / LOG), 1):
             try:
                 change = _decode(line)
             except msgspec.DecodeError as error:
@@ -118,7 +122,7 @@ class CaFolder:
             raise Misconfigured(f"{text!r} is neither the name nor the serial number of a certificate. See: fogline ca list")
         taken = [each for each in wanted if each.state(now) == "valid"]
         for each in taken:
-            self._note(Revoked(each.issued.serial, now))
+            append_line(self.path / LOG, msgspec.json.encode(Revoked(each.issued.serial, now)))
         self.write_list(now, list_days)
         return [Known(each.issued, now) for each in taken]
 
@@ -138,23 +142,6 @@ class CaFolder:
         except ValueError as error:
             raise Misconfigured(f"{self.path / LIST}: cannot be read: {error}") from None
         return former.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number
-
-    def _lines(self) -> list[bytes]:
-        """Return the whole lines of the log: a kill may have left half a line at its end."""
-        try:
-            return (self.path / LOG).read_bytes().split(b"\n")[:-1]
-        except FileNotFoundError:
-            return []
-
-    def _note(self, change: Issued | Revoked) -> None:
-        path = self.path / LOG
-        with path.open("ab+") as file:
-            file.seek(0)
-            whole = len(file.read().rpartition(b"\n")[0])
-            file.truncate(whole + 1 if whole else 0)
-            file.write(msgspec.json.encode(change) + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
 
 
 def write_private(path: Path, data: bytes) -> None:

@@ -1,27 +1,32 @@
 """Establishes who a peer is: by its certificate or its password; without TLS, on loopback only, by its own claim."""
 
 import logging
+from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from fogline import hello
 from fogline.address import is_identifier, shown
-from fogline.amqp.driver import AmqpConnection, CheckPassword, Handler
+from fogline.amqp.driver import AmqpConnection, Handler
 from fogline.amqp.engine import Engine
 from fogline.amqp.events import AmqpPeer
-from fogline.amqp.sasl import EXTERNAL, PLAIN
+from fogline.amqp.sasl import EXTERNAL, PLAIN, Login
 from fogline.amqp.security import ServerSecurity
+from fogline.enrolment import PRODUCT, USER_PREFIX
 from fogline.principal import Principal, PrincipalKind
 from fogline.process.tls_files import ReadAgain, server_context
+from fogline_cloud.authority.ca_folder import CaFolder
 from fogline_cloud.authority.certificates import Role, now_utc, subject_of
 from fogline_cloud.authority.revocation import RevocationList, read_revocation_list
 from fogline_cloud.bridge.passwords import Passwords
 from fogline_cloud.settings import CloudSettings
 
 CAPABILITIES = ("ANONYMOUS-RELAY",)
-_ROLES = {Role.GATEWAY: PrincipalKind.GATEWAY, Role.OPERATOR: PrincipalKind.CLIENT}
+_KINDS = {hello.PRODUCT: PrincipalKind.GATEWAY, PRODUCT: PrincipalKind.ENROLLEE}
+_ROLES = {Role.GATEWAY: (PrincipalKind.GATEWAY, PrincipalKind.ENROLLEE), Role.OPERATOR: (PrincipalKind.CLIENT,)}
 _log = logging.getLogger("fogline.bridge")
 
 
@@ -40,12 +45,14 @@ class Authentication:
         self._tenant, self._name = settings.tenant, bridge.name
         self._listed = bridge.gateways
         self._passwords = Passwords(bridge.users) if bridge.users is not None else None
+        self._tokens = CaFolder.open(Path(settings.ca.folder)).tokens if bridge.enrolment else None
+        takes_plain = self._passwords is not None or self._tokens is not None
         self._tls = self._revoked = None
         self._mechanisms: tuple[str, ...] = ("ANONYMOUS",)
         if (tls := bridge.tls) is not None:
-            self._mechanisms = (EXTERNAL, PLAIN) if self._passwords is not None else (EXTERNAL,)
+            self._mechanisms = (EXTERNAL, PLAIN) if takes_plain else (EXTERNAL,)
             paths = [each for each in (tls.ca, tls.certificate, tls.key) if each is not None]
-            read = partial(server_context, tls, "bridge.tls", passwords=self._passwords is not None)
+            read = partial(server_context, tls, "bridge.tls", passwords=takes_plain)
             self._tls = ReadAgain(read, paths)
             if bridge.crl is not None:
                 self._crl, self._ca = bridge.crl, tls.ca
@@ -59,19 +66,28 @@ class Authentication:
         """Return a new connection of a server, for a socket that was accepted."""
         security = ServerSecurity(self._mechanisms, self._tls.get() if self._tls is not None else None)
         engine = Engine(self._name, server=True, capabilities=CAPABILITIES, security=security)
-        check: CheckPassword | None = self._passwords.check if self._passwords is not None else None
-        return AmqpConnection(engine, handler, check)
+        return AmqpConnection(engine, handler, self._check_password)
+
+    def _check_password(self, login: Login, answer: Callable[[bool], None]) -> None:
+        if login.user.startswith(USER_PREFIX):
+            gateway = login.user.removeprefix(USER_PREFIX)
+            why = "no tokens here" if self._tokens is None else self._tokens.doubt(gateway, login.password, now_utc())
+            if why is not None:
+                _log.warning("gateway %s may not enrol: %s", shown(gateway), why)
+            answer(why is None)
+        elif self._passwords is None:
+            answer(False)
+        else:
+            self._passwords.check(login, answer)
 
     def principal(self, remote: AmqpPeer) -> Principal:
         """Return who the peer is. Raises `NotAuthenticated`."""
         tenant = str(remote.properties.get("tenant", self._tenant))
-        kind = PrincipalKind.GATEWAY if remote.properties.get("product") == hello.PRODUCT else PrincipalKind.CLIENT
+        kind = _KINDS.get(str(remote.properties.get("product")), PrincipalKind.CLIENT)
         if self._tls is None:
             return Principal(kind, tenant, remote.container, "asserted")
         if remote.login.mechanism == PLAIN:
-            if kind is PrincipalKind.GATEWAY:
-                raise NotAuthenticated("a gateway needs a certificate, a password is not enough")
-            return Principal(kind, tenant, remote.login.user, "password")
+            return _by_password(remote.login.user, kind, tenant)
         if remote.certificate is None:
             raise NotAuthenticated("the peer has no certificate")
         return self._certified(x509.load_der_x509_certificate(remote.certificate), kind, remote.container)
@@ -83,21 +99,33 @@ class Authentication:
             raise NotAuthenticated(f"the certificate of {shown(name)}: {why}")
         if subject is not None and subject.tenant != self._tenant:
             raise NotAuthenticated(f"the certificate of {shown(name)} is of tenant {shown(subject.tenant)}")
-        allowed = _ROLES.get(subject.role) if subject is not None else self._kind_of_listed(name)
-        if allowed is not kind:
+        allowed = _ROLES.get(subject.role, ()) if subject is not None else self._kinds_of_listed(name)
+        if kind not in allowed:
             role = f"role {subject.role}" if subject is not None else "no role here (see bridge.gateways)"
             raise NotAuthenticated(f"the certificate of {shown(name)} is for {role}, and the peer is a {kind}")
-        if kind is PrincipalKind.GATEWAY and container != name:
+        if kind is not PrincipalKind.CLIENT and container != name:
             raise NotAuthenticated(f"the certificate is of gateway {shown(name)}, and the peer says {shown(container)}")
         return Principal(kind, self._tenant, name, "certificate")
 
-    def _kind_of_listed(self, name: str) -> PrincipalKind | None:
-        """Return the kind of a peer whose certificate is of another authority, which knows no roles of ours."""
-        return PrincipalKind.GATEWAY if self._listed is not None and name in self._listed else None
+    def _kinds_of_listed(self, name: str) -> tuple[PrincipalKind, ...]:
+        """Return the kinds of a peer whose certificate is of another authority, which knows no roles of ours."""
+        return (PrincipalKind.GATEWAY,) if self._listed is not None and name in self._listed else ()
 
-    def is_revoked(self, certificate: bytes) -> bool:
-        """Return True if a peer's certificate (DER) was revoked after it had connected."""
-        return self._revoked is not None and self._revoked.get().revokes(x509.load_der_x509_certificate(certificate))
+    def has_ended(self, certificate: bytes) -> str | None:
+        """Return why a peer's certificate (DER), with which it has connected, does not count any more; None if it does."""
+        found = x509.load_der_x509_certificate(certificate)
+        if self._revoked is not None and self._revoked.get().revokes(found):
+            return "it is revoked"
+        return "it has expired" if found.not_valid_after_utc <= now_utc() else None
+
+
+def _by_password(user: str, kind: PrincipalKind, tenant: str) -> Principal:
+    """Return the principal of a user whose password, or token, was accepted. Raises `NotAuthenticated`."""
+    by_token = user.startswith(USER_PREFIX)
+    if by_token != (kind is PrincipalKind.ENROLLEE) or kind is PrincipalKind.GATEWAY:
+        what = "a token" if by_token else "a password"
+        raise NotAuthenticated(f"a {kind} cannot log in by {what}; a gateway needs a certificate")
+    return Principal(kind, tenant, user.removeprefix(USER_PREFIX), "token" if by_token else "password")
 
 
 def _common_name(certificate: x509.Certificate) -> str:

@@ -22,6 +22,7 @@ from fogline_cloud.bridge.command_key import command_key
 from fogline_cloud.bridge.command_sender import CommandSender
 from fogline_cloud.bridge.command_table import CommandTable
 from fogline_cloud.bridge.connected_gateways import ConnectedGateways
+from fogline_cloud.bridge.enrolment import EnrolmentHandler
 from fogline_cloud.bridge.gateways import GatewayHandler
 from fogline_cloud.bridge.listener import LinkHandlers, Listener
 from fogline_cloud.bridge.metrics import check_bridge, read_bridge
@@ -79,7 +80,7 @@ class Bridge:
         self._ids = CommandIds(await asyncio.to_thread(command_key, self._clients, settings.tenant, self._signer))
         self.listener = self._make_listener(self._ids, authentication)
         bound = await self.listener.start(host, port)
-        self._close_revoked()
+        self._close_ended()
         if settings.bridge.metrics is not None:
             read = partial(read_bridge, self.listener, self.gateways, self._table, self.shards)
             self._metrics = MetricsServer(settings.bridge.metrics, "bridge.metrics", read, partial(check_bridge, self.shards))
@@ -98,13 +99,13 @@ class Bridge:
         operators = OperatorHandler(
             self.shards, self.gateways, self._routes, self._table, sender, settings=settings.commands, ids=ids
         )
-        handlers = LinkHandlers(gateways, ClientEventHandler(self.shards), operators)
+        handlers = LinkHandlers(gateways, ClientEventHandler(self.shards), operators, EnrolmentHandler(settings))
         return Listener(settings.bridge, authentication, policy, self.gateways, handlers)
 
-    def _close_revoked(self) -> None:
+    def _close_ended(self) -> None:
         assert self.listener is not None
-        self.listener.close_revoked()
-        self._revocations = self._loop.call_later(REVOCATION_S, self._close_revoked)
+        self.listener.close_ended()
+        self._revocations = self._loop.call_later(REVOCATION_S, self._close_ended)
 
     def _join(self, bound: str) -> None:
         settings = self._settings

@@ -13,6 +13,7 @@ from fogline.address import (
     Address,
     CommandAddress,
     CommandResponse,
+    EnrollAddress,
     Relay,
     Reports,
     is_identifier,
@@ -70,6 +71,7 @@ class LinkHandlers(NamedTuple):
     gateways: LinkHandler
     events: LinkHandler
     operators: LinkHandler
+    enrolment: LinkHandler
 
 
 class Listener:
@@ -128,13 +130,13 @@ class Listener:
         for peer in list(self._peers.values()):
             peer.connection.abort()
 
-    def close_revoked(self) -> None:
-        """Close the connections whose certificates have been revoked since they were opened."""
+    def close_ended(self) -> None:
+        """Close the connections whose certificates have been revoked, or have expired, since they were opened."""
         for connection, certificate in list(self._certificates.items()):
-            if self._authentication.is_revoked(certificate):
+            if (why := self._authentication.has_ended(certificate)) is not None:
                 peer = self._peers[connection].principal
-                _log.warning("the connection of %s is closed: its certificate is revoked", peer)
-                connection.close(Condition(UNAUTHORIZED, f"the certificate of {peer.name} is revoked"))
+                _log.warning("the connection of %s is closed: its certificate: %s", peer, why)
+                connection.close(Condition(UNAUTHORIZED, f"the certificate of {peer.name}: {why}"))
 
     def opened(self, connection: AmqpConnection, remote: AmqpPeer) -> None:
         """Accept or refuse a connection."""
@@ -144,7 +146,7 @@ class Listener:
             self._refuse(connection, Condition(UNAUTHORIZED, str(error)))
             return
         kind = principal.kind
-        nameless = kind is PrincipalKind.GATEWAY and not is_identifier(principal.name)
+        nameless = kind is not PrincipalKind.CLIENT and not is_identifier(principal.name)
         if nameless or not self._policy.knows(principal):
             self._refuse(connection, Condition(UNAUTHORIZED, f"{kind} {shown(principal.name)} is not known here"))
         elif len(self._peers) >= self._settings.max_connections:
@@ -156,7 +158,8 @@ class Listener:
                 self._connected.add(peer)
                 self._peers[connection] = peer
             else:
-                self._peers[connection] = Peer(principal, connection, self._budget)
+                secret = remote.login.password if kind is PrincipalKind.ENROLLEE else ""
+                self._peers[connection] = Peer(principal, connection, self._budget, secret)
             if remote.certificate is not None:
                 self._certificates[connection] = remote.certificate
             connection.accept()
@@ -194,6 +197,8 @@ class Listener:
                 return self._handlers.operators
             case Reports():
                 return self._handlers.events
+            case EnrollAddress():
+                return self._handlers.enrolment
             case _:
                 return self._handlers.gateways
 

@@ -26,6 +26,7 @@ class Peer:
     principal: Principal
     connection: AmqpConnection
     budget: QueueBudget
+    secret: str = ""  # of the token by which a gateway has logged in to enrol
     addresses: dict[Link, Address] = field(default_factory=dict)
     queued: QueuedBytes = field(init=False)
     _sizes_bytes: dict[Delivery, int] = field(default_factory=dict)

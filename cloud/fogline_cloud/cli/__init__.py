@@ -5,6 +5,7 @@
 `command`: `fogline command`
 `common`: shared options
 `flow`: `fogline flow`
+`gateway`: `fogline gateway`
 `ledger`: `fogline ledger`
 `main`: the whole command line
 `topics`: `fogline topics`

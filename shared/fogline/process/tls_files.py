@@ -65,6 +65,17 @@ def client_context(tls: TlsSettings, where: str) -> ssl.SSLContext:
     return context
 
 
+def trusting(ca: bytes, where: str) -> ssl.SSLContext:
+    """Return a client's context that trusts the certificate `ca` (DER). Raises `Misconfigured`, which names `where`."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_verify_locations(cadata=ca)
+    except (ValueError, ssl.SSLError) as error:
+        raise Misconfigured(f"{where} holds no certificate: {error}") from None
+    return context
+
+
 def _load(context: ssl.SSLContext, tls: TlsSettings, where: str) -> None:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:

@@ -28,7 +28,7 @@ class NoLinks(LinkHandler):
 async def listening() -> AsyncIterator[int]:
     """The port of a bridge's listener that takes two connections."""
     settings = CloudSettings(tenant="acme", bridge=BridgeSettings(max_connections=2))
-    handlers = LinkHandlers(*[NoLinks()] * 3)
+    handlers = LinkHandlers(*[NoLinks()] * 4)
     listener = Listener(settings.bridge, Authentication(settings), Policy("acme", 1), ConnectedGateways(), handlers)
     _, port = await listener.start("127.0.0.1", 0)
     try:

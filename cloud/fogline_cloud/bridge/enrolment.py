@@ -1,0 +1,98 @@
+"""Issues certificates to gateways that log in by a token or by the certificate that they have (`fogline.enrolment`)."""
+
+import asyncio
+import logging
+from pathlib import Path
+
+import msgspec
+from cryptography import x509
+
+from fogline.address import Address
+from fogline.amqp.events import Delivery, Link
+from fogline.amqp.outcome import ACCEPTED, NOT_IMPLEMENTED, Condition, Outcome
+from fogline.amqp.scheduler import Share
+from fogline.amqp.sending import Sender
+from fogline.enrolment import MAX_REQUEST_BYTES, Enrolled
+from fogline.errors import FoglineError, Misconfigured, Unreachable
+from fogline.message import Message
+from fogline_cloud.authority.ca_folder import CaFolder
+from fogline_cloud.authority.certificates import Role, Subject, now_utc, pem
+from fogline_cloud.bridge.peer import LinkHandler, Peer
+from fogline_cloud.settings import CloudSettings
+
+_log = logging.getLogger("fogline.bridge")
+
+
+class EnrolmentHandler(LinkHandler):
+    """Serves the two links of a gateway that enrols. Without `bridge.enrolment` it refuses them. Raises `Misconfigured`."""
+
+    def __init__(self, settings: CloudSettings) -> None:
+        self._tenant = settings.tenant
+        self._days = settings.ca.days
+        self.ca = CaFolder.open(Path(settings.ca.folder)) if settings.bridge.enrolment else None
+        self._senders: dict[Peer, Sender] = {}
+        self._turn = asyncio.Lock()
+        self._issuing: set[asyncio.Task[None]] = set()
+
+    def attach(self, peer: Peer, link: Link, address: Address) -> None:
+        """Accept the link for requests, or the one for answers."""
+        if self.ca is None:
+            why = "this bridge issues no certificates (bridge.enrolment)"
+            peer.connection.refuse_link(link, Condition(NOT_IMPLEMENTED, why))
+        elif not link.sending:
+            peer.accept_link(link, address, 1)
+        elif (sender := peer.connection.accept_link(link, share=Share())) is not None:
+            self._senders[peer] = sender
+
+    def detached(self, link: Link | None) -> None:  # noqa: ARG002 - of any connection
+        """Forget the links of connections that have ended."""
+        self._senders = {peer: sender for peer, sender in self._senders.items() if not sender.closed}
+
+    def received(self, peer: Peer, delivery: Delivery, message: Message, address: Address) -> None:  # noqa: ARG002 - its own name
+        """Take a request, and answer when the certificate is on the authority's disk."""
+        task = asyncio.create_task(self._answer(peer, bytes(message.body)), name="enrolment")
+        self._issuing.add(task)
+        task.add_done_callback(self._issuing.discard)
+        peer.settle(delivery, ACCEPTED)
+
+    async def _answer(self, peer: Peer, request: bytes) -> None:
+        async with self._turn:  # a token counts once, however many connections show it
+            try:
+                answer = await asyncio.to_thread(self._issue, peer.principal.name, peer.secret, request)
+                _log.info("a certificate was issued to %s", peer.principal)
+            except (FoglineError, OSError) as error:
+                answer = Enrolled(refused=str(error))
+                _log.warning("no certificate is issued to %s: %s", peer.principal, error)
+        if (sender := self._senders.get(peer)) is not None and not sender.closed:
+            message = Message(body=msgspec.json.encode(answer), content_type="application/json")
+            sender.send(message).add_done_callback(_note_failure)
+
+    def _issue(self, gateway: str, secret: str, request: bytes) -> Enrolled:
+        assert self.ca is not None
+        now = now_utc()
+        if secret and (why := self.ca.tokens.doubt(gateway, secret, now)) is not None:
+            raise Misconfigured(why)
+        public_key = _public_key(request)
+        if secret:
+            self.ca.tokens.use(secret)
+        made = self.ca.issue(Subject(self._tenant, Role.GATEWAY, gateway), public_key, now, self._days)
+        return Enrolled(pem(made).decode(), pem(self.ca.authority.certificate).decode())
+
+
+def _public_key(request: bytes) -> object:
+    """Return the key of a request that its owner has signed. All else in it is ignored: the login says the name."""
+    if len(request) > MAX_REQUEST_BYTES:
+        raise Misconfigured(f"the certificate signing request has more than {MAX_REQUEST_BYTES} bytes")
+    try:
+        found = x509.load_pem_x509_csr(request)
+        signed, key = found.is_signature_valid, found.public_key()
+    except Exception as error:  # noqa: BLE001 - whatever a library finds wrong in a peer's bytes
+        raise Misconfigured(f"the certificate signing request cannot be read: {str(error)[:200]}") from None
+    if not signed:
+        raise Misconfigured("the certificate signing request is not signed by its key")
+    return key
+
+
+def _note_failure(sent: "asyncio.Future[Outcome]") -> None:
+    if not sent.cancelled() and not isinstance(sent.exception(), Unreachable | None):
+        _log.error("an answer to an enrolment failed: %s", sent.exception())

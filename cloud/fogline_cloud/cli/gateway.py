@@ -1,0 +1,50 @@
+"""`fogline gateway`: let gateways enrol."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from fogline.address import is_identifier
+from fogline.errors import Misconfigured
+from fogline_cloud.authority.ca_folder import CaFolder
+from fogline_cloud.authority.certificates import now_utc
+from fogline_cloud.cli.common import add_command, add_group
+from fogline_cloud.settings import load
+
+EXAMPLE = """\
+examples:
+  fogline gateway add gw-1               print a token; on the gateway: fogline-edge enroll TOKEN --bridge HOST:PORT
+  fogline gateway add gw-1 --minutes 60
+
+The token is a password that works once. The bridge needs `enrolment = true` and the folder of the authority.
+"""
+
+
+def register(groups: "argparse._SubParsersAction[Any]") -> None:
+    """Add the subcommands."""
+    raw: dict[str, Any] = {"epilog": EXAMPLE, "formatter_class": argparse.RawDescriptionHelpFormatter}
+    commands = add_group(groups, "gateway", "let gateways enrol", description=__doc__, **raw)
+    adding = add_command(commands, "add", run_add, "print a token by which a gateway enrols, once", **raw)
+    adding.add_argument("name", help="the name of the gateway")
+    adding.add_argument("--minutes", type=float, default=15.0, help="how long the token is valid (default: 15)")
+
+
+def run_add(arguments: argparse.Namespace) -> int:
+    """Make a token and print it."""
+    settings = load(arguments.config, kafka=False)
+    if not is_identifier(arguments.name):
+        raise Misconfigured(f"gateway {arguments.name!r}: expected up to 64 letters, digits, and . _ : -")
+    if not arguments.minutes > 0:
+        raise Misconfigured(f"--minutes {arguments.minutes}: expected more than 0")
+    folder = CaFolder.open(Path(settings.ca.folder))
+    ca = folder.authority.certificate.public_bytes(Encoding.DER)
+    try:
+        token = folder.tokens.make(settings.tenant, arguments.name, ca, now_utc(), arguments.minutes)
+    except OSError as error:
+        raise Misconfigured(f"{folder.path}: cannot write the token: {error.strerror}") from None
+    word = token.encode()
+    print(json.dumps({"gateway": arguments.name, "token": word}) if arguments.json else word)
+    return 0

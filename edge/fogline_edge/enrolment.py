@@ -1,0 +1,197 @@
+"""Gets a certificate from a bridge, with a token or with the certificate that the gateway has (see `fogline.enrolment`)."""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from fogline.address import EnrollAddress
+from fogline.amqp.driver import AmqpConnection, connect
+from fogline.amqp.engine import Engine
+from fogline.amqp.events import AmqpPeer, Delivery, Link
+from fogline.amqp.outcome import ACCEPTED, NOT_ALLOWED, Condition
+from fogline.amqp.sasl import PLAIN, Login
+from fogline.amqp.scheduler import Share
+from fogline.amqp.security import ClientSecurity
+from fogline.amqp.wire import decode
+from fogline.enrolment import PRODUCT, USER_PREFIX, Enrolled, EnrolmentToken
+from fogline.errors import Misconfigured, Poison, Unreachable
+from fogline.message import Message
+from fogline.process.settings_file import split_endpoint
+from fogline.process.tls_files import trusting
+from fogline_edge.renewal import times_line
+from fogline_edge.settings import EdgeSettings
+from fogline_edge.uplink.session import uplink_security
+
+LIMIT_S = 30.0
+CERTIFICATE, CA = "gateway.pem", "ca.pem"
+"""The gateway's certificate and key in one file, so that they are replaced in one step; the authority's certificate."""
+
+
+class Identity(NamedTuple):
+    """Certificate and key of the gateway in one text (PEM), and the authority's certificate."""
+
+    pair: bytes
+    ca: str
+
+
+def enroll(token: EnrolmentToken, bridge: str, folder: Path) -> Path:
+    """Get the first certificate, and write it and settings that run to `folder`. Returns the settings file.
+
+    Settings that exist are kept; a certificate there is an error. Raises `Misconfigured`, `Unreachable`.
+    """
+    certificate, settings = folder / CERTIFICATE, folder / "edge.toml"
+    if certificate.exists():
+        raise Misconfigured(f"{certificate} exists: this gateway is enrolled. `fogline-edge renew` replaces its certificate")
+    login = Login(PLAIN, USER_PREFIX + token.gateway, token.secret)
+    security = ClientSecurity(login, trusting(token.ca, "the token"))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)  # before the token is used up
+        found = asyncio.run(_request(bridge, token.tenant, token.gateway, security))
+        (folder / CA).write_text(found.ca)
+        _write_private(certificate, found.pair)
+        if not settings.exists():
+            settings.write_text(_settings(token, bridge))
+    except OSError as error:
+        raise Misconfigured(f"{folder}: cannot write: {error.strerror}") from None
+    return settings
+
+
+def renew(settings: EdgeSettings) -> None:
+    """Get a new certificate by the present one, and write it in its place. Raises `Misconfigured`, `Unreachable`."""
+    tls = settings.uplink.tls
+    if tls is None or tls.certificate is None or tls.certificate != tls.key:
+        raise Misconfigured("only a gateway that was enrolled can renew: uplink.tls.certificate and key name one file")
+    found = asyncio.run(_renewed(settings))
+    try:
+        _write_private(Path(tls.certificate), found.pair)
+    except OSError as error:
+        raise Misconfigured(f"{tls.certificate}: cannot write: {error.strerror}") from None
+
+
+async def _renewed(settings: EdgeSettings) -> Identity:
+    """Return a new certificate of the first bridge that issues one. Raises `Unreachable`, `Misconfigured`."""
+    reasons: list[str] = []
+    for bridge in settings.uplink.bridges:
+        try:
+            return await _request(bridge, settings.tenant, settings.gateway, uplink_security(settings.uplink))
+        except Unreachable as error:
+            reasons.append(f"{bridge}: {error}")
+    raise Unreachable("; ".join(reasons))
+
+
+async def _request(bridge: str, tenant: str, gateway: str, security: ClientSecurity) -> Identity:
+    """Return a new key with its certificate. Raises `Unreachable`, `Misconfigured`."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, gateway)])
+    request = x509.CertificateSigningRequestBuilder().subject_name(name).sign(key, hashes.SHA256())
+    body = request.public_bytes(serialization.Encoding.PEM)
+    host, port = split_endpoint(bridge, "--bridge")
+    engine = Engine(gateway, hostname=host, properties={"tenant": tenant, "product": PRODUCT}, security=security)
+    handler = _Conversation(EnrollAddress(tenant, gateway), body)
+    connection = await connect(host, port, engine, handler)
+    try:
+        async with asyncio.timeout(LIMIT_S):
+            answer = await handler.answer
+    except TimeoutError:
+        raise Unreachable(f"the bridge at {bridge} does not answer in {LIMIT_S:.0f} s") from None
+    finally:
+        connection.close()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(handler.over), 1.0)
+        connection.abort()
+    if answer.refused:
+        raise Misconfigured(f"the bridge at {bridge} issues no certificate: {answer.refused}")
+    encoding, kind = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    secret = key.private_bytes(encoding, kind, serialization.NoEncryption())
+    return Identity(_times(answer.certificate).encode() + answer.certificate.encode() + secret, answer.ca)
+
+
+def _times(certificate: str) -> str:
+    try:
+        found = x509.load_pem_x509_certificate(certificate.encode())
+    except ValueError as error:
+        raise Unreachable(f"the bridge's answer is no certificate: {error}") from None
+    return times_line(datetime.now(UTC), found.not_valid_after_utc)
+
+
+class _Conversation:
+    """The handler of the connection: sends the request when both links are there. `answer`, `over`: complete once."""
+
+    def __init__(self, address: EnrollAddress, body: bytes) -> None:
+        loop = asyncio.get_running_loop()
+        self.answer: asyncio.Future[Enrolled] = loop.create_future()
+        self.over: asyncio.Future[None] = loop.create_future()
+        self._address, self._body = str(address), body
+
+    def opened(self, connection: AmqpConnection, peer: AmqpPeer) -> None:  # noqa: ARG002 - the handler's interface
+        session = connection.open_session()
+        connection.open_receiver(session, "certificates", self._address, credit=1)
+        sender = connection.open_sender(session, "requests", self._address, Share(), {})
+        sender.send(Message(body=self._body, content_type="application/pkcs10")).add_done_callback(
+            lambda sent: sent.exception()
+        )
+
+    def link_requested(self, connection: AmqpConnection, link: Link) -> None:
+        connection.refuse_link(link, Condition(NOT_ALLOWED, "a gateway serves no links"))
+
+    def link_closed(self, connection: AmqpConnection, link: Link, condition: Condition | None) -> None:  # noqa: ARG002
+        self._fail(f"the bridge refuses the link: {condition}")
+
+    def received(self, connection: AmqpConnection, delivery: Delivery, data: bytes) -> None:
+        connection.settle(delivery, ACCEPTED)
+        try:
+            found = msgspec.json.decode(decode(data).body, type=Enrolled)
+        except (Poison, msgspec.DecodeError) as error:
+            self._fail(f"the answer cannot be read: {error}")
+            return
+        if not self.answer.done():
+            self.answer.set_result(found)
+
+    def closed(self, connection: AmqpConnection, why: str) -> None:  # noqa: ARG002 - the handler's interface
+        self._fail(why)
+        if not self.over.done():
+            self.over.set_result(None)
+
+    def _fail(self, why: str) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(Unreachable(why))
+
+
+def _write_private(path: Path, data: bytes) -> None:
+    """Write a file that only its owner may read, in one step. Raises `OSError`."""
+    beside = path.with_suffix(".new")
+    with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)
+
+
+def _settings(token: EnrolmentToken, bridge: str) -> str:
+    lines: Sequence[str] = (
+        f'tenant = "{token.tenant}"',
+        f'gateway = "{token.gateway}"',
+        'data = "data"                      # the folder of the outbox',
+        "",
+        "[uplink]",
+        f'bridge = "{bridge}"',
+        "renew = true                       # the certificate, by itself",
+        "",
+        "[uplink.tls]",
+        f'ca = "{CA}"',
+        f'certificate = "{CERTIFICATE}"',
+        f'key = "{CERTIFICATE}"',
+        "",
+        "[mqtt]                             # for devices on this machine; see docs/settings.md",
+    )
+    return "".join(f"{line}\n" for line in lines)

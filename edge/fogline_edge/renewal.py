@@ -1,0 +1,77 @@
+"""Renews the gateway's certificate while it serves, when two thirds of its time have passed.
+
+The work is done by a child process, `fogline-edge renew`, because it takes a library of 6 MB, once in three weeks. The gateway
+shows the new certificate with its next connection; the bridge ends the present one when its certificate expires.
+"""
+
+import asyncio
+import contextlib
+import logging
+import re
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from fogline.errors import Misconfigured
+
+LOOK_S: Final = 3600.0
+"""Longest pause between two looks at the certificate, and the usual one after a failure."""
+LIMIT_S: Final = 120.0
+_TIMES = re.compile(r"^# issued (\S+), ends (\S+)$", re.MULTILINE)
+_log = logging.getLogger("fogline.renewal")
+
+
+def times_line(issued: datetime, ends: datetime) -> str:
+    """Return the line of a certificate's file that states its times, for `read_times`."""
+    return f"# issued {issued:%Y-%m-%dT%H:%M:%S%z}, ends {ends:%Y-%m-%dT%H:%M:%S%z}\n"
+
+
+def read_times(path: str) -> tuple[datetime, datetime]:
+    """Return when the certificate in a file of `fogline-edge enroll` was issued, and ends. Raises `Misconfigured`."""
+    try:
+        found = _TIMES.search(Path(path).read_text("ascii"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise Misconfigured(f"uplink.tls.certificate: cannot read {path}: {error}") from None
+    if found is None:
+        raise Misconfigured(f"uplink.renew: {path} is not from `fogline-edge enroll`, so it cannot be renewed: set it to false")
+    return datetime.fromisoformat(found[1]), datetime.fromisoformat(found[2])
+
+
+def due_in_s(issued: datetime, ends: datetime, now: datetime) -> float:
+    """Return the seconds until two thirds of the time have passed; 0 or less if they have."""
+    return (issued + (ends - issued) * 2 / 3 - now).total_seconds()
+
+
+async def renew_in_time(certificate: str, config: Path) -> None:
+    """Renew again and again; ends only by cancellation. `config`: the settings file. Raises `Misconfigured`."""
+    while True:
+        issued, ends = read_times(certificate)
+        wait_s = due_in_s(issued, ends, datetime.now(UTC))
+        if wait_s <= 0:
+            why = await _renew(config)
+            if not why:
+                _log.info("the certificate was renewed")
+                continue
+            _log.warning("the certificate, which ends at %s, was not renewed: %s", ends.isoformat(), why)
+            wait_s = (ends - datetime.now(UTC)).total_seconds() / 10
+        await asyncio.sleep(min(max(wait_s, 1.0), LOOK_S))
+
+
+async def _renew(config: Path) -> str:
+    """Run the child process. Returns why it failed, "" if it did not."""
+    command = [sys.executable, "-m", "fogline_edge.cli", "renew", "--config", str(config)]
+    child = await asyncio.create_subprocess_exec(
+        *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
+    )
+    try:
+        _, errors = await asyncio.wait_for(child.communicate(), LIMIT_S)
+    except TimeoutError:
+        return f"it took longer than {LIMIT_S:.0f} s"
+    finally:
+        if child.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                child.kill()
+            await child.wait()
+    lines = errors.decode("utf-8", "replace").strip().splitlines()
+    return "" if child.returncode == 0 else (lines or ["no reason given"])[-1]

@@ -1,0 +1,172 @@
+"""A gateway enrols with a token that works once, renews by itself, and loses nothing when its certificate ends."""
+
+import asyncio
+import ssl
+from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+from msgspec.structs import replace
+
+from e2e.parts import Line
+from e2e.secure_line import HERE, Site, secure
+from fogline.enrolment import EnrolmentToken, decode_token
+from fogline.errors import FoglineError, Misconfigured, Poison, Unreachable
+from fogline_cloud.authority.ca_folder import CaFolder
+from fogline_cloud.authority.certificates import now_utc
+from fogline_cloud.settings import CaSettings
+from fogline_edge.enrolment import CERTIFICATE, enroll, renew
+from fogline_edge.outbox.outbox import Outbox
+from fogline_edge.renewal import due_in_s, read_times, renew_in_time
+from fogline_edge.settings import load
+
+
+@pytest.fixture
+def issuing(line) -> tuple[Line, Site]:
+    """A tenant whose bridge issues certificates."""
+    line, site = secure(line)
+    bridge = replace(line.cloud.bridge, enrolment=True)
+    line.cloud = replace(line.cloud, bridge=bridge, ca=CaSettings(folder=str(site.ca.path)))
+    return line, site
+
+
+def token_of(site: Site, gateway: str = "gw-9", *, ca: CaFolder | None = None, age_min: float = 0) -> EnrolmentToken:
+    root = (ca or site.ca).authority.certificate.public_bytes(Encoding.DER)
+    made = site.ca.tokens.make(site.tenant, gateway, root, now_utc() - timedelta(minutes=age_min), 15)
+    return decode_token(made.encode())
+
+
+async def enrolled(line: Line, token: EnrolmentToken, folder: Path) -> Path:
+    return await asyncio.to_thread(enroll, token, f"{HERE}:{line.port}", folder)
+
+
+def serial(folder: Path) -> int:
+    return x509.load_pem_x509_certificate((folder / CERTIFICATE).read_bytes()).serial_number
+
+
+@asynccontextmanager
+async def running(line: Line, config: Path):
+    """A gateway by the settings that it was given, without its adapters."""
+    settings = load(config)
+    outbox = Outbox.open(settings)
+    async with line.uplink(outbox, settings=settings.uplink):
+        yield outbox
+    await outbox.close()
+
+
+async def test_a_gateway_enrols_by_a_token_and_its_events_land(issuing, folder):
+    line, site = issuing
+    async with line.bridge() as bridge:
+        config = await enrolled(line, token_of(site), folder / "pi")
+        assert (folder / "pi" / CERTIFICATE).stat().st_mode & 0o077 == 0
+        async with running(line, config) as outbox:
+            await line.put(outbox, *range(100))
+            await line.drained(outbox)
+            assert bridge.gateways.get("gw-9").principal.proof == "certificate"
+    assert line.landed() == list(range(100))
+
+
+async def test_a_token_works_once(issuing, folder):
+    line, site = issuing
+    token = token_of(site)
+    async with line.bridge():
+        answers = await asyncio.gather(
+            *(enrolled(line, token, folder / f"pi-{number}") for number in range(5)), return_exceptions=True
+        )
+    assert sum(isinstance(each, Path) for each in answers) == 1
+    assert all(isinstance(each, Path | Misconfigured | Unreachable) for each in answers)
+    assert len([each for each in site.ca.known() if each.issued.name == "gw-9"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "minutes"),
+    [({"gateway": "gw-1"}, 0), ({"secret": "guess"}, 0), ({}, 16)],
+    ids=["of another gateway", "guessed", "too old"],
+)
+async def test_a_token_that_does_not_count_gets_nothing(issuing, folder, change, minutes):
+    line, site = issuing
+    token = replace(token_of(site, age_min=minutes), **change)
+    known = len(site.ca.known())
+    async with line.bridge():
+        with pytest.raises(Unreachable, match="refuses the password"):
+            await enrolled(line, token, folder / "pi")
+    assert len(site.ca.known()) == known
+    assert not (folder / "pi" / CERTIFICATE).exists()
+
+
+async def test_a_token_is_not_shown_to_a_bridge_of_another_authority(issuing, folder):
+    line, site = issuing
+    other = CaFolder.make(folder / "other", site.tenant, now_utc(), 1)
+    async with line.bridge():
+        with pytest.raises(Unreachable, match="certificate is refused"):
+            await enrolled(line, token_of(site, ca=other), folder / "pi")
+        await enrolled(line, token_of(site, "gw-8"), folder / "pi")
+
+
+@pytest.mark.parametrize("word", ["", "fogline1.", "fogline1.AAAA", "hunter2", "fogline1.ü"])
+def test_a_damaged_token_is_named(word):
+    with pytest.raises(Poison, match="token"):
+        decode_token(word)
+
+
+async def test_a_gateway_renews_until_it_is_revoked(issuing, folder):
+    line, site = issuing
+    async with line.bridge():
+        config = await enrolled(line, token_of(site), folder / "pi")
+        first = serial(folder / "pi")
+        await asyncio.to_thread(renew, load(config))
+        second = serial(folder / "pi")
+        assert second != first
+        site.ca.revoke("gw-9", now_utc(), 1)
+        with pytest.raises(FoglineError, match="revoked"):
+            await asyncio.to_thread(renew, load(config))
+    assert serial(folder / "pi") == second
+
+
+async def test_a_bridge_that_issues_nothing_says_so(issuing, folder):
+    line, site = issuing
+    async with line.bridge():
+        config = await enrolled(line, token_of(site), folder / "pi")
+    line.cloud = replace(line.cloud, bridge=replace(line.cloud.bridge, enrolment=False))
+    async with line.bridge():
+        with pytest.raises(Unreachable, match="issues no certificates"):
+            await asyncio.to_thread(renew, load(config))
+
+
+async def test_certificates_that_end_every_few_seconds_lose_and_double_nothing(issuing, folder, monkeypatch):
+    monkeypatch.setattr("fogline_cloud.bridge.bridge.REVOCATION_S", 0.1)
+    line, site = issuing
+    line.cloud = replace(line.cloud, ca=replace(line.cloud.ca, days=6 / 86_400))
+    async with line.bridge() as bridge:
+        config = await enrolled(line, token_of(site), folder / "pi")
+        serials = {serial(folder / "pi")}
+        renewing = asyncio.create_task(renew_in_time(str(folder / "pi" / CERTIFICATE), config))
+        async with running(line, config) as outbox:
+            connections, number = set(), 0
+            while len(connections) < 4:
+                await line.put(outbox, number)
+                number += 1
+                serials.add(serial(folder / "pi"))
+                if (peer := bridge.gateways.get("gw-9")) is not None:
+                    connections.add(id(peer))
+                assert number < 100_000, "the connection is not replaced"
+            await line.drained(outbox)
+        renewing.cancel()
+        with suppress(asyncio.CancelledError):
+            await renewing
+    print(f"{len(serials)} certificates, {len(connections)} connections, {number} events")
+    assert len(serials) >= 3
+    assert line.landed() == list(range(number))
+
+
+def test_a_certificate_is_due_after_two_thirds_of_its_time(folder):
+    now = now_utc()
+    assert due_in_s(now, now + timedelta(days=30), now) == timedelta(days=20).total_seconds()
+    assert due_in_s(now - timedelta(days=21), now + timedelta(days=9), now) < 0
+    other = folder / "other.pem"
+    other.write_text(ssl.DER_cert_to_PEM_cert(b"x"))
+    with pytest.raises(Misconfigured, match="cannot be renewed"):
+        read_times(str(other))
