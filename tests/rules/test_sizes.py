@@ -10,7 +10,6 @@ MAX_CLASS_LINES = 250
 MAX_METHODS = 15
 LARGE_CLASSES = {
     "Outbox",  # the port, the uplink's reads and the settlement in one: it is split when the outbox's interface is rebuilt
-    "Writer",  # the thread, its queue and the policy of a full file: it is split together with `Outbox`
 }
 
 

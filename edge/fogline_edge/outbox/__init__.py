@@ -9,9 +9,12 @@
 `event_encoder`: arrivals as events
 `event_template`: JSON of events that differ in few attributes
 `expiry`: events past their message expiry
+`file_room`: the bound of the file, and the policy of a full one
 `free_space`: free pages of the file, and errors that mean a full disk or damage
 `gathering`: the next group, and when it is handed over
+`group_commit`: groups in transactions, and the items that wait for room
 `group`: the rows of one transaction
+`housekeeping`: statements of counts, expiry, and corrected times
 `ingest`: one group of arrivals in one transaction
 `integrity`: the check of the file before it is opened
 `last_seen`: counter values of advertisers, in memory
@@ -32,5 +35,5 @@
 `stored_body`: event bodies as the file stores them
 `streams`: state and counts of each stream
 `writer_queue`: the items of the thread's queue, and calls from the loop
-`writer`: the thread and its transactions
+`writer`: the thread and its queue
 """
