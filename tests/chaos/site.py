@@ -132,7 +132,7 @@ class Site:
         while self._loading:
             receipts = {n: asyncio.get_running_loop().create_future() for n in range(first, first + GROUP)}
             for number, receipt in receipts.items():
-                outbox.put(make_arrival(number), receipt.set_result)
+                outbox.port.put(make_arrival(number), receipt.set_result)
             assert set(await asyncio.gather(*receipts.values())) == {Receipt.STORED}
             self.acknowledged |= {(name, number) for number in receipts}
             first += GROUP
@@ -142,10 +142,10 @@ class Site:
         """Wait until the bridge has accepted something that is stored from now on; returns how long that took."""
         loop = asyncio.get_running_loop()
         began, outbox = loop.time(), self.outboxes[gateway]
-        goal = max((stream.head for stream in await outbox.streams()), default=0) + 1
+        goal = max((stream.head for stream in await outbox.streams.pending()), default=0) + 1
 
         async def landed() -> bool:
-            return max((stream.settled for stream in await outbox.streams()), default=0) >= goal
+            return max((stream.settled for stream in await outbox.streams.pending()), default=0) >= goal
 
         await until_async(landed, what, limit_s)
         return loop.time() - began

@@ -52,13 +52,13 @@ async def good_gateway(site) -> float:
     uplink = UplinkSettings(bridge=f"127.0.0.1:{site.ports['b-1']}")
     outbox = Outbox.open(EdgeSettings(tenant=site.tenant, gateway=name, data=str(site.folder / name), uplink=uplink))
     stored = asyncio.get_running_loop().create_future()
-    outbox.put(make_arrival(1), stored.set_result)
+    outbox.port.put(make_arrival(1), stored.set_result)
     await within(stored, "not stored")
     began = asyncio.get_running_loop().time()
     task = asyncio.create_task(Uplink(outbox, uplink, lambda *_: None, Backoff(base_s=0.05, cap_s=0.2)).run())
 
     async def backlog() -> bool:
-        return any(each.head != each.settled for each in await outbox.streams())
+        return any(each.head != each.settled for each in await outbox.streams.pending())
 
     await until_not(backlog, "a good gateway is not served")
     took = asyncio.get_running_loop().time() - began

@@ -21,8 +21,9 @@
 `live_rows`: committed rows on the event loop
 `memory_expiry`: deletion of old memory of duplicates
 `migrations`: migrations of older files
-`outbox`: the face on the event loop
+`outbox`: the file, its thread, and their interfaces on the event loop
 `pages`: SQLite's file format
+`port`: the interface for adapters, with limits of what may wait
 `quarantine`: events that the bridge rejected, and gap records
 `queries`: the named SQL queries
 `recognition`: identity of an event, by what its device gives
@@ -34,6 +35,7 @@
 `store`: connection, transactions, and the state that mirrors the rows
 `stored_body`: event bodies as the file stores them
 `streams`: state and counts of each stream
+`uplink_streams`: the interface for the uplink, which reads and settles events
 `writer_queue`: the items of the thread's queue, and calls from the loop
 `writer`: the thread and its queue
 """

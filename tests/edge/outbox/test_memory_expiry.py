@@ -153,7 +153,7 @@ async def test_a_file_that_is_full_of_what_is_remembered_heals(folder, when_full
     clock.reboot(RIGHT_NS)
     outbox = Outbox.open(make, clock=clock)
     assert await put(outbox, make_arrival(1)) is Receipt.STORED
-    (stream,) = await outbox.streams()
+    (stream,) = await outbox.streams.pending()
     assert (stream.counts.dropped, stream.head) == (0, 2)
     await outbox.close()
 
