@@ -113,16 +113,12 @@ class Outbox:
         """Return the result of `read`, which gets the connection and the identity (tenant, gateway)."""
         return await self._calls.call(lambda store: read(store.connection, store.identity))
 
-    async def delete_quarantined(self, keys: Sequence[EventKey]) -> int:
-        """Delete events from the quarantine for good. Returns the number of events that existed."""
-        return await self._calls.call(partial(requests.empty_quarantine, keys=keys, resend=False))
+    async def empty_quarantine(self, keys: Sequence[EventKey], *, resend: bool) -> int:
+        """Delete events from the quarantine for good, or move them to the ends of their lanes' streams.
 
-    async def resend_quarantined(self, keys: Sequence[EventKey]) -> int:
-        """Move events from the quarantine to the ends of their lanes' streams. Returns the number of readable events.
-
-        Raises `Unreachable` if there is no room; then no event was moved.
+        Returns the number of events that existed, or were readable. Raises `Unreachable` if there is no room to move them all.
         """
-        return await self._calls.call(partial(requests.empty_quarantine, keys=keys, resend=True))
+        return await self._calls.call(partial(requests.empty_quarantine, keys=keys, resend=resend))
 
     def _submit(self, group: list[Waiting | Act]) -> None:
         self.streams.hand_over()

@@ -84,7 +84,7 @@ async def test_commands_kept_values_and_quarantine_of_the_former_version_are_the
     entries = await outbox.read_journal(journal.open_entries)
     assert [(entry.command.id, entry.state) for entry in entries] == [("c-1", "QUEUED"), ("c-2", "SENDING")]
     assert outbox.port.kept("mqtt/session/") == {"mqtt/session/lamp-1": b"kept"}
-    assert await outbox.resend_quarantined([(2, 4)]) == 1
+    assert await outbox.empty_quarantine([(2, 4)], resend=True) == 1
     _, telemetry, _ = await outbox.streams.pending()
     (row,) = await outbox.streams.read(telemetry.stream, 9, 10)
     assert b'"data":{"n": 3}' in row.body

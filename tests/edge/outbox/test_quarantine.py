@@ -100,7 +100,7 @@ async def test_refused_events_are_sent_again_under_their_ids(folder, lane):
     with sqlite3.connect(folder / "data" / "outbox.db") as connection:
         rows = connection.execute("SELECT stream, sequence, body FROM quarantine").fetchall()
     ids = [decode_event(body).id for *_, body in rows]
-    assert await outbox.resend_quarantined([(number, sequence) for number, sequence, _ in rows]) == 2
+    assert await outbox.empty_quarantine([(number, sequence) for number, sequence, _ in rows], resend=True) == 2
     (stream,) = await outbox.streams.pending()
     events = await bodies(outbox, stream.stream, 2)
     assert [(event.id, event.data, event.replayed) for event in events] == [
@@ -118,8 +118,8 @@ async def test_a_refused_event_that_cannot_be_read_stays(folder):
     await refuse(outbox, make_arrival(1))
     with sqlite3.connect(folder / "data" / "outbox.db") as connection:
         connection.execute("UPDATE quarantine SET body = x'00'")
-    assert await outbox.resend_quarantined([(1, 1)]) == 0
-    assert await outbox.delete_quarantined([(1, 1), (7, 7)]) == 1
+    assert await outbox.empty_quarantine([(1, 1)], resend=True) == 0
+    assert await outbox.empty_quarantine([(1, 1), (7, 7)], resend=False) == 1
     await outbox.close()
 
 
