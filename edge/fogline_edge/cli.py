@@ -185,7 +185,7 @@ async def empty_quarantine(settings: EdgeSettings, keys: Sequence[EventKey], *, 
     """Delete rejected events, or move them back to the outbox. Raises `Misconfigured` while a gateway runs."""
     outbox = Outbox.open(settings)
     try:
-        return await (outbox.resend_quarantined(keys) if resend else outbox.delete_quarantined(keys))
+        return await outbox.empty_quarantine(keys, resend=resend)
     finally:
         await outbox.close()
 

@@ -123,12 +123,12 @@ async def _open_adapters(
 
     adapters: list[_Adapter] = []
     if settings.mqtt is not None:
-        await start("mqtt", mqtt := MqttListener(outbox, settings.mqtt, downlink, make_rates(settings.limits)))
+        await start("mqtt", mqtt := MqttListener(outbox.port, settings.mqtt, downlink, make_rates(settings.limits)))
         adapters.append(_Adapter("mqtt", [AdapterCounters("mqtt", mqtt.counters)], "{}:{}".format(*mqtt.address)))
     if settings.coap is not None:
         from fogline_edge.adapters.coap.listener import CoapListener  # noqa: PLC0415 - aiocoap costs 3 MB, and not all need it
 
-        await start("coap", coap := CoapListener(outbox, settings.coap, downlink))
+        await start("coap", coap := CoapListener(outbox.port, settings.coap, downlink))
         adapters.append(_Adapter("coap", [AdapterCounters("coap", coap.counters)], "{}:{}".format(*coap.address)))
     if settings.ble is not None:
         await start("ble", ble := make_ble(settings.ble, outbox, downlink))
@@ -136,7 +136,7 @@ async def _open_adapters(
     for each in settings.mqtt_clients:
         from fogline_edge.adapters.mqtt_client.client import MqttClient  # noqa: PLC0415 - paho costs 6 MB, and not all need it
 
-        await start(each.name, client := MqttClient(outbox, each))
+        await start(each.name, client := MqttClient(outbox.port, each))
         adapters.append(_Adapter(each.name, [AdapterCounters("mqtt_client", client.counters, (each.name,))]))
     return adapters
 
@@ -178,7 +178,7 @@ def make_ble(settings: BleSettings, outbox: Outbox, downlink: Downlink) -> "BleA
     require_bluetooth()
     from fogline_edge.adapters.ble.adapter import BleAdapter  # noqa: PLC0415 - takes time and memory, which gateways without Bluetooth save
 
-    return BleAdapter(outbox, settings, downlink, outbox.clock)
+    return BleAdapter(outbox.port, settings, downlink, outbox.clock)
 
 
 async def _end(name: str, adapter: "MqttListener | CoapListener | MqttClient | BleAdapter") -> None:

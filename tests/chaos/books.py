@@ -81,7 +81,7 @@ class Books:
         marked = sorted(n for n in self.acknowledged - self.forgotten if n % 3 != 1)
         told = [asyncio.get_running_loop().create_future() for _ in marked]
         for n, done in zip(marked, told, strict=True):
-            outbox.put(arrival(n, again=True), done.set_result)
+            outbox.port.put(arrival(n, again=True), done.set_result)
         receipts = zip(marked, await within(asyncio.gather(*told), "not acknowledged"), strict=True)
         return Found(wrong=[f"resend of {n}: {receipt}" for n, receipt in receipts if receipt is not Receipt.DUPLICATE])
 

@@ -135,13 +135,13 @@ class Site:
         uplink, data = UplinkSettings(bridge=f"127.0.0.1:{self.ports[bridge]}", tls=tls), str(self.folder / name)
         outbox = Outbox.open(EdgeSettings(tenant=self.tenant, gateway=name, data=data, uplink=uplink))
         stored = asyncio.get_running_loop().create_future()
-        outbox.put(make_arrival(1), stored.set_result)
+        outbox.port.put(make_arrival(1), stored.set_result)
         await within(stored, "not stored")
         began = asyncio.get_running_loop().time()
         task = asyncio.create_task(Uplink(outbox, uplink, _no_commands, Backoff(base_s=0.05, cap_s=0.2)).run())
 
         async def drained() -> bool:
-            return all(each.head == each.settled for each in await outbox.streams())
+            return all(each.head == each.settled for each in await outbox.streams.pending())
 
         await until_async(drained, "a good gateway is not served")
         took = asyncio.get_running_loop().time() - began
@@ -156,7 +156,7 @@ class Site:
         while self._loading:
             receipts = {n: asyncio.get_running_loop().create_future() for n in range(first, first + GROUP)}
             for number, receipt in receipts.items():
-                outbox.put(make_arrival(number), receipt.set_result)
+                outbox.port.put(make_arrival(number), receipt.set_result)
             assert set(await asyncio.gather(*receipts.values())) == {Receipt.STORED}
             self.acknowledged |= {(name, number) for number in receipts}
             first += GROUP
@@ -166,10 +166,10 @@ class Site:
         """Wait until the bridge has accepted something that is stored from now on; returns how long that took."""
         loop = asyncio.get_running_loop()
         began, outbox = loop.time(), self.outboxes[gateway]
-        goal = max((stream.head for stream in await outbox.streams()), default=0) + 1
+        goal = max((stream.head for stream in await outbox.streams.pending()), default=0) + 1
 
         async def landed() -> bool:
-            return max((stream.settled for stream in await outbox.streams()), default=0) >= goal
+            return max((stream.settled for stream in await outbox.streams.pending()), default=0) >= goal
 
         await until_async(landed, what, limit_s)
         return loop.time() - began

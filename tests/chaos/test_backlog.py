@@ -40,14 +40,14 @@ async def put_until_full(line: Line, outbox: Outbox, clock: FakeClock) -> None:
     """Two days of telemetry, with an alarm here and there, until no more is taken."""
 
     def put(number: int, data: bytes, lane: Lane) -> None:
-        outbox.put(make_arrival(number, data=data, lane=lane), lambda _: line.acknowledged.append(number))
+        outbox.port.put(make_arrival(number, data=data, lane=lane), lambda _: line.acknowledged.append(number))
 
     try:
         for number in range(100_000):
             if number % 100 == 99:
                 put(ALARM_BASE + number, b'{"n": %d}' % (ALARM_BASE + number), Lane.ALARM)
                 clock.go_on(PAUSE_S)
-                await outbox.streams()  # comes after the commit
+                await outbox.streams.pending()  # comes after the commit
             put(number, body(number), Lane.TELEMETRY)
     except SlowDown:
         return
@@ -69,7 +69,7 @@ async def test_two_days_without_uplink_stay_in_bound_and_drain_with_alarms_first
         outbox = Outbox.open(settings, clock=clock)
         await put_until_full(line, outbox, clock)
         used = await outbox.read_journal(lambda connection, _: connection.execute(PAGES_BYTES).fetchone()[0])
-        stored = {stream.lane: stream.head for stream in await outbox.streams()}
+        stored = {stream.lane: stream.head for stream in await outbox.streams.pending()}
         assert BOUND_BYTES / 2 < used <= BOUND_BYTES
         async with TcpLine(line.port, bits_per_s=4e6) as way:
             settings = UplinkSettings(bridge=f"127.0.0.1:{way.port}", batch_events=100)
@@ -87,7 +87,7 @@ async def left_when_alarms_are_over(outbox: Outbox) -> int:
 
     async def over() -> int:
         while True:
-            waiting = {stream.lane: stream.head - stream.settled for stream in await outbox.streams()}
+            waiting = {stream.lane: stream.head - stream.settled for stream in await outbox.streams.pending()}
             if not waiting[Lane.ALARM]:
                 return waiting[Lane.TELEMETRY]
             await asyncio.sleep(0.01)  # settlements give no event
@@ -113,7 +113,7 @@ async def test_a_command_takes_less_than_a_second_behind_20_mb_on_a_slow_line(li
             bodies = [os.urandom(BODY_BYTES) for _ in range(50)]
             await asyncio.gather(*(line.put(outbox, 1, data=each, content_type="x/y", lane=Lane.BULK) for each in bodies))
         took = [await round_trip(operator) for _ in range(COMMANDS)]
-        waiting = sum(stream.head - stream.settled for stream in await outbox.streams())
+        waiting = sum(stream.head - stream.settled for stream in await outbox.streams.pending())
         assert waiting > BACKLOG_BYTES / BODY_BYTES / 2, "the backlog was over too soon"
         median = sorted(took)[COMMANDS // 2]
         print(f"{COMMANDS} commands behind {waiting * BODY_BYTES / 1e6:.0f} MB: {median:.2f} s, at most {max(took):.2f} s")

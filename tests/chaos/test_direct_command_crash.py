@@ -47,11 +47,11 @@ async def gateway(site: Site):
 async def heard_of(outbox: Outbox) -> None:
     """Have the bridge learn which gateway reaches the device."""
     stored = asyncio.get_running_loop().create_future()
-    outbox.put(make_arrival(1), stored.set_result)
+    outbox.port.put(make_arrival(1), stored.set_result)
     assert await within(stored, "not stored") is Receipt.STORED
 
     async def landed() -> bool:
-        return all(stream.head == stream.settled for stream in await outbox.streams())
+        return all(stream.head == stream.settled for stream in await outbox.streams.pending())
 
     await until_async(landed, "nothing lands")
 

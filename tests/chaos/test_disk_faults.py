@@ -60,7 +60,7 @@ async def test_a_failed_sync_is_fatal_and_a_restart_finds_all_that_was_acknowled
     assert "input/output error" in await within(life.outbox.failed, "the outbox goes on")
     after = [life.send(n) for n in (17, 18)]
     with pytest.raises(Misconfigured):
-        await life.outbox.streams()
+        await life.outbox.streams.pending()
     await life.outbox.close()
     assert not any(each.done() for each in (unsure, *after)), "acknowledged after a sync had failed"
     life.disk.before = lambda _kind, _file: None
@@ -139,7 +139,7 @@ async def put_when_there_is_room(life: Life) -> None:
             return await life.put(1)
         except SlowDown:
             room = asyncio.Event()
-            life.outbox.when_room(room.set)
+            life.outbox.port.when_room(room.set)
             await within(room.wait(), "it does not heal")
 
 
@@ -152,11 +152,11 @@ async def test_what_is_kept_twice_while_the_disk_becomes_free_is_kept_as_it_was_
     assert await asyncio.to_thread(room.refused.wait, 10)
     room.full = False
     second = asyncio.create_task(life.keep("session", b"second"))
-    await life.outbox.streams()
+    await life.outbox.streams.pending()
     await life.settle(leave=0)
     await within(asyncio.gather(first, second), "it does not heal")
     await life.restart()
-    assert life.outbox.kept("session") == {"session": b"second"}
+    assert life.outbox.port.kept("session") == {"session": b"second"}
     await life.outbox.close()
 
 
@@ -202,11 +202,11 @@ async def fill(outbox: Outbox, acknowledged: list[Receipt]) -> None:
     done = asyncio.Event()
     while True:
         try:
-            outbox.put(make_arrival(data=PAYLOAD), acknowledged.append)
+            outbox.port.put(make_arrival(data=PAYLOAD), acknowledged.append)
         except SlowDown:
             return
         done.clear()
-        outbox.act(lambda *_: None, lambda _: done.set(), urgent=True)
+        outbox.port.act(lambda *_: None, lambda _: done.set(), urgent=True)
         await within(done.wait(), "not even an act is done")
 
 
@@ -218,13 +218,13 @@ async def test_a_file_at_its_bound_keeps_room_for_replies_and_commands_and_heals
         await fill(outbox, acknowledged)
         assert await answered(outbox, f"C{turn}") == (Receipt.STORED, CommandState.SUCCEEDED)
         room = asyncio.Event()
-        outbox.when_room(room.set)
-        for stream in await outbox.streams():
-            outbox.settle(stream.stream, stream.head)
+        outbox.port.when_room(room.set)
+        for stream in await outbox.streams.pending():
+            outbox.streams.settle(stream.stream, stream.head)
         await within(room.wait(), "no room came")
     await outbox.close()
     outbox = Outbox.open(settings(folder))
-    counts = {stream.lane: stream.counts for stream in await outbox.streams()}
+    counts = {stream.lane: stream.counts for stream in await outbox.streams.pending()}
     await outbox.close()
     assert (counts[Lane.TELEMETRY].stored, counts[Lane.REPLY].stored) == (len(acknowledged), ROUNDS)
     assert (folder / "outbox.db").stat().st_size <= 1_000_000
@@ -235,10 +235,10 @@ async def answered(outbox: Outbox, name: str):
     loop = asyncio.get_running_loop()
     store = partial(journal.store, command=make_command(id=name), first=CommandState.SENDING)
     stored, told = loop.create_future(), loop.create_future()
-    outbox.act(store, stored.set_result, urgent=True)
+    outbox.port.act(store, stored.set_result, urgent=True)
     assert await within(stored, "the command is not stored") is journal.JournalResult.NEW
     answer = partial(journal.store_answer, device="lamp-1", command_id=name, reply=ANSWER)
-    outbox.act(answer, told.set_result, urgent=True)
+    outbox.port.act(answer, told.set_result, urgent=True)
     return await within(told, "the answer is not stored")
 
 

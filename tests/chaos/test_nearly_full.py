@@ -151,21 +151,21 @@ async def test_a_lane_that_lets_go_is_filled_again_and_again_and_always_takes_mo
         told = []
         for _ in range(45):
             told.append(asyncio.get_running_loop().create_future())
-            outbox.put(make_arrival(data=payload), told[-1].set_result)
+            outbox.port.put(make_arrival(data=payload), told[-1].set_result)
             if len(told) % 5 == 0:
                 assert set(await within(asyncio.gather(*told), "not acknowledged")) == {Receipt.STORED}
         stored += len(told)
         assert await answered(outbox, f"C{turn}") == (Receipt.STORED, CommandState.SUCCEEDED)
-        streams = {each.lane: each for each in await outbox.streams()}
+        streams = {each.lane: each for each in await outbox.streams.pending()}
         telemetry = streams[Lane.TELEMETRY]
         assert telemetry.counts.acknowledged == stored
-        gap, *rows = await outbox.read(telemetry.stream, telemetry.settled, 1000)
+        gap, *rows = await outbox.streams.read(telemetry.stream, telemetry.settled, 1000)
         assert gap.sequence - gap.spans == telemetry.settled
         assert [row.sequence for row in rows] == list(range(gap.sequence + 1, telemetry.head + 1))
         assert len(rows) > 10
         for each in streams.values():
-            outbox.settle(each.stream, each.head)
-    streams = {each.lane: each for each in await outbox.streams()}
+            outbox.streams.settle(each.stream, each.head)
+    streams = {each.lane: each for each in await outbox.streams.pending()}
     assert (streams[Lane.REPLY].counts.stored, streams[Lane.REPLY].counts.dropped) == (ROUNDS, 0)
     await outbox.close()
     assert (folder / "data" / "outbox.db").stat().st_size <= BOUND
@@ -180,7 +180,7 @@ async def test_a_power_cut_while_it_drops_leaves_every_number_as_an_event_or_in_
     for turn in range(9):
         done = [asyncio.get_running_loop().create_future() for _ in range(8)]
         for each in done:
-            outbox.put(make_arrival(data=make_noise(20_000)), each.set_result)
+            outbox.port.put(make_arrival(data=make_noise(20_000)), each.set_result)
         await within(asyncio.gather(*done), "not acknowledged")
         told[len(disk.record)] = 8 * (turn + 1)
     await outbox.close()
@@ -191,8 +191,8 @@ async def test_a_power_cut_while_it_drops_leaves_every_number_as_an_event_or_in_
         image.write(memory)
         images += 1
         opened = Outbox.open(workload.settings(memory, **options))
-        (stream,) = await opened.streams()
-        rows = await opened.read(stream.stream, 0, 1000)
+        (stream,) = await opened.streams.pending()
+        rows = await opened.streams.read(stream.stream, 0, 1000)
         await opened.close()
         gone = rows[0].sequence if rows[0].spans > 1 else 0
         seen.add(gone)

@@ -181,7 +181,7 @@ async def test_without_credit_the_outbox_grows_memory_does_not_and_commands_stil
                 asked = asyncio.create_task(op.request(Ask("lamp-1", "switch", b"{}", reply=False)))
                 await until(lambda ran=ran: len(device.ran) > ran, "the command does not come without credit for events")
                 assert (await within(asked, "no answer")).state is CommandState.ACCEPTED
-        streams = {stream.lane: stream for stream in await outbox.streams()}
+        streams = {stream.lane: stream for stream in await outbox.streams.pending()}
         assert streams["telemetry"].head - streams["telemetry"].settled >= 50_000
         grown = held[-1] - held[9]
         print(f"50,000 events wait; {grown / MIB:.1f} MiB more of memory than with 10,000")
@@ -252,18 +252,21 @@ async def test_a_connection_that_has_lasted_is_let_go_of_when_it_ends(line):
 
 
 class Nothing:
-    """The outbox of a gateway that has no event: all that an uplink asks of it to connect and say hello."""
+    """The outbox of a gateway that has no event, and its streams: all that an uplink asks of it to connect and say hello."""
 
     def __init__(self, tenant, gateway):
         self.tenant = tenant
         self.gateway = gateway
         self.clock = SYSTEM
-        self.on_commit = lambda _: None
+        self.streams = self
+
+    def start_sending(self, wake):
+        """There is nothing to wake for."""
 
     def stop_sending(self):
         """Nothing was sent."""
 
-    async def streams(self):
+    async def pending(self):
         return []
 
     async def split_backlog(self, *how):

@@ -55,7 +55,7 @@ class Life:
             done.set_result(receipt)
 
         self.note("put", n)
-        self.outbox.put(arrival(n, again=again), acknowledge)
+        self.outbox.port.put(arrival(n, again=again), acknowledge)
         return done
 
     async def put(self, events: int) -> None:
@@ -64,27 +64,27 @@ class Life:
 
     async def settle(self, leave: int) -> None:
         """The bridge accepts all of each lane but the last few; replies stay, so that they can be counted."""
-        for stream in await self.outbox.streams():
+        for stream in await self.outbox.streams.pending():
             upto = stream.head - leave
             if stream.lane is not Lane.REPLY and upto > stream.settled:
-                rows = await self.outbox.read(stream.stream, stream.settled, upto - stream.settled)
+                rows = await self.outbox.streams.read(stream.stream, stream.settled, upto - stream.settled)
                 self.note("may_go", frozenset(numbers(row.body for row in rows)))
-                self.outbox.settle(stream.stream, upto)
-                self.outbox.count_sent(stream.stream, 1)
-        await self.outbox.streams()
+                self.outbox.streams.settle(stream.stream, upto)
+                self.outbox.streams.count_sent(stream.stream, 1)
+        await self.outbox.streams.pending()
 
     async def forget(self, n: int) -> None:
         self.note("forgotten", n)
-        await self._committed(lambda done: self.outbox.forget("lamp-1", b"mqtt", done, n))
+        await self._committed(lambda done: self.outbox.port.forget("lamp-1", b"mqtt", done, n))
 
     async def keep(self, key: str, value: bytes | None) -> None:
         self.note("asked", key, value)
-        await self._committed(lambda done: self.outbox.keep(key, value, done))
+        await self._committed(lambda done: self.outbox.port.keep(key, value, done))
         self.note("told", key, value)
 
     async def _become(self, command: str, state: CommandState, run) -> None:
         self.note("commands", command, (state, False))
-        await self._committed(lambda done: self.outbox.act(run, done, urgent=True))
+        await self._committed(lambda done: self.outbox.port.act(run, done, urgent=True))
         self.note("commands", command, (state, True))
 
     async def command(self, name: str) -> None:
@@ -98,17 +98,17 @@ class Life:
     async def quarantine(self) -> None:
         """The newest telemetry event is refused."""
         stream = await self._telemetry()
-        (row,) = await self.outbox.read(stream.stream, stream.head - 1, 1)
-        await self.outbox.quarantine(stream.stream, stream.head, "amqp:decode-error", "not readable")
+        (row,) = await self.outbox.streams.read(stream.stream, stream.head - 1, 1)
+        await self.outbox.streams.quarantine(stream.stream, stream.head, "amqp:decode-error", "not readable")
         self.note("set_aside", frozenset(numbers([row.body])))
 
     async def begin_anew(self) -> None:
         """The numbering of telemetry is in doubt."""
         stream = await self._telemetry()
-        await self.outbox.reopen(stream.stream, stream.settled, "the chains differ")
+        await self.outbox.streams.reopen(stream.stream, stream.settled, "the chains differ")
 
     async def _telemetry(self):
-        return next(each for each in await self.outbox.streams() if each.lane is Lane.TELEMETRY)
+        return next(each for each in await self.outbox.streams.pending() if each.lane is Lane.TELEMETRY)
 
     async def checkpoint(self) -> None:
         """Everything from the WAL into the file."""

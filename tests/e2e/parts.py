@@ -90,13 +90,13 @@ class Line:
     async def put(self, outbox: Outbox, *numbers: int, **other) -> None:
         receipts = [asyncio.get_running_loop().create_future() for _ in numbers]
         for number, receipt in zip(numbers, receipts, strict=True):
-            outbox.put(make_arrival(number, **other), receipt.set_result)
+            outbox.port.put(make_arrival(number, **other), receipt.set_result)
         assert set(await within(asyncio.gather(*receipts), "not acknowledged")) == {Receipt.STORED}
         self.acknowledged += numbers
 
     async def drained(self, outbox: Outbox) -> None:
         async def backlog() -> bool:
-            return any(stream.head != stream.settled for stream in await outbox.streams())
+            return any(stream.head != stream.settled for stream in await outbox.streams.pending())
 
         await until_not(backlog, "the outbox does not drain")
 

@@ -35,13 +35,13 @@ async def put(outbox, first: int, count: int, lane: Lane = Lane.TELEMETRY) -> No
     told = [asyncio.get_running_loop().create_future() for _ in range(count)]
     for n, done in enumerate(told, start=first):
         data = b'{"n": %d, "x": "%s"}' % (n, os.urandom(1000).hex().encode())
-        outbox.put(make_arrival(data=data, lane=lane), done.set_result)
+        outbox.port.put(make_arrival(data=data, lane=lane), done.set_result)
     await within(asyncio.gather(*told), "not acknowledged")
 
 
 async def telemetry(outbox):
     """Closed streams, and the open one."""
-    streams = [each for each in await outbox.streams() if each.lane is Lane.TELEMETRY]
+    streams = [each for each in await outbox.streams.pending() if each.lane is Lane.TELEMETRY]
     return [each for each in streams if not each.open], next(each for each in streams if each.open)
 
 
@@ -112,7 +112,7 @@ async def test_after_many_outages_a_few_streams_wait_and_no_more(line):
     outbox = Outbox.open(settings(line, "gw", 1))
     for outage in range(MAX_BEHIND + 3):
         await put(outbox, 1000 * outage, 120)
-        await outbox.split_backlog(frozenset({Lane.TELEMETRY}), 100)
+        await outbox.streams.split_backlog(frozenset({Lane.TELEMETRY}), 100)
     closed, opened = await telemetry(outbox)
     assert (len(closed), opened.head) == (MAX_BEHIND, 3 * 120)
     async with line.bridge():

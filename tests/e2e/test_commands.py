@@ -129,7 +129,7 @@ async def test_a_command_survives_both_ends_and_runs_once(line):
                     return not downlink.counters.received
 
                 await until_not(not_here, "the gateway did not get it")
-                await outbox.streams()  # comes after the commit of the journal
+                await outbox.streams.pending()  # comes after the commit of the journal
             async with gateway(line) as (outbox, downlink):
                 device = Device(downlink)
                 downlink.reachable("lamp-1", device)

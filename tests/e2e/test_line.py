@@ -36,7 +36,7 @@ async def test_a_statement_goes_out_when_nothing_else_does(line):
         await line.put(outbox, *range(10))
 
         async def unstated() -> bool:
-            (stream,) = await outbox.streams()
+            (stream,) = await outbox.streams.pending()
             return stream.head == 10 or stream.settled < stream.head
 
         await until_not(unstated, "the statement was not written, or did not go out")
@@ -69,7 +69,7 @@ async def test_settlements_that_were_lost_are_resent_and_refused(line, monkeypat
     """The gateway forgets every settlement, as if it was killed right after the bridge had committed."""
     async with line.bridge() as bridge:
         outbox = Outbox.open(line.settings())
-        monkeypatch.setattr(outbox, "settle", lambda *_: None)
+        monkeypatch.setattr(outbox.streams, "settle", lambda *_: None)
         async with line.uplink(outbox):
             await line.put(outbox, *range(300))
 
@@ -94,7 +94,7 @@ async def test_a_lone_refused_event_in_a_batch_of_a_hundred_stays_alone(line):
         database.execute("UPDATE event SET body = x'7b7d' WHERE sequence = 42")
     async with line.bridge(), line.gateway() as outbox:
         await line.drained(outbox)
-        (stream,) = await outbox.streams()
+        (stream,) = await outbox.streams.pending()
         assert stream.counts.quarantined == 1
     assert line.landed() == [n for n in range(1, 101) if n != 42]
     places = [position_of(each.headers, each.value) for each in line.records()]

@@ -14,7 +14,7 @@ from fogline_edge.settings import EdgeSettings
 
 async def open_and_close():
     outbox = Outbox.open(EdgeSettings(tenant="acme", gateway="gw-1", data=sys.argv[1]))
-    await outbox.streams()
+    await outbox.streams.pending()
     await outbox.close()
 
 for _ in ("a new file", "the same file again"):

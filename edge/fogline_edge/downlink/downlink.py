@@ -79,7 +79,7 @@ class Downlink:
                 self._runner.queues.begin(task)
         store = partial(journal.store, command=command, first=first)
         stored = partial(self._stored, command, task, refusal, settle)
-        self._outbox.act(store, stored, urgent=True, size=len(command.data))
+        self._outbox.port.act(store, stored, urgent=True, size=len(command.data))
 
     def _look_up(self, query: JournalQuery, settle: Callable[[Outcome], None]) -> None:
         """Answer from the journal, after every command that was received before."""
@@ -91,7 +91,7 @@ class Downlink:
             conflict = rejected(CONFLICT, f"command {query.id} is known here with another body")
             settle({JournalResult.KNOWN: ACCEPTED, JournalResult.CONFLICT: conflict}.get(stored, RELEASED))
 
-        self._outbox.act(partial(journal.find, command_id=query.id, content=query.digest), found, urgent=True)
+        self._outbox.port.act(partial(journal.find, command_id=query.id, content=query.digest), found, urgent=True)
 
     def _refusal(self, command: Command) -> Outcome | None:
         if (refusal := _refuse_misdirected(command, self._outbox)) is not None:
@@ -177,7 +177,7 @@ class Downlink:
 
     def answer(self, device: str, command_id: str, answer: Reply, done: Callable[[Receipt], None]) -> None:
         """See `CommandPort.answer`."""
-        if self._outbox.crowded:
+        if self._outbox.port.crowded:
             raise SlowDown("too many events wait to be written to the disk", retry_after_s=1)
 
         def run(ingest: Ingest, group: Group) -> tuple[Receipt, CommandState | None]:
@@ -194,7 +194,7 @@ class Downlink:
                 self._runner.end(task, state)
             done(receipt)
 
-        self._outbox.act(run, committed, urgent=True, size=len(answer.data))
+        self._outbox.port.act(run, committed, urgent=True, size=len(answer.data))
 
     def _store_dead_letter(self, device: str, command_id: str, answer: Reply, done: Callable[[Receipt], None]) -> None:
         self.counters.unknown += 1
@@ -208,7 +208,7 @@ class Downlink:
             data=answer.data,
             retransmission=None,
         )
-        self._outbox.put_when_room(letter, lambda _: done(Receipt.DEAD))
+        self._outbox.port.put_when_room(letter, lambda _: done(Receipt.DEAD))
 
 
 def _refuse_misdirected(message: Command | JournalQuery, outbox: Outbox) -> Outcome | None:

@@ -9,8 +9,8 @@ from fogline.process.crash_points import CrashPoint, crash_point
 from fogline_edge.downlink import journal
 from fogline_edge.downlink.device_queues import CommandTask, DeviceQueues
 from fogline_edge.downlink.open_commands import OpenCommands
+from fogline_edge.outbox.file_room import RESERVE
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.outbox.writer import RESERVE
 
 BUDGET = RESERVE / 2
 """Share of the outbox that open commands may take: half of its reserve, so that their answers find room there."""
@@ -66,7 +66,7 @@ class CommandRunner:
         if task is not None:
             task.state = CommandState.SENDING
             act = partial(journal.set_state, command_id=task.command.id, state=CommandState.SENDING)
-            self._outbox.act(act, lambda _: self.execute(task), urgent=True)
+            self._outbox.port.act(act, lambda _: self.execute(task), urgent=True)
 
     def execute(self, task: CommandTask) -> None:
         """Hand a command to the device's adapter, after the journal has committed `SENDING`."""
@@ -89,7 +89,7 @@ class CommandRunner:
         if not task.doubts:
             task.state = CommandState.QUEUED
             act = partial(journal.set_state, command_id=task.command.id, state=CommandState.QUEUED)
-            self._outbox.act(act, lambda _: None, urgent=True)
+            self._outbox.port.act(act, lambda _: None, urgent=True)
         if (former := self._retries.pop(device, None)) is not None:
             former.cancel()
         self._retries[device] = self._loop.call_later(pause_s, self._retry, device)
@@ -102,7 +102,7 @@ class CommandRunner:
         """End a command in the journal, and report its end on the reply lane."""
         self.end(task, state)
         finish = partial(journal.finish, command=task.command, state=state, reply=reply)
-        self._outbox.act(finish, lambda _: None, urgent=True, size=len(reply.data))
+        self._outbox.port.act(finish, lambda _: None, urgent=True, size=len(reply.data))
 
     def end(self, task: CommandTask, state: CommandState) -> None:
         """Count and close a command that the journal has ended, or is about to end."""

@@ -9,17 +9,21 @@
 `event_encoder`: arrivals as events
 `event_template`: JSON of events that differ in few attributes
 `expiry`: events past their message expiry
+`file_room`: the bound of the file, and the policy of a full one
 `free_space`: free pages of the file, and errors that mean a full disk or damage
 `gathering`: the next group, and when it is handed over
+`group_commit`: groups in transactions, and the items that wait for room
 `group`: the rows of one transaction
+`housekeeping`: statements of counts, expiry, and corrected times
 `ingest`: one group of arrivals in one transaction
 `integrity`: the check of the file before it is opened
 `last_seen`: counter values of advertisers, in memory
 `live_rows`: committed rows on the event loop
 `memory_expiry`: deletion of old memory of duplicates
 `migrations`: migrations of older files
-`outbox`: the face on the event loop
+`outbox`: the file, its thread, and their interfaces on the event loop
 `pages`: SQLite's file format
+`port`: the interface for adapters, with limits of what may wait
 `quarantine`: events that the bridge rejected, and gap records
 `queries`: the named SQL queries
 `recognition`: identity of an event, by what its device gives
@@ -31,6 +35,7 @@
 `store`: connection, transactions, and the state that mirrors the rows
 `stored_body`: event bodies as the file stores them
 `streams`: state and counts of each stream
+`uplink_streams`: the interface for the uplink, which reads and settles events
 `writer_queue`: the items of the thread's queue, and calls from the loop
-`writer`: the thread and its transactions
+`writer`: the thread and its queue
 """

@@ -69,14 +69,14 @@ class LoopCalls:
     """
 
     def __init__(self, submit: Callable[[WorkItem], None]) -> None:
-        self._submit = submit
+        self.submit = submit
         self._loop = asyncio.get_running_loop()
         self.failed: asyncio.Future[str] = self._loop.create_future()
 
     async def call(self, run: Callable[[OutboxStore], T]) -> T:
         """Return the result of `run` on the writer's thread, or raise its error. Raises `Misconfigured` if the outbox fails."""
         future: asyncio.Future[T] = self._loop.create_future()
-        self._submit(
+        self.submit(
             Call(
                 run,
                 done=lambda result: self.call_on_loop(_resolve, future, result),

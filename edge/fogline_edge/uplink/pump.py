@@ -97,7 +97,7 @@ class Pump:
     async def _send(self, limit: int) -> bool:
         self._more = False
         most = MAX_BATCH_BYTES if self._budget is None else min(MAX_BATCH_BYTES, int(self._budget.burst))
-        rows = await self._outbox.read(self._stream, self._window.sent, limit, most)
+        rows = await self._outbox.streams.read(self._stream, self._window.sent, limit, most)
         if not rows:
             return False
         first, last = rows[0].sequence - rows[0].spans + 1, rows[-1].sequence
@@ -113,7 +113,7 @@ class Pump:
         self._outcomes.append(outcome)
         self._sent_s.append(self._loop.time())
         self._window.push(first, last, len(rows))
-        self._outbox.count_sent(self._stream, len(rows))
+        self._outbox.streams.count_sent(self._stream, len(rows))
         self._more = True
         return True
 
@@ -134,7 +134,7 @@ class Pump:
                 self.progressed += 1
                 self._settlement_seconds.observe(self._loop.time() - sent_s)
                 crash_point(CrashPoint.AFTER_SEND_BEFORE_SETTLE)
-                self._outbox.settle(self._stream, upto)
+                self._outbox.streams.settle(self._stream, upto)
             case PauseSending(why):
                 _log.info("%s: %s", self.lane.value, why)
                 await self._drain_flight()
@@ -147,7 +147,7 @@ class Pump:
             case QuarantineEvent(_, sequence, condition, description):
                 _log.error("the bridge refuses event %s/%d for good: %s %s", self._stream, sequence, condition, description)
                 await self._drain_flight()
-                if not await self._outbox.quarantine(self._stream, sequence, condition, description):
+                if not await self._outbox.streams.quarantine(self._stream, sequence, condition, description):
                     raise Unreachable(f"the bridge refuses the gap record at {sequence}: {condition} {description}")
             case HelloAgain(why):
                 raise Unreachable(why)

@@ -114,10 +114,10 @@ class BridgeSession:
                 self._outbox, self._lanes, self._settings, self._budget, self._over, settlement_seconds=self._settlement_seconds
             )
             self.welcomed = True
-            self._outbox.on_commit = self._pumps.wake
+            self._outbox.streams.start_sending(self._pumps.wake)
             await self._pumps.run()
         finally:
-            self._outbox.stop_sending()
+            self._outbox.streams.stop_sending()
             connection.close()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(1.0):
@@ -126,12 +126,12 @@ class BridgeSession:
 
     async def _say_hello(self, connection: AmqpConnection) -> hello.Welcome:
         with contextlib.suppress(Unreachable):  # without room for another stream, events go in their order
-            await self._outbox.split_backlog(self._settings.newest_first, self._settings.backfill_events)
+            await self._outbox.streams.split_backlog(self._settings.newest_first, self._settings.backfill_events)
         control = connection.open_session()
         here = address.Control(self._outbox.tenant, self._outbox.gateway)
         connection.open_receiver(control, "control", str(here), credit=CONTROL_CREDIT)
         sender = connection.open_sender(control, "hello", str(address.HelloAddress(self._outbox.tenant)), CONTROL_SHARE, {})
-        streams = [hello.OpenStream(each.stream, each.lane) for each in await self._outbox.streams()]
+        streams = [hello.OpenStream(each.stream, each.lane) for each in await self._outbox.streams.pending()]
         request = hello.Hello(
             protocol=hello.PROTOCOL,
             version=_VERSION,
@@ -168,15 +168,15 @@ class BridgeSession:
         """Open a new stream for each one whose sequences cannot be trusted (see `hello.resume`)."""
         now_ns = welcome.time_ms * 1_000_000 or self._outbox.clock.time_ns()
         for mark in welcome.marks:
-            own = await self._outbox.own(mark.stream, mark.chain_sequence, now_ns)
+            own = await self._outbox.streams.own(mark.stream, mark.chain_sequence, now_ns)
             if own is None:
                 _log.warning("the bridge names stream %s, which this outbox does not have", shown(mark.stream))
                 continue
             verdict = hello.resume(own, mark)
             if isinstance(verdict, hello.Reopen):
-                await self._outbox.reopen(mark.stream, own.settled, verdict.why)
+                await self._outbox.streams.reopen(mark.stream, own.settled, verdict.why)
             elif verdict.settled:
-                self._outbox.settle(mark.stream, verdict.settled)
+                self._outbox.streams.settle(mark.stream, verdict.settled)
 
     async def _until_over(self, future: "asyncio.Future[T]", limit_s: float) -> T:
         waited: list[asyncio.Future[Any]] = [future, self._over]

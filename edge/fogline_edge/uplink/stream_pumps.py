@@ -48,7 +48,7 @@ class StreamPumps:
             while True:
                 await self._new_rows.wait()
                 self._new_rows.clear()
-                for stream in await self._outbox.streams():
+                for stream in await self._outbox.streams.pending():
                     if stream.stream not in started:
                         started.add(stream.stream)
                         group.create_task(self._serve(stream), name=f"uplink-{stream.lane}-{stream.stream}")
@@ -86,7 +86,7 @@ class StreamPumps:
             except Unreachable:
                 if self._connection_end.done() or not sender.closed:
                     raise
-            views = {each.stream: each for each in await self._outbox.streams()}
+            views = {each.stream: each for each in await self._outbox.streams.pending()}
             if stream.stream not in views:
                 return
             stream = views[stream.stream]

@@ -99,7 +99,9 @@ async def test_in_a_storm_a_device_that_asks_gets_its_command_once(listening, di
 
 async def stored(outbox):
     return [
-        decode_event(row.body).data for stream in await outbox.streams() for row in await outbox.read(stream.stream, 0, 1000)
+        decode_event(row.body).data
+        for stream in await outbox.streams.pending()
+        for row in await outbox.streams.read(stream.stream, 0, 1000)
     ]
 
 
@@ -115,7 +117,7 @@ async def test_what_was_answered_before_a_restart_is_answered_after_it_and_store
         assert [each.mid for each in replies[:20]] == list(range(20))
 
     outbox = Outbox.open(settings)
-    async with listening(outbox) as listener:
+    async with listening(outbox.port) as listener:
         address = listener.address
         with dial(address) as wire:
             await answered(wire)
@@ -123,7 +125,7 @@ async def test_what_was_answered_before_a_restart_is_answered_after_it_and_store
             await listener.close()
             await outbox.close()
             outbox = Outbox.open(settings)
-            async with listening(outbox, port=address[1]):
+            async with listening(outbox.port, port=address[1]):
                 await answered(before)
                 assert (await before.ask(request(payload=b"new", mid=0))).code == Code.CHANGED
     events = await stored(outbox)
@@ -137,14 +139,14 @@ async def test_a_body_in_blocks_whose_answer_was_lost_in_a_restart_is_stored_onc
     first = request(payload=b"a" * 16, mid=1, options=[block1(0, more=True)])
     last = request(payload=b"b", mid=2, options=[block1(1, more=False)])
     outbox = Outbox.open(settings)
-    async with listening(outbox) as listener:
+    async with listening(outbox.port) as listener:
         with dial(listener) as wire:
             assert (await wire.ask(first)).code == Code.CONTINUE
             assert (await wire.ask(last)).code == Code.CHANGED
             await listener.close()
             await outbox.close()
             outbox = Outbox.open(settings)
-            async with listening(outbox, port=listener.address[1]):
+            async with listening(outbox.port, port=listener.address[1]):
                 again = await wire.ask(last)
                 assert (again.code, again.options) == (Code.CHANGED, (block1(1, more=False),))
                 other = request(payload=b"c", mid=3, options=[block1(1, more=False)])

@@ -22,7 +22,7 @@ async def stored(outbox, device, data):
     event = Arrival(
         device=device, channel="t", lane=Lane.TELEMETRY, content_type="application/octet-stream", data=data, adapter="mqtt"
     )
-    outbox.put(event, receipt.set_result)
+    outbox.port.put(event, receipt.set_result)
     return await asyncio.wait_for(receipt, LIMIT_S)
 
 

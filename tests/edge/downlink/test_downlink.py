@@ -67,9 +67,9 @@ class Gateway:
         async with asyncio.timeout(LIMIT_S):
             while True:
                 found = []
-                for stream in await self.outbox.streams():
+                for stream in await self.outbox.streams.pending():
                     if stream.lane is Lane.REPLY:
-                        found += [decode_event(row.body) for row in await self.outbox.read(stream.stream, 0, 100)]
+                        found += [decode_event(row.body) for row in await self.outbox.streams.read(stream.stream, 0, 100)]
                 if len(found) >= count:
                     return [(each.commandid, each.commandstate, each.status) for each in found]
                 await asyncio.sleep(0.005)

@@ -70,7 +70,7 @@ async def test_acknowledged_messages_on_a_cut_line_are_stored_once(folder, liste
     async def gateway():
         outbox = Outbox.open(settings)
         try:
-            async with listening(outbox) as listener:
+            async with listening(outbox.port) as listener:
                 yield listener
         finally:
             await outbox.close()

@@ -236,7 +236,7 @@ def gateway(folder, listening):
         settings = EdgeSettings(tenant="acme", gateway="gw-1", data=str(folder), outbox=OutboxSettings(group_commit_ms=0))
         outbox = Outbox.open(settings)
         try:
-            async with listening(outbox) as listener:
+            async with listening(outbox.port) as listener:
                 yield listener
         finally:
             await outbox.close()

@@ -98,7 +98,7 @@ async def test_a_connection_that_ends_while_it_is_not_read_ends_in_order(dial):
 async def test_a_flood_of_a_hundred_times_its_share_does_not_slow_the_others_down(dial, folder):
     """The others are acknowledged as before; of the flood its share is taken, and no memory."""
     outbox = Outbox.open(EdgeSettings(tenant="acme", gateway="gw-1", data=str(folder)))
-    listener = await listen(outbox, SHARE_S, SHARE_S)
+    listener = await listen(outbox.port, SHARE_S, SHARE_S)
     async with AsyncExitStack() as stack:
         flood, *others = [(await stack.enter_async_context(dial(listener, f"d{n}")))[0] for n in range(6)]
         alone = await acknowledged(others)
@@ -110,7 +110,7 @@ async def test_a_flood_of_a_hundred_times_its_share_does_not_slow_the_others_dow
         grown = resident_bytes() - before
         flooding.cancel()
         await asyncio.wait({flooding})
-        (stream,) = await outbox.streams()
+        (stream,) = await outbox.streams.pending()
     of_the_flood = stream.counts.stored - 2 * ROUNDS * len(others)
     worst_ms = [sorted(each)[len(each) * 99 // 100] * 1000 for each in (alone, beside)]
     print(

@@ -45,7 +45,7 @@ def gateway(folder, listening):
         settings = EdgeSettings(tenant="acme", gateway="gw-1", data=str(folder), outbox=OutboxSettings(group_commit_ms=0))
         outbox = Outbox.open(settings)
         try:
-            async with listening(outbox, commands) as listener:
+            async with listening(outbox.port, commands) as listener:
                 yield listener
         finally:
             await outbox.close()
@@ -162,13 +162,13 @@ async def test_a_session_that_ended_is_not_there_again(gateway, dial):
 
 async def test_an_unreadable_session_record_is_deleted(gateway, folder):
     outbox = Outbox.open(EdgeSettings(tenant="acme", gateway="gw-1", data=str(folder)))
-    outbox.keep("mqtt/session//d1", b"garbage", lambda: None)
-    outbox.keep("other/d1", b"not ours", lambda: None)
+    outbox.port.keep("mqtt/session//d1", b"garbage", lambda: None)
+    outbox.port.keep("other/d1", b"not ours", lambda: None)
     await outbox.close()
     async with gateway() as listener:
         assert (listener.counters.sessions_restored, listener.counters.sessions_unreadable) == (0, 1)
     outbox = Outbox.open(EdgeSettings(tenant="acme", gateway="gw-1", data=str(folder)))
-    assert dict(outbox.kept("")) == {"other/d1": b"not ours"}
+    assert dict(outbox.port.kept("")) == {"other/d1": b"not ours"}
     await outbox.close()
 
 

@@ -62,8 +62,8 @@ async def test_what_was_stored_and_not_acknowledged_is_stored_once(broker, conne
     settings = EdgeSettings(tenant="acme", gateway="gw-1", data=str(folder / "data"))
     outbox = Outbox.open(settings)
     committed = []
-    outbox.on_commit = lambda _: committed.append(1)
-    async with connecting(outbox, broker) as client:
+    outbox.streams.start_sending(lambda _: committed.append(1))
+    async with connecting(outbox.port, broker) as client:
         link = client._inflow.connection
         link.acknowledge = lambda _: False
         await broker.publish("plant/pump-1/rpm", "7")
@@ -73,7 +73,7 @@ async def test_what_was_stored_and_not_acknowledged_is_stored_once(broker, conne
     outbox = Outbox.open(settings)
     reader = open_database(folder / "data" / "outbox.db", 1_000_000_000)
     try:
-        async with connecting(outbox, broker) as client:
+        async with connecting(outbox.port, broker) as client:
             await eventually(lambda: client.counters.acknowledged == 1, "the resend is acknowledged")
             assert (client.counters.again, client.counters.duplicate, client.counters.stored) == (1, 1, 0)
         bodies = [decode_event(unpack_body(body)).data for (body,) in reader.execute("SELECT body FROM event")]

@@ -45,13 +45,13 @@ async def make_sound(folder: Path) -> Sound:
         await asyncio.gather(*(put(outbox, arrival(n + k)) for k in range(20)))
     kept = [asyncio.get_running_loop().create_future() for _ in range(40)]
     for n, future in enumerate(kept):
-        outbox.keep(f"mqtt/session/{n}", b"x" * 50, lambda future=future: future.set_result(None))
+        outbox.port.keep(f"mqtt/session/{n}", b"x" * 50, lambda future=future: future.set_result(None))
     await asyncio.gather(*kept)
     await command(outbox, make_command(id="c-1"), journal.CommandState.SENDING)
     await command(outbox, make_command(id="c-2"), journal.CommandState.QUEUED)
-    for stream in await outbox.streams():
-        outbox.settle(stream.stream, SETTLED)
-    await outbox.streams()
+    for stream in await outbox.streams.pending():
+        outbox.streams.settle(stream.stream, SETTLED)
+    await outbox.streams.pending()
     await asyncio.gather(*(put(outbox, arrival(1000 + k)) for k in range(20)))
     shutil.copytree(folder / "data", folder / "killed" / "data")
     await outbox.close()
@@ -87,7 +87,7 @@ def arrival(n: int):
 
 async def command(outbox: Outbox, order, state) -> None:
     future = asyncio.get_running_loop().create_future()
-    outbox.act(lambda ingest, group: journal.store(ingest, group, order, state), future.set_result, urgent=True)
+    outbox.port.act(lambda ingest, group: journal.store(ingest, group, order, state), future.set_result, urgent=True)
     await future
 
 
@@ -139,8 +139,8 @@ async def start(folder: Path) -> After:
 
 async def everything(outbox: Outbox) -> After:
     ids, gaps = {}, []
-    for stream in await outbox.streams():
-        rows = await outbox.read(stream.stream, stream.settled, 10_000)
+    for stream in await outbox.streams.pending():
+        rows = await outbox.streams.read(stream.stream, stream.settled, 10_000)
         if [row.sequence for row in rows] != list(range(stream.settled + 1, stream.head + 1)):
             outbox.suspect("a row is missing")  # as the pump does
             raise Misconfigured("a row is missing")
@@ -155,7 +155,7 @@ async def everything(outbox: Outbox) -> After:
             else:
                 ids[stream.stream, row.sequence] = event.id
     await outbox.read_journal(journal.open_entries)
-    outbox.kept("mqtt/")
+    outbox.port.kept("mqtt/")
     return After(ids, gaps)
 
 

@@ -53,7 +53,7 @@ class Machine:
 
     async def _put(self, outbox, arrival) -> Receipt:
         done = asyncio.get_running_loop().create_future()
-        outbox.put(arrival, done.set_result)
+        outbox.port.put(arrival, done.set_result)
         return await within(done, "nothing was committed")
 
 

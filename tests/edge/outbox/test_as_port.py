@@ -6,7 +6,7 @@ import pytest
 
 from contracts.test_port import Opened, PortContract
 from fogline.codec import decode_event
-from fogline_edge.outbox import outbox as module
+from fogline_edge.outbox import port as module
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.outbox.schema import open_database
 from fogline_edge.outbox.stored_body import unpack_body
@@ -30,7 +30,7 @@ class TestOutbox(PortContract):
                 return [decode_event(unpack_body(body)).data for (body,) in rows]
 
             try:
-                yield Opened(outbox, stored)
+                yield Opened(outbox.port, stored)
             finally:
                 reader.close()
                 await outbox.close()

@@ -10,7 +10,7 @@ from fogline.errors import SlowDown
 from fogline.event import Lane, Receipt
 from fogline.signature import TrustedKeys
 from fogline_edge.downlink.downlink import Downlink
-from fogline_edge.outbox import outbox as module
+from fogline_edge.outbox import port as module
 from fogline_edge.outbox.outbox import Outbox
 from fogline_lab.amqp import within
 from fogline_lab.events import make_arrival
@@ -22,22 +22,22 @@ async def full(folder) -> Outbox:
     """An outbox that takes nothing but replies until the bridge has taken events."""
     outbox = Outbox.open(settings(folder, max_bytes=1_000_000, group_commit_ms=0))
     taken = 0
-    while not outbox._full:
+    while not outbox.port._full:
         try:
-            outbox.put(make_arrival(taken, data=bytes(20 * KB)), lambda _: None)
+            outbox.port.put(make_arrival(taken, data=bytes(20 * KB)), lambda _: None)
         except SlowDown:
             break
         taken += 1
-        await outbox.streams()
+        await outbox.streams.pending()
     return outbox
 
 
 async def heal(outbox: Outbox) -> None:
     """The bridge takes everything."""
     room = asyncio.Event()
-    outbox.when_room(room.set)
-    for stream in await outbox.streams():
-        outbox.settle(stream.stream, stream.head)
+    outbox.port.when_room(room.set)
+    for stream in await outbox.streams.pending():
+        outbox.streams.settle(stream.stream, stream.head)
     await within(room.wait(), "no room came")
 
 
@@ -52,24 +52,24 @@ async def test_answers_that_wait_for_room_are_bounded_in_bytes(folder, monkeypat
         for n in range(100):
             downlink.answer("lamp-1", f"unknown-{n}", Reply(200, bytes(50 * KB)), told.append)
             answered += 1
-            await outbox.streams()
+            await outbox.streams.pending()
     assert 5 < answered <= 1000 // 50
-    assert outbox.crowded
+    assert outbox.port.crowded
     while len(told) < answered:
         await heal(outbox)
     assert told == [Receipt.DEAD] * answered
-    assert not outbox.crowded
+    assert not outbox.port.crowded
     await outbox.close()
 
 
 @pytest.mark.parametrize(
     "fill",
     [
-        lambda outbox, n: outbox.keep(f"key-{n}", bytes(50 * KB), lambda: None),
-        lambda outbox, n: outbox.forget("lamp-1", b"slot" + bytes(50 * KB), lambda: None, n),
-        lambda outbox, n: outbox.put(make_arrival(n, data=bytes(50 * KB), lane=Lane.REPLY), lambda _: None),
-        lambda outbox, n: outbox.put_when_room(make_arrival(n, data=bytes(50 * KB)), lambda _: None),
-        lambda outbox, _: outbox.act(lambda *_: None, lambda _: None, size=50 * KB),
+        lambda outbox, n: outbox.port.keep(f"key-{n}", bytes(50 * KB), lambda: None),
+        lambda outbox, n: outbox.port.forget("lamp-1", b"slot" + bytes(50 * KB), lambda: None, n),
+        lambda outbox, n: outbox.port.put(make_arrival(n, data=bytes(50 * KB), lane=Lane.REPLY), lambda _: None),
+        lambda outbox, n: outbox.port.put_when_room(make_arrival(n, data=bytes(50 * KB)), lambda _: None),
+        lambda outbox, _: outbox.port.act(lambda *_: None, lambda _: None, size=50 * KB),
     ],
     ids=["keep", "forget", "replies", "what cannot be refused", "act"],
 )
@@ -78,17 +78,17 @@ async def test_everything_that_waits_counts_against_one_bound(folder, monkeypatc
     monkeypatch.setattr(module, "MAX_WAITING_BYTES", 1000 * KB)
     outbox = Outbox.open(settings(folder))
     for n in range(20):
-        assert not outbox.crowded
+        assert not outbox.port.crowded
         fill(outbox, n)
-    assert outbox.crowded
+    assert outbox.port.crowded
     with pytest.raises(SlowDown):
-        outbox.put(make_arrival(), lambda _: None)
+        outbox.port.put(make_arrival(), lambda _: None)
     room = asyncio.Event()
-    outbox.when_room(room.set)
+    outbox.port.when_room(room.set)
     await within(room.wait(), "no room came")
-    assert not outbox.crowded
+    assert not outbox.port.crowded
     assert await put(outbox, make_arrival()) is Receipt.STORED
-    assert (outbox._waiting_events, outbox._waiting_bytes, outbox._late_bytes) == (0, 0, 0)
+    assert (outbox.port._waiting_events, outbox.port._waiting_bytes, outbox.port._late_bytes) == (0, 0, 0)
     await outbox.close()
 
 
@@ -96,7 +96,7 @@ async def test_many_small_things_are_bounded_by_their_number(folder, monkeypatch
     monkeypatch.setattr(module, "MAX_WAITING_EVENTS", 100)
     outbox = Outbox.open(settings(folder))
     for n in range(100):
-        assert not outbox.crowded
-        outbox.keep(f"key-{n}", b"", lambda: None)
-    assert outbox.crowded
+        assert not outbox.port.crowded
+        outbox.port.keep(f"key-{n}", b"", lambda: None)
+    assert outbox.port.crowded
     await outbox.close()

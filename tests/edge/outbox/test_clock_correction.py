@@ -27,7 +27,7 @@ def opened(folder, clock) -> Outbox:
 
 async def stored(outbox):
     """Every event as the file has it, in order; nothing counts as given to the uplink."""
-    await outbox.streams()  # what was to be done after the commit is done
+    await outbox.streams.pending()  # what was to be done after the commit is done
 
     def read(connection, _):
         return [decode_event(unpack_body(body)) for (body,) in connection.execute("SELECT body FROM event ORDER BY place")]
@@ -61,13 +61,13 @@ async def test_what_the_uplink_was_given_stays_as_it_was_sent(folder):
     outbox = opened(folder, clock)
     for n in range(3):
         await put(outbox, make_arrival(n))
-    (stream,) = await outbox.streams()
-    sent = await outbox.read(stream.stream, 0, 2)
+    (stream,) = await outbox.streams.pending()
+    sent = await outbox.streams.read(stream.stream, 0, 2)
     clock.wall_ns = RIGHT_NS
     await put(outbox, make_arrival(4))
     assert [event.timequality for event in await stored(outbox)] == ["unsynced", "unsynced", "corrected", "synced"]
-    assert await outbox.read(stream.stream, 0, 2) == sent
-    assert decode_event((await outbox.read(stream.stream, 2, 1))[0].body).timequality == "corrected"
+    assert await outbox.streams.read(stream.stream, 0, 2) == sent
+    assert decode_event((await outbox.streams.read(stream.stream, 2, 1))[0].body).timequality == "corrected"
     await outbox.close()
 
 
@@ -98,15 +98,15 @@ async def test_many_groups_are_corrected_a_few_at_a_time_and_what_is_settled_is_
     for n in range(9):
         clock.go_on(1)
         await put(outbox, make_arrival(n))
-    (stream,) = await outbox.streams()
-    outbox.settle(stream.stream, 2)
-    await outbox.streams()
+    (stream,) = await outbox.streams.pending()
+    outbox.streams.settle(stream.stream, 2)
+    await outbox.streams.pending()
     noted = await outbox.read_journal(lambda connection, _: connection.execute("SELECT first, last FROM unsynced").fetchall())
     assert noted == [(n, n) for n in range(3, 10)]
     clock.wall_ns = RIGHT_NS
     await put(outbox, make_arrival(10))
     for _ in range(10):
-        await outbox.streams()
+        await outbox.streams.pending()
     assert [event.timequality for event in await stored(outbox)] == ["corrected"] * 7 + ["synced"]
     assert await outbox.read_journal(lambda connection, _: connection.execute("SELECT * FROM unsynced").fetchall()) == []
     await outbox.close()
@@ -146,7 +146,7 @@ async def test_after_a_reboot_events_are_there_and_a_command_of_unknown_age_is_e
     outbox = opened(folder, clock)
     await put(outbox, make_arrival(1))
     deadline = Deadline(clock.beacon().boot_id, 10**9)
-    outbox.act(
+    outbox.port.act(
         lambda ingest, group: journal.store(
             ingest, group, make_command(id="c-1", deadline=deadline), journal.CommandState.QUEUED
         ),

@@ -50,19 +50,19 @@ async def put(outbox: Outbox, *numbers: int, size: int = 1000, lane: Lane = Lane
         done = asyncio.get_running_loop().create_future()
         while True:
             try:
-                outbox.put(make_arrival(data=data, lane=lane), done.set_result)
+                outbox.port.put(make_arrival(data=data, lane=lane), done.set_result)
                 break
             except SlowDown:
                 room = asyncio.Event()
-                outbox.when_room(room.set)
+                outbox.port.when_room(room.set)
                 await within(room.wait(), "no room comes")
         told.append(done)
     assert set(await within(asyncio.gather(*told), "not acknowledged")) <= {Receipt.STORED}
 
 
 async def rows_of(outbox: Outbox, lane: Lane = Lane.TELEMETRY):
-    stream = next(each for each in await outbox.streams() if each.lane is lane)
-    return stream, await outbox.read(stream.stream, stream.settled, 100_000)
+    stream = next(each for each in await outbox.streams.pending() if each.lane is lane)
+    return stream, await outbox.streams.read(stream.stream, stream.settled, 100_000)
 
 
 @pytest.mark.fault("C10")
@@ -107,12 +107,12 @@ async def test_when_nothing_is_left_to_let_go_of_devices_wait_and_it_heals(folde
     filling = asyncio.create_task(put(outbox, *range(1000), lane=Lane.ALARM))
     waited = 0
     while not filling.done():
-        streams = await outbox.streams()
-        if outbox._full:
+        streams = await outbox.streams.pending()
+        if outbox.port._full:
             waited += 1
             assert all(each.counts.dropped == 0 for each in streams if each.lane is Lane.ALARM)
             for stream in streams:
-                outbox.settle(stream.stream, stream.head)
+                outbox.streams.settle(stream.stream, stream.head)
     await filling
     assert waited
     await outbox.close()
@@ -123,10 +123,10 @@ async def test_a_group_that_is_larger_than_the_file_is_taken_as_far_as_it_fits(f
     outbox = Outbox.open(settings(folder, *lanes))
     filling = asyncio.create_task(put(outbox, *range(24), size=100_000))
     while not filling.done():
-        for stream in await outbox.streams():
-            outbox.settle(stream.stream, stream.settled + 1)
+        for stream in await outbox.streams.pending():
+            outbox.streams.settle(stream.stream, stream.settled + 1)
     await filling
-    (stream,) = await outbox.streams()
+    (stream,) = await outbox.streams.pending()
     assert stream.head == 24
     assert (stream.counts.dropped > 0) == ("telemetry" in lanes)
     await outbox.close()
@@ -135,8 +135,8 @@ async def test_a_group_that_is_larger_than_the_file_is_taken_as_far_as_it_fits(f
 async def test_what_a_gap_record_said_that_is_dropped_itself_stays_said(folder):
     outbox = Outbox.open(settings(folder))
     await put(outbox, 0, 1, 2)
-    (stream,) = await outbox.streams()
-    await outbox.quarantine(stream.stream, 2, "amqp:decode-error", "no good")
+    (stream,) = await outbox.streams.pending()
+    await outbox.streams.quarantine(stream.stream, 2, "amqp:decode-error", "no good")
     for first in range(0, 1000, 50):
         await put(outbox, *range(first, first + 50))
     _, (gap, *_) = await rows_of(outbox)
@@ -191,20 +191,20 @@ class Line:
 
     async def connect(self, batches: int) -> None:
         """Hello, then so many batches of each stream."""
-        for stream in await self.outbox.streams():
+        for stream in await self.outbox.streams.pending():
             bridge = self.bridges.setdefault(stream.stream, Bridge(stream.stream))
-            own = await self.outbox.own(stream.stream, bridge.mark.chain_sequence, 0)
+            own = await self.outbox.streams.own(stream.stream, bridge.mark.chain_sequence, 0)
             verdict = resume(own, bridge.mark)
             assert isinstance(verdict, Resume), verdict
             if verdict.settled:
-                self.outbox.settle(stream.stream, verdict.settled)
-        for stream in await self.outbox.streams():
+                self.outbox.streams.settle(stream.stream, verdict.settled)
+        for stream in await self.outbox.streams.pending():
             await self._send(stream, batches)
 
     async def _send(self, stream, batches: int) -> None:
         bridge, sent, settled, alive = self.bridges[stream.stream], stream.settled, stream.settled, True
         for _ in range(batches):
-            rows = await self.outbox.read(stream.stream, sent, self.random.randint(1, 10))
+            rows = await self.outbox.streams.read(stream.stream, sent, self.random.randint(1, 10))
             if not rows or sent - settled > 30:
                 break
             first = rows[0].sequence - rows[0].spans + 1
@@ -217,7 +217,7 @@ class Line:
                 bridge.commit(span, [row.body for row in rows])
                 if self.random.random() < 0.6:
                     settled = sent
-                    self.outbox.settle(stream.stream, settled)
+                    self.outbox.streams.settle(stream.stream, settled)
                 elif self.random.random() < 0.5:
                     sent = settled  # released, though it is there
             else:
@@ -227,7 +227,7 @@ class Line:
         """From now on all goes well."""
         self.random = random.Random(1)
         self.random.random = lambda: 0.35  # type: ignore[method-assign]
-        while any(each.settled < each.head for each in await self.outbox.streams()):
+        while any(each.settled < each.head for each in await self.outbox.streams.pending()):
             await self.connect(10_000)
 
 
@@ -243,7 +243,7 @@ async def test_whatever_was_under_way_every_number_is_there_once_as_an_event_or_
             await line.restart()
         if line.random.random() < 0.6:
             if parted:
-                await line.outbox.split_backlog(frozenset({Lane.TELEMETRY}), 50)
+                await line.outbox.streams.split_backlog(frozenset({Lane.TELEMETRY}), 50)
             await line.connect(line.random.randint(1, 40))
     await line.drain()
     status = read_status(folder / "data")
@@ -268,13 +268,13 @@ async def test_where_the_bridge_stands_cannot_be_told_from_another_copys_place_t
     outbox = Outbox.open(settings(folder))
     for first in range(0, 1000, 50):
         await put(outbox, *range(first, first + 50))
-    (stream,) = await outbox.streams()
+    (stream,) = await outbox.streams.pending()
     far = stream.counts.dropped - 5
-    verdict = resume(await outbox.own(stream.stream, far, 0), Mark(stream.stream, far, far, "ab" * 16))
+    verdict = resume(await outbox.streams.own(stream.stream, far, 0), Mark(stream.stream, far, far, "ab" * 16))
     assert isinstance(verdict, Reopen)
-    await outbox.reopen(stream.stream, stream.settled, verdict.why)
-    (new,) = await outbox.streams()
-    gap, *rows = await outbox.read(new.stream, 0, 100_000)
+    await outbox.streams.reopen(stream.stream, stream.settled, verdict.why)
+    (new,) = await outbox.streams.pending()
+    gap, *rows = await outbox.streams.read(new.stream, 0, 100_000)
     told = decode_gap(decode_event(gap.body).data)
     assert (gap.sequence, gap.spans, told.first, told.last) == (1, 1, 1, 1)
     assert (told.lost.stream, told.lost.first, told.lost.last) == (stream.stream, 1, stream.counts.dropped)

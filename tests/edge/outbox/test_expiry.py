@@ -28,7 +28,7 @@ async def waiting(outbox: Outbox, lane: Lane = Lane.TELEMETRY) -> str:
     """Three events, of which the second expires after a minute. Returns their stream."""
     for n in range(3):
         await put(outbox, make_arrival(n, lane=lane, expiry_s=60 if n == 1 else None))
-    (stream,) = await outbox.streams()
+    (stream,) = await outbox.streams.pending()
     return stream.stream
 
 
@@ -50,13 +50,13 @@ async def test_a_gap_record_takes_the_place_of_an_event_that_expired_while_it_wa
     assert (gap.reason, gap.first, gap.last, gap.device) == ("expired", 2, 2, "lamp-1")
     assert gap.id is not None
     assert gap.detail.startswith("it was of use until 20")
-    (view,) = await outbox.streams()
+    (view,) = await outbox.streams.pending()
     assert (view.counts.stored, view.counts.acknowledged, view.counts.dropped) == (3, 3, 1)
     await outbox.close()
     clock.wall_ns -= YEAR_NS
     outbox = opened(folder, clock)
     assert kinds(await bodies(outbox, stream)) == [False, True, False], "it is durable"
-    (view,) = await outbox.streams()
+    (view,) = await outbox.streams.pending()
     assert view.counts.dropped == 1
     await outbox.close()
 
@@ -87,9 +87,9 @@ async def test_what_the_uplink_was_given_is_sent_again_as_it_was(folder):
     clock = FakeClock()
     outbox = opened(folder, clock)
     stream = await waiting(outbox)
-    before = await outbox.read(stream, 0, 2)
+    before = await outbox.streams.read(stream, 0, 2)
     clock.go_on(3600)
-    assert await outbox.read(stream, 0, 2) == before
+    assert await outbox.streams.read(stream, 0, 2) == before
     await outbox.close()
 
 
@@ -129,7 +129,7 @@ async def test_the_ledger_explains_what_expired(folder):
     stream = await waiting(outbox)
     clock.go_on(61)
     await bodies(outbox, stream)
-    await outbox.split_backlog(frozenset({Lane.TELEMETRY}), 1)
+    await outbox.streams.split_backlog(frozenset({Lane.TELEMETRY}), 1)
     events = await bodies(outbox, stream)
     reader, places = _Reader(), []
     for event in events:

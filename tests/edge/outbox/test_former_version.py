@@ -40,13 +40,13 @@ def former(folder: Path) -> Path:
 async def test_every_event_of_the_former_version_is_sent_and_settled(former):
     outbox = Outbox.open(settings(former))
     sent = {}
-    for stream in await outbox.streams():
-        rows = await outbox.read(stream.stream, stream.settled, 1000)
+    for stream in await outbox.streams.pending():
+        rows = await outbox.streams.read(stream.stream, stream.settled, 1000)
         span = Range("gw-1", stream.stream, stream.lane, stream.settled + 1, rows[-1].sequence, chain_of(rows[-1].commit_id))
         sent[stream.lane] = decode_batch(span, encode_batch(span, [row.body for row in rows], beacon()))
         assert (rows[-1].sequence, len({row.commit_id for row in rows})) == (stream.head, len(rows))
-        outbox.settle(stream.stream, stream.head)
-    assert [(view.lane, view.head, view.settled) for view in await outbox.streams()] == [
+        outbox.streams.settle(stream.stream, stream.head)
+    assert [(view.lane, view.head, view.settled) for view in await outbox.streams.pending()] == [
         (Lane.BULK, 24, 24),
         (Lane.TELEMETRY, 9, 9),
         (Lane.ALARM, 3, 3),
@@ -64,7 +64,7 @@ async def test_every_event_of_the_former_version_is_sent_and_settled(former):
 
 async def test_counts_of_the_former_version_go_on(former):
     outbox = Outbox.open(settings(former))
-    bulk, telemetry, alarm = (view.counts for view in await outbox.streams())
+    bulk, telemetry, alarm = (view.counts for view in await outbox.streams.pending())
     assert (bulk.acknowledged, bulk.dropped) == (24, 3)
     assert (telemetry.acknowledged, telemetry.sent, telemetry.settled, telemetry.quarantined) == (9, 4, 2, 1)
     assert (alarm.acknowledged, alarm.stored) == (3, 3)
@@ -83,10 +83,10 @@ async def test_commands_kept_values_and_quarantine_of_the_former_version_are_the
     outbox = Outbox.open(settings(former))
     entries = await outbox.read_journal(journal.open_entries)
     assert [(entry.command.id, entry.state) for entry in entries] == [("c-1", "QUEUED"), ("c-2", "SENDING")]
-    assert outbox.kept("mqtt/session/") == {"mqtt/session/lamp-1": b"kept"}
-    assert await outbox.resend_quarantined([(2, 4)]) == 1
-    _, telemetry, _ = await outbox.streams()
-    (row,) = await outbox.read(telemetry.stream, 9, 10)
+    assert outbox.port.kept("mqtt/session/") == {"mqtt/session/lamp-1": b"kept"}
+    assert await outbox.empty_quarantine([(2, 4)], resend=True) == 1
+    _, telemetry, _ = await outbox.streams.pending()
+    (row,) = await outbox.streams.read(telemetry.stream, 9, 10)
     assert b'"data":{"n": 3}' in row.body
     await outbox.close()
     with sqlite3.connect(former / "data" / "outbox.db") as connection:
@@ -117,7 +117,11 @@ async def test_a_migration_that_was_cut_short_is_finished_by_the_next_start_or_i
     if end == b"open   ":
         (former / "data" / "outbox.db-wal").write_bytes(bytes(100))
     outbox = Outbox.open(settings(former))
-    after = [row.body for stream in await outbox.streams() for row in await outbox.read(stream.stream, stream.settled, 1000)]
+    after = [
+        row.body
+        for stream in await outbox.streams.pending()
+        for row in await outbox.streams.read(stream.stream, stream.settled, 1000)
+    ]
     events = [event for event in map(decode_event, after) if event.content_type != GAP_CONTENT_TYPE]
     assert sorted(event.id for event in events) == sorted(before)
     assert all(event.replayed for event in events) == (end == b"damaged")

@@ -47,7 +47,7 @@ async def test_a_quota_that_is_used_up_is_waited_for(folder, monkeypatch):
     waiting = asyncio.ensure_future(put(outbox, make_arrival(2)))
     async with asyncio.timeout(LIMIT_S):
         while not full.refused:
-            await outbox.streams()
+            await outbox.streams.pending()
     assert not waiting.done()
     full.full = False
     assert await within(waiting, "it does not heal") is Receipt.STORED
@@ -61,7 +61,7 @@ async def test_a_write_that_fails_for_another_reason_is_fatal(folder, monkeypatc
     outbox = Outbox.open(settings(folder), disk.connect)
     monkeypatch.setattr(module, "_has_room", lambda _: True)
     disk.before, full.full = full, True
-    outbox.put(make_arrival(1), lambda _: None)
+    outbox.port.put(make_arrival(1), lambda _: None)
     assert "disk quota exceeded" in await within(outbox.failed, "it goes on")
     await outbox.close()
 

@@ -17,15 +17,15 @@ UNSTORABLE = {"properties": "\ud800"}
 async def test_a_callback_that_raises_does_not_stop_the_others_of_its_group(folder, caplog):
     """G15."""
     outbox, told = Outbox.open(settings(folder)), []
-    outbox.put(make_arrival(1), told.append)
-    outbox.put(make_arrival(2), lambda _: told.missing)
+    outbox.port.put(make_arrival(1), told.append)
+    outbox.port.put(make_arrival(2), lambda _: told.missing)
     assert await put(outbox, make_arrival(3)) is Receipt.STORED
     assert told == [Receipt.STORED]
     assert "the callback of a commit failed" in caplog.text
     room = asyncio.Event()
-    outbox.when_room(room.set)
+    outbox.port.when_room(room.set)
     await within(room.wait(), "no room came")
-    assert (outbox._waiting_events, outbox._waiting_bytes) == (0, 0)
+    assert (outbox.port._waiting_events, outbox.port._waiting_bytes) == (0, 0)
     await outbox.close()
 
 
@@ -35,7 +35,7 @@ async def test_an_arrival_that_cannot_be_stored_becomes_a_dead_letter_and_the_ot
     arrivals = [make_arrival(n, **(UNSTORABLE if n == 5 else {})) for n in range(9)]
     receipts = await asyncio.gather(*(put(outbox, each) for each in arrivals))
     assert receipts == [Receipt.DEAD if n == 5 else Receipt.STORED for n in range(9)]
-    streams = {each.lane: each.stream for each in await outbox.streams()}
+    streams = {each.lane: each.stream for each in await outbox.streams.pending()}
     stored = await bodies(outbox, streams[Lane.TELEMETRY])
     assert [event.data for event in stored] == [b'{"n": %d}' % n for n in range(9) if n != 5]
     (letter,) = [decode_dead_letter(event.data) for event in await bodies(outbox, streams[Lane.BULK])]
@@ -50,26 +50,26 @@ async def test_an_act_that_raises_is_not_told_and_the_others_are_done(folder, ca
     def fail(*_) -> None:
         raise OverflowError("a number that no database holds")
 
-    outbox.act(fail, told.append, size=1000)
-    outbox.keep("key", b"value", lambda: told.append("kept"))
+    outbox.port.act(fail, told.append, size=1000)
+    outbox.port.keep("key", b"value", lambda: told.append("kept"))
     assert await put(outbox, make_arrival(1)) is Receipt.STORED
     assert told == ["kept"]
     assert "a number that no database holds" in caplog.text
-    assert (outbox._waiting_events, outbox._waiting_bytes) == (0, 0)
+    assert (outbox.port._waiting_events, outbox.port._waiting_bytes) == (0, 0)
     await outbox.close()
     outbox = Outbox.open(settings(folder))
-    assert outbox.kept("") == {"key": b"value"}
-    (stream,) = await outbox.streams()
-    assert [decode_event(row.body).sequence for row in await outbox.read(stream.stream, 0, 9)] == [1]
+    assert outbox.port.kept("") == {"key": b"value"}
+    (stream,) = await outbox.streams.pending()
+    assert [decode_event(row.body).sequence for row in await outbox.streams.read(stream.stream, 0, 9)] == [1]
     await outbox.close()
 
 
 async def test_a_read_that_raises_fails_for_its_caller_alone(folder):
     outbox = Outbox.open(settings(folder))
     assert await put(outbox, make_arrival(1)) is Receipt.STORED
-    (stream,) = await outbox.streams()
-    assert isinstance(await settled(outbox.own(stream.stream, 2**64, 0)), OverflowError)
-    assert isinstance(await settled(outbox.read("no such stream", 0, 1)), KeyError)
+    (stream,) = await outbox.streams.pending()
+    assert isinstance(await settled(outbox.streams.own(stream.stream, 2**64, 0)), OverflowError)
+    assert isinstance(await settled(outbox.streams.read("no such stream", 0, 1)), KeyError)
     assert await put(outbox, make_arrival(2)) is Receipt.STORED
     await outbox.close()
 

@@ -56,7 +56,7 @@ def test_too_many_rows_are_not_kept(monkeypatch):
 
 async def settle_down(outbox):
     """Let everything pass that the writer has said so far."""
-    await outbox.streams()
+    await outbox.streams.pending()
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -66,23 +66,23 @@ async def test_a_reader_gets_every_event_whatever_happens_in_between(folder, mon
     random, read = Random(seed), []
     outbox = Outbox.open(settings(folder))
     await put(outbox, make_arrival(0))
-    (stream,) = await outbox.streams()
+    (stream,) = await outbox.streams.pending()
     for _ in range(300):
         match random.randrange(10):
             case 0:
-                outbox.stop_sending()
+                outbox.streams.stop_sending()
             case 1:
                 await settle_down(outbox)
             case 2 if read:
-                await outbox.quarantine(stream.stream, random.choice(read), "c", "d")
+                await outbox.streams.quarantine(stream.stream, random.choice(read), "c", "d")
             case 3 | 4 | 5:
                 limits = random.randrange(1, 9), random.choice((None, 50, 900))
-                read += [row.sequence for row in await outbox.read(stream.stream, len(read), *limits)]
+                read += [row.sequence for row in await outbox.streams.read(stream.stream, len(read), *limits)]
             case _:
                 await asyncio.gather(*(put(outbox, make_arrival(n)) for n in range(random.randrange(1, 4))))
-    while found := await within(outbox.read(stream.stream, len(read), 100), "the reader gets no answer"):
+    while found := await within(outbox.streams.read(stream.stream, len(read), 100), "the reader gets no answer"):
         read += [row.sequence for row in found]
-    (stream,) = await outbox.streams()
+    (stream,) = await outbox.streams.pending()
     assert read == list(range(1, stream.head + 1))
     await outbox.close()
 
@@ -90,10 +90,10 @@ async def test_a_reader_gets_every_event_whatever_happens_in_between(folder, mon
 async def test_after_the_end_of_a_connection_no_row_counts_as_sent(folder):
     outbox = Outbox.open(settings(folder))
     await put(outbox, make_arrival(0))
-    (stream,) = await outbox.streams()
-    assert len(await outbox.read(stream.stream, 0, 10)) == 1
+    (stream,) = await outbox.streams.pending()
+    assert len(await outbox.streams.read(stream.stream, 0, 10)) == 1
     await put(outbox, make_arrival(1))
-    outbox.stop_sending()
+    outbox.streams.stop_sending()
     await put(outbox, make_arrival(2))
     handed = await outbox._calls.call(lambda store: dict(store.handed))
     assert handed == {stream.stream: 2}

@@ -12,13 +12,14 @@ from edge.outbox.test_outbox import put, settings
 from fogline.event import Receipt
 from fogline.identity import UniqueId
 from fogline.report_on_change import ReportPolicy
+from fogline_edge.outbox import housekeeping
 from fogline_edge.outbox import memory_expiry as module
-from fogline_edge.outbox import writer as writer_module
 from fogline_edge.outbox.memory_expiry import REMEMBER_S, ROUND_S, MemoryExpiry
 from fogline_edge.outbox.migrations import migrations
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.outbox.pages import PAGE_BYTES
 from fogline_edge.outbox.schema import connect_file, open_database
+from fogline_edge.outbox.writer_queue import Call
 from fogline_lab.amqp import within
 from fogline_lab.clock import RIGHT_NS, FakeClock
 from fogline_lab.events import make_arrival
@@ -114,7 +115,7 @@ async def test_a_device_that_always_says_the_same_is_not_forgotten(folder):
     told = [await put(outbox, each) for each in (same, named)]
     for _ in range(10):
         clock.go_on(13 * 3600)
-        outbox._writer._next_housekeeping = 0.0
+        outbox._writer._housekeeping._next_s = 0.0
         told += [await put(outbox, each) for each in (same, named)]
     assert told == [Receipt.STORED] * 2 + [Receipt.FILTERED, Receipt.DUPLICATE] * 10
     await outbox.close()
@@ -127,7 +128,7 @@ async def test_devices_that_were_never_real_leave_nothing(folder):
         for n in range(5):
             await put(outbox, make_arrival(device=f"{hour}-{n}", evidence=UniqueId(b"1")))
         clock.go_on(3600)
-        outbox._writer._next_housekeeping = 0.0
+        outbox._writer._housekeeping._next_s = 0.0
     await outbox.close()
     with contextlib.closing(sqlite3.connect(folder / "data" / "outbox.db")) as connection:
         (devices,) = connection.execute("SELECT count(DISTINCT device) FROM memory").fetchone()
@@ -152,7 +153,7 @@ async def test_a_file_that_is_full_of_what_is_remembered_heals(folder, when_full
     clock.reboot(RIGHT_NS)
     outbox = Outbox.open(make, clock=clock)
     assert await put(outbox, make_arrival(1)) is Receipt.STORED
-    (stream,) = await outbox.streams()
+    (stream,) = await outbox.streams.pending()
     assert (stream.counts.dropped, stream.head) == (0, 2)
     await outbox.close()
 
@@ -181,13 +182,13 @@ async def test_while_there_is_work_little_is_forgotten_and_then_the_rest(folder,
             loop.call_soon_threadsafe(all_gone.set)
         return 0
 
-    monkeypatch.setattr(writer_module, "STEP_S", 1000.0)
+    monkeypatch.setattr(housekeeping, "STEP_S", 1000.0)
     monkeypatch.setattr(MemoryExpiry, "more", property(lambda _: len(steps) < 5))
     monkeypatch.setattr(MemoryExpiry, "step", step)
     outbox = Outbox.open(settings(folder))
     gate, seen = threading.Event(), []
     for run in (lambda _: gate.wait(LIMIT_S), *[lambda _: seen.append(len(steps))] * 50):
-        outbox._writer.submit(writer_module.Call(run, lambda _: None, lambda _: None))
+        outbox._writer.submit(Call(run, lambda _: None, lambda _: None))
     gate.set()
     await within(all_gone.wait(), "what is left is never forgotten", LIMIT_S)
     assert (len(seen), max(seen)) == (50, 1), "the one that is due in any case"

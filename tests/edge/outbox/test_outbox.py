@@ -13,7 +13,7 @@ from fogline.event import Lane, Receipt, parse_rfc3339
 from fogline.gap import GAP_CONTENT_TYPE, decode_gap
 from fogline.ledger import STATEMENT_CONTENT_TYPE, decode_statement
 from fogline.report_on_change import ReportPolicy
-from fogline_edge.outbox import outbox as module
+from fogline_edge.outbox import port as module
 from fogline_edge.outbox import startup
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import EdgeSettings, OutboxSettings, UplinkSettings
@@ -34,12 +34,12 @@ def settings(folder: Path, *, statement_s: float = 3600, **outbox) -> EdgeSettin
 
 async def put(outbox: Outbox, arrival) -> Receipt:
     done = asyncio.get_running_loop().create_future()
-    outbox.put(arrival, done.set_result)
+    outbox.port.put(arrival, done.set_result)
     return await within(done, "nothing was committed")
 
 
 async def bodies(outbox: Outbox, stream: str, after: int = 0):
-    return [decode_event(row.body) for row in await outbox.read(stream, after, 10_000)]
+    return [decode_event(row.body) for row in await outbox.streams.read(stream, after, 10_000)]
 
 
 async def test_what_was_acknowledged_is_there_after_a_restart(folder):
@@ -48,7 +48,7 @@ async def test_what_was_acknowledged_is_there_after_a_restart(folder):
     assert set(receipts) == {Receipt.STORED}
     await outbox.close()
     outbox = Outbox.open(settings(folder))
-    (stream,) = await outbox.streams()
+    (stream,) = await outbox.streams.pending()
     assert [event.data for event in await bodies(outbox, stream.stream)] == [b'{"n": %d}' % n for n in range(100)]
     assert (stream.head, stream.counts.acknowledged, stream.counts.stored) == (100, 100, 100)
     await outbox.close()
@@ -59,8 +59,8 @@ async def test_sequences_are_contiguous_over_restarts_and_commit_ids_are_not_use
     for _ in range(3):
         outbox = Outbox.open(settings(folder))
         await asyncio.gather(*(put(outbox, make_arrival(n)) for n in range(5)))
-        (stream,) = await outbox.streams()
-        rows = await outbox.read(stream.stream, 0, 100)
+        (stream,) = await outbox.streams.pending()
+        rows = await outbox.streams.read(stream.stream, 0, 100)
         commit_ids = [row.commit_id for row in rows]
         await outbox.close()
     assert [row.sequence for row in rows] == list(range(1, 16))
@@ -73,7 +73,7 @@ async def test_a_resend_is_recognised_across_a_restart(folder):
     await outbox.close()
     outbox = Outbox.open(settings(folder))
     assert await put(outbox, make_arrival(1, slot=b"7", again=True)) is Receipt.DUPLICATE
-    (stream,) = await outbox.streams()
+    (stream,) = await outbox.streams.pending()
     assert (stream.head, stream.counts.acknowledged, stream.counts.duplicate) == (1, 2, 1)
     await outbox.close()
 
@@ -95,7 +95,7 @@ async def test_what_is_no_news_has_no_sequence_and_is_counted_across_a_restart(f
     outbox = Outbox.open(settings(folder))
     assert await put(outbox, make_arrival(2, report=report)) is Receipt.FILTERED
     assert await put(outbox, make_arrival(3, report=report)) is Receipt.STORED
-    (stream,) = await outbox.streams()
+    (stream,) = await outbox.streams.pending()
     counts = stream.counts
     assert (stream.head, counts.acknowledged, counts.stored, counts.filtered) == (3, 3, 3, 3)
     await outbox.close()
@@ -119,10 +119,10 @@ async def test_a_statement_says_how_much_was_no_news(folder):
     for _ in range(3):
         await put(outbox, make_arrival(1, report=report))
     stated = asyncio.Event()
-    outbox.on_commit = lambda _: stated.set()
+    outbox.streams.start_sending(lambda _: stated.set())
     await put(outbox, make_arrival(2))
     await within(stated.wait(), "nothing was committed")
-    (stream,) = await outbox.streams()
+    (stream,) = await outbox.streams.pending()
     filtered = 0
     while not filtered:  # on a busy machine a statement came before anything was filtered
         stated.clear()
@@ -138,22 +138,22 @@ async def test_each_lane_has_a_stream_of_its_own(folder):
     outbox = Outbox.open(settings(folder))
     for lane in Lane:
         await put(outbox, make_arrival(lane=lane))
-    assert sorted(stream.lane for stream in await outbox.streams()) == sorted(Lane)
+    assert sorted(stream.lane for stream in await outbox.streams.pending()) == sorted(Lane)
     await outbox.close()
 
 
 async def test_settled_rows_go_and_the_rest_stays(folder):
     outbox = Outbox.open(settings(folder))
     await asyncio.gather(*(put(outbox, make_arrival(n)) for n in range(10)))
-    (stream,) = await outbox.streams()
-    outbox.count_sent(stream.stream, 10)
-    outbox.settle(stream.stream, 7)
+    (stream,) = await outbox.streams.pending()
+    outbox.streams.count_sent(stream.stream, 10)
+    outbox.streams.settle(stream.stream, 7)
     await outbox.close()
     outbox = Outbox.open(settings(folder))
-    (stream,) = await outbox.streams()
+    (stream,) = await outbox.streams.pending()
     assert (stream.settled, stream.counts.settled, stream.counts.sent) == (7, 7, 10)
     assert [event.sequence for event in await bodies(outbox, stream.stream)] == [8, 9, 10]
-    own = await outbox.own(stream.stream, 8, 0)
+    own = await outbox.streams.own(stream.stream, 8, 0)
     assert own.settled == 7
     assert own.settled_chain
     assert own.chain_at_mark
@@ -163,7 +163,7 @@ async def test_settled_rows_go_and_the_rest_stays(folder):
 async def test_a_statement_says_what_was_counted_before_it(folder):
     outbox = Outbox.open(settings(folder, statement_s=0.05))
     await asyncio.gather(*(put(outbox, make_arrival(n)) for n in range(10)))
-    (stream,) = await outbox.streams()
+    (stream,) = await outbox.streams.pending()
 
     async def stated():
         while True:
@@ -182,7 +182,7 @@ async def test_a_statement_in_the_transaction_of_its_events_writes_none_of_them_
     for n in range(5):
         await put(outbox, make_arrival(n))
         await put(outbox, make_arrival(n, lane=Lane.ALARM))
-    for stream in await outbox.streams():
+    for stream in await outbox.streams.pending():
         events = await bodies(outbox, stream.stream)
         assert [event.sequence for event in events] == list(range(1, len(events) + 1))
         assert sum(event.content_type != STATEMENT_CONTENT_TYPE for event in events) == 5
@@ -193,8 +193,8 @@ async def test_a_statement_in_the_transaction_of_its_events_writes_none_of_them_
 async def test_a_refused_event_is_set_aside_and_a_gap_record_takes_its_place(folder):
     outbox = Outbox.open(settings(folder))
     await asyncio.gather(*(put(outbox, make_arrival(n)) for n in range(3)))
-    (stream,) = await outbox.streams()
-    await outbox.quarantine(stream.stream, 2, "amqp:decode-error", "not readable")
+    (stream,) = await outbox.streams.pending()
+    await outbox.streams.quarantine(stream.stream, 2, "amqp:decode-error", "not readable")
     events = await bodies(outbox, stream.stream)
     assert [event.content_type for event in events] == ["application/json", GAP_CONTENT_TYPE, "application/json"]
     gap = decode_gap(events[1].data)
@@ -208,9 +208,9 @@ async def test_a_refused_event_is_set_aside_and_a_gap_record_takes_its_place(fol
 async def test_a_gap_record_that_is_refused_too_stays_where_it_is(folder):
     outbox = Outbox.open(settings(folder))
     await put(outbox, make_arrival(1))
-    (stream,) = await outbox.streams()
-    assert await outbox.quarantine(stream.stream, 1, "amqp:decode-error", "not readable")
-    assert not await outbox.quarantine(stream.stream, 1, "amqp:not-allowed", "nor that")
+    (stream,) = await outbox.streams.pending()
+    assert await outbox.streams.quarantine(stream.stream, 1, "amqp:decode-error", "not readable")
+    assert not await outbox.streams.quarantine(stream.stream, 1, "amqp:not-allowed", "nor that")
     assert await put(outbox, make_arrival(2)) is Receipt.STORED
     assert [event.content_type for event in await bodies(outbox, stream.stream)] == [GAP_CONTENT_TYPE, "application/json"]
     await outbox.close()
@@ -224,12 +224,12 @@ async def test_no_more_is_read_than_is_wanted(folder, restarted):
     if restarted:
         await outbox.close()
         outbox = Outbox.open(settings(folder))
-    (stream,) = await outbox.streams()
-    rows = await outbox.read(stream.stream, 0, 10)
+    (stream,) = await outbox.streams.pending()
+    rows = await outbox.streams.read(stream.stream, 0, 10)
     two = len(rows[0].body) + len(rows[1].body) + 2
     assert len(rows) == 10
     for limit_bytes, expected in [(1, 1), (two - 1, 1), (two, 2), (10 * two, 10)]:
-        assert len(await outbox.read(stream.stream, 0, 10, limit_bytes)) == expected
+        assert len(await outbox.streams.read(stream.stream, 0, 10, limit_bytes)) == expected
     await outbox.close()
 
 
@@ -238,9 +238,9 @@ async def test_an_event_says_when_it_came_whoever_began_its_transaction(folder):
     outbox = Outbox.open(settings(folder), clock=clock)
     await put(outbox, make_arrival(1))
     clock.go_on(5)
-    outbox.keep("a key", b"a value", lambda: None)
+    outbox.port.keep("a key", b"a value", lambda: None)
     await put(outbox, make_arrival(2))
-    (stream,) = await outbox.streams()
+    (stream,) = await outbox.streams.pending()
     first, second = (parse_rfc3339(event.recordedtime) for event in await bodies(outbox, stream.stream))
     assert second - first == 5_000_000_000
     await outbox.close()
@@ -252,12 +252,12 @@ async def test_b10_a_start_forgets_the_closed_streams_that_are_empty(folder, mon
     for n in range(4):
         await asyncio.gather(*(put(outbox, make_arrival(10 * n + k)) for k in range(3)))
         if n < 3:
-            await outbox.split_backlog(frozenset({Lane.TELEMETRY}), 1)
-    empty, quarantined, waiting, now = [each.stream for each in await outbox.streams()]
-    assert await outbox.quarantine(quarantined, 1, "amqp:decode-error", "no")
+            await outbox.streams.split_backlog(frozenset({Lane.TELEMETRY}), 1)
+    empty, quarantined, waiting, now = [each.stream for each in await outbox.streams.pending()]
+    assert await outbox.streams.quarantine(quarantined, 1, "amqp:decode-error", "no")
     for name in (empty, quarantined):
-        outbox.settle(name, 4)
-    outbox.settle(now, 3)
+        outbox.streams.settle(name, 4)
+    outbox.streams.settle(now, 3)
     await outbox.close()
 
     def known() -> list[str]:
@@ -267,9 +267,9 @@ async def test_b10_a_start_forgets_the_closed_streams_that_are_empty(folder, mon
     assert known() == [empty, quarantined, waiting, now]
     outbox = Outbox.open(settings(folder))
     assert known() == [quarantined, waiting, now]
-    assert [each.stream for each in await outbox.streams()] == [waiting, now]
+    assert [each.stream for each in await outbox.streams.pending()] == [waiting, now]
     await put(outbox, make_arrival(99))
-    assert [each.head for each in await outbox.streams()] == [4, 4]
+    assert [each.head for each in await outbox.streams.pending()] == [4, 4]
     await outbox.close()
 
 
@@ -281,29 +281,29 @@ async def test_b10_hello_knows_how_long_the_first_event_has_waited(folder, synce
     clock.go_on(5)
     await put(outbox, make_arrival(2))
     clock.go_on(2)
-    (stream,) = await outbox.streams()
-    own = await outbox.own(stream.stream, 0, clock.time_ns())
+    (stream,) = await outbox.streams.pending()
+    own = await outbox.streams.own(stream.stream, 0, clock.time_ns())
     assert own.waited_ms == waited_ms
-    outbox.settle(stream.stream, 2)
-    await outbox.streams()
-    assert (await outbox.own(stream.stream, 0, clock.time_ns())).waited_ms == 0
+    outbox.streams.settle(stream.stream, 2)
+    await outbox.streams.pending()
+    assert (await outbox.streams.own(stream.stream, 0, clock.time_ns())).waited_ms == 0
     await outbox.close()
 
 
 async def test_a_stream_that_cannot_be_trusted_begins_anew_with_the_same_ids(folder):
     outbox = Outbox.open(settings(folder))
     await asyncio.gather(*(put(outbox, make_arrival(n)) for n in range(10)))
-    (old,) = await outbox.streams()
+    (old,) = await outbox.streams.pending()
     before = await bodies(outbox, old.stream)
-    await outbox.reopen(old.stream, 4, "the chains differ")
-    (new,) = await outbox.streams()
+    await outbox.streams.reopen(old.stream, 4, "the chains differ")
+    (new,) = await outbox.streams.pending()
     assert new.stream != old.stream
     after = await bodies(outbox, new.stream)
     assert [event.id for event in after] == [event.id for event in before[4:]]
     assert [event.sequence for event in after] == list(range(1, 7))
     assert all(event.replayed for event in after)
     await put(outbox, make_arrival(99))
-    (again,) = await outbox.streams()
+    (again,) = await outbox.streams.pending()
     assert (again.stream, again.head) == (new.stream, 7)
     await outbox.close()
 
@@ -315,20 +315,20 @@ async def test_a_full_outbox_stops_acknowledging_and_heals_when_rows_go(folder):
     room = asyncio.Event()
     for n in range(200):
         try:
-            outbox.put(make_arrival(n, data=payload), lambda _, n=n: acknowledged.append(n))
+            outbox.port.put(make_arrival(n, data=payload), lambda _, n=n: acknowledged.append(n))
         except SlowDown:
             break
         looked_at = asyncio.Event()
-        outbox.act(lambda *_: None, lambda _, event=looked_at: event.set(), urgent=True)
+        outbox.port.act(lambda *_: None, lambda _, event=looked_at: event.set(), urgent=True)
         await within(looked_at.wait(), "not even an act is done")
     else:
         pytest.fail("a megabyte took four")
-    (stream,) = await outbox.streams()
+    (stream,) = await outbox.streams.pending()
     assert stream.head == len(acknowledged)
     assert (folder / "data" / "outbox.db").stat().st_size <= 1_000_000
     assert await put(outbox, make_arrival(lane=Lane.REPLY, data=payload)) is Receipt.STORED, "replies keep their reserve"
-    outbox.when_room(room.set)
-    outbox.settle(stream.stream, stream.head)
+    outbox.port.when_room(room.set)
+    outbox.streams.settle(stream.stream, stream.head)
     await within(room.wait(), "no room came")
     assert await put(outbox, make_arrival(data=payload)) is Receipt.STORED
     assert acknowledged == list(range(len(acknowledged)))
@@ -340,11 +340,11 @@ async def test_too_much_that_waits_is_pushed_back(folder, monkeypatch):
     outbox = Outbox.open(settings(folder))
     receipts = []
     for n in range(100):
-        outbox.put(make_arrival(n), receipts.append)
+        outbox.port.put(make_arrival(n), receipts.append)
     with pytest.raises(SlowDown):
-        outbox.put(make_arrival(100), receipts.append)
+        outbox.port.put(make_arrival(100), receipts.append)
     room = asyncio.Event()
-    outbox.when_room(room.set)
+    outbox.port.when_room(room.set)
     await within(room.wait(), "no room came")
     await outbox.close()
     assert len(receipts) == 100

@@ -20,8 +20,8 @@ LIMIT_S = 30.0
 async def refuse(outbox: Outbox, arrival) -> tuple[str, int]:
     """OutboxStore an event, and have the bridge refuse it for good. Returns its place."""
     assert await put(outbox, arrival) is Receipt.STORED
-    (stream,) = [each for each in await outbox.streams() if each.lane is arrival.lane]
-    assert await outbox.quarantine(stream.stream, stream.head, "amqp:decode-error", "not readable")
+    (stream,) = [each for each in await outbox.streams.pending() if each.lane is arrival.lane]
+    assert await outbox.streams.quarantine(stream.stream, stream.head, "amqp:decode-error", "not readable")
     return stream.stream, stream.head
 
 
@@ -33,7 +33,7 @@ def aside(folder) -> list[bytes]:
 
 async def lost(outbox: Outbox) -> set[tuple[str, int]]:
     """The places that the gap records of the only lane name as deleted from the quarantine."""
-    (stream,) = await outbox.streams()
+    (stream,) = await outbox.streams.pending()
     gaps = [decode_gap(each.data).lost for each in await bodies(outbox, stream.stream) if each.content_type == GAP_CONTENT_TYPE]
     return {(gap.stream, sequence) for gap in gaps if gap is not None for sequence in range(gap.first, gap.last + 1)}
 
@@ -55,7 +55,7 @@ async def test_what_goes_is_named_by_a_gap_record_and_a_log_line(folder, caplog)
     name, first = await refuse(outbox, make_arrival(1, data=bytes(60_000)))
     await refuse(outbox, make_arrival(2, data=bytes(60_000)))
     await refuse(outbox, make_arrival(3, data=bytes(60_000)))
-    (stream,) = await outbox.streams()
+    (stream,) = await outbox.streams.pending()
     *_, event = await bodies(outbox, stream.stream)
     gap = decode_gap(event.data)
     assert (event.replayed, gap.reason, gap.detail) == (True, "dropped", module.WHY)
@@ -87,7 +87,7 @@ async def test_a_quarantine_that_an_older_version_let_grow_is_cut_to_its_share(f
     assert await put(outbox, make_arrival(data=bytes(400_000))) is Receipt.STORED
     async with asyncio.timeout(LIMIT_S):
         while len(aside(folder)) > 2:
-            await outbox.streams()
+            await outbox.streams.pending()
     assert await lost(outbox) == set(places[:-2])
     await outbox.close()
 
@@ -100,8 +100,8 @@ async def test_refused_events_are_sent_again_under_their_ids(folder, lane):
     with sqlite3.connect(folder / "data" / "outbox.db") as connection:
         rows = connection.execute("SELECT stream, sequence, body FROM quarantine").fetchall()
     ids = [decode_event(body).id for *_, body in rows]
-    assert await outbox.resend_quarantined([(number, sequence) for number, sequence, _ in rows]) == 2
-    (stream,) = await outbox.streams()
+    assert await outbox.empty_quarantine([(number, sequence) for number, sequence, _ in rows], resend=True) == 2
+    (stream,) = await outbox.streams.pending()
     events = await bodies(outbox, stream.stream, 2)
     assert [(event.id, event.data, event.replayed) for event in events] == [
         (ids[0], b"\0first", True),
@@ -118,8 +118,8 @@ async def test_a_refused_event_that_cannot_be_read_stays(folder):
     await refuse(outbox, make_arrival(1))
     with sqlite3.connect(folder / "data" / "outbox.db") as connection:
         connection.execute("UPDATE quarantine SET body = x'00'")
-    assert await outbox.resend_quarantined([(1, 1)]) == 0
-    assert await outbox.delete_quarantined([(1, 1), (7, 7)]) == 1
+    assert await outbox.empty_quarantine([(1, 1)], resend=True) == 0
+    assert await outbox.empty_quarantine([(1, 1), (7, 7)], resend=False) == 1
     await outbox.close()
 
 

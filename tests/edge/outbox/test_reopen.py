@@ -19,13 +19,13 @@ EVENTS = 2 * requests.MOVED_ROWS + 10
 async def test_g8_an_arrival_is_stored_between_two_steps(folder):
     outbox = Outbox.open(settings(folder))
     await asyncio.gather(*(put(outbox, make_arrival(n)) for n in range(EVENTS)))
-    (old,) = await outbox.streams()
-    moved = asyncio.create_task(outbox.reopen(old.stream, 0, "it is a test"))
+    (old,) = await outbox.streams.pending()
+    moved = asyncio.create_task(outbox.streams.reopen(old.stream, 0, "it is a test"))
     arrived = asyncio.create_task(put(outbox, make_arrival(EVENTS)))
     first, _ = await asyncio.wait((moved, arrived), return_when=asyncio.FIRST_COMPLETED)
     assert first == {arrived}, "the arrival waited for the whole move"
     await moved
-    (new,) = await outbox.streams()
+    (new,) = await outbox.streams.pending()
     after = await bodies(outbox, new.stream)
     assert sorted(event.data for event in after) == sorted(b'{"n": %d}' % n for n in range(EVENTS + 1))
     assert [event.sequence for event in after] == list(range(1, EVENTS + 2))

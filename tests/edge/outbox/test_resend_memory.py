@@ -101,7 +101,7 @@ def test_a_packet_id_belongs_to_the_client_whatever_device_its_message_names(dat
 
 async def put(outbox, arrival):
     done = asyncio.get_running_loop().create_future()
-    outbox.put(arrival, done.set_result)
+    outbox.port.put(arrival, done.set_result)
     return await within(done, "nothing was committed")
 
 
@@ -112,8 +112,8 @@ async def test_in_doubt_an_event_names_the_first_beside_its_own_properties(folde
     assert await put(outbox, make_arrival(1, retransmission=FIRST)) is Receipt.STORED
     doubtful = {"retransmission": marked(AckDelivery.DOUBTFUL), "properties": own}
     assert await put(outbox, make_arrival(1, **doubtful)) is Receipt.STORED
-    (stream,) = await outbox.streams()
-    first, second = [decode_event(row.body) for row in await outbox.read(stream.stream, 0, 9)]
+    (stream,) = await outbox.streams.pending()
+    first, second = [decode_event(row.body) for row in await outbox.streams.read(stream.stream, 0, 9)]
     assert second.properties == f"{expected}{POSSIBLE_DUPLICATE}={first.id}"
     assert (stream.counts.acknowledged, stream.counts.stored, stream.counts.duplicate) == (2, 2, 0)
     await outbox.close()
@@ -124,6 +124,6 @@ async def test_a_dead_letter_in_doubt_is_a_dead_letter(folder):
     dead = {"type": DEAD_TYPE, "retransmission": FIRST}
     assert await put(outbox, make_arrival(1, **dead)) is Receipt.DEAD
     assert await put(outbox, make_arrival(1, **{**dead, "retransmission": marked(AckDelivery.DOUBTFUL)})) is Receipt.DEAD
-    (stream,) = await outbox.streams()
+    (stream,) = await outbox.streams.pending()
     assert stream.counts.dead == 2
     await outbox.close()

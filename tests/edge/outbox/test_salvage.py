@@ -153,7 +153,7 @@ async def test_everything_of_a_file_that_is_only_said_to_be_damaged_is_taken_ove
     assert sorted(after.ids.values()) == sorted(sound.ids.values())
     assert after.gaps == []
     assert {stream for stream, _ in after.ids} & {stream for stream, _ in sound.ids} == set()
-    assert len(outbox.kept("mqtt/session/")) == 40
+    assert len(outbox.port.kept("mqtt/session/")) == 40
     entries = await outbox.read_journal(journal.open_entries)
     assert [(entry.command.id, entry.state) for entry in entries] == [("c-1", "SENDING"), ("c-2", "SENDING")]
     resend = arrival(1019)
@@ -217,7 +217,7 @@ async def test_an_event_whose_body_has_another_type_is_salvaged_at_the_next_star
 async def test_damage_that_is_met_while_the_gateway_runs_is_salvaged_at_the_next_start(sound, folder):
     at = copy(sound.clean, folder, "a")
     outbox = Outbox.open(settings(at))
-    (before,) = (stream for stream in await outbox.streams() if stream.lane is Lane.TELEMETRY)
+    (before,) = (stream for stream in await outbox.streams.pending() if stream.lane is Lane.TELEMETRY)
 
     def fail(writer):
         writer.connection.execute("UPDATE stream SET number = 1 WHERE number <> 1")  # a number that is taken
@@ -298,9 +298,9 @@ async def test_what_was_set_aside_stays_aside_and_the_same_place_is_set_aside_ag
         outbox = Outbox.open(settings(folder))
         for _ in range(2):
             await put(outbox, make_arrival(life))
-        (stream,) = await outbox.streams()
-        assert await outbox.quarantine(stream.stream, 2, "amqp:decode-error", f"life {life}")
-        outbox.settle(stream.stream, 2)
+        (stream,) = await outbox.streams.pending()
+        assert await outbox.streams.quarantine(stream.stream, 2, "amqp:decode-error", f"life {life}")
+        outbox.streams.settle(stream.stream, 2)
         outbox.suspect("for the test")
         await outbox.close()
     rows = sqlite3.connect(folder / "data" / "outbox.db").execute("SELECT description FROM quarantine ORDER BY stream")

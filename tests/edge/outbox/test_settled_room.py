@@ -25,7 +25,7 @@ async def fill(outbox: Outbox) -> int:
     while True:
         done = asyncio.get_running_loop().create_future()
         try:
-            outbox.put(make_arrival(stored, data=PAYLOAD), done.set_result)
+            outbox.port.put(make_arrival(stored, data=PAYLOAD), done.set_result)
         except SlowDown:
             return stored
         try:
@@ -33,7 +33,7 @@ async def fill(outbox: Outbox) -> int:
         except TimeoutError:
             return stored
         stored += 1
-        (stream,) = await outbox.streams()
+        (stream,) = await outbox.streams.pending()
         if stream.counts.dropped:
             return stored
 
@@ -44,17 +44,17 @@ async def test_a_full_outbox_whose_events_are_settled_takes_new_events_and_drops
     outbox = Outbox.open(settings(folder, max_bytes=BOUND, when_full={"telemetry": when_full}))
     stored = await fill(outbox)
     assert stored > 50
-    (stream,) = await outbox.streams()
+    (stream,) = await outbox.streams.pending()
     before = stream.counts.dropped
     for _ in range(3):
-        (stream,) = await outbox.streams()
-        outbox.settle(stream.stream, stream.head)
+        (stream,) = await outbox.streams.pending()
+        outbox.streams.settle(stream.stream, stream.head)
         room = asyncio.Event()
-        outbox.when_room(room.set)
+        outbox.port.when_room(room.set)
         await within(room.wait(), "settled events give no room")
         for n in range(stored - 20):
             assert await put(outbox, make_arrival(n, data=PAYLOAD)) is Receipt.STORED
-    (stream,) = await outbox.streams()
+    (stream,) = await outbox.streams.pending()
     assert stream.counts.dropped <= before
     assert stream.settled == stream.head - (stored - 20)
     await outbox.close()
@@ -69,15 +69,15 @@ async def test_nothing_is_dropped_while_settled_rows_are_in_the_file(folder, whe
     payload, many = make_noise(100_000), 300
     for first in range(0, many, 10):
         await asyncio.gather(*(put(outbox, make_arrival(n, data=payload)) for n in range(first, first + 10)))
-    (stream,) = await outbox.streams()
+    (stream,) = await outbox.streams.pending()
     assert stream.counts.dropped == 0
-    outbox.settle(stream.stream, stream.head)
-    await outbox.streams()
+    outbox.streams.settle(stream.stream, stream.head)
+    await outbox.streams.pending()
     assert await put(outbox, make_arrival(data=b"x" * 100)) is Receipt.STORED
     for first in range(0, many, 150):
         receipts = [put(outbox, make_arrival(n, data=payload)) for n in range(first, first + 150)]
         assert set(await asyncio.gather(*receipts)) == {Receipt.STORED}
-    (stream,) = await outbox.streams()
+    (stream,) = await outbox.streams.pending()
     assert (stream.counts.dropped, stream.settled) == (0, many)
     await outbox.close()
 
@@ -86,9 +86,9 @@ async def test_settled_rows_are_deleted_when_the_outbox_closes(folder):
     outbox = Outbox.open(settings(folder))
     for lane in (Lane.TELEMETRY, Lane.ALARM):
         await asyncio.gather(*(put(outbox, make_arrival(n, lane=lane)) for n in range(10)))
-    for stream in await outbox.streams():
-        outbox.settle(stream.stream, 7)
-        outbox.count_sent(stream.stream, 9)
+    for stream in await outbox.streams.pending():
+        outbox.streams.settle(stream.stream, 7)
+        outbox.streams.count_sent(stream.stream, 9)
     await outbox.close()
     with sqlite3.connect(folder / "data" / "outbox.db") as connection:
         assert connection.execute("SELECT settled, settled_events, sent FROM stream").fetchall() == [(7, 7, 9)] * 2
@@ -102,11 +102,11 @@ async def test_counts_without_rows_are_saved_when_the_outbox_closes(folder):
     await put(outbox, make_arrival(1))
     await outbox.close()
     outbox = Outbox.open(settings(folder))
-    (stream,) = await outbox.streams()
-    outbox.count_sent(stream.stream, 9)
+    (stream,) = await outbox.streams.pending()
+    outbox.streams.count_sent(stream.stream, 9)
     await outbox.close()
     outbox = Outbox.open(settings(folder))
-    (stream,) = await outbox.streams()
+    (stream,) = await outbox.streams.pending()
     assert stream.counts.sent == 9
     await outbox.close()
 

@@ -43,8 +43,8 @@ def test_whatever_put_takes_the_bridge_reads(arrivals: list[Arrival]):
         with tempfile.TemporaryDirectory() as folder:
             outbox = Outbox.open(outbox_settings(Path(folder), group_commit_ms=0))
             assert [await put(outbox, each) for each in arrivals] == [Receipt.STORED] * len(arrivals)
-            (stream,) = await outbox.streams()
-            rows = await outbox.read(stream.stream, 0, 10)
+            (stream,) = await outbox.streams.pending()
+            rows = await outbox.streams.read(stream.stream, 0, 10)
             await outbox.close()
         span = Range("gw-1", stream.stream, Lane.TELEMETRY, 1, len(rows), chain_of(rows[-1].commit_id))
         batch = read_batch(span, encode_batch(span, [row.body for row in rows], BEACON))

@@ -38,11 +38,11 @@ async def test_a_backlog_goes_out_at_the_rate_that_is_set_and_alarms_do_not_wait
     uplink = UplinkSettings(bridge=f"127.0.0.1:{await bridge.serve()}", batch_events=25, max_kib_s=KIB_S)
     outbox = Outbox.open(EdgeSettings(tenant="acme", gateway="gw-1", data=str(folder / "data"), uplink=uplink))
     for number in range(EVENTS):
-        outbox.put(make_arrival(number, data=os.urandom(400)), lambda _: None)
+        outbox.port.put(make_arrival(number, data=os.urandom(400)), lambda _: None)
     serving = asyncio.create_task(Uplink(outbox, uplink, lambda *_: None, Backoff(0.01, 0.01)).run())
     began = asyncio.get_running_loop().time()
     await bridge.until(lambda: len(bridge.came) >= EVENTS / 4, "nothing comes")
-    outbox.put(make_arrival(ALARM, lane=Lane.ALARM), lambda _: None)
+    outbox.port.put(make_arrival(ALARM, lane=Lane.ALARM), lambda _: None)
     await bridge.until(lambda: len(bridge.came) > EVENTS, "it does not drain")
     place = [event.lane for _, event in bridge.came].index(Lane.ALARM)
     serving.cancel()

@@ -36,7 +36,7 @@ async def gateway(folder, bridge: Bridge, clock: FakeClock):
     uplink = UplinkSettings(bridge=f"127.0.0.1:{await bridge.serve()}")
     settings = EdgeSettings(tenant="acme", gateway="gw-1", data=str(folder / "data"), uplink=uplink)
     outbox = Outbox.open(settings, clock=clock)
-    outbox.put(make_arrival(1), lambda _: None)
+    outbox.port.put(make_arrival(1), lambda _: None)
     serving = asyncio.create_task(Uplink(outbox, uplink, lambda *_: None, Backoff(0.01, 0.01)).run())
     try:
         yield

@@ -91,7 +91,7 @@ class Line:
         numbers = set()
         for lane in lanes:
             self.sent += 1
-            self.outbox.put(make_arrival(self.sent, lane=lane), lambda _: None)
+            self.outbox.port.put(make_arrival(self.sent, lane=lane), lambda _: None)
             numbers.add(b'{"n": %d}' % self.sent)
         await self.bridge.until(lambda: numbers <= self.bridge.numbers(), f"{lanes} do not arrive")
 
@@ -143,7 +143,7 @@ async def test_a_lane_that_is_refused_is_tried_less_and_less_often_and_the_other
         await line.arrives(Lane.TELEMETRY, Lane.BULK)
         line.bridge.refusing["bulk"] = FAILED
         line.bridge.detach(Lane.BULK)
-        line.outbox.put(make_arrival(99, lane=Lane.BULK), lambda _: None)
+        line.outbox.port.put(make_arrival(99, lane=Lane.BULK), lambda _: None)
         await line.bridge.until(lambda: len(waits) >= 20, "it does not try again")
         await line.arrives(Lane.TELEMETRY)
         del line.bridge.refusing["bulk"]

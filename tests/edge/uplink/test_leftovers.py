@@ -46,7 +46,7 @@ async def test_sessions_do_not_pile_up_over_reconnects(folder, seldom):
     outbox = Outbox.open(EdgeSettings(tenant="acme", gateway="gw-1", data=str(folder / "data"), uplink=uplink))
     serving = asyncio.create_task(Uplink(outbox, uplink, lambda *_: None, Backoff(0.01, 0.01)).run())
     for number in range(200):
-        outbox.put(make_arrival(number), lambda _: None)
+        outbox.port.put(make_arrival(number), lambda _: None)
     await bridge.until(lambda: bridge.connections > 20, "the gateway does not come again")
     assert sum(type(each) is BridgeSession for each in gc.get_objects()) <= 3
     serving.cancel()

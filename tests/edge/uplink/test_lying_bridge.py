@@ -75,7 +75,7 @@ async def test_events_reach_the_other_bridge(folder, monkeypatch, liar):
     outbox = Outbox.open(EdgeSettings(tenant="acme", gateway="gw-1", data=str(folder / "data"), uplink=uplink))
     serving = asyncio.create_task(Uplink(outbox, uplink, lambda *_: None, Backoff(0.01, 0.01)).run())
     try:
-        outbox.put(make_arrival(1), lambda _: None)
+        outbox.port.put(make_arrival(1), lambda _: None)
         await honest.until(honest.events, "the event does not come to the honest bridge")
         assert not serving.done()
         assert lying.came == []

@@ -37,7 +37,7 @@ async def test_a_bridge_that_settles_nothing_is_left_and_the_gateway_lives(folde
     uplink = UplinkSettings(bridge=f"127.0.0.1:{await bridge.serve()}")
     outbox = Outbox.open(EdgeSettings(tenant="acme", gateway="gw-1", data=str(folder / "data"), uplink=uplink))
     serving = asyncio.create_task(Uplink(outbox, uplink, lambda *_: None, Backoff(0.01, 0.01)).run())
-    outbox.put(make_arrival(1), lambda _: None)
+    outbox.port.put(make_arrival(1), lambda _: None)
     await bridge.until(bridge.events, "the gateway does not send it again")
     assert not serving.done()
     serving.cancel()
@@ -79,11 +79,11 @@ async def test_one_stuck_stream_is_noticed_while_another_moves(folder, monkeypat
     def busy() -> None:
         nonlocal sent, timer
         sent += 1
-        outbox.put(make_arrival(sent), lambda _: None)
+        outbox.port.put(make_arrival(sent), lambda _: None)
         timer = asyncio.get_running_loop().call_later(0.02, busy)
 
     timer = asyncio.get_running_loop().call_later(0, busy)
-    outbox.put(make_arrival(1, lane=Lane.ALARM), lambda _: None)
+    outbox.port.put(make_arrival(1, lane=Lane.ALARM), lambda _: None)
     await bridge.until(lambda: any(event.lane is Lane.ALARM for _, event in bridge.came), "the stuck stream is not noticed")
     timer.cancel()
     assert bridge.connections == 2
@@ -109,7 +109,7 @@ async def test_a_welcome_with_an_unknown_stream_does_not_end_the_gateway(folder,
     uplink = UplinkSettings(bridge=f"127.0.0.1:{await bridge.serve()}")
     outbox = Outbox.open(EdgeSettings(tenant="acme", gateway="gw-1", data=str(folder / "data"), uplink=uplink))
     serving = asyncio.create_task(Uplink(outbox, uplink, lambda *_: None, Backoff(0.01, 0.01)).run())
-    outbox.put(make_arrival(1), lambda _: None)
+    outbox.port.put(make_arrival(1), lambda _: None)
     waited = [serving, asyncio.ensure_future(bridge.until(lambda: bridge.came, "nothing comes"))]
     await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
     assert not serving.done()
