@@ -13,12 +13,13 @@ from msgspec.structs import replace
 
 from e2e.parts import Line
 from e2e.secure_line import HERE, Site, secure
-from fogline.enrolment import EnrolmentToken, decode_token
+from fogline.enrolment import MAX_REQUEST_BYTES, EnrolmentToken, decode_token
 from fogline.errors import FoglineError, Misconfigured, Poison, Unreachable
 from fogline_cloud.authority.ca_folder import CaFolder
 from fogline_cloud.authority.certificates import now_utc
 from fogline_cloud.settings import CaSettings
 from fogline_edge.enrolment import CERTIFICATE, enroll, renew
+from fogline_edge.enrolment import _Conversation as Conversation
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.renewal import due_in_s, read_times, renew_in_time
 from fogline_edge.settings import load
@@ -110,6 +111,18 @@ async def test_a_token_is_not_shown_to_a_bridge_of_another_authority(issuing, fo
 def test_a_damaged_token_is_named(word):
     with pytest.raises(Poison, match="token"):
         decode_token(word)
+
+
+@pytest.mark.parametrize("body", [b"", b"-----BEGIN", bytes(MAX_REQUEST_BYTES + 1)], ids=["empty", "no PEM", "too large"])
+async def test_a_request_that_is_none_uses_no_token_up(issuing, folder, monkeypatch, body):
+    line, site = issuing
+    token = token_of(site)
+    async with line.bridge():
+        with monkeypatch.context() as patch:
+            patch.setattr("fogline_edge.enrolment._Conversation", lambda address, _: Conversation(address, body))
+            with pytest.raises(Misconfigured, match="certificate signing request"):
+                await enrolled(line, token, folder / "pi")
+        await enrolled(line, token, folder / "pi")
 
 
 async def test_a_gateway_renews_until_it_is_revoked(issuing, folder):

@@ -83,9 +83,11 @@ def run(command: list[str | Path], folder: Path) -> str:
 def test_the_page_leads_from_nothing_to_a_reading_over_two_machines(folder, kafka, tenant, machine):
     typed = [line.replace("fog.example", machine.here) for line in lines()]
     assert len(typed) <= MAX_COMMANDS
-    cloud_part, edge_part = (text.replace("fog.example", machine.here) for text in blocks("toml"))
-    cloud, edge = folder / "cloud", folder / "cloud" / "gw-1"
+    (cloud_part,) = (text.replace("fog.example", machine.here) for text in blocks("toml"))
+    cloud, edge = folder / "cloud", folder / "gateway"
     cloud.mkdir()
+    edge.mkdir()
+    token = ""
     head = f'tenant = "{tenant}"\nshards = 1\n[kafka]\n"bootstrap.servers" = "{kafka.bootstrap}"\n'
     (cloud / "cloud.toml").write_text(f"{head}{cloud_part}\n[flow]\ntrigger_ms = 100\n")
     with ExitStack() as running:
@@ -100,7 +102,10 @@ def test_the_page_leads_from_nothing_to_a_reading_over_two_machines(folder, kafk
             match shlex.split(line)[:3]:
                 case ["fogline", "bridge", "run"]:
                     start("bridge", line, cloud).next_line()
-                    (edge / "edge.toml").write_text(edge_part.replace("acme", tenant))
+                case ["fogline", "gateway", "add"]:
+                    token = run(program(line), cloud).strip()
+                case ["fogline-edge", "enroll", _]:
+                    run(program(line.replace("TOKEN", token), *machine.inside()), edge)
                 case ["fogline-edge", "run"]:
                     start("gateway", line, edge, *machine.inside()).next_line()
                 case ["mosquitto_pub", *_]:
