@@ -162,7 +162,7 @@ async def listening(files: TlsSettings):
         server.close()
 
 
-@pytest.mark.fault("S6")
+@pytest.mark.fault("S1", "S6")
 async def test_a_gateway_that_is_revoked_while_connected_is_cut_and_what_was_acknowledged_stays(
     protected, monkeypatch, refusals
 ):
