@@ -11,11 +11,11 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from msgspec.structs import replace
 
-from e2e.parts import Line
+from e2e.parts import Line, until_not
 from e2e.secure_line import HERE, Site, secure
 from fogline.enrolment import MAX_REQUEST_BYTES, EnrolmentToken, decode_token
 from fogline.errors import FoglineError, Misconfigured, Poison, Unreachable
-from fogline_cloud.authority.ca_folder import CaFolder
+from fogline_cloud.authority.ca_folder import LIST, CaFolder
 from fogline_cloud.authority.certificates import now_utc
 from fogline_cloud.settings import CaSettings
 from fogline_edge.enrolment import CERTIFICATE, enroll, renew
@@ -147,6 +147,30 @@ async def test_a_bridge_that_issues_nothing_says_so(issuing, folder):
     async with line.bridge():
         with pytest.raises(Unreachable, match="issues no certificates"):
             await asyncio.to_thread(renew, load(config))
+
+
+async def test_a_bridge_with_the_authority_keeps_the_list_of_revoked_certificates_fresh(issuing, monkeypatch):
+    monkeypatch.setattr("fogline_cloud.bridge.bridge.REVOCATION_S", 0.05)
+    line, site = issuing
+    line.cloud = replace(line.cloud, ca=replace(line.cloud.ca, crl_days=1 / 86_400))
+    path = site.ca.path / LIST
+
+    async def old() -> bool:
+        return x509.load_pem_x509_crl(path.read_bytes()).extensions.get_extension_for_class(x509.CRLNumber).value.crl_number < 4
+
+    async with line.bridge():
+        await until_not(old, "the list is not signed anew")
+        async with line.gateway() as outbox:
+            await line.put(outbox, 1)
+            await line.drained(outbox)
+
+
+async def test_without_tls_nobody_enrols(line, folder):
+    site = Site(folder, line.tenant)
+    line.cloud = replace(line.cloud, ca=CaSettings(folder=str(site.ca.path)), bridge=replace(line.cloud.bridge, enrolment=True))
+    with pytest.raises(Misconfigured, match=r"enrolment needs \[bridge.tls\]"):
+        async with line.bridge():
+            pass
 
 
 async def test_certificates_that_end_every_few_seconds_lose_and_double_nothing(issuing, folder, monkeypatch):

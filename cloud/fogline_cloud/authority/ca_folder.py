@@ -1,5 +1,6 @@
 """The authority's folder: `ca.pem`, `ca.key`, `crl.pem`, and `certificates.jsonl` with a line for each change."""
 
+import fcntl
 import os
 from datetime import datetime
 from pathlib import Path
@@ -53,7 +54,7 @@ _decode = msgspec.json.Decoder(Issued | Revoked).decode
 
 
 class CaFolder:
-    """An authority's files. Several processes may issue at a time; only one may revoke."""
+    """An authority's files. Several processes may use them at a time."""
 
     def __init__(self, folder: Path, authority: Authority) -> None:
         self.path = folder
@@ -127,11 +128,12 @@ class CaFolder:
         return [Known(each.issued, now) for each in taken]
 
     def write_list(self, now: datetime, days: float) -> x509.CertificateRevocationList:
-        """Sign the list of revoked certificates anew and write it. It leaves out those that have expired."""
-        revoked = [(int(each.issued.serial, 16), each.revoked) for each in self.known() if each.revoked is not None]
-        number = self._list_number() + 1
-        made = self.authority.revocation_list(revoked, number, now, days)
-        _write(self.path / LIST, pem(made))
+        """Sign the list of revoked certificates anew, and write it. Raises `Misconfigured`, `OSError`."""
+        with (self.path / "lock").open("wb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            revoked = [(int(each.issued.serial, 16), each.revoked) for each in self.known() if each.revoked is not None]
+            made = self.authority.revocation_list(revoked, self._list_number() + 1, now, days)
+            _write(self.path / LIST, pem(made))
         return made
 
     def _list_number(self) -> int:

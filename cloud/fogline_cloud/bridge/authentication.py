@@ -16,6 +16,7 @@ from fogline.amqp.events import AmqpPeer
 from fogline.amqp.sasl import EXTERNAL, PLAIN, Login
 from fogline.amqp.security import ServerSecurity
 from fogline.enrolment import PRODUCT, USER_PREFIX
+from fogline.errors import Misconfigured
 from fogline.principal import Principal, PrincipalKind
 from fogline.process.tls_files import ReadAgain, server_context
 from fogline_cloud.authority.ca_folder import CaFolder
@@ -42,6 +43,8 @@ class Authentication:
 
     def __init__(self, settings: CloudSettings) -> None:
         bridge = settings.bridge
+        if bridge.enrolment and bridge.tls is None:
+            raise Misconfigured("bridge.enrolment needs [bridge.tls]")
         self._tenant, self._name = settings.tenant, bridge.name
         self._listed = bridge.gateways
         self._passwords = Passwords(bridge.users) if bridge.users is not None else None
@@ -85,6 +88,8 @@ class Authentication:
         tenant = str(remote.properties.get("tenant", self._tenant))
         kind = _KINDS.get(str(remote.properties.get("product")), PrincipalKind.CLIENT)
         if self._tls is None:
+            if kind is PrincipalKind.ENROLLEE:
+                raise NotAuthenticated("a gateway enrols over TLS only")
             return Principal(kind, tenant, remote.container, "asserted")
         if remote.login.mechanism == PLAIN:
             return _by_password(remote.login.user, kind, tenant)
@@ -111,12 +116,11 @@ class Authentication:
         """Return the kinds of a peer whose certificate is of another authority, which knows no roles of ours."""
         return (PrincipalKind.GATEWAY,) if self._listed is not None and name in self._listed else ()
 
-    def has_ended(self, certificate: bytes) -> str | None:
-        """Return why a peer's certificate (DER), with which it has connected, does not count any more; None if it does."""
-        found = x509.load_der_x509_certificate(certificate)
-        if self._revoked is not None and self._revoked.get().revokes(found):
+    def has_ended(self, certificate: x509.Certificate) -> str | None:
+        """Return why a certificate, with which a peer has connected, does not count any more; None if it does."""
+        if self._revoked is not None and self._revoked.get().revokes(certificate):
             return "it is revoked"
-        return "it has expired" if found.not_valid_after_utc <= now_utc() else None
+        return "it has expired" if certificate.not_valid_after_utc <= now_utc() else None
 
 
 def _by_password(user: str, kind: PrincipalKind, tenant: str) -> Principal:

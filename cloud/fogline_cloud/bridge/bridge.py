@@ -64,6 +64,7 @@ class Bridge:
         self._assignment: ShardAssignment | None = None
         self._directory: ShardDirectory | None = None
         self._closing = False
+        self._enrolment = EnrolmentHandler(settings)
         self._revocations: asyncio.TimerHandle | None = None
         self._metrics: MetricsServer | None = None
 
@@ -99,11 +100,12 @@ class Bridge:
         operators = OperatorHandler(
             self.shards, self.gateways, self._routes, self._table, sender, settings=settings.commands, ids=ids
         )
-        handlers = LinkHandlers(gateways, ClientEventHandler(self.shards), operators, EnrolmentHandler(settings))
+        handlers = LinkHandlers(gateways, ClientEventHandler(self.shards), operators, self._enrolment)
         return Listener(settings.bridge, authentication, policy, self.gateways, handlers)
 
     def _close_ended(self) -> None:
         assert self.listener is not None
+        self._enrolment.keep_list()
         self.listener.close_ended()
         self._revocations = self._loop.call_later(REVOCATION_S, self._close_ended)
 

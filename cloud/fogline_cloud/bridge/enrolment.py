@@ -1,8 +1,14 @@
-"""Issues certificates to gateways that log in by a token or by the certificate that they have (`fogline.enrolment`)."""
+"""Issues certificates to gateways that log in by a token or by the certificate that they have (`fogline.enrolment`).
+
+It also signs the list of revoked certificates anew in time: a bridge with an old list refuses everybody.
+"""
 
 import asyncio
 import logging
+from collections.abc import Coroutine
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from cryptography import x509
@@ -32,7 +38,9 @@ class EnrolmentHandler(LinkHandler):
         self.ca = CaFolder.open(Path(settings.ca.folder)) if settings.bridge.enrolment else None
         self._senders: dict[Peer, Sender] = {}
         self._turn = asyncio.Lock()
-        self._issuing: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._crl_days = settings.ca.crl_days
+        self._list_due = now_utc()  # a list that is there already may be old
 
     def attach(self, peer: Peer, link: Link, address: Address) -> None:
         """Accept the link for requests, or the one for answers."""
@@ -50,10 +58,26 @@ class EnrolmentHandler(LinkHandler):
 
     def received(self, peer: Peer, delivery: Delivery, message: Message, address: Address) -> None:  # noqa: ARG002 - its own name
         """Take a request, and answer when the certificate is on the authority's disk."""
-        task = asyncio.create_task(self._answer(peer, bytes(message.body)), name="enrolment")
-        self._issuing.add(task)
-        task.add_done_callback(self._issuing.discard)
-        peer.settle(delivery, ACCEPTED)
+        peer.connection.settle(delivery, ACCEPTED)  # without credit for another one: it takes another connection
+        self._run(self._answer(peer, bytes(message.body)), "enrolment")
+
+    def keep_list(self) -> None:
+        """Sign the list of revoked certificates anew if half of its time has passed."""
+        if self.ca is not None and now_utc() >= self._list_due:
+            self._list_due = now_utc() + timedelta(days=self._crl_days / 2)
+            self._run(self._sign_list(self.ca), "list of revoked certificates")
+
+    async def _sign_list(self, ca: CaFolder) -> None:
+        try:
+            await asyncio.to_thread(ca.write_list, now_utc(), self._crl_days)
+        except (FoglineError, OSError) as error:
+            self._list_due = now_utc() + timedelta(days=self._crl_days / 20)
+            _log.error("the list of revoked certificates is not signed anew: %s", error)
+
+    def _run(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _answer(self, peer: Peer, request: bytes) -> None:
         async with self._turn:  # a token counts once, however many connections show it

@@ -9,6 +9,8 @@ import logging
 from functools import partial
 from typing import NamedTuple
 
+from cryptography import x509
+
 from fogline.address import (
     Address,
     CommandAddress,
@@ -92,7 +94,7 @@ class Listener:
         self._connected = connected
         self._handlers = handlers
         self._peers: dict[AmqpConnection, Peer] = {}
-        self._certificates: dict[AmqpConnection, bytes] = {}
+        self._certificates: dict[AmqpConnection, x509.Certificate] = {}
         self._budget = QueueBudget(settings.queue_connection_bytes, settings.queue_bytes)
         self._server: asyncio.Server | None = None
         self._all_gone = asyncio.Event()
@@ -161,7 +163,7 @@ class Listener:
                 secret = remote.login.password if kind is PrincipalKind.ENROLLEE else ""
                 self._peers[connection] = Peer(principal, connection, self._budget, secret)
             if remote.certificate is not None:
-                self._certificates[connection] = remote.certificate
+                self._certificates[connection] = x509.load_der_x509_certificate(remote.certificate)
             connection.accept()
 
     def _refuse(self, connection: AmqpConnection, condition: Condition) -> None:

@@ -73,7 +73,7 @@ class ServerSasl:
         """Answer a password. Returns the bytes of the AMQP layer that came meanwhile. Raises `SaslError` if it is refused."""
         self._out += _frame(_OUTCOME, _ubyte(_OK if accepted else _AUTH))
         if not accepted:
-            raise SaslError(f"wrong user name or password for {self.login.user[:64]!r}" if self.login else "refused")
+            raise SaslError(f"wrong user name or password for {self.login.user[:64]!a}" if self.login else "refused")
         self.done = True
         return _take(self._in, len(self._in))
 
