@@ -28,6 +28,7 @@ import commands
 import flow
 import gateway
 import memory
+import tls
 from gateway_rows import CARD, GATEWAY_ROWS, SYSTEMS, GatewayOptions
 from gateway_table import gateway_table, is_gateway_key, missed
 from processes import NOT_MEASURED, Bench
@@ -41,6 +42,7 @@ MEASURES = {
     "bridge": bridge.measure,
     "flow": flow.measure,
     "commands": commands.measure,
+    "tls": tls.measure,
 }
 RUNS = {"gateway": 5}
 

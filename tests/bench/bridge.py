@@ -1,5 +1,7 @@
 """AMQP in, Kafka exactly once out: the bridge's own process, beside a bare producer of the same records."""
 
+from certificates import BRIDGE, lines, make_certificates
+from gateways import names
 from processes import Bench, cpu_s
 
 SHARDS = 8
@@ -22,13 +24,18 @@ def measure(bench: Bench) -> dict[str, float]:
     }
 
 
-def through_bridge(bench: Bench, events: int) -> tuple[float, float]:
-    """Seconds until the last batch was settled, and the bridge's CPU seconds."""
-    tenant = f"bridge{bench.number}"
-    cloud = bench.cloud(tenant, SHARDS)
+def through_bridge(bench: Bench, events: int, *, tls: bool = False) -> tuple[float, float]:
+    """Seconds until the last batch was settled, and the bridge's CPU seconds. `tls`: certificates at both ends."""
+    tenant = f"bridge{bench.number}{'tls' if tls else ''}"
+    folder = bench.folder / f"certificates-{tenant}"
+    if tls:
+        make_certificates(folder, tenant, names(SHARDS))
+    cloud = bench.cloud(tenant, SHARDS, "\n".join(lines(folder, BRIDGE, "tls")) + "\n" if tls else "")
     with (
         bench.bridge(cloud) as (bridge, port),
-        bench.child("gateways", *bench.program("gateways"), port, tenant, SHARDS, events) as gateways,
+        bench.child(
+            "gateways", *bench.program("gateways"), port, tenant, SHARDS, events, *([folder] if tls else [])
+        ) as gateways,
     ):
         gateways.next_line()
         before = cpu_s(bridge)

@@ -27,7 +27,8 @@ class GatewayRow:
 
     `devices`: of each connection; 0: the device of its client id. `rate`: events per second in all; 0: full speed. `window`:
     packets of a connection that wait for their PUBACK. `card`: with the settings for an SD card. `core`: the share of one CPU
-    that the gateway may use, with 512 MB; 0: all, without a limit. `systems`: what is measured beside the gateway.
+    that the gateway may use, with 512 MB; 0: all, without a limit. `tls`: certificates at both ends of the uplink.
+    `systems`: what is measured beside the gateway.
     """
 
     name: str
@@ -38,6 +39,7 @@ class GatewayRow:
     window: int = 500
     card: bool = False
     core: float = 0.0
+    tls: bool = False
     systems: tuple[str, ...] = SYSTEMS
     goals: Mapping[str, Goal] = field(default_factory=dict)
 

@@ -1,6 +1,6 @@
 """Gateways that are not the bottleneck: batches encoded before the clock starts, one connection each, the real protocol.
 
-    python tests/bench/gateways.py PORT TENANT SHARDS EVENTS
+    python tests/bench/gateways.py PORT TENANT SHARDS EVENTS [CERTIFICATES]
 
 One gateway for each shard. Prints one JSON line when all are welcome, waits for a line on stdin, sends everything as
 fast as the bridge's credit allows, and prints the seconds until the last batch was accepted.
@@ -11,18 +11,23 @@ import itertools
 import json
 import sys
 import time
+from pathlib import Path
 
+from certificates import files
 from records import BATCH, events_of, stream_of
 
 from fogline import address, hello
 from fogline.amqp.driver import AmqpConnection, connect
 from fogline.amqp.engine import Engine
 from fogline.amqp.outcome import ACCEPTED
+from fogline.amqp.sasl import EXTERNAL, Login
 from fogline.amqp.scheduler import Share
+from fogline.amqp.security import ClientSecurity
 from fogline.amqp.wire import decode, encode
 from fogline.codec import Beacon, Range, encode_batch, encode_event
 from fogline.event import Lane
 from fogline.message import Message
+from fogline.process.tls_files import client_context
 
 BEACON = Beacon("5f3a0c1e-0000-4000-8000-000000000001", 123_456)
 ASK_AGAIN_S = 0.2
@@ -50,16 +55,18 @@ def batches(tenant: str, gateway: str, number: int, events: int) -> list[bytes]:
 class Gateway:
     """A handler of one connection."""
 
-    def __init__(self, tenant: str, name: str, number: int, messages: list[bytes]) -> None:
+    def __init__(self, tenant: str, name: str, number: int, messages: list[bytes], security: ClientSecurity) -> None:
         self.welcome: hello.Welcome | None = None
         self._place = (tenant, name, number)
         self._messages = messages
+        self._security = security
         self._answered = asyncio.Event()
 
     async def greet(self, port: int) -> None:
         """Connect and say hello until the shard is there; then attach the lane."""
         tenant, name, number = self._place
-        engine = Engine(name, hostname="127.0.0.1", properties={"tenant": tenant, "product": hello.PRODUCT})
+        properties = {"tenant": tenant, "product": hello.PRODUCT}
+        engine = Engine(name, hostname="127.0.0.1", properties=properties, security=self._security)
         self._opened = asyncio.Event()
         connection = await connect("127.0.0.1", port, engine, self)
         await self._opened.wait()
@@ -107,11 +114,19 @@ class Gateway:
         """Do nothing: deliveries without an outcome fail by themselves."""
 
 
+def security_of(folder: Path | None, name: str) -> ClientSecurity:
+    """The certificate of a gateway; without a folder, plain text."""
+    if folder is None:
+        return ClientSecurity()
+    return ClientSecurity(Login(EXTERNAL), client_context(files(folder, name), "uplink.tls"))
+
+
 async def main() -> None:
     """Greet, wait for the word, send."""
     port, tenant, shards, events = int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+    folder = Path(sys.argv[5]) if len(sys.argv) > 5 else None
     gateways = [
-        Gateway(tenant, name, number, batches(tenant, name, number, events // shards))
+        Gateway(tenant, name, number, batches(tenant, name, number, events // shards), security_of(folder, name))
         for number, name in enumerate(names(shards))
     ]
     await asyncio.gather(*(each.greet(port) for each in gateways))

@@ -1,6 +1,6 @@
 """A bridge that is not the bottleneck: it says welcome, accepts every batch unread, and counts.
 
-    python tests/bench/null_peer.py
+    python tests/bench/null_peer.py [CERTIFICATES]
 
 Prints its port. After `counts` on stdin: what it has counted, and whether a gateway has said hello. After `arrivals`: for
 every event of the load since it began, its number and the moment at which its batch came (CLOCK_MONOTONIC).
@@ -10,16 +10,21 @@ import asyncio
 import json
 import sys
 import time
+from pathlib import Path
 
+from certificates import BRIDGE, files
 from payload import number_of
 
 from fogline import address, hello
 from fogline.amqp.driver import AmqpConnection, listen
 from fogline.amqp.engine import Engine
 from fogline.amqp.outcome import ACCEPTED
+from fogline.amqp.sasl import EXTERNAL
+from fogline.amqp.security import ServerSecurity
 from fogline.amqp.wire import decode
 from fogline.codec import decode_batch, decode_range
 from fogline.message import Message
+from fogline.process.tls_files import server_context
 
 
 class NullPeer:
@@ -74,8 +79,10 @@ class NullPeer:
 
 async def main() -> None:
     """Serve until stdin ends."""
-    peer = NullPeer()
-    server = await listen("127.0.0.1", 0, lambda: AmqpConnection(Engine("null", server=True), peer))
+    peer, security = NullPeer(), ServerSecurity()
+    if len(sys.argv) > 1:
+        security = ServerSecurity((EXTERNAL,), server_context(files(Path(sys.argv[1]), BRIDGE), "null"))
+    server = await listen("127.0.0.1", 0, lambda: AmqpConnection(Engine("null", server=True, security=security), peer))
     print(json.dumps({"port": server.sockets[0].getsockname()[1]}), flush=True)
     loop = asyncio.get_running_loop()
     while asked := await loop.run_in_executor(None, sys.stdin.readline):

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from certificates import lines, make_certificates
 from processes import BIN, Bench, Failed, Metered, gateway_settings, port_of
 from usage import Usage
 
@@ -49,9 +50,13 @@ class System:
 
 
 @contextmanager
-def gateway(bench: Bench, folder: Path, settings: tuple[str, ...]) -> Iterator[System]:
+def gateway(bench: Bench, folder: Path, settings: tuple[str, ...], *, tls: bool = False) -> Iterator[System]:
     """Run our gateway with an empty outbox in `folder`, connected to a peer that accepts every batch unread."""
-    with bench.child("null_peer", *bench.program("null_peer")) as peer:
+    certificates = bench.folder / "certificates-gateway"
+    if tls:
+        make_certificates(certificates, "bench", ["gw"])
+        settings = (*settings, *lines(certificates, "gw", "uplink.tls"))
+    with bench.child("null_peer", *bench.program("null_peer"), *([certificates] if tls else [])) as peer:
         path = gateway_settings(folder, "gw", peer.next_line()["port"], more=settings)
         with bench.metered("gateway", BIN / "fogline-edge", "run", "--insecure-dev", "--config", path) as process:
             port = port_of(process.child.next_line()["mqtt"])
