@@ -18,8 +18,8 @@ from fogline.address import EnrollAddress
 from fogline.amqp.driver import AmqpConnection, connect
 from fogline.amqp.engine import Engine
 from fogline.amqp.events import AmqpPeer, Delivery, Link
+from fogline.amqp.login import PLAIN, Login
 from fogline.amqp.outcome import ACCEPTED, NOT_ALLOWED, Condition
-from fogline.amqp.sasl import PLAIN, Login
 from fogline.amqp.scheduler import Share
 from fogline.amqp.security import ClientSecurity
 from fogline.amqp.wire import decode

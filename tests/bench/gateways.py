@@ -19,8 +19,8 @@ from records import BATCH, events_of, stream_of
 from fogline import address, hello
 from fogline.amqp.driver import AmqpConnection, connect
 from fogline.amqp.engine import Engine
+from fogline.amqp.login import EXTERNAL, Login
 from fogline.amqp.outcome import ACCEPTED
-from fogline.amqp.sasl import EXTERNAL, Login
 from fogline.amqp.scheduler import Share
 from fogline.amqp.security import ClientSecurity
 from fogline.amqp.wire import decode, encode

@@ -18,8 +18,8 @@ from payload import number_of
 from fogline import address, hello
 from fogline.amqp.driver import AmqpConnection, listen
 from fogline.amqp.engine import Engine
+from fogline.amqp.login import EXTERNAL
 from fogline.amqp.outcome import ACCEPTED
-from fogline.amqp.sasl import EXTERNAL
 from fogline.amqp.security import ServerSecurity
 from fogline.amqp.wire import decode
 from fogline.codec import decode_batch, decode_range

@@ -12,7 +12,7 @@ from e2e.secure_line import Site as Authority
 from fogline import hello
 from fogline.amqp.driver import connect
 from fogline.amqp.engine import Engine
-from fogline.amqp.sasl import EXTERNAL, PLAIN, Login
+from fogline.amqp.login import EXTERNAL, PLAIN, Login
 from fogline.amqp.security import ClientSecurity
 from fogline.errors import Unreachable
 from fogline_cloud.authority.ca_folder import LIST, CaFolder

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from e2e.parts import Line
-from fogline.amqp.sasl import EXTERNAL, Login
+from fogline.amqp.login import EXTERNAL, Login
 from fogline.amqp.security import ClientSecurity
 from fogline.process.tls_files import TlsSettings, client_context
 from fogline_cloud.authority.ca_folder import LIST, ROOT, CaFolder, write_private

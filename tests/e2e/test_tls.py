@@ -15,7 +15,7 @@ from e2e.secure_line import HERE, PASSWORD, Site, certified, secure
 from fogline import hello
 from fogline.amqp.driver import AmqpConnection, connect, listen
 from fogline.amqp.engine import Engine
-from fogline.amqp.sasl import EXTERNAL, PLAIN, Login
+from fogline.amqp.login import EXTERNAL, PLAIN, Login
 from fogline.amqp.security import ClientSecurity, ServerSecurity
 from fogline.errors import Unreachable
 from fogline.process.tls_files import TlsSettings, client_context, server_context

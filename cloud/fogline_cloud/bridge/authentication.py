@@ -13,7 +13,7 @@ from fogline.address import is_identifier, shown
 from fogline.amqp.driver import AmqpConnection, Handler
 from fogline.amqp.engine import Engine
 from fogline.amqp.events import AmqpPeer
-from fogline.amqp.sasl import EXTERNAL, PLAIN, Login
+from fogline.amqp.login import EXTERNAL, PLAIN, Login
 from fogline.amqp.security import ServerSecurity
 from fogline.enrolment import PRODUCT, USER_PREFIX
 from fogline.errors import Misconfigured

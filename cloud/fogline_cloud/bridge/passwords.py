@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from fogline.address import is_identifier
-from fogline.amqp.sasl import Login
+from fogline.amqp.login import Login
 from fogline.errors import Misconfigured
 from fogline.process.tls_files import ReadAgain, check_private
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from fogline.amqp.sasl import EXTERNAL, PLAIN, Login
+from fogline.amqp.login import EXTERNAL, PLAIN, Login
 from fogline.amqp.security import ClientSecurity
 from fogline.errors import Misconfigured
 from fogline.process.settings_file import require_loopback

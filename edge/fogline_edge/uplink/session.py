@@ -13,8 +13,8 @@ from fogline.address import shown
 from fogline.amqp.driver import AmqpConnection, connect
 from fogline.amqp.engine import Engine
 from fogline.amqp.events import AmqpPeer, Delivery, Link
+from fogline.amqp.login import EXTERNAL, Login
 from fogline.amqp.outcome import ACCEPTED, DECODE_ERROR, NOT_ALLOWED, Condition, Outcome, rejected
-from fogline.amqp.sasl import EXTERNAL, Login
 from fogline.amqp.scheduler import Share
 from fogline.amqp.security import ClientSecurity
 from fogline.amqp.wire import decode

@@ -6,6 +6,7 @@
 `events`: links, deliveries and the events of a connection
 `link_table`: open links and unsettled deliveries
 `links`: operations of this side on sessions, links and deliveries
+`login`: how a peer logs in
 `native`: conversion of proton's values
 `outcome`: outcomes of deliveries
 `peer_events`: operations of the peer on sessions, links and deliveries

@@ -27,8 +27,8 @@ from fogline.amqp.events import (
     Received,
     Settled,
 )
+from fogline.amqp.login import Login
 from fogline.amqp.outcome import Condition, Outcome
-from fogline.amqp.sasl import Login
 from fogline.amqp.scheduler import CHUNK_BYTES, Share
 from fogline.amqp.sending import Sender, SendQueues
 from fogline.errors import Unreachable

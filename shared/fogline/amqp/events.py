@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
+from fogline.amqp.login import Login
 from fogline.amqp.outcome import Condition, Outcome
-from fogline.amqp.sasl import Login
 from fogline.message import Property
 
 

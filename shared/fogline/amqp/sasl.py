@@ -6,12 +6,11 @@ Written here because proton takes passwords only from Cyrus SASL's files, and EX
 from collections.abc import Sequence
 from typing import Any, Final
 
-import msgspec
 import proton
 
+from fogline.amqp.login import ANONYMOUS, PLAIN, Login
 from fogline.amqp.native import UNREADABLE
 
-ANONYMOUS, EXTERNAL, PLAIN = "ANONYMOUS", "EXTERNAL", "PLAIN"
 MAX_FRAME_BYTES: Final = 512
 """Limit of a SASL frame (part 5, section 5.3.1)."""
 MAX_EARLY_BYTES: Final = 64 * 1024
@@ -23,17 +22,6 @@ _OK, _AUTH = 0, 1
 
 class SaslError(Exception):
     """The negotiation has failed: no AMQP follows."""
-
-
-class Login(msgspec.Struct, frozen=True):
-    """How a peer proves its name: the mechanism, and for PLAIN a user name and a password."""
-
-    mechanism: str = ANONYMOUS
-    user: str = ""
-    password: str = ""
-
-    def __repr__(self) -> str:
-        return f"Login({self.mechanism}, {self.user!r})"  # a password stands in no log and no traceback
 
 
 class ServerSasl:

@@ -5,7 +5,8 @@ from typing import Final
 
 import msgspec
 
-from fogline.amqp.sasl import ANONYMOUS, EXTERNAL, ClientSasl, Login, SaslError, ServerSasl
+from fogline.amqp.login import ANONYMOUS, EXTERNAL, Login
+from fogline.amqp.sasl import ClientSasl, SaslError, ServerSasl
 from fogline.amqp.tls import Tls, TlsError
 
 

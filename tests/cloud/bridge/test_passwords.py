@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from fogline.amqp.sasl import PLAIN, Login
+from fogline.amqp.login import PLAIN, Login
 from fogline.errors import Misconfigured
 from fogline.process.tls_files import ReadAgain
 from fogline_cloud.bridge.passwords import MAX_CHECKS, Passwords, password_line, read_passwords

@@ -6,18 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fogline.amqp.sasl import (
-    AMQP_HEADER,
-    ANONYMOUS,
-    EXTERNAL,
-    MAX_EARLY_BYTES,
-    PLAIN,
-    SASL_HEADER,
-    ClientSasl,
-    Login,
-    SaslError,
-    ServerSasl,
-)
+from fogline.amqp.login import ANONYMOUS, EXTERNAL, PLAIN, Login
+from fogline.amqp.sasl import AMQP_HEADER, MAX_EARLY_BYTES, SASL_HEADER, ClientSasl, SaslError, ServerSasl
 
 ALICE = Login(PLAIN, "alice", "söhne: \x01 'n more")
 
