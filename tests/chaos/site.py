@@ -180,7 +180,7 @@ class Site:
         await asyncio.gather(*self._loads)
 
         async def empty() -> bool:
-            streams = [stream for each in self.outboxes.values() for stream in await each.streams()]
+            streams = [stream for each in self.outboxes.values() for stream in await each.streams.pending()]
             return all(stream.head == stream.settled for stream in streams)
 
         await until_async(empty, "the outboxes do not drain")

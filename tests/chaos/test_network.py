@@ -71,7 +71,7 @@ async def put_big(line, outbox, numbers):
 async def test_a_half_open_connection_is_noticed_and_another_one_opened(line, monkeypatch, how):
     """N2: half-open TCP, while much is on its way: noticed within the idle time-out, reconnected, all of it lands once."""
     monkeypatch.setattr("fogline_edge.uplink.session.Engine", partial(Engine, idle_timeout_s=1.0))
-    monkeypatch.setattr("fogline_cloud.bridge.listener.Engine", partial(Engine, idle_timeout_s=1.0))
+    monkeypatch.setattr("fogline_cloud.bridge.authentication.Engine", partial(Engine, idle_timeout_s=1.0))
     async with at_a_distance(line) as (bridge, outbox, way):
         guest = bridge.gateways.get("gw-1")
         way.fail(how)
