@@ -25,7 +25,7 @@ async def test_a_command_expires_unsent_and_the_next_one_of_its_device_is_sent(f
     """G5: receive maximum 1, and C1 has no PUBACK. So C2 is never sent; its end lets C3 follow."""
     async with (
         gateway(folder) as gw,
-        listening(gw.outbox, gw.downlink, **users(folder)) as listener,
+        listening(gw.outbox.port, gw.downlink, **users(folder)) as listener,
         dial(listener, "hub", **ONE_AT_A_TIME) as (wire, _),
     ):
         await wire.subscribe("command//lamp-2/req/#", "command//lamp-1/req/#")
@@ -42,7 +42,7 @@ async def test_a_command_that_waited_in_the_newest_connection_goes_through_the_o
     """G5: two connections take commands for lamp-1, and the newest ends with one that it had not sent."""
     async with (
         gateway(folder) as gw,
-        listening(gw.outbox, gw.downlink, **users(folder)) as listener,
+        listening(gw.outbox.port, gw.downlink, **users(folder)) as listener,
         dial(listener, "older", username="lamp-1", password=b"two") as (older, _),
     ):
         await older.subscribe(FILTER)
