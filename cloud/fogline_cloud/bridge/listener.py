@@ -6,6 +6,7 @@ Every message on the anonymous relay, a link without an address, has its own `to
 import asyncio
 import contextlib
 import logging
+import time
 from functools import partial
 from typing import NamedTuple
 
@@ -42,7 +43,10 @@ from fogline.amqp.outcome import (
 from fogline.amqp.wire import decode
 from fogline.errors import Misconfigured, Poison
 from fogline.message import Message
-from fogline.principal import Action, Policy, PrincipalKind
+from fogline_cloud.access.policy import Action, Policy
+from fogline_cloud.access.principal import Principal, PrincipalKind
+from fogline_cloud.access.quotas import Quotas, Use
+from fogline_cloud.bridge.audit_trail import AuditTrail
 from fogline_cloud.bridge.authentication import Authentication, NotAuthenticated
 from fogline_cloud.bridge.client_events import CREDIT
 from fogline_cloud.bridge.connected_gateways import ConnectedGateways
@@ -56,6 +60,7 @@ CLOSE_S = 2.0
 _CONDITIONS = {  # The AMQP condition for each reason of `Poison`. Any other reason becomes `amqp:decode-error`.
     "bad-address": NOT_FOUND,
     "not-authorised": UNAUTHORIZED,
+    "quota": RESOURCE_LIMIT,
     "reserved-content-type": NOT_ALLOWED,
     "bad-content-type": INVALID_FIELD,
     "ttl": NOT_ALLOWED,
@@ -86,6 +91,8 @@ class Listener:
         policy: Policy,
         connected: ConnectedGateways,
         handlers: LinkHandlers,
+        *,
+        audit: AuditTrail,
     ) -> None:
         self.refused = 0
         self._settings = settings
@@ -93,6 +100,8 @@ class Listener:
         self._policy = policy
         self._connected = connected
         self._handlers = handlers
+        self._audit = audit
+        self._quotas = Quotas()
         self._peers: dict[AmqpConnection, Peer] = {}
         self._certificates: dict[AmqpConnection, x509.Certificate] = {}
         self._budget = QueueBudget(settings.queue_connection_bytes, settings.queue_bytes)
@@ -138,6 +147,7 @@ class Listener:
             if (why := self._authentication.has_ended(certificate)) is not None:
                 peer = self._peers[connection].principal
                 _log.warning("the connection of %s is closed: its certificate: %s", peer, why)
+                self._audit.note(peer, "CONNECTION CLOSED", f"its certificate: {why}")
                 connection.close(Condition(UNAUTHORIZED, f"the certificate of {peer.name}: {why}"))
 
     def opened(self, connection: AmqpConnection, remote: AmqpPeer) -> None:
@@ -153,18 +163,48 @@ class Listener:
             self._refuse(connection, Condition(UNAUTHORIZED, f"{kind} {shown(principal.name)} is not known here"))
         elif len(self._peers) >= self._settings.max_connections:
             self._refuse(connection, Condition(RESOURCE_LIMIT, f"at most {self._settings.max_connections} connections"))
+        elif (why := self._too_many_connections(principal)) is not None:
+            self._refuse(connection, Condition(RESOURCE_LIMIT, why))
         else:
-            if kind is PrincipalKind.GATEWAY:
-                shard_number = shard_of(principal.name, self._policy.shards)
-                peer = GatewayPeer(principal, connection, self._budget, shard_number=shard_number)
-                self._connected.add(peer)
-                self._peers[connection] = peer
-            else:
-                secret = remote.login.password if kind is PrincipalKind.ENROLLEE else ""
-                self._peers[connection] = Peer(principal, connection, self._budget, secret)
-            if remote.certificate is not None:
-                self._certificates[connection] = x509.load_der_x509_certificate(remote.certificate)
-            connection.accept()
+            self._let_in(connection, principal, remote)
+
+    def _let_in(self, connection: AmqpConnection, principal: Principal, remote: AmqpPeer) -> None:
+        peer: Peer
+        if principal.kind is PrincipalKind.GATEWAY:
+            number = shard_of(principal.name, self._policy.shards)
+            peer = gateway = GatewayPeer(principal, connection, self._budget, shard_number=number)
+            self._connected.add(gateway)
+        else:
+            secret = remote.login.password if principal.kind is PrincipalKind.ENROLLEE else ""
+            peer = Peer(principal, connection, self._budget, secret)
+        self._peers[connection] = peer
+        if remote.certificate is not None:
+            self._certificates[connection] = x509.load_der_x509_certificate(remote.certificate)
+        peer.use = self._use(principal)
+        self._audit.note(principal, "CONNECTED")
+        connection.accept()
+
+    def _too_many_connections(self, principal: Principal) -> str | None:
+        use = self._use(principal)
+        if use is None or use.quota.connections is None or len(self._peers_of(use)) < use.quota.connections:
+            return None
+        return f"{principal}: at most {use.quota.connections} connections (bridge.access)"
+
+    def _peers_of(self, use: Use) -> list[Peer]:
+        return [peer for peer in self._peers.values() if peer.use is use]
+
+    def _has_free_link(self, peer: Peer) -> bool:
+        if peer.use is None or peer.use.quota.links is None:
+            return True
+        return sum(not link.closed for each in self._peers_of(peer.use) for link in each.links) < peer.use.quota.links
+
+    def _use(self, principal: Principal) -> Use | None:
+        return self._quotas.use(principal, self._policy.quota(principal), time.monotonic())
+
+    def on_access_changed(self) -> None:
+        """Measure every peer by its quota of now."""
+        for peer in self._peers.values():
+            peer.use = self._use(peer.principal)
 
     def _refuse(self, connection: AmqpConnection, condition: Condition) -> None:
         connection.accept()
@@ -187,10 +227,16 @@ class Listener:
             why = f"events are not sent over AMQP: read the Kafka topic hono.{address.endpoint}.<tenant> instead"
             connection.refuse_link(link, Condition(NOT_IMPLEMENTED, why))
         elif not self._policy.may(peer.principal, action, address):
+            self._audit.note(peer.principal, "LINK REFUSED", f"it may not {action} here", name=str(address))
             connection.refuse_link(link, Condition(UNAUTHORIZED, f"{peer.principal} may not {action} at {address}"))
+        elif not self._has_free_link(peer):
+            why = f"{peer.principal} is over its quota of links (bridge.access)"
+            connection.refuse_link(link, Condition(RESOURCE_LIMIT, why))
         elif isinstance(address, Relay):
+            peer.links.add(link)
             peer.accept_link(link, address, CREDIT)
         else:
+            peer.links.add(link)
             self._handler(address).attach(peer, link, address)
 
     def _handler(self, address: Address) -> LinkHandler:
@@ -208,6 +254,7 @@ class Listener:
         """Tell the handlers that a peer has detached a link."""
         if (peer := self._peers.get(connection)) is not None:
             peer.addresses.pop(link, None)
+            peer.links.discard(link)
             for handler in self._handlers:
                 handler.detached(link)
 
@@ -225,6 +272,8 @@ class Listener:
             self._handler(address).received(peer, delivery, message, address)
         except Poison as error:
             _log.info("a message of %s is rejected: %s", peer.principal, error)
+            if error.reason in ("not-authorised", "quota"):
+                self._audit.note(peer.principal, "MESSAGE REFUSED", str(error), name=str(address))
             peer.settle(delivery, rejected(_CONDITIONS.get(error.reason, DECODE_ERROR), str(error)))
 
     def _relay_address(self, peer: Peer, message: Message) -> Address:
@@ -241,7 +290,9 @@ class Listener:
         if peer is None:
             self.refused += 1
             _refusals.warning("a connection is refused: %s", why)
+            self._audit.note(None, "CONNECTION REFUSED", why)
         else:
+            peer.closed = True
             _log.info("the connection of %s ended: %s", peer.principal, why)
             self._budget.forget(peer.queued)
             if isinstance(peer, GatewayPeer):
