@@ -80,7 +80,7 @@ class AccessFile(_Strict, frozen=True):
     quota: list[Quota] = msgspec.field(default_factory=list)
 
 
-class Access:
+class Permissions:
     """The decisions that follow from an `AccessFile`. Pure and thread-safe."""
 
     def __init__(self, file: AccessFile) -> None:
@@ -125,9 +125,9 @@ class Access:
         return self._file.devices_without_entry == "any"
 
 
-def read_access(path: str) -> Access:
+def read_permissions(path: str) -> Permissions:
     """Read `access.toml`. Raises `Misconfigured`, which names the file and the key."""
-    return Access(load_settings(Path(path), AccessFile))
+    return Permissions(load_settings(Path(path), AccessFile))
 
 
 def _any(name: str, patterns: Sequence[str]) -> bool:

@@ -17,7 +17,7 @@ from fogline.address import (
     Reports,
     shard_of,
 )
-from fogline_cloud.access.access_file import Access, Quota
+from fogline_cloud.access.access_file import Permissions, Quota
 from fogline_cloud.access.principal import Principal, PrincipalKind
 
 
@@ -37,7 +37,7 @@ class Policy(msgspec.Struct, frozen=True):
     tenant: str
     shards: int
     gateways: frozenset[str] | None = None
-    access: Callable[[], Access | None] = lambda: None
+    access: Callable[[], Permissions | None] = lambda: None
 
     def knows(self, principal: Principal) -> bool:
         """Return True if the principal is known here."""

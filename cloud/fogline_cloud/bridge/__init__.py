@@ -17,6 +17,7 @@
 `operators`: commands of operators
 `passwords`: the password file of operators' programs
 `peer`: one connection to the bridge
+`peer_table`: the open connections
 `queue_budget`: limits on the bytes that wait for Kafka
 `replies`: sends replies to operators
 `revocation_feed`: the list of revoked certificates, over Kafka

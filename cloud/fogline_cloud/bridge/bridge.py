@@ -15,7 +15,7 @@ from fogline.process.statistics import answer_sigusr1
 from fogline.process.tls_files import ReadAgain
 from fogline.signature import Signer, read_signer
 from fogline_cloud import topics
-from fogline_cloud.access.access_file import Access, read_access
+from fogline_cloud.access.access_file import Permissions, read_permissions
 from fogline_cloud.access.policy import Policy
 from fogline_cloud.bridge.audit_trail import AuditTrail
 from fogline_cloud.bridge.authentication import Authentication
@@ -119,7 +119,7 @@ class Bridge:
         if self._access is not None:
             former = self._access.value
             if self._access.get() is not former:
-                self.listener.on_access_changed()
+                self.listener.peers.measure_again()
                 self._audit.note(None, "ACCESS CHANGED", f"{self._settings.bridge.access} was read again")
         self.listener.close_ended()
 
@@ -195,15 +195,15 @@ class Bridge:
             self.gateways.close_shard(shard.number, f"shard {shard.number}: {shard.why_not}")
 
 
-def _access(settings: BridgeSettings) -> ReadAgain[Access] | None:
+def _access(settings: BridgeSettings) -> ReadAgain[Permissions] | None:
     if settings.access is not None:
-        return ReadAgain(partial(read_access, settings.access), [settings.access])
+        return ReadAgain(partial(read_permissions, settings.access), [settings.access])
     if settings.tls is not None:
         _log.warning("bridge.access is not set: every client that logs in may send all commands and events")
     return None
 
 
-def _policy(settings: CloudSettings, access: ReadAgain[Access] | None) -> Policy:
+def _policy(settings: CloudSettings, access: ReadAgain[Permissions] | None) -> Policy:
     names = settings.bridge.gateways
     known = frozenset(names) if names is not None else None
     return Policy(settings.tenant, settings.shards, known, lambda: access.value if access is not None else None)

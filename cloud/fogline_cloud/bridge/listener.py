@@ -6,11 +6,8 @@ Every message on the anonymous relay, a link without an address, has its own `to
 import asyncio
 import contextlib
 import logging
-import time
 from functools import partial
 from typing import NamedTuple
-
-from cryptography import x509
 
 from fogline.address import (
     Address,
@@ -45,12 +42,12 @@ from fogline.errors import Misconfigured, Poison
 from fogline.message import Message
 from fogline_cloud.access.policy import Action, Policy
 from fogline_cloud.access.principal import Principal, PrincipalKind
-from fogline_cloud.access.quotas import Quotas, Use
 from fogline_cloud.bridge.audit_trail import AuditTrail
 from fogline_cloud.bridge.authentication import Authentication, NotAuthenticated
 from fogline_cloud.bridge.client_events import CREDIT
 from fogline_cloud.bridge.connected_gateways import ConnectedGateways
 from fogline_cloud.bridge.peer import GatewayPeer, LinkHandler, Peer
+from fogline_cloud.bridge.peer_table import PeerTable
 from fogline_cloud.bridge.queue_budget import QueueBudget
 from fogline_cloud.log_throttle import LogThrottle
 from fogline_cloud.settings import BridgeSettings
@@ -95,15 +92,13 @@ class Listener:
         audit: AuditTrail,
     ) -> None:
         self.refused = 0
-        self._settings = settings
+        """Connections that were not let in."""
         self._authentication = authentication
         self._policy = policy
         self._connected = connected
         self._handlers = handlers
         self._audit = audit
-        self._quotas = Quotas()
-        self._peers: dict[AmqpConnection, Peer] = {}
-        self._certificates: dict[AmqpConnection, x509.Certificate] = {}
+        self.peers = PeerTable(settings.max_connections, policy)
         self._budget = QueueBudget(settings.queue_connection_bytes, settings.queue_bytes)
         self._server: asyncio.Server | None = None
         self._all_gone = asyncio.Event()
@@ -121,7 +116,7 @@ class Listener:
     @property
     def clients(self) -> int:
         """The number of connected operators and other AMQP clients."""
-        return sum(not isinstance(peer, GatewayPeer) for peer in self._peers.values())
+        return sum(not isinstance(peer, GatewayPeer) for peer in self.peers)
 
     @property
     def queued_bytes(self) -> int:
@@ -132,23 +127,23 @@ class Listener:
         """Close every connection and stop listening."""
         if self._server is not None:
             self._server.close()
-        for peer in list(self._peers.values()):
+        for peer in self.peers:
             peer.connection.close(Condition(FORCED, "the bridge is stopping"))
-        if self._peers:
+        if len(self.peers):
             self._all_gone = asyncio.Event()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._all_gone.wait(), CLOSE_S)
-        for peer in list(self._peers.values()):
+        for peer in self.peers:
             peer.connection.abort()
 
     def close_ended(self) -> None:
         """Close the connections whose certificates have been revoked, or have expired, since they were opened."""
-        for connection, certificate in list(self._certificates.items()):
+        for peer, certificate in self.peers.certified():
             if (why := self._authentication.has_ended(certificate)) is not None:
-                peer = self._peers[connection].principal
-                _log.warning("the connection of %s is closed: its certificate: %s", peer, why)
-                self._audit.note(peer, "CONNECTION CLOSED", f"its certificate: {why}")
-                connection.close(Condition(UNAUTHORIZED, f"the certificate of {peer.name}: {why}"))
+                principal = peer.principal
+                _log.warning("the connection of %s is closed: its certificate: %s", principal, why)
+                self._audit.note(principal, "CONNECTION CLOSED", f"its certificate: {why}")
+                peer.connection.close(Condition(UNAUTHORIZED, f"the certificate of {principal.name}: {why}"))
 
     def opened(self, connection: AmqpConnection, remote: AmqpPeer) -> None:
         """Accept or refuse a connection."""
@@ -161,9 +156,7 @@ class Listener:
         nameless = kind is not PrincipalKind.CLIENT and not is_identifier(principal.name)
         if nameless or not self._policy.knows(principal):
             self._refuse(connection, Condition(UNAUTHORIZED, f"{kind} {shown(principal.name)} is not known here"))
-        elif len(self._peers) >= self._settings.max_connections:
-            self._refuse(connection, Condition(RESOURCE_LIMIT, f"at most {self._settings.max_connections} connections"))
-        elif (why := self._too_many_connections(principal)) is not None:
+        elif (why := self.peers.shortage(principal)) is not None:
             self._refuse(connection, Condition(RESOURCE_LIMIT, why))
         else:
             self._let_in(connection, principal, remote)
@@ -177,34 +170,9 @@ class Listener:
         else:
             secret = remote.login.password if principal.kind is PrincipalKind.ENROLLEE else ""
             peer = Peer(principal, connection, self._budget, secret)
-        self._peers[connection] = peer
-        if remote.certificate is not None:
-            self._certificates[connection] = x509.load_der_x509_certificate(remote.certificate)
-        peer.use = self._use(principal)
+        self.peers.add(peer, remote.certificate)
         self._audit.note(principal, "CONNECTED")
         connection.accept()
-
-    def _too_many_connections(self, principal: Principal) -> str | None:
-        use = self._use(principal)
-        if use is None or use.quota.connections is None or len(self._peers_of(use)) < use.quota.connections:
-            return None
-        return f"{principal}: at most {use.quota.connections} connections (bridge.access)"
-
-    def _peers_of(self, use: Use) -> list[Peer]:
-        return [peer for peer in self._peers.values() if peer.use is use]
-
-    def _has_free_link(self, peer: Peer) -> bool:
-        if peer.use is None or peer.use.quota.links is None:
-            return True
-        return sum(not link.closed for each in self._peers_of(peer.use) for link in each.links) < peer.use.quota.links
-
-    def _use(self, principal: Principal) -> Use | None:
-        return self._quotas.use(principal, self._policy.quota(principal), time.monotonic())
-
-    def on_access_changed(self) -> None:
-        """Measure every peer by its quota of now."""
-        for peer in self._peers.values():
-            peer.use = self._use(peer.principal)
 
     def _refuse(self, connection: AmqpConnection, condition: Condition) -> None:
         connection.accept()
@@ -212,7 +180,7 @@ class Listener:
 
     def link_requested(self, connection: AmqpConnection, link: Link) -> None:
         """Accept a link that the policy allows, refuse any other."""
-        peer = self._peers.get(connection)
+        peer = self.peers.get(connection)
         if peer is None:
             connection.refuse_link(link, Condition(UNAUTHORIZED, "this connection is being closed"))
             return
@@ -229,7 +197,7 @@ class Listener:
         elif not self._policy.may(peer.principal, action, address):
             self._audit.note(peer.principal, "LINK REFUSED", f"it may not {action} here", name=str(address))
             connection.refuse_link(link, Condition(UNAUTHORIZED, f"{peer.principal} may not {action} at {address}"))
-        elif not self._has_free_link(peer):
+        elif not self.peers.has_free_link(peer):
             why = f"{peer.principal} is over its quota of links (bridge.access)"
             connection.refuse_link(link, Condition(RESOURCE_LIMIT, why))
         elif isinstance(address, Relay):
@@ -252,7 +220,7 @@ class Listener:
 
     def link_closed(self, connection: AmqpConnection, link: Link, condition: Condition | None) -> None:  # noqa: ARG002
         """Tell the handlers that a peer has detached a link."""
-        if (peer := self._peers.get(connection)) is not None:
+        if (peer := self.peers.get(connection)) is not None:
             peer.addresses.pop(link, None)
             peer.links.discard(link)
             for handler in self._handlers:
@@ -260,7 +228,7 @@ class Listener:
 
     def received(self, connection: AmqpConnection, delivery: Delivery, data: bytes) -> None:
         """Pass a message to its handler. Reject a message that cannot be read or is not allowed."""
-        peer = self._peers.get(connection)
+        peer = self.peers.get(connection)
         address = peer.addresses.get(delivery.link) if peer else None
         if peer is None or address is None:
             connection.settle(delivery, RELEASED)
@@ -285,19 +253,17 @@ class Listener:
 
     def closed(self, connection: AmqpConnection, why: str) -> None:
         """Tell the handlers that a connection has ended."""
-        peer = self._peers.pop(connection, None)
-        self._certificates.pop(connection, None)
+        peer = self.peers.remove(connection)
         if peer is None:
             self.refused += 1
             _refusals.warning("a connection is refused: %s", why)
             self._audit.note(None, "CONNECTION REFUSED", why)
         else:
-            peer.closed = True
             _log.info("the connection of %s ended: %s", peer.principal, why)
             self._budget.forget(peer.queued)
             if isinstance(peer, GatewayPeer):
                 self._connected.remove(peer)
             for handler in self._handlers:
                 handler.detached(None)
-        if not self._peers:
+        if not len(self.peers):
             self._all_gone.set()

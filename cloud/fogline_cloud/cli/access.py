@@ -6,7 +6,7 @@ from typing import Any
 
 from fogline.address import CommandAddress, CommandResponse, parse_address
 from fogline.errors import Misconfigured, Poison
-from fogline_cloud.access.access_file import read_access
+from fogline_cloud.access.access_file import read_permissions
 from fogline_cloud.access.policy import Action, Policy
 from fogline_cloud.access.principal import Principal, PrincipalKind
 from fogline_cloud.cli.common import add_command, add_group
@@ -37,7 +37,7 @@ def register(groups: "argparse._SubParsersAction[Any]") -> None:
 def run_check(arguments: argparse.Namespace) -> int:
     """Read the file."""
     path = _path(load(arguments.config, kafka=False))
-    read_access(path)
+    read_permissions(path)
     print(json.dumps({"ok": True, "file": path}) if arguments.json else f"{path}: no problems found")
     return 0
 
@@ -45,7 +45,7 @@ def run_check(arguments: argparse.Namespace) -> int:
 def run_may(arguments: argparse.Namespace) -> int:
     """Print the decision. Return 1 if it is no."""
     settings = load(arguments.config, kafka=False)
-    access = read_access(_path(settings))
+    access = read_permissions(_path(settings))
     names = settings.bridge.gateways
     policy = Policy(settings.tenant, settings.shards, frozenset(names) if names is not None else None, lambda: access)
     if arguments.action == "speak-for":

@@ -4,7 +4,7 @@ import pytest
 
 from fogline.address import CommandAddress, Control, EnrollAddress, HelloAddress, IngestAddress, Relay, Reports, shard_of
 from fogline.errors import Misconfigured
-from fogline_cloud.access.access_file import Access, AccessFile, DeviceBinding, OperatorGrant, read_access
+from fogline_cloud.access.access_file import AccessFile, DeviceBinding, OperatorGrant, Permissions, read_permissions
 from fogline_cloud.access.policy import Action, Policy
 from fogline_cloud.access.principal import Principal, PrincipalKind
 
@@ -44,7 +44,7 @@ def test_a_device_reports_about_itself_only():
 
 def test_the_first_entry_of_a_device_counts_and_a_gateway_is_its_own_device():
     bindings = [DeviceBinding(name="lock-7", gateways=["gw-2"]), DeviceBinding(name="lock-*", gateways=["gw-1"])]
-    access = Access(AccessFile(device=bindings, devices_without_entry="none"))
+    access = Permissions(AccessFile(device=bindings, devices_without_entry="none"))
     policy = Policy("t", 8, access=lambda: access)
     assert [policy.may_speak_for("gw-1", each) for each in ("lock-1", "lock-7", "lamp-1", "gw-1")] == [True, False, False, True]
     assert policy.may_speak_for("gw-2", "lock-7")
@@ -56,7 +56,7 @@ def test_two_grants_do_not_mix():
         OperatorGrant(name="alice", devices=["lamp-1"], commands=["dim"]),
         OperatorGrant(name="alice", devices=["lamp-2"], commands=["switch"]),
     ]
-    access = Access(AccessFile(operator=grants))
+    access = Permissions(AccessFile(operator=grants))
     allowed = [
         (device, name)
         for device in ("lamp-1", "lamp-2")
@@ -82,6 +82,6 @@ def test_two_grants_do_not_mix():
 def test_a_mistake_in_the_file_is_named(tmp_path, text, why):
     (tmp_path / "access.toml").write_text(text)
     with pytest.raises(Misconfigured) as error:
-        read_access(str(tmp_path / "access.toml"))
+        read_permissions(str(tmp_path / "access.toml"))
     assert str(error.value).startswith(f"{tmp_path}/access.toml: ")
     assert why in str(error.value)
