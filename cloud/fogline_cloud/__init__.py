@@ -1,5 +1,7 @@
 """The cloud side: bridge, commands, Spark flow and ledger.
 
+`access`: who may do what
+`audit`: the record of every decision
 `authority`: the certificate authority
 `bridge`: the AMQP listener on the event loop
 `cli`: the command `fogline`

@@ -34,6 +34,8 @@ class BridgeSettings(_Strict, frozen=True, kw_only=True):
     """File with the list of revoked certificates (PEM), read again when it changes. `fogline ca` keeps one."""
     users: str | None = None
     """File with the passwords of operators' programs (`fogline user set`). Needs `bridge.tls`. Default: certificates only."""
+    access: str | None = None
+    """File with the permissions and quotas of peers (docs/access.md), read again when it changes. Default: none."""
     max_connections: Annotated[int, Meta(ge=1)] = 1000
     """Largest number of AMQP connections."""
     hellos_s: Annotated[float, Meta(gt=0)] = 100.0
@@ -186,7 +188,11 @@ def load(path: Path, *, kafka: bool = True) -> CloudSettings:
         flow=flow,
         commands=msgspec.structs.replace(commands, signing_key=_beside(commands.signing_key, path)),
         bridge=msgspec.structs.replace(
-            bridge, crl=_beside(bridge.crl, path), users=_beside(bridge.users, path), tls=_tls_beside(bridge.tls, path)
+            bridge,
+            access=_beside(bridge.access, path),
+            crl=_beside(bridge.crl, path),
+            users=_beside(bridge.users, path),
+            tls=_tls_beside(bridge.tls, path),
         ),
         operator=msgspec.structs.replace(
             operator, password_file=_beside(operator.password_file, path), tls=_tls_beside(operator.tls, path)

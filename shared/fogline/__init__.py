@@ -19,7 +19,6 @@
 `ledger`: counts of a stream that a gateway sends
 `media_type`: the check of content types
 `message`: an AMQP message as a value
-`principal`: authenticated peers and their permissions
 `process`: command line, settings and statistics of a process
 `report_on_change`: filters the repetitions of a device
 `short_cache`: a bounded cache of short texts

@@ -150,7 +150,7 @@ async def test_a_bridge_that_issues_nothing_says_so(issuing, folder):
 
 
 async def test_a_bridge_with_the_authority_keeps_the_list_of_revoked_certificates_fresh(issuing, monkeypatch):
-    monkeypatch.setattr("fogline_cloud.bridge.bridge.REVOCATION_S", 0.05)
+    monkeypatch.setattr("fogline_cloud.bridge.bridge.FILES_S", 0.05)
     line, site = issuing
     line.cloud = replace(line.cloud, ca=replace(line.cloud.ca, crl_days=1 / 86_400))
     path = site.ca.path / LIST
@@ -174,7 +174,7 @@ async def test_without_tls_nobody_enrols(line, folder):
 
 
 async def test_certificates_that_end_every_few_seconds_lose_and_double_nothing(issuing, folder, monkeypatch):
-    monkeypatch.setattr("fogline_cloud.bridge.bridge.REVOCATION_S", 0.1)
+    monkeypatch.setattr("fogline_cloud.bridge.bridge.FILES_S", 0.1)
     line, site = issuing
     line.cloud = replace(line.cloud, ca=replace(line.cloud.ca, days=6 / 86_400))
     async with line.bridge() as bridge:

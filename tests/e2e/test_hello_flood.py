@@ -34,4 +34,4 @@ async def test_answers_to_hello_that_are_not_settled_end_the_connection(line, cr
             sender.send(message)
         await within(peer.is_closed.wait(), "the connection is not closed")
         assert f"{MAX_UNSETTLED_WELCOMES} replies to hello are not settled" in peer.why
-        assert bridge.listener._peers == {}
+        assert len(bridge.listener.peers) == 0

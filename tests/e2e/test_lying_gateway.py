@@ -2,7 +2,6 @@
 
 import asyncio
 
-import msgspec
 import pytest
 
 from e2e.parts import YES, Device, gateway
@@ -11,8 +10,8 @@ from fogline.command import CommandState
 from fogline.event import CommandOutcome, Lane
 from fogline.gap import GAP_CONTENT_TYPE
 from fogline_cloud import topics
+from fogline_cloud.audit.record import decode_audit
 from fogline_cloud.commands.client import Ask, Operator
-from fogline_cloud.commands.record import Audit
 from fogline_cloud.committed_records import read_committed
 from fogline_cloud.kafka import KafkaClients
 from fogline_lab.amqp import within
@@ -29,7 +28,7 @@ async def lie(line, outbox, command_id: str, state: str = "SUCCEEDED", status: i
 def refusals(line) -> list[str]:
     """Commands of which the audit says that a reply was refused."""
     audits = read_committed(KafkaClients(line.cloud.kafka), {(topics.audit(line.tenant), shard): None for shard in range(2)})
-    told = [msgspec.json.decode(each.value, type=Audit) for each in audits]
+    told = [decode_audit(each.value) for each in audits]
     return sorted(each.command for each in told if each.decision == "REPLY REFUSED")
 
 

@@ -166,7 +166,7 @@ async def listening(files: TlsSettings):
 async def test_a_gateway_that_is_revoked_while_connected_is_cut_and_what_was_acknowledged_stays(
     protected, monkeypatch, refusals
 ):
-    monkeypatch.setattr("fogline_cloud.bridge.bridge.REVOCATION_S", 0.05)
+    monkeypatch.setattr("fogline_cloud.bridge.bridge.FILES_S", 0.05)
     line, site = protected
     async with line.bridge() as bridge:
         outbox = Outbox.open(line.settings())

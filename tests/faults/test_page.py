@@ -5,7 +5,7 @@ import pytest
 from faults import page
 from faults.page import Outcome, Row
 
-MAY_WAIT = ("D6", "T4", "S1", "S2", "X")
+MAY_WAIT = ("D6", "T4", "X")
 ROWS = [row for rows in page.catalogue().values() for row in rows]
 MARKED = page.marks()
 

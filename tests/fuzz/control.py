@@ -13,7 +13,7 @@ from fogline.codec import Beacon
 from fogline.command import Command, Deadline, decode_command, digest, encode_command, signed_bytes
 from fogline.event import Lane
 from fogline.message import Message
-from fogline.principal import Principal, PrincipalKind
+from fogline_cloud.access.principal import Principal, PrincipalKind
 from fogline_cloud.bridge.client_events import event_of
 from fogline_cloud.commands.command_id import CommandIds
 from fogline_cloud.commands.request import read_command

@@ -12,6 +12,7 @@ from fogline.command import CommandState
 from fogline.event import Lane
 from fogline.gap import GAP_CONTENT_TYPE, Gap, GapReason, encode_gap
 from fogline.ledger import STATEMENT_CONTENT_TYPE, Counts, Statement, encode_statement
+from fogline_cloud.audit.record import encode_audit
 from fogline_cloud.bridge.replies import reply_message
 from fogline_cloud.commands.record import CommandRecord, apply_reply, audit_of, decode_record, encode
 from fogline_cloud.commands.registry import Registry
@@ -171,7 +172,7 @@ def _known(record: CommandRecord) -> CommandRecord:
     registry.change(msgspec.structs.replace(record, state=CommandState.SUCCEEDED, provisional=False))
     registry.open_for(record.gateway)
     encode(record)
-    encode(audit_of(record))
+    encode_audit(audit_of(record))
     return record
 
 

@@ -11,13 +11,11 @@ from fogline.address import (
     HelloAddress,
     IngestAddress,
     check_identifier,
-    is_identifier,
     parse_address,
     shard_of,
     shown,
 )
 from fogline.errors import Poison
-from fogline.principal import Action, Policy, Principal, PrincipalKind
 
 
 @pytest.mark.parametrize("name", ["a", "A-1_b.c:d", "x" * 64])
@@ -58,18 +56,3 @@ def test_a_shard_is_within_its_count(gateway, shards):
 
 def test_a_shard_is_the_standard_crc32():
     assert shard_of("123456789", 2**32) == 0xCBF43926
-
-
-def test_a_gateway_speaks_for_itself_only():
-    policy = Policy("t", 8)
-    gateway = Principal(PrincipalKind.GATEWAY, "t", "gw-1", "asserted")
-    own = shard_of("gw-1", 8)
-    assert policy.may(gateway, Action.SEND, HelloAddress("t"))
-    assert policy.may(gateway, Action.SEND, IngestAddress("t", own))
-    assert policy.may(gateway, Action.RECEIVE, Control("t", "gw-1"))
-    assert not policy.may(gateway, Action.SEND, IngestAddress("t", (own + 1) % 8))
-    assert not policy.may(gateway, Action.RECEIVE, Control("t", "gw-2"))
-    assert not policy.may(gateway, Action.SEND, Control("t", "gw-1"))
-    assert not policy.may(gateway, Action.SEND, HelloAddress("other"))
-    assert not Policy("t", 8, frozenset({"gw-2"})).may(gateway, Action.SEND, HelloAddress("t"))
-    assert is_identifier(gateway.name)

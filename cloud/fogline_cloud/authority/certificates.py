@@ -25,6 +25,7 @@ class Role(StrEnum):
 
     GATEWAY = "gateway"
     OPERATOR = "operator"
+    DEVICE = "device"
     BRIDGE = "bridge"
 
 

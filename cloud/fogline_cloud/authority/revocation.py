@@ -25,6 +25,12 @@ class RevocationList(msgspec.Struct, frozen=True):
             return f"the list of revoked certificates is out of date since {found.next_update_utc:%Y-%m-%d %H:%M} UTC"
         return None
 
+    def is_newer_than(self, other: "RevocationList") -> bool:
+        """Return True if this has a newer list of some issuer, and an older one of none."""
+        numbers = {issuer: _number(each) for issuer, each in self.lists.items()}
+        theirs = {issuer: _number(each) for issuer, each in other.lists.items()}
+        return numbers != theirs and all(numbers.get(issuer, -1) >= number for issuer, number in theirs.items())
+
     def revokes(self, certificate: x509.Certificate) -> bool:
         """Return True if the list names a certificate, however old the list is."""
         found = self.lists.get(certificate.issuer)

@@ -1,5 +1,6 @@
 """The bridge's event loop: AMQP connections of gateways, operators and other clients.
 
+`audit_trail`: writes decisions about peers to the audit
 `authentication`: establishes who a peer is
 `bridge_group`: the group of bridges, which assigns the shards and knows their owners
 `bridge`: the composition root
@@ -16,7 +17,9 @@
 `operators`: commands of operators
 `passwords`: the password file of operators' programs
 `peer`: one connection to the bridge
+`peer_table`: the open connections
 `queue_budget`: limits on the bytes that wait for Kafka
 `replies`: sends replies to operators
+`revocation_feed`: the list of revoked certificates, over Kafka
 `shard_table`: the shards of this bridge, and calls from their threads
 """

@@ -17,8 +17,8 @@ from fogline.amqp.login import EXTERNAL, PLAIN, Login
 from fogline.amqp.security import ServerSecurity
 from fogline.enrolment import PRODUCT, USER_PREFIX
 from fogline.errors import Misconfigured
-from fogline.principal import Principal, PrincipalKind
 from fogline.process.tls_files import ReadAgain, server_context
+from fogline_cloud.access.principal import Principal, PrincipalKind
 from fogline_cloud.authority.ca_folder import CaFolder
 from fogline_cloud.authority.certificates import Role, now_utc, subject_of
 from fogline_cloud.authority.revocation import RevocationList, read_revocation_list
@@ -27,7 +27,11 @@ from fogline_cloud.settings import CloudSettings
 
 CAPABILITIES = ("ANONYMOUS-RELAY",)
 _KINDS = {hello.PRODUCT: PrincipalKind.GATEWAY, PRODUCT: PrincipalKind.ENROLLEE}
-_ROLES = {Role.GATEWAY: (PrincipalKind.GATEWAY, PrincipalKind.ENROLLEE), Role.OPERATOR: (PrincipalKind.CLIENT,)}
+_ROLES = {
+    Role.GATEWAY: (PrincipalKind.GATEWAY, PrincipalKind.ENROLLEE),
+    Role.OPERATOR: (PrincipalKind.CLIENT,),
+    Role.DEVICE: (PrincipalKind.DEVICE,),
+}
 _log = logging.getLogger("fogline.bridge")
 
 
@@ -50,7 +54,9 @@ class Authentication:
         self._passwords = Passwords(bridge.users) if bridge.users is not None else None
         self._tokens = CaFolder.open(Path(settings.ca.folder)).tokens if bridge.enrolment else None
         takes_plain = self._passwords is not None or self._tokens is not None
-        self._tls = self._revoked = None
+        self._tls = None
+        self.revoked: ReadAgain[RevocationList] | None = None
+        """The list of revoked certificates, if there is one."""
         self._mechanisms: tuple[str, ...] = ("ANONYMOUS",)
         if (tls := bridge.tls) is not None:
             self._mechanisms = (EXTERNAL, PLAIN) if takes_plain else (EXTERNAL,)
@@ -59,10 +65,10 @@ class Authentication:
             self._tls = ReadAgain(read, paths)
             if bridge.crl is not None:
                 self._crl, self._ca = bridge.crl, tls.ca
-                self._revoked = ReadAgain(self._read_list, [bridge.crl, tls.ca])
+                self.revoked = ReadAgain(self._read_list, [bridge.crl, tls.ca])
 
     def _read_list(self) -> RevocationList:
-        former = self._revoked.get() if self._revoked is not None else None
+        former = self.revoked.get() if self.revoked is not None else None
         return read_revocation_list(self._crl, self._ca, former)
 
     def connection(self, handler: Handler) -> AmqpConnection:
@@ -100,15 +106,17 @@ class Authentication:
     def _certified(self, certificate: x509.Certificate, kind: PrincipalKind, container: str) -> Principal:
         subject = subject_of(certificate)
         name = subject.name if subject is not None else _common_name(certificate)
-        if self._revoked is not None and (why := self._revoked.get().doubt(certificate, now_utc())) is not None:
+        if self.revoked is not None and (why := self.revoked.get().doubt(certificate, now_utc())) is not None:
             raise NotAuthenticated(f"the certificate of {shown(name)}: {why}")
         if subject is not None and subject.tenant != self._tenant:
             raise NotAuthenticated(f"the certificate of {shown(name)} is of tenant {shown(subject.tenant)}")
+        if subject is not None and subject.role is Role.DEVICE and kind is PrincipalKind.CLIENT:
+            kind = PrincipalKind.DEVICE
         allowed = _ROLES.get(subject.role, ()) if subject is not None else self._kinds_of_listed(name)
         if kind not in allowed:
             role = f"role {subject.role}" if subject is not None else "no role here (see bridge.gateways)"
             raise NotAuthenticated(f"the certificate of {shown(name)} is for {role}, and the peer is a {kind}")
-        if kind is not PrincipalKind.CLIENT and container != name:
+        if kind in _ROLES[Role.GATEWAY] and container != name:
             raise NotAuthenticated(f"the certificate is of gateway {shown(name)}, and the peer says {shown(container)}")
         return Principal(kind, self._tenant, name, "certificate")
 
@@ -118,7 +126,7 @@ class Authentication:
 
     def has_ended(self, certificate: x509.Certificate) -> str | None:
         """Return why a certificate, with which a peer has connected, does not count any more; None if it does."""
-        if self._revoked is not None and self._revoked.get().revokes(certificate):
+        if self.revoked is not None and self.revoked.get().revokes(certificate):
             return "it is revoked"
         return "it has expired" if certificate.not_valid_after_utc <= now_utc() else None
 

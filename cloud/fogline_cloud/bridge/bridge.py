@@ -8,13 +8,16 @@ from functools import partial
 from pathlib import Path
 
 from fogline.errors import Misconfigured
-from fogline.principal import Policy
 from fogline.process.loop_calls import call_soon
 from fogline.process.metrics_server import MetricsServer
 from fogline.process.settings_file import require_loopback, split_endpoint
 from fogline.process.statistics import answer_sigusr1
+from fogline.process.tls_files import ReadAgain
 from fogline.signature import Signer, read_signer
 from fogline_cloud import topics
+from fogline_cloud.access.access_file import Permissions, read_permissions
+from fogline_cloud.access.policy import Policy
+from fogline_cloud.bridge.audit_trail import AuditTrail
 from fogline_cloud.bridge.authentication import Authentication
 from fogline_cloud.bridge.bridge_group import ShardAssignment, ShardDirectory
 from fogline_cloud.bridge.client_events import ClientEventHandler
@@ -27,11 +30,12 @@ from fogline_cloud.bridge.gateways import GatewayHandler
 from fogline_cloud.bridge.listener import LinkHandlers, Listener
 from fogline_cloud.bridge.metrics import check_bridge, read_bridge
 from fogline_cloud.bridge.operators import OperatorHandler
+from fogline_cloud.bridge.revocation_feed import RevocationFeed
 from fogline_cloud.bridge.shard_table import ShardTable
 from fogline_cloud.commands.command_id import CommandIds
 from fogline_cloud.commands.routes import Routes
 from fogline_cloud.kafka import KafkaClients
-from fogline_cloud.settings import CloudSettings, CommandPolicySettings
+from fogline_cloud.settings import BridgeSettings, CloudSettings, CommandPolicySettings
 from fogline_cloud.shard.producer import ShardProducer
 from fogline_cloud.shard.shard import Shard
 from fogline_cloud.shard.shard_writer import ShardWriter
@@ -40,8 +44,8 @@ from fogline_cloud.topic_admin import check_topics
 STOP_S = 5.0
 """The time that the shards' threads get to end. A thread that waits for Kafka for longer ends with the process."""
 
-REVOCATION_S = 5.0
-"""Interval at which open connections are compared with the list of revoked certificates."""
+FILES_S = 5.0
+"""Interval at which changed files are read again, and open connections compared with the list of revoked certificates."""
 
 _log = logging.getLogger("fogline.bridge")
 
@@ -64,8 +68,12 @@ class Bridge:
         self._assignment: ShardAssignment | None = None
         self._directory: ShardDirectory | None = None
         self._closing = False
-        self._enrolment = EnrolmentHandler(settings)
-        self._revocations: asyncio.TimerHandle | None = None
+        self._audit = AuditTrail(self.shards)
+        self._access = _access(settings.bridge)
+        self._policy = _policy(settings, self._access)
+        self._enrolment = EnrolmentHandler(settings, self._audit)
+        self._feed: RevocationFeed | None = None
+        self._files: asyncio.TimerHandle | None = None
         self._metrics: MetricsServer | None = None
 
     async def start(self) -> tuple[str, int]:
@@ -81,7 +89,10 @@ class Bridge:
         self._ids = CommandIds(await asyncio.to_thread(command_key, self._clients, settings.tenant, self._signer))
         self.listener = self._make_listener(self._ids, authentication)
         bound = await self.listener.start(host, port)
-        self._close_ended()
+        if authentication.revoked is not None and settings.bridge.crl is not None and settings.bridge.tls is not None:
+            paths = settings.bridge.crl, settings.bridge.tls.ca
+            self._feed = RevocationFeed(self._clients, settings.tenant, authentication.revoked, *paths)
+        self._keep_files()
         if settings.bridge.metrics is not None:
             read = partial(read_bridge, self.listener, self.gateways, self._table, self.shards)
             self._metrics = MetricsServer(settings.bridge.metrics, "bridge.metrics", read, partial(check_bridge, self.shards))
@@ -91,23 +102,33 @@ class Bridge:
 
     def _make_listener(self, ids: CommandIds, authentication: Authentication) -> Listener:
         settings = self._settings
-        names = settings.bridge.gateways
-        policy = Policy(settings.tenant, settings.shards, frozenset(names) if names is not None else None)
+        policy = self._policy
         sender = CommandSender(self._table, self.gateways, self._signer)
         gateways = GatewayHandler(
             self.shards, self.gateways, settings.bridge.hellos_s, on_welcomed=sender.resume, find_owner=self._find_owner
         )
         operators = OperatorHandler(
-            self.shards, self.gateways, self._routes, self._table, sender, settings=settings.commands, ids=ids
+            self.shards, self.gateways, self._routes, self._table, sender, settings=settings.commands, ids=ids, policy=policy
         )
-        handlers = LinkHandlers(gateways, ClientEventHandler(self.shards), operators, self._enrolment)
-        return Listener(settings.bridge, authentication, policy, self.gateways, handlers)
+        handlers = LinkHandlers(gateways, ClientEventHandler(self.shards, policy), operators, self._enrolment)
+        return Listener(settings.bridge, authentication, policy, self.gateways, handlers, audit=self._audit)
 
-    def _close_ended(self) -> None:
+    def read_again(self) -> None:
+        """Read the files that have changed: who may do what, and who may connect no longer."""
         assert self.listener is not None
-        self._enrolment.keep_list()
+        if self._access is not None:
+            former = self._access.value
+            if self._access.get() is not former:
+                self.listener.peers.measure_again()
+                self._audit.note(None, "ACCESS CHANGED", f"{self._settings.bridge.access} was read again")
         self.listener.close_ended()
-        self._revocations = self._loop.call_later(REVOCATION_S, self._close_ended)
+
+    def _keep_files(self) -> None:
+        self._enrolment.keep_list()
+        if self._feed is not None:
+            self._feed.exchange()
+        self.read_again()
+        self._files = self._loop.call_later(FILES_S, self._keep_files)
 
     def _join(self, bound: str) -> None:
         settings = self._settings
@@ -128,8 +149,10 @@ class Bridge:
         """Stop serving, then leave the group. Open transactions are aborted, and the gateways send their batches again."""
         if self._metrics is not None:
             await self._metrics.close()
-        if self._revocations is not None:
-            self._revocations.cancel()
+        if self._files is not None:
+            self._files.cancel()
+        if self._feed is not None:
+            self._feed.close()
         if self.listener is not None:
             await self.listener.close()
         self._table.close()
@@ -155,6 +178,7 @@ class Bridge:
             routes=self._routes,
             on_commands=self._table.learn,
             issued=self._ids.issued,
+            may_speak_for=self._policy.may_speak_for,
         )
         shard.start()
 
@@ -169,6 +193,20 @@ class Bridge:
     def _on_changed(self, shard: Shard) -> None:
         if not shard.ready and self.shards.owned.get(shard.number) is shard:
             self.gateways.close_shard(shard.number, f"shard {shard.number}: {shard.why_not}")
+
+
+def _access(settings: BridgeSettings) -> ReadAgain[Permissions] | None:
+    if settings.access is not None:
+        return ReadAgain(partial(read_permissions, settings.access), [settings.access])
+    if settings.tls is not None:
+        _log.warning("bridge.access is not set: every client that logs in may send all commands and events")
+    return None
+
+
+def _policy(settings: CloudSettings, access: ReadAgain[Permissions] | None) -> Policy:
+    names = settings.bridge.gateways
+    known = frozenset(names) if names is not None else None
+    return Policy(settings.tenant, settings.shards, known, lambda: access.value if access is not None else None)
 
 
 def _signer(settings: CommandPolicySettings) -> Signer:
@@ -190,6 +228,7 @@ async def run_bridge(settings: CloudSettings, on_ready: Callable[[str, int], Non
         asyncio.get_running_loop().add_signal_handler(each, stop.set)
     answer_sigusr1()
     host, port = await bridge.start()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, bridge.read_again)
     on_ready(host, port)
     try:
         await stop.wait()

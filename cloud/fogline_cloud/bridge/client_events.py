@@ -18,6 +18,7 @@ from fogline.identity import Dedup, semantic_id
 from fogline.media_type import check_media_type
 from fogline.message import Message
 from fogline.process.loop_calls import call_soon
+from fogline_cloud.access.policy import Action, Policy
 from fogline_cloud.bridge.peer import LinkHandler, Peer
 from fogline_cloud.bridge.shard_table import ShardTable
 from fogline_cloud.device_address import device_of
@@ -34,8 +35,9 @@ _MAX_TEXT = 256
 class ClientEventHandler(LinkHandler):
     """Serves `telemetry/` and `event/`."""
 
-    def __init__(self, shards: ShardTable) -> None:
+    def __init__(self, shards: ShardTable, policy: Policy) -> None:
         self._shards = shards
+        self._policy = policy
         self._loop = asyncio.get_running_loop()
 
     def attach(self, peer: Peer, link: Link, address: Address) -> None:
@@ -46,6 +48,10 @@ class ClientEventHandler(LinkHandler):
         """See `LinkHandler`."""
         assert isinstance(address, Reports)
         event = event_of(message, address, time.time_ns())
+        if not self._policy.may(peer.principal, Action.SEND, Reports(address.endpoint, address.tenant, event.device)):
+            raise Poison("not-authorised", f"{peer.principal} may not send events of device {event.device}")
+        peer.check_quota()
+        peer.count(events=1, size_bytes=len(message.body))
         shard = self._shards.ready(self._shards.number_of(event.device))
         if shard is None:
             peer.settle(delivery, RELEASED)

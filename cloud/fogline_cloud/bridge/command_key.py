@@ -1,4 +1,4 @@
-"""The key for command ids: from the signing key, or made by the first bridge and kept in Kafka (docs/decisions/0017)."""
+"""The key for command ids: made by the first bridge and kept in Kafka, whatever signing key there is (docs/decisions/0017)."""
 
 import hmac
 import secrets
@@ -17,26 +17,30 @@ _LIMIT_S = 30.0
 
 def command_key(clients: KafkaClients, tenant: str, signer: Signer) -> bytes:
     """Return the key, which is the same at every bridge of the tenant. Blocks on Kafka. Raises `Unreachable`."""
-    if signer.key is not None:
-        return hmac.digest(signer.key.private_bytes_raw(), b"fogline command ids", "sha256")
     if (found := read_checkpoint(clients, tenant, 0, stable=True).command_key) is not None:
         return found
     for _ in range(_TRIES):
         try:
-            return _make(clients, tenant)
+            return _make(clients, tenant, _first_key(signer))
         except Unreachable as error:  # another bridge made one at the same moment
             why: FoglineError = error
     raise why
 
 
-def _make(clients: KafkaClients, tenant: str) -> bytes:
-    """Write a new key unless there is one. If several bridges try, all but the last are fenced and raise `Unreachable`."""
+def _first_key(signer: Signer) -> bytes:
+    """Return the key of a tenant that has none in Kafka: former versions took it from the signing key."""
+    if signer.key is None:
+        return secrets.token_bytes(KEY_BYTES)
+    return hmac.digest(signer.key.private_bytes_raw(), b"fogline command ids", "sha256")
+
+
+def _make(clients: KafkaClients, tenant: str, made: bytes) -> bytes:
+    """Write a key unless there is one. If several bridges try, all but the last are fenced and raise `Unreachable`."""
     producer = clients.producer(f"fogline-{tenant}-command-key")
     with mapped("writing the key of commands"):
         producer.init_transactions(_LIMIT_S)
         if (found := read_checkpoint(clients, tenant, 0).command_key) is not None:
             return found
-        made = secrets.token_bytes(KEY_BYTES)
         key, value = entry_of(CommandKey(made))
         producer.begin_transaction()
         producer.produce(topics.checkpoint(tenant), value, key, partition=0)

@@ -16,7 +16,7 @@ from fogline.process.crash_points import CrashPoint, crash_point
 from fogline.process.loop_calls import call_soon
 from fogline_cloud.bridge.replies import ReplySender
 from fogline_cloud.bridge.shard_table import ShardTable
-from fogline_cloud.commands.record import CommandRecord, ended, left_ms, same_verdict
+from fogline_cloud.commands.record import CommandRecord, ReplyAddress, ended, left_ms, same_verdict
 from fogline_cloud.commands.registry import Registry, is_outdated, may_replace
 from fogline_cloud.log_throttle import LogThrottle
 from fogline_cloud.shard.command_changes import CommandChange
@@ -74,9 +74,9 @@ class CommandTable:
             self.registry.put(record)
         return command
 
-    def add_reply_link(self, reply_id: str, sender: Sender) -> None:
+    def add_reply_link(self, address: ReplyAddress, sender: Sender) -> None:
         """Send an operator's replies over a new link, beginning with those that are due."""
-        self.replies.add_link(reply_id, sender, self.registry.owed_to(reply_id))
+        self.replies.add_link(address, sender, self.registry.owed_to(address))
 
     def write(self, record: CommandRecord, committed: Callable[[CommandRecord], None], unknown: Callable[[], None]) -> None:
         """Ask the shard to write a record. Exactly one of the two callbacks follows, on the loop.

@@ -23,6 +23,7 @@ from fogline.errors import FoglineError, Misconfigured, Unreachable
 from fogline.message import Message
 from fogline_cloud.authority.ca_folder import CaFolder
 from fogline_cloud.authority.certificates import Role, Subject, now_utc, pem
+from fogline_cloud.bridge.audit_trail import AuditTrail
 from fogline_cloud.bridge.peer import LinkHandler, Peer
 from fogline_cloud.settings import CloudSettings
 
@@ -32,7 +33,8 @@ _log = logging.getLogger("fogline.bridge")
 class EnrolmentHandler(LinkHandler):
     """Serves the two links of a gateway that enrols. Without `bridge.enrolment` it refuses them. Raises `Misconfigured`."""
 
-    def __init__(self, settings: CloudSettings) -> None:
+    def __init__(self, settings: CloudSettings, audit: AuditTrail) -> None:
+        self._audit = audit
         self._tenant = settings.tenant
         self._days = settings.ca.days
         self.ca = CaFolder.open(Path(settings.ca.folder)) if settings.bridge.enrolment else None
@@ -84,9 +86,11 @@ class EnrolmentHandler(LinkHandler):
             try:
                 answer = await asyncio.to_thread(self._issue, peer.principal.name, peer.secret, request)
                 _log.info("a certificate was issued to %s", peer.principal)
+                self._audit.note(peer.principal, "CERTIFICATE ISSUED")
             except (FoglineError, OSError) as error:
                 answer = Enrolled(refused=str(error))
                 _log.warning("no certificate is issued to %s: %s", peer.principal, error)
+                self._audit.note(peer.principal, "CERTIFICATE REFUSED", str(error))
         if (sender := self._senders.get(peer)) is not None and not sender.closed:
             message = Message(body=msgspec.json.encode(answer), content_type="application/json")
             sender.send(message).add_done_callback(_note_failure)

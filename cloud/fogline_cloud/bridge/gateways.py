@@ -155,5 +155,6 @@ class GatewayHandler(LinkHandler):
         elif shard is None:
             peer.settle(delivery, RELEASED)
         else:
+            peer.count(events=span.last - span.first + 1, size_bytes=len(message.body))
             peer.queue(delivery, message)
             shard.submit(GatewayBatch(span, message, partial(call_soon, self._loop, peer.settle, delivery)))

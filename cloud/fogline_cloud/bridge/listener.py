@@ -9,8 +9,6 @@ import logging
 from functools import partial
 from typing import NamedTuple
 
-from cryptography import x509
-
 from fogline.address import (
     Address,
     CommandAddress,
@@ -42,11 +40,14 @@ from fogline.amqp.outcome import (
 from fogline.amqp.wire import decode
 from fogline.errors import Misconfigured, Poison
 from fogline.message import Message
-from fogline.principal import Action, Policy, PrincipalKind
+from fogline_cloud.access.policy import Action, Policy
+from fogline_cloud.access.principal import Principal, PrincipalKind
+from fogline_cloud.bridge.audit_trail import AuditTrail
 from fogline_cloud.bridge.authentication import Authentication, NotAuthenticated
 from fogline_cloud.bridge.client_events import CREDIT
 from fogline_cloud.bridge.connected_gateways import ConnectedGateways
 from fogline_cloud.bridge.peer import GatewayPeer, LinkHandler, Peer
+from fogline_cloud.bridge.peer_table import PeerTable
 from fogline_cloud.bridge.queue_budget import QueueBudget
 from fogline_cloud.log_throttle import LogThrottle
 from fogline_cloud.settings import BridgeSettings
@@ -56,6 +57,7 @@ CLOSE_S = 2.0
 _CONDITIONS = {  # The AMQP condition for each reason of `Poison`. Any other reason becomes `amqp:decode-error`.
     "bad-address": NOT_FOUND,
     "not-authorised": UNAUTHORIZED,
+    "quota": RESOURCE_LIMIT,
     "reserved-content-type": NOT_ALLOWED,
     "bad-content-type": INVALID_FIELD,
     "ttl": NOT_ALLOWED,
@@ -86,15 +88,17 @@ class Listener:
         policy: Policy,
         connected: ConnectedGateways,
         handlers: LinkHandlers,
+        *,
+        audit: AuditTrail,
     ) -> None:
         self.refused = 0
-        self._settings = settings
+        """Connections that were not let in."""
         self._authentication = authentication
         self._policy = policy
         self._connected = connected
         self._handlers = handlers
-        self._peers: dict[AmqpConnection, Peer] = {}
-        self._certificates: dict[AmqpConnection, x509.Certificate] = {}
+        self._audit = audit
+        self.peers = PeerTable(settings.max_connections, policy)
         self._budget = QueueBudget(settings.queue_connection_bytes, settings.queue_bytes)
         self._server: asyncio.Server | None = None
         self._all_gone = asyncio.Event()
@@ -112,7 +116,7 @@ class Listener:
     @property
     def clients(self) -> int:
         """The number of connected operators and other AMQP clients."""
-        return sum(not isinstance(peer, GatewayPeer) for peer in self._peers.values())
+        return sum(not isinstance(peer, GatewayPeer) for peer in self.peers)
 
     @property
     def queued_bytes(self) -> int:
@@ -123,22 +127,23 @@ class Listener:
         """Close every connection and stop listening."""
         if self._server is not None:
             self._server.close()
-        for peer in list(self._peers.values()):
+        for peer in self.peers:
             peer.connection.close(Condition(FORCED, "the bridge is stopping"))
-        if self._peers:
+        if len(self.peers):
             self._all_gone = asyncio.Event()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._all_gone.wait(), CLOSE_S)
-        for peer in list(self._peers.values()):
+        for peer in self.peers:
             peer.connection.abort()
 
     def close_ended(self) -> None:
         """Close the connections whose certificates have been revoked, or have expired, since they were opened."""
-        for connection, certificate in list(self._certificates.items()):
+        for peer, certificate in self.peers.certified():
             if (why := self._authentication.has_ended(certificate)) is not None:
-                peer = self._peers[connection].principal
-                _log.warning("the connection of %s is closed: its certificate: %s", peer, why)
-                connection.close(Condition(UNAUTHORIZED, f"the certificate of {peer.name}: {why}"))
+                principal = peer.principal
+                _log.warning("the connection of %s is closed: its certificate: %s", principal, why)
+                self._audit.note(principal, "CONNECTION CLOSED", f"its certificate: {why}")
+                peer.connection.close(Condition(UNAUTHORIZED, f"the certificate of {principal.name}: {why}"))
 
     def opened(self, connection: AmqpConnection, remote: AmqpPeer) -> None:
         """Accept or refuse a connection."""
@@ -151,20 +156,23 @@ class Listener:
         nameless = kind is not PrincipalKind.CLIENT and not is_identifier(principal.name)
         if nameless or not self._policy.knows(principal):
             self._refuse(connection, Condition(UNAUTHORIZED, f"{kind} {shown(principal.name)} is not known here"))
-        elif len(self._peers) >= self._settings.max_connections:
-            self._refuse(connection, Condition(RESOURCE_LIMIT, f"at most {self._settings.max_connections} connections"))
+        elif (why := self.peers.shortage(principal)) is not None:
+            self._refuse(connection, Condition(RESOURCE_LIMIT, why))
         else:
-            if kind is PrincipalKind.GATEWAY:
-                shard_number = shard_of(principal.name, self._policy.shards)
-                peer = GatewayPeer(principal, connection, self._budget, shard_number=shard_number)
-                self._connected.add(peer)
-                self._peers[connection] = peer
-            else:
-                secret = remote.login.password if kind is PrincipalKind.ENROLLEE else ""
-                self._peers[connection] = Peer(principal, connection, self._budget, secret)
-            if remote.certificate is not None:
-                self._certificates[connection] = x509.load_der_x509_certificate(remote.certificate)
-            connection.accept()
+            self._let_in(connection, principal, remote)
+
+    def _let_in(self, connection: AmqpConnection, principal: Principal, remote: AmqpPeer) -> None:
+        peer: Peer
+        if principal.kind is PrincipalKind.GATEWAY:
+            number = shard_of(principal.name, self._policy.shards)
+            peer = gateway = GatewayPeer(principal, connection, self._budget, shard_number=number)
+            self._connected.add(gateway)
+        else:
+            secret = remote.login.password if principal.kind is PrincipalKind.ENROLLEE else ""
+            peer = Peer(principal, connection, self._budget, secret)
+        self.peers.add(peer, remote.certificate)
+        self._audit.note(principal, "CONNECTED")
+        connection.accept()
 
     def _refuse(self, connection: AmqpConnection, condition: Condition) -> None:
         connection.accept()
@@ -172,7 +180,7 @@ class Listener:
 
     def link_requested(self, connection: AmqpConnection, link: Link) -> None:
         """Accept a link that the policy allows, refuse any other."""
-        peer = self._peers.get(connection)
+        peer = self.peers.get(connection)
         if peer is None:
             connection.refuse_link(link, Condition(UNAUTHORIZED, "this connection is being closed"))
             return
@@ -187,10 +195,16 @@ class Listener:
             why = f"events are not sent over AMQP: read the Kafka topic hono.{address.endpoint}.<tenant> instead"
             connection.refuse_link(link, Condition(NOT_IMPLEMENTED, why))
         elif not self._policy.may(peer.principal, action, address):
+            self._audit.note(peer.principal, "LINK REFUSED", f"it may not {action} here", name=str(address))
             connection.refuse_link(link, Condition(UNAUTHORIZED, f"{peer.principal} may not {action} at {address}"))
+        elif not self.peers.has_free_link(peer):
+            why = f"{peer.principal} is over its quota of links (bridge.access)"
+            connection.refuse_link(link, Condition(RESOURCE_LIMIT, why))
         elif isinstance(address, Relay):
+            peer.links.add(link)
             peer.accept_link(link, address, CREDIT)
         else:
+            peer.links.add(link)
             self._handler(address).attach(peer, link, address)
 
     def _handler(self, address: Address) -> LinkHandler:
@@ -206,14 +220,15 @@ class Listener:
 
     def link_closed(self, connection: AmqpConnection, link: Link, condition: Condition | None) -> None:  # noqa: ARG002
         """Tell the handlers that a peer has detached a link."""
-        if (peer := self._peers.get(connection)) is not None:
+        if (peer := self.peers.get(connection)) is not None:
             peer.addresses.pop(link, None)
+            peer.links.discard(link)
             for handler in self._handlers:
                 handler.detached(link)
 
     def received(self, connection: AmqpConnection, delivery: Delivery, data: bytes) -> None:
         """Pass a message to its handler. Reject a message that cannot be read or is not allowed."""
-        peer = self._peers.get(connection)
+        peer = self.peers.get(connection)
         address = peer.addresses.get(delivery.link) if peer else None
         if peer is None or address is None:
             connection.settle(delivery, RELEASED)
@@ -225,6 +240,8 @@ class Listener:
             self._handler(address).received(peer, delivery, message, address)
         except Poison as error:
             _log.info("a message of %s is rejected: %s", peer.principal, error)
+            if error.reason in ("not-authorised", "quota"):
+                self._audit.note(peer.principal, "MESSAGE REFUSED", str(error), name=str(address))
             peer.settle(delivery, rejected(_CONDITIONS.get(error.reason, DECODE_ERROR), str(error)))
 
     def _relay_address(self, peer: Peer, message: Message) -> Address:
@@ -236,11 +253,11 @@ class Listener:
 
     def closed(self, connection: AmqpConnection, why: str) -> None:
         """Tell the handlers that a connection has ended."""
-        peer = self._peers.pop(connection, None)
-        self._certificates.pop(connection, None)
+        peer = self.peers.remove(connection)
         if peer is None:
             self.refused += 1
             _refusals.warning("a connection is refused: %s", why)
+            self._audit.note(None, "CONNECTION REFUSED", why)
         else:
             _log.info("the connection of %s ended: %s", peer.principal, why)
             self._budget.forget(peer.queued)
@@ -248,5 +265,5 @@ class Listener:
                 self._connected.remove(peer)
             for handler in self._handlers:
                 handler.detached(None)
-        if not self._peers:
+        if not len(self.peers):
             self._all_gone.set()

@@ -8,13 +8,15 @@ from functools import partial
 
 import msgspec
 
-from fogline.address import Address, CommandAddress, CommandResponse
+from fogline.address import Address, CommandAddress, CommandResponse, shown
 from fogline.amqp.events import Delivery, Link
 from fogline.amqp.outcome import ACCEPTED, MODIFIED, NOT_ALLOWED, NOT_FOUND, RELEASED, RESOURCE_LIMIT, rejected
 from fogline.amqp.scheduler import Share
 from fogline.command import CONFLICT, CommandState, Reply, Status
+from fogline.errors import Poison
 from fogline.message import Message
 from fogline.process.crash_points import CrashPoint, crash_point
+from fogline_cloud.access.policy import Action, Policy
 from fogline_cloud.bridge.command_sender import CommandSender, JournalLookup
 from fogline_cloud.bridge.command_table import CommandTable, Settle
 from fogline_cloud.bridge.connected_gateways import ConnectedGateways
@@ -22,7 +24,7 @@ from fogline_cloud.bridge.peer import LinkHandler, Peer
 from fogline_cloud.bridge.shard_table import ShardTable
 from fogline_cloud.commands.command_id import CommandIds
 from fogline_cloud.commands.record import CommandRecord, audit_of, ended, left_ms
-from fogline_cloud.commands.request import read_command
+from fogline_cloud.commands.request import read_command, reply_owner
 from fogline_cloud.commands.routes import Routes
 from fogline_cloud.settings import CommandPolicySettings
 from fogline_cloud.shard.command_changes import AuditNote
@@ -44,7 +46,9 @@ class OperatorHandler(LinkHandler):
         *,
         settings: CommandPolicySettings,
         ids: CommandIds,
+        policy: Policy,
     ) -> None:
+        self._policy = policy
         self._shards = shards
         self._gateways = gateways
         self._routes = routes
@@ -58,7 +62,7 @@ class OperatorHandler(LinkHandler):
         if isinstance(address, CommandResponse):
             sender = peer.connection.accept_link(link, share=Share(strict=0))
             assert sender is not None
-            self._table.add_reply_link(address.reply_id, sender)
+            self._table.add_reply_link((reply_owner(peer.principal), address.reply_id), sender)
         else:
             peer.accept_link(link, address, CREDIT)
 
@@ -66,6 +70,10 @@ class OperatorHandler(LinkHandler):
         """See `LinkHandler`."""
         assert isinstance(address, CommandAddress)
         record = read_command(message, address, peer.principal, self._table.now_ms(), self._settings, ids=self._ids)
+        if not self._policy.may(peer.principal, Action.SEND, CommandAddress(address.tenant, record.device), record.name):
+            raise Poison("not-authorised", f"{peer.principal} may not send command {shown(record.name)} to {record.device}")
+        peer.check_quota()
+        peer.count(commands=1, size_bytes=len(message.body))
         self.submit(record, partial(peer.settle, delivery))
 
     def detached(self, link: Link | None) -> None:
@@ -75,7 +83,7 @@ class OperatorHandler(LinkHandler):
     def submit(self, record: CommandRecord, settle: Settle) -> None:
         """Take a command, whose gateway is not known yet. `settle` is called once, now or later."""
         known = self._table.registry.get(record.id)
-        gateway = self._routes.gateway_of(record.device)
+        gateway = self._gateway_of(record.device)
         if known is not None and known.digest and known.digest != record.digest:
             settle(rejected(CONFLICT, f"command {known.id} is known with another body"))
         elif known is not None and known.released:
@@ -92,6 +100,10 @@ class OperatorHandler(LinkHandler):
             settle(rejected(NOT_FOUND, f"device {record.device} is not known here: it has sent no event"))
         else:
             self._begin(msgspec.structs.replace(record, gateway=gateway), settle)
+
+    def _gateway_of(self, device: str) -> str | None:
+        gateway = self._routes.gateway_of(device)
+        return gateway if gateway is not None and self._policy.may_speak_for(gateway, device) else None
 
     def _begin(self, record: CommandRecord, settle: Settle) -> None:
         peer, now_ms = self._gateways.welcomed(record.gateway), self._table.now_ms()
@@ -137,12 +149,14 @@ class OperatorHandler(LinkHandler):
         else:
             settle(ACCEPTED)
             if known.state.terminal and record.reply_to:
-                request = {"reply_to": record.reply_to, "correlation": record.correlation}
+                request = {"reply_to": record.reply_to, "reply_owner": record.reply_owner, "correlation": record.correlation}
                 self._table.replies.send(msgspec.structs.replace(known, reply_delivered=False, **request))
 
     def _confirm(self, known: CommandRecord, record: CommandRecord, settle: Settle) -> None:
         """Take a copy of a command that is known from its gateway's reply alone, if the journal has the same command."""
-        request = {name: getattr(record, name) for name in ("operator", "digest", "correlation", "reply_to", "durable")}
+        request = {
+            name: getattr(record, name) for name in ("operator", "digest", "correlation", "reply_to", "reply_owner", "durable")
+        }
         claim = msgspec.structs.replace(known, **request, reply_delivered=False)
         self._sender.look_up(claim, partial(self._on_confirmed, claim, settle))
 

@@ -12,8 +12,10 @@ from fogline.amqp.outcome import Outcome
 from fogline.amqp.sending import Sender
 from fogline.codec import Beacon
 from fogline.command import Deadline
+from fogline.errors import Poison
 from fogline.message import Message
-from fogline.principal import Principal
+from fogline_cloud.access.principal import Principal
+from fogline_cloud.access.quotas import DEBT_S, Use
 from fogline_cloud.bridge.queue_budget import QueueBudget, QueuedBytes
 
 _OVERHEAD_BYTES = 1024  # the memory that a queued message takes beside its body, about
@@ -21,13 +23,16 @@ _OVERHEAD_BYTES = 1024  # the memory that a queued message takes beside its body
 
 @dataclass(eq=False, slots=True)
 class Peer:
-    """The connection of an AMQP client. `addresses` holds the address of each link on which the client sends."""
+    """The connection of an AMQP client. `addresses` holds the address of each of the `links` on which the client sends."""
 
     principal: Principal
     connection: AmqpConnection
     budget: QueueBudget
     secret: str = ""  # of the token by which a gateway has logged in to enrol
     addresses: dict[Link, Address] = field(default_factory=dict)
+    links: set[Link] = field(default_factory=set)
+    use: Use | None = None  # of its quota
+    closed: bool = False
     queued: QueuedBytes = field(init=False)
     _sizes_bytes: dict[Delivery, int] = field(default_factory=dict)
 
@@ -45,11 +50,30 @@ class Peer:
         self.budget.take(self.queued, size_bytes)
 
     def settle(self, delivery: Delivery, outcome: Outcome) -> None:
-        """Settle a message and grant credit for the next one: at once, or when the budget of queued bytes has room."""
+        """Settle a message and grant credit for the next one: when quota and the budget of queued bytes have room."""
         size_bytes = self._sizes_bytes.pop(delivery, 0)
-        self.connection.settle(delivery, outcome, credit=0 if size_bytes else 1)
+        owed_s = 0.0 if self.use is None else self.use.owed_s(time.monotonic())
+        self.connection.settle(delivery, outcome, credit=0 if size_bytes or owed_s else 1)
         if size_bytes:
-            self.budget.give_back(self.queued, size_bytes, delivery.link)
+            self.budget.give_back(self.queued, size_bytes)
+        if owed_s:
+            asyncio.get_running_loop().call_later(owed_s, self._grant, delivery.link)
+        elif size_bytes:
+            self._grant(delivery.link)
+
+    def _grant(self, link: Link) -> None:
+        if not self.closed:
+            self.budget.owe(self.queued, link)
+
+    def count(self, *, events: int = 0, size_bytes: int = 0, commands: int = 0) -> None:
+        """Count a message against the peer's quota."""
+        if self.use is not None:
+            self.use.count(time.monotonic(), events=events, size_bytes=size_bytes, commands=commands)
+
+    def check_quota(self) -> None:
+        """Raise `Poison` (`quota`) if the peer sends on although it got no credit for a long time."""
+        if self.use is not None and (owed_s := self.use.owed_s(time.monotonic())) > DEBT_S:
+            raise Poison("quota", f"{self.principal} is over its quota (bridge.access): again in {owed_s:.0f} s")
 
 
 @dataclass(eq=False, slots=True, kw_only=True)

@@ -50,10 +50,14 @@ class QueueBudget:
             queued.connection.pause_reading()
             self._waiting[queued] = None
 
-    def give_back(self, queued: QueuedBytes, size_bytes: int, link: Link) -> None:
-        """Stop counting a message that was settled. Its link gets one credit when there is room."""
+    def give_back(self, queued: QueuedBytes, size_bytes: int) -> None:
+        """Stop counting a message that was settled."""
         queued.held_bytes -= size_bytes
         self.held_bytes -= size_bytes
+        self._release()
+
+    def owe(self, queued: QueuedBytes, link: Link) -> None:
+        """Give a link one credit when there is room."""
         queued.owed_credit[link] = queued.owed_credit.get(link, 0) + 1
         self._waiting[queued] = None
         self._release()

@@ -1,6 +1,6 @@
-"""Sends replies to commands to their operators, by reply id. All methods run on the loop.
+"""Sends replies to commands to their operators, by reply address. All methods run on the loop.
 
-A reply is sent once a link for its reply id is attached, and again until accepted. Until then the registry keeps it.
+A reply is sent once its operator has attached a link for it, and again until accepted. Until then the registry keeps it.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from fogline.amqp.sending import Sender
 from fogline.amqp.wire import as_int
 from fogline.errors import Unreachable
 from fogline.message import Message, unpack_id
-from fogline_cloud.commands.record import CommandRecord, same_verdict
+from fogline_cloud.commands.record import CommandRecord, ReplyAddress, same_verdict
 
 MAX_IN_FLIGHT = 32
 """Replies that an operator may leave unsettled. The others wait for their outcomes."""
@@ -29,7 +29,7 @@ _log = logging.getLogger("fogline.commands")
 
 @dataclass(slots=True, eq=False)
 class _ReplyQueue:
-    """The replies for one reply id, by command id. Of `senders`, newest last, the newest open one is used."""
+    """The replies for one address, by command id. Of `senders`, newest last, the newest open one is used."""
 
     senders: list[Sender] = field(default_factory=list)
     waiting: dict[str, CommandRecord] = field(default_factory=dict)
@@ -63,11 +63,11 @@ class ReplySender:
 
     def __init__(self, on_delivered: Callable[[CommandRecord], None]) -> None:
         self._on_delivered = on_delivered
-        self._queues: dict[str, _ReplyQueue] = {}
+        self._queues: dict[ReplyAddress, _ReplyQueue] = {}
 
-    def add_link(self, reply_id: str, sender: Sender, owed: Sequence[CommandRecord]) -> None:
-        """Use a new link for a reply id, and send the replies that are `owed`, the paused ones included."""
-        queue = self._queues.setdefault(reply_id, _ReplyQueue())
+    def add_link(self, address: ReplyAddress, sender: Sender, owed: Sequence[CommandRecord]) -> None:
+        """Use a new link for an address, and send the replies that are `owed`, the paused ones included."""
+        queue = self._queues.setdefault(address, _ReplyQueue())
         queue.senders.append(sender)
         queue.cancel_retries()
         for record in owed:
@@ -75,15 +75,15 @@ class ReplySender:
 
     def remove_link(self, link: Link | None) -> None:
         """Forget a link that was detached, and all links that are closed."""
-        for reply_id, queue in list(self._queues.items()):
+        for address, queue in list(self._queues.items()):
             queue.senders = [each for each in queue.senders if not each.closed and each.link is not link]
             if not queue.senders:
                 queue.cancel_retries()
-                del self._queues[reply_id]
+                del self._queues[address]
 
     def send(self, record: CommandRecord) -> None:
         """Send a reply, unless it has no link, is in flight, or is paused."""
-        queue = self._queues.get(record.reply_to)
+        queue = self._queues.get(record.reply_address)
         if queue is None:
             return
         paused, timer = queue.paused.get(record.id, (None, None))

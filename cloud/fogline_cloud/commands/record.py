@@ -9,10 +9,14 @@ from fogline.command import MAX_COMMAND_BYTES, MAX_TEXT, Command, CommandState, 
 from fogline.errors import Poison
 from fogline.event import Event
 from fogline.message import unpack_id
+from fogline_cloud.audit.record import AuditRecord
 
 STATUSES = range(200, 600)
 """Statuses that a reply may have."""
 _WIRE_NAMES = {"reply_delivered": "told", "reply_type": "answer_type", "reply_base64": "answer_base64"}
+
+ReplyAddress = tuple[str, str]
+"""The owner of a reply address, and its reply id."""
 
 
 class CommandRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename=_WIRE_NAMES):
@@ -31,6 +35,7 @@ class CommandRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     digest: str  # of the request, hex
     correlation: str = ""  # the operator's id, packed with its type
     reply_to: str = ""  # reply id of the operator's address, empty for a one-way command
+    reply_owner: str = ""  # the operator that alone may receive at `reply_to`; "" for any that has not proven its name
     content_type: str | None = None
     data_base64: str = ""
     durable: bool = False
@@ -44,6 +49,11 @@ class CommandRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     deadline_boot: str = ""  # the deadline on the gateway's own clock, if known when the command was accepted
     deadline_ms: int = 0
     attempt: int = 1  # sent how often, if direct; the gateway took none of the earlier attempts
+
+    @property
+    def reply_address(self) -> ReplyAddress:
+        """Where the replies go."""
+        return self.reply_owner, self.reply_to
 
     @property
     def deadline(self) -> Deadline | None:
@@ -81,23 +91,9 @@ class CommandRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         return base64.b64decode(self.reply_base64)
 
 
-class Audit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One decision about a command, kept on `fogline.audit`."""
-
-    time_ms: int
-    command: str
-    device: str
-    gateway: str
-    name: str
-    operator: str
-    decision: str
-    status: int | None = None
-    why: str = ""
-
-
-def encode(value: CommandRecord | Audit) -> bytes:
-    """Return the value as JSON."""
-    return msgspec.json.encode(value)
+def encode(record: CommandRecord) -> bytes:
+    """Return the record as JSON."""
+    return msgspec.json.encode(record)
 
 
 def decode_record(body: bytes) -> CommandRecord:
@@ -134,15 +130,15 @@ def command_of(record: CommandRecord, deadline: Deadline) -> Command:
     )
 
 
-def audit_of(record: CommandRecord) -> Audit:
-    """Return the audit line for the decision that led to a record's state."""
-    return Audit(
+def audit_of(record: CommandRecord) -> AuditRecord:
+    """Return the audit record of the decision that led to a record's state."""
+    return AuditRecord(
         time_ms=record.changed_ms,
+        who=record.operator,
         command=record.id,
         device=record.device,
         gateway=record.gateway,
         name=record.name,
-        operator=record.operator,
         decision=f"{record.state} (provisional)" if record.provisional else record.state.value,
         status=record.status,
         why=record.why,

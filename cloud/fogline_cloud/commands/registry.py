@@ -3,9 +3,12 @@
 import time
 from collections import Counter
 from dataclasses import dataclass
+from typing import TypeVar
 
 from fogline.command import may_become
-from fogline_cloud.commands.record import CommandRecord, same_verdict
+from fogline_cloud.commands.record import CommandRecord, ReplyAddress, same_verdict
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +99,7 @@ class Registry:
         self.forgotten_replies = 0
         self._records: dict[str, CommandRecord] = {}
         self._open: dict[str, dict[str, None]] = {}
-        self._owed_to: dict[str, dict[str, None]] = {}
+        self._owed_to: dict[ReplyAddress, dict[str, None]] = {}
         self._count: Counter[tuple[str, ...]] = Counter()
         self._bytes: Counter[tuple[str, ...]] = Counter()
         self._ended = RetainedKeys()
@@ -113,7 +116,7 @@ class Registry:
         if not record.final:
             self._open.setdefault(record.gateway, {})[record.id] = None
         if record.owes_reply:
-            self._owed_to.setdefault(record.reply_to, {})[record.id] = None
+            self._owed_to.setdefault(record.reply_address, {})[record.id] = None
         if not record.state.terminal:
             self._tally(record, 1)
             return
@@ -136,9 +139,9 @@ class Registry:
         found = [self._records[each] for each in self._open.get(gateway, ())]
         return sorted(found, key=lambda each: each.accepted_ms)
 
-    def owed_to(self, reply_id: str) -> list[CommandRecord]:
-        """Return the commands whose replies are still due at a reply id."""
-        return [self._records[each] for each in self._owed_to.get(reply_id, ())]
+    def owed_to(self, address: ReplyAddress) -> list[CommandRecord]:
+        """Return the commands whose replies are still due at an address."""
+        return [self._records[each] for each in self._owed_to.get(address, ())]
 
     def capacity_error(self, record: CommandRecord) -> str | None:
         """Return the limit that one more command would exceed, in words; `None` if there is room."""
@@ -160,7 +163,7 @@ class Registry:
         if record is None:
             return
         _discard(self._open, record.gateway, command_id)
-        _discard(self._owed_to, record.reply_to, command_id)
+        _discard(self._owed_to, record.reply_address, command_id)
         self._ended.discard(command_id)
         self._owed.discard(command_id)
         if not record.state.terminal:
@@ -202,7 +205,7 @@ def _size(record: CommandRecord) -> int:
     return RECORD_BYTES + len(record.data_base64) + len(record.reply_base64)
 
 
-def _discard(index: dict[str, dict[str, None]], key: str, command_id: str) -> None:
+def _discard(index: dict[T, dict[str, None]], key: T, command_id: str) -> None:
     if command_id in (found := index.get(key, {})):
         del found[command_id]
         if not found:

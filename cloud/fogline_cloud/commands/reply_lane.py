@@ -1,8 +1,7 @@
 """Checks the replies that gateways send: each leads to a command record, or is refused with a gap record. Pure."""
 
 import base64
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
@@ -12,16 +11,12 @@ from fogline.command import MAX_COMMAND_BYTES
 from fogline.errors import Poison
 from fogline.event import Event
 from fogline.gap import GAP_CONTENT_TYPE, Gap, GapReason, gap_event
-from fogline.process.rates import MAX_DEVICES, DeviceRates
-from fogline_cloud.commands.record import Audit, CommandRecord, apply_reply
+from fogline_cloud.audit.record import AuditRecord
+from fogline_cloud.commands.record import CommandRecord, apply_reply
 from fogline_cloud.commands.registry import may_replace
 
 MAX_SHOWN = 256
 """Characters of a refused event's attributes that its gap record repeats, at most."""
-BURST = 20
-"""Audit lines that one gateway may cause in a burst."""
-RATE_S = 1 / 60
-"""Audit lines per second that one gateway may cause in the long run."""
 
 
 @dataclass(slots=True)
@@ -30,7 +25,8 @@ class CheckedReplies:
 
     events: list[Event] = field(default_factory=list)
     records: list[CommandRecord] = field(default_factory=list)
-    audits: list[Audit] = field(default_factory=list)
+    audits: list[AuditRecord] = field(default_factory=list)
+    refused: int = 0
 
 
 def check_replies(
@@ -53,8 +49,9 @@ def check_replies(
             _check_sender(event, event.commandid, former, issued)
             record = apply_reply(event, former, now_ms)
         except Poison as error:
-            checked.events.append(_gap(event, error, now_ms))
+            checked.events.append(refused_event(event, error, now_ms))
             checked.audits.append(_audit(event, error, now_ms))
+            checked.refused += 1
             continue
         checked.events.append(event)
         if record is not None and (former is None or may_replace(former, record)):
@@ -71,8 +68,8 @@ def _check_sender(event: Event, command_id: str, former: CommandRecord | None, i
         raise Poison("not-authorised", f"command {command_id} is not one of this gateway and this device")
 
 
-def _gap(event: Event, error: Poison, now_ms: int) -> Event:
-    """Return the gap record for a refused reply. It repeats nothing from a sender without the right to send it."""
+def refused_event(event: Event, error: Poison, now_ms: int) -> Event:
+    """Return the gap record for a refused event. It repeats nothing from a sender without the right to send it."""
     gap = Gap(GapReason.REFUSED, event.sequence, event.sequence, str(error))
     if error.reason != "not-authorised":
         body = base64.b64encode(event.data).decode() if len(event.data) <= MAX_COMMAND_BYTES else None
@@ -83,33 +80,14 @@ def _gap(event: Event, error: Poison, now_ms: int) -> Event:
     )
 
 
-def _audit(event: Event, error: Poison, now_ms: int) -> Audit:
-    return Audit(
+def _audit(event: Event, error: Poison, now_ms: int) -> AuditRecord:
+    return AuditRecord(
         time_ms=now_ms,
         command=(event.commandid or "")[:MAX_SHOWN],
         device=event.device,
         gateway=event.gateway,
         name=event.subject[:MAX_SHOWN],
-        operator="",
+        who=f"gateway {event.tenant}/{event.gateway}",
         decision="REPLY REFUSED",
         why=str(error),
     )
-
-
-class RefusalAudits:
-    """Selects the audit lines to write, so that no gateway can fill the audit topic; the next line counts the omitted ones."""
-
-    def __init__(self) -> None:
-        self._rates = DeviceRates(RATE_S, BURST)
-        self._omitted: OrderedDict[str, int] = OrderedDict()
-
-    def select(self, audits: Iterable[Audit], now_s: float) -> Iterator[Audit]:
-        """Yield the lines that may be written at `now_s` (monotonic seconds)."""
-        for audit in audits:
-            if self._rates.bucket(audit.gateway, now_s).take(now_s):
-                omitted = self._omitted.pop(audit.gateway, 0)
-                yield replace(audit, why=f"{audit.why} ({omitted} more refused before)") if omitted else audit
-                continue
-            self._omitted[audit.gateway] = self._omitted.get(audit.gateway, 0) + 1
-            if len(self._omitted) > MAX_DEVICES:
-                self._omitted.popitem(last=False)

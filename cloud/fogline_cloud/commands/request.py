@@ -17,7 +17,7 @@ from fogline.address import CommandAddress, CommandResponse, parse_address, show
 from fogline.command import MAX_COMMAND_BYTES, CommandState, Deadline, check_name, digest
 from fogline.errors import Poison
 from fogline.message import Message, pack_id
-from fogline.principal import Principal
+from fogline_cloud.access.principal import ASSERTED, Principal
 from fogline_cloud.commands.command_id import CommandIds
 from fogline_cloud.commands.record import CommandRecord, command_of
 from fogline_cloud.device_address import device_of
@@ -61,12 +61,18 @@ def read_command(
         digest="",
         correlation=_packed(correlation),
         reply_to=reply_to,
+        reply_owner=reply_owner(operator),
         content_type=_content_type(message),
         data_base64=base64.b64encode(message.body).decode(),
         durable=message.durable and message.ttl_ms is not None,
         idempotent=message.properties.get("idempotent") is True,
     )
     return replace(record, digest=digest(command_of(record, Deadline("", 0))).hex())
+
+
+def reply_owner(operator: Principal) -> str:
+    """Return the owner of a peer's reply addresses: its name if that is proven, else "", which stands for all such peers."""
+    return "" if operator.proof == ASSERTED else operator.name
 
 
 def _reply_id(message: Message, tenant: str) -> str:

@@ -3,6 +3,7 @@
 `admission`: decides which events of a batch may be written
 `checkpoint`: the compacted topic with the offsets to read from
 `command_changes`: command records within a transaction
+`foreign_devices`: refuses events of devices that are bound to other gateways
 `group_commit`: collects, commits and settles the deliveries of a transaction
 `hanging_transactions`: transactions without a marker (KIP-664)
 `inbox`: the queue between event loop and thread

@@ -7,6 +7,7 @@ that it describes, so that a fenced bridge cannot write one.
 |---|---|
 | `layout` (partition 0) | the shard count with which the topics were created |
 | `command-key` (partition 0) | the secret key for command ids, if no signing key is configured |
+| `audit` | `AuditLink`: the end of the chain of audit records |
 | `owner` | the bridge that took the shard last, and its address |
 | `stream/{gateway}/{stream}` | `StreamState`: high-water mark, chain and counts of one stream |
 | `route/{device}` | the gateway that reaches the device |
@@ -20,6 +21,7 @@ from typing import Annotated
 
 import msgspec
 
+from fogline_cloud.audit.chain import AuditLink
 from fogline_cloud.commands.command_id import KEY_BYTES
 from fogline_cloud.shard.admission import StreamKey, StreamState
 
@@ -27,6 +29,7 @@ LAYOUT = b"layout"
 COMMAND_KEY = b"command-key"
 OWNER = b"owner"
 POSITION = b"position"
+AUDIT = b"audit"
 _STREAM = b"stream/"
 _ROUTE = b"route/"
 
@@ -68,11 +71,12 @@ class ShardCheckpoint(msgspec.Struct):
     owner: ShardOwner | None = None
     layout: Layout | None = None
     command_key: bytes | None = None
+    audit_end: AuditLink = AuditLink()
 
 
 Entry = tuple[bytes, bytes | None]
 """Key and value of a record; None deletes the key."""
-_KEYS = {ShardOwner: OWNER, Layout: LAYOUT, CommandKey: COMMAND_KEY}
+_KEYS = {ShardOwner: OWNER, Layout: LAYOUT, CommandKey: COMMAND_KEY, AuditLink: AUDIT}
 
 
 @dataclass(slots=True)
@@ -132,7 +136,7 @@ def position_entry(position: dict[str, int]) -> Entry:
     return POSITION, msgspec.json.encode(position)
 
 
-def entry_of(value: ShardOwner | Layout | CommandKey) -> Entry:
+def entry_of(value: ShardOwner | Layout | CommandKey | AuditLink) -> Entry:
     """Return key and value for an entry with a fixed key."""
     return _KEYS[type(value)], msgspec.json.encode(value)
 
@@ -140,7 +144,8 @@ def entry_of(value: ShardOwner | Layout | CommandKey) -> Entry:
 def read_entries(entries: Iterable[Entry]) -> ShardCheckpoint:
     """Read the newest entry of each key, from the records of one partition in order. An empty value deletes its key.
 
-    Malformed entries are skipped; after a malformed stream entry the position too, so that all records are read again.
+    Malformed entries are skipped; after a malformed stream or audit entry the position too, so that all records are read
+    again.
     """
     newest = dict(entries)
     checkpoint = ShardCheckpoint()
@@ -151,7 +156,7 @@ def read_entries(entries: Iterable[Entry]) -> ShardCheckpoint:
                 _read_entry(checkpoint, key, value)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             _log.warning("malformed checkpoint entry %s is skipped: %s", ascii(key)[:100], error)
-            complete = complete and not key.startswith(_STREAM)
+            complete = complete and not key.startswith((_STREAM, AUDIT))
     if not complete:
         checkpoint.position = {}
     return checkpoint
@@ -162,6 +167,8 @@ def _read_entry(checkpoint: ShardCheckpoint, key: bytes, value: bytes) -> None:
         checkpoint.position = msgspec.json.decode(value, type=dict[str, int])
     elif key == OWNER:
         checkpoint.owner = msgspec.json.decode(value, type=ShardOwner)
+    elif key == AUDIT:
+        checkpoint.audit_end = msgspec.json.decode(value, type=AuditLink)
     elif key == LAYOUT:
         checkpoint.layout = msgspec.json.decode(value, type=Layout)
     elif key == COMMAND_KEY:

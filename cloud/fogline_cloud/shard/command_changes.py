@@ -1,10 +1,14 @@
 """Command records that the dispatcher writes through the shard's thread, each within a transaction."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fogline_cloud.commands.record import Audit, CommandRecord
+from fogline_cloud.audit.record import AuditRecord
+from fogline_cloud.commands.record import CommandRecord
 from fogline_cloud.shard.owned_shard import OwnedShard
+
+_log = logging.getLogger("fogline.audit")
 
 
 @dataclass(slots=True)
@@ -31,16 +35,17 @@ class CommandChange:
 
 @dataclass(slots=True)
 class AuditNote:
-    """An audit line about a command that the bridge refused."""
+    """A decision of the bridge that no other work writes."""
 
-    audit: Audit
+    audit: AuditRecord
     size: int = 1
     urgent: bool = False
 
     def perform(self, owned: OwnedShard) -> Callable[[], None]:
-        """Write the line."""
+        """Write the record."""
         owned.writer.write_audit(self.audit)
         return lambda: None
 
     def give_up(self) -> None:
-        """Do nothing: the operator has the refusal, and only the audit line is lost."""
+        """Log the decision: the peer has it already, and only the record is lost."""
+        _log.warning("not in the audit, because its shard went away: %s", self.audit)

@@ -10,6 +10,7 @@ from fogline.errors import FoglineError, Unreachable
 from fogline.hello import Mark
 from fogline.process.crash_points import CrashPoint, crash_point
 from fogline_cloud.settings import BridgeSettings
+from fogline_cloud.shard.checkpoint import entry_of
 from fogline_cloud.shard.inbox import Item, MarksQuery, ShardInbox, Stop
 from fogline_cloud.shard.owned_shard import OwnedShard, ShardWork
 from fogline_cloud.shard.retirement import Retirement
@@ -139,7 +140,7 @@ class GroupCommit:
         changes.retire(retired)
         if retired:
             _log.info("shard %d: %d streams that ended long ago are forgotten", self._number, len(retired))
-        self.owned.writer.write_entries(changes.take_entries())
+        self.owned.writer.write_entries([*changes.take_entries(), entry_of(self.owned.writer.audit_end)])
         self._next_checkpoint = time.monotonic() + self._settings.checkpoint_s
 
     def _answer(self, query: MarksQuery) -> None:

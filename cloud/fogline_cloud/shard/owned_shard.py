@@ -5,12 +5,13 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from fogline.process.metrics import Histogram
+from fogline_cloud.audit.throttle import AuditThrottle
 from fogline_cloud.commands.record import CommandRecord
 from fogline_cloud.commands.registry import Registry
-from fogline_cloud.commands.reply_lane import RefusalAudits
 from fogline_cloud.commands.routes import Routes
 from fogline_cloud.shard.admission import Admission
 from fogline_cloud.shard.checkpoint import CheckpointChanges
+from fogline_cloud.shard.foreign_devices import MaySpeakFor
 from fogline_cloud.shard.shard_writer import ShardWriter
 
 
@@ -39,7 +40,8 @@ class OwnedShard:
     on_commands: Callable[[Sequence[CommandRecord]], None]
     issued: Callable[[str], bool]
     changes: CheckpointChanges  # the state that the checkpoint lacks
-    audits: RefusalAudits = field(default_factory=RefusalAudits)
+    may_speak_for: MaySpeakFor = field(default=lambda _gateway, _device: True)
+    audits: AuditThrottle = field(default_factory=AuditThrottle)
 
 
 class ShardWork(Protocol):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from fogline.errors import Poison
 from fogline_cloud import topics
+from fogline_cloud.audit.chain import AuditLink, follow
 from fogline_cloud.commands.record import CommandRecord, decode_record
 from fogline_cloud.committed_records import READ_LIMIT_S, read_committed
 from fogline_cloud.kafka import KafkaClients
@@ -24,6 +25,7 @@ class Recovered:
     changes: CheckpointChanges  # records after the checkpoint: the next one, whose position lies after them, must have them
     routes: dict[str, RouteEntry]
     commands: list[CommandRecord]  # the newest record of each command
+    audit_end: AuditLink
 
 
 def read_commands(clients: KafkaClients, tenant: str, shard: int) -> list[CommandRecord]:
@@ -46,15 +48,19 @@ def read_checkpoint(clients: KafkaClients, tenant: str, shard: int, *, stable: b
 
 
 def recover(clients: KafkaClients, tenant: str, shard: int, on_record: Callable[[], None] = lambda: None) -> Recovered:
-    """Rebuild the state of a shard from its checkpoint and all later records of the raw topics."""
-    checkpoint = read_checkpoint(clients, tenant, shard)
+    """Rebuild the state of a shard from its checkpoint and all later records of the raw topics and of the audit."""
+    checkpoint, audit = read_checkpoint(clients, tenant, shard), topics.audit(tenant)
     known = dict(checkpoint.streams)
     changed: dict[StreamKey, StreamState] = {}
-    starts = {(topic, shard): checkpoint.position.get(topic) for topic in topics.raw_topics(tenant)}
+    audit_end = checkpoint.audit_end
+    starts = {(topic, shard): checkpoint.position.get(topic) for topic in (*topics.raw_topics(tenant), audit)}
     position = {topic: end for (topic, _), end in clients.stable_ends(starts, READ_LIMIT_S).items()}
     for record in read_committed(clients, starts):
         on_record()
         position[record.topic] = max(position[record.topic], record.offset + 1)
+        if record.topic == audit:
+            audit_end = follow(audit_end, record.value)
+            continue
         try:
             found = position_of(record.headers, record.value)
         except Poison as error:
@@ -64,7 +70,7 @@ def recover(clients: KafkaClients, tenant: str, shard: int, on_record: Callable[
             state = learn(known, found)
             changed[state.gateway, state.stream] = state
     changes = CheckpointChanges(changed, position, moved=position != checkpoint.position)
-    return Recovered(known, changes, checkpoint.routes, read_commands(clients, tenant, shard))
+    return Recovered(known, changes, checkpoint.routes, read_commands(clients, tenant, shard), audit_end)
 
 
 def learn(known: dict[StreamKey, StreamState], found: StreamPosition) -> StreamState:

@@ -19,6 +19,7 @@ from fogline_cloud.commands.routes import Routes
 from fogline_cloud.settings import BridgeSettings
 from fogline_cloud.shard.admission import Admission
 from fogline_cloud.shard.checkpoint import ShardOwner
+from fogline_cloud.shard.foreign_devices import MaySpeakFor
 from fogline_cloud.shard.group_commit import GroupCommit
 from fogline_cloud.shard.inbox import MarksQuery, ShardInbox, Stop
 from fogline_cloud.shard.owned_shard import OwnedShard, ShardCounters, ShardWork
@@ -34,7 +35,8 @@ class Shard:
     """Owned by this bridge from `start` until `stop`. `submit` may be called from any thread.
 
     On the shard's thread, `on_change` is called when `ready` or `why_not` changes, and `on_commands` with command records when
-    they are first known, and again after their commit. `issued` returns True if a bridge of this tenant made a command id.
+    they are first known, and again after their commit. `issued` returns True if a bridge of this tenant made a command id;
+    `may_speak_for`, if a gateway may send events of a device.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class Shard:
         routes: Routes | None = None,
         on_commands: Callable[[Sequence[CommandRecord]], None] = lambda _: None,
         issued: Callable[[str], bool] = lambda _: False,
+        may_speak_for: MaySpeakFor = lambda _gateway, _device: True,
     ) -> None:
         self.number = number
         self.ready = False
@@ -58,6 +61,7 @@ class Shard:
         self._routes = routes or Routes()
         self._on_commands = on_commands
         self._issued = issued
+        self._may_speak_for = may_speak_for
         self._inbox = ShardInbox()
         self._epochs: dict[str, str] = {}  # outlives a loss of the shard: batches of before may be tried again
         self._stopping = threading.Event()
@@ -122,7 +126,15 @@ class Shard:
             self._routes.recall(device, route.gateway, route.since_ms)
         admission = Admission(recovered.known, self._epochs)
         owned = OwnedShard(
-            writer, admission, registry, self._routes, self.counters, self._on_commands, self._issued, recovered.changes
+            writer,
+            admission,
+            registry,
+            self._routes,
+            self.counters,
+            self._on_commands,
+            self._issued,
+            recovered.changes,
+            self._may_speak_for,
         )
         self._commits = GroupCommit(self.number, owned, self._inbox, self._settings)
         self._on_commands(registry.everything())

@@ -11,7 +11,9 @@ from fogline.errors import FoglineError, Poison, Unreachable
 from fogline.event import Event
 from fogline.gap import Gap, GapReason, gap_event
 from fogline_cloud import topics
-from fogline_cloud.commands.record import Audit, CommandRecord, audit_of, encode
+from fogline_cloud.audit.chain import AuditLink, append
+from fogline_cloud.audit.record import AuditRecord
+from fogline_cloud.commands.record import CommandRecord, audit_of, encode
 from fogline_cloud.commands.reply_lane import MAX_SHOWN
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.records import record_of, record_of_object
@@ -27,11 +29,15 @@ _log = logging.getLogger("fogline.shard")
 
 
 class ShardWriter:
-    """Writes with `producer`, which the caller commits and destroys. `take` comes first."""
+    """Writes with `producer`, which the caller commits and destroys. `take` comes first.
+
+    `audit_end`: the end of the chain of audit records.
+    """
 
     def __init__(self, clients: KafkaClients, producer: ShardProducer) -> None:
         self.producer = producer
         self.tenant = producer.tenant
+        self.audit_end = AuditLink()
         self._clients = clients
 
     def take(self, owner: ShardOwner) -> Recovered:
@@ -39,6 +45,7 @@ class ShardWriter:
         self.producer.fence()
         self._commit_hanging(owner)
         recovered = recover(self._clients, self.tenant, self.producer.shard)
+        self.audit_end = recovered.audit_end
         self.write_entries([entry_of(owner)])
         self.producer.commit()
         return recovered
@@ -101,9 +108,10 @@ class ShardWriter:
         self._write_entry(topics.commands(self.tenant), record.id.encode(), encode(record))
         self.write_audit(audit_of(record))
 
-    def write_audit(self, audit: Audit) -> None:
-        """Write a decision to the audit topic."""
-        self._write_entry(topics.audit(self.tenant), audit.command.encode(), encode(audit))
+    def write_audit(self, record: AuditRecord) -> None:
+        """Write a decision to the audit topic, behind the one before it."""
+        body, self.audit_end = append(self.audit_end, record)
+        self._write_entry(topics.audit(self.tenant), (record.command or record.who or "-").encode(), body)
 
     def _gap_for(self, event: Event) -> Event:
         """Return the gap record for an event of another tenant, or one that is too large for Kafka."""

@@ -14,6 +14,7 @@ from fogline_cloud import topics
 from fogline_cloud.commands.record import CommandRecord
 from fogline_cloud.commands.reply_lane import CheckedReplies, check_replies
 from fogline_cloud.shard.admission import Covered, Duplicate, Foreign, Hole, Produce
+from fogline_cloud.shard.foreign_devices import refuse_foreign
 from fogline_cloud.shard.owned_shard import OwnedShard
 from fogline_cloud.shard.shard_writer import isolated
 
@@ -68,8 +69,8 @@ class GatewayBatch:
     def _write(self, owned: OwnedShard, skip: int) -> tuple[Outcome, list[CommandRecord]]:
         span = self.span
         try:
-            batch, replies = self._read(owned, skip)
-            refused = owned.writer.write_batch(batch, span) + len(replies.audits)
+            batch, replies, foreign = self._read(owned, skip)
+            refused = owned.writer.write_batch(batch, span) + foreign + replies.refused
         except Poison as error:
             return rejected(DECODE_ERROR, str(error)), []
         owned.admission.wrote(span, refused)
@@ -85,19 +86,24 @@ class GatewayBatch:
             owned.writer.write_audit(audit)
         return ACCEPTED, replies.records
 
-    def _read(self, owned: OwnedShard, skip: int) -> tuple[Batch, CheckedReplies]:
-        """Read the batch without its first `skip` sequences, and check its replies. Changes nothing. Raises `Poison`."""
-        span = self.span
+    def _read(self, owned: OwnedShard, skip: int) -> tuple[Batch, CheckedReplies, int]:
+        """Read the batch without its first `skip` sequences, and check its devices and replies. Changes nothing.
+
+        Returns the number of events of foreign devices too. Raises `Poison`.
+        """
+        span, tenant, now_ms = self.span, owned.writer.tenant, time.time_ns() // 1_000_000
         with isolated(f"the batch {span.first}..{span.last} of stream {span.stream} of gateway {span.gateway}"):
             batch = read_batch(span, self.message)
             if skip:
                 batch = Batch.of(above(batch.events(), span.first + skip - 1))
+            batch, audits, foreign = refuse_foreign(batch, span.gateway, tenant, owned.may_speak_for, now_ms)
             if span.lane is not Lane.REPLY:
-                return batch, CheckedReplies()
-            now_ms = time.time_ns() // 1_000_000
-            known, issued, tenant = owned.registry.get, owned.issued, owned.writer.tenant
+                return batch, CheckedReplies(audits=audits), foreign
+            known, issued = owned.registry.get, owned.issued
             replies = check_replies(batch.events(), known, issued=issued, tenant=tenant, now_ms=now_ms)
-            return (Batch.of(replies.events) if replies.audits else batch), replies
+            batch = Batch.of(replies.events) if replies.refused else batch
+            replies.audits += audits
+            return batch, replies, foreign
 
     def _count_duplicates(self, owned: OwnedShard, events: int) -> None:
         owned.counters.duplicate += events

@@ -117,18 +117,19 @@ class ReadAgain(Generic[T]):
     def __init__(self, read: Callable[[], T], paths: Sequence[str]) -> None:
         self._read, self._paths = read, paths
         self._seen = self._stamps()
-        self._value = read()
+        self.value = read()
+        """The result for the files as they were at the last `get`."""
 
     def get(self) -> T:
         """Return the result for the files as they are now."""
         if (seen := self._stamps()) != self._seen:
             self._seen = seen
             try:
-                self._value = self._read()
+                self.value = self._read()
                 _log.info("read again: %s", ", ".join(self._paths))
             except Misconfigured as error:
                 _log.error("the changed file is not used: %s", error)
-        return self._value
+        return self.value
 
     def _stamps(self) -> list[tuple[int, ...] | None]:
         return [_stamp(each) for each in self._paths]

@@ -8,6 +8,7 @@ import pytest
 from cloud.commands.test_registry import record
 from fogline.command import CommandState
 from fogline.signature import Signer
+from fogline_cloud.access.policy import Policy
 from fogline_cloud.bridge import command_table
 from fogline_cloud.bridge.command_sender import CommandSender
 from fogline_cloud.bridge.command_table import CommandTable, wall_clock_ms
@@ -53,7 +54,7 @@ class CommandSide:
         self.sender = CommandSender(self.table, self.gateways, Signer())
         settings, ids = CommandPolicySettings(), CommandIds(b"k" * 32)
         self.operators = OperatorHandler(
-            shards, self.gateways, self.routes, self.table, self.sender, settings=settings, ids=ids
+            shards, self.gateways, self.routes, self.table, self.sender, settings=settings, ids=ids, policy=Policy("acme", 1)
         )
         self.submit = self.operators.submit
         self.close = self.table.close

@@ -3,7 +3,6 @@
 import queue
 import time
 
-import msgspec
 import pytest
 
 from cloud.commands.test_registry import record
@@ -13,8 +12,9 @@ from fogline.amqp.outcome import ACCEPTED
 from fogline.command import CommandState
 from fogline.gap import decode_gap
 from fogline_cloud import topics
-from fogline_cloud.commands.record import Audit, CommandRecord
-from fogline_cloud.commands.reply_lane import BURST
+from fogline_cloud.audit.record import AuditRecord, decode_audit
+from fogline_cloud.audit.throttle import BURST
+from fogline_cloud.commands.record import CommandRecord
 from fogline_cloud.committed_records import read_committed
 from fogline_cloud.shard.command_changes import CommandChange
 from fogline_cloud.shard.recovery import read_commands
@@ -34,9 +34,9 @@ def states(bench: Bench) -> dict[str, CommandState]:
     return {each.id: each.state for each in read_commands(bench.clients, bench.tenant, 0)}
 
 
-def audits(bench: Bench) -> list[Audit]:
+def audits(bench: Bench) -> list[AuditRecord]:
     stored = read_committed(bench.clients, {(topics.audit(bench.tenant), 0): None})
-    return [msgspec.json.decode(each.value, type=Audit) for each in stored]
+    return [decode_audit(each.value) for each in stored]
 
 
 @pytest.mark.fault("S3")

@@ -5,11 +5,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from fogline.amqp.driver import connect
 from fogline.amqp.engine import Engine
-from fogline.principal import Policy
+from fogline_cloud.access.policy import Policy
+from fogline_cloud.bridge.audit_trail import AuditTrail
 from fogline_cloud.bridge.authentication import Authentication
 from fogline_cloud.bridge.connected_gateways import ConnectedGateways
 from fogline_cloud.bridge.listener import LinkHandlers, Listener
 from fogline_cloud.bridge.peer import LinkHandler
+from fogline_cloud.bridge.shard_table import ShardTable
 from fogline_cloud.settings import BridgeSettings, CloudSettings
 from fogline_lab.amqp import End, within
 
@@ -29,7 +31,10 @@ async def listening() -> AsyncIterator[int]:
     """The port of a bridge's listener that takes two connections."""
     settings = CloudSettings(tenant="acme", bridge=BridgeSettings(max_connections=2))
     handlers = LinkHandlers(*[NoLinks()] * 4)
-    listener = Listener(settings.bridge, Authentication(settings), Policy("acme", 1), ConnectedGateways(), handlers)
+    audit = AuditTrail(ShardTable(1))
+    listener = Listener(
+        settings.bridge, Authentication(settings), Policy("acme", 1), ConnectedGateways(), handlers, audit=audit
+    )
     _, port = await listener.start("127.0.0.1", 0)
     try:
         yield port

@@ -38,28 +38,33 @@ def taking(budget, *sizes):
     return queued
 
 
+def settle(budget, queued, size):
+    budget.give_back(queued, size)
+    budget.owe(queued, LINK)
+
+
 def test_b9_a_message_that_is_settled_brings_credit_at_once_while_little_waits(budget):
     queued = taking(budget, 20, 20)
-    budget.give_back(queued, 20, LINK)
+    settle(budget, queued, 20)
     assert (queued.connection.granted, queued.connection.reading, budget.held_bytes) == (1, True, 20)
 
 
 def test_b9_above_half_of_a_connections_limit_credit_waits_until_there_is_room(budget):
     queued = taking(budget, 30, 30, 30)
-    budget.give_back(queued, 30, LINK)
+    settle(budget, queued, 30)
     assert (queued.connection.granted, queued.connection.reading) == (0, True)
-    budget.give_back(queued, 30, LINK)
+    settle(budget, queued, 30)
     assert queued.connection.granted == 2
 
 
 def test_b9_at_a_connections_limit_its_socket_is_not_read_and_others_are(budget):
     queued, other = taking(budget, 60, 60), taking(budget, 10)
     assert (queued.connection.reading, other.connection.reading) == (False, True)
-    budget.give_back(other, 10, LINK)
+    settle(budget, other, 10)
     assert (queued.connection.reading, other.connection.granted) == (False, 1)
-    budget.give_back(queued, 60, LINK)
+    settle(budget, queued, 60)
     assert (queued.connection.reading, queued.connection.granted) == (True, 0)
-    budget.give_back(queued, 60, LINK)
+    settle(budget, queued, 60)
     assert queued.connection.granted == 2
 
 
@@ -67,10 +72,10 @@ def test_b9_at_the_limit_of_the_process_all_that_bring_more_wait_for_any_that_is
     first = [taking(budget, 90) for _ in range(3)]
     late = taking(budget, 40)
     assert [each.connection.reading for each in (*first, late)] == [True, True, True, False]
-    budget.give_back(first[0], 90, LINK)
+    settle(budget, first[0], 90)
     assert late.connection.reading
     assert first[0].connection.granted == 0, "the process is above half of its limit"
-    budget.give_back(first[1], 90, LINK)
+    settle(budget, first[1], 90)
     assert [each.connection.granted for each in first] == [1, 1, 0]
 
 
@@ -78,5 +83,5 @@ def test_b9_messages_of_a_closed_connection_are_counted_until_they_are_settled(b
     queued = taking(budget, 90)
     budget.forget(queued)
     assert budget.held_bytes == 90
-    budget.give_back(queued, 90, LINK)
+    settle(budget, queued, 90)
     assert budget.held_bytes == 0

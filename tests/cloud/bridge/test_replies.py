@@ -76,9 +76,9 @@ def delivered():
 async def test_a_reply_in_flight_on_a_half_open_link_is_sent_over_the_new_one(delivered):
     """B6: the operator is back before the bridge knows that its former connection is lost."""
     replies, half_open, new = ReplySender(delivered), Sender(), Sender()
-    replies.add_link("me", half_open, [over(CommandState.SUCCEEDED)])
+    replies.add_link(("", "me"), half_open, [over(CommandState.SUCCEEDED)])
     await half_open.has(1)
-    replies.add_link("me", new, [over(CommandState.SUCCEEDED)])
+    replies.add_link(("", "me"), new, [over(CommandState.SUCCEEDED)])
     assert new.sent == []
     half_open.end()
     replies.remove_link(half_open.link)
@@ -92,7 +92,7 @@ async def test_a_reply_in_flight_on_a_half_open_link_is_sent_over_the_new_one(de
 async def test_a_reply_that_is_not_accepted_is_sent_again_over_the_same_link(delivered, outcome):
     """B6."""
     replies, sender = ReplySender(delivered), Sender()
-    replies.add_link("me", sender, [over(CommandState.SUCCEEDED)])
+    replies.add_link(("", "me"), sender, [over(CommandState.SUCCEEDED)])
     for count in (1, 2):
         (await sender.has(count))[1].set_result(outcome)
     (await sender.has(3))[1].set_result(ACCEPTED)
@@ -102,8 +102,8 @@ async def test_a_reply_that_is_not_accepted_is_sent_again_over_the_same_link(del
 
 async def test_the_older_of_two_links_gets_the_answers_when_the_newer_one_ends(delivered):
     replies, older, newer = ReplySender(delivered), Sender(), Sender()
-    replies.add_link("me", older, [])
-    replies.add_link("me", newer, [over(CommandState.SUCCEEDED)])
+    replies.add_link(("", "me"), older, [])
+    replies.add_link(("", "me"), newer, [over(CommandState.SUCCEEDED)])
     await newer.has(1)
     newer.end()
     replies.remove_link(newer.link)
@@ -115,20 +115,20 @@ async def test_pauses_between_attempts_grow_and_end_with_a_new_link(delivered, m
     monkeypatch.setattr(module, "MAX_RETRY_S", 7200.0)
     assert [module.retry_s(failures) for failures in (1, 2, 3, 100_000)] == [3600, 7200, 7200, 7200]
     replies, refusing, new = ReplySender(delivered), Sender(), Sender()
-    replies.add_link("me", refusing, [over(CommandState.SUCCEEDED)])
+    replies.add_link(("", "me"), refusing, [over(CommandState.SUCCEEDED)])
     (await refusing.has(1))[1].set_result(RELEASED)
     await asyncio.sleep(0)
     replies.send(over(CommandState.SUCCEEDED))
     assert len(refusing.sent) == 1
-    replies.add_link("me", new, [over(CommandState.SUCCEEDED)])
+    replies.add_link(("", "me"), new, [over(CommandState.SUCCEEDED)])
     await new.has(1)
 
 
 async def test_an_operator_that_settles_nothing_has_few_replies_in_flight_and_stops_nobody(delivered):
     """Isolation: one operator never settles its answers, another one takes its own."""
     replies, greedy, honest = ReplySender(delivered), Sender(), Sender()
-    replies.add_link("greedy", greedy, [])
-    replies.add_link("me", honest, [])
+    replies.add_link(("", "greedy"), greedy, [])
+    replies.add_link(("", "me"), honest, [])
     for number in range(1000):
         replies.send(msgspec.structs.replace(over(CommandState.SUCCEEDED), id=f"G{number}", reply_to="greedy"))
     replies.send(over(CommandState.SUCCEEDED))
@@ -144,7 +144,7 @@ async def test_a_newer_verdict_does_not_wait_for_the_pause_of_the_former_one(del
     monkeypatch.setattr(module, "FIRST_RETRY_S", 3600.0)
     monkeypatch.setattr(module, "MAX_RETRY_S", 3600.0)
     replies, sender = ReplySender(delivered), Sender()
-    replies.add_link("me", sender, [over(CommandState.IN_DOUBT, provisional=True)])
+    replies.add_link(("", "me"), sender, [over(CommandState.IN_DOUBT, provisional=True)])
     (await sender.has(1))[1].set_result(RELEASED)
     await asyncio.sleep(0)
     replies.send(over(CommandState.SUCCEEDED))
@@ -165,7 +165,7 @@ async def test_a_reply_that_amqp_cannot_encode_stops_no_other(delivered, wrong, 
     """Isolation: a gateway that says nonsense of one command does not keep an operator from its other answers."""
     replies, sender = ReplySender(delivered), EncodingSender()
     good = msgspec.structs.replace(over(CommandState.SUCCEEDED), id="C2")
-    replies.add_link("me", sender, [msgspec.structs.replace(over(CommandState.SUCCEEDED), **wrong), good])
+    replies.add_link(("", "me"), sender, [msgspec.structs.replace(over(CommandState.SUCCEEDED), **wrong), good])
     message, _ = await sender.has(1)
     assert message.properties["command_id"] == "C2"
     assert "the reply to command C1 cannot be sent" in caplog.text
@@ -186,7 +186,7 @@ def command_side():
 async def test_the_gateways_verdict_is_sent_though_the_provisional_one_was_accepted():
     commands, shard = command_side()
     sender = Sender()
-    commands.table.add_reply_link("me", sender)
+    commands.table.add_reply_link(("", "me"), sender)
     doubt = ended(record(), CommandState.IN_DOUBT, Reply(504), int(time.time() * 1000), provisional=True)
     commands.table.take_over(doubt)
     (await sender.has(1))[1].set_result(ACCEPTED)
@@ -203,7 +203,7 @@ async def test_the_gateways_verdict_is_sent_though_the_provisional_one_was_accep
 async def test_the_gateways_verdict_comes_while_the_provisional_one_is_in_flight():
     commands, _ = command_side()
     sender = Sender()
-    commands.table.add_reply_link("me", sender)
+    commands.table.add_reply_link(("", "me"), sender)
     doubt = ended(record(), CommandState.IN_DOUBT, Reply(504), int(time.time() * 1000), provisional=True)
     commands.table.take_over(doubt)
     _, first = await sender.has(1)
@@ -220,7 +220,7 @@ async def test_a_record_that_its_verdict_overtook_changes_nothing():
     """The shard reports a verdict before its commit, so the DISPATCHED of the commit before may reach the loop after it."""
     commands, _ = command_side()
     sender = Sender()
-    commands.table.add_reply_link("me", sender)
+    commands.table.add_reply_link(("", "me"), sender)
     verdict = apply_reply(reply_event(), record(), int(time.time() * 1000))
     commands.table._learn(verdict)
     _, outcome = await sender.has(1)

@@ -36,7 +36,7 @@ def test_undelivered_replies_over_the_count_limit_are_forgotten_oldest_first(mon
         known.put(owed(f"C{number}", operator=f"op-{number}"))
     assert ids(known) == [f"C{number}" for number in range(40, 50)]
     assert known.forgotten_replies == 40
-    assert [each.id for each in known.owed_to("me")] == ids(known)
+    assert [each.id for each in known.owed_to(("", "me"))] == ids(known)
 
 
 def test_undelivered_replies_over_the_byte_limit_are_forgotten(monkeypatch):
@@ -116,7 +116,7 @@ def test_open_commands_and_due_replies_are_found_by_index():
     known.put(owed("B1", reply_to="you"))
     known._records = Unscanned(known._records)
     assert [each.id for each in known.open_for("gw-1")] == ["A1", "A3"]
-    assert [each.id for each in known.owed_to("you")] == ["B1"]
+    assert [each.id for each in known.owed_to(("", "you"))] == ["B1"]
     assert known.capacity_error(record("A9")) is None
     known.put(ended(record("A1"), CommandState.SUCCEEDED, Reply(200), 500))
     assert [each.id for each in known.open_for("gw-1")] == ["A3"]

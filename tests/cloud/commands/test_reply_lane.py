@@ -8,6 +8,7 @@ from cloud.commands.test_registry import record
 from fogline.command import CommandState
 from fogline.errors import Poison
 from fogline.gap import GAP_CONTENT_TYPE, decode_gap
+from fogline_cloud.audit.record import encode_audit
 from fogline_cloud.bridge.replies import reply_message
 from fogline_cloud.commands.record import CommandRecord, audit_of, decode_record, encode
 from fogline_cloud.commands.reply_lane import check_replies
@@ -48,7 +49,7 @@ def test_every_reply_is_taken_or_refused_and_every_record_can_be_read_back(chang
         assert decode_record(encode(each)) == each
         assert (each.id, each.tenant) in {("C1", "acme"), ("C2", "acme")}
         assert each.id != "C1" or (each.gateway, each.device) == ("gw-1", "lamp-1")
-        assert encode(audit_of(each))
+        assert encode_audit(audit_of(each))
         assert reply_message(each if each.reply_to else msgspec.structs.replace(each, correlation="string:1"))
 
 

@@ -13,7 +13,7 @@ from fogline.command import decode_command
 from fogline.errors import Poison
 from fogline.hello import decode_hello
 from fogline.message import Message
-from fogline.principal import Principal, PrincipalKind
+from fogline_cloud.access.principal import Principal, PrincipalKind
 from fogline_cloud.bridge.peer import GatewayPeer
 from fogline_cloud.bridge.queue_budget import QueueBudget
 from fogline_cloud.commands.record import encode, left_ms

@@ -1,6 +1,6 @@
 """Principals as logs and command records show them."""
 
-from fogline.principal import Principal, PrincipalKind
+from fogline_cloud.access.principal import Principal, PrincipalKind
 
 
 def test_a_container_id_cannot_forge_a_line_of_the_log():

@@ -1,0 +1,98 @@
+"""The one place that decides what a peer may do. Every handler asks `Policy` before it acts for a peer."""
+
+from collections.abc import Callable
+from enum import StrEnum
+
+import msgspec
+
+from fogline.address import (
+    Address,
+    CommandAddress,
+    CommandResponse,
+    Control,
+    EnrollAddress,
+    HelloAddress,
+    IngestAddress,
+    Relay,
+    Reports,
+    shard_of,
+)
+from fogline_cloud.access.access_file import Permissions, Quota
+from fogline_cloud.access.principal import Principal, PrincipalKind
+
+
+class Action(StrEnum):
+    """An action on an address."""
+
+    SEND = "send"
+    RECEIVE = "receive"
+
+
+class Policy(msgspec.Struct, frozen=True):
+    """The permissions of all principals. `gateways`: the known ones, `None` for any.
+
+    `access` returns what `access.toml` says now. Without that file, every client may send all commands and events.
+    """
+
+    tenant: str
+    shards: int
+    gateways: frozenset[str] | None = None
+    access: Callable[[], Permissions | None] = lambda: None
+
+    def knows(self, principal: Principal) -> bool:
+        """Return True if the principal is known here."""
+        is_client = principal.kind in (PrincipalKind.CLIENT, PrincipalKind.DEVICE)
+        return principal.tenant == self.tenant and (is_client or self.gateways is None or principal.name in self.gateways)
+
+    def may(self, principal: Principal, action: Action, subject: Address, command: str = "") -> bool:
+        """Return True if `principal` may do `action` at `subject`. A subject without a device stands for any device.
+
+        A gateway may act only for itself. `command` is the name of the command that is sent; "" for any.
+        """
+        if not self.knows(principal) or subject.tenant != self.tenant:
+            return False
+        match principal.kind:
+            case PrincipalKind.CLIENT:
+                return self._client_may(principal.name, action, subject, command)
+            case PrincipalKind.DEVICE:
+                own = isinstance(subject, Reports) and subject.device in ("", principal.name)
+                return action is Action.SEND and (own or isinstance(subject, Relay))
+            case PrincipalKind.ENROLLEE:
+                return isinstance(subject, EnrollAddress) and subject.gateway == principal.name
+            case _:
+                return self._gateway_may(principal.name, action, subject)
+
+    def may_speak_for(self, gateway: str, device: str) -> bool:
+        """Return True if a gateway may send events of a device. Thread-safe."""
+        access = self.access()
+        return access is None or not access.binds_devices or access.may_speak_for(gateway, device)
+
+    def quota(self, principal: Principal) -> Quota | None:
+        """Return the quota of a peer, if it has one."""
+        access = self.access()
+        return access.quota(principal.kind, principal.name) if access is not None else None
+
+    def _client_may(self, name: str, action: Action, subject: Address, command: str) -> bool:
+        access = self.access()
+        match subject:
+            case CommandResponse():
+                return action is Action.RECEIVE and (access is None or access.may_receive_replies(name))
+            case CommandAddress(device=device):
+                return action is Action.SEND and (access is None or access.may_command(name, device, command))
+            case Reports(device=device):
+                return action is Action.SEND and (access is None or access.may_report(name, device))
+            case Relay():
+                return action is Action.SEND
+            case _:
+                return False
+
+    def _gateway_may(self, name: str, action: Action, subject: Address) -> bool:
+        match subject:
+            case HelloAddress():
+                return action is Action.SEND
+            case IngestAddress(shard=shard):
+                return action is Action.SEND and shard == shard_of(name, self.shards)
+            case Control(gateway=gateway):
+                return action is Action.RECEIVE and gateway == name
+            case _:
+                return False

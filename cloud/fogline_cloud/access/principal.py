@@ -1,0 +1,35 @@
+"""One authenticated peer of a bridge."""
+
+from enum import StrEnum
+
+import msgspec
+
+from fogline.address import is_identifier, shown
+
+ASSERTED = "asserted"
+"""The proof of a name that nothing proves: the peer's own claim, on loopback only."""
+
+
+class PrincipalKind(StrEnum):
+    """The kind of a principal."""
+
+    GATEWAY = "gateway"
+    ENROLLEE = "enrollee"
+    """A gateway that enrols or renews its certificate, on a connection of its own."""
+    DEVICE = "device"
+    """A device that is an AMQP client itself."""
+    CLIENT = "client"
+    """Any other AMQP client: an operator's program, or a service that sends events of devices. `access.toml` tells which."""
+
+
+class Principal(msgspec.Struct, frozen=True):
+    """One peer. `proof`: evidence for its name: `certificate`, `password`, `token`, or `asserted`."""
+
+    kind: PrincipalKind
+    tenant: str
+    name: str
+    proof: str
+
+    def __str__(self) -> str:
+        name = self.name if is_identifier(self.name) else shown(self.name)
+        return f"{self.kind} {self.tenant}/{name} ({self.proof})"

@@ -1,0 +1,114 @@
+"""`fogline audit`: show the decisions of the bridges, and prove that none was deleted or changed since."""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from fogline.address import printable
+from fogline.errors import Misconfigured
+from fogline_cloud import topics
+from fogline_cloud.audit.chain import AuditLink, ChainCheck
+from fogline_cloud.audit.record import AuditRecord, decode_audit
+from fogline_cloud.cli.common import add_command, add_group
+from fogline_cloud.committed_records import CommittedRecord, read_committed
+from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.settings import CloudSettings, load
+from fogline_cloud.shard.recovery import read_checkpoint
+
+EXAMPLE = """\
+examples:
+  fogline audit show --about gw-1                   who was refused, connected, cut off; commands and their ends
+  fogline audit verify                              exit status 1 if a record is missing or was changed
+  fogline audit verify --noted audit-links.json     compares with the links of the last time too, and notes the new ones
+"""
+_Links = dict[str, AuditLink]
+
+
+def register(groups: "argparse._SubParsersAction[Any]") -> None:
+    """Add the subcommands."""
+    raw: dict[str, Any] = {"epilog": EXAMPLE, "formatter_class": argparse.RawDescriptionHelpFormatter}
+    commands = add_group(groups, "audit", "show and verify the bridges' decisions", description=__doc__, **raw)
+    show = add_command(commands, "show", run_show, "print the records, oldest first", **raw)
+    show.add_argument("--about", default="", help="only records with this text: a name, a device, a command id")
+    show.add_argument("--last", type=int, default=0, help="only so many, the newest (default: all)")
+    verify = add_command(commands, "verify", run_verify, "check the chain of each shard", **raw)
+    verify.add_argument("--noted", type=Path, help="file with the links of the last time; kept on another machine")
+
+
+def run_show(arguments: argparse.Namespace) -> int:
+    """Print the records."""
+    settings = load(arguments.config)
+    found = [record for record in _records(settings) if arguments.about in msgspec.json.encode(record).decode()]
+    found.sort(key=lambda each: each.time_ms)
+    for record in found[-arguments.last :]:
+        print(msgspec.json.encode(record).decode() if arguments.json else _line(record))
+    return 0
+
+
+def run_verify(arguments: argparse.Namespace) -> int:
+    """Print what is wrong. Return 1 if anything is."""
+    settings = load(arguments.config)
+    clients = KafkaClients(settings.kafka)
+    noted = _noted(arguments.noted)
+    checks = []
+    for shard in range(settings.shards):
+        links = [read_checkpoint(clients, settings.tenant, shard, stable=True).audit_end, noted.get(str(shard), AuditLink())]
+        checks.append(check := ChainCheck(f"{topics.audit(settings.tenant)}[{shard}]", links))
+        for stored in _stored(clients, settings.tenant, [shard]):
+            check.add(stored.offset, stored.value)
+        check.finish()
+    problems = [each for check in checks for each in check.problems]
+    total = sum(check.end.number - check.first + 1 for check in checks if check.first)
+    ends = {str(shard): check.end for shard, check in enumerate(checks)}
+    if arguments.noted is not None and not problems:
+        _write_noted(arguments.noted, ends)
+    if arguments.json:
+        print(json.dumps({"ok": not problems, "records": total, "links": msgspec.to_builtins(ends), "problems": problems}))
+    elif not problems:
+        print(f"{total} records in {settings.shards} chains: none is missing, none was changed")
+    for each in problems:
+        sys.stderr.write(f"{each}\n")
+    return 1 if problems else 0
+
+
+def _records(settings: CloudSettings) -> Iterator[AuditRecord]:
+    for stored in _stored(KafkaClients(settings.kafka), settings.tenant, range(settings.shards)):
+        try:
+            yield decode_audit(stored.value)
+        except msgspec.MsgspecError as error:
+            sys.stderr.write(f"{stored.topic}[{stored.partition}] at offset {stored.offset}: not readable: {error}\n")
+
+
+def _stored(clients: KafkaClients, tenant: str, shards: "range | list[int]") -> Iterator[CommittedRecord]:
+    starts = {(topics.audit(tenant), shard): None for shard in shards}
+    return (each for each in read_committed(clients, starts, stable=True) if each.value)
+
+
+def _noted(path: Path | None) -> _Links:
+    if path is None or not path.exists():
+        return {}
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=_Links)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise Misconfigured(f"--noted {path}: cannot read the links: {error}") from None
+
+
+def _write_noted(path: Path, links: _Links) -> None:
+    try:
+        path.write_bytes(msgspec.json.encode(links))
+    except OSError as error:
+        raise Misconfigured(f"--noted {path}: cannot write: {error.strerror}") from None
+
+
+def _line(record: AuditRecord) -> str:
+    at = datetime.fromtimestamp(record.time_ms / 1000, UTC).isoformat(timespec="seconds")
+    facts = (("device", record.device), ("gateway", record.gateway), ("command", record.command), ("", record.name))
+    details = " ".join(f"{name} {value}".strip() for name, value in facts if value)
+    line = f"{at}  {record.decision:20} {record.who or '-'}  {details}  {record.why}".rstrip()
+    return printable(line)
