@@ -135,9 +135,9 @@ class Device:
 
 
 @asynccontextmanager
-async def gateway(line, name="gw-1"):
+async def gateway(line, name="gw-1", keys: TrustedKeys | None = None):
     outbox = Outbox.open(line.settings(name))
-    downlink = Downlink(outbox, TrustedKeys())
+    downlink = Downlink(outbox, keys or TrustedKeys())
     await downlink.start()
     try:
         async with line.uplink(outbox, downlink.received):

@@ -5,11 +5,13 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 import pytest
+from msgspec.structs import replace
 
-from e2e.parts import YES, Device, commandable, gateway, until_not
+from e2e.parts import YES, Device, commandable, gateway, serving, until_not
 from fogline.command import CommandState
 from fogline.errors import Unreachable
 from fogline.event import Lane
+from fogline.signature import make_key, read_keys
 from fogline_cloud.commands.client import Ask, Operator
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.shard.recovery import read_commands
@@ -138,3 +140,25 @@ async def test_a_command_survives_both_ends_and_runs_once(line):
                 await line.drained(outbox)
     (reply,) = [each for each in line.records(Lane.REPLY) if dict(each.headers).get("ce_commandid")]
     assert dict(reply.headers)["status"] == b"200"
+
+
+async def test_a_signing_key_is_replaced_while_commands_go_on(line, folder):
+    """The gateway trusts the old key and the new one, then the new one only."""
+    made = {name: make_key() for name in ("old", "new")}
+    both = read_keys({name: public for name, (_, public) in made.items()}, "test")
+    new_only = read_keys({"new": made["new"][1]}, "test")
+    states = []
+    for signing, trusted in (("old", both), ("new", both), ("new", new_only), ("old", new_only)):
+        (folder / signing).write_text(made[signing][0])
+        line.cloud = replace(
+            line.cloud, commands=replace(line.cloud.commands, signing_key=str(folder / signing), key_id=signing)
+        )
+        async with serving(line), gateway(line, keys=trusted) as (outbox, downlink):
+            device = Device(downlink)
+            downlink.reachable(device.name, device)
+            await line.put(outbox, len(states), device=device.name)
+            await line.drained(outbox)
+            async with Operator("127.0.0.1", line.port, line.tenant) as operator:
+                verdict = await within(operator.request(Ask(device.name, "switch", ttl_s=30)), f"no verdict: {operator.why}")
+            states.append((verdict.state, "key 'old' is not known here" in verdict.why))
+    assert states == [(CommandState.SUCCEEDED, False)] * 3 + [(CommandState.REJECTED, True)]
