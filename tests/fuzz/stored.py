@@ -12,8 +12,10 @@ from fogline.command import CommandState
 from fogline.event import Lane
 from fogline.gap import GAP_CONTENT_TYPE, Gap, GapReason, encode_gap
 from fogline.ledger import STATEMENT_CONTENT_TYPE, Counts, Statement, encode_statement
-from fogline_cloud.audit.record import encode_audit
+from fogline_cloud.audit.chain import AuditLink, ChainCheck, append, follow
+from fogline_cloud.audit.record import AuditRecord, decode_audit, encode_audit
 from fogline_cloud.bridge.replies import reply_message
+from fogline_cloud.cli.audit import line_of
 from fogline_cloud.commands.record import CommandRecord, apply_reply, audit_of, decode_record, encode
 from fogline_cloud.commands.registry import Registry
 from fogline_cloud.committed_records import CommittedRecord, with_values
@@ -231,4 +233,30 @@ COMMANDS = (
     ),
     Decoder("checkpoint", (Layer("entries", read_entries),), [_entry(key, value) for key, value in ENTRIES.items()]),
 )
-STORED = (*EVENTS, *COMMANDS)
+AUDIT = AuditRecord(
+    time_ms=1, who="alice", decision="CONNECTED", why="w", device="lamp-1", gateway="gw-1", command="C", name="switch",
+    status=200, number=1, previous="00",
+)  # fmt: skip
+
+
+def _shown(record: AuditRecord) -> AuditRecord:
+    assert line_of(record).isprintable(), "the terminal would be disturbed"
+    return record
+
+
+def _chained(record: AuditRecord) -> None:
+    body = encode_audit(record)
+    check = ChainCheck("audit[0]", [AuditLink(5, "00")])
+    check.add(0, body)
+    check.finish()
+    append(follow(AuditLink(), body), AUDIT)
+
+
+AUDITS = (
+    Decoder(
+        "audit record",
+        (Layer("record", decode_audit), Layer("line", _shown), Layer("chain", _chained)),
+        [json_form("audit", plain(AUDIT), "record")],
+    ),
+)
+STORED = (*EVENTS, *COMMANDS, *AUDITS)

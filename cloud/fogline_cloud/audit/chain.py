@@ -10,6 +10,7 @@ from collections.abc import Iterable
 import msgspec
 from msgspec.structs import replace
 
+from fogline.errors import Poison
 from fogline_cloud.audit.record import AuditRecord, decode_audit, encode_audit
 
 
@@ -35,7 +36,7 @@ def follow(end: AuditLink, body: bytes) -> AuditLink:
     """Return the end behind a record that is on Kafka. A record that cannot be read leaves the end as it is."""
     try:
         return link_of(decode_audit(body).number, body)
-    except msgspec.MsgspecError:
+    except Poison:
         return end
 
 
@@ -57,8 +58,8 @@ class ChainCheck:
         at = f"{self._where} at offset {offset}"
         try:
             record = decode_audit(body)
-        except msgspec.MsgspecError as error:
-            self.problems.append(f"{at}: this is no audit record: {error}")
+        except Poison as error:
+            self.problems.append(f"{at}: {error}")
             return
         if not self.first:
             self.first = record.number

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from fogline.address import printable
-from fogline.errors import Misconfigured
+from fogline.errors import Misconfigured, Poison
 from fogline_cloud import topics
 from fogline_cloud.audit.chain import AuditLink, ChainCheck
 from fogline_cloud.audit.record import AuditRecord, decode_audit
@@ -47,7 +47,7 @@ def run_show(arguments: argparse.Namespace) -> int:
     found = [record for record in _records(settings) if arguments.about in msgspec.json.encode(record).decode()]
     found.sort(key=lambda each: each.time_ms)
     for record in found[-arguments.last :]:
-        print(msgspec.json.encode(record).decode() if arguments.json else _line(record))
+        print(msgspec.json.encode(record).decode() if arguments.json else line_of(record))
     return 0
 
 
@@ -81,7 +81,7 @@ def _records(settings: CloudSettings) -> Iterator[AuditRecord]:
     for stored in _stored(KafkaClients(settings.kafka), settings.tenant, range(settings.shards)):
         try:
             yield decode_audit(stored.value)
-        except msgspec.MsgspecError as error:
+        except Poison as error:
             sys.stderr.write(f"{stored.topic}[{stored.partition}] at offset {stored.offset}: not readable: {error}\n")
 
 
@@ -106,7 +106,8 @@ def _write_noted(path: Path, links: _Links) -> None:
         raise Misconfigured(f"--noted {path}: cannot write: {error.strerror}") from None
 
 
-def _line(record: AuditRecord) -> str:
+def line_of(record: AuditRecord) -> str:
+    """Return a record as one line for a person."""
     at = datetime.fromtimestamp(record.time_ms / 1000, UTC).isoformat(timespec="seconds")
     facts = (("device", record.device), ("gateway", record.gateway), ("command", record.command), ("", record.name))
     details = " ".join(f"{name} {value}".strip() for name, value in facts if value)
