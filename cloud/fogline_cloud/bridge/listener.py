@@ -43,12 +43,12 @@ from fogline.amqp.wire import decode
 from fogline.errors import Misconfigured, Poison
 from fogline.message import Message
 from fogline.principal import Action, Policy, PrincipalKind
+from fogline.process.log_throttle import LogThrottle
 from fogline_cloud.bridge.authentication import Authentication, NotAuthenticated
 from fogline_cloud.bridge.client_events import CREDIT
 from fogline_cloud.bridge.connected_gateways import ConnectedGateways
 from fogline_cloud.bridge.peer import GatewayPeer, LinkHandler, Peer
 from fogline_cloud.bridge.queue_budget import QueueBudget
-from fogline_cloud.log_throttle import LogThrottle
 from fogline_cloud.settings import BridgeSettings
 
 CLOSE_S = 2.0
