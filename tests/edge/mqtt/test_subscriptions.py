@@ -16,7 +16,7 @@ from fogline_lab.commands import make_command
 
 ANYONE = Client("lamp-1")
 USER = Client("any id", "lamp-1")
-HUB = Client("any id", "hub", DeviceAcl({"hub": ["lamp-*", "d*"]}).others("hub"))
+HUB = Client("any id", "hub", DeviceAcl({"hub": ["lamp-*", "d*", "Wohnzimmer:20*"]}).others("hub"))
 
 
 @pytest.mark.parametrize("client", [ANYONE, USER])
