@@ -11,7 +11,6 @@
 `flows`: the Spark flow
 `kafka`: the border to librdkafka
 `ledger`: compares gateways, Kafka and tables
-`log_throttle`: repeated log lines
 `records`: Kafka records to events and back
 `settings`: the settings file
 `shard`: the thread that writes to Kafka

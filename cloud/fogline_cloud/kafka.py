@@ -11,7 +11,7 @@ from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Pr
 from confluent_kafka.admin import AdminClient
 
 from fogline.errors import Misconfigured, Unreachable
-from fogline_cloud.log_throttle import LogThrottle
+from fogline.process.log_throttle import LogThrottle
 from fogline_cloud.settings import Scalar
 
 TRANSACTION_TIMEOUT_MS = 15_000

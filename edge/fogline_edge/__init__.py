@@ -5,6 +5,7 @@
 `cli`: the command `fogline-edge`
 `downlink`: commands from the bridge to devices
 `enrolment`: gets certificates
+`first_settings`: writes the first settings file
 `gateway`: the composition root
 `metrics`: the metrics and the health of a gateway
 `outbox`: the durable queue of events

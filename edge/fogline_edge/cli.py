@@ -17,6 +17,7 @@ from fogline.process import command_line
 from fogline.process.one_cpu import stay_on_one_cpu
 from fogline.process.tls_files import require_tls
 from fogline_edge.adapters.ble.state import BleState, lines_of
+from fogline_edge.first_settings import FILE, ask, next_steps, require_none, write_first
 from fogline_edge.gateway import check, require_bluetooth, run_gateway
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.outbox.quarantine import EventKey
@@ -26,6 +27,7 @@ from fogline_edge.status import read_events, read_status
 
 EXAMPLE = """\
 examples:
+  fogline-edge init                                     ask three questions, and write edge.toml
   fogline-edge enroll TOKEN --bridge fog.example:5671   get a certificate, and settings that run
   fogline-edge check --config edge.toml      check the settings
   fogline-edge run --config edge.toml        serve devices until Ctrl-C
@@ -69,9 +71,21 @@ def build_parser() -> argparse.ArgumentParser:
             act = command.add_mutually_exclusive_group()
             act.add_argument("--delete", action="store_true", help="delete the listed events (stop the gateway first)")
             act.add_argument("--resend", action="store_true", help="resend the listed events (stop the gateway first)")
+    _add_init(commands)
     _add_enroll(commands)
     _add_ble(commands)
     return parser
+
+
+def _add_init(commands: Any) -> None:
+    example = "example: fogline-edge init --tenant acme --gateway gw-1 --bridge fog.example:5671"
+    init = commands.add_parser("init", help="ask three questions, and write settings with comments", epilog=example)
+    init.add_argument("--tenant", help="owner of the devices; asked for if it is missing, as are the next two")
+    init.add_argument("--gateway", help="name of this gateway, unique within the tenant")
+    init.add_argument("--bridge", help="address of the bridge, host:port")
+    init.add_argument("--out", type=Path, default=Path(), help="folder of the settings (default: this one)")
+    init.add_argument("--json", action="store_true", help="print JSON")
+    init.set_defaults(run=run_init)
 
 
 def _add_enroll(commands: Any) -> None:
@@ -115,6 +129,20 @@ def run_run(arguments: argparse.Namespace) -> int:
         stay_on_one_cpu()
     announce = partial(command_line.announce, ready="gateway", name=settings.gateway)
     asyncio.run(run_gateway(settings, lambda addresses: announce(**addresses), arguments.config))
+    return 0
+
+
+def run_init(arguments: argparse.Namespace) -> int:
+    """Write the first settings."""
+    path = arguments.out / FILE
+    require_none(path)
+    first = ask({"tenant": arguments.tenant, "gateway": arguments.gateway, "bridge": arguments.bridge})
+    write_first(path, first, tls=first.with_tls)
+    steps = next_steps(first, arguments.out)
+    if arguments.json:
+        print(json.dumps({"settings": str(path), **first._asdict(), "next": steps}))
+    else:
+        print(f"wrote {path}. Next:", *steps, sep="\n  ")
     return 0
 
 

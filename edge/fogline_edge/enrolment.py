@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import os
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -28,13 +27,12 @@ from fogline.errors import Misconfigured, Poison, Unreachable
 from fogline.message import Message
 from fogline.process.settings_file import split_endpoint
 from fogline.process.tls_files import trusting
+from fogline_edge.first_settings import CA, CERTIFICATE, FILE, FirstSettings, write_first
 from fogline_edge.renewal import times_line
-from fogline_edge.settings import EdgeSettings
+from fogline_edge.settings import EdgeSettings, load
 from fogline_edge.uplink.session import uplink_security
 
 LIMIT_S = 30.0
-CERTIFICATE, CA = "gateway.pem", "ca.pem"
-"""The gateway's certificate and key in one file, so that they are replaced in one step; the authority's certificate."""
 
 
 class Identity(NamedTuple):
@@ -49,9 +47,11 @@ def enroll(token: EnrolmentToken, bridge: str, folder: Path) -> Path:
 
     Settings that exist are kept; a certificate there is an error. Raises `Misconfigured`, `Unreachable`.
     """
-    certificate, settings = folder / CERTIFICATE, folder / "edge.toml"
+    certificate, settings = folder / CERTIFICATE, folder / FILE
     if certificate.exists():
         raise Misconfigured(f"{certificate} exists: this gateway is enrolled. `fogline-edge renew` replaces its certificate")
+    if settings.exists():
+        _check_kept(settings, token)
     login = Login(PLAIN, USER_PREFIX + token.gateway, token.secret)
     security = ClientSecurity(login, trusting(token.ca, "the token"))
     try:
@@ -60,10 +60,20 @@ def enroll(token: EnrolmentToken, bridge: str, folder: Path) -> Path:
         (folder / CA).write_text(found.ca)
         _write_private(certificate, found.pair)
         if not settings.exists():
-            settings.write_text(_settings(token, bridge))
+            write_first(settings, FirstSettings(token.tenant, token.gateway, bridge), tls=True)
     except OSError as error:
         raise Misconfigured(f"{folder}: cannot write: {error.strerror}") from None
     return settings
+
+
+def _check_kept(path: Path, token: EnrolmentToken) -> None:
+    """Raise `Misconfigured` if settings that exist would not use the certificate."""
+    settings = load(path)
+    if (settings.tenant, settings.gateway) != (token.tenant, token.gateway):
+        of, new = f"{settings.gateway} of {settings.tenant}", f"{token.gateway} of {token.tenant}"
+        raise Misconfigured(f"{path} is of gateway {of}, and the token is for {new}: move it away, or name another --out")
+    if settings.uplink.tls is None:
+        raise Misconfigured(f"{path} has no [uplink.tls]: move it away, and `fogline-edge enroll` writes one that has")
 
 
 def renew(settings: EdgeSettings) -> None:
@@ -175,23 +185,3 @@ def _write_private(path: Path, data: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     beside.replace(path)
-
-
-def _settings(token: EnrolmentToken, bridge: str) -> str:
-    lines: Sequence[str] = (
-        f'tenant = "{token.tenant}"',
-        f'gateway = "{token.gateway}"',
-        'data = "data"                      # the folder of the outbox',
-        "",
-        "[uplink]",
-        f'bridge = "{bridge}"',
-        "renew = true                       # the certificate, by itself",
-        "",
-        "[uplink.tls]",
-        f'ca = "{CA}"',
-        f'certificate = "{CERTIFICATE}"',
-        f'key = "{CERTIFICATE}"',
-        "",
-        "[mqtt]                             # for devices on this machine; see docs/settings.md",
-    )
-    return "".join(f"{line}\n" for line in lines)

@@ -6,11 +6,12 @@ import gc
 import logging
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import asdict
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fogline.errors import FoglineError, Misconfigured
@@ -18,7 +19,8 @@ from fogline.process.settings_file import require_loopback, split_endpoint
 from fogline.process.statistics import answer_sigusr1
 from fogline.signature import read_keys
 from fogline_edge.adapters.ble.roster import read_settings
-from fogline_edge.adapters.mqtt.server.listener import MqttListener, make_rates
+from fogline_edge.adapters.coap.access import check_coap
+from fogline_edge.adapters.mqtt.server.listener import MqttListener, check_mqtt, make_rates
 from fogline_edge.adapters.mqtt_client.access import check_client
 from fogline_edge.downlink.downlink import Downlink
 from fogline_edge.metrics import AdapterCounters, read_gateway
@@ -64,7 +66,7 @@ async def run_gateway(settings: EdgeSettings, on_ready: Callable[[dict[str, str]
             open_adapters.callback(downlink.close)
             adapters = await _open_adapters(settings, outbox, downlink, open_adapters)
             uplink = Uplink(outbox, settings.uplink, downlink.received)
-            addresses = {each.name: each.address for each in adapters if each.address}
+            addresses = {name: address for each in adapters for name, address in each.addresses.items()}
             if settings.metrics is not None:
                 addresses["metrics"] = await _serve_metrics(settings, outbox, uplink, downlink, adapters, stack=open_adapters)
             on_ready(addresses)
@@ -107,11 +109,10 @@ async def _open_outbox(settings: EdgeSettings, stop: asyncio.Event) -> Outbox | 
 
 
 class _Adapter(NamedTuple):
-    """One open adapter. `address`: empty if it does not listen."""
+    """One open adapter. `addresses`: host and port of each listening socket, by name."""
 
-    name: str
     counters: list[AdapterCounters]
-    address: str = ""
+    addresses: Mapping[str, str] = MappingProxyType({})
 
 
 async def _open_adapters(
@@ -124,20 +125,22 @@ async def _open_adapters(
     adapters: list[_Adapter] = []
     if settings.mqtt is not None:
         await start("mqtt", mqtt := MqttListener(outbox.port, settings.mqtt, downlink, make_rates(settings.limits)))
-        adapters.append(_Adapter("mqtt", [AdapterCounters("mqtt", mqtt.counters)], "{}:{}".format(*mqtt.address)))
+        addresses = {name: "{}:{}".format(*address) for name, address in mqtt.addresses.items()}
+        adapters.append(_Adapter([AdapterCounters("mqtt", mqtt.counters)], addresses))
     if settings.coap is not None:
         from fogline_edge.adapters.coap.listener import CoapListener  # noqa: PLC0415 - aiocoap costs 3 MB, and not all need it
 
         await start("coap", coap := CoapListener(outbox.port, settings.coap, downlink))
-        adapters.append(_Adapter("coap", [AdapterCounters("coap", coap.counters)], "{}:{}".format(*coap.address)))
+        addresses = {"coap": "{}:{}".format(*coap.address)}
+        adapters.append(_Adapter([AdapterCounters("coap", coap.counters)], addresses))
     if settings.ble is not None:
         await start("ble", ble := make_ble(settings.ble, outbox, downlink))
-        adapters.append(_Adapter("ble", [AdapterCounters("ble", ble.counters), AdapterCounters("ble_supervisor", ble.steps)]))
+        adapters.append(_Adapter([AdapterCounters("ble", ble.counters), AdapterCounters("ble_supervisor", ble.steps)]))
     for each in settings.mqtt_clients:
         from fogline_edge.adapters.mqtt_client.client import MqttClient  # noqa: PLC0415 - paho costs 6 MB, and not all need it
 
         await start(each.name, client := MqttClient(outbox.port, each))
-        adapters.append(_Adapter(each.name, [AdapterCounters("mqtt_client", client.counters, (each.name,))]))
+        adapters.append(_Adapter([AdapterCounters("mqtt_client", client.counters, (each.name,))]))
     return adapters
 
 
@@ -201,6 +204,14 @@ def check(settings: EdgeSettings) -> None:
     if settings.metrics is not None:
         require_loopback(split_endpoint(settings.metrics, "metrics")[0], "metrics")
     read_keys(settings.commands.keys, "commands.keys")
+    _check_adapters(settings)
+
+
+def _check_adapters(settings: EdgeSettings) -> None:
+    if settings.mqtt is not None:
+        check_mqtt(settings.tenant, settings.mqtt)
+    if settings.coap is not None:
+        check_coap(settings.coap)
     for each in settings.mqtt_clients:
         check_client(each)
     if settings.ble is not None:

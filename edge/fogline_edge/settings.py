@@ -1,7 +1,7 @@
 """The gateway's settings: one TOML file, decoded into these types. docs/settings.md is generated from them."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -23,6 +23,9 @@ DeviceLane = Literal["alarm", "telemetry", "bulk"]
 
 class _Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A table of settings; an unknown key is an error."""
+
+
+_Table = TypeVar("_Table", bound=_Strict)
 
 
 class OutboxSettings(_Strict, frozen=True, kw_only=True):
@@ -130,13 +133,33 @@ class TopicSettings(_Strict, frozen=True, kw_only=True):
         _check_content_type(self.content_type)
 
 
+class MqttTlsSettings(_Strict, frozen=True, kw_only=True):
+    """MQTT over TLS, for devices on the network. Each logs in by a certificate of `ca`, or by `users` of `[mqtt]`."""
+
+    host: str = "0.0.0.0"  # noqa: S104 - nobody gets in without a login
+    """Address to listen on; `0.0.0.0`: all."""
+    port: Port = 8883
+    """TCP port; 0: any free one."""
+    certificate: str
+    """File with the certificate of this listener, and those between it and the authority's (PEM)."""
+    key: str
+    """File with the private key of `certificate`. Only its owner may read it (mode 600)."""
+    ca: str | None = None
+    """File with the authorities whose certificates devices may show. The common name is the device. Default: none may."""
+    crl: str | None = None
+    """File with the list of revoked certificates of `ca`. If it is out of date, no device gets in by its certificate."""
+
+
 class MqttSettings(_Strict, frozen=True, kw_only=True):
     """The MQTT listener for devices. Without this table there is none."""
 
     host: str = "127.0.0.1"
-    """Address to listen on. Only loopback is allowed without `users`."""
-    port: Port = 1883
-    """TCP port; 0: any free one."""
+    """Address to listen on without TLS. Only loopback is allowed, unless `plain_on_lan` is set."""
+    port: Port | None = None
+    """TCP port without TLS; 0: any free one. Default: 1883; with `[mqtt.tls]` none, so that only TLS is spoken."""
+    plain_on_lan: bool = False
+    """`true`: `host` may be of a network, although passwords and events cross it in clear text. It needs `users`."""
+    tls: MqttTlsSettings | None = None
     max_packet_bytes: Annotated[int, Meta(ge=256, le=700_000)] = 262_144
     """Largest packet in bytes."""
     receive_maximum: Annotated[int, Meta(ge=1, le=65535)] | None = None
@@ -146,15 +169,20 @@ class MqttSettings(_Strict, frozen=True, kw_only=True):
     max_connections: Positive = 1000
     """Largest number of connections."""
     connect_timeout_s: Annotated[float, Meta(gt=0)] = 10.0
-    """Time limit for CONNECT, in seconds."""
+    """Time limit for the TLS handshake and CONNECT together, in seconds."""
     max_keep_alive_s: Annotated[int, Meta(ge=10, le=65535)] = 3600
     """Longest Keep Alive that is granted, in seconds."""
     users: str | None = None
-    """Password file of `mosquitto_passwd`. With it, clients must log in, and may publish only for their user name's device."""
-    publish_for_others: list[str] = msgspec.field(default_factory=list)
-    """User names that may publish and subscribe for any device."""
+    """Password file of `mosquitto_passwd`. With it, clients must log in, and speak only for the device of their name."""
+    acl: dict[str, list[str]] = msgspec.field(default_factory=dict)
+    """Further devices that a user, or the device of a certificate, speaks for: shell patterns such as `press-*`; `*`: all."""
     topics: list[TopicSettings] = msgspec.field(default_factory=list)
     """Topics beside Hono's."""
+
+    @property
+    def plain_port(self) -> int | None:
+        """The port without TLS; None if only TLS is spoken."""
+        return 1883 if self.port is None and self.tls is None else self.port
 
 
 class MqttClientSettings(_Strict, frozen=True, kw_only=True):
@@ -225,9 +253,11 @@ class CoapSettings(_Strict, frozen=True, kw_only=True):
     """The CoAP listener for devices. Without this table there is none."""
 
     host: str = "127.0.0.1"
-    """Address to listen on. Only loopback is allowed."""
+    """Address to listen on. Only loopback is allowed, unless `plain_on_lan` is set."""
     port: Port = 5683
     """UDP port; 0: any free one."""
+    plain_on_lan: bool = False
+    """`true`: `host` may be of a network, although everybody there can then speak for any device."""
     max_body_bytes: Annotated[int, Meta(ge=64, le=262_144)] = 262_144
     """Largest body in bytes, also of a block-wise transfer."""
     rate_s: Annotated[float, Meta(gt=0)] = 5000.0
@@ -336,10 +366,8 @@ class EdgeSettings(_Strict, frozen=True, kw_only=True):
 def load(path: Path) -> EdgeSettings:
     """Read and check the settings. Relative paths start at the settings file's folder. Raises `Misconfigured`."""
     settings = load_settings(path, EdgeSettings)
-    mqtt = settings.mqtt
-    if mqtt is not None and mqtt.users is not None:
-        mqtt = msgspec.structs.replace(mqtt, users=str(path.parent / mqtt.users))
-    clients = [_resolve_client(path, each) for each in settings.mqtt_clients]
+    mqtt = None if settings.mqtt is None else _resolve_mqtt(path, settings.mqtt)
+    clients = [_resolve(path, each, "password_file", "ca_file") for each in settings.mqtt_clients]
     if len({each.name for each in clients}) < len(clients):
         raise Misconfigured(f"{path}: two entries of mqtt_clients have the same name")
     data, ble, uplink = str(path.parent / settings.data), _resolve_ble(path, settings.ble), settings.uplink
@@ -359,6 +387,12 @@ def _resolve_ble(path: Path, ble: BleSettings | None) -> BleSettings | None:
     return msgspec.structs.replace(ble, profiles=[resolve(each) for each in ble.profiles], devices=devices)
 
 
-def _resolve_client(path: Path, client: MqttClientSettings) -> MqttClientSettings:
-    files = {"password_file": client.password_file, "ca_file": client.ca_file}
-    return msgspec.structs.replace(client, **{key: str(path.parent / name) for key, name in files.items() if name is not None})
+def _resolve_mqtt(path: Path, mqtt: MqttSettings) -> MqttSettings:
+    tls = mqtt.tls if mqtt.tls is None else _resolve(path, mqtt.tls, "certificate", "key", "ca", "crl")
+    return msgspec.structs.replace(_resolve(path, mqtt, "users"), tls=tls)
+
+
+def _resolve(path: Path, settings: _Table, *keys: str) -> _Table:
+    """Return settings whose files, named by `keys`, start at the settings file's folder."""
+    files = {key: str(path.parent / name) for key in keys if (name := getattr(settings, key)) is not None}
+    return msgspec.structs.replace(settings, **files)

@@ -4,6 +4,7 @@
 `advertisement`: the AD structures of a Bluetooth LE advertisement
 `amqp`: AMQP 1.0 on proton's engine
 `bridge_notice`: notices of a bridge among the events of a shard
+`certificate_names`: names in certificates
 `codec`: batches and CloudEvents to bytes and back
 `command`: commands, replies and their states
 `dead_letter`: messages of a device that cannot become an event
@@ -23,4 +24,5 @@
 `report_on_change`: filters the repetitions of a device
 `short_cache`: a bounded cache of short texts
 `signature`: Ed25519 signatures of commands
+`tls`: the TLS layer, without IO
 """

@@ -1,6 +1,7 @@
 """A tenant whose bridge speaks TLS, with an authority of its own."""
 
 import ssl
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -29,10 +30,17 @@ class Site:
         write_private(self.users, password_line("alice", PASSWORD).encode())
 
     def files(
-        self, role: Role, name: str, *, ca: CaFolder | None = None, later_days: float = 0, days: float = 1
+        self,
+        role: Role,
+        name: str,
+        *,
+        ca: CaFolder | None = None,
+        later_days: float = 0,
+        days: float = 1,
+        hosts: Sequence[str] = (),
     ) -> TlsSettings:
         """Issue a certificate from `later_days` on, and write it with its key and the root that its owner trusts."""
-        key, hosts = make_key(), [HERE] if role is Role.BRIDGE else []
+        key, hosts = make_key(), [HERE] if role is Role.BRIDGE else hosts
         made = (ca or self.ca).issue(
             Subject(self.tenant, role, name, hosts), key.public_key(), now_utc() + timedelta(days=later_days), days
         )

@@ -80,8 +80,11 @@ def test_a_wrong_address(folder):
     )
 
 
-def test_a_listener_beyond_loopback(folder):
-    fails_with(run("fogline-edge", "run", "--config", edge(folder, '[mqtt]\nhost = "0.0.0.0"')), "loopback")
+@pytest.mark.parametrize("command", ["run", "check"])
+@pytest.mark.parametrize("table", ["mqtt", "coap"])
+def test_a_listener_beyond_loopback(folder, table, command):
+    config = edge(folder, f'[{table}]\nhost = "0.0.0.0"')
+    fails_with(run("fogline-edge", command, "--config", config), f"{table}.host", "loopback")
 
 
 @pytest.mark.parametrize("command", ["run", "check"])

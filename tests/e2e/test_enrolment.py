@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import ExtendedKeyUsageOID
 from msgspec.structs import replace
 
 from e2e.parts import Line, until_not
@@ -20,6 +21,7 @@ from fogline_cloud.authority.certificates import now_utc
 from fogline_cloud.settings import CaSettings
 from fogline_edge.enrolment import CERTIFICATE, enroll, renew
 from fogline_edge.enrolment import _Conversation as Conversation
+from fogline_edge.first_settings import FirstSettings, write_first
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.renewal import due_in_s, read_times, renew_in_time
 from fogline_edge.settings import load
@@ -68,6 +70,50 @@ async def test_a_gateway_enrols_by_a_token_and_its_events_land(issuing, folder):
             await line.drained(outbox)
             assert bridge.gateways.get("gw-9").principal.proof == "certificate"
     assert line.landed() == list(range(100))
+
+
+def hosts(folder: Path) -> list[str]:
+    certificate = x509.load_pem_x509_certificate((folder / CERTIFICATE).read_bytes())
+    usage = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    if ExtendedKeyUsageOID.SERVER_AUTH not in usage:
+        return []
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    return [str(each.value) for each in names]
+
+
+async def test_a_gateway_with_host_names_has_them_in_every_certificate(issuing, folder):
+    """Devices check them when they connect by TLS. The gateway itself cannot ask for any."""
+    line, site = issuing
+    root = site.ca.authority.certificate.public_bytes(Encoding.DER)
+    token = site.ca.tokens.make(site.tenant, "gw-9", root, now_utc(), 15, hosts=["gw-9.local", "192.0.2.7"])
+    async with line.bridge():
+        config = await enrolled(line, token, folder / "pi")
+        assert hosts(folder / "pi") == ["gw-9.local", "192.0.2.7"]
+        await asyncio.to_thread(renew, load(config))
+        assert hosts(folder / "pi") == ["gw-9.local", "192.0.2.7"]
+        await enrolled(line, token_of(site, "gw-8"), folder / "other")
+        assert hosts(folder / "other") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('tenant = "{tenant}"\ngateway = "gw-1"\ndata = "d"\n', "is of gateway gw-1 of .*, and the token is for gw-9"),
+        ('tenant = "{tenant}"\ngateway = "gw-9"\ndata = "d"\n[mqtt]\n', r"has no \[uplink.tls\]"),
+    ],
+)
+async def test_settings_that_would_not_use_the_certificate_use_no_token_up(issuing, folder, text, says):
+    line, site = issuing
+    token = token_of(site)
+    (folder / "pi").mkdir()
+    (folder / "pi" / "edge.toml").write_text(text.format(tenant=line.tenant))
+    async with line.bridge():
+        with pytest.raises(Misconfigured, match=says):
+            await enrolled(line, token, folder / "pi")
+        (folder / "pi" / "edge.toml").unlink()
+        write_first(folder / "pi" / "edge.toml", FirstSettings(line.tenant, "gw-9", f"{HERE}:{line.port}"), tls=True)
+        config = await enrolled(line, token, folder / "pi")
+    assert load(config).uplink.tls is not None
 
 
 async def test_a_token_works_once(issuing, folder):

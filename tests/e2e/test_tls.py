@@ -101,6 +101,7 @@ WRONG: dict[str, tuple[Callable[[Site], ClientSecurity], dict[str, str], str, st
     "another gateway's": (lambda site: site.client(Role.GATEWAY, "gw-2"), GATEWAY, "gw-1", "is of gateway"),
     "an operator's as a gateway": (lambda site: site.client(Role.OPERATOR, "gw-1"), GATEWAY, "gw-1", "is for role operator"),
     "a gateway's as an operator": (lambda site: site.client(Role.GATEWAY, "gw-2"), {}, "alice", "is for role gateway"),
+    "a device's": (lambda site: site.client(Role.DEVICE, "gw-1"), GATEWAY, "gw-1", "is for role device"),
     "a bridge's": (lambda site: site.client(Role.BRIDGE, "bridge-2"), GATEWAY, "bridge-2", "is for role bridge"),
     "ANONYMOUS": (lambda site: ClientSecurity(Login(), site.context()), GATEWAY, "gw-1", "this side offers PLAIN"),
     "wrong password": (lambda site: ClientSecurity(Login(PLAIN, "alice", "guess"), site.context()), {}, "alice", "password"),

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Literal
@@ -20,13 +21,14 @@ ROOT, KEY, LIST, LOG = "ca.pem", "ca.key", "crl.pem", "certificates.jsonl"
 
 
 class Issued(msgspec.Struct, frozen=True, tag="issued", tag_field="change"):
-    """A certificate was issued. `serial`: in hexadecimal digits."""
+    """A certificate was issued. `serial`: in hexadecimal digits. `hosts`: names and addresses of a server."""
 
     serial: str
     role: Role
     name: str
     issued: datetime
     expires: datetime
+    hosts: Sequence[str] = ()
 
 
 class Revoked(msgspec.Struct, frozen=True, tag="revoked", tag_field="change"):
@@ -98,9 +100,16 @@ class CaFolder:
             raise Misconfigured(f"{subject}: expected a key of type EC P-256")
         made = self.authority.issue(subject, public_key, now, days)
         serial = format(made.serial_number, "x")
-        issued = Issued(serial, subject.role, subject.name, made.not_valid_before_utc, made.not_valid_after_utc)
+        times = made.not_valid_before_utc, made.not_valid_after_utc
+        issued = Issued(serial, subject.role, subject.name, *times, subject.hosts)
         append_line(self.path / LOG, msgspec.json.encode(issued))
         return made
+
+    def renew(self, subject: Subject, public_key: object, now: datetime, days: float) -> x509.Certificate:
+        """Issue a certificate for the same hosts as the subject's latest one. Raises `Misconfigured`."""
+        former = [each.issued for each in self.known() if (each.issued.role, each.issued.name) == (subject.role, subject.name)]
+        hosts = former[-1].hosts if former else ()
+        return self.issue(msgspec.structs.replace(subject, hosts=hosts), public_key, now, days)
 
     def known(self) -> list[Known]:
         """Return every certificate, oldest first. Raises `Misconfigured`."""

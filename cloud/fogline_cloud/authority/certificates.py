@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from fogline.certificate_names import DEVICE_ROLE, authority_name
 from fogline.errors import Misconfigured
 
 ROOT_DAYS: Final = 3650
@@ -25,12 +26,12 @@ class Role(StrEnum):
 
     GATEWAY = "gateway"
     OPERATOR = "operator"
-    DEVICE = "device"
     BRIDGE = "bridge"
+    DEVICE = DEVICE_ROLE
 
 
 class Subject(msgspec.Struct, frozen=True):
-    """The owner of a certificate. `hosts`: names and addresses at which a bridge is reached."""
+    """The owner of a certificate. `hosts`: names and addresses at which others reach it, if it is a server too."""
 
     tenant: str
     role: Role
@@ -49,7 +50,7 @@ class Authority(msgspec.Struct, frozen=True):
 
     def issue(self, subject: Subject, public_key: ec.EllipticCurvePublicKey, now: datetime, days: float) -> x509.Certificate:
         """Return a certificate for `subject`, which ends no later than the root."""
-        usage = [ExtendedKeyUsageOID.CLIENT_AUTH, *([ExtendedKeyUsageOID.SERVER_AUTH] if subject.role is Role.BRIDGE else [])]
+        usage = [ExtendedKeyUsageOID.CLIENT_AUTH, *([ExtendedKeyUsageOID.SERVER_AUTH] if subject.hosts else [])]
         builder = (
             x509.CertificateBuilder()
             .subject_name(_name(subject))
@@ -90,7 +91,7 @@ def make_authority(tenant: str, now: datetime) -> Authority:
     """Return a new root with a new key."""
     key = make_key()
     name = x509.Name(
-        [x509.NameAttribute(NameOID.ORGANIZATION_NAME, tenant), x509.NameAttribute(NameOID.COMMON_NAME, f"Fogline {tenant}")]
+        [x509.NameAttribute(NameOID.ORGANIZATION_NAME, tenant), x509.NameAttribute(NameOID.COMMON_NAME, authority_name(tenant))]
     )
     usage = x509.KeyUsage(
         digital_signature=True, key_cert_sign=True, crl_sign=True, content_commitment=False, key_encipherment=False,
@@ -145,6 +146,12 @@ def now_utc() -> datetime:
     return datetime.now(UTC).replace(microsecond=0)
 
 
+def check_hosts(hosts: Iterable[str]) -> None:
+    """Raise `Misconfigured` if one is neither a host name in ASCII nor an address."""
+    for each in hosts:
+        _host(each)
+
+
 def _name(subject: Subject) -> x509.Name:
     kinds = NameOID.ORGANIZATION_NAME, NameOID.ORGANIZATIONAL_UNIT_NAME, NameOID.COMMON_NAME
     values = subject.tenant, subject.role.value, subject.name
@@ -161,7 +168,6 @@ def _host(text: str) -> x509.GeneralName:
         return x509.IPAddress(ipaddress.ip_address(text))
     except ValueError:
         pass
-    try:
-        return x509.DNSName(text)
-    except ValueError:
-        raise Misconfigured(f"--host {text!r}: expected a host name in ASCII or an address") from None
+    if not text or not text.isascii():
+        raise Misconfigured(f"--host {text!r}: expected a host name in ASCII or an address")
+    return x509.DNSName(text)

@@ -3,6 +3,7 @@
 import hashlib
 import hmac
 import secrets
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -15,11 +16,12 @@ LOG = "tokens.jsonl"
 
 
 class Made(msgspec.Struct, frozen=True, tag="made", tag_field="change"):
-    """A token was made for a gateway. `digest`: SHA-256 of its secret."""
+    """A token was made for a gateway. `digest`: SHA-256 of its secret. `hosts`: names and addresses of its certificate."""
 
     gateway: str
     digest: str
     expires: datetime
+    hosts: Sequence[str] = ()
 
 
 class Used(msgspec.Struct, frozen=True, tag="used", tag_field="change"):
@@ -37,11 +39,13 @@ class Tokens:
     def __init__(self, folder: Path) -> None:
         self._path = folder / LOG
 
-    def make(self, tenant: str, gateway: str, ca: bytes, now: datetime, minutes: float) -> EnrolmentToken:
-        """Return a new token. Raises `OSError`."""
+    def make(
+        self, tenant: str, gateway: str, ca: bytes, now: datetime, minutes: float, *, hosts: Sequence[str] = ()
+    ) -> EnrolmentToken:
+        """Return a new token. `hosts`: see `Subject`. Raises `OSError`."""
         token = EnrolmentToken(tenant, gateway, secrets.token_urlsafe(32), ca)
         expires = now + timedelta(minutes=minutes)
-        append_line(self._path, msgspec.json.encode(Made(gateway, _digest(token.secret), expires)))
+        append_line(self._path, msgspec.json.encode(Made(gateway, _digest(token.secret), expires, hosts)))
         return token
 
     def doubt(self, gateway: str, secret: str, now: datetime) -> str | None:
@@ -56,9 +60,11 @@ class Tokens:
             return "the token was used already"
         return f"the token has expired at {found.expires:%Y-%m-%d %H:%M} UTC" if found.expires <= now else None
 
-    def use(self, secret: str) -> None:
-        """Note that a token was used. Raises `OSError`."""
-        append_line(self._path, msgspec.json.encode(Used(_digest(secret))))
+    def use(self, secret: str) -> Sequence[str]:
+        """Note that a token was used. Returns the hosts that it was made for. Raises `OSError`."""
+        digest = _digest(secret)
+        append_line(self._path, msgspec.json.encode(Used(digest)))
+        return next((each.hosts for each in self._changes() if isinstance(each, Made) and each.digest == digest), ())
 
     def _changes(self) -> list[Made | Used]:
         return [_decode(line) for line in read_lines(self._path)]

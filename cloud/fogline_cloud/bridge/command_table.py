@@ -13,12 +13,12 @@ from fogline.amqp.outcome import ACCEPTED, MODIFIED, Outcome
 from fogline.amqp.sending import Sender
 from fogline.command import CommandState, Reply, Status
 from fogline.process.crash_points import CrashPoint, crash_point
+from fogline.process.log_throttle import LogThrottle
 from fogline.process.loop_calls import call_soon
 from fogline_cloud.bridge.replies import ReplySender
 from fogline_cloud.bridge.shard_table import ShardTable
 from fogline_cloud.commands.record import CommandRecord, ReplyAddress, ended, left_ms, same_verdict
 from fogline_cloud.commands.registry import Registry, is_outdated, may_replace
-from fogline_cloud.log_throttle import LogThrottle
 from fogline_cloud.shard.command_changes import CommandChange
 
 RETRY_S = 5.0

@@ -100,10 +100,12 @@ class EnrolmentHandler(LinkHandler):
         now = now_utc()
         if secret and (why := self.ca.tokens.doubt(gateway, secret, now)) is not None:
             raise Misconfigured(why)
-        public_key = _public_key(request)
+        public_key, subject = _public_key(request), Subject(self._tenant, Role.GATEWAY, gateway)
         if secret:
-            self.ca.tokens.use(secret)
-        made = self.ca.issue(Subject(self._tenant, Role.GATEWAY, gateway), public_key, now, self._days)
+            hosts = self.ca.tokens.use(secret)
+            made = self.ca.issue(msgspec.structs.replace(subject, hosts=hosts), public_key, now, self._days)
+        else:
+            made = self.ca.renew(subject, public_key, now, self._days)
         return Enrolled(pem(made).decode(), pem(self.ca.authority.certificate).decode())
 
 

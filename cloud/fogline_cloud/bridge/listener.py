@@ -40,6 +40,7 @@ from fogline.amqp.outcome import (
 from fogline.amqp.wire import decode
 from fogline.errors import Misconfigured, Poison
 from fogline.message import Message
+from fogline.process.log_throttle import LogThrottle
 from fogline_cloud.access.policy import Action, Policy
 from fogline_cloud.access.principal import Principal, PrincipalKind
 from fogline_cloud.bridge.audit_trail import AuditTrail
@@ -49,7 +50,6 @@ from fogline_cloud.bridge.connected_gateways import ConnectedGateways
 from fogline_cloud.bridge.peer import GatewayPeer, LinkHandler, Peer
 from fogline_cloud.bridge.peer_table import PeerTable
 from fogline_cloud.bridge.queue_budget import QueueBudget
-from fogline_cloud.log_throttle import LogThrottle
 from fogline_cloud.settings import BridgeSettings
 
 CLOSE_S = 2.0

@@ -10,11 +10,11 @@ from pathlib import Path
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
 
 from fogline.errors import Misconfigured
+from fogline.process.log_throttle import LogThrottle
 from fogline.process.tls_files import ReadAgain
 from fogline_cloud import topics
 from fogline_cloud.authority.revocation import RevocationList, read_revocation_list
 from fogline_cloud.kafka import KafkaClients, readable
-from fogline_cloud.log_throttle import LogThrottle
 
 _KEY = b"crl"
 _END = KafkaError._PARTITION_EOF  # noqa: SLF001 - librdkafka's name for it

@@ -1,4 +1,4 @@
-"""`fogline ca`: a certificate authority for gateways, bridges and operators."""
+"""`fogline ca`: a certificate authority for gateways, bridges, operators and devices."""
 
 import argparse
 import json
@@ -22,6 +22,7 @@ examples:
   fogline ca issue bridge bridge-1 --host fog.example   a certificate for a bridge that is reached at fog.example
   fogline ca issue gateway gw-1 --out gw-1              a certificate and a key, for the gateway's settings folder
   fogline ca issue operator alice
+  fogline ca issue device lamp-1                        a certificate for MQTT over TLS
   fogline ca revoke gw-1                                bridges then close its connection
   fogline ca crl                                        sign the list of revoked certificates anew
   fogline ca list
@@ -35,8 +36,9 @@ def register(groups: "argparse._SubParsersAction[Any]") -> None:
     add_command(commands, "init", run_init, "make the authority, once", **raw)
     issue = add_command(commands, "issue", run_issue, "issue a certificate with a new key", **raw)
     issue.add_argument("role", choices=[each.value for each in Role], help="what the owner is")
-    issue.add_argument("name", help="the name of the gateway, bridge or operator")
-    issue.add_argument("--host", action="append", default=[], help="host name or address of a bridge; may be repeated")
+    issue.add_argument("name", help="the name of the gateway, bridge, operator or device")
+    hosts = "host name or address of a bridge, or of a gateway that devices reach by TLS; may be repeated"
+    issue.add_argument("--host", action="append", default=[], help=hosts)
     issue.add_argument("--days", type=float, help="days until it ends (default: ca.days of the settings)")
     issue.add_argument("--out", type=Path, default=Path(), help="folder for the files (default: this one)")
     add_command(commands, "list", run_list, "list the certificates", **raw)
@@ -74,23 +76,30 @@ def run_issue(arguments: argparse.Namespace) -> int:
         raise Misconfigured(f"{secret} exists already; move it away, or name another folder with --out") from None
     except OSError as error:
         raise Misconfigured(f"--out {arguments.out}: cannot write: {error.strerror}") from None
-    table = {Role.GATEWAY: "[uplink.tls]", Role.BRIDGE: "[bridge.tls]", Role.OPERATOR: "[operator.tls]"}[role]
-    lines = [table, f'ca = "{ROOT}"', f'certificate = "{certificate.name}"', f'key = "{secret.name}"']
     files = {"certificate": str(certificate), "key": str(secret), "ca": str(arguments.out / ROOT)}
     facts = {**files, "serial": format(made.serial_number, "x"), "expires": made.not_valid_after_utc.isoformat()}
-    _print(arguments, facts, "\n".join([f"# for the settings of {subject}, with the files beside them", *lines]))
+    _print(arguments, facts, _usage(subject, certificate, secret))
     return 0
+
+
+def _usage(subject: Subject, certificate: Path, secret: Path) -> str:
+    """Return how the owner uses its files."""
+    if subject.role is Role.DEVICE:
+        files = f"--cafile {ROOT} --cert {certificate.name} --key {secret.name}"
+        command = f"mosquitto_pub {files} -h GATEWAY -p 8883 -q 1 -t telemetry -m '{{}}'"
+        return f"# for {subject}, with the files beside it\n{command}"
+    tables = {Role.GATEWAY: "[uplink.tls]", Role.BRIDGE: "[bridge.tls]", Role.OPERATOR: "[operator.tls]"}
+    lines = [tables[subject.role], f'ca = "{ROOT}"', f'certificate = "{certificate.name}"', f'key = "{secret.name}"']
+    return "\n".join([f"# for the settings of {subject}, with the files beside them", *lines])
 
 
 def _subject(settings: CloudSettings, role: Role, name: str, hosts: list[str]) -> Subject:
     if not is_identifier(name):
         raise Misconfigured(f"name {name!r}: expected up to 64 letters, digits, and . _ : -")
-    if (role is Role.BRIDGE) != bool(hosts):
-        raise Misconfigured(
-            "a bridge's certificate needs --host, the name or address at which gateways reach it"
-            if not hosts
-            else f"--host is for bridges only, not for a {role.value}"
-        )
+    if role is Role.BRIDGE and not hosts:
+        raise Misconfigured("a bridge's certificate needs --host, the name or address at which gateways reach it")
+    if hosts and role not in {Role.BRIDGE, Role.GATEWAY}:
+        raise Misconfigured(f"--host is for bridges and gateways, not for a {role.value}")
     return Subject(settings.tenant, role, name, hosts)
 
 

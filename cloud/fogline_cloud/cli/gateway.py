@@ -10,13 +10,14 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from fogline.address import is_identifier
 from fogline.errors import Misconfigured
 from fogline_cloud.authority.ca_folder import CaFolder
-from fogline_cloud.authority.certificates import now_utc
+from fogline_cloud.authority.certificates import check_hosts, now_utc
 from fogline_cloud.cli.common import add_command, add_group
 from fogline_cloud.settings import load
 
 EXAMPLE = """\
 examples:
   fogline gateway add gw-1               print a token; on the gateway: fogline-edge enroll TOKEN --bridge HOST:PORT
+  fogline gateway add gw-1 --host gw-1.local   devices reach the gateway there, by MQTT over TLS
   fogline gateway add gw-1 --minutes 60
 
 The token is a password that works once. The bridge needs `enrolment = true` and the folder of the authority.
@@ -29,6 +30,8 @@ def register(groups: "argparse._SubParsersAction[Any]") -> None:
     commands = add_group(groups, "gateway", "let gateways enrol", description=__doc__, **raw)
     adding = add_command(commands, "add", run_add, "print a token by which a gateway enrols, once", **raw)
     adding.add_argument("name", help="the name of the gateway")
+    hosts = "name or address at which devices reach the gateway by TLS; may be repeated"
+    adding.add_argument("--host", action="append", default=[], help=hosts)
     adding.add_argument("--minutes", type=float, default=15.0, help="how long the token is valid (default: 15)")
 
 
@@ -39,10 +42,11 @@ def run_add(arguments: argparse.Namespace) -> int:
         raise Misconfigured(f"gateway {arguments.name!r}: expected up to 64 letters, digits, and . _ : -")
     if not arguments.minutes > 0:
         raise Misconfigured(f"--minutes {arguments.minutes}: expected more than 0")
+    check_hosts(arguments.host)
     folder = CaFolder.open(Path(settings.ca.folder))
     ca = folder.authority.certificate.public_bytes(Encoding.DER)
     try:
-        token = folder.tokens.make(settings.tenant, arguments.name, ca, now_utc(), arguments.minutes)
+        token = folder.tokens.make(settings.tenant, arguments.name, ca, now_utc(), arguments.minutes, hosts=arguments.host)
     except OSError as error:
         raise Misconfigured(f"{folder.path}: cannot write the token: {error.strerror}") from None
     word = token.encode()

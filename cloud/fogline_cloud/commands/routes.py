@@ -7,7 +7,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 from fogline.codec import Batch
-from fogline_cloud.log_throttle import LogThrottle
+from fogline.process.log_throttle import LogThrottle
 
 STAY_S = 30.0
 """A device stays with its gateway for this long after its last event there, even if another gateway sends its events too."""

@@ -14,6 +14,5 @@
 `scheduler`: selects the link that sends next
 `security`: TLS and SASL below AMQP
 `sending`: messages that wait to be sent or settled
-`tls`: the TLS layer
 `wire`: messages to bytes and back
 """

@@ -7,7 +7,7 @@ import msgspec
 
 from fogline.amqp.login import ANONYMOUS, EXTERNAL, Login
 from fogline.amqp.sasl import ClientSasl, SaslError, ServerSasl
-from fogline.amqp.tls import Tls, TlsError
+from fogline.tls import Tls, TlsError
 
 
 class ServerSecurity(msgspec.Struct, frozen=True):

@@ -2,6 +2,7 @@
 
 `command_line`: exit statuses, one-line errors, Ctrl-C, logging
 `crash_points`: named points at which a test kills the process
+`log_throttle`: repeated log lines
 `loop_calls`: calls from any thread into an event loop
 `metrics`: the list of all metrics
 `metrics_server`: `/metrics` and `/healthz`

@@ -48,8 +48,13 @@ def split_endpoint(text: str, key: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
+def is_loopback(host: str) -> bool:
+    """Return True for an address of this machine that no other machine reaches."""
+    return host in ("localhost", "::1") or host.startswith("127.")
+
+
 def require_loopback(host: str, key: str) -> str:
     """Return `host` if it is a loopback address: without credentials, nothing else is safe. Raises `Misconfigured`."""
-    if host not in ("localhost", "::1") and not host.startswith("127."):
+    if not is_loopback(host):
         raise Misconfigured(f"{key} = {host!r}: without credentials only loopback addresses are safe; use 127.0.0.1")
     return host

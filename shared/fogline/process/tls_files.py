@@ -4,7 +4,7 @@ import logging
 import ssl
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -12,6 +12,22 @@ from fogline.errors import Misconfigured
 
 _log = logging.getLogger("fogline.tls")
 T = TypeVar("T")
+
+
+class TlsFiles(Protocol):
+    """The files of one side of TLS: `TlsSettings`, or those of a server that may do without an authority."""
+
+    @property
+    def ca(self) -> str | None:
+        """The authorities that this side trusts."""
+
+    @property
+    def certificate(self) -> str | None:
+        """The certificate of this side."""
+
+    @property
+    def key(self) -> str | None:
+        """Its private key."""
 
 
 class TlsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -43,8 +59,10 @@ def require_tls(tls: TlsSettings | None, where: str, *, insecure_dev: bool) -> N
     _log.warning("--insecure-dev: no TLS, and every program on this machine may take any name")
 
 
-def server_context(tls: TlsSettings, where: str, *, passwords: bool = False) -> ssl.SSLContext:
+def server_context(tls: TlsFiles, where: str, *, passwords: bool = False, crl: str | None = None) -> ssl.SSLContext:
     """Return a server's context. Peers must show a certificate of `tls.ca`, unless they may log in with `passwords`.
+
+    `crl`: a file with the authority's list of revoked certificates, if OpenSSL is to check it.
 
     Raises `Misconfigured`, whose text names `where` (the table of the settings), the key and the file.
     """
@@ -52,7 +70,13 @@ def server_context(tls: TlsSettings, where: str, *, passwords: bool = False) -> 
     if tls.certificate is None or tls.key is None:
         raise Misconfigured(f"[{where}] needs `certificate` and `key`. Make them with: fogline ca issue")
     _load(context, tls, where)
-    context.verify_mode = ssl.CERT_OPTIONAL if passwords else ssl.CERT_REQUIRED
+    if tls.ca is not None:
+        context.verify_mode = ssl.CERT_OPTIONAL if passwords else ssl.CERT_REQUIRED
+    elif not passwords:
+        raise Misconfigured(f"[{where}] needs `ca`, the authorities whose certificates peers show")
+    if crl is not None:
+        _load_authorities(context, crl, f"{where}.crl")
+        context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
     context.num_tickets = 0  # a resumed session would keep a certificate from being looked at again
     context.options |= ssl.OP_NO_TICKET
     return context
@@ -76,12 +100,10 @@ def trusting(ca: bytes, where: str) -> ssl.SSLContext:
     return context
 
 
-def _load(context: ssl.SSLContext, tls: TlsSettings, where: str) -> None:
+def _load(context: ssl.SSLContext, tls: TlsFiles, where: str) -> None:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    try:
-        context.load_verify_locations(tls.ca)
-    except (OSError, ssl.SSLError) as error:
-        raise _unreadable(where, "ca", tls.ca, error) from None
+    if tls.ca is not None:
+        _load_authorities(context, tls.ca, f"{where}.ca")
     if tls.certificate is None:
         return
     if tls.key is None:
@@ -90,12 +112,19 @@ def _load(context: ssl.SSLContext, tls: TlsSettings, where: str) -> None:
     try:
         context.load_cert_chain(tls.certificate, tls.key)
     except (OSError, ssl.SSLError) as error:
-        raise _unreadable(where, "certificate", f"{tls.certificate} with key {tls.key}", error) from None
+        raise _unreadable(f"{where}.certificate", f"{tls.certificate} with key {tls.key}", error) from None
 
 
-def _unreadable(where: str, key: str, path: str, error: OSError) -> Misconfigured:
+def _load_authorities(context: ssl.SSLContext, path: str, where: str) -> None:
+    try:
+        context.load_verify_locations(path)
+    except (OSError, ssl.SSLError) as error:
+        raise _unreadable(where, path, error) from None
+
+
+def _unreadable(where: str, path: str, error: OSError) -> Misconfigured:
     why = error.reason.replace("_", " ").lower() if isinstance(error, ssl.SSLError) and error.reason else error.strerror
-    return Misconfigured(f"{where}.{key}: cannot use {path}: {why or error}")
+    return Misconfigured(f"{where}: cannot use {path}: {why or error}")
 
 
 def check_private(path: str, where: str) -> None:

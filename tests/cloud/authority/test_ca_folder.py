@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 from cryptography import x509
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from fogline.errors import Misconfigured
 from fogline_cloud.authority.ca_folder import KEY, LIST, LOG, ROOT, CaFolder
@@ -115,3 +116,25 @@ def test_a_damaged_line_is_named_with_its_number(ca):
     (ca.path / LOG).write_bytes(b"{}\n" + (ca.path / LOG).read_bytes())
     with pytest.raises(Misconfigured, match=r"certificates\.jsonl:1"):
         ca.known()
+
+
+def test_a_renewed_certificate_has_the_hosts_of_the_one_before(ca):
+    def hosts(made: x509.Certificate) -> list[str]:
+        return [str(each.value) for each in made.extensions.get_extension_for_class(x509.SubjectAlternativeName).value]
+
+    issue(ca, Subject("acme", Role.GATEWAY, "gw-1", ["gw-1.local"]))
+    issue(ca, Subject("acme", Role.BRIDGE, "gw-1", ["fog.example"]))
+    again = ca.renew(GW_1, make_key().public_key(), NOW, 30)
+    assert hosts(again) == ["gw-1.local"]
+    assert hosts(ca.renew(GW_1, make_key().public_key(), NOW, 30)) == ["gw-1.local"]
+    with pytest.raises(x509.ExtensionNotFound):
+        hosts(ca.renew(Subject("acme", Role.GATEWAY, "gw-2"), make_key().public_key(), NOW, 30))
+
+
+def test_a_certificate_of_a_server_may_be_one_and_no_other(ca):
+    def serves(made: x509.Certificate) -> bool:
+        usage = made.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+        return ExtendedKeyUsageOID.SERVER_AUTH in usage
+
+    assert serves(issue(ca, Subject("acme", Role.GATEWAY, "gw-1", ["gw-1.local"])))
+    assert not any(serves(issue(ca, Subject("acme", role, "x"))) for role in (Role.GATEWAY, Role.DEVICE, Role.OPERATOR))

@@ -322,9 +322,11 @@ async def test_hostile_datagrams_never_stop_the_listener(listening, dial):
         hostile.close()
 
 
-async def test_only_loopback_is_listened_on():
-    with pytest.raises(Misconfigured, match=r"coap\.host"):
+async def test_only_loopback_is_listened_on_unless_the_user_accepts_a_network(listening):
+    with pytest.raises(Misconfigured, match=r"coap\.host = '0\.0\.0\.0'.* plain_on_lan = true in \[coap\]"):
         await CoapListener(MemoryPort(), CoapSettings(host="0.0.0.0", port=0)).start()
+    async with listening(MemoryPort(), host="0.0.0.0", plain_on_lan=True) as listener:
+        assert listener.address[0] == "0.0.0.0"
 
 
 async def test_an_address_that_is_taken_is_said(listening):

@@ -1,6 +1,7 @@
 """Errors that the loop catches fail a test. `listening` gives it a listener on a free port, `dial` a client."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
@@ -78,14 +79,23 @@ class Wire:
 
 @pytest.fixture
 def dial():
-    """Opens a client, and gives it with the CONNACK that it got; without a client id nothing is sent at first."""
+    """Opens a client, and gives it with the CONNACK that it got; without a client id nothing is sent at first.
+
+    `tls`: it speaks TLS.
+    """
 
     @asynccontextmanager
     async def dial(
-        listener: MqttListener, client_id: str | None = None, *, version: int = 5, **connect: Any
+        listener: MqttListener,
+        client_id: str | None = None,
+        *,
+        version: int = 5,
+        tls: ssl.SSLContext | None = None,
+        **connect: Any,
     ) -> AsyncIterator[tuple[Wire, Packet | ServerPacket | None]]:
+        address = listener.addresses["mqtt" if tls is None else "mqtts"]
         async with asyncio.timeout(LIMIT_S):
-            wire = Wire(*await asyncio.open_connection(*listener.address), version)
+            wire = Wire(*await asyncio.open_connection(*address, ssl=tls), version)
         answer: Packet | ServerPacket | None = None
         if client_id is not None:
             await wire.send(Connect(version=version, client_id=client_id, **connect))
@@ -104,7 +114,7 @@ def listening():
     """Opens a listener for a port, with these settings of MQTT, and for commands."""
 
     def listening(
-        port: Port, commands: CommandPort | None = None, **settings: Any
+        port: Port, commands: CommandPort | None = None, /, **settings: Any
     ) -> AbstractAsyncContextManager[MqttListener]:
         @asynccontextmanager
         async def listening() -> AsyncIterator[MqttListener]:

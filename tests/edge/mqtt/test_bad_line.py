@@ -91,10 +91,10 @@ async def test_acknowledged_messages_on_a_cut_line_are_stored_once(folder, liste
         try:
             for cuts in (1, 3):
                 async with gateway() as listener:
-                    line.target = listener.address[1]
+                    line.target = listener.addresses["mqtt"][1]
                     await within(cut(cuts), "the line is not cut", LIMIT_S)
             async with gateway() as listener:
-                line.target = listener.address[1]
+                line.target = listener.addresses["mqtt"][1]
                 line.plan = no_fault
                 done = await asyncio.to_thread(publisher.all.wait, LIMIT_S)
                 assert done, f"only {len(publisher.acknowledged)} of {COUNT} were acknowledged"

@@ -113,7 +113,7 @@ async def test_a_packet_that_comes_in_pieces_in_time_is_taken(listening, dial, m
 async def test_silent_and_dribbling_sockets_are_closed_and_a_good_client_is_served(listening, dial):
     port = MemoryPort()
     async with listening(port, connect_timeout_s=0.5) as listener:
-        silent = [await asyncio.open_connection(*listener.address) for _ in range(100)]
+        silent = [await asyncio.open_connection(*listener.addresses["mqtt"]) for _ in range(100)]
         for _, writer in silent[:50]:
             writer.write(b"\x10\x20\x00")
         async with dial(listener, "good") as (wire, _):
@@ -130,7 +130,7 @@ async def test_silent_and_dribbling_sockets_are_closed_and_a_good_client_is_serv
 async def test_silent_sockets_make_room_for_a_client(listening, dial):
     port = MemoryPort()
     async with listening(port, max_connections=3) as listener:
-        silent = [await asyncio.open_connection(*listener.address) for _ in range(3)]
+        silent = [await asyncio.open_connection(*listener.addresses["mqtt"]) for _ in range(3)]
         await eventually(lambda: listener.counters.connected == 3, "all are accepted")
         async with dial(listener, "good") as (wire, _):
             await wire.alive()
@@ -151,7 +151,7 @@ async def gone(reader):
 async def test_beyond_the_most_connections_a_socket_is_closed_at_once(listening, dial):
     port = MemoryPort()
     async with listening(port, max_connections=2) as listener, dial(listener, "a") as (a, _), dial(listener, "b") as (b, _):
-        reader, writer = await asyncio.open_connection(*listener.address)
+        reader, writer = await asyncio.open_connection(*listener.addresses["mqtt"])
         assert await gone(reader)
         writer.close()
         assert listener.counters.over_limit == 1

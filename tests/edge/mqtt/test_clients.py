@@ -33,7 +33,7 @@ async def paho_client(listener, client_id, version, *, lasting=False, prepare=la
         more = {"clean_start": False, "properties": PahoProperties(PacketTypes.CONNECT)}
         more["properties"].SessionExpiryInterval = 3600
     prepare(client)
-    client.connect_async(*listener.address, **more)
+    client.connect_async(*listener.addresses["mqtt"], **more)
     client.loop_start()
     try:
         assert await connected.value() is False
@@ -221,7 +221,7 @@ async def mosquitto_pub(listener, *arguments):
     program = shutil.which("mosquitto_pub")
     if program is None:
         pytest.skip("mosquitto_pub is not installed")
-    host, port = listener.address
+    host, port = listener.addresses["mqtt"]
     process = await asyncio.create_subprocess_exec(
         program, "-h", host, "-p", str(port), *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
     )
@@ -267,7 +267,7 @@ async def mosquitto_sub(listener, *arguments):
     program = shutil.which("mosquitto_sub")
     if program is None:
         pytest.skip("mosquitto_sub is not installed")
-    host, port = listener.address
+    host, port = listener.addresses["mqtt"]
     process = await asyncio.create_subprocess_exec(
         program, "-h", host, "-p", str(port), *arguments, stdout=asyncio.subprocess.PIPE
     )

@@ -5,9 +5,11 @@ import weakref
 
 import pytest
 
+from edge.mqtt.secured import Secured
 from fogline_edge.adapters.mqtt.protocol.packets import Disconnect
 from fogline_edge.adapters.mqtt.protocol.primitives import Reason
 from fogline_edge.adapters.mqtt.protocol.properties import Properties
+from fogline_edge.adapters.mqtt.server.tls_connection import TlsConnection
 from fogline_lab.commands import MemoryCommands
 from fogline_lab.port import MemoryPort
 
@@ -26,8 +28,10 @@ def no_collector():
 def objects_of(listener):
     """Everything of its connections that refers to something else of them."""
     for each in listener._sockets:
-        session = each._protocol
+        session = each.protocol
         yield from map(weakref.ref, (each, each.reader, each.reader.runner, session, session.inbound, session.downstream))
+        if isinstance(each, TlsConnection):
+            yield from map(weakref.ref, (each._tls, each._encrypting))
         if not session._state.epoch:
             yield from map(weakref.ref, (session._state, session._state.outbound))
 
@@ -55,11 +59,16 @@ async def cut(wire):
 @pytest.mark.fault("N5")
 @pytest.mark.parametrize("expiry_s", [0, 60], ids=["session ends", "session lasts"])
 @pytest.mark.parametrize("end", [leave, lie, cut])
-async def test_connection_that_ends_leaves_nothing_to_the_garbage_collector(dial, listening, no_collector, end, expiry_s):
-    async with listening(MemoryPort(), MemoryCommands()) as listener:
+@pytest.mark.parametrize("with_tls", [False, True], ids=["plain", "tls"])
+async def test_connection_that_ends_leaves_nothing_to_the_garbage_collector(
+    dial, listening, no_collector, folder, end, expiry_s, with_tls
+):
+    secured = Secured(folder) if with_tls else None
+    settings, tls = ({}, None) if secured is None else (secured.settings(), secured.device("lamp-1"))
+    async with listening(MemoryPort(), MemoryCommands(), **settings) as listener:
         for number in range(CONNECTIONS):
             properties = Properties(session_expiry_s=expiry_s)
-            async with dial(listener, f"lamp-{number}", properties=properties) as (wire, _):
+            async with dial(listener, f"lamp-{number}", tls=tls, properties=properties) as (wire, _):
                 await wire.subscribe("command///req/#")
                 await wire.publish("telemetry")
                 await wire.receive()

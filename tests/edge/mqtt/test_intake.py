@@ -7,6 +7,7 @@ from fogline.errors import Poison
 from fogline.event import Lane, parse_rfc3339
 from fogline.identity import Retransmission, UniqueId
 from fogline_edge.adapters.mqtt.counters import MqttCounters
+from fogline_edge.adapters.mqtt.hono.acl import DeviceAcl
 from fogline_edge.adapters.mqtt.hono.intake import MAX_PROPERTIES, Client, PublishIntake
 from fogline_edge.adapters.mqtt.hono.topics import Topics
 from fogline_edge.adapters.mqtt.protocol.packets import Publish
@@ -70,8 +71,16 @@ def test_a_user_does_not_speak_for_another_device(topic):
     )
 
 
-def test_a_user_that_publishes_for_others_may_name_any_device():
-    assert stored("raw/d2", client=Client("c", "d1", for_others=True)).device == "d2"
+def test_a_user_speaks_for_the_devices_that_its_patterns_match():
+    client = Client("c", "d1", DeviceAcl({"d1": ["d[2-4]", "press-*"]}).others("d1"))
+    assert [stored(f"raw/{each}", client=client).device for each in ("d1", "d2", "press-", "press-7")] == [
+        "d1",
+        "d2",
+        "press-",
+        "press-7",
+    ]
+    for other in ("d5", "d22", "D2", "xpress-7"):
+        assert refused(f"raw/{other}", client=client)[0].reason == "not-authorised"
 
 
 @pytest.mark.parametrize(
@@ -170,14 +179,15 @@ def test_events_are_alarms():
 
 @pytest.mark.parametrize(("username", "device"), [("d1", "d1"), ("d1@acme", "d1")])
 def test_a_user_is_a_device_of_this_tenant(username, device):
-    assert INTAKE.client("c", username, []) == Client("c", device)
-    assert INTAKE.client("c", username, [username]).for_others
+    assert INTAKE.client("c", username) == Client("c", device)
+    acl = DeviceAcl({device: ["*"]})
+    assert PublishIntake("acme", "gw-1", Topics("acme", []), acl=acl).client("c", username).speaks_for("any")
 
 
 @pytest.mark.parametrize("username", ["d1@other", "a b", "@acme", "a@b@acme"])
 def test_other_users_are_none(username):
     with pytest.raises(Poison):
-        INTAKE.client("c", username, [])
+        INTAKE.client("c", username)
 
 
 def test_user_properties_and_the_rest_of_the_property_bag_go_with_the_event():

@@ -77,7 +77,7 @@ async def test_a_client_that_connects_and_breaks_off_again_and_again_stops_nobod
     async with listening(port, max_connections=20) as listener, dial(listener, "honest") as (honest, _):
         connect = Connect(version=V5, client_id="liar", clean_start=False, properties=Properties(session_expiry_s=60))
         for number in range(100):
-            reader, writer = await asyncio.open_connection(*listener.address)
+            reader, writer = await asyncio.open_connection(*listener.addresses["mqtt"])
             writer.write(encode(connect, V5)[: number % 20] if number % 2 else encode(connect, V5) + b"\x32")
             writer.transport.abort()
             if number % 20 == 0:

@@ -283,7 +283,7 @@ def password_file(folder, **passwords):
 async def test_users_log_in_and_speak_for_themselves(listening, dial, folder):
     port = MemoryPort()
     users = password_file(folder, d1="one", gw="two")
-    async with listening(port, users=users, publish_for_others=["gw"]) as listener:
+    async with listening(port, users=users, acl={"gw": ["d?"]}) as listener:
         async with dial(listener, "x", username="d1", password=b"wrong") as (_, connack):
             assert connack.code == Reason.BAD_USER_NAME_OR_PASSWORD
         async with dial(listener, "x", username="nobody", password=b"one", version=V3) as (_, connack):
@@ -296,8 +296,9 @@ async def test_users_log_in_and_speak_for_themselves(listening, dial, folder):
             assert [await wire.receive() for _ in range(2)] == [puback(1), puback(2, Reason.NOT_AUTHORIZED)]
         async with dial(listener, "x", username="gw", password=b"two") as (wire, _):
             await wire.publish("t//d2", number=1)
-            assert await wire.receive() == puback(1)
-        assert [each.device for each in port.arrivals] == ["d1", "gw-1", "d2"]
+            await wire.publish("t//e2", number=2)
+            assert [await wire.receive() for _ in range(2)] == [puback(1), puback(2, Reason.NOT_AUTHORIZED)]
+        assert [each.device for each in port.arrivals] == ["d1", "gw-1", "d2", "gw-1"]
         assert listener.counters.refused == 3
 
 
@@ -330,7 +331,7 @@ async def test_close_tells_the_clients_and_leaves_nothing_open(dial, version, la
     port = MemoryPort()
     listener = MqttListener(port, MqttSettings(port=0))
     await listener.start()
-    address = listener.address
+    address = listener.addresses["mqtt"]
     async with dial(listener, "d1", version=version) as (wire, _), dial(listener):
         closing = asyncio.create_task(listener.close())
         assert await wire.receive() == last
@@ -346,12 +347,7 @@ async def test_close_tells_the_clients_and_leaves_nothing_open(dial, version, la
 async def test_an_address_that_is_taken_is_said_in_one_line(listening):
     async with listening(MemoryPort()) as listener:
         with pytest.raises(Misconfigured, match=r"^mqtt: cannot listen on 127\.0\.0\.1:\d+: another program .*[^\n]$"):
-            await MqttListener(MemoryPort(), MqttSettings(port=listener.address[1])).start()
-
-
-async def test_without_users_only_loopback_is_listened_on():
-    with pytest.raises(Misconfigured, match=r"mqtt\.host = '0\.0\.0\.0'"):
-        await MqttListener(MemoryPort(), MqttSettings(host="0.0.0.0", port=0)).start()
+            await MqttListener(MemoryPort(), MqttSettings(port=listener.addresses["mqtt"][1])).start()
 
 
 async def test_a_bad_users_file_is_said_at_the_start(folder):

@@ -232,11 +232,11 @@ def gateway(folder, listening):
     """Starts a gateway with a real outbox; each one goes on where the former ended."""
 
     @asynccontextmanager
-    async def gateway():
+    async def gateway(**settings_of_mqtt):
         settings = EdgeSettings(tenant="acme", gateway="gw-1", data=str(folder), outbox=OutboxSettings(group_commit_ms=0))
         outbox = Outbox.open(settings)
         try:
-            async with listening(outbox.port) as listener:
+            async with listening(outbox.port, **settings_of_mqtt) as listener:
                 yield listener
         finally:
             await outbox.close()

@@ -17,7 +17,7 @@ ONE_AT_A_TIME = {"properties": Properties(receive_maximum=1), "username": "hub",
 
 def users(folder):
     """`hub` may speak for any device."""
-    return {"users": password_file(folder, hub="one", **{"lamp-1": "two"}), "publish_for_others": ["hub"]}
+    return {"users": password_file(folder, hub="one", **{"lamp-1": "two"}), "acl": {"hub": ["*"]}}
 
 
 @pytest.mark.fault("X4")

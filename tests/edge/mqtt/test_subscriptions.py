@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge.mqtt.talking import Talk
+from fogline_edge.adapters.mqtt.hono.acl import DeviceAcl
 from fogline_edge.adapters.mqtt.hono.intake import Client
 from fogline_edge.adapters.mqtt.hono.subscriptions import MAX_SUBSCRIPTIONS, Subscription, Subscriptions, grant
 from fogline_edge.adapters.mqtt.protocol.packets import Disconnect, Suback, Subscribe, Unsubscribe
@@ -15,7 +16,7 @@ from fogline_lab.commands import make_command
 
 ANYONE = Client("lamp-1")
 USER = Client("any id", "lamp-1")
-HUB = Client("any id", "hub", for_others=True)
+HUB = Client("any id", "hub", DeviceAcl({"hub": ["lamp-*", "d*", "Wohnzimmer:20*"]}).others("hub"))
 
 
 @pytest.mark.parametrize("client", [ANYONE, USER])
@@ -93,8 +94,9 @@ def test_everything_else_is_refused(client, topic_filter, code):
     assert grant(client, "acme", topic_filter, 2) is code
 
 
-def test_a_user_that_publishes_for_others_gets_their_commands():
+def test_a_user_gets_the_commands_of_the_devices_that_its_patterns_match():
     assert grant(HUB, "acme", "command//lamp-2/req/#", 2).device == "lamp-2"
+    assert grant(HUB, "acme", "command//press-2/req/#", 2) is Reason.NOT_AUTHORIZED
     assert grant(HUB, "acme", "command///req/#", 2).device == "hub"
 
 

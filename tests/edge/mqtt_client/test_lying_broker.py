@@ -60,7 +60,7 @@ async def test_packet_over_the_limit_ends_the_connection_and_takes_no_memory(con
     before = resident_bytes()
     async with server, connecting(MemoryPort(), server.sockets[0].getsockname()[1], wait=False) as client:
         await eventually(lambda: client.counters.failures >= 3, "the link ends, again and again")
-        assert (await greeted(listener.address[1]))[:1] == CONNACK[:1]
+        assert (await greeted(listener.addresses["mqtt"][1]))[:1] == CONNACK[:1]
     await listener.close()
     assert resident_bytes() - before < 64 * 2**20
 
@@ -95,6 +95,6 @@ async def test_wrong_packets_of_a_broker_end_their_link_and_nothing_else(connect
     async with server, connecting(MemoryPort(), server.sockets[0].getsockname()[1], wait=False) as client:
         client._backoff = Backoff(base_s=0.001, cap_s=0.001)
         await within(last.wait(), "the client does not come back for the next packet")
-        assert (await greeted(listener.address[1]))[:1] == CONNACK[:1]
+        assert (await greeted(listener.addresses["mqtt"][1]))[:1] == CONNACK[:1]
     await listener.close()
     assert unhandled == [], f"seed {seed()}: {unhandled[0]}"

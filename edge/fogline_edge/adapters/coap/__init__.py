@@ -1,5 +1,6 @@
 """The CoAP server for devices (RFC 7252, RFC 7959). 2.04 means that the event is committed.
 
+`access`: the rule for listening beyond this machine
 `blocks`: block-wise transfer with Block1
 `command_client`: commands to devices that are CoAP servers
 `command_polls`: commands in the response to a poll

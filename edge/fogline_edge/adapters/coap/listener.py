@@ -6,8 +6,9 @@ import socket
 from collections.abc import Callable
 
 from fogline.errors import Misconfigured
-from fogline.process.settings_file import require_loopback
+from fogline.process.settings_file import is_loopback
 from fogline_edge.adapters.bind_error import cannot_listen
+from fogline_edge.adapters.coap.access import check_coap
 from fogline_edge.adapters.coap.command_client import CoapCommandClient
 from fogline_edge.adapters.coap.command_polls import CommandPolls
 from fogline_edge.adapters.coap.counters import CoapCounters
@@ -88,9 +89,11 @@ class CoapListener:
         self._client: CoapCommandClient | None = None
 
     async def start(self) -> None:
-        """Listen. Raises `Misconfigured`: not loopback, an address in use, an invalid URI of a device."""
+        """Listen. Raises `Misconfigured`: beyond loopback, an address in use, an invalid URI of a device."""
         settings, counters, commands = self._settings, self.counters, self._commands
-        require_loopback(settings.host, "coap.host")
+        check_coap(settings)
+        if not is_loopback(settings.host):
+            _log.warning("coap.plain_on_lan: everybody who reaches %s can send events of any device", settings.host)
         if commands is not None:
             self._client = CoapCommandClient(commands, settings, counters)
         self._socket = UdpSocket(await _bind(settings.host, settings.port), counters)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fogline.errors import Misconfigured
-from fogline.process.settings_file import split_endpoint
+from fogline.process.settings_file import is_loopback, split_endpoint
 from fogline_edge.settings import MqttClientSettings
 
 _FORBIDDEN = set("+#\0")
@@ -37,8 +37,7 @@ def check_client(settings: MqttClientSettings) -> None:
         raise Misconfigured(f"{where}: password_file needs a username")
     if settings.ca_file is not None and not settings.tls:
         raise Misconfigured(f"{where}: ca_file needs tls = true")
-    loopback = host in ("localhost", "::1") or host.startswith("127.")
-    if settings.password_file is not None and not settings.tls and not loopback:
+    if settings.password_file is not None and not settings.tls and not is_loopback(host):
         raise Misconfigured(
             f"{where}: broker = {settings.broker!r}: the password would cross the network in clear text; set tls = true "
             "(and ca_file for a private certificate)"

@@ -1,6 +1,6 @@
 """Turns a PUBLISH into an `Arrival`: pure, and never an error. An unacceptable message becomes a dead letter."""
 
-from collections.abc import Sequence
+import re
 from typing import NamedTuple
 from urllib.parse import urlencode
 
@@ -13,6 +13,7 @@ from fogline.event import Arrival, parse_rfc3339
 from fogline.identity import Retransmission, UniqueId
 from fogline.media_type import is_media_type
 from fogline_edge.adapters.mqtt.counters import MqttCounters
+from fogline_edge.adapters.mqtt.hono.acl import DeviceAcl
 from fogline_edge.adapters.mqtt.hono.topics import Topics, TopicTarget
 from fogline_edge.adapters.mqtt.protocol.packets import Publish
 from fogline_edge.adapters.mqtt.protocol.primitives import Reason
@@ -42,11 +43,17 @@ MAX_PROPERTIES = 4096
 
 
 class Client(msgspec.Struct, frozen=True):
-    """A connected client. `name`: the device that it logged in as. `for_others`: it may act for any device."""
+    """A connected client. `name`: the device that it logged in as. `others`: the names of further ones that it speaks for."""
 
     id: str
     name: str | None = None
-    for_others: bool = False
+    others: re.Pattern[str] | None = None
+
+    def speaks_for(self, device: str) -> bool:
+        """Return True if the client may publish, subscribe and respond for `device`. Without a login it may for any."""
+        if self.name is None or device == self.name:
+            return True
+        return self.others is not None and self.others.fullmatch(device) is not None
 
     @property
     def key(self) -> ClientKey:
@@ -70,14 +77,17 @@ class _ResolvedTopic(NamedTuple):
 class PublishIntake:
     """Turns the PUBLISH packets of one gateway's clients into arrivals. Counts `properties_dropped` in `counters`."""
 
-    def __init__(self, tenant: str, gateway: str, topics: Topics, counters: MqttCounters | None = None) -> None:
+    def __init__(
+        self, tenant: str, gateway: str, topics: Topics, counters: MqttCounters | None = None, acl: DeviceAcl | None = None
+    ) -> None:
         self.tenant = tenant
         self.gateway = gateway
         self._topics = topics
+        self._acl = acl or DeviceAcl({})
         self._counters = counters or MqttCounters()
         self._resolved: dict[tuple[bytes, str], _ResolvedTopic] = {}
 
-    def client(self, client_id: str, username: str | None, publish_for_others: Sequence[str]) -> Client:
+    def client(self, client_id: str, username: str | None) -> Client:
         """Return the client. `username`: `device` or `device@tenant`. Raises `Poison` (`foreign-tenant`, `bad-identifier`)."""
         if username is None:
             return Client(client_id)
@@ -85,7 +95,7 @@ class PublishIntake:
         if at and tenant != self.tenant:
             raise Poison("foreign-tenant", f"user {shown(username)} does not belong to tenant {self.tenant}")
         device = check_identifier(name if at else username, "user")
-        return Client(client_id, device, device in publish_for_others or username in publish_for_others)
+        return Client(client_id, device, self._acl.others(device))
 
     def arrival(self, client: Client, publish: Publish, slot: bytes, *, again: bool = False) -> tuple[Arrival, int]:
         """Return the arrival to store, and the reason code of its PUBACK or PUBREC (5: 3.4.2.1).
@@ -180,8 +190,8 @@ def device_of(client: Client, named: str | None) -> str:
     """Return device `named`, or else the client's own. Raises `Poison` (`not-authorised`, `bad-identifier`)."""
     if named is None:
         return client.name or device_identifier(client.id, "client id")
-    if client.name is not None and client.name != named and not client.for_others:
-        raise Poison("not-authorised", f"user {client.name} may not publish for device {named}")
+    if not client.speaks_for(named):
+        raise Poison("not-authorised", f"{client.name} does not speak for device {named}: mqtt.acl names no such device")
     return named
 
 

@@ -4,7 +4,7 @@
 |---|---|
 | `command///req/#`, `c///q/#` | the client's own device |
 | `command//{device}/req/#`, `command/{tenant}/{device}/req/#`, `c/...` | that device |
-| the same with `+` for tenant or device | the client's own device, if the client may not act for others |
+| the same with `+` for tenant or device | the client's own device, if the client speaks for no other |
 
 A command's topic has the shape of the filter: a level that the filter leaves empty, or has a `+` for, is empty in the topic.
 """
@@ -97,15 +97,16 @@ class Subscriptions(dict[str, Subscription]):
 def _device(client: Client, tenant: str, tenant_level: str, device_level: str) -> str | Reason:
     if tenant_level not in ("", "+", tenant):
         return Reason.NOT_AUTHORIZED
-    if device_level == "+" and client.for_others:
+    if device_level == "+" and client.others is not None:
         return Reason.WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED
     named = None if device_level in ("", "+") else device_level
     try:
         device = device_of(client, None) if named is None else device_identifier(named, "device")
-        own = named is None or client.for_others or device == device_of(client, None)
+        own = named is None or device == device_of(client, None)
     except Poison:
         return Reason.TOPIC_FILTER_INVALID
-    return device if own else Reason.NOT_AUTHORIZED
+    may = own or (client.others is not None and client.speaks_for(device))
+    return device if may else Reason.NOT_AUTHORIZED
 
 
 def _shared(topic_filter: str) -> Reason:

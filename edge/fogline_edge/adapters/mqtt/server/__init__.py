@@ -1,5 +1,6 @@
 """Sockets, timers and the dispatch of commands of the MQTT listener.
 
+`access`: the rules for listening and logging in, and the files of users and TLS
 `connection`: the life of one client's socket
 `deadline_timer`: a timer for a deadline that moves
 `dispatch`: commands to the connections of their devices; wills and notifications to the port
@@ -7,6 +8,7 @@
 `listener`: accepts connections
 `reader`: bytes from the socket to the state machine
 `session_expiry`: restores sessions, and ends them in time
+`tls_connection`: a client's socket that speaks TLS
 `users`: the password file
 `wills`: wills that wait for their delay
 """

@@ -3,10 +3,12 @@
 import asyncio
 import contextlib
 import logging
+import re
 import socket
 from typing import Protocol
 
 from fogline.address import shown
+from fogline.process.log_throttle import LogThrottle
 from fogline_edge.adapters.mqtt.hono.intake import ClientKey
 from fogline_edge.adapters.mqtt.protocol.primitives import Reason
 from fogline_edge.adapters.mqtt.server.deadline_timer import DeadlineTimer
@@ -17,6 +19,7 @@ from fogline_edge.adapters.mqtt.session.client_protocol import ClientProtocol
 from fogline_edge.adapters.mqtt.session.effects import ClientAccepted, Close, CloseReason, LastWill, Verify
 
 _log = logging.getLogger(__name__)
+_log.addFilter(LogThrottle(variable=re.compile(r" at \S+")))  # so that a flood of refused peers does not fill the disk
 
 WRITE_BUFFER_BYTES = 65_536
 """The most bytes that wait for a client that does not read. Beyond that the connection ends."""
@@ -24,6 +27,7 @@ DRAIN_S = 10.0
 """Time limit for a client to read a command that is larger than the write buffer."""
 _SLOW = "the client does not read"
 _LINGER_S = 1.0  # time limit for a client to read the last packet
+_NOTED = (CloseReason.REFUSED, CloseReason.MALFORMED, CloseReason.OVER_LIMIT)
 
 
 class ConnectionOwner(ListenerContext, Protocol):
@@ -46,7 +50,7 @@ class ConnectionOwner(ListenerContext, Protocol):
 
 
 class ClientConnection(asyncio.Protocol):
-    """One client's socket. `ending`: the connection has ended; the socket may linger."""
+    """One client's socket. `ending`: the connection has ended; the socket may linger. `protocol`: its state machine."""
 
     reader: PacketReader
     _transport: asyncio.Transport
@@ -56,14 +60,14 @@ class ClientConnection(asyncio.Protocol):
         self.ending = False
         self._owner = owner
         self._loop = asyncio.get_running_loop()
-        self._protocol = ClientProtocol(owner.context, self._loop.time())
+        self.protocol = ClientProtocol(owner.context, self._loop.time())
         self._abort_timer: asyncio.TimerHandle | None = None  # the client does not read a large command, or the last packet
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Set the accepted socket up."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        self.reader = PacketReader(self._protocol, self, transport, self._owner)
+        self.reader = PacketReader(self.protocol, self, transport, self._owner)
         self._silence = DeadlineTimer(self._deadline, self._timed_out)
         if not self._owner.joined(self):
             self.ending = True
@@ -122,7 +126,7 @@ class ClientConnection(asyncio.Protocol):
 
     def disconnect(self, code: Reason, reason: CloseReason, detail: str, *, resumed: bool = False) -> None:
         """End from this side with a DISCONNECT (5: 3.14). `resumed`: another connection continues the session."""
-        self.finish(self._protocol.disconnect(code, reason, detail), resumed=resumed)
+        self.finish(self.protocol.disconnect(code, reason, detail), resumed=resumed)
 
     def drop(self, reason: CloseReason, detail: str) -> None:
         """End at once, without a packet."""
@@ -155,19 +159,25 @@ class ClientConnection(asyncio.Protocol):
             return False
         self.ending = True
         self.reader.gate.close()
-        counters, key, runner = self._owner.counters, self._protocol.key, self.reader.runner
+        counters, key, runner = self._owner.counters, self.protocol.key, self.reader.runner
         setattr(counters, reason, getattr(counters, reason) + 1)
-        level = logging.INFO if reason in (CloseReason.REFUSED, CloseReason.MALFORMED) else logging.DEBUG
+        level = logging.INFO if reason in _NOTED or (key is None and reason is CloseReason.TIMED_OUT) else logging.DEBUG
         client = "a client" if key is None else f"client {shown(key[1])}"
-        _log.log(level, "%s at %s %s: %s", client, self._transport.get_extra_info("peername"), reason, detail)
+        _log.log(level, "the connection of %s at %s ended (%s): %s", client, _address(self._transport), reason, detail)
         now, taken_over, drained = self._loop.time(), reason is CloseReason.TAKEN_OVER, runner.drained()
-        ended = self._protocol.end(now, taken_over=taken_over, resumed=resumed, drained=drained)
+        ended = self.protocol.end(now, taken_over=taken_over, resumed=resumed, drained=drained)
         runner.perform(ended.effects)
         self._owner.ended(self, key, ended.will)
         return True
 
     def _deadline(self) -> float | None:
-        return self._protocol.deadline(self.reader.last_packet_at, self.reader.unfinished_since)
+        return self.protocol.deadline(self.reader.last_packet_at, self.reader.unfinished_since)
 
     def _timed_out(self) -> None:
-        self.disconnect(Reason.KEEP_ALIVE_TIMEOUT, CloseReason.TIMED_OUT, "the client sent no packet in time")
+        awaited = "packet" if self.protocol.key is not None else "CONNECT"
+        self.disconnect(Reason.KEEP_ALIVE_TIMEOUT, CloseReason.TIMED_OUT, f"the client sent no {awaited} in time")
+
+
+def _address(transport: asyncio.Transport) -> str:
+    peer = transport.get_extra_info("peername")
+    return "{}:{}".format(*peer) if peer else "an unknown address"

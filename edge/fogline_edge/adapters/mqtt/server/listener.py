@@ -3,21 +3,23 @@
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from fogline.errors import Misconfigured
 from fogline.process.rates import DeviceRates
-from fogline.process.settings_file import require_loopback
+from fogline.process.settings_file import is_loopback
 from fogline_edge.adapters.bind_error import cannot_listen
 from fogline_edge.adapters.mqtt.counters import MqttCounters
+from fogline_edge.adapters.mqtt.hono.acl import DeviceAcl
 from fogline_edge.adapters.mqtt.hono.intake import ClientKey, PublishIntake
 from fogline_edge.adapters.mqtt.hono.topics import Topics
 from fogline_edge.adapters.mqtt.protocol.primitives import Reason
+from fogline_edge.adapters.mqtt.server.access import ListenerAccess
 from fogline_edge.adapters.mqtt.server.connection import ClientConnection
 from fogline_edge.adapters.mqtt.server.dispatch import Dispatch
 from fogline_edge.adapters.mqtt.server.session_expiry import SessionExpiry
-from fogline_edge.adapters.mqtt.server.users import Users, load_users
+from fogline_edge.adapters.mqtt.server.tls_connection import TlsConnection
 from fogline_edge.adapters.mqtt.server.wills import DelayedWills
 from fogline_edge.adapters.mqtt.session.client_protocol import ProtocolContext
 from fogline_edge.adapters.mqtt.session.effects import ClientAccepted, CloseReason, LastWill, Verify
@@ -29,12 +31,24 @@ from fogline_edge.settings import LimitSettings, MqttSettings
 _log = logging.getLogger(__name__)
 
 _VERIFICATIONS = 2  # the most passwords that are checked at once
+LINGERING = 100
+"""The most sockets that wait for their clients to read the last packet. Beyond that the oldest is closed at once."""
+
+
+class _Place(NamedTuple):
+    """An address to listen on. `name`: in the line that says that the gateway is ready; `table`: of the settings."""
+
+    name: str
+    table: str
+    host: str
+    port: int
+    connection: Callable[[], ClientConnection]
 
 
 class MqttListener:
     """Puts the messages of its clients into `port`, and acknowledges each after its commit. `counters` may be read always.
 
-    Without `commands` no topic filter is granted. Raises `Misconfigured` for an invalid topic pattern.
+    Without `commands` no topic filter is granted. Raises `Misconfigured` for an invalid topic pattern or `[mqtt.acl]`.
     """
 
     def __init__(
@@ -43,10 +57,10 @@ class MqttListener:
         self.port = port
         self.rates = make_rates(LimitSettings()) if rates is None else rates
         self.counters = MqttCounters()
-        sessions = Sessions(most=2 * settings.max_connections)
+        sessions, acl = Sessions(most=2 * settings.max_connections), DeviceAcl(settings.acl)
         self.context = ProtocolContext(
             settings=settings,
-            intake=PublishIntake(port.tenant, port.gateway, Topics(port.tenant, settings.topics), self.counters),
+            intake=PublishIntake(port.tenant, port.gateway, Topics(port.tenant, settings.topics), self.counters, acl),
             with_users=settings.users is not None,
             new_client_id=lambda: f"auto-{secrets.token_hex(8)}",
             with_commands=commands is not None,
@@ -59,10 +73,11 @@ class MqttListener:
         self._wills = DelayedWills(self.dispatch, settings.max_connections)
         self._session_expiry = SessionExpiry(port, sessions, self.dispatch, self.counters)
         self._settings = settings
-        self._users: Users | None = None
-        self._server: asyncio.Server | None = None
+        self._access: ListenerAccess | None = None
+        self._servers: dict[str, asyncio.Server] = {}
         self._sockets: set[ClientConnection] = set()
         self._without_client: dict[ClientConnection, None] = {}
+        self._lingering: dict[ClientConnection, None] = {}
         self._by_client: dict[ClientKey, ClientConnection] = {}
         self._flushes: list[Callable[[], None]] = []
         self._verifying: set[asyncio.Task[None]] = set()
@@ -70,37 +85,40 @@ class MqttListener:
         self._empty = asyncio.Event()
 
     async def start(self) -> None:
-        """Listen. Raises `Misconfigured` without a users file beyond loopback, and for a bad users file or address."""
-        settings = self._settings
-        if settings.users is None:
-            require_loopback(settings.host, "mqtt.host")
-        else:
-            self._users = await asyncio.to_thread(load_users, Path(settings.users))
+        """Listen. Raises `Misconfigured` for a peer that could get in without a login, a bad file, or an address in use."""
+        self._access = await asyncio.to_thread(ListenerAccess, self._settings)
         self._session_expiry.restore()
-        loop = asyncio.get_running_loop()
-        try:
-            self._server = await loop.create_server(lambda: ClientConnection(self), settings.host, settings.port, backlog=1024)
-        except OSError as error:
-            self._session_expiry.timer.cancel()
-            raise Misconfigured(cannot_listen(error, "mqtt", settings.host, settings.port)) from None
-        _log.info("the MQTT listener accepts connections on %s:%s", *self.address)
+        for name, table, host, port, connection in self._places(self._access):
+            try:
+                server = await asyncio.get_running_loop().create_server(connection, host, port, backlog=1024)
+            except OSError as error:
+                self._session_expiry.timer.cancel()
+                raise Misconfigured(cannot_listen(error, table, host, port)) from None
+            self._servers[name] = server
+            if name == "mqtt" and not is_loopback(host):
+                _log.warning("mqtt.plain_on_lan: passwords and events cross the network of %s in clear text", host)
+            _log.info("the MQTT listener (%s) accepts connections on %s:%s", name, *self.addresses[name])
+
+    def _places(self, access: ListenerAccess) -> Iterator[_Place]:
+        settings, tls = self._settings, self._settings.tls
+        if settings.plain_port is not None:
+            yield _Place("mqtt", "mqtt", settings.host, settings.plain_port, lambda: ClientConnection(self))
+        if tls is not None:
+            yield _Place("mqtts", "mqtt.tls", tls.host, tls.port, lambda: TlsConnection(self, access.tls_context()))
 
     @property
-    def address(self) -> tuple[str, int]:
-        """The host and port of the listening socket. Only after `start`."""
-        assert self._server is not None
-        host, port = self._server.sockets[0].getsockname()[:2]
-        return host, port
+    def addresses(self) -> dict[str, tuple[str, int]]:
+        """Host and port of each listening socket: `mqtt` without TLS, `mqtts` with it."""
+        return {name: each.sockets[0].getsockname()[:2] for name, each in self._servers.items()}
 
     async def close(self) -> None:
         """Stop accepting, disconnect all clients, publish their wills, and return after all sockets are closed.
 
         Messages that are not acknowledged stay so: the clients send them again. Safe to call twice, and without `start`.
         """
-        if self._server is None:
-            return
-        server, self._server = self._server, None
-        server.close()
+        servers, self._servers = self._servers, {}
+        for server in servers.values():
+            server.close()
         for connection in list(self._sockets):
             connection.disconnect(Reason.SERVER_SHUTTING_DOWN, CloseReason.SHUT_DOWN, "the listener ends")
         for task in self._verifying:
@@ -111,13 +129,18 @@ class MqttListener:
         if self._sockets:
             self._empty.clear()
             await self._empty.wait()
-        await server.wait_closed()
+        for server in servers.values():
+            await server.wait_closed()
 
     def joined(self, connection: ClientConnection) -> bool:
         """See `ConnectionOwner.joined`. If there are too many, the oldest socket without a client makes room."""
         self.counters.connections += 1
         self._sockets.add(connection)
         self.counters.connected += 1
+        while len(self._lingering) > LINGERING:
+            oldest = next(iter(self._lingering))
+            del self._lingering[oldest]
+            oldest.drop(CloseReason.OVER_LIMIT, "")
         if len(self._by_client) + len(self._without_client) >= self._settings.max_connections:
             if not self._without_client:
                 self.counters.over_limit += 1
@@ -144,11 +167,11 @@ class MqttListener:
         task.add_done_callback(self._verifying.discard)
 
     async def _verify(self, connection: ClientConnection, verify: Verify) -> None:
-        assert self._users is not None
+        assert self._access is not None
         async with self._verifications:
             if connection.ending:
                 return
-            ok = await asyncio.to_thread(self._users.verify, verify.name, verify.password)
+            ok = await asyncio.to_thread(self._access.verify, verify.name, verify.password)
         if not connection.ending:
             connection.reader.verified(ok=ok)
 
@@ -166,6 +189,7 @@ class MqttListener:
     def ended(self, connection: ClientConnection, key: ClientKey | None, will: LastWill | None) -> None:
         """Remove the client of an ended connection, and publish its will, now or after its delay."""
         self._without_client.pop(connection, None)
+        self._lingering[connection] = None
         if key is not None and self._by_client.get(key) is connection:
             del self._by_client[key]
         if will is not None:
@@ -176,9 +200,17 @@ class MqttListener:
     def gone(self, connection: ClientConnection) -> None:
         """See `ConnectionOwner.gone`."""
         self._sockets.discard(connection)
+        self._lingering.pop(connection, None)
         self.counters.connected -= 1
         if not self._sockets:
             self._empty.set()
+
+
+def check_mqtt(tenant: str, settings: MqttSettings) -> None:
+    """Check the settings of a listener and their files. Raises `Misconfigured`."""
+    Topics(tenant, settings.topics)
+    DeviceAcl(settings.acl)
+    ListenerAccess(settings)
 
 
 def make_rates(limits: LimitSettings) -> DeviceRates:

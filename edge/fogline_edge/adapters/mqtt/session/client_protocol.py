@@ -6,6 +6,7 @@ Subscriptions are for commands only; a retained message is an event like any oth
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from fogline.certificate_names import CertificateNames
 from fogline.codec import Beacon
 from fogline.errors import Poison
 from fogline_edge.adapters.mqtt.counters import MqttCounters
@@ -24,6 +25,7 @@ from fogline_edge.adapters.mqtt.protocol.packets import (
 )
 from fogline_edge.adapters.mqtt.protocol.primitives import V3, V5, PacketError, PacketType, ProtocolError, Reason
 from fogline_edge.adapters.mqtt.session.ack_order import AckOrder
+from fogline_edge.adapters.mqtt.session.certificate import certified_device
 from fogline_edge.adapters.mqtt.session.connect import expiry_s, granted, keep_alive_s, refusal, unacceptable
 from fogline_edge.adapters.mqtt.session.downstream import Downstream
 from fogline_edge.adapters.mqtt.session.effects import ClientAccepted, Close, CloseReason, Effect, Ended, Verify
@@ -46,7 +48,9 @@ _V5_IN_FLIGHT = 65_535
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProtocolContext:
-    """The values that all connections of a listener share. `with_users`: clients must log in. `now`: the clock of deadlines.
+    """The values that all connections of a listener share. `now`: the clock of deadlines.
+
+    `with_users`: a client that shows no certificate must log in by its user name and password.
 
     `crowded`: as `Port.crowded`; while True, no session is accepted that would have to be stored.
     """
@@ -68,6 +72,7 @@ class ClientProtocol:
     """One connection. No method raises: an error returns a `Close`, and later packets are ignored.
 
     `ack_order`: tell it each commit, and take the due PUBACKs from it. `inbound`, `downstream`: once the client is accepted.
+    `certificate`: set it before the first packet if the client has proved its name by a certificate.
     """
 
     inbound: Inbound
@@ -85,6 +90,7 @@ class ClientProtocol:
         self._expiry_s = 0
         self._keep_alive_s = 0
         self._ended = False
+        self.certificate: CertificateNames | None = None
         self.version = V3
         self.ack_order = AckOrder()
 
@@ -195,7 +201,7 @@ class ClientProtocol:
         code = unacceptable(connect)
         if code is not None:
             return _refused(self.version, code, f"CONNECT requests an unsupported feature (0x{code:02x})")
-        if not self._context.with_users:
+        if self.certificate is not None or not self._context.with_users:
             return self._accept(connect, now)
         if connect.username is None or connect.password is None:
             return _refused(self.version, Reason.NOT_AUTHORIZED, "no user name and password")
@@ -205,8 +211,7 @@ class ClientProtocol:
         context = self._context
         client_id = connect.client_id or context.new_client_id()
         try:
-            username = connect.username if context.with_users else None
-            client = context.intake.client(client_id, username, context.settings.publish_for_others)
+            client = context.intake.client(client_id, _user(context, self.certificate, connect))
         except Poison as error:
             return _refused(self.version, Reason.NOT_AUTHORIZED, str(error))
         self._expiry_s = expiry_s(connect)
@@ -250,6 +255,13 @@ class ClientProtocol:
         if packet.code == Reason.SUCCESS:
             self._will.discard()
         return (Close(b"", CloseReason.LEFT, "the client disconnected"),)
+
+
+def _user(context: ProtocolContext, certificate: CertificateNames | None, connect: Connect) -> str | None:
+    """Return the name that the client has proved; None if it need not prove one. Raises `Poison`."""
+    if certificate is not None:
+        return certified_device(certificate, context.intake.tenant)
+    return connect.username if context.with_users else None
 
 
 def _refused(version: int, code: Reason, detail: str) -> Sequence[Effect]:

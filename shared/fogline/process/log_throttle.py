@@ -1,4 +1,4 @@
-"""Throttles repeated log lines. librdkafka logs twenty times a second that a broker does not answer."""
+"""Throttles repeated log lines: librdkafka logs twenty times a second that a broker does not answer."""
 
 import logging
 import re
@@ -8,21 +8,22 @@ from collections.abc import Callable
 SILENCE_S = 30.0
 MAX_LINES = 256
 """Largest number of remembered lines. Beyond it the filter forgets all of them, and each may be logged again at once."""
-_VARIABLE = re.compile(r"\(after \d+ms[^)]*\)|, \d+ identical error\(s\) suppressed")
+_LIBRDKAFKA = re.compile(r"\(after \d+ms[^)]*\)|, \d+ identical error\(s\) suppressed")
 
 
 class LogThrottle(logging.Filter):
-    """Passes a line once in `SILENCE_S`, with the count of suppressed copies. Copies may differ in a duration."""
+    """Passes a line once in `SILENCE_S`, with the count of suppressed copies. Copies may differ in what matches `variable`."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, variable: re.Pattern[str] = _LIBRDKAFKA) -> None:
         super().__init__()
         self._clock = clock
+        self._variable = variable
         self._passed: dict[tuple[int, str], tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         """See `logging.Filter`."""
         message, now = record.getMessage(), self._clock()
-        key = record.levelno, _VARIABLE.sub("", message)
+        key = record.levelno, self._variable.sub("", message)
         at, suppressed = self._passed.get(key, (-SILENCE_S, 0))
         if now - at < SILENCE_S:
             self._passed[key] = at, suppressed + 1

@@ -1,8 +1,11 @@
-"""The TLS layer without IO: Python's `ssl` between the socket's bytes and those of AMQP."""
+"""The TLS layer without IO: Python's `ssl` between the bytes of a socket and those of the protocol above."""
 
 import contextlib
 import ssl
-from typing import Final
+from collections.abc import Iterable
+from typing import Any, Final
+
+from fogline.certificate_names import CertificateNames
 
 _READ_BYTES: Final = 64 * 1024
 
@@ -27,14 +30,14 @@ class Tls:
         return self._outgoing.read()
 
     def receive(self, data: bytes) -> bytes:
-        """Take bytes of the socket. Returns what they mean. Raises `TlsError`; then send `data_to_send` (an alert) first."""
+        """Take bytes of the socket. Returns those of the protocol above. Raises `TlsError`; then send `data_to_send` first."""
         self._incoming.write(data)
         if not self.ready:
             self._advance()
         return self._read() if self.ready else b""
 
     def wrap(self, data: bytes) -> bytes:
-        """Return the bytes to write to the socket for bytes of AMQP. Raises `TlsError`."""
+        """Return the bytes to write to the socket for bytes of the protocol above. Raises `TlsError`."""
         try:
             self._ssl.write(data)
         except ssl.SSLError as error:
@@ -49,6 +52,11 @@ class Tls:
     def peer_certificate(self) -> bytes | None:
         """Return the peer's verified certificate (DER, RFC 5280); None if it has shown none."""
         return self._ssl.getpeercert(binary_form=True)
+
+    def peer_names(self) -> CertificateNames | None:
+        """Return the names in the peer's verified certificate; None if it has shown none."""
+        found: dict[str, Any] = self._ssl.getpeercert() or {}
+        return CertificateNames(_unique(found["subject"]), _unique(found["issuer"])) if found else None
 
     def _advance(self) -> None:
         try:
@@ -81,6 +89,11 @@ class Tls:
         if "alert" in reason:
             return f"the peer refused TLS: {reason.partition('alert ')[2] or reason}"
         return f"no TLS: {reason}"
+
+
+def _unique(name: Iterable[Iterable[tuple[str, str]]]) -> dict[str, str]:
+    values = [pair for relative in name for pair in relative]
+    return {key: value for key, value in values if [each for each, _ in values].count(key) == 1}
 
 
 _PLAIN_WORDS: Final = {

@@ -1,6 +1,6 @@
 import logging
 
-from fogline_cloud.log_throttle import MAX_LINES, SILENCE_S, LogThrottle
+from fogline.process.log_throttle import MAX_LINES, SILENCE_S, LogThrottle
 
 
 def test_a_repeated_line_is_logged_once_in_30_s_with_the_count_of_its_copies():

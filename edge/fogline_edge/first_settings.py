@@ -1,0 +1,152 @@
+"""Writes a gateway's first settings file, for `fogline-edge init`, which asks three questions, and `fogline-edge enroll`."""
+
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from fogline.address import is_identifier
+from fogline.errors import Misconfigured
+from fogline.process.settings_file import is_loopback, split_endpoint
+
+FILE = "edge.toml"
+CERTIFICATE, CA = "gateway.pem", "ca.pem"
+"""The gateway's certificate and key in one file, so that they are replaced in one step; the authority's certificate."""
+
+
+class FirstSettings(NamedTuple):
+    """The answers to the three questions."""
+
+    tenant: str
+    gateway: str
+    bridge: str
+
+    @property
+    def with_tls(self) -> bool:
+        """True if the bridge is on another machine."""
+        return not is_loopback(split_endpoint(self.bridge, "--bridge")[0])
+
+
+class Question(NamedTuple):
+    """One question. `check`: raises `Misconfigured` for a wrong answer. `usual`: the answer of an empty line, if any."""
+
+    text: str
+    check: Callable[[str], object]
+    usual: str = ""
+
+
+def _check_name(name: str) -> None:
+    if not is_identifier(name):
+        raise Misconfigured(f"{name!r}: expected 1 to 64 of A-Z a-z 0-9 . _ : -")
+
+
+def _questions() -> dict[str, Question]:
+    host = socket.gethostname().partition(".")[0]
+    return {
+        "tenant": Question("Tenant, the owner of the devices (`tenant` in the bridge's cloud.toml)", _check_name),
+        "gateway": Question("Name of this gateway, unique within the tenant", _check_name, host if is_identifier(host) else ""),
+        "bridge": Question("Address of the bridge", lambda text: split_endpoint(text, "bridge"), "127.0.0.1:5672"),
+    }
+
+
+def ask(given: Mapping[str, str | None]) -> FirstSettings:
+    """Return the answers in `given`, and ask for those that it lacks. Raises `Misconfigured` if nobody can be asked."""
+    answers: dict[str, str] = {}
+    missing = [f"--{name}" for name in FirstSettings._fields if given.get(name) is None]
+    if missing and not sys.stdin.isatty():
+        raise Misconfigured(f"nobody can be asked, because the standard input is no terminal: add {', '.join(missing)}")
+    for name, question in _questions().items():
+        found = given.get(name)
+        if found is None:
+            answers[name] = _answer(question)
+            continue
+        try:
+            question.check(found)
+        except Misconfigured as error:
+            raise Misconfigured(f"--{name}: {error}") from None
+        answers[name] = found
+    return FirstSettings(**answers)
+
+
+def _answer(question: Question) -> str:
+    """Ask until the answer is right. Raises `Misconfigured` at the end of the input."""
+    while True:
+        sys.stderr.write(f"{question.text}{f' [{question.usual}]' if question.usual else ''}: ")
+        sys.stderr.flush()
+        line = sys.stdin.readline()
+        if not line:
+            raise Misconfigured("the input has ended before all questions were answered")
+        answer = line.strip() or question.usual
+        try:
+            question.check(answer)
+        except Misconfigured as error:
+            sys.stderr.write(f"{error}\n")
+        else:
+            return answer
+
+
+def require_none(path: Path) -> None:
+    """Raise `Misconfigured` if there are settings already."""
+    if path.exists():
+        raise Misconfigured(f"{path} exists already, and is not overwritten: move it away, or name another folder with --out")
+
+
+def write_first(path: Path, first: FirstSettings, *, tls: bool) -> None:
+    """Write the settings file. `tls`: with the files of `fogline-edge enroll`. Raises `Misconfigured` if there is one."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("x", encoding="utf-8") as file:
+            file.write(settings_text(first, tls=tls))
+    except FileExistsError:
+        require_none(path)
+    except OSError as error:
+        raise Misconfigured(f"{path}: cannot write: {error.strerror}") from None
+
+
+def next_steps(first: FirstSettings, folder: Path) -> list[str]:
+    """Return the commands that follow `fogline-edge init`, which has written to `folder`."""
+    config, out = ("", "") if folder == Path() else (f" --config {folder / FILE}", f" --out {folder}")
+    if not first.with_tls:
+        return [f"fogline-edge run --insecure-dev{config}"]
+    return [
+        f"fogline gateway add {first.gateway}    # on the bridge's machine; it prints TOKEN",
+        f"fogline-edge enroll TOKEN --bridge {first.bridge}{out}",
+        f"fogline-edge run{config}",
+    ]
+
+
+def settings_text(first: FirstSettings, *, tls: bool) -> str:
+    """Return the settings. What the gateway does not need at first is there as a comment."""
+    mark = "" if tls else "# "
+    lines = (
+        "# Settings of a Fogline gateway. docs/settings.md has every key. After a change: fogline-edge check",
+        f'tenant = "{first.tenant}"',
+        f'gateway = "{first.gateway}"',
+        'data = "data"                  # folder of the outbox, beside this file',
+        '# metrics = "127.0.0.1:9464"   # for Prometheus',
+        "",
+        "[uplink]",
+        f'bridge = "{first.bridge}"',
+        f"{mark}renew = true                   # the certificate, by itself",
+        "",
+        f"{mark}[uplink.tls]                   # the files that `fogline-edge enroll` writes",
+        f'{mark}ca = "{CA}"',
+        f'{mark}certificate = "{CERTIFICATE}"',
+        f'{mark}key = "{CERTIFICATE}"',
+        "",
+        "[mqtt]                         # MQTT for devices: on this machine, 127.0.0.1:1883",
+        "# port = 1883                  # needed beside [mqtt.tls] only, to keep it",
+        '# users = "users"              # devices log in: mosquitto_passwd -H sha512-pbkdf2 -c users NAME',
+        "",
+        "# [mqtt.tls]                   # MQTT over TLS for devices on the network, port 8883: docs/two-machines.md",
+        f'# certificate = "{CERTIFICATE}"  # with a host name: fogline gateway add {first.gateway} --host HOST',
+        f'# key = "{CERTIFICATE}"',
+        f'# ca = "{CA}"                # devices may log in by a certificate: fogline ca issue device NAME',
+        "",
+        "# [coap]                       # CoAP for devices on this machine, port 5683",
+        "",
+        "# [ble]                        # Bluetooth LE; `fogline-edge ble scan` shows what is near",
+        '# profiles = ["bthome"]',
+    )
+    return "".join(f"{line}\n" for line in lines)

@@ -1,0 +1,114 @@
+"""S5: thousands of devices that do not prove their names, or stay silent, leave nothing at a gateway process."""
+
+import asyncio
+import contextlib
+import ssl
+from itertools import cycle, islice
+
+import pytest
+
+from chaos.real_gateway import LIMIT_S
+from edge.mqtt.conftest import Wire
+from edge.mqtt.secured import HERE, PASSWORD, Secured
+from edge.mqtt.test_refused import HELLO, REFUSED, SILENT
+from edge.mqtt.test_tls import puback
+from fogline_edge.adapters.mqtt.protocol.packets import Connack, Connect
+from fogline_edge.adapters.mqtt.protocol.primitives import V5
+from fogline_edge.status import read_status
+from fogline_lab.amqp import within
+from fogline_lab.memory import resident_bytes
+from fogline_lab.supervisor import ChildProcess, find_script, kill_child, start_child
+from fuzz import live
+
+FIRST, STORM = 3_000, 10_000
+SLOTS = 200
+SETTINGS = """
+tenant = "acme"
+gateway = "gw-1"
+data = "data"
+[uplink]
+bridge = "127.0.0.1:1"
+retry_s = 60
+[mqtt]
+users = "{users}"
+max_connections = {slots}
+connect_timeout_s = 2.0
+[mqtt.tls]
+host = "127.0.0.1"
+port = 0
+certificate = "{tls.certificate}"
+key = "{tls.key}"
+ca = "{tls.ca}"
+crl = "{tls.crl}"
+"""
+
+
+def gateway(secured: Secured) -> ChildProcess:
+    config = secured.folder / "edge.toml"
+    config.write_text(SETTINGS.format(users=secured.users, slots=SLOTS, tls=secured.settings()["tls"]))
+    command = [find_script("fogline-edge"), "run", "--insecure-dev", "--config", config]
+    return ChildProcess("gateway", command, secured.folder / "gateway.log")
+
+
+async def good_device(port: int, context: ssl.SSLContext) -> float:
+    """A device connects and publishes; returns how long that took until its PUBACK."""
+    began = asyncio.get_running_loop().time()
+    wire = Wire(*await within(asyncio.open_connection(HERE, port, ssl=context), "no handshake"), V5)
+    await wire.send(Connect(version=V5, client_id="good", username="hub", password=PASSWORD))
+    assert isinstance(await wire.receive(), Connack)
+    await wire.publish("telemetry", b"{}")
+    assert await wire.receive() == puback(1)
+    took = asyncio.get_running_loop().time() - began
+    wire.cut()
+    return took
+
+
+async def silent_sockets(port: int, count: int) -> None:
+    """Open sockets that never end their handshake, and keep each until the gateway closes it."""
+
+    async def one(number: int) -> None:
+        with contextlib.suppress(OSError):
+            reader, writer = await asyncio.open_connection(HERE, port)
+            writer.write(HELLO if number % 2 else b"")
+            await within(reader.read(), "a silent socket stays open", LIMIT_S)
+            writer.transport.abort()
+
+    await asyncio.gather(*map(one, range(count)))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.fault("S5")
+async def test_10000_refused_devices_leave_nothing_behind_and_a_good_one_is_served(folder):
+    secured = Secured(folder)
+    program, good = gateway(secured), secured.trusting()
+    kinds = [peer for name, (peer, _) in REFUSED.items() if name not in SILENT]
+    try:
+        port = int((await start_child(program, LIMIT_S))["mqtts"].rpartition(":")[2])
+
+        async def storm(count: int) -> int:
+            _, done = await asyncio.gather(
+                silent_sockets(port, 2 * SLOTS),
+                live.for_each(islice(cycle(kinds), count), lambda peer: peer(secured, (HERE, port))),
+            )
+            return done
+
+        await storm(FIRST)
+        usual = await good_device(port, good)
+        before, memory = await live.census(program), resident_bytes(program.pid)
+        running = asyncio.create_task(storm(STORM))
+        took = await good_device(port, good)
+        beside = not running.done()
+        count = await running
+        await live.settled(program, before)
+        grown = resident_bytes(program.pid) - memory
+        when = "beside" if beside else "after"
+        print(f"{count} refused; a good device in {took:.2f} s {when} them, {usual:.2f} s before; {grown / 1e6:+.1f} MB")
+        log = program.log.read_text("utf-8", "replace")
+        assert live.unhandled(log) == []
+        assert log.count("the connection of") < 200
+        assert grown < live.FLAT_BYTES
+        assert took < max(1.0, 20 * usual), "the machine may be slow, but not only beside these peers"
+        assert sum(each["stored"] for each in read_status(folder / "data")["streams"]) == 2
+    finally:
+        await kill_child(program)

@@ -1,0 +1,71 @@
+"""The device that a verified certificate names."""
+
+import pytest
+
+from edge.mqtt.talking import Talk
+from fogline.certificate_names import CertificateNames
+from fogline.errors import Poison
+from fogline_edge.adapters.mqtt.hono.intake import Client
+from fogline_edge.adapters.mqtt.protocol.packets import Publish
+from fogline_edge.adapters.mqtt.protocol.primitives import V3, Reason
+from fogline_edge.adapters.mqtt.session.certificate import certified_device
+from fogline_edge.adapters.mqtt.session.effects import CloseReason, Store
+
+OURS = {"organizationName": "acme", "commonName": "Fogline acme"}
+LAMP = {"organizationName": "acme", "organizationalUnitName": "device", "commonName": "lamp-1"}
+
+
+def test_the_common_name_is_the_device():
+    assert certified_device(CertificateNames(LAMP, OURS), "acme") == "lamp-1"
+
+
+@pytest.mark.parametrize("subject", [{"commonName": "lamp-1"}, {**LAMP, "organizationalUnitName": "gateway"}])
+def test_of_another_authority_every_common_name_is_a_device(subject):
+    company = {"organizationName": "Example Ltd", "commonName": "Device CA"}
+    assert certified_device(CertificateNames(subject, company), "acme") == "lamp-1"
+
+
+@pytest.mark.parametrize(
+    ("subject", "reason"),
+    [
+        ({**LAMP, "organizationalUnitName": "gateway"}, "not-authorised"),
+        ({**LAMP, "organizationalUnitName": "operator"}, "not-authorised"),
+        ({**LAMP, "organizationalUnitName": "bridge"}, "not-authorised"),
+        ({"organizationName": "acme", "commonName": "lamp-1"}, "not-authorised"),
+        ({**LAMP, "organizationName": "other"}, "foreign-tenant"),
+    ],
+)
+def test_of_fogline_s_authority_only_a_device_of_the_tenant_is_one(subject, reason):
+    with pytest.raises(Poison) as caught:
+        certified_device(CertificateNames(subject, OURS), "acme")
+    assert caught.value.reason == reason
+
+
+def certified(subject, **connect):
+    talk = Talk(with_users=True)
+    talk.session.certificate = CertificateNames(subject, OURS)
+    return talk, talk.connect(**connect)
+
+
+def test_a_client_with_a_certificate_needs_no_password_and_is_no_other_user():
+    talk, _ = certified(LAMP, username="hub", password=b"x")
+    assert talk.session.key == ("lamp-1", "d1")
+    (store,) = talk.say(Publish(topic="t", payload=b"x"))
+    assert isinstance(store, Store)
+    assert store.arrival.device == "lamp-1"
+
+
+@pytest.mark.parametrize("name", ["", "a b", "lamp/1", "x" * 65])
+def test_a_common_name_that_is_no_device_is_refused(name):
+    talk, ((connack, reason),) = certified({**LAMP, "commonName": name})
+    assert (connack.code, reason, talk.session.key) == (Reason.NOT_AUTHORIZED, CloseReason.REFUSED, None)
+
+
+def test_without_a_certificate_the_password_is_asked_for():
+    talk = Talk(V3, with_users=True)
+    ((connack, reason),) = talk.connect()
+    assert (connack.code, reason) == (5, CloseReason.REFUSED)
+
+
+def test_a_user_and_a_certificate_of_the_same_name_are_the_same_client():
+    assert Client("c", "lamp-1").key == ("lamp-1", "c")

@@ -1,0 +1,227 @@
+"""Peers that do not prove their names, or never end their handshake: refused with the reason, and a good device is served."""
+
+import asyncio
+import contextlib
+import gc
+import logging
+import ssl
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from edge.mqtt.conftest import Wire
+from edge.mqtt.secured import PASSWORD, Secured, showing, tls_1_1
+from edge.mqtt.test_bounds import eventually
+from edge.mqtt.test_tls import puback
+from fogline_cloud.authority.certificates import Role, now_utc
+from fogline_edge.adapters.mqtt.protocol.packets import Connect, Publish
+from fogline_edge.adapters.mqtt.protocol.primitives import V5
+from fogline_edge.adapters.mqtt.server import connection, listener
+from fogline_lab.amqp import within
+from fogline_lab.memory import resident_bytes
+from fogline_lab.mqtt_packets import encode
+from fogline_lab.port import MemoryPort
+
+GREETING = [Connect(version=V5, client_id="evil"), Publish(topic="t//hub", payload=b"evil", qos=1, packet_id=1)]
+HELLO = bytes.fromhex("160301020001000164")  # the first bytes of a ClientHello of 512 bytes
+FLAT_BYTES = 3_000_000
+Peer = Callable[[Secured, tuple[str, int]], Awaitable[None]]
+
+
+@pytest.fixture
+def secured(folder) -> Secured:
+    return Secured(folder)
+
+
+@pytest.fixture
+def refusals():
+    """The listener's lines about connections that ended."""
+
+    class Lines(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            found.append(record.getMessage())
+
+    found: list[str] = []
+    handler, log = Lines(), logging.getLogger(connection.__name__)
+    (throttle,) = log.filters
+    throttle._passed.clear()  # of the tests before
+    level = log.level
+    log.setLevel(logging.INFO)
+    log.addHandler(handler)
+    yield found
+    log.removeHandler(handler)
+    log.setLevel(level)
+
+
+def with_bytes(data: bytes) -> Peer:
+    """A peer that sends these bytes and waits for the end."""
+
+    async def act(_: Secured, address: tuple[str, int]) -> None:
+        reader, writer = await asyncio.open_connection(*address)
+        await converse(reader, writer, data)
+
+    return act
+
+
+def with_tls(make: Callable[[Secured], ssl.SSLContext], **login) -> Peer:
+    """A peer that speaks TLS, and at once all that it would say if it got in."""
+    made: dict[Secured, ssl.SSLContext] = {}
+    greeting = [Connect(version=V5, client_id="evil", **login), GREETING[1]]
+
+    async def act(secured: Secured, address: tuple[str, int]) -> None:
+        if secured not in made:
+            made[secured] = make(secured)
+        with contextlib.suppress(OSError):
+            reader, writer = await asyncio.open_connection(*address, ssl=made[secured])
+            await converse(reader, writer, b"".join(encode(each, V5) for each in greeting))
+
+    return act
+
+
+async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, data: bytes) -> None:
+    with contextlib.suppress(OSError):
+        writer.write(data)
+        await within(reader.read(), "the connection is not ended")
+    writer.transport.abort()
+
+
+def revoked(secured: Secured) -> ssl.SSLContext:
+    context = secured.device("lamp-7")
+    secured.site.ca.revoke("lamp-7", now_utc(), 1)
+    return context
+
+
+def of_role(role: Role) -> Callable[[Secured], ssl.SSLContext]:
+    return lambda secured: showing(secured.site.files(role, "hub"))
+
+
+PLAIN = b"".join(encode(each, V5) for each in GREETING)
+LATE = "the TLS handshake did not end in time"
+SILENT = {"silent": with_bytes(b""), "half a hello": with_bytes(HELLO)}
+REFUSED: dict[str, tuple[Peer, str]] = {
+    "silent": (SILENT["silent"], LATE),
+    "half a hello": (SILENT["half a hello"], LATE),
+    "plain text": (with_bytes(PLAIN), "the peer does not speak TLS"),
+    "HTTP": (with_bytes(b"GET / HTTP/1.1\r\n\r\n"), "the peer does not speak TLS (it sent an HTTP request)"),
+    "TLS 1.1": (with_tls(lambda secured: tls_1_1(secured.trusting())), "the peer offers only versions before TLS 1.2"),
+    "another authority's": (with_tls(lambda secured: secured.device("hub", ca=secured.other())), "certificate is refused"),
+    "expired": (with_tls(lambda secured: secured.device("hub", later_days=-2)), "certificate has expired"),
+    "not yet valid": (with_tls(lambda secured: secured.device("hub", later_days=1)), "certificate is not yet valid"),
+    "revoked": (with_tls(revoked), "certificate revoked"),
+    "a gateway's": (with_tls(of_role(Role.GATEWAY)), "the certificate of 'hub' is for role 'gateway'"),
+    "an operator's": (with_tls(of_role(Role.OPERATOR)), "the certificate of 'hub' is for role 'operator'"),
+    "no device's name": (with_tls(lambda secured: secured.device("a b")), "user"),
+    "no login": (with_tls(Secured.trusting), "no user name and password"),
+    "wrong password": (with_tls(Secured.trusting, username="hub", password=b"guess"), "wrong user name or password"),
+}
+
+
+@pytest.mark.fault("S5")
+@pytest.mark.parametrize(("peer", "why"), REFUSED.values(), ids=REFUSED)
+async def test_a_peer_is_refused_with_the_reason_and_a_good_device_is_served_beside_it(
+    secured, listening, dial, refusals, peer, why
+):
+    port = MemoryPort()
+    login = {"username": "hub", "password": PASSWORD}
+    async with listening(port, **secured.settings(), connect_timeout_s=0.5) as served:
+        bad = asyncio.create_task(peer(secured, served.addresses["mqtts"]))
+        async with dial(served, "good", tls=secured.trusting(), **login) as (wire, _):
+            await wire.publish("t", b"good")
+            assert await wire.receive() == puback(1)
+            await bad
+            await eventually(lambda: refusals, "the log says why")
+            assert len(refusals) == 1
+            assert why in refusals[0]
+            await eventually(lambda: served.counters.connected == 1, "only the good one is left")
+            await wire.alive()
+    assert [each.data for each in port.arrivals] == [b"good"]
+
+
+async def test_without_users_a_peer_must_show_a_certificate(secured, listening, refusals):
+    port = MemoryPort()
+    async with listening(port, **secured.settings(users=False)) as served:
+        await with_tls(Secured.trusting)(secured, served.addresses["mqtts"])
+        await eventually(lambda: refusals, "the log says why")
+        assert "the peer has no certificate" in refusals[0]
+    assert port.arrivals == []
+
+
+async def test_a_client_that_says_nothing_after_its_handshake_is_ended_in_time(secured, listening, refusals):
+    async with listening(MemoryPort(), **secured.settings(), connect_timeout_s=0.5) as served:
+        reader, writer = await asyncio.open_connection(*served.addresses["mqtts"], ssl=secured.trusting())
+        assert await within(reader.read(), "it stays") == b""
+        assert "the client sent no CONNECT in time" in refusals[0]
+        writer.close()
+
+
+async def test_a_flood_of_refused_peers_writes_one_line_for_each_reason(secured, listening, dial, refusals):
+    async with listening(MemoryPort(), **secured.settings()) as served:
+        address = served.addresses["mqtts"]
+        for _ in range(20):
+            await with_bytes(PLAIN)(secured, address)
+            await with_tls(Secured.trusting)(secured, address)
+        await eventually(lambda: served.counters.refused == 40, "all are refused")
+        assert len(refusals) == 2
+
+
+async def test_sockets_that_linger_after_their_refusal_are_bounded(secured, listening, monkeypatch):
+    monkeypatch.setattr(listener, "LINGERING", 3)
+    monkeypatch.setattr(connection, "_LINGER_S", 600.0)
+    async with listening(MemoryPort(), **secured.settings()) as served:
+        opened = []
+        for number in range(1, 11):
+            opened.append(await asyncio.open_connection(*served.addresses["mqtts"]))
+            opened[-1][1].write(PLAIN)
+            await eventually(lambda number=number: served.counters.refused == number, "it is refused")
+        await eventually(lambda: served.counters.connected <= 4, "the oldest are closed")
+        for _, writer in opened:
+            writer.transport.abort()
+
+
+@pytest.mark.fault("S5")
+async def test_hundreds_of_handshakes_that_fail_or_never_end_leave_no_memory_behind(secured, listening, dial):
+    """Silent ones hold all the slots at a time; the next ones push them out."""
+    kinds = [peer for name, (peer, _) in REFUSED.items() if name not in SILENT]
+    settings = {**secured.settings(), "max_connections": 50, "connect_timeout_s": 60.0}
+    port = MemoryPort()
+    async with listening(port, **settings) as served:
+        address = served.addresses["mqtts"]
+
+        async def storm() -> None:
+            silent = [await asyncio.open_connection(*address) for _ in range(100)]
+            for _, writer in silent[::2]:
+                writer.write(HELLO)
+            for _ in range(10):
+                await asyncio.gather(*(each(secured, address) for each in kinds))
+            for _, writer in silent:
+                writer.transport.abort()
+            await eventually(lambda: served.counters.connected == 0, "all are gone")
+            gc.collect()
+
+        for _ in range(2):
+            await storm()
+        before, already = resident_bytes(), served.counters.connections
+        for _ in range(2):
+            await storm()
+        grown = resident_bytes() - before
+        print(f"{served.counters.connections - already} connections: {grown / 1e6:+.1f} MB")
+        assert grown < FLAT_BYTES
+        async with dial(served, "good", tls=secured.device()) as (wire, _):
+            await wire.publish("t")
+            assert await wire.receive() == puback(1)
+    assert len(port.arrivals) == 1
+
+
+async def test_bytes_that_break_tls_after_the_login_end_that_connection_only(secured, listening, dial, refusals):
+    port = MemoryPort()
+    async with (
+        listening(port, **secured.settings()) as served,
+        dial(served, "good", tls=secured.device("hub")) as (good, _),
+        dial(served, "bad", tls=secured.device("lamp-1")) as (bad, _),
+    ):
+        raw: Wire = bad
+        raw.writer.transport.get_extra_info("socket")._sock.send(bytes(100))
+        await eventually(lambda: served.counters.malformed == 1, "it is noticed")
+        assert "client 'bad'" in refusals[0]
+        await good.publish("t")
+        assert await good.receive() == puback(1)
