@@ -1,5 +1,6 @@
 """The cloud side: bridge, commands, Spark flow and ledger.
 
+`acl_admin`: creates and reads Kafka's ACLs
 `authority`: the certificate authority
 `bridge`: the AMQP listener on the event loop
 `cli`: the command `fogline`
@@ -8,6 +9,8 @@
 `device_address`: the device that a message is about
 `flows`: the Spark flow
 `kafka`: the border to librdkafka
+`kafka_rights`: the rights of each process in Kafka
+`kafka_settings`: files, secrets and contradictions in `[kafka]`
 `ledger`: compares gateways, Kafka and tables
 `log_throttle`: repeated log lines
 `records`: Kafka records to events and back
