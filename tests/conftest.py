@@ -14,6 +14,7 @@ from xdist.scheduler import LoadFileScheduling
 
 from coroutines import run_test
 from fogline_lab.kafka_broker import KafkaBroker
+from secured_kafka import SecuredKafka
 
 hypothesis.settings.register_profile("fogline", deadline=None)  # how long a case takes is the machine's affair
 hypothesis.settings.load_profile("fogline")
@@ -61,11 +62,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 class ByFile(LoadFileScheduling):
-    """Workers side by side take whole files; what shares one Spark session is one."""
+    """Workers side by side take whole files; those that share one Spark session, or the secured broker, are one."""
 
     def _split_scope(self, nodeid: str) -> str:
         path: str = super()._split_scope(nodeid)
-        return "spark" if path.startswith("tests/flows/test_") else path
+        return "spark" if path.startswith("tests/flows/test_") or "/test_secured_" in path else path
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
@@ -84,6 +85,13 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
     """A real broker, shared by all tests: whoever kills it starts one of their own."""
     with KafkaBroker(tmp_path_factory.mktemp("kafka")) as broker:
         yield broker
+
+
+@pytest.fixture(scope="session")
+def secured_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
+    """A real broker with TLS, users and ACLs, shared by the files `test_secured_*.py`."""
+    with SecuredKafka(tmp_path_factory.mktemp("secured")) as made:
+        yield made
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """The cloud side: bridge, commands, Spark flow and ledger.
 
 `access`: who may do what
+`acl_admin`: creates and reads Kafka's ACLs
 `audit`: the record of every decision
 `authority`: the certificate authority
 `bridge`: the AMQP listener on the event loop
@@ -10,6 +11,8 @@
 `device_address`: the device that a message is about
 `flows`: the Spark flow
 `kafka`: the border to librdkafka
+`kafka_rights`: the rights of each process in Kafka
+`kafka_settings`: files, secrets and contradictions in `[kafka]`
 `ledger`: compares gateways, Kafka and tables
 `records`: Kafka records to events and back
 `settings`: the settings file

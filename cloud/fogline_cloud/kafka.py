@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import logging
+import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
@@ -12,7 +13,9 @@ from confluent_kafka.admin import AdminClient
 
 from fogline.errors import Misconfigured, Unreachable
 from fogline.process.log_throttle import LogThrottle
+from fogline_cloud.kafka_settings import mechanism_of, read_secrets
 from fogline_cloud.settings import Scalar
+from fogline_cloud.topics import READER_GROUP
 
 TRANSACTION_TIMEOUT_MS = 15_000
 LINGER_MS = 1_000
@@ -23,6 +26,8 @@ BATCH_RECORDS = 500
 COMPRESSION: Final[Mapping[str, Scalar]] = {"compression.type": "gzip", "compression.level": 1}
 """The default of `[kafka]`: every Kafka client reads gzip, but not every one reads lz4 or zstd (docs/decisions/0018)."""
 SESSION_TIMEOUT_MS = 6_000
+_BY_USER = '"sasl.username", "sasl.password" and "sasl.mechanism"'
+_BY_CLIENT = '"sasl.oauthbearer.client.id", "sasl.oauthbearer.client.secret" and "https.ca.location"'
 LEADER_LIMIT_S = 15.0
 _NO_LEADER = {
     KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -31,6 +36,13 @@ _NO_LEADER = {
     KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001 - librdkafka's name for it
     KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001 - librdkafka's name for it
 }
+_REASONS = {
+    KafkaError._AUTHENTICATION,  # noqa: SLF001 - librdkafka's name for it
+    KafkaError._RESOLVE,  # noqa: SLF001 - librdkafka's name for it
+    KafkaError._SSL,  # noqa: SLF001 - librdkafka's name for it
+    KafkaError._TRANSPORT,  # noqa: SLF001 - librdkafka's name for it
+}
+_DECORATION = re.compile(r"^\w+://\S+: |:? \(after \d+ms in state .*$|, verify that .*$|error:[0-9A-F]+:[^:]*:[^:]*:")
 
 Partition = tuple[str, int]
 
@@ -39,11 +51,11 @@ _log.addFilter(LogThrottle())
 
 
 class KafkaClients:
-    """Creates clients from the settings table `[kafka]`."""
+    """Creates clients from the settings table `[kafka]`. Raises `Misconfigured` for files and settings that cannot be used."""
 
-    def __init__(self, settings: dict[str, Scalar]) -> None:
+    def __init__(self, settings: Mapping[str, Scalar]) -> None:
         self._bootstrap = str(settings["bootstrap.servers"])
-        self._base = {"log_level": 3, **settings}
+        self._base = {"log_level": 3, **read_secrets(settings)}
         has_codec = "compression.type" in settings or "compression.codec" in settings
         self._compression = {} if has_codec else {key: value for key, value in COMPRESSION.items() if key not in settings}
 
@@ -75,7 +87,7 @@ class KafkaClients:
     def reader(self, *, committed: bool = True) -> Consumer:
         """Return a consumer for manual assignment, which commits no offsets."""
         settings = {
-            "group.id": "fogline-reader",
+            "group.id": READER_GROUP,
             "isolation.level": "read_committed" if committed else "read_uncommitted",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
@@ -132,13 +144,20 @@ class KafkaClients:
             reader.close()
 
     def topics(self, limit_s: float = 5.0) -> dict[str, int]:
-        """Return every topic with its partition count. Raises `Misconfigured` if no broker answers."""
-        try:
-            found = self.admin().list_topics(timeout=limit_s).topics
-        except KafkaException as error:
-            why = f"Kafka does not answer at {self._bootstrap}: {readable(error)}"
-            raise Misconfigured(f'{why}; start it, or set "bootstrap.servers" in [kafka]') from None
-        return {name: len(topic.partitions) for name, topic in found.items()}
+        """Return every topic that this user may see, with its partition count. Raises `Misconfigured` if no broker answers."""
+        failures: list[KafkaError] = []
+        admin = self._make(AdminClient, {"error_cb": failures.append, "log_level": 0})
+        for attempt_s in (limit_s / 5, limit_s * 4 / 5):  # librdkafka tries again for as long, whatever the reason
+            try:
+                found = admin.list_topics(timeout=attempt_s).topics
+                return {name: len(topic.partitions) for name, topic in found.items()}
+            except KafkaException as error:
+                admin.poll(0)  # calls `error_cb`
+                why = next((_plain(each) for each in failures if each.code() in _REASONS), readable(error))
+            if refusal := self._refusal(failures):
+                raise Misconfigured(f"Kafka at {self._bootstrap}: {refusal} in [kafka]")
+        check = '"bootstrap.servers" and "security.protocol" in [kafka]'
+        raise Misconfigured(f"Kafka does not answer at {self._bootstrap}: {why}; start it, or check {check}")
 
     def topic_ids(self, names: Collection[str], limit_s: float = 10.0) -> dict[str, str]:
         """Return the id of each topic, a new one once it is created again; none from Kafka before 2.8. Raises `Unreachable`."""
@@ -148,11 +167,25 @@ class KafkaClients:
             found = {name: str(future.result(limit_s).topic_id) for name, future in futures.items()}
         return {name: each for name, each in found.items() if each != str(Uuid(0, 0))}
 
+    def _refusal(self, failures: Iterable[KafkaError]) -> str:
+        """Return why a broker or this client refuses the connection, and the settings to check; an empty text if none does."""
+        for each in failures:
+            if each.code() == KafkaError._AUTHENTICATION:  # noqa: SLF001 - librdkafka's name for it
+                check = _BY_CLIENT if mechanism_of(self._base) == "OAUTHBEARER" else _BY_USER
+            elif each.code() == KafkaError._SSL:  # noqa: SLF001 - librdkafka's name for it
+                check = '"ssl.ca.location", "security.protocol" and the host names of "bootstrap.servers"'
+            elif "SSL alert" in each.str():
+                check = '"ssl.certificate.location" and "ssl.key.location"'
+            else:
+                continue
+            return f"{_plain(each)}; check {check}"
+        return ""
+
     def _make(self, kind: Any, settings: dict[str, Any]) -> Any:
         try:
             return kind({**self._base, **settings}, logger=_log)
         except (KafkaException, TypeError, ValueError) as error:
-            raise Misconfigured(f"[kafka]: {error}") from None
+            raise Misconfigured(f"[kafka]: {readable(error)}") from None
 
 
 @contextlib.contextmanager
@@ -170,6 +203,11 @@ def readable(error: Exception) -> str:
     """Return the text of an exception of librdkafka."""
     inner = error.args[0] if error.args else error
     return str(inner.str()) if isinstance(inner, KafkaError) else str(error)
+
+
+def _plain(error: KafkaError) -> str:
+    """Return librdkafka's reason without the broker, the time and OpenSSL's numbers."""
+    return _DECORATION.sub("", error.str())
 
 
 def end_offset(reader: Consumer, topic: str, partition: int) -> tuple[int, int]:

@@ -10,6 +10,7 @@ from msgspec import Meta
 from fogline.errors import Misconfigured
 from fogline.process.settings_file import load_settings
 from fogline.process.tls_files import TlsSettings, resolve_tls
+from fogline_cloud.kafka_settings import resolve_files
 
 Identifier = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._:\-]{1,64}$")]
 Scalar = str | int | float | bool
@@ -161,7 +162,8 @@ class CloudSettings(_Strict, frozen=True, kw_only=True):
     tenant: Identifier
     """Tenant of these bridges, topics and tables."""
     kafka: dict[str, Scalar] = msgspec.field(default_factory=dict)
-    """Any librdkafka setting. `bootstrap.servers` is required, except on machines for operators or the authority only."""
+    """Any librdkafka setting. `bootstrap.servers` is required, except on machines for operators or the authority only. Files
+    are relative to the settings file. `KEY_file` names a file with the value of KEY (docs/kafka-security.md)."""
     shards: Annotated[int, Meta(ge=1, le=1024)] = 8
     """Number of shards, which is the number of partitions of each raw topic. It cannot change after the topics are created."""
     bridge: BridgeSettings = msgspec.field(default_factory=BridgeSettings)
@@ -185,6 +187,7 @@ def load(path: Path, *, kafka: bool = True) -> CloudSettings:
     commands, bridge, operator = settings.commands, settings.bridge, settings.operator
     return msgspec.structs.replace(
         settings,
+        kafka=resolve_files(settings.kafka, path),
         flow=flow,
         commands=msgspec.structs.replace(commands, signing_key=_beside(commands.signing_key, path)),
         bridge=msgspec.structs.replace(

@@ -45,7 +45,7 @@ def _wait_until_visible(clients: KafkaClients, names: list[str]) -> None:
 
 
 def _write_layout(clients: KafkaClients, settings: CloudSettings) -> None:
-    producer = clients.producer(f"fogline-{settings.tenant}-layout")
+    producer = clients.producer(topics.transactional_id(settings.tenant, "layout"))
     key, value = entry_of(Layout(settings.shards))
     with mapped("writing the layout"):
         producer.init_transactions(30)

@@ -1,4 +1,4 @@
-"""Names, partitions and retention of a tenant's Kafka topics, and the topic of each lane. Pure."""
+"""Names, partitions and retention of a tenant's Kafka topics, the topic of each lane, and other names in Kafka. Pure."""
 
 from collections.abc import Callable, Collection, Iterable
 
@@ -8,6 +8,10 @@ from fogline.errors import Misconfigured
 from fogline.event import Lane
 
 _DAY_MS = 86_400_000
+COMMAND_KEY = "command-key"
+"""The purpose of the producer that writes the key for command ids (see `transactional_id`)."""
+READER_GROUP = "fogline-reader"
+"""The group that consumers without a group name, because librdkafka demands one. It has no members and no offsets."""
 
 
 class Topic(msgspec.Struct, frozen=True):
@@ -47,6 +51,16 @@ crl = _named("fogline.crl")
 _OF_LANE = {Lane.ALARM: event, Lane.TELEMETRY: telemetry, Lane.BULK: telemetry, Lane.REPLY: command_response}
 
 
+def transactional_id(tenant: str, what: int | str) -> str:
+    """Return the transactional id of a shard's producer, or of one with another purpose."""
+    return f"fogline-{tenant}-{what}"
+
+
+def bridge_group(tenant: str) -> str:
+    """Return the consumer group of the tenant's bridges."""
+    return f"fogline-bridge-{tenant}"
+
+
 def of_lane(lane: Lane, tenant: str) -> str:
     """Return the topic of a lane."""
     return _OF_LANE[lane](tenant)
@@ -55,6 +69,11 @@ def of_lane(lane: Lane, tenant: str) -> str:
 def raw_topics(tenant: str) -> list[str]:
     """Return the topics of all lanes."""
     return [telemetry(tenant), event(tenant), command_response(tenant)]
+
+
+def derived_topics(tenant: str) -> list[str]:
+    """Return the topics that the flow writes."""
+    return [canonical(tenant), slow(tenant), dead(tenant), fleet(tenant)]
 
 
 def all_topics(tenant: str, shards: int) -> list[Topic]:
@@ -80,4 +99,6 @@ def all_topics(tenant: str, shards: int) -> list[Topic]:
 def require(wanted: Iterable[str], existing: Collection[str]) -> None:
     """Raise `Misconfigured` if a topic does not exist."""
     if missing := [name for name in wanted if name not in existing]:
-        raise Misconfigured(f"topics are missing: {', '.join(missing)}; run: fogline topics create")
+        raise Misconfigured(
+            f"topics are missing, or Kafka hides them from this user: {', '.join(missing)}; run: fogline topics create"
+        )

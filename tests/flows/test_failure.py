@@ -35,6 +35,7 @@ def test_a_workers_unreachable_keeps_its_message() -> None:
         ("java.io.IOException: No space left on device", "disk"),
         ("java.lang.OutOfMemoryError: Java heap space", "memory"),
         ("org.apache.kafka.common.errors.UnknownTopicOrPartitionException", "topics create"),
+        ("org.apache.kafka.common.errors.TopicAuthorizationException: Not authorized", "topics create --acls"),
         ("org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)", "parser"),
     ],
 )

@@ -132,7 +132,7 @@ class Bridge:
 
     def _join(self, bound: str) -> None:
         settings = self._settings
-        group, own = f"fogline-bridge-{settings.tenant}", f"{settings.bridge.name}@{settings.bridge.advertised or bound}"
+        group, own = topics.bridge_group(settings.tenant), f"{settings.bridge.name}@{settings.bridge.advertised or bound}"
         self._directory = ShardDirectory(self._clients, group, own)
         self._assignment = ShardAssignment(
             partial(self._clients.member, group, settings.bridge.name, own),

@@ -36,7 +36,7 @@ def _first_key(signer: Signer) -> bytes:
 
 def _make(clients: KafkaClients, tenant: str, made: bytes) -> bytes:
     """Write a key unless there is one. If several bridges try, all but the last are fenced and raise `Unreachable`."""
-    producer = clients.producer(f"fogline-{tenant}-command-key")
+    producer = clients.producer(topics.transactional_id(tenant, topics.COMMAND_KEY))
     with mapped("writing the key of commands"):
         producer.init_transactions(_LIMIT_S)
         if (found := read_checkpoint(clients, tenant, 0).command_key) is not None:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from fogline.address import printable
-from fogline.errors import Misconfigured, Poison
+from fogline.errors import Misconfigured, Poison, Unreachable
 from fogline_cloud import topics
 from fogline_cloud.audit.chain import AuditLink, ChainCheck
 from fogline_cloud.audit.record import AuditRecord, decode_audit
@@ -58,7 +58,7 @@ def run_verify(arguments: argparse.Namespace) -> int:
     noted = _noted(arguments.noted)
     checks = []
     for shard in range(settings.shards):
-        links = [read_checkpoint(clients, settings.tenant, shard, stable=True).audit_end, noted.get(str(shard), AuditLink())]
+        links = [*_written(clients, settings.tenant, shard), noted.get(str(shard), AuditLink())]
         checks.append(check := ChainCheck(f"{topics.audit(settings.tenant)}[{shard}]", links))
         for stored in _stored(clients, settings.tenant, [shard]):
             check.add(stored.offset, stored.value)
@@ -75,6 +75,15 @@ def run_verify(arguments: argparse.Namespace) -> int:
     for each in problems:
         sys.stderr.write(f"{each}\n")
     return 1 if problems else 0
+
+
+def _written(clients: KafkaClients, tenant: str, shard: int) -> list[AuditLink]:
+    """Return the end of a shard's chain by its checkpoint, if this user of Kafka may read that."""
+    try:
+        return [read_checkpoint(clients, tenant, shard, stable=True).audit_end]
+    except Unreachable as error:
+        sys.stderr.write(f"the end of the chain is not compared with the checkpoint: {error}\n")
+        return []
 
 
 def _records(settings: CloudSettings) -> Iterator[AuditRecord]:

@@ -1,38 +1,63 @@
-"""`fogline topics`: create and check the tenant's topics."""
+"""`fogline topics`: create and check the tenant's topics, and Kafka's ACLs for them."""
 
 import argparse
 import json
 import sys
 from typing import Any
 
-from fogline_cloud import topic_admin
+from fogline_cloud import acl_admin, kafka_rights, topic_admin
 from fogline_cloud.cli.common import add_command, add_group
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.settings import load
 
+EXAMPLE = """\
+examples:
+  fogline topics create --replication 3
+  fogline topics create --acls bridge=User:bridge flow=User:flow operator=User:alice
+  fogline topics check --acls bridge=User:bridge flow=User:flow operator=User:alice
+"""
+
 
 def register(groups: "argparse._SubParsersAction[Any]") -> None:
     """Add the subcommands."""
-    commands = add_group(groups, "topics", "create and check the Kafka topics")
-    example = "example: fogline topics create --config cloud.toml --replication 3"
-    create = add_command(commands, "create", run_create, "create the missing topics", epilog=example)
+    raw: dict[str, Any] = {"epilog": EXAMPLE, "formatter_class": argparse.RawDescriptionHelpFormatter}
+    commands = add_group(groups, "topics", "create and check the Kafka topics", description=__doc__, **raw)
+    create = add_command(commands, "create", run_create, "create the missing topics", **raw)
     create.add_argument("--replication", type=int, default=1, help="copies of each partition (default: 1)")
-    add_command(commands, "check", run_check, "print the problems", epilog="example: fogline topics check --config cloud.toml")
+    check = add_command(commands, "check", run_check, "print the problems", **raw)
+    for each, what in ((create, "also create"), (check, "also check")):
+        about = f"{what} the ACLs for the Kafka principals of the bridge, the flow and operators"
+        each.add_argument("--acls", nargs="+", metavar="ROLE=PRINCIPAL", help=about)
 
 
 def run_create(arguments: argparse.Namespace) -> int:
-    """Create the missing topics."""
+    """Create the missing topics, and the ACLs before them."""
     settings = load(arguments.config)
-    created = topic_admin.create_topics(KafkaClients(settings.kafka), settings, arguments.replication)
-    text = f"created {len(created)} topics with {settings.shards} shards" if created else "all topics exist"
-    print(json.dumps({"created": created, "shards": settings.shards}) if arguments.json else text)
+    clients = KafkaClients(settings.kafka)
+    rights: list[kafka_rights.Right] = []
+    if arguments.acls is not None:
+        principals = kafka_rights.read_principals(arguments.acls)
+        rights = kafka_rights.rights(settings.tenant, settings.shards, principals)
+        acl_admin.create_acls(clients, rights)
+    created = topic_admin.create_topics(clients, settings, arguments.replication)
+    if arguments.json:
+        print(json.dumps({"created": created, "shards": settings.shards, "acls": [str(each) for each in rights]}))
+        return 0
+    print(f"created {len(created)} topics with {settings.shards} shards" if created else "all topics exist")
+    if rights:
+        print(f"Kafka has the {len(rights)} ACLs")
     return 0
 
 
 def run_check(arguments: argparse.Namespace) -> int:
-    """Print the problems of the topics. Return 1 if there are any."""
+    """Print the problems of the topics and, if asked for, of the ACLs. Return 1 if there are any."""
     settings = load(arguments.config)
-    return report(topic_admin.check_topics(KafkaClients(settings.kafka), settings), as_json=arguments.json)
+    clients = KafkaClients(settings.kafka)
+    principals = kafka_rights.read_principals(arguments.acls) if arguments.acls is not None else None
+    problems = topic_admin.check_topics(clients, settings)
+    if principals is not None:
+        problems += kafka_rights.problems(settings.tenant, settings.shards, principals, acl_admin.read_acls(clients))
+    return report(problems, as_json=arguments.json)
 
 
 def report(problems: list[str], *, as_json: bool) -> int:

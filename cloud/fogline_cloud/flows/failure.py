@@ -24,7 +24,8 @@ _KNOWN = {  # Meaning and remedy by pattern. The first match counts.
     "max_events_per_batch lower",
     r"Python worker exited unexpectedly": "a parser killed its worker process several times",
     r"SaslAuthenticationException|SslAuthenticationException": "Kafka refuses the credentials in [kafka]",
-    r"TopicAuthorizationException|ClusterAuthorizationException": "Kafka denies the flow access to a topic or the cluster",
+    r"TopicAuthorizationException|ClusterAuthorizationException": "Kafka denies the flow access to a topic or the cluster: "
+    "run `fogline topics create --acls` as an administrator of Kafka",
     r"Permission denied|AccessDeniedException": "a folder of the flow is not writable",
 }
 

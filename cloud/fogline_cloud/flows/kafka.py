@@ -1,77 +1,145 @@
-"""Translates Kafka settings from librdkafka's names (`[kafka]` in the settings) to those of Spark's Java client."""
+"""Translates Kafka settings from librdkafka's names (`[kafka]` in the settings) to those of Spark's Java client.
+
+A setting that protects the connection is translated, or refused if the Java client has no counterpart. Any other setting only
+tunes librdkafka, and is ignored.
+"""
 
 import logging
 from collections.abc import Mapping
 from pathlib import Path
 
 from fogline.errors import Misconfigured
+from fogline_cloud.kafka_settings import SYSTEM_AUTHORITIES, mechanism_of, read_secrets
 from fogline_cloud.settings import Scalar
 
 log = logging.getLogger(__name__)
 
 _SAME = {
     *("bootstrap.servers", "client.id", "client.dns.lookup", "client.rack", "connections.max.idle.ms", "metadata.max.age.ms"),
-    *("reconnect.backoff.ms", "reconnect.backoff.max.ms", "retry.backoff.ms", "retry.backoff.max.ms"),
-    *("sasl.kerberos.service.name", "sasl.mechanism", "security.protocol"),
-    *("ssl.cipher.suites", "ssl.endpoint.identification.algorithm", "ssl.key.password"),
+    *("reconnect.backoff.ms", "reconnect.backoff.max.ms", "retry.backoff.ms", "retry.backoff.max.ms", "ssl.key.password"),
+    *("sasl.oauthbearer.sub.claim.name", "sasl.oauthbearer.token.endpoint.url"),
 }
-_RENAMED = {"metadata.broker.list": "bootstrap.servers", "sasl.mechanisms": "sasl.mechanism"}
-_PEM = ("ssl.ca", "ssl.certificate", "ssl.key")
-_COMBINED = {"sasl.username", "sasl.password", *(f"{what}.{kind}" for what in _PEM for kind in ("location", "pem"))}
+_RENAMED = {"metadata.broker.list": "bootstrap.servers"}
+_PROTECT = ("enable.sasl.", "enable.ssl.", "https.", "sasl.", "security.", "ssl.")
+_PEM = ("https.ca", "ssl.ca", "ssl.certificate", "ssl.key")
+_PKCS8 = ("-----BEGIN PRIVATE KEY-----", "-----BEGIN ENCRYPTED PRIVATE KEY-----")
+_SECURITY = "org.apache.kafka.common.security"
 _LOGIN_MODULES = {
-    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
-    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
-    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "PLAIN": f"{_SECURITY}.plain.PlainLoginModule",
+    "SCRAM-SHA-256": f"{_SECURITY}.scram.ScramLoginModule",
+    "SCRAM-SHA-512": f"{_SECURITY}.scram.ScramLoginModule",
+    "OAUTHBEARER": f"{_SECURITY}.oauthbearer.OAuthBearerLoginModule",
 }
+_TOKENS = f"{_SECURITY}.oauthbearer.OAuthBearerLoginCallbackHandler"
+_CLIENT_ID = ("sasl.oauthbearer.client.id", "sasl.oauthbearer.client.credentials.client.id")
+_CLIENT_SECRET = ("sasl.oauthbearer.client.secret", "sasl.oauthbearer.client.credentials.client.secret")
 
 
 def spark_options(kafka: Mapping[str, Scalar]) -> dict[str, str]:
-    """Return options `kafka.*` of Spark's source and sink. Raises `Misconfigured` for unusable SASL mechanisms or PEM files."""
-    java: dict[str, str] = {}
-    for key, value in kafka.items():
+    """Return the options `kafka.*` of Spark's source, with the content of the files that `[kafka]` names.
+
+    Raises `Misconfigured` for a file that cannot be read, and for a setting that the Java client cannot follow.
+    """
+    return {f"kafka.{key}": value for key, value in java_settings(_with_content(read_secrets(kafka))).items()}
+
+
+def java_settings(kafka: Mapping[str, Scalar]) -> dict[str, str]:
+    """Translate librdkafka's settings, which hold PEM texts instead of the names of their files. Pure, but for a log line."""
+    left = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in kafka.items()}
+    java = {**_transport(left), **_login(left), **_stores(left)}
+    for key, value in left.items():
         if key in _SAME or key in _RENAMED:
-            java[_RENAMED.get(key, key)] = str(value).lower() if isinstance(value, bool) else str(value)
-        elif key not in _COMBINED:
+            java[_RENAMED.get(key, key)] = value
+        elif key.startswith(_PROTECT):
+            raise Misconfigured(
+                f"[kafka] {key} has no counterpart in Spark's Kafka client; run the flow with a settings file without it"
+            )
+        else:
             log.info("[kafka] %s has no counterpart in Spark's Kafka client: the flow ignores it", key)
-    java |= {**_sasl(kafka), **_tls(kafka)}
-    if java.get("ssl.endpoint.identification.algorithm") == "none":
-        java["ssl.endpoint.identification.algorithm"] = ""
-    return {f"kafka.{key}": value for key, value in java.items()}
+    return java
 
 
-def _sasl(kafka: Mapping[str, Scalar]) -> dict[str, str]:
-    if "sasl.username" not in kafka:
+def _transport(left: dict[str, str]) -> dict[str, str]:
+    """Take the settings of the transport out of `left`, and return the Java client's."""
+    java = {}
+    if protocol := left.pop("security.protocol", ""):
+        java["security.protocol"] = protocol.upper()
+    if check := left.pop("ssl.endpoint.identification.algorithm", ""):
+        java["ssl.endpoint.identification.algorithm"] = "" if check.lower() == "none" else check
+    if left.get("enable.ssl.certificate.verification") == "true":
+        del left["enable.ssl.certificate.verification"]
+    return java
+
+
+def _login(left: dict[str, str]) -> dict[str, str]:
+    """Take the settings of SASL out of `left`, and return the Java client's."""
+    mechanism = mechanism_of(left)
+    if not mechanism:
         return {}
-    mechanism = str(kafka.get("sasl.mechanisms", kafka.get("sasl.mechanism", "PLAIN")))
-    module = _LOGIN_MODULES.get(mechanism)
-    if module is None:
+    left.pop("sasl.mechanism", None)
+    left.pop("sasl.mechanisms", None)
+    if mechanism not in _LOGIN_MODULES:
         raise Misconfigured(f"[kafka] sasl.mechanism = {mechanism}: the flow supports {', '.join(_LOGIN_MODULES)}")
-    user, password = (_quoted(str(kafka.get(f"sasl.{what}", ""))) for what in ("username", "password"))
-    return {"sasl.jaas.config": f"{module} required username={user} password={password};"}
+    if mechanism == "OAUTHBEARER":
+        options, java = _token_options(left), {"sasl.login.callback.handler.class": _TOKENS}
+    else:
+        options, java = {what: left.pop(f"sasl.{what}", "") for what in ("username", "password")}, {}
+    quoted = " ".join(f"{name}={_quoted(value)}" for name, value in options.items())
+    return {**java, "sasl.mechanism": mechanism, "sasl.jaas.config": f"{_LOGIN_MODULES[mechanism]} required {quoted};"}
+
+
+def _token_options(left: dict[str, str]) -> dict[str, str]:
+    """Take the settings of the token's endpoint out of `left`, and return the options of the Java client's login module."""
+    if left.get("sasl.oauthbearer.method", "").lower() == "oidc":
+        del left["sasl.oauthbearer.method"]
+    if left.get("sasl.oauthbearer.grant.type") == "client_credentials":
+        del left["sasl.oauthbearer.grant.type"]
+    options = {"password": ""}  # Spark's debug log hides what follows this word; the module does not know it
+    for option, keys in (("clientId", _CLIENT_ID), ("clientSecret", _CLIENT_SECRET), ("scope", ("sasl.oauthbearer.scope",))):
+        for key in keys:
+            if key in left:
+                options[option] = left.pop(key)
+    for each in filter(None, left.pop("sasl.oauthbearer.extensions", "").split(",")):
+        name, _, value = each.partition("=")
+        options[f"extension_{name.strip()}"] = value
+    if authority := left.pop("https.ca.pem", ""):
+        options |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": authority}
+    return options
 
 
 def _quoted(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    for plain, escaped in (("\\", "\\\\"), ('"', '\\"'), ("\r", "\\r"), ("\n", "\\n")):
+        text = text.replace(plain, escaped)
+    return f'"{text}"'
 
 
-def _tls(kafka: Mapping[str, Scalar]) -> dict[str, str]:
+def _stores(left: dict[str, str]) -> dict[str, str]:
+    """Take certificates and key out of `left`, and return the Java client's."""
     java: dict[str, str] = {}
-    authority, certificate, key = (_pem(kafka, what) for what in _PEM)
-    if authority:
+    if authority := left.pop("ssl.ca.pem", ""):
         java |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": authority}
-    if certificate and key:
+    if "ssl.certificate.pem" in left and "ssl.key.pem" in left:
+        certificate, key = left.pop("ssl.certificate.pem"), left.pop("ssl.key.pem")
+        if not any(begin in key for begin in _PKCS8):
+            raise Misconfigured(
+                "[kafka] ssl.key: Spark's Kafka client takes a private key in PKCS #8 only; convert it: openssl pkcs8 -topk8"
+            )
         java |= {"ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": certificate, "ssl.keystore.key": key}
     return java
 
 
-def _pem(kafka: Mapping[str, Scalar], what: str) -> str:
-    """Return PEM text from the settings or from a file. Java takes a private key in PKCS #8 only."""
-    if f"{what}.pem" in kafka:
-        return str(kafka[f"{what}.pem"])
-    if f"{what}.location" not in kafka:
-        return ""
-    path = Path(str(kafka[f"{what}.location"]))
+def _with_content(kafka: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    """Return the settings with PEM texts instead of the names of their files."""
+    found = dict(kafka)
+    for what in _PEM:
+        path = found.pop(f"{what}.location", SYSTEM_AUTHORITIES)
+        if path != SYSTEM_AUTHORITIES:
+            found[f"{what}.pem"] = _pem(str(path), f"{what}.location")
+    return found
+
+
+def _pem(path: str, key: str) -> str:
     try:
-        return path.read_text("ascii")
+        return Path(path).read_text("ascii")
     except (OSError, UnicodeDecodeError) as error:
-        raise Misconfigured(f"[kafka] {what}.location = {path}: it cannot be read as PEM: {error}") from None
+        raise Misconfigured(f"[kafka] {key} = {path}: it cannot be read as PEM: {error}") from None

@@ -24,6 +24,7 @@ _ATTEMPTS = 4  # number of times that a task is tried if its worker dies
 _ALWAYS: dict[str, Scalar] = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|private key",  # Spark's own, and a PEM key as a value
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.maxConcurrentOutputFileWriters": 8,

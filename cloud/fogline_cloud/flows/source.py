@@ -20,8 +20,7 @@ _EARLIEST = -2
 def partitions(settings: CloudSettings) -> dict[str, int]:
     """Return the partition counts of the topics that the flow reads and writes. Raises `Misconfigured` if one is missing."""
     found = KafkaClients(settings.kafka).topics()
-    derived = (each(settings.tenant) for each in (topics.canonical, topics.slow, topics.dead, topics.fleet))
-    wanted = [*topics.raw_topics(settings.tenant), *derived]
+    wanted = [*topics.raw_topics(settings.tenant), *topics.derived_topics(settings.tenant)]
     topics.require(wanted, found)
     return {name: found[name] for name in wanted}
 

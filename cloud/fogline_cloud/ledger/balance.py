@@ -37,7 +37,7 @@ class StreamEvidence:
     closed_at: int = 0  # the last sequence of a closed stream, otherwise 0
     arrivals_before: int = 0  # events of devices that Kafka has before the statement
     gaps_before: int = 0  # sequences for which gap records stand before the statement
-    bridge_duplicate: int = 0
+    bridge_duplicate: int | None = None  # retransmissions that the bridge discarded, None if that is unknown
 
 
 @dataclass(frozen=True, slots=True)

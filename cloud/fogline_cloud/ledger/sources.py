@@ -113,7 +113,8 @@ class _Reader:
 
 def gather(clients: KafkaClients, settings: CloudSettings) -> list[StreamEvidence]:
     """Read all evidence. Raises `Misconfigured` if Kafka or a topic is missing, `Unreachable` if reading fails."""
-    topics.require(topics.raw_topics(settings.tenant), clients.topics())
+    existing = clients.topics()
+    topics.require(topics.raw_topics(settings.tenant), existing)
     reader = _Reader()
     rows, readings = _tables(settings)  # before Kafka, so that each row's record was already written
     read = reader.take_rows(rows)
@@ -126,7 +127,8 @@ def gather(clients: KafkaClients, settings: CloudSettings) -> list[StreamEvidenc
     low = {partition: first for partition, (first, _) in clients.bounds(partitions).items()}
     evidence = reader.finish(read, low)
     _add_readings(evidence, rows, readings)
-    _add_bridge_counts(evidence, clients, settings)
+    if topics.checkpoint(settings.tenant) in existing:  # Kafka hides it from an operator, because it may hold a secret
+        _add_bridge_counts(evidence, clients, settings)
     return evidence
 
 
@@ -202,5 +204,5 @@ def _add_bridge_counts(streams: list[StreamEvidence], clients: KafkaClients, set
     for shard in range(settings.shards):
         known |= read_checkpoint(clients, settings.tenant, shard).streams
     for evidence in streams:
-        if (entry := known.get((evidence.gateway, evidence.stream))) is not None:
-            evidence.bridge_duplicate = entry.duplicate
+        entry = known.get((evidence.gateway, evidence.stream))
+        evidence.bridge_duplicate = entry.duplicate if entry is not None else 0

@@ -8,6 +8,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from fogline.errors import Unreachable
 from fogline.process.crash_points import CrashPoint, crash_point
+from fogline_cloud import topics
 from fogline_cloud.kafka import TRANSACTION_TIMEOUT_MS, KafkaClients, mapped
 from fogline_cloud.records import Headers
 from fogline_cloud.shard.hanging_transactions import Markers
@@ -30,7 +31,7 @@ class ShardProducer:
 
     def fence(self) -> None:
         """Create the producer and fence the former owner of the shard (`init_transactions`)."""
-        self._producer = self._clients.producer(f"fogline-{self.tenant}-{self.shard}")
+        self._producer = self._clients.producer(topics.transactional_id(self.tenant, self.shard))
         crash_point(CrashPoint.BEFORE_INIT_TRANSACTIONS)
         with mapped(f"taking shard {self.shard}"):
             self._producer.init_transactions(LIMIT_S * 2)

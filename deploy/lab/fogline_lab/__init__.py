@@ -16,6 +16,7 @@
 `mqtt_packets`: a client's half of the MQTT codec
 `port`: an adapter's port without a disk
 `power_cut`: disk images after a power cut
+`secure_kafka`: a Kafka broker with TLS, users and ACLs
 `supervisor`: child processes
 `tcp_line`: slow, cut and half-open TCP connections
 `udp_line`: lost, duplicated and reordered datagrams

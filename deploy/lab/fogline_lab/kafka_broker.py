@@ -15,6 +15,7 @@ import signal
 import socket
 import sys
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -47,15 +48,27 @@ def _first_outgoing_port() -> int:
 class KafkaBroker:
     """One broker. A context manager; `kill` and `start` again keep the data and the port.
 
-    `data`: its folder. `properties`: more broker settings. `heap`: of the JVM.
+    `data`: its folder. `properties`: more broker settings. `format_options`: of the command that formats the folder. `heap` and
+    `java_options`: of the JVM.
     """
 
-    def __init__(self, data: Path, *, port: int = 0, heap: str = "384m", properties: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        data: Path,
+        *,
+        port: int = 0,
+        heap: str = "384m",
+        properties: dict[str, str] | None = None,
+        format_options: Sequence[str] = (),
+        java_options: Sequence[str] = (),
+    ) -> None:
         self.data = data.absolute()
         self.port = port or free_port()
         self.bootstrap = f"127.0.0.1:{self.port}"
         self._controller_port = free_port()
         self._heap = heap
+        self._java_options = java_options
+        self._format_options = format_options
         self._properties = properties or {}
         configuration = self.data / "server.properties"
         self.process = ChildProcess(
@@ -69,7 +82,9 @@ class KafkaBroker:
         configuration.write_text("".join(f"{key}={value}\n" for key, value in self._settings().items()))
         if not (self.data / "log" / "meta.properties").exists():
             cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "A")
-            command = self._java("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(configuration))
+            command = self._java(
+                "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(configuration), *self._format_options
+            )
             status, _ = run_to_end(command, self.process.log)
             if status:
                 raise Misconfigured(f"the Kafka broker's folder could not be formatted: see {self.process.log}")
@@ -88,7 +103,7 @@ class KafkaBroker:
 
     def _java(self, *arguments: str) -> list[str]:
         options = [f"-Xmx{self._heap}", "-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true"]
-        return [find_java(), *options, "-cp", ":".join(map(str, find_jars("kafka"))), *arguments]
+        return [find_java(), *options, *self._java_options, "-cp", ":".join(map(str, find_jars("kafka"))), *arguments]
 
     def _settings(self) -> dict[str, str]:
         return {
