@@ -147,6 +147,19 @@ async def test_connections_within_the_handshake_count_and_make_room(secured, lis
             writer.close()
 
 
+async def test_sockets_of_one_address_push_out_no_other_s(secured, listening, dial):
+    """A handshake takes a while, and a crowd of sockets of another machine must not end it."""
+    async with listening(MemoryPort(), **secured.settings(), max_connections=5) as listener:
+        address = listener.addresses["mqtts"]
+        slow = await asyncio.open_connection(*address, local_addr=("127.0.0.2", 0))
+        await eventually(lambda: listener.counters.connected == 1, "it is accepted")
+        crowd = [await asyncio.open_connection(*address) for _ in range(30)]
+        await eventually(lambda: listener.counters.over_limit == 26, "the crowd makes room for itself")
+        await within(slow[1].start_tls(secured.device("lamp-2"), server_hostname="127.0.0.1"), "no handshake")
+        for _, writer in (slow, *crowd):
+            writer.transport.abort()
+
+
 async def test_the_files_are_read_again_when_they_change(secured, listening, dial):
     settings = secured.settings()
     tls = settings["tls"]

@@ -33,8 +33,8 @@ _NOTED = (CloseReason.REFUSED, CloseReason.MALFORMED, CloseReason.OVER_LIMIT)
 class ConnectionOwner(ListenerContext, Protocol):
     """The listener, as a connection sees it."""
 
-    def joined(self, connection: "ClientConnection") -> bool:
-        """Add a new socket. Returns False if there is no room for it."""
+    def joined(self, connection: "ClientConnection", host: str) -> bool:
+        """Add a new socket. `host`: the peer's address. Returns False if there is no room for it."""
 
     def opened(self, connection: "ClientConnection", accepted: ClientAccepted) -> None:
         """Register the connection's client."""
@@ -69,7 +69,7 @@ class ClientConnection(asyncio.Protocol):
         self._transport = transport
         self.reader = PacketReader(self.protocol, self, transport, self._owner)
         self._silence = DeadlineTimer(self._deadline, self._timed_out)
-        if not self._owner.joined(self):
+        if not self._owner.joined(self, (transport.get_extra_info("peername") or [""])[0]):
             self.ending = True
             transport.abort()
             return

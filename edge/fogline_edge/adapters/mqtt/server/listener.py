@@ -20,6 +20,7 @@ from fogline_edge.adapters.mqtt.server.connection import ClientConnection
 from fogline_edge.adapters.mqtt.server.dispatch import Dispatch
 from fogline_edge.adapters.mqtt.server.session_expiry import SessionExpiry
 from fogline_edge.adapters.mqtt.server.tls_connection import TlsConnection
+from fogline_edge.adapters.mqtt.server.unnamed_sockets import UnnamedSockets
 from fogline_edge.adapters.mqtt.server.wills import DelayedWills
 from fogline_edge.adapters.mqtt.session.client_protocol import ProtocolContext
 from fogline_edge.adapters.mqtt.session.effects import ClientAccepted, CloseReason, LastWill, Verify
@@ -76,7 +77,7 @@ class MqttListener:
         self._access: ListenerAccess | None = None
         self._servers: dict[str, asyncio.Server] = {}
         self._sockets: set[ClientConnection] = set()
-        self._without_client: dict[ClientConnection, None] = {}
+        self._unnamed = UnnamedSockets()
         self._lingering: dict[ClientConnection, None] = {}
         self._by_client: dict[ClientKey, ClientConnection] = {}
         self._flushes: list[Callable[[], None]] = []
@@ -132,8 +133,8 @@ class MqttListener:
         for server in servers.values():
             await server.wait_closed()
 
-    def joined(self, connection: ClientConnection) -> bool:
-        """See `ConnectionOwner.joined`. If there are too many, the oldest socket without a client makes room."""
+    def joined(self, connection: ClientConnection, host: str) -> bool:
+        """See `ConnectionOwner.joined`. If there are too many, a socket without a client makes room."""
         self.counters.connections += 1
         self._sockets.add(connection)
         self.counters.connected += 1
@@ -141,13 +142,13 @@ class MqttListener:
             oldest = next(iter(self._lingering))
             del self._lingering[oldest]
             oldest.drop(CloseReason.OVER_LIMIT, "")
-        if len(self._by_client) + len(self._without_client) >= self._settings.max_connections:
-            if not self._without_client:
+        if len(self._by_client) + len(self._unnamed) >= self._settings.max_connections:
+            first = self._unnamed.first_to_go()
+            if first is None:
                 self.counters.over_limit += 1
                 return False
-            oldest = next(iter(self._without_client))
-            oldest.drop(CloseReason.OVER_LIMIT, "too many connections, and no other waits longer for its CONNECT")
-        self._without_client[connection] = None
+            first.drop(CloseReason.OVER_LIMIT, "too many connections, and no other of its address waits longer for its CONNECT")
+        self._unnamed.add(connection, host)
         return True
 
     def opened(self, connection: ClientConnection, accepted: ClientAccepted) -> None:
@@ -157,7 +158,7 @@ class MqttListener:
             detail = "another connection has the same client id"
             former.disconnect(Reason.SESSION_TAKEN_OVER, CloseReason.TAKEN_OVER, detail, resumed=accepted.resumed)
         self._wills.reopened(accepted.key, resumed=accepted.resumed)
-        self._without_client.pop(connection, None)
+        self._unnamed.discard(connection)
         self._by_client[accepted.key] = connection
 
     def verify(self, connection: ClientConnection, verify: Verify) -> None:
@@ -188,7 +189,7 @@ class MqttListener:
 
     def ended(self, connection: ClientConnection, key: ClientKey | None, will: LastWill | None) -> None:
         """Remove the client of an ended connection, and publish its will, now or after its delay."""
-        self._without_client.pop(connection, None)
+        self._unnamed.discard(connection)
         self._lingering[connection] = None
         if key is not None and self._by_client.get(key) is connection:
             del self._by_client[key]
