@@ -51,7 +51,8 @@ def enroll(token: EnrolmentToken, bridge: str, folder: Path) -> Path:
     """
     certificate, settings = folder / CERTIFICATE, folder / "edge.toml"
     if certificate.exists():
-        raise Misconfigured(f"{certificate} exists: this gateway is enrolled. `fogline-edge renew` replaces its certificate")
+        why = "this gateway is enrolled. `fogline-edge renew` replaces its certificate; one that has ended must be moved away"
+        raise Misconfigured(f"{certificate} exists: {why}")
     login = Login(PLAIN, USER_PREFIX + token.gateway, token.secret)
     security = ClientSecurity(login, trusting(token.ca, "the token"))
     try:

@@ -21,7 +21,7 @@ from fogline_cloud.settings import CaSettings
 from fogline_edge.enrolment import CERTIFICATE, enroll, renew
 from fogline_edge.enrolment import _Conversation as Conversation
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.renewal import due_in_s, read_times, renew_in_time
+from fogline_edge.renewal import LOOK_S, due_in_s, pause_s, read_times, renew_in_time
 from fogline_edge.settings import load
 
 
@@ -203,6 +203,9 @@ def test_a_certificate_is_due_after_two_thirds_of_its_time(folder):
     now = now_utc()
     assert due_in_s(now, now + timedelta(days=30), now) == timedelta(days=20).total_seconds()
     assert due_in_s(now - timedelta(days=21), now + timedelta(days=9), now) < 0
+    assert pause_s(now, now + timedelta(days=30)) == LOOK_S, "each attempt is a process of its own"
+    assert pause_s(now, now + timedelta(minutes=5)) == 5
+    assert pause_s(now, now + timedelta(seconds=6)) == 1
     other = folder / "other.pem"
     other.write_text(ssl.DER_cert_to_PEM_cert(b"x"))
     with pytest.raises(Misconfigured, match="cannot be renewed"):

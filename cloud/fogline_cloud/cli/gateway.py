@@ -16,7 +16,7 @@ from fogline_cloud.settings import load
 
 EXAMPLE = """\
 examples:
-  fogline gateway add gw-1               print a token; on the gateway: fogline-edge enroll TOKEN --bridge HOST:PORT
+  fogline gateway add gw-1               print a token; on the gateway: fogline-edge enroll - --bridge HOST:PORT
   fogline gateway add gw-1 --minutes 60
 
 The token is a password that works once. The bridge needs `enrolment = true` and the folder of the authority.
