@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 SCALAR_BYTES = 32
 LOOK_S = 0.02
+OURS = (b"fogline", b"spark")
 
 
 def forms(secret: bytes) -> set[bytes]:
@@ -58,32 +59,33 @@ class Canaries:
 
 
 class ProcessWatch(threading.Thread):
-    """Reads the command line and the environment of every process again and again, as `ps` does."""
+    """Reads the command line of every process, and the environment of ours, again and again, as `ps` does."""
 
     def __init__(self, canaries: Canaries) -> None:
         super().__init__(name="process watch", daemon=True)
         self.shown: dict[bytes, set[str]] = {}
         self.commands: set[bytes] = set()
         self._canaries = canaries
-        self._stop = threading.Event()
+        self._over = threading.Event()
 
     def __enter__(self) -> Self:
         self.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stop.set()
+        self._over.set()
         self.join()
 
     def run(self) -> None:
-        while not self._stop.wait(LOOK_S):
+        while not self._over.wait(LOOK_S):
             for process in Path("/proc").glob("[0-9]*"):
                 self._look(process)
 
     def _look(self, process: Path) -> None:
         try:
-            command, environment = (process / "cmdline").read_bytes(), (process / "environ").read_bytes()
-        except OSError:  # it has ended, or is another user's
+            command = (process / "cmdline").read_bytes()
+            environment = (process / "environ").read_bytes() if any(each in command for each in OURS) else b""
+        except OSError:  # it has ended
             return
         self.commands.add(command)
         if names := self._canaries.found(command + b"\0" + environment):

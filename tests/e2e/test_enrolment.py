@@ -21,8 +21,9 @@ from fogline_cloud.settings import CaSettings
 from fogline_edge.enrolment import CERTIFICATE, enroll, renew
 from fogline_edge.enrolment import _Conversation as Conversation
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.renewal import LOOK_S, due_in_s, pause_s, read_times, renew_in_time
+from fogline_edge.renewal import LOOK_S, due_in_s, pause_s, read_times, renew_in_time, times_line
 from fogline_edge.settings import load
+from fogline_lab.amqp import within
 
 
 @pytest.fixture
@@ -197,6 +198,29 @@ async def test_certificates_that_end_every_few_seconds_lose_and_double_nothing(i
     print(f"{len(serials)} certificates, {len(connections)} connections, {number} events")
     assert len(serials) >= 3
     assert line.landed() == list(range(number))
+
+
+async def test_renewal_goes_on_after_the_file_was_not_readable_for_a_while(folder, monkeypatch, caplog):
+    monkeypatch.setattr("fogline_edge.renewal.LOOK_S", 0.01)
+    renewed = asyncio.Event()
+
+    async def renew(_: Path) -> str:
+        renewed.set()
+        return ""
+
+    monkeypatch.setattr("fogline_edge.renewal._renew", renew)
+    file = folder / CERTIFICATE
+    renewing = asyncio.create_task(renew_in_time(str(file), folder / "edge.toml"))
+
+    async def silent() -> bool:
+        return "cannot read" not in caplog.text
+
+    await until_not(silent, "nothing is logged")
+    beside = folder / "new"
+    beside.write_text(times_line(now_utc() - timedelta(minutes=4), now_utc() + timedelta(minutes=1)))
+    beside.replace(file)
+    await within(renewed.wait(), "it does not renew")
+    renewing.cancel()
 
 
 def test_a_certificate_is_due_after_two_thirds_of_its_time(folder):
