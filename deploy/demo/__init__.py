@@ -3,6 +3,8 @@
 `ble_devices`: simulated Bluetooth devices and BlueZ, a process of its own
 `ble_judgement`: comparison of advertised, stored and tabled values; pure
 `ble_payload`: Bluetooth devices and their advertisements; pure
+`certificate_changes`: one certificate is renewed and one revoked, under load
+`certificate_judgement`: comparison of a revoked gateway's acknowledged, landed and kept events; pure
 `certificates`: authority and certificates of a run
 `cli`: command line
 `coap_device`: one simulated CoAP device

@@ -28,10 +28,10 @@ from fogline.process import command_line
 
 DESCRIPTION = """\
 Runs all of Fogline on this machine: Kafka, a bridge, two gateways, Spark, simulated MQTT, CoAP and Bluetooth devices, and
-an operator that sends commands. Every few seconds the demo kills one part (SIGKILL) under load. At the end it compares the
-sets of event ids that gateways had acknowledged, that Kafka holds and that the table holds. For every command it compares
-the operator's result, the record in Kafka and the effect at the device. Data is in .fogline/demo, logs in
-.fogline/demo/logs."""
+an operator that sends commands. Every few seconds the demo kills one part (SIGKILL) under load. Meanwhile one gateway
+renews its certificate, and one more gateway is revoked and shut out. At the end the demo compares the sets of event ids
+that gateways had acknowledged, that Kafka holds and that the table holds. For every command it compares the operator's
+result, the record in Kafka and the effect at the device. Data is in .fogline/demo, logs in .fogline/demo/logs."""
 
 EXAMPLE = """\
 examples:
@@ -114,9 +114,9 @@ def run(arguments: argparse.Namespace) -> int:
     bluetooth = [] if arguments.stay or without else ble_fleet(GATEWAYS)
     if without:
         print(f"{without}; the demo runs without Bluetooth", file=sys.stderr)
-    workspace = take_folder(
-        ports, devices, ble=bluetooth, keep=arguments.keep, secure=not (arguments.stay or arguments.insecure_dev)
-    )
+    secure = not (arguments.stay or arguments.insecure_dev)
+    stolen = f"gateway-{GATEWAYS + 1}" if secure else ""
+    workspace = take_folder(ports, devices, ble=bluetooth, keep=arguments.keep, secure=secure, stolen=stolen)
     logging.basicConfig(force=True, level=logging.INFO, filename=workspace.logs / "demo.log", format="%(asctime)s %(message)s")
     console = Console(stderr=True)
     return asyncio.run(_stay(workspace, console) if arguments.stay else _demonstrate(workspace, arguments, console))
@@ -176,6 +176,7 @@ def show_report(report: DemoReport, console: Console) -> None:
         ("events/s while parts were killed", f"{report.details['rate']['average']:.0f}"),
         *_about(report.commands),
         *_about_ble(report.ble),
+        *(report.certificates.rows if report.certificates else ()),
     ]
     for name, value in rows:
         table.add_row(name, f"{value:,}" if isinstance(value, int) else str(value))

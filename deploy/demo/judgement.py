@@ -24,6 +24,20 @@ class RunEvidence:
     kafka: Counter[Id]
     table: Counter[Id]
 
+    def without(self, device: str) -> "RunEvidence":
+        """Return the evidence of all other devices."""
+        kafka, table = (
+            Counter({each: n for each, n in counts.items() if each[0] != device}) for counts in (self.kafka, self.table)
+        )
+        return RunEvidence(self.acknowledged, self.sent, kafka, table)
+
+    def of(self, device: str) -> tuple[Counter[int], Counter[int]]:
+        """Return the counters of a device's events, with the number of copies: in Kafka, and in the table."""
+        kafka, table = (
+            Counter({each[1]: n for each, n in counts.items() if each[0] == device}) for counts in (self.kafka, self.table)
+        )
+        return kafka, table
+
 
 @dataclass(frozen=True, slots=True)
 class Judgement:

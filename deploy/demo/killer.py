@@ -25,12 +25,13 @@ _LOADED = 0.85
 
 
 class Killer:
-    """`kills`: all kills with their recovery times. `killed`: all victims, in order."""
+    """`kills`: all kills with their recovery times. `killed`: all victims, in order. `calm`: held while a part is killed."""
 
     def __init__(self, workspace: Workspace, parts: dict[str, ChildProcess], snapshot: Snapshot, every_s: float) -> None:
         self.kills: list[Kill] = []
         self.killed: list[str] = []
         self.problems: list[str] = []
+        self.calm = asyncio.Lock()
         self._workspace = workspace
         self._parts = parts
         self._snapshot = snapshot
@@ -52,8 +53,9 @@ class Killer:
                 await self.settle()
                 await self._until(lambda: self._snapshot.flow.batches > 0 and self._snapshot.flow.rows.total > 0, FLOW_LIMIT_S)
             await self._until(lambda: self._rate() > _LOADED * rate, _LOAD_S)
-            if not self._enough.is_set():
-                await self._kill(victim)
+            async with self.calm:
+                if not self._enough.is_set():
+                    await self._kill(victim)
 
     def finish(self) -> None:
         """Kill no more parts; `run` returns when the current part has recovered."""

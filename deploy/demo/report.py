@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from demo.ble_judgement import BleJudgement
+from demo.certificate_judgement import CertificateJudgement
 from demo.judgement import CommandJudgement, Judgement
 
 _SHOWN = 20
@@ -13,7 +14,7 @@ _SHOWN = 20
 class DemoReport:
     """Results of a run. `problems`: texts of everything else that went wrong.
 
-    `ble` is `None` if there was no Bluetooth.
+    `ble` is `None` if there was no Bluetooth, `certificates` if there was no TLS.
     """
 
     judgement: Judgement
@@ -23,6 +24,7 @@ class DemoReport:
     details: dict[str, Any] = field(default_factory=dict)
     commands: CommandJudgement | None = None
     ble: BleJudgement | None = None
+    certificates: CertificateJudgement | None = None
 
     @property
     def status(self) -> int:
@@ -31,8 +33,9 @@ class DemoReport:
 
     @property
     def all_problems(self) -> list[str]:
-        """All problems: of the run, of the commands and of Bluetooth."""
-        return [*self.problems, *(self.commands.problems if self.commands else ()), *(self.ble.problems if self.ble else ())]
+        """All problems: of the run, of the commands, of Bluetooth and of the certificates."""
+        parts = (self.commands, self.ble, self.certificates)
+        return [*self.problems, *(problem for each in parts if each is not None for problem in each.problems)]
 
     def as_json(self) -> dict[str, Any]:
         """For `--json`."""
@@ -50,5 +53,6 @@ class DemoReport:
             "examples": examples,
             "commands": {name: value for name, value in commands.items() if name != "problems"},
             "ble": self.ble.as_json() if self.ble else None,
+            "certificates": self.certificates.as_json() if self.certificates else None,
             **self.details,
         }

@@ -3,15 +3,17 @@
 import asyncio
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from rich.console import Console
 
 from demo.ble_judgement import BleJudgement, judge_ble
+from demo.certificate_changes import TRACKER, CertificateChanges, read_kept, refusals
+from demo.certificate_judgement import CertificateJudgement, RevokedEvents, judge_certificates
 from demo.commander import Commander, read_effects, read_records
 from demo.evidence import gather, gather_ble
-from demo.judgement import CommandJudgement, Judgement, judge, judge_commands
+from demo.judgement import CommandJudgement, Judgement, RunEvidence, judge, judge_commands
 from demo.killer import Killer
 from demo.operator_commands import CommandRow
 from demo.payload import Device, fleet
@@ -56,6 +58,7 @@ class Demonstration:
         self._devices = self.site.devices(count=options.devices, rate=options.rate)
         self._killer = Killer(workspace, self.site.parts, self.snapshot, options.kill_every_s)
         self._fleet = fleet(options.devices, len(workspace.gateways))
+        self._changes = CertificateChanges(workspace, self.site.stolen, self._killer.calm, self._under_load)
         valves = [each.name for each in workspace.ble if not each.advertises]
         self._commander = Commander(
             workspace, self._fleet, self.snapshot.commands, valves=valves, heard=self.snapshot.kafka.heard
@@ -92,6 +95,7 @@ class Demonstration:
         if not self._options.kill_every_s:
             self._killer.finish()
         commands = asyncio.create_task(self._command(), name="commander")
+        changes = asyncio.create_task(self._changes.run(), name="certificates")
         fallen = self._scenario.fallen
         try:
             await until(lambda: self.stop.is_set() or fallen.is_set() or self._enough(began))
@@ -101,22 +105,26 @@ class Demonstration:
             self._average = self.snapshot.devices.acknowledged.total / self._load_s
             self.snapshot.doing = "devices are quiet; waiting for the last results of commands"
             self._devices.tell("quiet")
+            await self._changes.finish(changes)
             await self._commander.finish(fallen.is_set)
         finally:
-            await cancel(kills, commands)
+            await cancel(kills, commands, changes)
         await self._scenario.finish(self._devices)
 
     async def _command(self) -> None:
         """Send commands, once the bridge knows the gateway of every device from the device's events."""
-        await until(lambda: self.snapshot.kafka.events.total > 5 * len(self._fleet))
+        await until(self._under_load)
         await self._commander.run()
+
+    def _under_load(self) -> bool:
+        return self.snapshot.kafka.events.total > 5 * len(self._fleet)
 
     def _enough(self, began: float) -> bool:
         wanted = self._options
         if not (wanted.events or wanted.commands or wanted.seconds):
             return False
         reached = self.snapshot.devices.acknowledged.total >= wanted.events and self.snapshot.commands.sent >= wanted.commands
-        reached = reached and time.monotonic() - began >= wanted.seconds
+        reached = reached and time.monotonic() - began >= wanted.seconds and self._changes.over
         return reached and (not self._options.kill_every_s or enough(self._killer.killed))
 
     async def _judge(self) -> DemoReport:
@@ -126,8 +134,20 @@ class Demonstration:
         effects = read_effects(self._workspace)
         commands = judge_commands(self._commander.commands, records, effects)
         ble = await asyncio.to_thread(self._judge_ble, records, effects) if self._workspace.ble else None
+        certificates = await asyncio.to_thread(self._judge_certificates, evidence)
         ledger = await self._scenario.verified()
-        return self._report(judge(evidence), commands, ble, ledger)
+        judgement = judge(evidence.without(TRACKER.name))
+        return self._report(judgement, commands, ledger, ble=ble, certificates=certificates)
+
+    def _judge_certificates(self, evidence: RunEvidence) -> CertificateJudgement | None:
+        """Judge the changes of certificates, if they were made."""
+        changes = self._changes
+        if changes.renewal is None or changes.revocation is None:
+            return None
+        kept = read_kept(self._workspace.outbox(self._workspace.stolen))
+        revocation = replace(changes.revocation, refused=refusals(self._workspace))
+        events = RevokedEvents(changes.acknowledged, *evidence.of(TRACKER.name), kept)
+        return judge_certificates(changes.renewal, revocation, events)
 
     def _judge_ble(self, records: Iterable[CommandRow], effects: Mapping[tuple[str, str], int]) -> BleJudgement:
         """Judge the Bluetooth devices alone."""
@@ -141,7 +161,13 @@ class Demonstration:
         return judge_ble(gather_ble(self._workspace), advertisers, commands)
 
     def _report(
-        self, judgement: Judgement, commands: CommandJudgement, ble: BleJudgement | None, ledger: dict[str, Any] | None
+        self,
+        judgement: Judgement,
+        commands: CommandJudgement,
+        ledger: dict[str, Any] | None,
+        *,
+        ble: BleJudgement | None,
+        certificates: CertificateJudgement | None,
     ) -> DemoReport:
         streams = ledger["streams"] if ledger else []
         kills = self._killer.kills
@@ -153,9 +179,10 @@ class Demonstration:
                 "bridge": sum(each["refused"]["bridge"] for each in streams),
             },
             kills=by_kind(self._killer.killed),
-            problems=[*self._scenario.problems, *self._killer.problems],
+            problems=[*self._scenario.problems, *self._killer.problems, *self._changes.problems],
             commands=commands,
             ble=ble,
+            certificates=certificates,
             details={
                 "rate": {
                     "average": round(self._average, 1),

@@ -3,12 +3,13 @@
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from demo.certificates import enrol
 from demo.probes import read_air, read_census, read_devices, read_flow
 from demo.snapshot import Snapshot
 from demo.workspace import Workspace
@@ -24,6 +25,7 @@ WAITS = 32
 class Site:
     """All parts of the demo: Kafka, bridges, gateways, Spark, and the Bluetooth devices (`air`) if there are any.
 
+    `stolen`: the gateway that is revoked during the run, if there is one.
     `on_exit` is called on the event loop with a part that ended by itself. The links of the Bluetooth devices end on purpose
     `cycles` times, by `seed`.
     """
@@ -60,14 +62,16 @@ class Site:
             on_line=partial(read_flow, snapshot.flow),
             environment={"JDK_JAVA_OPTIONS": os.environ.get("JDK_JAVA_OPTIONS", QUICK_START)},
         )
-        self.gateways = [
+        self._all_gateways = [
             self._part(
                 name,
                 [find_script("fogline-edge"), "run", *plain, "--config", workspace.edge(name)],
                 on_line=partial(read_census, snapshot, name),
             )
-            for name in workspace.gateways
+            for name in (*workspace.gateways, *([workspace.stolen] if workspace.stolen else []))
         ]
+        self.gateways = self._all_gateways[: len(workspace.gateways)]
+        self.stolen = self._all_gateways[-1] if workspace.stolen else None
         options = {
             "gateways": len(workspace.gateways),
             "valves": sum(not each.advertises for each in workspace.ble) // len(workspace.gateways),
@@ -104,7 +108,7 @@ class Site:
 
     @property
     def parts(self) -> dict[str, ChildProcess]:
-        """All parts but the Bluetooth devices, by name."""
+        """All parts but the Bluetooth devices and the stolen gateway, by name."""
         return {part.name: part for part in (self.kafka, *self.bridges, self.spark, *self.gateways)}
 
     async def start(self) -> None:
@@ -118,9 +122,12 @@ class Site:
             raise Misconfigured(f"the topics cannot be created: {log.read_text('utf-8').strip()}")
         self._snapshot.doing = "starting bridges, gateways and Spark"
         await self._start_air()
-        async with asyncio.TaskGroup() as group:
-            for part in (self.spark, *self.bridges, *self.gateways):
-                group.create_task(start_child(part), name=f"start {part.name}")
+        await _side_by_side([start_child(self.spark), self._start_line()])
+
+    async def _start_line(self) -> None:
+        """Start the bridges, then the gateways, which have to enrol first. That takes less time than Spark's start."""
+        await _side_by_side(start_child(each) for each in self.bridges)
+        await _side_by_side(_start_gateway(self.workspace, each) for each in self._all_gateways)
 
     async def _start_air(self) -> None:
         """Start the Bluetooth devices, and point each gateway to the bus of its own simulated BlueZ."""
@@ -162,7 +169,7 @@ class Site:
 
     async def stop_gateways(self) -> None:
         """Stop the gateways in order; they go before the bridges, so that they can send their backlog."""
-        await stop_children(*self.gateways)
+        await stop_children(*self._all_gateways)
 
     async def stop_bridges(self) -> None:
         """Stop the bridges in order."""
@@ -170,7 +177,7 @@ class Site:
 
     async def end(self) -> None:
         """Stop every part that still runs, in the order of the flow."""
-        await stop_children(self.spark, *self.gateways)
+        await stop_children(self.spark, *self._all_gateways)
         await self.stop_bridges()
         await stop_children(self.kafka)
         if self.air is not None:
@@ -178,8 +185,24 @@ class Site:
 
     def kill_all(self) -> None:
         """Kill every part at once, and do not wait."""
-        for part in (*self.parts.values(), *([] if self.air is None else [self.air])):
+        for part in (self.kafka, *self.bridges, self.spark, *self._all_gateways, *([] if self.air is None else [self.air])):
             part.kill()
+
+
+async def _side_by_side(steps: Iterable[Coroutine[Any, Any, object]]) -> None:
+    async with asyncio.TaskGroup() as group:
+        for each in steps:
+            group.create_task(each)
+
+
+async def _start_gateway(workspace: Workspace, part: ChildProcess) -> None:
+    """Let a gateway enrol, if there is TLS, and start it."""
+    if workspace.secure:
+        edge, log = workspace.edge(part.name), workspace.logs / f"enrol-{part.name}.log"
+        await asyncio.to_thread(enrol, part.name, edge.parent, workspace.ports.amqp[0], workspace.cloud, log)
+        if part.name == workspace.stolen:  # it runs with the settings that `enroll` has written, which end with [mqtt]
+            edge.write_text(f"{edge.read_text('utf-8')}port = 0\n", "utf-8")
+    await start_child(part)
 
 
 def _ignore(_part: ChildProcess) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from demo.ble_payload import VALVE_PROFILE, BleDevice
 from demo.ble_payload import settings as ble_settings
-from demo.certificates import crl_line, make_certificates, operator_settings, tls_table
+from demo.certificates import DAYS, bridge_tables, make_certificates, operator_settings, uplink_tables
 from demo.payload import Device
 from fogline.errors import Misconfigured
 from fogline_cloud.settings import OperatorSettings
@@ -45,13 +45,14 @@ class Ports:
 class Workspace:
     """A folder in `.fogline` of the checkout. `ble`: the Bluetooth devices; empty: gateways have no Bluetooth.
 
-    `secure`: gateways and operator connect over TLS.
+    `secure`: gateways and operator connect over TLS. `stolen`: name of one more gateway, which is revoked during the run.
     """
 
     folder: Path
     ports: Ports
     ble: tuple[BleDevice, ...] = ()
     secure: bool = True
+    stolen: str = ""
 
     @property
     def operator(self) -> OperatorSettings:
@@ -89,11 +90,6 @@ class Workspace:
         return self.folder / "effects-ble"
 
     @property
-    def valve_profile(self) -> Path:
-        """Profile of the Bluetooth devices that gateways connect to."""
-        return self.folder / "valve.toml"
-
-    @property
     def gateways(self) -> list[str]:
         """Names of the gateways as parts."""
         return [f"gateway-{number}" for number in range(1, len(self.ports.mqtt) + 1)]
@@ -108,12 +104,12 @@ class Workspace:
         return self.cloud if bridge == self.bridges[0] else self.folder / f"cloud-{bridge.rpartition('-')[2]}.toml"
 
     def edge(self, gateway: str) -> Path:
-        """Return the settings file of a gateway."""
-        return self.folder / f"edge-{gateway.rpartition('-')[2]}.toml"
+        """Return the settings file of a gateway. Its folder has the gateway's certificate and its outbox too."""
+        return self.folder / gateway / "edge.toml"
 
     def outbox(self, gateway: str) -> Path:
         """Return the folder of a gateway's outbox."""
-        return self.folder / gateway
+        return self.folder / gateway / "data"
 
 
 def take_folder(
@@ -123,13 +119,16 @@ def take_folder(
     ble: Sequence[BleDevice] = (),
     keep: bool = False,
     secure: bool = True,
+    stolen: str = "",
     name: str = "demo",
     retry_s: tuple[float, float] | None = None,
+    certificate_days: float = DAYS,
 ) -> Workspace:
     """Lock the folder `name` for this process, empty it (unless `keep`), write the settings. Raises `Misconfigured`.
 
-    `devices`: those that serve get the ports for that, in their order. `retry_s`: a gateway's first and longest pause
-    before it tries its bridges again, if not the usual ones; the longest before it tries a Bluetooth device again as well.
+    `devices`: those that serve get the ports for that, in their order. `stolen`: see `Workspace`. `retry_s`: a gateway's
+    first and longest pause before it tries its bridges again, if not the usual ones; the longest before it tries a Bluetooth
+    device again as well. `certificate_days`: how long the gateways' certificates are valid.
     """
     folder = ROOT / ".fogline" / name
     folder.parent.mkdir(exist_ok=True)
@@ -140,25 +139,26 @@ def take_folder(
         raise Misconfigured(f"another {name} is running in this checkout; end it first") from None
     if not keep:
         shutil.rmtree(folder, ignore_errors=True)
-    workspace = Workspace(folder, ports, tuple(ble), secure)
+    workspace = Workspace(folder, ports, tuple(ble), secure, stolen)
     workspace.logs.mkdir(parents=True, exist_ok=True)
     if secure:
-        make_certificates(folder, TENANT, workspace.bridges, workspace.gateways)
+        make_certificates(folder, TENANT, workspace.bridges)
     for index, bridge in enumerate(workspace.bridges):
-        workspace.cloud_of(bridge).write_text(_cloud(bridge, ports, index, secure=secure), "utf-8")
-    if ble:
-        workspace.valve_profile.write_text(VALVE_PROFILE, "utf-8")
+        settings = _cloud(bridge, ports, index) + (bridge_tables(bridge, certificate_days) if secure else "")
+        workspace.cloud_of(bridge).write_text(settings, "utf-8")
     serving = list(zip((each for each in devices if each.serves), ports.serving, strict=True))
     for index, gateway in enumerate(workspace.gateways):
         own = {device.name: port for device, port in serving if device.gateway == index}
         bluetooth = ble_settings(ble, index, retry_s[1] if retry_s else BLE_RETRY_S) if ble else ""
-        tls = tls_table("uplink.tls", gateway) if secure else ""
-        workspace.edge(gateway).write_text(_edge(gateway, ports, index, own, retry_s) + bluetooth + tls, "utf-8")
+        uplink = _uplink(ports, retry_s) + (uplink_tables() if secure else "")
+        workspace.edge(gateway).parent.mkdir(exist_ok=True)
+        workspace.edge(gateway).write_text(_edge(gateway, ports, index, own, uplink) + bluetooth, "utf-8")
+        if ble:
+            workspace.edge(gateway).with_name("valve.toml").write_text(VALVE_PROFILE, "utf-8")
     return workspace
 
 
-def _cloud(bridge: str, ports: Ports, index: int, *, secure: bool) -> str:
-    tls = f"{crl_line()}\n{tls_table('bridge.tls', bridge)}" if secure else ""
+def _cloud(bridge: str, ports: Ports, index: int) -> str:
     return f"""\
 tenant = "{TENANT}"
 shards = {SHARDS}
@@ -166,31 +166,32 @@ shards = {SHARDS}
 [kafka]
 "bootstrap.servers" = "127.0.0.1:{ports.kafka}"
 
-[bridge]
-name = "{bridge}"
-listen = "127.0.0.1:{ports.amqp[index]}"
-advertised = "127.0.0.1:{(ports.amqp_lines or ports.amqp)[index]}"
-{tls}
 [flow]
 tables = "tables"
 checkpoint = "checkpoint"
 master = "local[2]"
 trigger_ms = 2000
+
+[bridge]
+name = "{bridge}"
+listen = "127.0.0.1:{ports.amqp[index]}"
+advertised = "127.0.0.1:{(ports.amqp_lines or ports.amqp)[index]}"
 """
 
 
-def _edge(gateway: str, ports: Ports, index: int, serving: Mapping[str, int], retry_s: tuple[float, float] | None) -> str:
+def _uplink(ports: Ports, retry_s: tuple[float, float] | None) -> str:
     bridges = [f"127.0.0.1:{port}" for port in ports.amqp_lines or ports.amqp]
     retry = "retry_s = {}\nretry_cap_s = {}\n".format(*retry_s) if retry_s is not None else ""
+    return f"[uplink]\nbridge = {json.dumps(bridges)}\nstatement_s = 5.0\n{retry}"
+
+
+def _edge(gateway: str, ports: Ports, index: int, serving: Mapping[str, int], uplink: str) -> str:
     settings = f"""\
 tenant = "{TENANT}"
 gateway = "{gateway}"
-data = "{gateway}"
+data = "data"
 
-[uplink]
-bridge = {json.dumps(bridges)}
-statement_s = 5.0
-{retry}
+{uplink}
 [mqtt]
 port = {ports.mqtt[index]}
 

@@ -1,6 +1,7 @@
 """Soak: the demo's parts with two bridges, for a long time, under every kind of fault; or counted reconnects.
 
 `breaker`: applies the scheduled faults
+`certificates`: short certificates, which gateways renew by themselves, and their counts
 `cli`: command line
 `flat`: rules for memory and counts that must not grow; pure
 `lines`: faulty lines between the parts

@@ -16,6 +16,7 @@ from rich.table import Table
 
 from demo.ble_devices import missing
 from demo.ble_payload import ble_fleet
+from demo.certificates import DAYS
 from demo.cli import end_on_signal
 from demo.payload import fleet
 from demo.workspace import choose_ports, take_folder
@@ -42,6 +43,7 @@ examples:
   make soak ARGS="--minutes 60"                            an hour, printing its seed
   make soak ARGS="--minutes 30 --seed 7 --json out.json"
   make soak ARGS="--minutes 30 --seed 7 --dry-run"         only the schedule
+  make soak ARGS="--minutes 15 --certificate-minutes 5"    gateways' certificates that end every five minutes
   make soak ARGS="--reconnects 1000"                       1000 reconnects, without a restart of any process
   make soak ARGS="--ble 500"                               the same for Bluetooth devices: their links end 500 times
 
@@ -76,6 +78,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--rate", type=_over_0, metavar="R", help=text)
     parser.add_argument("--devices", type=int, default=DEVICES, help=f"how many devices (default: {DEVICES})")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all results to this file")
+    text = "validity of the gateways' certificates, which they renew by themselves; the bridges' are replaced once"
+    parser.add_argument("--certificate-minutes", type=_over_0, default=0.0, metavar="M", help=text)
+    parser.add_argument("--no-faults", action="store_true", help="without the schedule: only load")
     parser.add_argument("--dry-run", action="store_true", help="print the schedule, and do nothing")
     parser.set_defaults(run=run)
     return parser
@@ -95,12 +100,14 @@ def run(arguments: argparse.Namespace) -> int:
             raise Misconfigured(f"{option} must be over 0")
     if arguments.ble and (what := missing()):
         raise Misconfigured(f"--ble needs the simulated Bluetooth: {what}")
+    if arguments.certificate_minutes and (arguments.reconnects or arguments.ble):
+        raise Misconfigured("--certificate-minutes needs a time: use it with --minutes")
     if arguments.devices < 2 * len(GATEWAYS):
         raise Misconfigured(f"--devices must be at least {2 * len(GATEWAYS)}")
     if arguments.json is not None and not arguments.json.absolute().parent.is_dir():
         raise Misconfigured(f"--json {arguments.json}: there is no such folder")
     counted = arguments.reconnects or arguments.ble
-    faults = [] if counted else schedule(arguments.seed, arguments.minutes * 60)
+    faults = [] if counted or arguments.no_faults else schedule(arguments.seed, arguments.minutes * 60)
     print(f"seed {arguments.seed}")
     for fault in faults:
         print(fault.text)
@@ -118,6 +125,7 @@ def run(arguments: argparse.Namespace) -> int:
         seconds=arguments.minutes * 60,
         rate=rate,
         wanted_rate=0.0 if counted else min(WANTED_RATE, 0.8 * rate),
+        certificate_minutes=arguments.certificate_minutes,
     )
     return asyncio.run(_soak(arguments, options, Console(stderr=True)))
 
@@ -131,7 +139,8 @@ async def _soak(arguments: argparse.Namespace, options: SoakOptions, console: Co
     async with faulty_lines(free, plans) as (lines, ports):
         retry_s = (0.2, 0.5) if options.reconnects or options.ble else None
         bluetooth = ble_fleet(len(GATEWAYS), VALVES) if options.ble else []
-        workspace = take_folder(ports, devices, ble=bluetooth, name="soak", retry_s=retry_s)
+        days = options.certificate_minutes / (24 * 60) or DAYS
+        workspace = take_folder(ports, devices, ble=bluetooth, name="soak", retry_s=retry_s, certificate_days=days)
         log = workspace.logs / "soak.log"
         logging.basicConfig(force=True, level=logging.INFO, filename=log, format="%(asctime)s %(message)s")
         soak = Soak(workspace, lines, options, console, plans=plans, fleet=devices)
@@ -162,6 +171,7 @@ def show(verdict: SoakVerdict, samples: Sequence[ProcessSample], console: Consol
         *((f"kills of {part}", verdict.kills[part]) for part in verdict.planned),
         *((f"connections ended by {how}", count) for how, count in sorted(verdict.reconnects.items())),
         ("events/s offered, on average", round(verdict.load.rate)),
+        *(verdict.certificates.rows if verdict.certificates else ()),
     ]
     for name, value in rows:
         table.add_row(name, f"{value:,}")

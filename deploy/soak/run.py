@@ -17,8 +17,10 @@ from demo.scenario import Scenario, cancel
 from demo.screen import show
 from demo.snapshot import GatewayStats, Snapshot
 from demo.workspace import Workspace
+from fogline.errors import Misconfigured
 from fogline_lab.supervisor import start_child, stop_children
 from soak.breaker import Breaker
+from soak.certificates import count_certificates, replace_bridge_certificates
 from soak.flat import ProcessSample, grown, held, not_at_rest, not_flat
 from soak.lines import FaultyLines
 from soak.reconnects import FaultPlans
@@ -41,7 +43,8 @@ class SoakOptions:
     """`faults`: the schedule. `reconnects`: the wanted number, or 0.
 
     `ble`: the wanted number of reconnects of Bluetooth devices, or 0. `seconds`: time that devices send, if reconnects are
-    not counted. `wanted_rate`: the least rate that they must offer.
+    not counted. `wanted_rate`: the least rate that they must offer. `certificate_minutes`: validity of the gateways'
+    certificates, which then renew themselves, or 0 for long ones.
     """
 
     faults: list[ScheduledFault]
@@ -51,6 +54,7 @@ class SoakOptions:
     seconds: float
     rate: float
     wanted_rate: float
+    certificate_minutes: float = 0.0
 
 
 class Soak:
@@ -82,6 +86,7 @@ class Soak:
         every_s = RECONNECTS_EVERY_S if options.reconnects else BLE_EVERY_S if options.ble else EVERY_S
         self.sampler = Sampler((*self._site.parts.values(), self._devices), asked, self.snapshot, every_s)
         self._load_s = 0.0
+        self._replaced = 0
         self._at_rest: list[dict[str, ProcessSample]] = []
 
     @property
@@ -128,11 +133,21 @@ class Soak:
         self._site.begin()
         began = time.monotonic()
         faults = asyncio.create_task(self._breaker.run(self._options.faults), name="faults")
+        certificates = asyncio.create_task(self._replace_certificates(), name="certificates")
         try:
             await until(lambda: self.stop.is_set() or self._scenario.fallen.is_set() or self._enough(began))
         finally:
-            await cancel(faults)
+            await cancel(faults, certificates)
         self._load_s = time.monotonic() - began
+
+    async def _replace_certificates(self) -> None:
+        """Replace the bridges' certificates at half of the time, if the gateways' are short."""
+        if self._options.certificate_minutes:
+            await asyncio.sleep(self._options.seconds / 2)
+            try:
+                self._replaced = await replace_bridge_certificates(self._workspace)
+            except Misconfigured as error:
+                self._scenario.problems.append(str(error))
 
     async def _calm(self) -> None:
         """Stop messages and faults, and wait until all parts are back."""
@@ -191,6 +206,7 @@ class Soak:
         if counted and not self.stop.is_set():
             problems += not_flat(samples, LIVING)
         problems += grown(samples, [each for each in self._site.parts if each.startswith(("bridge", "gateway"))])
+        minutes = self._options.certificate_minutes
         if len(self._at_rest) == 2:
             problems += not_at_rest(*self._at_rest)
         return SoakVerdict(
@@ -203,5 +219,6 @@ class Soak:
             reconnects=self._reconnects(),
             reconnects_wanted=counted,
             stopped=self.stop.is_set(),
+            certificates=count_certificates(self._workspace, minutes, self._load_s, self._replaced) if minutes else None,
             held=[found for part in (*self._site.parts, "devices") if (found := held(samples, part)) is not None],
         )

@@ -29,10 +29,54 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
+class CertificateCounts:
+    """Certificates of a run. `minutes`: validity of a gateway's. `renewed`: by gateway; `wanted`: the least of each.
+
+    `ended`: connections that bridges closed because the certificate had expired: the gateway then connects with its new one.
+    `expired`: connections that bridges refused as expired. `failed`: attempts to renew that failed, and were made again.
+    `replaced`: of `bridges`, those that showed a new certificate without a restart for it.
+    """
+
+    minutes: float
+    renewed: dict[str, int]
+    wanted: int
+    ended: int
+    expired: int
+    failed: int
+    replaced: int
+    bridges: int
+
+    def problems(self, *, stopped: bool) -> list[str]:
+        """Return the problems as text. `stopped`: the run was stopped early, so that bridges may have their former ones."""
+        problems = [
+            f"{gateway} renewed its certificate {count} times, at least {self.wanted} are wanted"
+            for gateway, count in self.renewed.items()
+            if count < self.wanted
+        ]
+        if self.expired:
+            problems.append(f"{self.expired} connections were refused because a certificate had expired")
+        if self.replaced < self.bridges and not stopped:
+            problems.append(f"{self.replaced} of {self.bridges} bridges show the certificate that was issued last")
+        return problems
+
+    @property
+    def rows(self) -> list[tuple[str, object]]:
+        """Lines of the report."""
+        return [
+            *((f"renewals of {gateway}, each for {self.minutes:g} min", count) for gateway, count in self.renewed.items()),
+            ("attempts to renew that failed", self.failed),
+            ("connections that ended with their certificate", self.ended),
+            ("connections refused as expired", self.expired),
+            ("bridges with a new certificate", self.replaced),
+        ]
+
+
+@dataclass(frozen=True, slots=True)
 class SoakVerdict:
     """`kills`: by kind of part, of `planned`. `reconnects`: connections that failed, by fault.
 
     `stopped`: the run was stopped early, so fewer kills and reconnects are right. `ledger`: output of `ledger verify`.
+    `certificates`: if they were short ones.
     """
 
     judgement: Judgement
@@ -45,6 +89,7 @@ class SoakVerdict:
     reconnects_wanted: int = 0
     stopped: bool = False
     held: Sequence[Held] = ()
+    certificates: CertificateCounts | None = None
 
     @property
     def gaps(self) -> int:
@@ -66,6 +111,8 @@ class SoakVerdict:
         problems = list(self.problems)
         if self.load.rate < self.load.wanted:
             problems.append(f"the devices offered {self.load.rate:.0f} events/s, at least {self.load.wanted:.0f} are wanted")
+        if self.certificates is not None:
+            problems += self.certificates.problems(stopped=self.stopped)
         if not self.stopped:
             missing = {part: count - self.kills.get(part, 0) for part, count in self.planned.items()}
             problems += [f"{part} was killed {count} times less than planned" for part, count in missing.items() if count > 0]
@@ -81,7 +128,7 @@ class SoakVerdict:
     @property
     def sentence(self) -> str:
         """The verdict in one line."""
-        many = f"{sum(self.kills.values())} kills" if self.planned else f"{sum(self.reconnects.values())} reconnects"
+        many = f"{sum(self.reconnects.values())} reconnects" if self.reconnects_wanted else f"{sum(self.kills.values())} kills"
         early = "stopped early: " if self.stopped else ""
         return f"{early}{many}, {self.judgement.sentence}, unexplained gaps {self.gaps}"
 
@@ -103,5 +150,6 @@ class SoakVerdict:
             "stopped": self.stopped,
             "load": {**asdict(self.load), "rate": round(self.load.rate, 1)},
             "held": [asdict(each) for each in self.held],
+            "certificates": asdict(self.certificates) if self.certificates else None,
             "ledger": self.ledger,
         }

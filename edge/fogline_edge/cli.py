@@ -28,7 +28,7 @@ from fogline_edge.status import read_events, read_status
 EXAMPLE = """\
 examples:
   fogline-edge init                                     ask three questions, and write edge.toml
-  fogline-edge enroll TOKEN --bridge fog.example:5671   get a certificate, and settings that run
+  fogline-edge enroll - --bridge fog.example:5671       get a certificate, and settings that run
   fogline-edge check --config edge.toml      check the settings
   fogline-edge run --config edge.toml        serve devices until Ctrl-C
   fogline-edge status --config edge.toml     show how much is stored, sent and accepted
@@ -89,9 +89,10 @@ def _add_init(commands: Any) -> None:
 
 
 def _add_enroll(commands: Any) -> None:
-    example = "example: fogline-edge enroll fogline1.hqZ0... --bridge fog.example:5671"
+    example = "example: fogline-edge enroll - --bridge fog.example:5671"
     enrolling = commands.add_parser("enroll", help="get a certificate, and write settings that run", epilog=example)
-    enrolling.add_argument("token", nargs="?", help="token of `fogline gateway add` (default: a line of the standard input)")
+    text = "token of `fogline gateway add`, which `ps` shows; - (the default): it is a line of the standard input"
+    enrolling.add_argument("token", nargs="?", default="-", help=text)
     enrolling.add_argument("--bridge", required=True, help="address of the bridge, host:port")
     enrolling.add_argument("--out", type=Path, default=Path(), help="folder of the settings (default: this one)")
     enrolling.set_defaults(run=run_enroll)
@@ -151,12 +152,20 @@ def run_enroll(arguments: argparse.Namespace) -> int:
     from fogline_edge.enrolment import enroll  # noqa: PLC0415 - takes 6 MB, which a gateway that runs does not need
 
     try:
-        token = decode_token(arguments.token or sys.stdin.readline())
+        word = arguments.token
+        token = decode_token(_typed_token() if word == "-" else word)
     except Poison as error:
         raise Misconfigured(str(error)) from None
     settings = enroll(token, arguments.bridge, arguments.out)
     print(f"gateway {token.gateway} of {token.tenant} is enrolled. Run: fogline-edge run --config {settings}")
     return 0
+
+
+def _typed_token() -> str:
+    if sys.stdin.isatty():
+        sys.stderr.write("token: ")
+        sys.stderr.flush()
+    return sys.stdin.readline()
 
 
 def run_renew(arguments: argparse.Namespace) -> int:

@@ -49,7 +49,8 @@ def enroll(token: EnrolmentToken, bridge: str, folder: Path) -> Path:
     """
     certificate, settings = folder / CERTIFICATE, folder / FILE
     if certificate.exists():
-        raise Misconfigured(f"{certificate} exists: this gateway is enrolled. `fogline-edge renew` replaces its certificate")
+        why = "this gateway is enrolled. `fogline-edge renew` replaces its certificate; one that has ended must be moved away"
+        raise Misconfigured(f"{certificate} exists: {why}")
     if settings.exists():
         _check_kept(settings, token)
     login = Login(PLAIN, USER_PREFIX + token.gateway, token.secret)

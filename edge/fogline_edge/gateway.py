@@ -88,9 +88,7 @@ async def _renewing(settings: EdgeSettings, config: Path) -> AsyncIterator[None]
         yield
     finally:
         task.cancel()
-        for ended in await asyncio.gather(task, return_exceptions=True):
-            if isinstance(ended, FoglineError):
-                _log.error("%s", ended)
+        await asyncio.wait([task])
 
 
 async def _open_outbox(settings: EdgeSettings, stop: asyncio.Event) -> Outbox | None:

@@ -16,7 +16,9 @@ from typing import Final
 from fogline.errors import Misconfigured
 
 LOOK_S: Final = 3600.0
-"""Longest pause between two looks at the certificate, and the usual one after a failure."""
+"""Longest pause between two looks at the certificate."""
+RETRIES: Final = 60
+"""Share of the certificate's time that is the pause after an attempt: there are some 20 attempts before it ends."""
 LIMIT_S: Final = 120.0
 _TIMES = re.compile(r"^# issued (\S+), ends (\S+)$", re.MULTILINE)
 _log = logging.getLogger("fogline.renewal")
@@ -38,24 +40,33 @@ def read_times(path: str) -> tuple[datetime, datetime]:
     return datetime.fromisoformat(found[1]), datetime.fromisoformat(found[2])
 
 
+def pause_s(issued: datetime, ends: datetime) -> float:
+    """Return the pause after an attempt, also after the certificate has ended: each attempt is a process of its own."""
+    return min(max((ends - issued).total_seconds() / RETRIES, 1.0), LOOK_S)
+
+
 def due_in_s(issued: datetime, ends: datetime, now: datetime) -> float:
     """Return the seconds until two thirds of the time have passed; 0 or less if they have."""
     return (issued + (ends - issued) * 2 / 3 - now).total_seconds()
 
 
 async def renew_in_time(certificate: str, config: Path) -> None:
-    """Renew again and again; ends only by cancellation. `config`: the settings file. Raises `Misconfigured`."""
+    """Renew again and again; ends only by cancellation. `config`: the settings file."""
     while True:
-        issued, ends = read_times(certificate)
+        try:
+            issued, ends = read_times(certificate)
+        except Misconfigured as error:  # the file was replaced by hand
+            _log.error("%s", error)
+            await asyncio.sleep(LOOK_S)
+            continue
         wait_s = due_in_s(issued, ends, datetime.now(UTC))
         if wait_s <= 0:
-            why = await _renew(config)
-            if not why:
+            if why := await _renew(config):
+                _log.warning("the certificate, which ends at %s, was not renewed: %s", ends.isoformat(), why)
+            else:
                 _log.info("the certificate was renewed")
-                continue
-            _log.warning("the certificate, which ends at %s, was not renewed: %s", ends.isoformat(), why)
-            wait_s = (ends - datetime.now(UTC)).total_seconds() / 10
-        await asyncio.sleep(min(max(wait_s, 1.0), LOOK_S))
+            wait_s = pause_s(issued, ends)
+        await asyncio.sleep(min(wait_s, LOOK_S))
 
 
 async def _renew(config: Path) -> str:

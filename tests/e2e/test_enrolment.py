@@ -19,12 +19,12 @@ from fogline.errors import FoglineError, Misconfigured, Poison, Unreachable
 from fogline_cloud.authority.ca_folder import LIST, CaFolder
 from fogline_cloud.authority.certificates import now_utc
 from fogline_cloud.settings import CaSettings
-from fogline_edge.enrolment import CERTIFICATE, enroll, renew
 from fogline_edge.enrolment import _Conversation as Conversation
-from fogline_edge.first_settings import FirstSettings, write_first
+from fogline_edge.first_settings import CERTIFICATE, FirstSettings, enroll, renew, write_first
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.renewal import due_in_s, read_times, renew_in_time
+from fogline_edge.renewal import LOOK_S, due_in_s, pause_s, read_times, renew_in_time, times_line
 from fogline_edge.settings import load
+from fogline_lab.amqp import within
 
 
 @pytest.fixture
@@ -245,10 +245,36 @@ async def test_certificates_that_end_every_few_seconds_lose_and_double_nothing(i
     assert line.landed() == list(range(number))
 
 
+async def test_renewal_goes_on_after_the_file_was_not_readable_for_a_while(folder, monkeypatch, caplog):
+    monkeypatch.setattr("fogline_edge.renewal.LOOK_S", 0.01)
+    renewed = asyncio.Event()
+
+    async def renew(_: Path) -> str:
+        renewed.set()
+        return ""
+
+    monkeypatch.setattr("fogline_edge.renewal._renew", renew)
+    file = folder / CERTIFICATE
+    renewing = asyncio.create_task(renew_in_time(str(file), folder / "edge.toml"))
+
+    async def silent() -> bool:
+        return "cannot read" not in caplog.text
+
+    await until_not(silent, "nothing is logged")
+    beside = folder / "new"
+    beside.write_text(times_line(now_utc() - timedelta(minutes=4), now_utc() + timedelta(minutes=1)))
+    beside.replace(file)
+    await within(renewed.wait(), "it does not renew")
+    renewing.cancel()
+
+
 def test_a_certificate_is_due_after_two_thirds_of_its_time(folder):
     now = now_utc()
     assert due_in_s(now, now + timedelta(days=30), now) == timedelta(days=20).total_seconds()
     assert due_in_s(now - timedelta(days=21), now + timedelta(days=9), now) < 0
+    assert pause_s(now, now + timedelta(days=30)) == LOOK_S, "each attempt is a process of its own"
+    assert pause_s(now, now + timedelta(minutes=5)) == 5
+    assert pause_s(now, now + timedelta(seconds=6)) == 1
     other = folder / "other.pem"
     other.write_text(ssl.DER_cert_to_PEM_cert(b"x"))
     with pytest.raises(Misconfigured, match="cannot be renewed"):

@@ -14,7 +14,7 @@ from fogline_lab.tcp_line import HALF_OPEN
 from soak.flat import COUNTS, GROWN_MB, RSS_MB, ProcessSample, grown, held, not_at_rest, not_flat, over_time, warm
 from soak.reconnects import FaultPlans
 from soak.schedule import JITTER_S, STEP_S, VICTIMS, FaultKind, kills, schedule
-from soak.verdict import Load, SoakVerdict
+from soak.verdict import CertificateCounts, Load, SoakVerdict
 
 HALF_AN_HOUR_S = 1800.0
 
@@ -181,6 +181,34 @@ GAP = {"findings": [{"kind": "lost", "spans": [[4, 6], [9, 9]]}, {"kind": "table
 )
 def test_whatever_is_wrong_fails_the_run(changes):
     assert not verdict(**changes).holds
+
+
+CERTIFICATES = CertificateCounts(5.0, {"gateway-1": 3, "gateway-2": 4}, 3, ended=6, expired=0, failed=1, replaced=2, bridges=2)
+
+
+def test_certificates_that_were_renewed_often_enough_hold():
+    found = verdict(certificates=CERTIFICATES)
+    assert found.holds
+    assert ("renewals of gateway-1, each for 5 min", 3) in CERTIFICATES.rows
+    assert found.as_json()["certificates"]["failed"] == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"renewed": {"gateway-1": 2}}, "gateway-1 renewed its certificate 2 times, at least 3 are wanted"),
+        ({"expired": 1}, "1 connections were refused because a certificate had expired"),
+        ({"replaced": 1}, "1 of 2 bridges show the certificate that was issued last"),
+    ],
+)
+def test_certificates_that_were_not_renewed_in_time_fail_the_run(changes, problem):
+    found = verdict(certificates=replace(CERTIFICATES, **changes))
+    assert found.all_problems == [problem]
+    assert not found.holds
+
+
+def test_a_run_without_faults_says_so():
+    assert verdict(kills={}, planned={}).sentence.startswith("0 kills, ")
 
 
 def test_gaps_are_the_numbers_that_nothing_explains():

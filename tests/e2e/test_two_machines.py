@@ -74,8 +74,8 @@ def program(line: str, *before: str | Path) -> list[str | Path]:
     return [*before, found, *arguments]
 
 
-def run(command: list[str | Path], folder: Path) -> str:
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+def run(command: list[str | Path], folder: Path, typed: str = "") -> str:
+    done = subprocess.run(command, cwd=folder, input=typed, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
     return done.stdout
 
@@ -104,8 +104,8 @@ def test_the_page_leads_from_nothing_to_a_reading_over_two_machines(folder, kafk
                     start("bridge", line, cloud).next_line()
                 case ["fogline", "gateway", "add"]:
                     token = run(program(line), cloud).strip()
-                case ["fogline-edge", "enroll", _]:
-                    run(program(line.replace("TOKEN", token), *machine.inside()), edge)
+                case ["fogline-edge", "enroll", "-"]:
+                    run(program(line, *machine.inside()), edge, f"{token}\n")
                 case ["fogline-edge", "run"]:
                     start("gateway", line, edge, *machine.inside()).next_line()
                 case ["mosquitto_pub", *_]:

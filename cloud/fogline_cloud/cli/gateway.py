@@ -16,7 +16,7 @@ from fogline_cloud.settings import load
 
 EXAMPLE = """\
 examples:
-  fogline gateway add gw-1               print a token; on the gateway: fogline-edge enroll TOKEN --bridge HOST:PORT
+  fogline gateway add gw-1               print a token; on the gateway: fogline-edge enroll - --bridge HOST:PORT
   fogline gateway add gw-1 --host gw-1.local   devices reach the gateway there, by MQTT over TLS
   fogline gateway add gw-1 --minutes 60
 

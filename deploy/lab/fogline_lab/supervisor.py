@@ -273,13 +273,16 @@ def _written(file: Path) -> tuple[int, int]:
     return stat.st_mtime_ns, stat.st_size
 
 
-def run_to_end(command: Sequence[object], log: Path, folder: Path | None = None) -> tuple[int, str]:
-    """Run a short command to its end. Returns its exit status and its stdout; its stderr is added to `log`."""
+def run_to_end(command: Sequence[object], log: Path, folder: Path | None = None, typed: str = "") -> tuple[int, str]:
+    """Run a short command to its end. Returns its exit status and its stdout; its stderr is added to `log`.
+
+    `typed`: its stdin.
+    """
     with log.open("ab") as errors:
         done = subprocess.run(
             [find_setpriv(), "--pdeathsig", "KILL", "--", *map(str, command)],
             cwd=folder,
-            stdin=subprocess.DEVNULL,
+            input=typed,
             stdout=subprocess.PIPE,
             stderr=errors,
             start_new_session=True,

@@ -1,6 +1,6 @@
 """Parts that all processes of Fogline share.
 
-`command_line`: exit statuses, one-line errors, Ctrl-C, logging
+`command_line`: exit statuses, one-line errors, Ctrl-C, logging, no core files
 `crash_points`: named points at which a test kills the process
 `log_throttle`: repeated log lines
 `loop_calls`: calls from any thread into an event loop

@@ -1,4 +1,4 @@
-"""The exit statuses, one-line errors, Ctrl-C handling and logging of every command of Fogline.
+"""The exit statuses, one-line errors, Ctrl-C handling, logging and core limit of every command of Fogline.
 
 Exit status 0: success, or stopped by Ctrl-C or SIGTERM. 1: the command ran, and its result is negative (a ledger that does not
 balance, a failed check). 2: wrong usage or settings; one line on stderr names the error and the remedy.
@@ -8,6 +8,7 @@ import argparse
 import json
 import logging
 import os
+import resource
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -24,6 +25,7 @@ def main(parser: argparse.ArgumentParser, arguments: Sequence[str] | None = None
     if run is None:
         parser.print_help(sys.stderr)
         return 2
+    forbid_core_dumps()
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
         return run(parsed)
@@ -35,6 +37,14 @@ def main(parser: argparse.ArgumentParser, arguments: Sequence[str] | None = None
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def forbid_core_dumps() -> None:
+    """Keep the memory of this process and its children, which holds keys and passwords, out of core files."""
+    _, most = resource.getrlimit(resource.RLIMIT_CORE)
+    # Linux writes no core file of up to a page. It ignores the limit where it pipes cores to a program (systemd-coredump,
+    # apport), except for 1: then that program gets none (fs/coredump.c).
+    resource.setrlimit(resource.RLIMIT_CORE, (min(1, most) if most >= 0 else 1, most))
 
 
 def announce(**facts: Any) -> None:
