@@ -12,6 +12,8 @@ from typing import Any
 
 CUT_LIMIT_S = 60.0
 """The longest that a revoked gateway may stay connected."""
+IN_AUDIT = frozenset({"CONNECTED", "CONNECTION CLOSED", "CONNECTION REFUSED"})
+"""Decisions about a revoked gateway that the audit must have."""
 _SHOWN = 8
 
 
@@ -30,12 +32,14 @@ class Revocation:
     """One revocation. `cut_s`: from the start of `fogline ca revoke` until the bridge had closed the connection.
 
     `sent_before`: the device's counter at that moment. `refused`: how often the gateway tried in vain to come back.
+    `audited`: the decisions about it in the audit.
     """
 
     gateway: str
     cut_s: float
     sent_before: int
     refused: int = 0
+    audited: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,7 @@ class CertificateJudgement:
         """Lines of the report."""
         renewal, revocation = self.renewal, self.revocation
         serials = f"serial {renewal.before[:_SHOWN]}.. became {renewal.after[:_SHOWN]}.. in {renewal.took_s:.1f} s"
-        since = f"cut after {revocation.cut_s:.1f} s, refused {revocation.refused} times since then"
+        since = f"cut after {revocation.cut_s:.1f} s, refused {revocation.refused} times since then, as the audit says"
         events = f"{self.acknowledged:,} acknowledged: {self.landed:,} in Kafka and in the table, {self.kept:,} in its outbox"
         return [
             (f"certificate of {renewal.gateway} renewed", serials),
@@ -99,5 +103,7 @@ def judge_certificates(renewal: Renewal, revocation: Revocation, events: Revoked
         problems.append(f"{revocation.gateway} was cut after {revocation.cut_s:.0f} s, at most {CUT_LIMIT_S:.0f} s are allowed")
     if not revocation.refused:
         problems.append(f"{revocation.gateway} was not refused after it was cut")
+    if missing := IN_AUDIT - revocation.audited:
+        problems.append(f"the audit lacks decisions about {revocation.gateway}: {', '.join(sorted(missing))}")
     kept = len(events.acknowledged - landed)
     return CertificateJudgement(renewal, revocation, len(events.acknowledged), len(landed), kept, problems)

@@ -3,6 +3,7 @@
 The functions that run commands block, and raise `Misconfigured` if one fails.
 """
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -81,6 +82,14 @@ def renew(edge: Path, log: Path) -> None:
 def revoke(gateway: str, cloud: Path, log: Path) -> None:
     """Revoke the certificates of a gateway."""
     _run(log, [find_script("fogline"), "ca", "revoke", gateway, "--config", cloud])
+
+
+def audited(gateway: str, cloud: Path, log: Path) -> frozenset[str]:
+    """Verify the audit, and return its decisions about a gateway."""
+    fogline = find_script("fogline")
+    _run(log, [fogline, "audit", "verify", "--config", cloud])
+    lines = _run(log, [fogline, "audit", "show", "--about", gateway, "--json", "--config", cloud]).splitlines()
+    return frozenset(json.loads(line)["decision"] for line in lines)
 
 
 def issue_bridge(name: str, out: Path, cloud: Path, log: Path) -> None:

@@ -11,6 +11,7 @@ from rich.console import Console
 from demo.ble_judgement import BleJudgement, judge_ble
 from demo.certificate_changes import TRACKER, CertificateChanges, read_kept, refusals
 from demo.certificate_judgement import CertificateJudgement, RevokedEvents, judge_certificates
+from demo.certificates import audited
 from demo.commander import Commander, read_effects, read_records
 from demo.evidence import gather, gather_ble
 from demo.judgement import CommandJudgement, Judgement, RunEvidence, judge, judge_commands
@@ -145,7 +146,9 @@ class Demonstration:
         if changes.renewal is None or changes.revocation is None:
             return None
         kept = read_kept(self._workspace.outbox(self._workspace.stolen))
-        revocation = replace(changes.revocation, refused=refusals(self._workspace))
+        stolen, log = self._workspace.stolen, self._workspace.logs / "audit.log"
+        found = audited(stolen, self._workspace.cloud, log)
+        revocation = replace(changes.revocation, refused=refusals(self._workspace), audited=found)
         events = RevokedEvents(changes.acknowledged, *evidence.of(TRACKER.name), kept)
         return judge_certificates(changes.renewal, revocation, events)
 

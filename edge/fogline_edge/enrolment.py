@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -24,6 +23,7 @@ from fogline.amqp.security import ClientSecurity
 from fogline.amqp.wire import decode
 from fogline.enrolment import PRODUCT, USER_PREFIX, Enrolled, EnrolmentToken
 from fogline.errors import Misconfigured, Poison, Unreachable
+from fogline.json_document import read_document
 from fogline.message import Message
 from fogline.process.settings_file import split_endpoint
 from fogline.process.tls_files import trusting
@@ -124,15 +124,24 @@ async def _request(bridge: str, tenant: str, gateway: str, security: ClientSecur
         raise Misconfigured(f"the bridge at {bridge} issues no certificate: {answer.refused}")
     encoding, kind = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
     secret = key.private_bytes(encoding, kind, serialization.NoEncryption())
-    return Identity(_times(answer.certificate).encode() + answer.certificate.encode() + secret, answer.ca)
+    certificate = check_certificate(answer.certificate, key.public_key())
+    return Identity(_times(certificate).encode() + answer.certificate.encode() + secret, answer.ca)
 
 
-def _times(certificate: str) -> str:
+def check_certificate(text: str, key: ec.EllipticCurvePublicKey) -> x509.Certificate:
+    """Return the certificate in a bridge's answer, for `key` only: it replaces one that works. Raises `Unreachable`."""
     try:
-        found = x509.load_pem_x509_certificate(certificate.encode())
-    except ValueError as error:
-        raise Unreachable(f"the bridge's answer is no certificate: {error}") from None
-    return times_line(datetime.now(UTC), found.not_valid_after_utc)
+        found = x509.load_pem_x509_certificate(text.encode())
+        its_key = found.public_key()
+    except Exception as error:  # noqa: BLE001 - whatever a library finds wrong in a peer's bytes
+        raise Unreachable(f"the bridge's answer is no certificate: {str(error)[:200]}") from None
+    if its_key != key or found.not_valid_after_utc <= datetime.now(UTC):
+        raise Unreachable("the bridge's answer is a certificate of another key, or one that has ended")
+    return found
+
+
+def _times(certificate: x509.Certificate) -> str:
+    return times_line(datetime.now(UTC), certificate.not_valid_after_utc)
 
 
 class _Conversation:
@@ -161,8 +170,8 @@ class _Conversation:
     def received(self, connection: AmqpConnection, delivery: Delivery, data: bytes) -> None:
         connection.settle(delivery, ACCEPTED)
         try:
-            found = msgspec.json.decode(decode(data).body, type=Enrolled)
-        except (Poison, msgspec.DecodeError) as error:
+            found = read_document(decode(data).body, Enrolled, "the answer")
+        except Poison as error:
             self._fail(f"the answer cannot be read: {error}")
             return
         if not self.answer.done():

@@ -10,7 +10,7 @@ import pytest
 sys.path.append(str(Path(__file__).parents[2] / "deploy"))
 
 from demo.certificate_changes import TRACKER, decisions, refusals
-from demo.certificate_judgement import CUT_LIMIT_S, Renewal, Revocation, RevokedEvents, judge_certificates
+from demo.certificate_judgement import CUT_LIMIT_S, IN_AUDIT, Renewal, Revocation, RevokedEvents, judge_certificates
 from demo.certificates import bridge_tables, uplink_tables
 from demo.judgement import RunEvidence, judge
 from demo.report import DemoReport
@@ -19,7 +19,7 @@ from demo.workspace import Ports, Workspace
 from .test_demo_judgement import verdict
 
 RENEWAL = Renewal("gateway-1", "aa" * 20, "bb" * 20, 1.2)
-REVOCATION = Revocation("gateway-3", 3.4, sent_before=3, refused=5)
+REVOCATION = Revocation("gateway-3", 3.4, sent_before=3, refused=5, audited=IN_AUDIT)
 EVENTS = RevokedEvents({1, 2, 3, 4}, Counter([1, 2]), Counter([1, 2]), {2, 3, 4})
 
 
@@ -33,7 +33,7 @@ def test_events_of_a_revoked_gateway_are_in_the_table_or_in_its_outbox():
     assert (found.acknowledged, found.landed, found.kept) == (4, 2, 2)
     assert [str(value) for _, value in found.rows] == [
         "serial aaaaaaaa.. became bbbbbbbb.. in 1.2 s",
-        "cut after 3.4 s, refused 5 times since then",
+        "cut after 3.4 s, refused 5 times since then, as the audit says",
         "4 acknowledged: 2 in Kafka and in the table, 2 in its outbox",
     ]
     assert found.as_json()["revoked_events"] == {"acknowledged": 4, "landed": 2, "in_outbox": 2}
@@ -50,6 +50,7 @@ def test_events_of_a_revoked_gateway_are_in_the_table_or_in_its_outbox():
         (judged(renewal=replace(RENEWAL, after=RENEWAL.before)), "former certificate"),
         (judged(revocation=replace(REVOCATION, cut_s=CUT_LIMIT_S + 1)), "was cut after 61 s"),
         (judged(revocation=replace(REVOCATION, refused=0)), "was not refused"),
+        (judged(revocation=replace(REVOCATION, audited=IN_AUDIT - {"CONNECTION CLOSED"})), "the audit lacks decisions"),
     ],
 )
 def test_what_is_wrong_with_certificates_fails_the_report(found, problem):

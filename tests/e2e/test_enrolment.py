@@ -17,10 +17,11 @@ from e2e.secure_line import HERE, Site, secure
 from fogline.enrolment import MAX_REQUEST_BYTES, EnrolmentToken, decode_token
 from fogline.errors import FoglineError, Misconfigured, Poison, Unreachable
 from fogline_cloud.authority.ca_folder import LIST, CaFolder
-from fogline_cloud.authority.certificates import now_utc
+from fogline_cloud.authority.certificates import Role, Subject, make_key, now_utc, pem
 from fogline_cloud.settings import CaSettings
 from fogline_edge.enrolment import _Conversation as Conversation
-from fogline_edge.first_settings import CERTIFICATE, FirstSettings, enroll, renew, write_first
+from fogline_edge.enrolment import check_certificate, enroll, renew
+from fogline_edge.first_settings import CERTIFICATE, FirstSettings, write_first
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.renewal import LOOK_S, due_in_s, pause_s, read_times, renew_in_time, times_line
 from fogline_edge.settings import load
@@ -279,3 +280,17 @@ def test_a_certificate_is_due_after_two_thirds_of_its_time(folder):
     other.write_text(ssl.DER_cert_to_PEM_cert(b"x"))
     with pytest.raises(Misconfigured, match="cannot be renewed"):
         read_times(str(other))
+
+
+def test_a_certificate_that_would_shut_the_gateway_out_is_not_taken(folder):
+    """A bridge answers a renewal with a certificate of another key, one that has ended, or none."""
+    ca, key = CaFolder.make(folder / "ca", "acme", now_utc(), 1), make_key()
+
+    def issued(for_key, days: float = 1) -> str:
+        early = now_utc() - timedelta(days=max(0, -2 * days))
+        return pem(ca.issue(Subject("acme", Role.GATEWAY, "gw-1"), for_key.public_key(), early, abs(days))).decode()
+
+    assert check_certificate(issued(key), key.public_key()) is not None
+    for text in (issued(make_key()), issued(key, -1), "", "hunter2", "\ud7ff", issued(key)[:200]):
+        with pytest.raises(Unreachable, match="the bridge's answer is"):
+            check_certificate(text, key.public_key())
