@@ -101,4 +101,5 @@ def require(wanted: Iterable[str], existing: Collection[str]) -> None:
     if missing := [name for name in wanted if name not in existing]:
         raise Misconfigured(
             f"topics are missing, or Kafka hides them from this user: {', '.join(missing)}; run: fogline topics create"
+            " (with --acls if Kafka checks ACLs)"
         )

@@ -39,6 +39,13 @@ def test_a_folder_with_a_percent_sign_is_refused(tenant: str, folder: Path) -> N
         preflight(given("127.0.0.1:1", tenant, folder, tables=str(folder / "a%20b")))
 
 
+def test_a_kafka_setting_that_spark_cannot_follow_is_refused_before_spark_starts(tenant: str, folder: Path) -> None:
+    settings = given("127.0.0.1:1", tenant, folder)
+    settings.kafka.update({"security.protocol": "SSL", "ssl.cipher.suites": "ECDHE-RSA-AES128-GCM-SHA256"})
+    with pytest.raises(Misconfigured, match=r"\[kafka\] ssl\.cipher\.suites"):
+        preflight(settings)
+
+
 @pytest.fixture
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="fogline")

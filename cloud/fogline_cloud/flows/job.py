@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from fogline.errors import Misconfigured, Unreachable
 from fogline_cloud.flows.commit import Progress
+from fogline_cloud.flows.kafka import spark_options
 from fogline_cloud.flows.key_file import load_keys
 from fogline_cloud.flows.metrics import Offsets
 from fogline_cloud.flows.parsers import checked_overrides
@@ -33,6 +34,7 @@ def preflight(settings: CloudSettings) -> dict[str, int]:
     for key, folder in (("tables", settings.flow.tables), ("checkpoint", settings.flow.checkpoint)):
         if "://" not in folder:
             _require_writable(Path(folder), f"[flow] {key}")
+    spark_options(settings.kafka)
     return partitions(settings)
 
 
