@@ -74,8 +74,6 @@ tenant = "{self.tenant}"
 shards = 1
 [kafka]
 "bootstrap.servers" = "{self.bootstrap}"
-"sasl.username" = "fogline"
-"sasl.password" = "{self.passwords["kafka"]}"
 [flow]
 trigger_ms = 100
 [commands]
@@ -221,7 +219,7 @@ def until(condition, what: str) -> None:
 def mistakes(line: SecretLine) -> None:
     """Commands with settings and files that are wrong just where a secret is."""
     kafka, broken = line.passwords["kafka"], line.folder / "broken"
-    good = (line.folder / "cloud.toml").read_text()
+    good = (line.folder / "cloud.toml").read_text().replace("[kafka]\n", f'[kafka]\n"sasl.password" = "{kafka}"\n')
     for wrong in (
         good.replace(f'"sasl.password" = "{kafka}"', f'"sasl.password" = ["{kafka}"]'),
         good.replace(f'"sasl.password" = "{kafka}"', f'"sasl.password" = "{kafka}'),
@@ -232,6 +230,7 @@ def mistakes(line: SecretLine) -> None:
         place.mkdir(parents=True)
         shutil.copy(line.folder / "signing.key", place)
         (place / "cloud.toml").write_text(wrong)
+        (place / "cloud.toml").chmod(0o600)
         line.call(cloud.main, "bridge", "check", "--config", place / "cloud.toml", status=2)
     for name in ("signing.key", "users", "bridge-1.key"):
         place = broken / name
