@@ -74,6 +74,7 @@ tenant = "{self.tenant}"
 shards = 1
 [kafka]
 "bootstrap.servers" = "{self.bootstrap}"
+# for the day when Kafka asks for it: {self.passwords["kafka"]}
 [flow]
 trigger_ms = 100
 [commands]
