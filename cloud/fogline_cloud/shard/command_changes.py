@@ -38,7 +38,7 @@ class AuditNote:
     """A decision of the bridge that no other work writes."""
 
     audit: AuditRecord
-    size: int = 1
+    size: int = 0
     urgent: bool = False
 
     def perform(self, owned: OwnedShard) -> Callable[[], None]:

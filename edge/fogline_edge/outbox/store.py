@@ -189,8 +189,6 @@ class OutboxStore:
 
 
 def _body(sequence: int, stored: object) -> bytes:
-    if not isinstance(stored, bytes):
-        raise sqlite3.DatabaseError(f"the body of event {sequence} is no BLOB")
     try:
         return unpack_body(stored)
     except Poison as error:

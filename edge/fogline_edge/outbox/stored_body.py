@@ -44,8 +44,10 @@ def pack_body(body: bytes) -> bytes:
     return packed if len(packed) < len(body) else body
 
 
-def unpack_body(stored: bytes) -> bytes:
-    """Return the body of a stored one. Raises `Poison('malformed')`."""
+def unpack_body(stored: object) -> bytes:
+    """Return the body of a stored one. Raises `Poison('malformed')`, also if damage made it a value that is no BLOB."""
+    if not isinstance(stored, bytes):
+        raise Poison("malformed", "a stored event is no BLOB")
     if not stored.startswith(_PACKED):
         return stored
     try:

@@ -107,6 +107,13 @@ def test_it_goes_in_small_steps_once_an_hour(connection):
     assert forgetting.step(NOW_S + ROUND_S) == 1
 
 
+@pytest.fixture
+def tidied_with_each(monkeypatch):
+    """Housekeeping runs after each item of the writer's queue."""
+    monkeypatch.setattr(housekeeping, "SAVED_EVERY_S", 0.0)
+
+
+@pytest.mark.usefixtures("tidied_with_each")
 async def test_a_device_that_always_says_the_same_is_not_forgotten(folder):
     """It is heard, though nothing of it is stored: after days it is still no news."""
     clock, same = FakeClock(), make_arrival(report=ReportPolicy(on_change=True))
@@ -115,12 +122,12 @@ async def test_a_device_that_always_says_the_same_is_not_forgotten(folder):
     told = [await put(outbox, each) for each in (same, named)]
     for _ in range(10):
         clock.go_on(13 * 3600)
-        outbox._writer._housekeeping._next_s = 0.0
         told += [await put(outbox, each) for each in (same, named)]
     assert told == [Receipt.STORED] * 2 + [Receipt.FILTERED, Receipt.DUPLICATE] * 10
     await outbox.close()
 
 
+@pytest.mark.usefixtures("tidied_with_each")
 async def test_devices_that_were_never_real_leave_nothing(folder):
     clock = FakeClock()
     outbox = Outbox.open(settings(folder), clock=clock)
@@ -128,7 +135,6 @@ async def test_devices_that_were_never_real_leave_nothing(folder):
         for n in range(5):
             await put(outbox, make_arrival(device=f"{hour}-{n}", evidence=UniqueId(b"1")))
         clock.go_on(3600)
-        outbox._writer._housekeeping._next_s = 0.0
     await outbox.close()
     with contextlib.closing(sqlite3.connect(folder / "data" / "outbox.db")) as connection:
         (devices,) = connection.execute("SELECT count(DISTINCT device) FROM memory").fetchone()
