@@ -6,10 +6,13 @@
 `ca`: `fogline ca`
 `command`: `fogline command`
 `common`: shared options
+`dead`: `fogline dead`
 `flow`: `fogline flow`
+`flow_replay`: `fogline flow replay`
 `gateway`: `fogline gateway`
 `ledger`: `fogline ledger`
 `main`: the whole command line
+`times`: times as people type them
 `topics`: `fogline topics`
 `user`: `fogline user`
 """

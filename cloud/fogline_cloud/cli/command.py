@@ -4,7 +4,6 @@ import argparse
 import asyncio
 import itertools
 import json
-import re
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -17,6 +16,7 @@ from fogline.errors import Misconfigured, Poison
 from fogline.process.settings_file import split_endpoint
 from fogline.signature import make_key
 from fogline_cloud.cli.common import add_command, add_group
+from fogline_cloud.cli.times import seconds
 from fogline_cloud.commands.client import Ask, CommandVerdict, Operator
 from fogline_cloud.commands.operator_security import operator_security
 from fogline_cloud.commands.record import CommandRecord
@@ -33,7 +33,6 @@ examples:
 
 exit status of send: 0 the command succeeded, 1 it failed or is in doubt, 2 the input or the settings are wrong
 """
-_UNITS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _FACTS = ("id", "device", "gateway", "name", "state", "status", "operator", "accepted_ms", "expires_ms", "changed_ms")
 _CONNECT_S = 10.0
 _SLACK_S = 20.0  # time that `send` waits after a command's time to live, because the bridge decides the state of the command
@@ -99,19 +98,11 @@ def _ask(arguments: argparse.Namespace) -> Ask:
         name=arguments.name,
         data=data,
         content_type=content_type,
-        ttl_s=seconds(arguments.ttl),
+        ttl_s=seconds("--ttl", arguments.ttl),
         durable=not arguments.direct,
         idempotent=arguments.idempotent,
         reply=not arguments.one_way,
     )
-
-
-def seconds(text: str) -> float:
-    """Return the seconds of a time like `500ms`, `30s`, `5m`, `2h`, `1d`. Raises `Misconfigured`."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|)", text)
-    if match is None or float(match[1]) <= 0:
-        raise Misconfigured(f"--ttl {text!r}: expected a time like 30s, 5m or 2h")
-    return float(match[1]) * _UNITS[match[2]]
 
 
 async def _send(arguments: argparse.Namespace, settings: CloudSettings, ask: Ask) -> CommandVerdict:

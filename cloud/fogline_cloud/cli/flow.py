@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from fogline.process.command_line import announce
 from fogline.process.metrics_server import serve_in_thread
 from fogline_cloud.cli.common import add_command, add_group
+from fogline_cloud.cli.flow_replay import add_replay
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.settings import load
 
@@ -46,6 +47,7 @@ def register(groups: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         action="store_true",
         help="with a new checkpoint: read raw topics from their beginning if they were deleted and created again",
     )
+    add_replay(commands)
 
 
 def _run(arguments: argparse.Namespace) -> int:

@@ -7,20 +7,24 @@
 `commit`: the four steps of a micro-batch, in the driver
 `compaction`: schedule of compactions
 `cross_gateway_dedup`: compares rows that several gateways may have sent
+`dead_letters`: rows that were not parsed, read without Spark
 `delta_log`: commits through delta-rs
 `derive`: readings and derived records
 `failure`: Spark's failures as one line, by reaction
 `files`: Parquet files in the tables' folders
 `job`: the running flow
 `kafka`: Kafka settings for Spark's Java client
+`kept_record`: the raw record of a row, from what the row keeps
 `key_file`: the file with keys of Bluetooth devices
 `metrics`: the metrics and the health of a flow
 `owner`: the owner of a flow's tables
 `parse`: one pass of parsing over Arrow batches
 `parser_runner`: runs a parser on one event
 `parsers`: the parser plugins
+`plan`: how the flow parses
 `publish`: derived records to Kafka
 `query`: the streaming query
+`replay`: parses stored events again
 `schema`: the tables' columns, their meaning and their Arrow types
 `session`: the Spark session
 `source`: the raw topics

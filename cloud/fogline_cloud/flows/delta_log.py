@@ -20,6 +20,7 @@ from fogline_cloud.flows.files import TableFolder, require_files
 from fogline_cloud.flows.owner import Owner
 
 _COMMITTED_BY = "foglineFlow"  # key of the flow's name in the commit information
+_CHANGES_NO_ROW = {"OPTIMIZE", "VACUUM START", "VACUUM END"}
 _RECENT = 20  # number of commits that are read first; all of them only if these do not suffice
 
 
@@ -48,6 +49,22 @@ class DeltaLog:
         self._table.update_incremental()
         version: int | None = self._table.transaction_version(application)
         return version
+
+    def version(self) -> int:
+        """Return the newest version."""
+        self._table.update_incremental()
+        found: int = self._table.version()
+        return found
+
+    def others_since(self, version: int) -> list[str]:
+        """Return the operations of commits after a version, except flows' batches and what changes no row."""
+        count = self.version() - version
+        commits = self._table.history(count) if count else []
+        return [
+            str(each["operation"])
+            for each in commits
+            if _COMMITTED_BY not in each and each.get("operation") not in _CHANGES_NO_ROW
+        ]
 
     def claim(self, owner: Owner, marks: Mapping[str, int]) -> None:
         """Commit this owner, with further transactions `marks`. Raises `Misconfigured` if another flow came first."""

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from fogline.gap import GapReason
 from fogline_cloud import topics
 from fogline_cloud.flows import schema
+from fogline_cloud.flows.kept_record import COLUMNS, headers_of
 from fogline_cloud.flows.schema import EventOutcome, arrow_schema
 from fogline_cloud.records import Headers
 
@@ -66,11 +67,16 @@ def derived_records(events: pa.Table, readings: pa.Table, tenant: str) -> Iterat
     refused = pc.and_(pc.equal(outcome, EventOutcome.GAP.value), pc.is_in(events.column("reason"), _WITH_BODY))
     unparsable = pc.or_(pc.is_in(outcome, _UNPARSABLE), pc.fill_null(refused, False))
     return chain(
-        _canonical(readings, topics.canonical(tenant)),
+        canonical_records(readings, tenant),
         _raw_again(events.filter(pc.equal(outcome, EventOutcome.SLOW.value)), topics.slow(tenant)),
         _raw_again(events.filter(unparsable), topics.dead(tenant)),
         _fleet(events, topics.fleet(tenant)),
     )
+
+
+def canonical_records(readings: pa.Table, tenant: str) -> Iterator[DerivedRecord]:
+    """Yield the records of the canonical topic. `readings`: `reading_rows` of some events."""
+    return _canonical(readings, topics.canonical(tenant))
 
 
 class _Reading(msgspec.Struct, omit_defaults=True):
@@ -142,23 +148,9 @@ def _texts(times: pa.ChunkedArray) -> list[str | None]:
     return texts
 
 
-_ATTRIBUTES = (
-    *("id", "source", "type", "subject", "gateway", "stream", "sequence", "lane"),
-    *("timequality", "dedup", "time", "recordedtime"),
-)
-_PLAIN = {
-    **{f"ce_{name}": name for name in _ATTRIBUTES},
-    "content-type": "content_type",
-    "device_id": "device",
-    "orig_adapter": "adapter",
-    "fogline_reason": "reason",
-    "fogline_detail": "detail",
-}
-
-
 def _raw_again(events: pa.Table, topic: str) -> Iterator[DerivedRecord]:
     """Yield the raw records, with the reason in headers `fogline_reason` and `fogline_detail`. The key is the device."""
-    columns = dict(zip(names := [*_PLAIN.values(), "replayed", "size_bytes", "data"], _columns(events, names), strict=True))
+    columns = dict(zip(names := [*COLUMNS, "reason", "detail", "size_bytes", "data"], _columns(events, names), strict=True))
     for cells in zip(*columns.values(), strict=True):
         row = dict(zip(names, cells, strict=True))
         key = None if row["device"] is None else row["device"].encode()
@@ -166,10 +158,8 @@ def _raw_again(events: pa.Table, topic: str) -> Iterator[DerivedRecord]:
 
 
 def _copied(row: Mapping[str, Any]) -> tuple[bytes, Headers]:
-    headers: Headers = [("ce_specversion", b"1.0")]
-    headers += [(header, str(row[name]).encode()) for header, name in _PLAIN.items() if row[name] is not None]
-    if row["replayed"]:
-        headers.append(("ce_replayed", b"true"))
+    headers = headers_of(row)
+    headers += [(f"fogline_{name}", row[name].encode()) for name in ("reason", "detail") if row[name] is not None]
     if row["size_bytes"] > MAX_COPIED_BYTES:
         return b"", [*headers, ("fogline_body", b"table")]
     return row["data"] or b"", headers

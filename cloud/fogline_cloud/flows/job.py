@@ -12,9 +12,8 @@ from pyspark.sql import SparkSession
 from fogline.errors import Misconfigured, Unreachable
 from fogline_cloud.flows.commit import Progress
 from fogline_cloud.flows.kafka import spark_options
-from fogline_cloud.flows.key_file import load_keys
 from fogline_cloud.flows.metrics import Offsets
-from fogline_cloud.flows.parsers import checked_overrides
+from fogline_cloud.flows.plan import plan_of
 from fogline_cloud.flows.query import Query
 from fogline_cloud.flows.session import log_file
 from fogline_cloud.flows.source import partitions
@@ -27,8 +26,7 @@ _BACK_OFF_S = (1.0, 2.0, 5.0, 10.0, 30.0)
 
 def preflight(settings: CloudSettings) -> dict[str, int]:
     """Check parsers, folders and Kafka before Spark starts. Returns the partition count of every topic."""
-    checked_overrides(settings.flow.parsers)
-    load_keys(settings.flow.ble_keys)
+    plan_of(settings)
     if "%" in settings.flow.tables:
         raise Misconfigured(f"[flow] tables = {settings.flow.tables}: a folder with % in its name cannot be used")
     for key, folder in (("tables", settings.flow.tables), ("checkpoint", settings.flow.checkpoint)):

@@ -20,10 +20,8 @@ from fogline_cloud.flows.commit import MicroBatchCommitter, Progress
 from fogline_cloud.flows.compaction import Compaction
 from fogline_cloud.flows.delta_log import DeltaLog
 from fogline_cloud.flows.failure import explained
-from fogline_cloud.flows.key_file import load_keys
 from fogline_cloud.flows.metrics import Offsets
-from fogline_cloud.flows.parse import Plan
-from fogline_cloud.flows.parsers import checked_overrides
+from fogline_cloud.flows.plan import plan_of
 from fogline_cloud.flows.session import is_local, log_file
 from fogline_cloud.flows.source import raw_stream, starting_offsets
 from fogline_cloud.flows.tables import compact, make_tables, read_progress, require_shared, tables_in
@@ -126,12 +124,7 @@ class Query:
             events=events,
             readings=readings,
             task=WorkerTask(
-                plan=Plan(
-                    tenant=self._settings.tenant,
-                    limit_s=flow.parse_limit_ms / 1000,
-                    parsers=checked_overrides(flow.parsers),
-                    keys=load_keys(flow.ble_keys),
-                ),
+                plan=plan_of(self._settings),
                 events=self._tables.events,
                 readings=self._tables.readings,
                 kafka=self._settings.kafka,

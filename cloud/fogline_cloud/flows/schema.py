@@ -147,6 +147,11 @@ def in_file(columns: tuple[Column, ...]) -> tuple[Column, ...]:
     return columns[:-1]
 
 
+def ddl(columns: tuple[Column, ...]) -> str:
+    """Return the column list as Spark reads it."""
+    return ", ".join(f"`{column.name}` {column.type}" for column in columns)
+
+
 def ddl_with_meaning(columns: tuple[Column, ...]) -> str:
     """Return the column list of a CREATE TABLE, with each meaning as a comment."""
     quoted = str.maketrans({"'": "\\'"})

@@ -1,0 +1,154 @@
+"""`fogline dead`: events that no parser could read: count them, show them, parse them again."""
+
+import argparse
+import base64
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from fogline.address import printable
+from fogline_cloud.cli.common import add_command, add_group
+from fogline_cloud.cli.flow_replay import replay
+from fogline_cloud.cli.times import moment
+from fogline_cloud.settings import CloudSettings, load
+
+if TYPE_CHECKING:
+    from fogline_cloud.flows.dead_letters import DeadLetters
+    from fogline_cloud.flows.schema import EventOutcome
+
+EXAMPLE = """\
+examples:
+  fogline dead list --since 7d                  how many, by reason and parser
+  fogline dead show --reason malformed --last 5 the newest five, with their bodies
+  fogline dead redrive --parser json --dry-run  what the installed parser would read
+  fogline dead redrive --parser json            parse them again; each lands once
+"""
+
+
+def register(groups: "argparse._SubParsersAction[Any]") -> None:
+    """Add the subcommands."""
+    raw: dict[str, Any] = {"epilog": EXAMPLE, "formatter_class": argparse.RawDescriptionHelpFormatter}
+    commands = add_group(groups, "dead", "events that no parser could read", description=__doc__, **raw)
+    every = [
+        add_command(commands, "list", run_list, "count them by outcome, reason and parser", **raw),
+        add_command(commands, "show", run_show, "print the newest with their bodies", **raw),
+        add_command(commands, "redrive", run_redrive, "parse them again, and land those that can be read now", **raw),
+    ]
+    for each in every:
+        add_selection(each)
+    every[1].add_argument("--last", type=int, default=20, help="so many (default: 20)")
+    every[2].add_argument("--parse-limit-ms", type=int, help="CPU time for one event, instead of [flow] parse_limit_ms")
+    every[2].add_argument("--dry-run", action="store_true", help="compare only")
+
+
+def add_selection(parser: argparse.ArgumentParser) -> None:
+    """Add the options that select events."""
+    parser.add_argument("--outcome", choices=("dead", "slow", "skip"), action="append", help="default: dead and slow")
+    parser.add_argument("--reason", help="for example malformed, timeout, no-parser")
+    parser.add_argument("--parser", help="name of the parser that they had")
+    parser.add_argument("--device", help="name of the device")
+    parser.add_argument("--since", metavar="TIME", help="a date, or 7d: ingested since then (default: all)")
+
+
+def run_list(arguments: argparse.Namespace) -> int:
+    """Print the counts."""
+    counts = _letters(arguments, load(arguments.config)).counts()
+    if arguments.json:
+        print(msgspec.json.encode(counts).decode())
+        return 0
+    table = Table(box=None)
+    for name in ("events", "outcome", "reason", "parser", "devices", "for example", "first", "last"):
+        table.add_column(name, justify="right" if name in {"events", "devices"} else "left")
+    for each in counts:
+        texts = (
+            each.outcome,
+            each.reason,
+            each.parser,
+            f"{each.devices:,}",
+            each.device,
+            _short(each.first),
+            _short(each.last),
+        )
+        table.add_row(f"{each.events:,}", *(escape(printable(text)) for text in texts))
+    console = Console(width=max(Console().width, 120))
+    console.print(table if counts else "none")
+    return 0
+
+
+def run_show(arguments: argparse.Namespace) -> int:
+    """Print the newest."""
+    for row in _letters(arguments, load(arguments.config)).newest(arguments.last):
+        if arguments.json:
+            print(json.dumps({**row, "ingested": row["ingested"].isoformat(), "data": _base64(row["data"])}))
+        else:
+            print(line_of(row))
+    return 0
+
+
+def run_redrive(arguments: argparse.Namespace) -> int:
+    """Parse again."""
+    from fogline_cloud.flows.replay.selection import Selection  # noqa: PLC0415 - imports Spark
+
+    selection = Selection(
+        outcomes=frozenset(_outcomes(arguments)),
+        since=_since(arguments),
+        reason=arguments.reason,
+        parser=arguments.parser,
+        device=arguments.device,
+    )
+    return replay(arguments, selection, from_raw=False, limit_ms=arguments.parse_limit_ms)
+
+
+def line_of(row: dict[str, Any]) -> str:
+    """Return a row as lines of text: of a traceback the last line, of a body the beginning, in hex if it is no text."""
+    data: bytes = row["data"] or b""
+    try:
+        body = data.decode()
+    except UnicodeDecodeError:
+        body = data.hex(" ")
+    detail = (row["detail"] or "").rstrip().rpartition("\n")[2]
+    lines = (
+        f"{row['ingested'].isoformat()} {row['topic']}[{row['partition']}] offset {row['offset']}",
+        f"{row['device']} {row['subject']} ({row['content_type']}, {row['size_bytes']} bytes)",
+        f"{row['outcome']}: {row['reason']}: {detail} (parser: {row['parser'] or 'none'})",
+        body,
+    )
+    return "\n  ".join(printable(each) for each in lines)
+
+
+def _letters(arguments: argparse.Namespace, settings: CloudSettings) -> "DeadLetters":
+    from fogline_cloud.flows.dead_letters import DeadLetters  # noqa: PLC0415 - a bridge needs no Arrow
+    from fogline_cloud.flows.tables import tables_in  # noqa: PLC0415 - imports Spark
+
+    return DeadLetters(
+        tables_in(settings.flow.tables, settings.flow.storage).events,
+        settings.flow.name,
+        _outcomes(arguments),
+        since=_since(arguments),
+        reason=arguments.reason,
+        parser=arguments.parser,
+        device=arguments.device,
+    )
+
+
+def _outcomes(arguments: argparse.Namespace) -> "list[EventOutcome]":
+    from fogline_cloud.flows.schema import EventOutcome  # noqa: PLC0415 - a bridge needs no Arrow
+
+    return [EventOutcome(each) for each in arguments.outcome or ("dead", "slow")]
+
+
+def _since(arguments: argparse.Namespace) -> datetime | None:
+    return moment("--since", arguments.since, datetime.now(UTC)) if arguments.since else None
+
+
+def _short(time: datetime) -> str:
+    return f"{time:%Y-%m-%d %H:%M:%S}"
+
+
+def _base64(data: bytes | None) -> str | None:
+    return None if data is None else base64.b64encode(data).decode()

@@ -1,0 +1,8 @@
+"""Parses stored events again, and replaces their rows: one commit per table.
+
+`difference`: what a parser reads differently now
+`micro_batches`: the finished micro-batches whose rows are replaced
+`reparse`: parses rows again, in a worker
+`selection`: which rows to parse again
+`table_replay`: one replay, from the selection of rows to the commits
+"""

@@ -1,0 +1,82 @@
+"""Parses rows of `events` again, in a worker: rows in, those that are different now out. No Spark is needed."""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fogline_cloud.flows.batch import MicroBatch
+from fogline_cloud.flows.kept_record import COLUMNS, headers_of
+from fogline_cloud.flows.parse import STORED, Plan, parse
+from fogline_cloud.flows.replay.difference import differences
+from fogline_cloud.flows.schema import conformed
+
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+"""Type of a raw record's headers."""
+WAS = "was"
+"""Column of the former outcome."""
+DIFFERENCES = "differences"
+"""Column of `differences`."""
+CHANGED = STORED.append(pa.field(WAS, pa.string())).append(
+    pa.field(DIFFERENCES, pa.list_(pa.struct([("metric", pa.string()), ("change", pa.string())])))
+)
+"""Columns of the result."""
+CHANGED_DDL = f"{WAS} STRING, {DIFFERENCES} ARRAY<STRUCT<metric: STRING, change: STRING>>"
+_FROM_PARSER = ("outcome", "reason", "detail", "parser", "parse_us", "readings", "size_bytes", "data")
+_COMPARED = ("outcome", "reason", "parser", "readings")
+_NOT_OF_A_RUN = MicroBatch("", "", 0)
+
+
+def reparse(plan: Plan, parser: str | None, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows that are different now, columns `CHANGED`. `batches`: rows of `events`.
+
+    If they have columns `value` and `headers`, these are the raw record; else it is made from what the row keeps. `parser`:
+    keep only rows that had this parser, or have it now. Must run in the main thread of its process (see `parse`).
+    """
+    former: deque[pa.Table] = deque()
+
+    def records() -> Iterator[pa.RecordBatch]:
+        for each in batches:
+            former.append(conformed(pa.Table.from_batches([each]), STORED))
+            yield _records(each, former[-1])
+
+    for now in parse(plan, _NOT_OF_A_RUN, records()):
+        yield _changed(former.popleft(), pa.Table.from_batches([now]), parser)
+
+
+def _records(given: pa.RecordBatch, rows: pa.Table) -> pa.RecordBatch:
+    """Return the raw records of rows, columns `fogline_cloud.flows.source.RAW`."""
+    position = {name: rows.column(name).combine_chunks() for name in ("topic", "partition", "offset", "ingested")}
+    if "headers" in given.schema.names:
+        return pa.RecordBatch.from_pydict({**position, "value": given.column("value"), "headers": given.column("headers")})
+    cells = {name: _texts(rows.column(name)) for name in COLUMNS}
+    headers = [headers_of(dict(zip(cells, row, strict=True))) for row in zip(*cells.values(), strict=True)]
+    return pa.RecordBatch.from_pydict(
+        {**position, "value": rows.column("data").combine_chunks(), "headers": pa.array(headers, HEADERS)}
+    )
+
+
+def _texts(column: pa.ChunkedArray) -> list[Any]:
+    found: list[Any] = (pc.strftime(column, "%Y-%m-%dT%H:%M:%SZ") if pa.types.is_timestamp(column.type) else column).to_pylist()
+    return found
+
+
+def _changed(former: pa.Table, now: pa.Table, parser: str | None) -> pa.RecordBatch:
+    merged = former
+    for name in _FROM_PARSER:
+        merged = merged.set_column(STORED.get_field_index(name), STORED.field(name), now.column(name))
+    old, new = (zip(*(table.column(name).to_pylist() for name in _COMPARED), strict=True) for table in (former, merged))
+    picked, notes = list[int](), list[list[dict[str, str]]]()
+    for row, (before, after) in enumerate(zip(old, new, strict=True)):
+        if before != after and parser in {None, before[2], after[2]}:
+            picked.append(row)
+            notes.append([{"metric": metric, "change": change} for metric, change in differences(before[3], after[3])])
+    chosen = pa.array(picked, pa.int64())
+    columns = [*merged.take(chosen).columns, former.column("outcome").take(chosen), pa.array(notes, CHANGED.field(-1).type)]
+    (batch,) = pa.table(columns, schema=CHANGED).combine_chunks().to_batches() or [_NONE]
+    return batch
+
+
+_NONE = pa.RecordBatch.from_pylist([], schema=CHANGED)

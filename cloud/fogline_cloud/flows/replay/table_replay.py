@@ -1,0 +1,197 @@
+"""One replay: rows are parsed again, compared, and replaced by one commit per table.
+
+| step | action | after a kill, the same command |
+|---|---|---|
+| 1 | workers parse the selected rows again, and write those that are different now to a folder of its own | begins anew |
+| 2 | the driver counts what is different | |
+| 3 | one commit to `readings` replaces the micro-batches that these rows belong to | replaces them by the same rows |
+| 4 | after a redrive, workers send the canonical records of events that are ok now | sends them again |
+| 5 | one commit to `events` replaces the same micro-batches | finds the rows as they were, and repeats steps 1 to 5 |
+
+`events` comes last, because it says what is left to do. Only micro-batches that the flow has finished are replaced, so the
+flow goes on meanwhile.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial, reduce
+from operator import or_
+from uuid import uuid4
+
+import msgspec
+import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark uses
+
+from fogline.errors import Misconfigured
+from fogline_cloud.flows import schema
+from fogline_cloud.flows.batch import MicroBatch
+from fogline_cloud.flows.delta_log import DeltaLog
+from fogline_cloud.flows.derive import canonical_records, reading_rows
+from fogline_cloud.flows.files import delete_below
+from fogline_cloud.flows.parse import STORED, Plan
+from fogline_cloud.flows.publish import publish
+from fogline_cloud.flows.replay.difference import Difference
+from fogline_cloud.flows.replay.micro_batches import MicroBatches, micro_batches
+from fogline_cloud.flows.replay.reparse import CHANGED_DDL, DIFFERENCES, WAS, reparse
+from fogline_cloud.flows.replay.selection import Selection
+from fogline_cloud.flows.schema import EventOutcome, conformed
+from fogline_cloud.flows.tables import is_table, tables_in
+from fogline_cloud.settings import CloudSettings, Scalar
+
+TRIES = 4
+"""Number of tries of a commit, in all, while other commits remove the same files."""
+_KEY = ("run", "batch", "topic", "partition", "offset")
+_POSITION = ["topic", "partition", "offset", "ingested"]
+"""What identifies a record in the table `raw`; the time, because a topic may be created again."""
+_BODY_IS_KEPT = "(data IS NOT NULL OR size_bytes = 0) AND recordedtime IS NOT NULL"
+"""Without `recordedtime` its headers could not be read, and are lost."""
+_ROWS = schema.ddl(schema.in_file(schema.EVENTS))
+_READINGS = schema.ddl(schema.in_file(schema.READINGS))
+
+
+class Replayed(msgspec.Struct, frozen=True):
+    """Result of a replay. `outcomes`: events that are different now, by former and new outcome (`dead -> ok`)."""
+
+    parsed: int
+    changed: int
+    outcomes: dict[str, int]
+    differences: list[Difference]
+
+
+class TableReplay:
+    """Parses stored events of one flow again. `on_step` gets a line about each step. Raises `Misconfigured`."""
+
+    def __init__(self, spark: SparkSession, settings: CloudSettings, plan: Plan, on_step: Callable[[str], None]) -> None:
+        tables = tables_in(settings.flow.tables, settings.flow.storage)
+        for folder in (tables.events, tables.readings):
+            if not is_table(spark, folder.path):
+                raise Misconfigured(f"[flow] tables: there is no table in {folder.path}: has `fogline flow run` run?")
+        self._spark = spark
+        self._settings = settings
+        self._plan = plan
+        self._on_step = on_step
+        self._events = DeltaLog("events", tables.events)
+        self._readings = DeltaLog("readings", tables.readings)
+        self._seen = self._events.version(), self._readings.version()
+        self._rows = spark.read.format("delta").option("versionAsOf", self._seen[0]).load(tables.events.path)
+        self._staging = f"_replay/{uuid4()}/"  # Delta ignores names that begin with `_`
+
+    def run(self, selection: Selection, *, from_raw: bool = False, dry_run: bool = False, into: str | None = None) -> Replayed:
+        """Replay the selected rows.
+
+        `from_raw`: the records are those of the table `raw`; else they are made from what the rows keep, which rows that are
+        ok do not keep. `dry_run`: only compare. `into`: write the new rows to new tables in this folder instead.
+        """
+        try:
+            return self._run(selection, from_raw=from_raw, dry_run=dry_run, into=into)
+        finally:
+            delete_below(self._events.folder, self._staging)
+
+    def _run(self, selection: Selection, *, from_raw: bool, dry_run: bool, into: str | None) -> Replayed:
+        chosen = self._finished(selection.condition())
+        chosen = self._with_records(chosen, selection) if from_raw else chosen.where(_BODY_IS_KEPT)
+        parsed = chosen.count()
+        self._on_step(f"{parsed} events are parsed again")
+        changed = self._stage(chosen, selection.parser)
+        result = self._compare(parsed, changed)
+        self._on_step(f"{result.changed} of them are different now")
+        if result.changed and not dry_run:
+            self._land(changed, into, publish=not from_raw)
+        return result
+
+    def _finished(self, condition: Column) -> DataFrame:
+        """Return the selected rows of micro-batches that the flow has finished."""
+        flow = self._settings.flow.name
+        mine = self._rows.where(condition & (F.col("flow") == flow) & (F.col("tenant") == self._settings.tenant))
+        runs = [row["run"] for row in mine.select("run").distinct().collect()]
+        newest = {run: self._readings.newest(MicroBatch(flow, run, 0)) for run in runs}
+        done = ((F.col("run") == run) & (F.col("batch") <= number) for run, number in newest.items())
+        return mine.where(reduce(or_, done, F.lit(False)))
+
+    def _with_records(self, rows: DataFrame, selection: Selection) -> DataFrame:
+        """Return the rows whose record is in the table `raw`, with columns `value` and `headers`."""
+        path = f"{self._settings.flow.tables.rstrip('/')}/raw"
+        if not is_table(self._spark, path):
+            raise Misconfigured(f"there is no table {path}: the flow writes it if [flow] raw_days is not 0")
+        raw = self._spark.read.format("delta").load(path)
+        if selection.days is not None:
+            raw = raw.where(F.col("day").between(*selection.days))
+        records = raw.select(*_POSITION, "value", "headers").dropDuplicates(_POSITION)
+        return rows.join(records, _POSITION)
+
+    def _stage(self, chosen: DataFrame, parser: str | None) -> DataFrame:
+        """Parse rows once and keep the result: a parser may answer differently another time."""
+        path = f"{self._events.folder.path}/{self._staging}"
+        rows = chosen.mapInArrow(partial(reparse, self._plan, parser), f"{_ROWS}, {CHANGED_DDL}")
+        rows.write.parquet(path)
+        return self._spark.read.schema(f"{_ROWS}, {CHANGED_DDL}").parquet(path)
+
+    @staticmethod
+    def _compare(parsed: int, changed: DataFrame) -> Replayed:
+        outcomes = changed.groupBy(WAS, "outcome").count().orderBy(WAS, "outcome").collect()
+        each = changed.select("parser", "type", F.explode(DIFFERENCES).alias("one"))
+        counts = each.groupBy("parser", "type", "one.metric", "one.change").count()
+        return Replayed(
+            parsed,
+            sum(row["count"] for row in outcomes),
+            {f"{row[WAS]} -> {row['outcome']}": row["count"] for row in outcomes},
+            [
+                Difference(row["parser"] or "", row["type"] or "", row["metric"], row["change"], row["count"])
+                for row in counts.orderBy("parser", "type", "metric", "change").collect()
+            ],
+        )
+
+    def _land(self, changed: DataFrame, into: str | None, *, publish: bool) -> None:
+        touched = changed.select(F.to_date("ingested").alias("day"), "run", "batch").distinct().collect()
+        where = micro_batches(self._settings.flow.name, [tuple(row) for row in touched])
+        columns = schema.names(schema.in_file(schema.EVENTS))
+        kept = self._rows.where(where.predicate).join(changed.select(*_KEY), list(_KEY), "left_anti")
+        rows = kept.select(columns).unionByName(changed.select(columns))
+        readings = rows.mapInArrow(_reading_batches, _READINGS)
+        if into is not None:
+            for name, frame in (("readings", readings), ("events", rows)):
+                _by_day(frame).write.format("delta").partitionBy("day").save(f"{into.rstrip('/')}/{name}")
+            self._on_step(f"wrote the new rows to {into}; the tables stay as they are")
+            return
+        self._replace(self._readings, self._seen[1], readings, where)
+        self._on_step("replaced the rows of readings")
+        if publish:
+            send = partial(_send, self._settings.kafka, self._settings.tenant)
+            changed.where(F.col("outcome") == EventOutcome.OK).select(columns).mapInArrow(send, "sent BIGINT").collect()
+        self._replace(self._events, self._seen[0], rows, where)
+        self._on_step("replaced the rows of events")
+
+    def _replace(self, log: DeltaLog, seen: int, rows: DataFrame, where: MicroBatches) -> None:
+        for left in reversed(range(TRIES)):
+            if others := log.others_since(seen):
+                raise Misconfigured(
+                    f"{log.folder.path}: another command has changed the table meanwhile ({', '.join(others)}): run it again"
+                )
+            writer = _by_day(rows).write.format("delta").mode("overwrite").option("replaceWhere", where.predicate)
+            try:
+                writer.save(log.folder.path)
+            except (PySparkException, Py4JJavaError) as error:
+                if "DELTA_CONCURRENT" not in str(error) or not left:
+                    raise
+            else:
+                return
+
+
+def _by_day(rows: DataFrame) -> DataFrame:
+    return rows.withColumn("day", F.to_date("ingested"))
+
+
+def _reading_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for each in batches:
+        yield from reading_rows(conformed(pa.Table.from_batches([each]), STORED)).to_batches()
+
+
+def _send(kafka: dict[str, Scalar], tenant: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    sent = 0
+    for each in batches:
+        rows = conformed(pa.Table.from_batches([each]), STORED)
+        publish(kafka, canonical_records(reading_rows(rows), tenant))
+        sent += rows.num_rows
+    yield pa.RecordBatch.from_pydict({"sent": pa.array([sent], pa.int64())})

@@ -1,0 +1,204 @@
+"""Stored events are parsed again with real tables; each of them lands once, whatever is killed meanwhile."""
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import msgspec
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from flows.conftest import Flow
+from flows.test_flow import canonical_readings, crash_at
+from fogline.errors import Misconfigured
+from fogline.event import Event
+from fogline_cloud.cli.main import main
+from fogline_cloud.flows import session
+from fogline_cloud.flows.delta_log import DeltaLog
+from fogline_cloud.flows.plan import plan_of
+from fogline_cloud.flows.replay.difference import Difference
+from fogline_cloud.flows.replay.selection import Selection
+from fogline_cloud.flows.replay.table_replay import Replayed, TableReplay
+from fogline_cloud.flows.schema import EventOutcome
+from fogline_cloud.flows.tables import compact, tables_in
+
+MakeEvent = Callable[..., Event]
+WRONG = "application/x-wrong"
+DEAD = Selection(outcomes=frozenset({EventOutcome.DEAD, EventOutcome.SLOW}))
+
+
+def redrive(flow: Flow, selection: Selection = DEAD, **more: Any) -> Replayed:
+    return TableReplay(flow.spark, flow.settings, plan_of(flow.settings), print).run(selection, **more)
+
+
+@pytest.fixture
+def mended(flow: Flow, make_event: MakeEvent) -> Flow:
+    """A flow whose parser for `WRONG` was mended after two of its events were dead. Others are dead and slow for good."""
+    flow.land([make_event(b'{"t": 1}'), make_event(b'{"t": 2, "on": true}', content_type=WRONG)])
+    flow.run()
+    flow.land([make_event(b'{"t": 3}', content_type=WRONG, device="d-2"), make_event(b'{"a": 1, "a": 2}'), make_event(b"{}")])
+    flow.land([make_event(b"z", content_type="application/x-endless")])
+    flow.run()
+    assert [row["outcome"] for row in flow.rows("events")] == ["ok", "dead", "dead", "dead", "ok", "slow"]
+    parsers = {**flow.settings.flow.parsers, WRONG: "json"}
+    flow.settings = msgspec.structs.replace(flow.settings, flow=msgspec.structs.replace(flow.settings.flow, parsers=parsers))
+    return flow
+
+
+def values(flow: Flow) -> list[tuple[int, str, float]]:
+    return [(row["sequence"], row["metric"], row["value"]) for row in flow.rows("readings")]
+
+
+def check_mended(flow: Flow, before: list[dict[str, Any]]) -> None:
+    """The two events are as if their parser had always been right; all other rows are the same."""
+    rows = flow.rows("events")
+    assert [row["outcome"] for row in rows] == ["ok", "ok", "ok", "dead", "ok", "slow"]
+    assert [row for row in rows if row["sequence"] not in {2, 3}] == [row for row in before if row["sequence"] not in {2, 3}]
+    position = (
+        "topic",
+        "partition",
+        "offset",
+        "ingested",
+        "gateway",
+        "stream",
+        "sequence",
+        "run",
+        "batch",
+        "day",
+        "source",
+        "id",
+    )
+    for old, new in zip(before, rows, strict=True):
+        assert [old[name] for name in position] == [new[name] for name in position]
+    assert [(rows[n]["parser"], rows[n]["reason"], rows[n]["detail"], rows[n]["data"]) for n in (1, 2)] == [
+        ("json", None, None, None)
+    ] * 2
+    assert values(flow) == [(1, "t", 1.0), (2, "t", 2.0), (2, "on", 1.0), (3, "t", 3.0)]
+    assert {each["device"] for each in flow.rows("readings") if each["sequence"] == 3} == {"d-2"}
+
+
+@pytest.mark.fault("D7")
+def test_dead_events_that_a_mended_parser_reads_land_once(mended: Flow, make_event: MakeEvent) -> None:
+    before = mended.rows("events")
+    assert redrive(mended, dry_run=True).outcomes == {"dead -> ok": 2}
+    assert mended.rows("events") == before
+
+    result = redrive(mended)
+
+    assert (result.parsed, result.changed, result.outcomes) == (4, 2, {"dead -> ok": 2})
+    assert result.differences == [
+        Difference("json", "telemetry", "on", "came", 1),
+        Difference("json", "telemetry", "t", "came", 2),
+    ]
+    check_mended(mended, before)
+    assert {(each["id"], each["metric"]) for each in canonical_readings(mended)} >= {
+        ("ID-2", "t"),
+        ("ID-2", "on"),
+        ("ID-3", "t"),
+    }
+    assert redrive(mended).changed == 0, "again changes nothing"
+    mended.land([make_event(b'{"t": 4}')])
+    mended.run()
+    assert values(mended)[-1] == (7, "t", 4.0), "the flow goes on"
+    assert not [each for each in (mended.tables / "events" / "_replay").rglob("*") if each.is_file()]
+
+
+@pytest.mark.fault("C6")
+@pytest.mark.parametrize("at", ["readings", "events"])
+def test_a_redrive_that_is_killed_and_repeated_lands_each_event_once(mended: Flow, at: str) -> None:
+    before = mended.rows("events")
+    replace = TableReplay._replace
+
+    def die(work: TableReplay, log: DeltaLog, *given: Any) -> None:
+        if log.folder.path.endswith(at):
+            raise ConnectionResetError("killed")
+        replace(work, log, *given)
+
+    with mock.patch.object(TableReplay, "_replace", die), pytest.raises(ConnectionResetError):
+        redrive(mended)
+    redrive(mended)
+    check_mended(mended, before)
+
+
+def test_rows_that_compaction_has_moved_beside_others_are_replaced_alone(mended: Flow) -> None:
+    before = mended.rows("events")
+    days = [row["day"] for row in before]
+    compact(mended.spark, tables_in(str(mended.tables), {}), (min(days), max(days)))
+    assert redrive(mended, msgspec.structs.replace(DEAD, device="d-2")).changed == 1
+    assert redrive(mended, msgspec.structs.replace(DEAD, reason="parser-error")).changed == 1
+    check_mended(mended, before)
+
+
+@pytest.mark.fault("C6")
+def test_a_batch_that_the_flow_has_not_finished_waits(flow: Flow, make_event: MakeEvent) -> None:
+    flow.land([make_event(b'{"t": 1}', content_type=WRONG), make_event(b'{"t": 2}')])
+    with crash_at("readings"):
+        flow.run()
+    parsers = {**flow.settings.flow.parsers, WRONG: "json"}
+    flow.settings = msgspec.structs.replace(flow.settings, flow=msgspec.structs.replace(flow.settings.flow, parsers=parsers))
+    assert redrive(flow).parsed == 0
+    flow.run()
+    assert values(flow) == [(2, "t", 2.0)]
+    assert redrive(flow).changed == 1
+    assert values(flow) == [(1, "t", 1.0), (2, "t", 2.0)]
+
+
+def test_rows_that_another_command_deletes_meanwhile_do_not_come_back(mended: Flow) -> None:
+    work = TableReplay(mended.spark, mended.settings, plan_of(mended.settings), print)
+    DeltaTable(str(mended.tables / "events")).delete("device = 'd-2'")
+    with pytest.raises(Misconfigured, match=r"events: another command .* meanwhile \(DELETE\): run it again"):
+        work.run(DEAD)
+    assert "d-2" not in {row["device"] for row in mended.rows("events")}
+
+
+@pytest.fixture
+def command(flow: Flow, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+    """Run `fogline` with this flow's settings, and the Spark session that runs already."""
+    config = folder / "cloud.toml"
+
+    @contextlib.contextmanager
+    def same(_settings: object) -> Iterator[SparkSession]:
+        yield flow.spark
+
+    def run(*arguments: str) -> int:
+        parsers = "\n".join(f'"{kind}" = "{name}"' for kind, name in flow.settings.flow.parsers.items())
+        config.write_text(
+            f'tenant = "{flow.settings.tenant}"\nshards = {flow.settings.shards}\n'
+            f'[kafka]\n"bootstrap.servers" = "{flow.settings.kafka["bootstrap.servers"]}"\n'
+            f'[flow]\ntables = "{flow.tables}"\ncheckpoint = "{flow.checkpoint}"\nparse_limit_ms = 300\n'
+            f"[flow.parsers]\n{parsers}\n"
+        )
+        return main([*arguments, "--config", str(config)])
+
+    monkeypatch.setattr(session, "spark_session", same)
+    return run
+
+
+def test_the_command_counts_shows_and_redrives(
+    mended: Flow, command: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def printed(*arguments: str) -> str:
+        assert command(*arguments) == 0
+        return capsys.readouterr().out
+
+    counts = json.loads(printed("dead", "list", "--json"))
+    assert [(each["events"], each["outcome"], each["reason"], each["parser"]) for each in counts] == [
+        (2, "dead", "parser-error", "test-wrong"),
+        (1, "dead", "duplicate-key", "json"),
+        (1, "slow", "timeout", "test-endless"),
+    ]
+    assert "parser-error" in printed("dead", "list", "--since", "1h")
+    shown = printed("dead", "show", "--reason", "parser-error", "--last", "1")
+    assert "d-2 air (application/x-wrong, 8 bytes)" in shown
+    assert "LookupError: the table of this device is empty" in shown
+    assert '{"t": 3}' in shown
+    (line,) = printed("dead", "show", "--device", "d-2", "--json").splitlines()
+    assert json.loads(line)["data"] == "eyJ0IjogM30="
+    assert "2  dead -> ok" in printed("dead", "redrive", "--parser", "test-wrong", "--outcome", "dead", "--dry-run")
+    assert json.loads(printed("dead", "redrive", "--json"))["outcomes"] == {"dead -> ok": 2}
+    assert command("dead", "list", "--since", "soon") == 2
+    assert "--since 'soon': expected a time like 7d" in capsys.readouterr().err
