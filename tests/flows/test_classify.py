@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from fogline.bridge_notice import notice_event
 from fogline.dead_letter import DEAD_CONTENT_TYPE, DeadLetter
-from fogline.errors import Poison
 from fogline.event import Event, Lane, parse_rfc3339
 from fogline.gap import Gap, GapReason, encode_gap, gap_event
 from fogline.ledger import STATEMENT_CONTENT_TYPE, Counts, Statement, encode_statement
@@ -177,7 +176,6 @@ def test_hostile_records_always_get_a_row(
 def test_an_error_of_the_classification_itself_is_not_hidden(make_event: MakeEvent) -> None:
     with pytest.raises(LookupError):
         decided(make_event(), lambda *_: (_ for _ in ()).throw(LookupError()))
-    assert decided(make_event(), lambda *_: (_ for _ in ()).throw(Poison("x", "y"))).outcome == "dead"
 
 
 def test_statement_that_is_nested_too_deep_is_dead(make_event: MakeEvent) -> None:

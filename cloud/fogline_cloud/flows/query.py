@@ -131,6 +131,7 @@ class Query:
                     limit_s=flow.parse_limit_ms / 1000,
                     parsers=checked_overrides(flow.parsers),
                     keys=load_keys(flow.ble_keys),
+                    memory_bytes=flow.parse_memory_mib << 20,
                 ),
                 events=self._tables.events,
                 readings=self._tables.readings,
