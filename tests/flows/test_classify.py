@@ -12,6 +12,7 @@ from fogline.gap import Gap, GapReason, encode_gap, gap_event
 from fogline.ledger import STATEMENT_CONTENT_TYPE, Counts, Statement, encode_statement
 from fogline_cloud import records
 from fogline_cloud.flows.classify import EventRow, Raw, decide
+from fogline_cloud.flows.parser_choice import chooser
 from fogline_cloud.flows.parser_runner import ParseResult
 from fogline_cloud.flows.schema import EventOutcome
 
@@ -29,7 +30,7 @@ def never(name: str, event: Event) -> ParseResult:
 
 
 def row_of(headers: records.Headers, value: bytes, ask: Callable[[str, Event], ParseResult] = never) -> EventRow:
-    return decide(Raw(dict(headers), value, INGESTED_NS, lambda: "topic-3-99"), "t", {}, ask)
+    return decide(Raw(dict(headers), value, INGESTED_NS, lambda: "topic-3-99"), "t", chooser({}), ask)
 
 
 def decided(event: Event, ask: Callable[[str, Event], ParseResult] = never) -> EventRow:

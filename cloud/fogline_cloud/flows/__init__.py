@@ -21,6 +21,7 @@
 `overruns`: bounds the time lost to parsers that overrun
 `owner`: the owner of a flow's tables
 `parse`: one pass of parsing over Arrow batches
+`parser_choice`: the parser for an event
 `parser_runner`: runs a parser on one event
 `parsers`: the parser plugins
 `publish`: derived records to Kafka

@@ -12,8 +12,9 @@ from fogline.errors import Poison
 from fogline.event import Event, parse_rfc3339
 from fogline.short_cache import cache_short
 from fogline_cloud import records
+from fogline_cloud.flows.parser_choice import Choose
 from fogline_cloud.flows.parser_runner import CheckedReading, ParseResult, detail_text, reason_text
-from fogline_cloud.flows.parsers import essence, parser_name
+from fogline_cloud.flows.parsers import essence
 from fogline_cloud.flows.schema import EventOutcome
 
 MAX_HEADERS_BYTES = 96 * 1024
@@ -63,9 +64,9 @@ RunParser = Callable[[str, Event], ParseResult]
 """Runs the parser of this name on an event: `fogline_cloud.flows.parser_runner.ParserRunner.run`."""
 
 
-def decide(raw: Raw, tenant: str, overrides: Mapping[str, str], run_parser: RunParser) -> EventRow:
+def decide(raw: Raw, tenant: str, choose: Choose, run_parser: RunParser) -> EventRow:
     """Return the row of one record. Never raises because of the record's content."""
-    record = read_record(raw, tenant, overrides)
+    record = read_record(raw, tenant, choose)
     if isinstance(record, EventRow):
         return record
     return row_of(record, record.result or run_parser(record.parser, record.event))
@@ -84,7 +85,7 @@ class ReadRecord(msgspec.Struct, frozen=True):
     result: ParseResult | None = None
 
 
-def read_record(raw: Raw, tenant: str, overrides: Mapping[str, str]) -> ReadRecord | EventRow:
+def read_record(raw: Raw, tenant: str, choose: Choose) -> ReadRecord | EventRow:
     """Read a record and choose its parser. An unreadable record is a row already."""
     try:
         event, first, times = _read(raw, tenant)
@@ -96,7 +97,7 @@ def read_record(raw: Raw, tenant: str, overrides: Mapping[str, str]) -> ReadReco
         result = ParseResult(EventOutcome.DEAD, 0, reason_text(error.reason), detail_text(error))
     if result is not None:
         return ReadRecord(event, first, times, result=result)
-    name = parser_name(event.content_type, overrides)
+    name = choose(event)
     return ReadRecord(event, first, times, result=_NO_PARSER) if name is None else ReadRecord(event, first, times, name)
 
 
@@ -131,7 +132,7 @@ def row_of(record: ReadRecord, result: ParseResult) -> EventRow:
     )
 
 
-_NO_PARSER = ParseResult(EventOutcome.SKIP, 0, "no-parser", "no parser takes this content type")
+_NO_PARSER = ParseResult(EventOutcome.SKIP, 0, "no-parser", "no parser takes this content type, and no rule fits")
 
 
 def _read(raw: Raw, tenant: str) -> tuple[Event, int, tuple[int | None, int]]:

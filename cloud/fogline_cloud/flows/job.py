@@ -14,7 +14,8 @@ from fogline_cloud.flows.commit import Progress
 from fogline_cloud.flows.kafka import spark_options
 from fogline_cloud.flows.key_file import load_keys
 from fogline_cloud.flows.metrics import Offsets
-from fogline_cloud.flows.parsers import checked_overrides
+from fogline_cloud.flows.parser_choice import checked_rules
+from fogline_cloud.flows.parsers import checked_overrides, installed
 from fogline_cloud.flows.query import Query
 from fogline_cloud.flows.session import log_file
 from fogline_cloud.flows.source import partitions
@@ -28,6 +29,7 @@ _BACK_OFF_S = (1.0, 2.0, 5.0, 10.0, 30.0)
 def preflight(settings: CloudSettings) -> dict[str, int]:
     """Check parsers, folders and Kafka before Spark starts. Returns the partition count of every topic."""
     checked_overrides(settings.flow.parsers)
+    checked_rules(settings.flow.parser_rules, installed())
     load_keys(settings.flow.ble_keys)
     if "%" in settings.flow.tables:
         raise Misconfigured(f"[flow] tables = {settings.flow.tables}: a folder with % in its name cannot be used")

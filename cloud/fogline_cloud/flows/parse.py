@@ -11,11 +11,13 @@ import pyarrow.compute as pc
 from fogline_cloud.flows.batch import MicroBatch
 from fogline_cloud.flows.careful_runner import CarefulRunner
 from fogline_cloud.flows.classify import EventRow, Raw, ReadRecord, read_record, row_of
+from fogline_cloud.flows.parser_choice import Choose, chooser
 from fogline_cloud.flows.parser_runner import EARLIEST_NS, LATEST_NS
 from fogline_cloud.flows.parsers import installed
 from fogline_cloud.flows.parsers.ble.keys import NO_KEYS, DeviceKeys, keyed
 from fogline_cloud.flows.schema import ARROW, DECIDED, EVENTS, READING, READINGS_TYPE, EventOutcome, arrow_schema, in_file
 from fogline_cloud.flows.time_limit import TimeLimit
+from fogline_cloud.settings import ParserRuleSettings
 
 STORED = arrow_schema(in_file(EVENTS))
 """Columns of table `events` in its files."""
@@ -23,7 +25,7 @@ _WITHOUT_BODY = pa.array([EventOutcome.OK.value, EventOutcome.DUPLICATE.value])
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings of parsing. `parsers`: parser by content type, before the default choice. `limit_s`: CPU time per event.
+    """Settings of parsing. `limit_s`: CPU time per event. `parsers` and `rules`: of `parser_choice.chooser`.
 
     `memory_bytes`: memory that parsers may take. `suspects`: parsers that have killed a process, to run in a child.
     `suspect_all`: run every parser in a child.
@@ -32,6 +34,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str
     limit_s: float
     parsers: dict[str, str]
+    rules: tuple[ParserRuleSettings, ...] = ()
     keys: DeviceKeys = NO_KEYS
     memory_bytes: int = 1 << 30
     suspects: frozenset[str] = frozenset()
@@ -48,20 +51,23 @@ def parse(
     with TimeLimit(plan.limit_s) as limit:
         parsers = keyed(installed(), plan.keys)
         runner = CarefulRunner(parsers, limit, plan.memory_bytes, suspects=plan.suspects, suspect_all=plan.suspect_all)
+        choose = chooser(plan.parsers, plan.rules)
         for each in records:
-            yield decide_batch(each, plan, batch, runner)
+            yield decide_batch(each, plan, batch, choose, runner)
         if killers is not None:
             killers |= runner.killers
 
 
-def decide_batch(records: pa.RecordBatch, plan: Plan, batch: MicroBatch, runner: CarefulRunner) -> pa.RecordBatch:
+def decide_batch(
+    records: pa.RecordBatch, plan: Plan, batch: MicroBatch, choose: Choose, runner: CarefulRunner
+) -> pa.RecordBatch:
     """Return the rows of some records."""
     values = records.column("value")
     headers = _headers(records.column("headers"))
     ingested = _within_calendar(records.column("ingested"))
     ingested_us = ingested.cast(pa.int64()).to_pylist()
     read = [
-        read_record(Raw(found, value or b"", ingested * 1000, partial(_position, records, row)), plan.tenant, plan.parsers)
+        read_record(Raw(found, value or b"", ingested * 1000, partial(_position, records, row)), plan.tenant, choose)
         for row, (found, value, ingested) in enumerate(zip(headers, _objects(values), ingested_us, strict=True))
     ]
     rows = list(_rows(read, runner))

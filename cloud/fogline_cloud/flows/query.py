@@ -23,7 +23,8 @@ from fogline_cloud.flows.failure import explained
 from fogline_cloud.flows.key_file import load_keys
 from fogline_cloud.flows.metrics import Offsets
 from fogline_cloud.flows.parse import Plan
-from fogline_cloud.flows.parsers import checked_overrides
+from fogline_cloud.flows.parser_choice import checked_rules
+from fogline_cloud.flows.parsers import checked_overrides, installed
 from fogline_cloud.flows.session import is_local, log_file
 from fogline_cloud.flows.source import raw_stream, starting_offsets
 from fogline_cloud.flows.tables import compact, make_tables, read_progress, require_shared, tables_in
@@ -130,6 +131,7 @@ class Query:
                     tenant=self._settings.tenant,
                     limit_s=flow.parse_limit_ms / 1000,
                     parsers=checked_overrides(flow.parsers),
+                    rules=checked_rules(flow.parser_rules, installed()),
                     keys=load_keys(flow.ble_keys),
                     memory_bytes=flow.parse_memory_mib << 20,
                 ),
