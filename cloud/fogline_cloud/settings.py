@@ -102,6 +102,25 @@ class SharedSettings(_Strict, frozen=True, kw_only=True):
         return -1 if self.strategy is Strategy.NONE else round(self.window_s * 1_000_000)
 
 
+class ParserRuleSettings(_Strict, frozen=True, kw_only=True):
+    """Rule that chooses a parser before the content type does. All patterns must match. The first matching entry applies."""
+
+    parser: str
+    """Name of the parser."""
+    content_type: str = "*"
+    """Shell pattern for the content type, without parameters."""
+    subject: str = "*"
+    """Shell pattern for the channel (`subject` of the event), for example an MQTT topic. `*` matches `/` too."""
+    device: str = "*"
+    """Shell pattern for the device."""
+    type: str = "*"
+    """Shell pattern for the event's `type`: `telemetry`, `alarm`, `availability` or another."""
+    adapter: str = "*"
+    """Shell pattern for the protocol: `mqtt`, `mqtt-client`, `coap`, `ble`, `amqp` or another."""
+    properties: dict[str, str] = msgspec.field(default_factory=dict)
+    """Shell patterns for properties that the device sent with the event, for example the user property `firmware` of MQTT 5."""
+
+
 class FlowSettings(_Strict, frozen=True, kw_only=True):
     """The Spark flow."""
 
@@ -121,12 +140,16 @@ class FlowSettings(_Strict, frozen=True, kw_only=True):
     """Largest number of records in one micro-batch."""
     parse_limit_ms: Annotated[int, Meta(ge=1)] = 1000
     """CPU time that a parser may take for one event, in milliseconds."""
+    parse_memory_mib: Annotated[int, Meta(ge=64)] = 1024
+    """Memory that a parser may take, in MiB (on Linux)."""
     spark: dict[str, Scalar] = msgspec.field(default_factory=dict)
     """Further Spark settings."""
     storage: dict[str, str] = msgspec.field(default_factory=dict)
     """Options of delta-rs' object store, if `tables` is a URL. The ledger uses them too."""
     parsers: dict[str, str] = msgspec.field(default_factory=dict)
     """Parser by content type, instead of the default choice."""
+    parser_rules: Annotated[list[ParserRuleSettings], Meta(max_length=1000)] = msgspec.field(default_factory=list)
+    """Parsers by topic, device and more, before `flow.parsers` (docs/parsers.md)."""
     ble_keys: str | None = None
     """File with the keys of Bluetooth devices that encrypt (docs/bluetooth-data.md)."""
     shared: Annotated[list[SharedSettings], Meta(max_length=1000)] = msgspec.field(default_factory=list)

@@ -188,7 +188,7 @@ def flow(spark: SparkSession, kafka: KafkaBroker, tenant: str, folder: Path) -> 
             tables=str(folder / "tables"),
             checkpoint=str(folder / "checkpoint"),
             parse_limit_ms=300,
-            parsers={f"application/x-{name}": f"test-{name}" for name in ("endless", "wrong", "again")},
+            parsers={f"application/x-{name}": f"test-{name}" for name in ("endless", "wrong", "again", "deadly")},
         ),
     )
     made = Flow(spark, settings)

@@ -9,7 +9,7 @@ from fogline.errors import Misconfigured
 from fogline.process import command_line
 from fogline_cloud.cli import flow as flow_command
 from fogline_cloud.flows.job import preflight
-from fogline_cloud.settings import CloudSettings, FlowSettings
+from fogline_cloud.settings import CloudSettings, FlowSettings, ParserRuleSettings
 from fogline_lab.kafka_broker import KafkaBroker
 
 
@@ -32,6 +32,12 @@ def test_a_folder_that_cannot_be_created_is_named(tenant: str, folder: Path) -> 
 def test_a_missing_parser_is_named(tenant: str, folder: Path) -> None:
     with pytest.raises(Misconfigured, match=r"\[flow.parsers\]"):
         preflight(given("127.0.0.1:1", tenant, folder, parsers={"text/csv": "none"}))
+
+
+def test_a_rule_for_a_missing_parser_is_named(tenant: str, folder: Path) -> None:
+    rule = ParserRuleSettings(parser="none", subject="tele/*")
+    with pytest.raises(Misconfigured, match=r'\[\[flow.parser_rules\]\] entry 1 \(parser = "none"\): no such parser'):
+        preflight(given("127.0.0.1:1", tenant, folder, parser_rules=[rule]))
 
 
 def test_a_folder_with_a_percent_sign_is_refused(tenant: str, folder: Path) -> None:

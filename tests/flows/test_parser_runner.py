@@ -5,14 +5,8 @@ import pytest
 
 from fogline.errors import Poison
 from fogline.event import Event
-from fogline_cloud.flows.parser_runner import (
-    MAX_DETAIL_CHARS,
-    OVERRUNS_OF_DEVICE,
-    OVERRUNS_OF_PARSER,
-    TRIES,
-    ParserRunner,
-    check,
-)
+from fogline_cloud.flows.overruns import OVERRUNS_OF_DEVICE, OVERRUNS_OF_TYPE
+from fogline_cloud.flows.parser_runner import MAX_DETAIL_CHARS, TRIES, ParseResult, ParserRunner, check
 from fogline_cloud.flows.parsers import MAX_READINGS, Parser, Reading, Retry, Skip
 from fogline_cloud.flows.schema import EventOutcome
 from fogline_cloud.flows.time_limit import TimeLimit
@@ -26,8 +20,8 @@ def limit() -> Iterator[TimeLimit]:
         yield made
 
 
-def runner(parser: Parser, limit: TimeLimit) -> ParserRunner:
-    return ParserRunner({"p": parser}, limit)
+def runner(parser: Parser, limit: TimeLimit, watch: Callable[[int, float], None] = lambda *_: None) -> ParserRunner:
+    return ParserRunner({"p": parser}, limit, watch)
 
 
 def endless(event: Event) -> list[Reading]:
@@ -108,10 +102,28 @@ def test_a_parser_is_not_called_again_for_a_device_that_keeps_overrunning(make_e
     assert mine.run("p", make_event(device="good")).outcome is EventOutcome.OK
 
 
-def test_a_parser_that_keeps_overrunning_is_not_called_again(make_event: MakeEvent, limit: TimeLimit) -> None:
-    mine = runner(endless, limit)
-    reasons = [mine.run("p", make_event(device=f"d{n}")).reason for n in range(OVERRUNS_OF_PARSER + 2)]
-    assert reasons == ["timeout"] * OVERRUNS_OF_PARSER + ["not-asked"] * 2
+@pytest.mark.fault("D7")
+def test_no_healthy_device_waits_for_others_that_overrun(make_event: MakeEvent, limit: TimeLimit) -> None:
+    """F5: many devices of one content type overrun; every event of every healthy one is parsed."""
+    mine = runner(lambda event: endless(event) if event.device.startswith("bad") else [], limit)
+    outcomes: dict[str, set[tuple[EventOutcome, str | None]]] = {"bad": set(), "good": set()}
+    for number in range(3 * OVERRUNS_OF_TYPE):
+        for kind, found in outcomes.items():
+            result = mine.run("p", make_event(device=f"{kind}-{number}"))
+            found.add((result.outcome, result.reason))
+    assert outcomes == {"bad": {(EventOutcome.SLOW, "timeout")}, "good": {(EventOutcome.OK, None)}}
+
+
+def test_calls_into_native_code_get_less_time_too_after_many_devices_blocked_there(
+    make_event: MakeEvent, limit: TimeLimit
+) -> None:
+    shares: list[float] = []
+    mine = runner(lambda _: [], limit, lambda _, share: shares.append(share))
+    for number in range(2 * OVERRUNS_OF_TYPE):
+        event = make_event(device=f"bad-{number}")
+        mine.learn("p", event, ParseResult(EventOutcome.SLOW, int(limit.limit_s * 2e6), "timeout"))
+    assert mine.run("p", make_event()).outcome is EventOutcome.OK
+    assert shares[0] == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,9 @@ from fogline_cloud.commands.record import CommandRecord, apply_reply, audit_of, 
 from fogline_cloud.commands.registry import Registry
 from fogline_cloud.committed_records import CommittedRecord, with_values
 from fogline_cloud.flows.batch import MicroBatch
+from fogline_cloud.flows.careful_runner import CarefulRunner
 from fogline_cloud.flows.parse import Plan, decide_batch
-from fogline_cloud.flows.parser_runner import ParserRunner
+from fogline_cloud.flows.parser_choice import chooser
 from fogline_cloud.flows.parsers import installed
 from fogline_cloud.flows.time_limit import TimeLimit
 from fogline_cloud.ledger.sources import _Reader
@@ -131,7 +132,8 @@ class Flow:
             names=["topic", "partition", "offset", "ingested", "value", "headers"],
         )
         with self._limit as limit:  # each record is asked for anew: nothing is remembered of a slow parser
-            rows = decide_batch(batch, self._plan, MicroBatch("main", "uuid", 4), ParserRunner(installed(), limit).run)
+            runner = CarefulRunner(installed(), limit, 1 << 30)
+            rows = decide_batch(batch, self._plan, MicroBatch("main", "uuid", 4), chooser({}), runner)
         assert rows.num_rows == 1
         (outcome,) = rows.column("outcome").to_pylist()
         (reason,) = rows.column("reason").to_pylist()

@@ -1,6 +1,8 @@
 """The Spark flow: parses raw records once, into two Delta tables and the derived topics.
 
+`attempt`: what a Spark task knows about its former attempts
 `batch`: one micro-batch as a value, and the messages between driver and workers
+`careful_runner`: runs the parsers of a task, in its process or in a child
 `checkpoint`: state of Spark's checkpoint folder
 `claim`: the claim of a starting flow to its tables
 `classify`: the outcome of one raw record
@@ -12,13 +14,17 @@
 `derive`: readings and derived records
 `failure`: Spark's failures as one line, by reaction
 `files`: Parquet files in the tables' folders
+`guard`: limits on time and memory that hold in native code
+`isolation`: runs parsers in a child process
 `job`: the running flow
 `kafka`: Kafka settings for Spark's Java client
 `kept_record`: the raw record of a row, from what the row keeps
 `key_file`: the file with keys of Bluetooth devices
 `metrics`: the metrics and the health of a flow
+`overruns`: bounds the time lost to parsers that overrun
 `owner`: the owner of a flow's tables
 `parse`: one pass of parsing over Arrow batches
+`parser_choice`: the parser for an event
 `parser_runner`: runs a parser on one event
 `parsers`: the parser plugins
 `plan`: how the flow parses

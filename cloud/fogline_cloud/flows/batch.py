@@ -33,6 +33,7 @@ class StagedFiles(msgspec.Struct, frozen=True):
     files: list[File]  # to commit as they are
     replayed: list[File] = []  # to compare with the table first: a gateway may have sent them before
     shared: list[File] = []  # to compare with the table first: other gateways may have sent them too
+    killers: list[str] = []  # parsers that ended their process
 
 
 class Suspects(msgspec.Struct, frozen=True):

@@ -12,8 +12,9 @@ from fogline.errors import Poison
 from fogline.event import Event, parse_rfc3339
 from fogline.short_cache import cache_short
 from fogline_cloud import records
+from fogline_cloud.flows.parser_choice import Choose
 from fogline_cloud.flows.parser_runner import CheckedReading, ParseResult, detail_text, reason_text
-from fogline_cloud.flows.parsers import essence, parser_name
+from fogline_cloud.flows.parsers import essence
 from fogline_cloud.flows.schema import EventOutcome
 
 MAX_HEADERS_BYTES = 96 * 1024
@@ -63,25 +64,51 @@ RunParser = Callable[[str, Event], ParseResult]
 """Runs the parser of this name on an event: `fogline_cloud.flows.parser_runner.ParserRunner.run`."""
 
 
-def decide(raw: Raw, tenant: str, overrides: Mapping[str, str], run_parser: RunParser) -> EventRow:
+def decide(raw: Raw, tenant: str, choose: Choose, run_parser: RunParser) -> EventRow:
     """Return the row of one record. Never raises because of the record's content."""
+    record = read_record(raw, tenant, choose)
+    if isinstance(record, EventRow):
+        return record
+    return row_of(record, record.result or run_parser(record.parser, record.event))
+
+
+class ReadRecord(msgspec.Struct, frozen=True):
+    """A readable record, before a parser runs. `times`: the event's own and `recordedtime`, in microseconds since 1970.
+
+    `result`: the result if no parser is needed; then `parser` is empty.
+    """
+
+    event: Event
+    first: int
+    times: tuple[int | None, int]
+    parser: str = ""
+    result: ParseResult | None = None
+
+
+def read_record(raw: Raw, tenant: str, choose: Choose) -> ReadRecord | EventRow:
+    """Read a record and choose its parser. An unreadable record is a row already."""
     try:
         event, first, times = _read(raw, tenant)
     except Poison as error:
         return _unreadable(raw, error)
-    name: str | None = None
     try:
         result = _result_without_parser(event)
-        if result is None:
-            name = parser_name(event.content_type, overrides)
-            result = _NO_PARSER if name is None else run_parser(name, event)
     except Poison as error:
         result = ParseResult(EventOutcome.DEAD, 0, reason_text(error.reason), detail_text(error))
+    if result is not None:
+        return ReadRecord(event, first, times, result=result)
+    name = choose(event)
+    return ReadRecord(event, first, times, result=_NO_PARSER) if name is None else ReadRecord(event, first, times, name)
+
+
+def row_of(record: ReadRecord, result: ParseResult) -> EventRow:
+    """Return the row of a readable record."""
+    event = record.event
     numbered = bool(event.stream)
     return EventRow(
         gateway=event.gateway or None,
         stream=event.stream or None,
-        first_sequence=first if numbered else None,
+        first_sequence=record.first if numbered else None,
         sequence=event.sequence if numbered else None,
         lane=event.lane.value if numbered else None,
         source=event.source,
@@ -91,21 +118,21 @@ def decide(raw: Raw, tenant: str, overrides: Mapping[str, str], run_parser: RunP
         subject=event.subject,
         dedup=event.dedup,
         replayed=event.replayed,
-        time=times[0],
-        recordedtime=times[1],
+        time=record.times[0],
+        recordedtime=record.times[1],
         timequality=event.timequality.value,
         content_type=event.content_type,
         adapter=event.adapter,
         outcome=result.outcome.value,
         reason=result.reason,
         detail=result.detail,
-        parser=name,
-        parse_us=None if name is None else result.parse_us,
+        parser=record.parser or None,
+        parse_us=result.parse_us if record.parser else None,
         readings=result.readings,
     )
 
 
-_NO_PARSER = ParseResult(EventOutcome.SKIP, 0, "no-parser", "no parser takes this content type")
+_NO_PARSER = ParseResult(EventOutcome.SKIP, 0, "no-parser", "no parser takes this content type, and no rule fits")
 
 
 def _read(raw: Raw, tenant: str) -> tuple[Event, int, tuple[int | None, int]]:

@@ -7,22 +7,27 @@
 | 3 | workers read the committed rows, send derived records to Kafka, write files of `readings` | repeated, with the same ids |
 | 4 | the driver commits the files to `readings` | the transaction id is known: nothing is committed |
 
+If a parser kills its worker in step 1, Spark repeats the task, then with every parser in a child process.
+
 A kill at any point leaves every event exactly once in both tables, and at least once in the derived topics (canonical, slow,
 dead, fleet). Delta's VACUUM removes files that no commit names.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from functools import partial, reduce
 from time import monotonic
 
 import msgspec
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark uses
 
 from fogline_cloud.flows import schema, tasks
+from fogline_cloud.flows.attempt import careful_again
 from fogline_cloud.flows.batch import Derived, File, MicroBatch, StagedFiles, Suspects
 from fogline_cloud.flows.compaction import Compaction
 from fogline_cloud.flows.cross_gateway_dedup import KafkaPosition
@@ -32,6 +37,8 @@ from fogline_cloud.flows.owner import Owner
 from fogline_cloud.flows.schema import EventOutcome
 from fogline_cloud.flows.topic_ids import TopicIds
 from fogline_cloud.settings import SharedSettings
+
+log = logging.getLogger(__name__)
 
 _IDENTITY = ("source", "id")
 HORIZON = timedelta(days=2)
@@ -61,6 +68,7 @@ class MicroBatchCommitter:
     topic_ids: TopicIds
     parallel: int
     compaction: Compaction
+    suspects: set[str] = field(default_factory=set)  # parsers that have ended a process
 
     def process(self, raw: DataFrame, batch: MicroBatch, *, decided: bool, on_progress: Callable[[Progress], None]) -> None:
         """Take one micro-batch through every step that is left. `decided`: its rows are in `events` already."""
@@ -76,8 +84,10 @@ class MicroBatchCommitter:
         return self._derive(self.events.holding(batch), batch)
 
     def _parse_and_commit(self, raw: DataFrame, batch: MicroBatch) -> Derived:
-        stage = partial(tasks.stage_records, self.task, batch)
+        plan = msgspec.structs.replace(self.task.plan, suspects=frozenset(self.suspects))
+        stage = partial(_stage, msgspec.structs.replace(self.task, plan=plan), batch)
         staged = _collected(raw.coalesce(self.parallel).mapInArrow(stage, tasks.REPLY))
+        self._suspect({*staged.killers})
         files = staged.files
         if staged.replayed or staged.shared:
             files = files + self._deduplicated(staged, batch)
@@ -85,6 +95,11 @@ class MicroBatchCommitter:
         self.topic_ids.check()
         self.events.append(files, batch, self.owner)
         return self._derive([each.path for each in files], batch)
+
+    def _suspect(self, killers: set[str]) -> None:
+        for name in sorted(killers - self.suspects):
+            log.warning("parser %s ended its process: it runs in a child process until the flow ends", name)
+        self.suspects.update(killers)
 
     def _deduplicated(self, staged: StagedFiles, batch: MicroBatch) -> list[File]:
         """Compare rows that may be duplicates with the table and with the rest of the batch. Returns files to commit."""
@@ -117,6 +132,10 @@ class MicroBatchCommitter:
         return derived
 
 
+def _stage(task: tasks.WorkerTask, batch: MicroBatch, records: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return tasks.stage_records(msgspec.structs.replace(task, plan=careful_again(task.plan)), batch, records)
+
+
 def suspected_span(shared: list[File], rules: list[SharedSettings]) -> tuple[datetime, datetime]:
     """Return the first and last `recordedtime` of these rows, extended on both sides by the widest window of the rules."""
     first, last = span_of(shared, "recordedtime")
@@ -127,7 +146,7 @@ def suspected_span(shared: list[File], rules: list[SharedSettings]) -> tuple[dat
 
 def _collected(replies: DataFrame) -> StagedFiles:
     every = [msgspec.json.decode(row["reply"], type=StagedFiles) for row in replies.collect()]
-    return StagedFiles(*([file for each in every for file in getattr(each, kind)] for kind in StagedFiles.__struct_fields__))
+    return StagedFiles(*([one for each in every for one in getattr(each, kind)] for kind in StagedFiles.__struct_fields__))
 
 
 def derive(spark: SparkSession, work: Callable[[Iterable[str]], Iterator[bytes]], paths: list[str], parallel: int) -> Derived:

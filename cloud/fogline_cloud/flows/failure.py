@@ -22,7 +22,8 @@ _KNOWN = {  # Meaning and remedy by pattern. The first match counts.
     "the same checkpoint: stop one of them",
     r"OutOfMemoryError|GC overhead limit": 'Spark ran out of memory: set [flow.spark] "spark.driver.memory" higher, or '
     "max_events_per_batch lower",
-    r"Python worker exited unexpectedly": "a parser killed its worker process several times",
+    r"Python worker exited unexpectedly": "a worker process was killed several times, "
+    "although parsers ran in processes of their own: is there enough memory?",
     r"SaslAuthenticationException|SslAuthenticationException": "Kafka refuses the credentials in [kafka]",
     r"TopicAuthorizationException|ClusterAuthorizationException": "Kafka denies the flow access to a topic or the cluster: "
     "run `fogline topics create --acls` as an administrator of Kafka",

@@ -9,12 +9,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fogline_cloud.flows.batch import MicroBatch
-from fogline_cloud.flows.classify import EventRow, Raw, RunParser, decide
-from fogline_cloud.flows.parser_runner import EARLIEST_NS, LATEST_NS, ParserRunner
+from fogline_cloud.flows.careful_runner import CarefulRunner
+from fogline_cloud.flows.classify import EventRow, Raw, ReadRecord, read_record, row_of
+from fogline_cloud.flows.parser_choice import Choose, chooser
+from fogline_cloud.flows.parser_runner import EARLIEST_NS, LATEST_NS
 from fogline_cloud.flows.parsers import installed
 from fogline_cloud.flows.parsers.ble.keys import NO_KEYS, DeviceKeys, keyed
 from fogline_cloud.flows.schema import ARROW, DECIDED, EVENTS, READING, READINGS_TYPE, EventOutcome, arrow_schema, in_file
 from fogline_cloud.flows.time_limit import TimeLimit
+from fogline_cloud.settings import ParserRuleSettings
 
 STORED = arrow_schema(in_file(EVENTS))
 """Columns of table `events` in its files."""
@@ -22,34 +25,52 @@ _WITHOUT_BODY = pa.array([EventOutcome.OK.value, EventOutcome.DUPLICATE.value])
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings of parsing. `parsers`: parser by content type, before the default choice. `limit_s`: CPU time per event."""
+    """Settings of parsing. `limit_s`: CPU time per event. `parsers` and `rules`: of `parser_choice.chooser`.
+
+    `memory_bytes`: memory that parsers may take. `suspects`: parsers that have killed a process, to run in a child.
+    `suspect_all`: run every parser in a child.
+    """
 
     tenant: str
     limit_s: float
     parsers: dict[str, str]
+    rules: tuple[ParserRuleSettings, ...] = ()
     keys: DeviceKeys = NO_KEYS
+    memory_bytes: int = 1 << 30
+    suspects: frozenset[str] = frozenset()
+    suspect_all: bool = False
 
 
-def parse(plan: Plan, batch: MicroBatch, records: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of one task's records. Must run in the main thread of its process, because the time limit needs it."""
+def parse(
+    plan: Plan, batch: MicroBatch, records: Iterable[pa.RecordBatch], killers: set[str] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of one task's records. `killers` gets the names of parsers that ended their process.
+
+    Must run in the main thread of its process, because the time limit needs it.
+    """
     with TimeLimit(plan.limit_s) as limit:
-        runner = ParserRunner(keyed(installed(), plan.keys), limit)
+        parsers = keyed(installed(), plan.keys)
+        runner = CarefulRunner(parsers, limit, plan.memory_bytes, suspects=plan.suspects, suspect_all=plan.suspect_all)
+        choose = chooser(plan.parsers, plan.rules)
         for each in records:
-            yield decide_batch(each, plan, batch, runner.run)
+            yield decide_batch(each, plan, batch, choose, runner)
+        if killers is not None:
+            killers |= runner.killers
 
 
-def decide_batch(records: pa.RecordBatch, plan: Plan, batch: MicroBatch, run_parser: RunParser) -> pa.RecordBatch:
+def decide_batch(
+    records: pa.RecordBatch, plan: Plan, batch: MicroBatch, choose: Choose, runner: CarefulRunner
+) -> pa.RecordBatch:
     """Return the rows of some records."""
     values = records.column("value")
     headers = _headers(records.column("headers"))
     ingested = _within_calendar(records.column("ingested"))
     ingested_us = ingested.cast(pa.int64()).to_pylist()
-    rows = [
-        decide(
-            Raw(found, value or b"", ingested * 1000, partial(_position, records, row)), plan.tenant, plan.parsers, run_parser
-        )
+    read = [
+        read_record(Raw(found, value or b"", ingested * 1000, partial(_position, records, row)), plan.tenant, choose)
         for row, (found, value, ingested) in enumerate(zip(headers, _objects(values), ingested_us, strict=True))
     ]
+    rows = list(_rows(read, runner))
     decided = dict(zip((column.name for column in DECIDED), _columns(rows), strict=True))
     body = pc.if_else(pc.is_in(decided["outcome"], _WITHOUT_BODY), pa.scalar(None, pa.binary()), values)
     columns = {
@@ -62,6 +83,13 @@ def decide_batch(records: pa.RecordBatch, plan: Plan, batch: MicroBatch, run_par
     same = {"tenant": plan.tenant, "flow": batch.flow, "run": batch.run, "batch": batch.number}
     columns |= {name: pa.repeat(value, records.num_rows) for name, value in same.items()}
     return pa.RecordBatch.from_arrays([columns[field.name].cast(field.type) for field in STORED], schema=STORED)
+
+
+def _rows(read: Sequence[ReadRecord | EventRow], runner: CarefulRunner) -> Iterator[EventRow]:
+    to_parse = [(each.parser, each.event) for each in read if isinstance(each, ReadRecord) and each.result is None]
+    results = iter(runner.results(to_parse))
+    for each in read:
+        yield each if isinstance(each, EventRow) else row_of(each, each.result or next(results))
 
 
 def _within_calendar(times: pa.Array) -> pa.Array:

@@ -1,10 +1,9 @@
-"""Runs a parser on one event with a time limit. Always returns a result, whatever the parser does."""
+"""Runs a parser on one event with a time limit. Returns a result, whatever the parser does in Python."""
 
 import math
 import time
 import traceback
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Any
 
@@ -13,16 +12,17 @@ import msgspec
 from fogline.errors import Poison
 from fogline.event import Event
 from fogline_cloud.flows import parsers as limits
+from fogline_cloud.flows.overruns import OverrunBudget
 from fogline_cloud.flows.parsers import Parser, Reading, Retry, Skip
 from fogline_cloud.flows.schema import EventOutcome
 from fogline_cloud.flows.time_limit import Overrun, TimeLimit
 
 TRIES = 3
 """Number of times that a parser that raises `Retry` is called, in all."""
-OVERRUNS_OF_DEVICE = 3
-"""Number of timeouts after which a task does not call the parser for this device again."""
-OVERRUNS_OF_PARSER = 30
-"""Number of timeouts after which a task does not call the parser again."""
+KILLED = "killed"
+"""Reason of an event whose parser ended its process."""
+NO_MEMORY = "memory"
+"""Reason of an event whose parser got no memory."""
 MAX_DETAIL_CHARS = 4000
 MAX_REASON_CHARS = 64
 EARLIEST_NS, LATEST_NS = -62_135_596_800_000_000_000, 253_402_300_799_999_999_999
@@ -45,34 +45,42 @@ class ParseResult(msgspec.Struct, frozen=True):
 class ParserRunner:
     """Runs parsers for the events of one task (one micro-batch), one event after the other. Not thread-safe.
 
-    After `OVERRUNS_OF_DEVICE` or `OVERRUNS_OF_PARSER` timeouts, further events of theirs are slow without a call.
+    `watch` is called before each call of a parser: `Guard.watch`.
     """
 
-    def __init__(self, parsers: Mapping[str, Parser], limit: TimeLimit) -> None:
+    def __init__(self, parsers: Mapping[str, Parser], limit: TimeLimit, watch: Callable[[int, float], None]) -> None:
         self._parsers = parsers
         self._limit = limit
-        self._by_device: Counter[tuple[str, str]] = Counter()
-        self._by_parser: Counter[str] = Counter()
+        self._watch = watch
+        self._overruns = OverrunBudget()
 
     def run(self, name: str, event: Event) -> ParseResult:
         """Run the parser of this name. Never raises because of the event or the parser."""
-        if self._by_device[name, event.device] >= OVERRUNS_OF_DEVICE or self._by_parser[name] >= OVERRUNS_OF_PARSER:
-            return ParseResult(
-                EventOutcome.SLOW, 0, "not-asked", f"parser {name} was too slow too often and was not called for this event"
-            )
+        share = self._overruns.share(name, event)
+        if not share:
+            detail = f"parser {name} used up its time for this device in this task and was not called for this event"
+            return ParseResult(EventOutcome.SLOW, 0, "not-asked", detail)
         parser = self._parsers[name]
         begun = time.perf_counter_ns()
+        self._watch(begun, share)
         try:
-            readings = self._limit.call(lambda: _parse(parser, event))
+            readings = self._limit.call(lambda: _parse(parser, event), share)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - a plugin may raise anything, and must not end the flow
             if isinstance(error, Overrun):
-                self._by_device[name, event.device] += 1
-                self._by_parser[name] += 1
+                self._overruns.overran(name, event, share)
+                error = Overrun(self._limit.limit_s * share)
             outcome, reason, detail = _outcome_of(name, error)
             return ParseResult(outcome, _since_us(begun), reason_text(reason), detail_text(detail))
         return ParseResult(EventOutcome.OK, _since_us(begun), readings=readings)
+
+    def learn(self, name: str, event: Event, result: ParseResult) -> None:
+        """Count a result of a child process, whose own counts end with it."""
+        if result.reason == "timeout":
+            self._overruns.overran(name, event, min(1.0, result.parse_us / 1e6 / self._limit.limit_s))
+        elif result.reason in {KILLED, NO_MEMORY}:
+            self._overruns.overran(name, event, 1.0)
 
 
 def _outcome_of(name: str, error: BaseException) -> tuple[EventOutcome, str, str]:
@@ -84,7 +92,9 @@ def _outcome_of(name: str, error: BaseException) -> tuple[EventOutcome, str, str
         case Retry():
             return EventOutcome.SLOW, "retry", str(error) or f"parser {name} raised Retry {TRIES} times"
         case Overrun():
-            return EventOutcome.SLOW, "timeout", f"parser {name} did not finish in time"
+            return EventOutcome.SLOW, "timeout", f"parser {name} did not finish within {error} s"
+        case MemoryError():
+            return EventOutcome.DEAD, NO_MEMORY, f"parser {name} asked for more memory than [flow] parse_memory_mib allows"
     return EventOutcome.DEAD, "parser-error", "".join(traceback.format_exception(error))
 
 

@@ -2,7 +2,8 @@
 
 from fogline_cloud.flows.key_file import load_keys
 from fogline_cloud.flows.parse import Plan
-from fogline_cloud.flows.parsers import checked_overrides
+from fogline_cloud.flows.parser_choice import checked_rules
+from fogline_cloud.flows.parsers import checked_overrides, installed
 from fogline_cloud.settings import CloudSettings
 
 
@@ -13,5 +14,7 @@ def plan_of(settings: CloudSettings) -> Plan:
         tenant=settings.tenant,
         limit_s=flow.parse_limit_ms / 1000,
         parsers=checked_overrides(flow.parsers),
+        rules=checked_rules(flow.parser_rules, installed()),
         keys=load_keys(flow.ble_keys),
+        memory_bytes=flow.parse_memory_mib << 20,
     )

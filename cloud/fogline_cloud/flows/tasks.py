@@ -47,13 +47,14 @@ def stage_records(task: WorkerTask, batch: MicroBatch, records: Iterable[pa.Reco
     events = FileWriter(task.events, MEASURED["events"])
     replayed = FileWriter(task.events, MEASURED["events"], below=contested_folder(batch))
     shared = FileWriter(task.events, MEASURED["events"], below=contested_folder(batch))
+    killers: set[str] = set()
     with events, replayed, shared:
-        for rows in parse(task.plan, batch, records):
+        for rows in parse(task.plan, batch, records, killers):
             may_be_replayed, may_be_shared = contested(rows, rules)
             replayed.add(rows.filter(may_be_replayed))
             shared.add(rows.filter(may_be_shared))
             events.add(rows.filter(pc.invert(pc.or_(may_be_replayed, may_be_shared))))
-        yield _reply(StagedFiles(events.close(), replayed.close(), shared.close()))
+        yield _reply(StagedFiles(events.close(), replayed.close(), shared.close(), sorted(killers)))
 
 
 def contested(rows: pa.RecordBatch, rules: Rules) -> tuple[pa.Array, pa.Array]:

@@ -1,7 +1,7 @@
 """A time limit for one call to foreign code, by `setitimer` in the main thread.
 
 It limits CPU time, so that a good parser does not fail on a busy machine; a call that waits ends after `PATIENCE` limits of the
-clock. The alarm repeats, in case a parser swallows it. It cannot interrupt one long call into C.
+clock. The alarm repeats, in case a parser swallows it. It cannot interrupt one long call into C: see `guard`.
 """
 
 import signal
@@ -26,7 +26,7 @@ class TimeLimit:
     """Limits calls to `limit_s` of CPU time. A context manager for the main thread only (else `RuntimeError`). Uses SIGALRM."""
 
     def __init__(self, limit_s: float) -> None:
-        self._limit_s = limit_s
+        self.limit_s = self._least_s = limit_s
         self._armed = False
         self._alarms = 0
         self._began_s = 0.0
@@ -40,13 +40,15 @@ class TimeLimit:
     def __exit__(self, *_: object) -> None:
         signal.signal(signal.SIGALRM, self._former)
 
-    def call(self, function: Callable[[], T]) -> T:
-        """Return the result of `function`. Raises `Overrun`, and every exception of `function`."""
+    def call(self, function: Callable[[], T], share: float = 1.0) -> T:
+        """Return the result of `function`, within this share of the limit. Raises `Overrun`, and its exceptions."""
+        limit_s = self.limit_s * share
         try:
             self._alarms = 0
+            self._least_s = limit_s * _NEARLY
             self._began_s = time.thread_time()
             self._armed = True
-            signal.setitimer(signal.ITIMER_REAL, self._limit_s, self._limit_s)
+            signal.setitimer(signal.ITIMER_REAL, limit_s, limit_s)
             return function()
         finally:
             self._armed = False  # inline, so that no alarm comes between the end of the call and this
@@ -55,5 +57,5 @@ class TimeLimit:
     def _alarm(self, _signal: int, _frame: FrameType | None) -> None:
         self._alarms += 1
         used_s = time.thread_time() - self._began_s
-        if self._armed and (used_s >= self._limit_s * _NEARLY or self._alarms >= PATIENCE):
+        if self._armed and (used_s >= self._least_s or self._alarms >= PATIENCE):
             raise Overrun

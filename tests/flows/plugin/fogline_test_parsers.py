@@ -1,5 +1,8 @@
 """Parsers of a plugin distribution, as somebody else would install them, each wrong in its own way."""
 
+import hashlib
+import os
+import signal
 from collections.abc import Iterator
 
 from fogline.event import Event
@@ -24,3 +27,19 @@ def wrong(event: Event) -> Iterator[Reading]:
 def again(event: Event) -> list[Reading]:
     """Always wants another try."""
     raise Retry
+
+
+def deadly(event: Event) -> list[Reading]:
+    """Does what the body says: ends its process, stays in native code, takes memory, never comes back, or fails."""
+    match event.data:
+        case b"kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case b"endless C":
+            hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)
+        case b"8 GB":
+            bytearray(8 << 30)
+        case b"endless":
+            list(endless(event))
+        case b"error":
+            list(wrong(event))
+    return [Reading("size", float(len(event.data)))]

@@ -36,6 +36,8 @@ A parser reports problems by raising. Each event gets one row in table `events` 
 | raises `fogline.errors.Poison` | `dead` | the body can never be parsed |
 | raises anything else | `dead` | reason `parser-error`; `detail` has the end of the traceback |
 | takes more CPU time than `[flow] parse_limit_ms`, or 20 times that by the clock | `slow` | reason `timeout` |
+| takes more memory than `[flow] parse_memory_mib` | `dead` | reason `memory` |
+| ends its process (a crash in native code, `os._exit`) | `dead` | reason `killed` |
 | returns a reading that is not valid (`Reading`), or more than `MAX_READINGS` | `dead` | reason `bad-reading` or `too-many` |
 
 Skipped, slow and dead events are kept with their body, and copied to the dead or slow topic. Readings yielded before an
@@ -47,6 +49,9 @@ Rules for parsers:
 - The time limit is a signal that raises a `BaseException` inside the parser. A parser must not install a handler for SIGALRM
   and must not use `setitimer`.
 - The result should depend on the event only: a worker may end at any time, and another one then parses the event again.
+- A parser that ended its process runs in a child process from then on, and so does one with the attribute `isolated = True`
+  (`parse.isolated = True` below a function). A child costs some time, and a crash in it costs one event only.
+- A parser must not use SIGPROF, `faulthandler.dump_traceback_later` or `setrlimit`.
 - A parser must be installed on the machine of every Spark worker, and on the driver's.
 
 `ble`: parsers for Bluetooth LE
@@ -139,6 +144,11 @@ def parser_name(content_type: str, overrides: Mapping[str, str]) -> str | None:
     kind = essence(content_type)
     by_suffix = "json" if is_json_type(kind) else "cbor" if kind.endswith("+cbor") else None
     return overrides.get(kind) or _DEFAULTS.get(kind) or by_suffix
+
+
+def wants_isolation(parser: Parser) -> bool:
+    """Return True if the parser asks for a child process, by an attribute `isolated` of the callable."""
+    return bool(getattr(parser, "isolated", False))
 
 
 @cache

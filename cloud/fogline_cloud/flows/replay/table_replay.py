@@ -26,6 +26,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spar
 
 from fogline.errors import Misconfigured
 from fogline_cloud.flows import schema
+from fogline_cloud.flows.attempt import careful_again
 from fogline_cloud.flows.batch import MicroBatch
 from fogline_cloud.flows.delta_log import DeltaLog
 from fogline_cloud.flows.derive import canonical_records, reading_rows
@@ -124,7 +125,7 @@ class TableReplay:
     def _stage(self, chosen: DataFrame, parser: str | None) -> DataFrame:
         """Parse rows once and keep the result: a parser may answer differently another time."""
         path = f"{self._events.folder.path}/{self._staging}"
-        rows = chosen.mapInArrow(partial(reparse, self._plan, parser), f"{_ROWS}, {CHANGED_DDL}")
+        rows = chosen.mapInArrow(partial(_reparse, self._plan, parser), f"{_ROWS}, {CHANGED_DDL}")
         rows.write.parquet(path)
         return self._spark.read.schema(f"{_ROWS}, {CHANGED_DDL}").parquet(path)
 
@@ -181,6 +182,10 @@ class TableReplay:
 
 def _by_day(rows: DataFrame) -> DataFrame:
     return rows.withColumn("day", F.to_date("ingested"))
+
+
+def _reparse(plan: Plan, parser: str | None, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return reparse(careful_again(plan), parser, batches)
 
 
 def _reading_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

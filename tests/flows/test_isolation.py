@@ -1,0 +1,111 @@
+"""Parsers that end or block their process: without Spark, in children of this one."""
+
+import ctypes
+import hashlib
+import os
+import signal
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from fogline.event import Event
+from fogline_cloud.flows.careful_runner import CarefulRunner
+from fogline_cloud.flows.guard import Guard
+from fogline_cloud.flows.isolation import Isolation
+from fogline_cloud.flows.parser_runner import ParserRunner
+from fogline_cloud.flows.parsers import Parser, Reading
+from fogline_cloud.flows.schema import EventOutcome
+from fogline_cloud.flows.time_limit import TimeLimit
+
+MakeEvent = Callable[..., Event]
+MEMORY = 256 << 20
+BAD: dict[bytes, Callable[[], object]] = {
+    b"kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    b"segfault": lambda: ctypes.string_at(0),
+    b"exit": lambda: os._exit(0),
+    b"endless C": lambda: hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9),
+    b"8 GB": lambda: bytearray(8 << 30),
+    b"endless": lambda: [None for _ in iter(int, 1)],
+    b"error": lambda: 1 // 0,
+}
+EXPECTED = {
+    b"kill": ("dead", "killed"),
+    b"segfault": ("dead", "killed"),
+    b"exit": ("dead", "killed"),
+    b"endless C": ("slow", "timeout"),
+    b"8 GB": ("dead", "memory"),
+    b"endless": ("slow", "timeout"),
+    b"error": ("dead", "parser-error"),
+}
+
+
+def parser(event: Event) -> list[Reading]:
+    if event.data in BAD:
+        BAD[event.data]()
+    return [Reading("size", float(len(event.data)))]
+
+
+def isolation_of(parsers: dict[str, Parser], limit: TimeLimit) -> Isolation:
+    guard = Guard(limit.limit_s, MEMORY)
+    return Isolation(ParserRunner(parsers, limit, guard.watch).run, guard)
+
+
+@pytest.fixture
+def limit() -> Iterator[TimeLimit]:
+    with TimeLimit(0.05) as made:
+        yield made
+
+
+def test_each_bad_event_gets_its_outcome_and_all_others_are_parsed(make_event: MakeEvent, limit: TimeLimit) -> None:
+    """F4: bad events between good ones, and two of them side by side at either end."""
+    isolation = isolation_of({"p": parser}, limit)
+    bodies = [b"kill", b"exit", b"a", *(body for bad in EXPECTED for body in (bad, b"bb")), b"kill", b"segfault"]
+    events = [("p", make_event(body, device=f"d{number}")) for number, body in enumerate(bodies)]
+    found = [(each.outcome.value, each.reason) for each in isolation.results(events)]
+    assert found == [EXPECTED.get(body, ("ok", None)) for body in bodies]
+    assert isolation.killers == {"p"}
+
+
+def test_a_native_call_that_waits_for_ever_is_ended(make_event: MakeEvent, limit: TimeLimit) -> None:
+    libc = ctypes.PyDLL(None)  # it keeps Python's lock
+    ends, pipe = os.pipe()
+
+    def waiting(event: Event) -> list[Reading]:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
+        libc.read(ends, ctypes.create_string_buffer(1), 1)
+        return []
+
+    isolation = isolation_of({"p": waiting, "q": parser}, limit)
+    found = [(each.outcome, each.reason) for each in isolation.results([("p", make_event()), ("q", make_event())])]
+    assert found == [(EventOutcome.SLOW, "timeout"), (EventOutcome.OK, None)]
+    os.close(ends)
+    os.close(pipe)
+
+
+def test_what_a_parser_forgot_to_free_costs_no_other_event(make_event: MakeEvent) -> None:
+    """In this process the limit is met by a later event than the one that took the memory; a child judges them."""
+    taken: list[bytearray] = []
+
+    def leaking(event: Event) -> list[Reading]:
+        taken.append(bytearray(b"x") * (60 << 20))
+        return []
+
+    with TimeLimit(30) as patient:
+        results = CarefulRunner({"p": leaking}, patient, MEMORY).results([("p", make_event()) for _ in range(6)])
+    assert [result.outcome for result in results] == [EventOutcome.OK] * 6
+    assert len(taken) < 6
+
+
+def test_a_parser_may_ask_for_a_child(make_event: MakeEvent, limit: TimeLimit) -> None:
+    def where(event: Event) -> list[Reading]:
+        return [Reading("process", float(os.getpid()))]
+
+    def asking(event: Event) -> list[Reading]:
+        return where(event)
+
+    asking.isolated = True  # type: ignore[attr-defined]
+    runner = CarefulRunner({"here": where, "there": asking, "suspect": where}, limit, MEMORY, suspects={"suspect"})
+    results = runner.results([(name, make_event()) for name in ("there", "here", "suspect")])
+    there, here, suspect = (result.readings[0][2] for result in results)
+    assert here == os.getpid()
+    assert there == suspect != here
