@@ -17,10 +17,11 @@
 `metrics`: the metrics and the health of a flow
 `owner`: the owner of a flow's tables
 `parse`: one pass of parsing over Arrow batches
+`parsed_sink`: the sink of the parsing query
 `parser_runner`: runs a parser on one event
 `parsers`: the parser plugins
 `publish`: derived records to Kafka
-`query`: the streaming query
+`query`: a streaming query
 `schema`: the tables' columns, their meaning and their Arrow types
 `session`: the Spark session
 `source`: the raw topics

@@ -14,6 +14,7 @@ from fogline_cloud.flows.commit import Progress
 from fogline_cloud.flows.kafka import spark_options
 from fogline_cloud.flows.key_file import load_keys
 from fogline_cloud.flows.metrics import Offsets
+from fogline_cloud.flows.parsed_sink import ParsedSink
 from fogline_cloud.flows.parsers import checked_overrides
 from fogline_cloud.flows.query import Query
 from fogline_cloud.flows.session import log_file
@@ -76,7 +77,8 @@ def run_flow(
         on_progress(progress)
 
     while not stop.is_set():
-        query = Query(spark, settings, counts, progressed, on_offsets, epoch=epoch, accept_new_topics=accept_new_topics)
+        sink = ParsedSink(spark, settings, progressed)
+        query = Query(spark, settings, counts, sink, on_offsets, epoch=epoch, accept_new_topics=accept_new_topics)
         try:
             query.run(stop, on_first_read, once=once)
         except Unreachable as error:
