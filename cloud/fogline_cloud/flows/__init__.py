@@ -1,4 +1,4 @@
-"""The Spark flow: parses raw records once, into two Delta tables and the derived topics.
+"""The Spark flow: keeps raw records in a Delta table, and parses them once, into two Delta tables and the derived topics.
 
 `batch`: one micro-batch as a value, and the messages between driver and workers
 `checkpoint`: state of Spark's checkpoint folder
@@ -22,10 +22,13 @@
 `parsers`: the parser plugins
 `publish`: derived records to Kafka
 `query`: a streaming query
+`raw_retention`: deletes old days of table `raw`
+`raw_rows`: rows of table `raw`
+`raw_sink`: the sink of the query that writes table `raw`
 `schema`: the tables' columns, their meaning and their Arrow types
 `session`: the Spark session
 `source`: the raw topics
-`tables`: the two tables in Spark
+`tables`: the tables in Spark
 `tasks`: the work of Spark's workers
 `time_limit`: a limit on the CPU time of a call
 `topic_ids`: recognises topics that were created again

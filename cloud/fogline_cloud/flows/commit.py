@@ -77,7 +77,7 @@ class MicroBatchCommitter:
 
     def _parse_and_commit(self, raw: DataFrame, batch: MicroBatch) -> Derived:
         stage = partial(tasks.stage_records, self.task, batch)
-        staged = _collected(raw.coalesce(self.parallel).mapInArrow(stage, tasks.REPLY))
+        staged = collected(raw.coalesce(self.parallel).mapInArrow(stage, tasks.REPLY))
         files = staged.files
         if staged.replayed or staged.shared:
             files = files + self._deduplicated(staged, batch)
@@ -95,7 +95,7 @@ class MicroBatchCommitter:
             contested = reduce(DataFrame.unionByName, self._read(staged.replayed))
             marked = _mark_replayed(contested, reduce(DataFrame.unionByName, settled))
             stage = partial(tasks.stage_rows, self.task)
-            files += _collected(marked.coalesce(self.parallel).mapInArrow(stage, tasks.REPLY)).files
+            files += collected(marked.coalesce(self.parallel).mapInArrow(stage, tasks.REPLY)).files
         if staged.shared:
             suspects = self.spark.sparkContext.parallelize([self._suspects(staged.shared)], 1)
             (reply,) = suspects.map(partial(tasks.stage_shared, self.task, batch.flow)).collect()
@@ -125,7 +125,8 @@ def suspected_span(shared: list[File], rules: list[SharedSettings]) -> tuple[dat
     return max(first, earliest + window) - window, min(last, latest - window) + window
 
 
-def _collected(replies: DataFrame) -> StagedFiles:
+def collected(replies: DataFrame) -> StagedFiles:
+    """Run the tasks, and join their replies."""
     every = [msgspec.json.decode(row["reply"], type=StagedFiles) for row in replies.collect()]
     return StagedFiles(*([file for each in every for file in getattr(each, kind)] for kind in StagedFiles.__struct_fields__))
 

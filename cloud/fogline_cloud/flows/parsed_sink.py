@@ -1,6 +1,6 @@
 """The sink of the parsing query: tables `events` and `readings`, and the derived topics."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
@@ -13,7 +13,7 @@ from fogline_cloud.flows.key_file import load_keys
 from fogline_cloud.flows.owner import Owner
 from fogline_cloud.flows.parse import Plan
 from fogline_cloud.flows.parsers import checked_overrides
-from fogline_cloud.flows.session import is_local
+from fogline_cloud.flows.session import is_local, parsing_slots
 from fogline_cloud.flows.tables import Offsets, compact, make_tables, read_progress, require_shared, tables_in
 from fogline_cloud.flows.tasks import WorkerTask
 from fogline_cloud.flows.topic_ids import TopicIds
@@ -40,6 +40,10 @@ class ParsedSink:
         # for a long time.
         most = self._settings.flow.max_events_per_batch
         return [most] if most <= FIRST_EVENTS else [FIRST_EVENTS, most]
+
+    def source_options(self) -> Mapping[str, int | str]:
+        """Return no further options."""
+        return {}
 
     def open(self) -> bool:
         """Open the tables, and create missing ones. Returns True if `events` existed. Raises `Misconfigured`."""
@@ -76,7 +80,7 @@ class ParsedSink:
             ),
             owner=owner,
             topic_ids=topic_ids,
-            parallel=self._spark.sparkContext.defaultParallelism,
+            parallel=parsing_slots(self._spark.sparkContext.defaultParallelism, flow),
             compaction=Compaction(partial(compact, self._spark, self._tables)),
         )
 

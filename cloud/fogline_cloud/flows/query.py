@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -41,6 +41,9 @@ class QuerySink(Protocol):
 
     def batch_sizes(self) -> list[int]:
         """Return the largest number of records in a micro-batch: of the first one, if that differs, and of the others."""
+
+    def source_options(self) -> Mapping[str, int | str]:
+        """Return further options of Spark's Kafka source, for a query that runs until it is stopped."""
 
     def open(self) -> bool:
         """Open the tables, and create missing ones. Returns True if they existed. Raises `Misconfigured`."""
@@ -148,9 +151,10 @@ class Query:
     def _stream(self, starting: str, max_events: int, *, once: bool) -> StreamingQuery:
         flow = self._settings.flow
         trigger: dict[str, Any] = {"availableNow": True} if once else {"processingTime": f"{flow.trigger_ms} milliseconds"}
+        options = {} if once else self._sink.source_options()
         self._stopping, self._failure = False, None
         return (
-            raw_stream(self._spark, self._settings, starting, max_events)
+            raw_stream(self._spark, self._settings, starting, max_events, **options)
             .writeStream.queryName(f"fogline-{self._sink.name}")
             .option("checkpointLocation", self._sink.checkpoint)
             .foreachBatch(self._on_batch)
