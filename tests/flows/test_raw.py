@@ -193,8 +193,6 @@ def test_rows_of_a_topic_that_is_created_again_differ_in_its_id(raw_flow: Flow, 
     raw_flow.run()
     create_again(raw_flow)
     raw_flow.land([make_event(b"3")])
-    with pytest.raises(Misconfigured, match="was deleted and created again"):
-        raw_flow.run()
     shutil.rmtree(raw_flow.checkpoint)
     raw_flow.run(accept_new_topics=True)
     shutil.rmtree(raw_flow.checkpoint)
