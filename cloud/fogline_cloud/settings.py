@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -132,6 +132,8 @@ class FlowSettings(_Strict, frozen=True, kw_only=True):
     """Folder (relative to the settings file) or URL of the tables."""
     checkpoint: str = "checkpoint"
     """Folder (relative to the settings file) or URL of Spark's checkpoint."""
+    raw_days: Annotated[int, Meta(ge=0, le=36500)] | Literal["forever"] = 90
+    """Days for which table `raw` keeps the raw records. 0: the flow writes no such table."""
     master: str = "local[2]"
     """Spark master."""
     trigger_ms: Annotated[int, Meta(ge=0)] = 1000

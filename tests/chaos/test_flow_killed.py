@@ -76,3 +76,5 @@ async def test_a_flow_that_is_killed_after_its_decision_goes_on_as_if_nothing_ha
     expected = list(range(1, 1 + (KILLS + 1) * EVENTS))
     assert sequences(tables, "events") == expected
     assert sequences(tables, "readings") == sorted(expected * 2)
+    raw = DeltaTable(str(tables / "raw")).to_pyarrow_table(columns=["topic", "partition", "offset"]).to_pylist()
+    assert len({tuple(row.values()) for row in raw}) == len(raw) == len(expected)

@@ -1,11 +1,12 @@
-"""Writes docs/columns.md from `fogline_cloud.flows.schema`: every column of both tables. `make docs` runs this module."""
+"""Writes docs/columns.md from `fogline_cloud.flows.schema`: every column of the tables. `make docs` runs this module."""
 
 from pathlib import Path
 
-from fogline_cloud.flows.schema import EVENTS, READINGS, Column
+from fogline_cloud.flows.schema import EVENTS, RAW, READINGS, Column
 
 PAGE = Path(__file__).parents[2] / "docs" / "columns.md"
 
+_TABLES = {"events": EVENTS, "readings": READINGS, "raw": RAW}
 _HEAD = """\
 # Columns
 
@@ -16,7 +17,7 @@ generated from the schema by `make docs`.
 
 def page() -> str:
     """Return the whole page."""
-    return "\n".join([_HEAD, *(_table(name, columns) for name, columns in (("events", EVENTS), ("readings", READINGS)))])
+    return "\n".join([_HEAD, *(_table(name, columns) for name, columns in _TABLES.items())])
 
 
 def _table(name: str, columns: tuple[Column, ...]) -> str:

@@ -21,7 +21,9 @@ from fogline_cloud import records, topics
 from fogline_cloud.flows import job, parsers
 from fogline_cloud.flows.commit import Progress
 from fogline_cloud.flows.metrics import FlowMetrics
+from fogline_cloud.flows.raw_sink import RawProgress
 from fogline_cloud.flows.session import spark_session
+from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.settings import CloudSettings, FlowSettings
 from fogline_lab.kafka_broker import KafkaBroker
 
@@ -127,24 +129,29 @@ class Flow:
         on_batch: Callable[[], None] = lambda: None,
         accept_new_topics: bool = False,
         metrics: FlowMetrics | None = None,
+        on_raw: Callable[[], None] = lambda: None,
     ) -> list[Progress]:
         """Run it, by default once, over what is there. Returns the batches."""
         batches: list[Progress] = []
+        watched = metrics or FlowMetrics(KafkaClients(self.settings.kafka))
 
         def done(progress: Progress) -> None:
             batches.append(progress)
             on_batch()
-            if metrics is not None:
-                metrics.on_progress(progress)
+            watched.on_progress(progress)
+
+        def raw_done(progress: RawProgress) -> None:
+            on_raw()
+            watched.on_raw_progress(progress)
 
         job.run_flow(
             self.spark,
             self.settings,
             self._counts,
             on_ready=lambda: None,
-            on_progress=done,
+            parsing=job.QueryCallbacks(on_progress=done, on_offsets=watched.on_offsets),
+            raw=job.QueryCallbacks(on_progress=raw_done, on_offsets=watched.on_raw_offsets),
             stop=stop or threading.Event(),
-            on_offsets=metrics.on_offsets if metrics is not None else lambda _: None,
             once=once,
             accept_new_topics=accept_new_topics,
         )
@@ -154,6 +161,12 @@ class Flow:
         """A table's rows, read without Spark."""
         found = DeltaTable(str(self.tables / table)).to_pyarrow_table().to_pylist()
         return sorted(found, key=lambda row: (row["stream"] or "", row["sequence"] or 0, row.get("ordinal", 0)))
+
+    def raw_rows(self) -> list[dict[str, Any]]:
+        """The rows of table `raw`, read without Spark."""
+        table = self.tables / "raw"
+        found = DeltaTable(table).to_pyarrow_table().to_pylist() if DeltaTable.is_deltatable(str(table)) else []
+        return sorted(found, key=lambda row: (row["topic"], row["partition"], row["offset"]))
 
     def derived(self, topic: str) -> list[tuple[bytes | None, bytes, dict[str, bytes]]]:
         """Key, value and headers of everything in a derived topic."""
@@ -187,8 +200,9 @@ def flow(spark: SparkSession, kafka: KafkaBroker, tenant: str, folder: Path) -> 
         flow=FlowSettings(
             tables=str(folder / "tables"),
             checkpoint=str(folder / "checkpoint"),
+            raw_days=0,
             parse_limit_ms=300,
-            parsers={f"application/x-{name}": f"test-{name}" for name in ("endless", "wrong", "again", "deadly")},
+            parsers={f"application/x-{name}": f"test-{name}" for name in ("endless", "wrong", "again", "deadly", "stuck")},
         ),
     )
     made = Flow(spark, settings)

@@ -17,7 +17,7 @@ from fogline.event import Event, Lane
 from fogline.gap import Gap, GapReason, gap_event
 from fogline.ledger import STATEMENT_CONTENT_TYPE, Counts, Statement, encode_statement
 from fogline_cloud import records, topics
-from fogline_cloud.flows import commit, compaction, delta_log, query, schema
+from fogline_cloud.flows import commit, compaction, delta_log, parsed_sink, schema
 
 if TYPE_CHECKING:
     from conftest import Flow
@@ -299,7 +299,7 @@ def test_a_compaction_that_fails_does_not_end_the_flow(flow: Flow, make_event: M
     monkeypatch.setattr(compaction, "COMPACT_EVERY", 1)
     flow.land([make_event(b"1")])
     with monkeypatch.context() as patch:
-        patch.setattr(query, "compact", lambda spark, *_: spark.sql("OPTIMIZE delta.`/no/such/table`"))
+        patch.setattr(parsed_sink, "compact", lambda spark, *_: spark.sql("OPTIMIZE delta.`/no/such/table`"))
         (batch,) = flow.run()
     assert (batch.events, batch.failed_compactions) == (1, 1)
     assert sequences(flow, "events") == sequences(flow, "readings") == [1]
@@ -313,7 +313,7 @@ def test_a_compaction_that_fails_does_not_end_the_flow(flow: Flow, make_event: M
 
 
 def test_a_started_flow_lands_a_small_batch_first_and_then_the_rest(flow: Flow, make_event: MakeEvent, monkeypatch) -> None:
-    monkeypatch.setattr(query, "FIRST_EVENTS", 10)
+    monkeypatch.setattr(parsed_sink, "FIRST_EVENTS", 10)
     flow.land([make_event(b"1") for _ in range(3)])
     flow.run()
     flow.land([make_event(b"%d" % number) for number in range(2000)])

@@ -2,9 +2,13 @@
 
 import time
 
+import msgspec
+
 from fogline.process.metrics import METRICS, Sample
 from fogline_cloud import topics
+from fogline_cloud.flows.commit import Progress
 from fogline_cloud.flows.metrics import FlowMetrics
+from fogline_cloud.flows.raw_sink import RawProgress
 from fogline_cloud.kafka import KafkaClients
 from fogline_lab.events import make_event
 
@@ -24,6 +28,7 @@ def lag_of_at_least(records: int, metrics: FlowMetrics, lag: tuple[str, tuple[st
 
 
 def test_a_flow_counts_its_batches_and_knows_its_lag(flow: Flow) -> None:
+    flow.settings = msgspec.structs.replace(flow.settings, flow=msgspec.structs.replace(flow.settings.flow, raw_days=1))
     metrics = FlowMetrics(KafkaClients(flow.settings.kafka))
     flow.land([make_event(number) for number in range(1, 6)])
     flow.run(metrics=metrics)
@@ -32,7 +37,9 @@ def test_a_flow_counts_its_batches_and_knows_its_lag(flow: Flow) -> None:
     assert found["fogline_flow_events_total", ("ok",)].value == 5
     assert found["fogline_flow_batches_total", ()].value == 1
     assert found["fogline_flow_last_commit_timestamp_seconds", ()].value > 0
-    assert found[telemetry].value == 0
+    assert found[telemetry].value == found["fogline_flow_raw_lag", telemetry[1]].value == 0
+    assert found["fogline_flow_raw_records_total", ()].value == 5
+    assert found["fogline_flow_raw_last_commit_timestamp_seconds", ()].value > 0
     flow.land([make_event(number) for number in range(6, 9)])
     assert lag_of_at_least(3, metrics, telemetry), "Kafka's stable end did not pass the three new records within 30 s"
     assert {name for name in METRICS if name.startswith("fogline_flow_")} == {name for name, _ in found}
@@ -41,6 +48,11 @@ def test_a_flow_counts_its_batches_and_knows_its_lag(flow: Flow) -> None:
 def test_a_flow_that_waits_says_why() -> None:
     metrics = FlowMetrics(KafkaClients({"bootstrap.servers": "127.0.0.1:1"}))
     metrics.on_failure("Kafka does not answer")
+    metrics.on_raw_failure("Kafka does not answer")
     assert metrics.problem == "Kafka does not answer"
+    metrics.on_progress(Progress(0, 1, 1, {"ok": 1}, 0.1))
+    assert metrics.problem == "Kafka does not answer", "the query of table raw still waits"
+    metrics.on_raw_progress(RawProgress(0, 1, 0.1))
+    assert metrics.problem == ""
     metrics.on_offsets({"t": {"0": 1}})
     assert "fogline_flow_lag" not in {each.name for each in metrics.read()}

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from fogline.errors import Misconfigured
-from fogline_cloud.flows.session import configuration, is_local, log_file, spark_master, spark_session
+from fogline_cloud.flows.session import configuration, is_local, log_file, parsing_slots, spark_master, spark_session
 from fogline_cloud.settings import CloudSettings, FlowSettings
 
 
@@ -23,8 +23,16 @@ def given(**flow: object) -> CloudSettings:
     ],
 )
 def test_a_local_task_that_dies_is_tried_again(master: str, becomes: str) -> None:
-    assert spark_master(master) == becomes
+    assert spark_master(FlowSettings(master=master, raw_days=0)) == becomes
     assert is_local(master) is becomes.startswith("local")
+
+
+def test_table_raw_gets_a_slot_of_its_own() -> None:
+    assert spark_master(FlowSettings(master="local[2]")) == "local[3,4]"
+    assert spark_master(FlowSettings(master="local[*]")) == "local[*,4]"
+    slots = {slots: parsing_slots(slots, FlowSettings()) for slots in (1, 2, 3, 16)}
+    assert slots == {1: 1, 2: 1, 3: 2, 16: 15}
+    assert parsing_slots(16, FlowSettings(raw_days=0)) == 16
 
 
 def test_a_local_session_listens_on_loopback_only() -> None:

@@ -17,6 +17,7 @@ from fogline_cloud.settings import load
 
 if TYPE_CHECKING:
     from fogline_cloud.flows.commit import Progress
+    from fogline_cloud.flows.raw_sink import RawProgress
 
 EXAMPLE = """\
 examples:
@@ -37,7 +38,8 @@ def register(groups: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         _run,
         "read the raw topics, parse, write the tables and the derived topics",
         description="Read the tenant's raw topics, parse every event once, write the tables `events` and `readings` and the "
-        "canonical, slow, dead and fleet topics. If it is killed and started again, the tables still contain every event once.",
+        "canonical, slow, dead and fleet topics. Beside that, keep the records as they are in table `raw`. If it is killed and "
+        "started again, the tables still contain every event once.",
         epilog=EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -52,7 +54,7 @@ def register(groups: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
 
 def _run(arguments: argparse.Namespace) -> int:
     settings = load(arguments.config)
-    from fogline_cloud.flows.job import preflight, run_flow  # noqa: PLC0415 - a bridge needs no Spark
+    from fogline_cloud.flows.job import QueryCallbacks, preflight, run_flow  # noqa: PLC0415 - a bridge needs no Spark
     from fogline_cloud.flows.metrics import FlowMetrics  # noqa: PLC0415 - imports Spark
     from fogline_cloud.flows.session import spark_session  # noqa: PLC0415 - imports Spark
 
@@ -68,6 +70,13 @@ def _run(arguments: argparse.Namespace) -> int:
         else:
             _print(progress)
 
+    def on_raw_progress(progress: "RawProgress") -> None:
+        metrics.on_raw_progress(progress)
+        if arguments.json:
+            announce(**_raw_facts(progress))
+        else:
+            _print_raw(progress)
+
     with contextlib.ExitStack() as serving:
         if settings.flow.metrics is not None:
             serve = serve_in_thread(settings.flow.metrics, "flow.metrics", metrics.read, lambda: metrics.problem)
@@ -78,10 +87,11 @@ def _run(arguments: argparse.Namespace) -> int:
             settings,
             counts,
             on_ready=lambda: announce(ready="flow", flow=settings.flow.name, tables=settings.flow.tables),
-            on_progress=on_progress,
+            parsing=QueryCallbacks(on_progress=on_progress, on_offsets=metrics.on_offsets, on_failure=metrics.on_failure),
+            raw=QueryCallbacks(
+                on_progress=on_raw_progress, on_offsets=metrics.on_raw_offsets, on_failure=metrics.on_raw_failure
+            ),
             stop=stop,
-            on_offsets=metrics.on_offsets,
-            on_failure=metrics.on_failure,
             once=arguments.once,
             accept_new_topics=arguments.accept_new_topics,
         )
@@ -104,4 +114,19 @@ def _facts(progress: "Progress") -> dict[str, Any]:
         "failed_compactions": progress.failed_compactions,
         "seconds": round(progress.seconds, 3),
         "events_per_s": round(progress.events / progress.seconds) if progress.seconds else 0,
+    }
+
+
+def _print_raw(progress: "RawProgress") -> None:
+    facts = _raw_facts(progress)
+    line = f"raw batch {progress.batch}: {progress.records} records, {facts['records_per_s']} records/s"
+    print(line, file=sys.stderr, flush=True)
+
+
+def _raw_facts(progress: "RawProgress") -> dict[str, Any]:
+    return {
+        "raw_batch": progress.batch,
+        "records": progress.records,
+        "seconds": round(progress.seconds, 3),
+        "records_per_s": round(progress.records / progress.seconds) if progress.seconds else 0,
     }

@@ -1,4 +1,4 @@
-"""The Spark flow: parses raw records once, into two Delta tables and the derived topics.
+"""The Spark flow: keeps raw records in a Delta table, and parses them once, into two Delta tables and the derived topics.
 
 `attempt`: what a Spark task knows about its former attempts
 `batch`: one micro-batch as a value, and the messages between driver and workers
@@ -24,17 +24,21 @@
 `overruns`: bounds the time lost to parsers that overrun
 `owner`: the owner of a flow's tables
 `parse`: one pass of parsing over Arrow batches
+`parsed_sink`: the sink of the parsing query
 `parser_choice`: the parser for an event
 `parser_runner`: runs a parser on one event
 `parsers`: the parser plugins
 `plan`: how the flow parses
 `publish`: derived records to Kafka
-`query`: the streaming query
+`query`: a streaming query
+`raw_retention`: deletes old days of table `raw`
+`raw_rows`: rows of table `raw`
+`raw_sink`: the sink of the query that writes table `raw`
 `replay`: parses stored events again
 `schema`: the tables' columns, their meaning and their Arrow types
 `session`: the Spark session
 `source`: the raw topics
-`tables`: the two tables in Spark
+`tables`: the tables in Spark
 `tasks`: the work of Spark's workers
 `time_limit`: a limit on the CPU time of a call
 `topic_ids`: recognises topics that were created again

@@ -1,6 +1,6 @@
 """The claim of a starting flow to its tables. It is refused if the checkpoint does not fit the tables."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fogline.errors import Misconfigured
@@ -16,19 +16,23 @@ _REMEDY = "delete this folder, and the flow continues after the last rows of the
 
 @dataclass
 class Claim:
-    """A flow's checkpoint compared with both tables. `decided`: newest batch of this checkpoint in `events`."""
+    """A query's checkpoint compared with its tables. `decided`: newest batch of this checkpoint in the first table.
+
+    `logs`: the logs of the tables that the query writes. A commit to the first one decides a micro-batch.
+    """
 
     tenant: str
     flow: FlowSettings
-    events: DeltaLog
-    readings: DeltaLog
+    folder: str  # of the checkpoint
+    logs: Sequence[DeltaLog]
     checkpoint: QueryCheckpoint
     ids: Mapping[str, str]  # of the raw topics
     accept_new_topics: bool = False  # continue if a topic was created again
 
     def __post_init__(self) -> None:
         self._batch = MicroBatch(self.flow.name, self.checkpoint.run, max(self.checkpoint.done, 0))
-        self.decided = self.events.newest(self._batch)
+        self._decisive = self.logs[0]
+        self.decided = self._decisive.newest(self._batch)
 
     def make(self, *, exists: bool, epoch: int | None) -> Owner:
         """Become the newest owner of the tables. Raises `Misconfigured` if the checkpoint is another owner's, or was set back.
@@ -36,24 +40,25 @@ class Claim:
         `exists`: the tables are not new. `epoch`: the epoch under which this process owns the tables already.
         """
         held = Owner(self.tenant, self.flow.name, self.checkpoint.run, epoch or 0)
-        newest = max(log.version_of(held.application) or 0 for log in (self.events, self.readings))
+        newest = max(log.version_of(held.application) or 0 for log in self.logs)
         if epoch is not None and newest > epoch:
-            raise held.superseded(self.events.folder.path)
+            raise held.superseded(self._decisive.folder.path)
         self._check(held, newest, exists=exists)
         recreated_topics = self._check_topics(held.name)
         if epoch is not None:
             return held
         owner = Owner(self.tenant, self.flow.name, self.checkpoint.run, newest + 1)
-        self.events.claim(owner, {**self._marks("events"), **self._topic_marks(owner, recreated_topics)})
-        self.readings.claim(owner, self._marks("readings"))
+        for log in self.logs:
+            topic_marks = self._topic_marks(owner, recreated_topics) if log is self._decisive else {}
+            log.claim(owner, {**self._marks(log.table), **topic_marks})
         return owner
 
     def _check_topics(self, name: str) -> list[str]:
         recreated_topics = [
             topic
             for topic, each in self.ids.items()
-            if (known := self.events.version_of(topic_application(name, topic))) is not None
-            and self.events.version_of(topic_application(name, topic, each)) != known
+            if (known := self._decisive.version_of(topic_application(name, topic))) is not None
+            and self._decisive.version_of(topic_application(name, topic, each)) != known
         ]
         if recreated_topics and (not self.accept_new_topics or self.checkpoint.planned >= 0):
             raise recreated(recreated_topics)
@@ -63,7 +68,7 @@ class Claim:
         marks: dict[str, int] = {}
         for topic, each in self.ids.items():
             whole = topic_application(owner.name, topic)
-            if topic in recreated_topics or self.events.version_of(whole) is None:
+            if topic in recreated_topics or self._decisive.version_of(whole) is None:
                 version = owner.epoch if topic in recreated_topics else 0
                 marks |= {whole: version, topic_application(owner.name, topic, each): version}
         return marks
@@ -74,12 +79,12 @@ class Claim:
 
     def _check(self, held: Owner, newest: int, *, exists: bool) -> None:
         checkpoint = self.checkpoint
-        restored = [log for log in (self.events, self.readings) if log.is_restored(held.name)]
+        restored = [log for log in self.logs if log.is_restored(held.name)]
         if checkpoint.planned < 0:
-            if len(restored) == 1:
+            if 0 < len(restored) < len(self.logs):
                 raise restored[0].restored()
             return
-        this = f"[flow] checkpoint = {self.flow.checkpoint}"
+        this = f"[flow] checkpoint = {self.folder}"
         if restored:
             raise restored[0].restored()
         if self.decided > checkpoint.planned:
@@ -87,7 +92,7 @@ class Claim:
                 f"{this}: it is older than the tables (its newest batch is {checkpoint.planned}, theirs is {self.decided}): "
                 f"{_REMEDY}"
             )
-        if newest and self.events.version_of(held.application_of_run) != newest:
+        if newest and self._decisive.version_of(held.application_of_run) != newest:
             raise Misconfigured(
                 f"{this}: another flow with [flow] name = {self.flow.name} has taken over the tables in {self.flow.tables} "
                 f"since this checkpoint was used: {_REMEDY}, or set other [flow] tables"

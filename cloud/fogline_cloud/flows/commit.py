@@ -86,7 +86,7 @@ class MicroBatchCommitter:
     def _parse_and_commit(self, raw: DataFrame, batch: MicroBatch) -> Derived:
         plan = msgspec.structs.replace(self.task.plan, suspects=frozenset(self.suspects))
         stage = partial(_stage, msgspec.structs.replace(self.task, plan=plan), batch)
-        staged = _collected(raw.coalesce(self.parallel).mapInArrow(stage, tasks.REPLY))
+        staged = collected(raw.coalesce(self.parallel).mapInArrow(stage, tasks.REPLY))
         self._suspect({*staged.killers})
         files = staged.files
         if staged.replayed or staged.shared:
@@ -110,7 +110,7 @@ class MicroBatchCommitter:
             contested = reduce(DataFrame.unionByName, self._read(staged.replayed))
             marked = _mark_replayed(contested, reduce(DataFrame.unionByName, settled))
             stage = partial(tasks.stage_rows, self.task)
-            files += _collected(marked.coalesce(self.parallel).mapInArrow(stage, tasks.REPLY)).files
+            files += collected(marked.coalesce(self.parallel).mapInArrow(stage, tasks.REPLY)).files
         if staged.shared:
             suspects = self.spark.sparkContext.parallelize([self._suspects(staged.shared)], 1)
             (reply,) = suspects.map(partial(tasks.stage_shared, self.task, batch.flow)).collect()
@@ -144,7 +144,8 @@ def suspected_span(shared: list[File], rules: list[SharedSettings]) -> tuple[dat
     return max(first, earliest + window) - window, min(last, latest - window) + window
 
 
-def _collected(replies: DataFrame) -> StagedFiles:
+def collected(replies: DataFrame) -> StagedFiles:
+    """Run the tasks, and join their replies."""
     every = [msgspec.json.decode(row["reply"], type=StagedFiles) for row in replies.collect()]
     return StagedFiles(*([one for each in every for one in getattr(each, kind)] for kind in StagedFiles.__struct_fields__))
 

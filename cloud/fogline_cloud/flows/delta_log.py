@@ -29,7 +29,7 @@ class DeltaLog:
 
     def __init__(self, table: str, folder: TableFolder) -> None:
         self.folder = folder
-        self._name = table
+        self.table = table
         try:
             self._table = DeltaTable(folder.uri, storage_options=folder.storage)
         except (DeltaError, OSError) as error:
@@ -41,7 +41,7 @@ class DeltaLog:
 
     def newest(self, batch: MicroBatch) -> int:
         """Return the number of the newest committed batch of this batch's run, -1 for none."""
-        found = self.version_of(batch.application(self._name))
+        found = self.version_of(batch.application(self.table))
         return -1 if found is None else found
 
     def version_of(self, application: str) -> int | None:
@@ -79,7 +79,7 @@ class DeltaLog:
         """
         self._table.update_incremental()
         self._require(owner)
-        application = batch.application(self._name)
+        application = batch.application(self.table)
         newest = self._table.transaction_version(application)
         if newest is None or newest < batch.number:
             require_files(self.folder, files)
@@ -125,8 +125,8 @@ class DeltaLog:
         """Return the error for a table that was restored."""
         return Misconfigured(
             f"{self.folder.path}: the table was restored to an earlier version, so rows of finished batches are missing: "
-            "restore both tables to the same moment, then delete the folder of [flow] checkpoint, and the flow continues "
-            "after the last rows of the tables"
+            "restore events and readings to the same moment, then delete the folder of [flow] checkpoint, and the flow "
+            "continues after the last rows of the tables"
         )
 
     @staticmethod

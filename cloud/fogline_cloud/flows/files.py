@@ -163,6 +163,11 @@ def span_of(files: Sequence[File], column: str) -> tuple[datetime, datetime]:
     )
 
 
+def count_rows(files: Iterable[File]) -> int:
+    """Return the number of rows in these files, from their statistics."""
+    return sum(msgspec.json.decode(each.stats)["numRecords"] for each in files)
+
+
 def _moment(ms: int) -> str:
     text: str = pc.strftime(pa.scalar(ms, pa.timestamp("ms", tz="UTC")), "%Y-%m-%dT%H:%M:%SZ").as_py()
     return text

@@ -1,11 +1,15 @@
-"""The running flow: checks its requirements, and runs queries until it is stopped."""
+"""The running flow: checks its requirements, and runs its queries until it is stopped."""
 
 import logging
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from pyspark.sql import SparkSession
 
@@ -13,9 +17,11 @@ from fogline.errors import Misconfigured, Unreachable
 from fogline_cloud.flows.commit import Progress
 from fogline_cloud.flows.kafka import spark_options
 from fogline_cloud.flows.metrics import Offsets
+from fogline_cloud.flows.parsed_sink import ParsedSink
 from fogline_cloud.flows.plan import plan_of
-from fogline_cloud.flows.query import Query
-from fogline_cloud.flows.session import log_file
+from fogline_cloud.flows.query import Query, QuerySink
+from fogline_cloud.flows.raw_sink import RawProgress, RawSink
+from fogline_cloud.flows.session import RAW_POOL, log_file
 from fogline_cloud.flows.source import partitions
 from fogline_cloud.settings import CloudSettings
 
@@ -45,44 +51,114 @@ def _require_writable(folder: Path, key: str) -> None:
         raise Misconfigured(f"{key} = {folder}: the folder is not writable")
 
 
+P = TypeVar("P")
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryCallbacks(Generic[P]):
+    """Reports of one query. `on_progress`: after each micro-batch, on another thread. `on_offsets`: soon after it.
+
+    `on_failure`: before each wait for Kafka.
+    """
+
+    on_progress: Callable[[P], None] = lambda _: None
+    on_offsets: Callable[[Offsets], None] = lambda _: None
+    on_failure: Callable[[str], None] = lambda _: None
+
+
 def run_flow(
     spark: SparkSession,
     settings: CloudSettings,
     counts: dict[str, int],
     *,
     on_ready: Callable[[], None],
-    on_progress: Callable[[Progress], None],
+    parsing: QueryCallbacks[Progress],
     stop: threading.Event,
-    on_offsets: Callable[[Offsets], None] = lambda _: None,
-    on_failure: Callable[[str], None] = lambda _: None,
+    raw: QueryCallbacks[RawProgress] = QueryCallbacks(),
     once: bool = False,
     accept_new_topics: bool = False,
 ) -> None:
-    """Run the flow until `stop` is set, or with `once` to the end of the records that Kafka has now.
+    """Run the flow's queries until `stop` is set, or with `once` to the end of the records that Kafka has now.
+
+    The query that parses starts first. The one that writes `raw` (if `[flow] raw_days` is not 0) runs beside it, in a thread
+    of its own, when the tables are claimed. A query waits for Kafka by itself. If one fails for another reason, `stop` is
+    set, and the error is raised when the other one has ended.
 
     `counts`: from `preflight`. `accept_new_topics`: read raw topics that were created again, if the checkpoint is new.
-    `on_ready` is called once, `on_progress` after every micro-batch on another thread, `on_offsets` soon after, and
-    `on_failure` before each wait for Kafka. Raises `Misconfigured`; Spark's own messages are in `log_file(settings)`.
+    `on_ready` is called once. Raises `Misconfigured`; Spark's own messages are in `log_file(settings)`.
     """
-    failures = 0
-    on_first_read = cache(on_ready)  # every query begins to read
-    epoch: int | None = None
+    loop = _QueryLoop(spark, settings, counts, stop, once=once, accept_new_topics=accept_new_topics)
+    writing_raw: list[Future[None]] = []
 
-    def progressed(progress: Progress) -> None:
-        nonlocal failures
+    def write_raw() -> None:
+        spark.sparkContext.setLocalProperty("spark.scheduler.pool", RAW_POOL)
+        with _stopping_after_failure(stop):
+            loop.run(RawSink, raw, lambda: None)
+
+    def begin() -> None:
+        if settings.flow.raw_days:
+            writing_raw.append(pool.submit(write_raw))
+        on_ready()
+
+    with ThreadPoolExecutor(1, thread_name_prefix="flow-raw") as pool, _stopping_after_failure(stop):
+        loop.run(ParsedSink, parsing, cache(begin))  # every query begins to read
+    for each in writing_raw:
+        each.result()
+
+
+@contextmanager
+def _stopping_after_failure(stop: threading.Event) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        stop.set()
+        raise
+
+
+@dataclass(frozen=True)
+class _QueryLoop:
+    """Runs queries, one after the other: after a loss of Kafka, the next one goes on."""
+
+    spark: SparkSession
+    settings: CloudSettings
+    counts: dict[str, int]
+    stop: threading.Event
+    once: bool
+    accept_new_topics: bool
+
+    def run(
+        self,
+        new_sink: Callable[[SparkSession, CloudSettings, Callable[[P], None]], QuerySink],
+        callbacks: QueryCallbacks[P],
+        on_read: Callable[[], None],
+    ) -> None:
+        """Run until `stop` is set, or with `once` to the end. `on_read` is called when a query begins to read."""
         failures = 0
-        on_progress(progress)
+        epoch: int | None = None
 
-    while not stop.is_set():
-        query = Query(spark, settings, counts, progressed, on_offsets, epoch=epoch, accept_new_topics=accept_new_topics)
-        try:
-            query.run(stop, on_first_read, once=once)
-        except Unreachable as error:
-            delay_s = _BACK_OFF_S[min(failures, len(_BACK_OFF_S) - 1)]
-            failures += 1
-            log.warning("%s. Retrying in %.0f s (see %s).", error, delay_s, log_file(settings))
-            on_failure(str(error))
-            stop.wait(delay_s)
-            epoch = query.epoch
-        else:
-            return
+        def progressed(progress: P) -> None:
+            nonlocal failures
+            failures = 0
+            callbacks.on_progress(progress)
+
+        while not self.stop.is_set():
+            query = Query(
+                self.spark,
+                self.settings,
+                self.counts,
+                new_sink(self.spark, self.settings, progressed),
+                callbacks.on_offsets,
+                epoch=epoch,
+                accept_new_topics=self.accept_new_topics,
+            )
+            try:
+                query.run(self.stop, on_read, once=self.once)
+            except Unreachable as error:
+                delay_s = _BACK_OFF_S[min(failures, len(_BACK_OFF_S) - 1)]
+                failures += 1
+                log.warning("%s. Retrying in %.0f s (see %s).", error, delay_s, log_file(self.settings))
+                callbacks.on_failure(str(error))
+                self.stop.wait(delay_s)
+                epoch = query.epoch
+            else:
+                return

@@ -64,7 +64,7 @@ def decide_batch(
     """Return the rows of some records."""
     values = records.column("value")
     headers = _headers(records.column("headers"))
-    ingested = _within_calendar(records.column("ingested"))
+    ingested = within_calendar(records.column("ingested"))
     ingested_us = ingested.cast(pa.int64()).to_pylist()
     read = [
         read_record(Raw(found, value or b"", ingested * 1000, partial(_position, records, row)), plan.tenant, choose)
@@ -92,8 +92,8 @@ def _rows(read: Sequence[ReadRecord | EventRow], runner: CarefulRunner) -> Itera
         yield each if isinstance(each, EventRow) else row_of(each, each.result or next(results))
 
 
-def _within_calendar(times: pa.Array) -> pa.Array:
-    # A producer may set any timestamp, and readers of the table cannot hold others.
+def within_calendar(times: pa.Array) -> pa.Array:
+    """Return times within the years 1 to 9999: a producer may set any, and readers of the tables cannot hold others."""
     since_us = pc.min_element_wise(times.cast(pa.int64()), LATEST_NS // 1000)
     return pc.max_element_wise(since_us, EARLIEST_NS // 1000).cast(times.type)
 

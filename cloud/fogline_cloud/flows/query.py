@@ -1,11 +1,10 @@
-"""The streaming query: from the claim on the tables to the end of the last micro-batch."""
+"""A streaming query: from the claim on its sink's tables to the end of the last micro-batch."""
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -14,30 +13,57 @@ from pyspark.sql.streaming import StreamingQuery
 
 from fogline.errors import FoglineError, Misconfigured, Unreachable
 from fogline_cloud.flows.batch import MicroBatch
-from fogline_cloud.flows.checkpoint import QueryCheckpoint, open_checkpoint
+from fogline_cloud.flows.checkpoint import open_checkpoint
 from fogline_cloud.flows.claim import Claim
-from fogline_cloud.flows.commit import MicroBatchCommitter, Progress
-from fogline_cloud.flows.compaction import Compaction
 from fogline_cloud.flows.delta_log import DeltaLog
 from fogline_cloud.flows.failure import explained
 from fogline_cloud.flows.metrics import Offsets
-from fogline_cloud.flows.plan import plan_of
-from fogline_cloud.flows.session import is_local, log_file
+from fogline_cloud.flows.owner import Owner
+from fogline_cloud.flows.session import log_file
 from fogline_cloud.flows.source import raw_stream, starting_offsets
-from fogline_cloud.flows.tables import compact, make_tables, read_progress, require_shared, tables_in
-from fogline_cloud.flows.tasks import WorkerTask
+from fogline_cloud.flows.tables import Offsets as TableOffsets
 from fogline_cloud.flows.topic_ids import TopicIds, read_topic_ids
 from fogline_cloud.settings import CloudSettings
 
-FIRST_EVENTS = 2000
-"""Largest number of records in a micro-batch until a started flow has landed its first one."""
 FINISH_LIMIT_S = 30.0
 """Time that a running micro-batch may take after a stop was requested. It is abandoned then, and replayed by the next query."""
 _POLL_S = 0.25  # Spark offers no way to wait for the end of a query and for something else at once
 
 
+class QuerySink(Protocol):
+    """The tables that a query writes, and its way to write them. `name`: name of the query. `checkpoint`: its folder.
+
+    A query calls `open`, then `begin`, then `resume` if its checkpoint is new but the tables are not, then `land`.
+    """
+
+    name: str
+    checkpoint: str
+
+    def batch_sizes(self) -> list[int]:
+        """Return the largest number of records in a micro-batch: of the first one, if that differs, and of the others."""
+
+    def source_options(self) -> Mapping[str, int | str]:
+        """Return further options of Spark's Kafka source, for a query that runs until it is stopped."""
+
+    def open(self) -> bool:
+        """Open the tables, and create missing ones. Returns True if they existed. Raises `Misconfigured`."""
+
+    @property
+    def logs(self) -> Sequence[DeltaLog]:
+        """The logs of the tables. A commit to the first one decides a micro-batch."""
+
+    def begin(self, owner: Owner, topic_ids: TopicIds) -> None:
+        """Take micro-batches of this owner from now on."""
+
+    def resume(self) -> TableOffsets:
+        """Finish the last batches of former checkpoints. Returns the offset after the last row of each partition."""
+
+    def land(self, raw: DataFrame, batch: MicroBatch, *, decided: bool) -> None:
+        """Land one micro-batch. `decided`: its rows are in the first table already."""
+
+
 class Query:
-    """Reads the tenant's raw topics into the flow's tables. `counts`: partition count of each topic.
+    """Reads the tenant's raw topics into the tables of a sink. `counts`: partition count of each topic.
 
     `epoch`: the epoch under which this process owns the tables, `None` until it does; a further query of the process gets
     it, so that it does not take the tables back from a newer flow. Spark calls `_on_batch` on a thread of its own.
@@ -48,7 +74,7 @@ class Query:
         spark: SparkSession,
         settings: CloudSettings,
         counts: dict[str, int],
-        on_progress: Callable[[Progress], None],
+        sink: QuerySink,
         on_offsets: Callable[[Offsets], None],
         *,
         epoch: int | None,
@@ -59,10 +85,9 @@ class Query:
         self._spark = spark
         self._settings = settings
         self._counts = counts
-        self._on_progress = on_progress
+        self._sink = sink
         self._on_offsets = on_offsets
         self._reported = -1
-        self._tables = tables_in(settings.flow.tables, settings.flow.storage)
         self._topic_ids: TopicIds | None = None
         self._planned = self._decided = -1
         self._has_landed = False
@@ -75,12 +100,14 @@ class Query:
         """Read until `stop` is set, or with `once` to the end of Kafka's records. Raises `Misconfigured` or `Unreachable`."""
         try:
             starting = self._prepare()
-            for max_events in self._batch_sizes(once=once):
+            # Spark fixes the size of micro-batches when a query starts, so a further query follows the first one.
+            sizes = self._sink.batch_sizes()[-1:] if once else self._sink.batch_sizes()
+            for max_events in sizes:
                 query = self._stream(starting, max_events, once=once)
                 on_ready()
                 while not query.awaitTermination(_POLL_S):
                     self._report_offsets(query)
-                    if stop.is_set() or (self._has_landed and max_events < self._settings.flow.max_events_per_batch):
+                    if stop.is_set() or (self._has_landed and max_events != sizes[-1]):
                         self._end(query)
                         break
                 self._report_offsets(query)
@@ -99,62 +126,37 @@ class Query:
             self._reported = progress["batchId"]
             self._on_offsets(json.loads(progress["sources"][0]["endOffset"]))
 
-    def _batch_sizes(self, *, once: bool) -> list[int]:
-        """Return the largest number of records in a micro-batch, for each Spark query that this one consists of."""
-        # A started flow finds a backlog, and its JVM and workers are cold: the backlog as one micro-batch would show no row
-        # for a long time. Spark fixes the size when a query starts, so a second query follows the first one.
-        most = self._settings.flow.max_events_per_batch
-        return [most] if once or most <= FIRST_EVENTS else [FIRST_EVENTS, most]
-
     def _prepare(self) -> str:
-        flow = self._settings.flow
-        exists = make_tables(self._spark, self._tables)
-        if not is_local(flow.master):
-            require_shared(self._spark, self._tables.events, flow.master)
-        checkpoint = open_checkpoint(self._spark, flow.checkpoint)
-        events, readings = DeltaLog("events", self._tables.events), DeltaLog("readings", self._tables.readings)
+        """Claim the tables. Returns Spark's starting offsets."""
+        sink, tenant = self._sink, self._settings.tenant
+        exists = sink.open()
+        checkpoint = open_checkpoint(self._spark, sink.checkpoint)
         self._topic_ids = topic_ids = read_topic_ids(self._settings)
-        accept = self._accept_new_topics
-        claim = Claim(self._settings.tenant, flow, events, readings, checkpoint, topic_ids.ids, accept_new_topics=accept)
-        owner = claim.make(exists=exists, epoch=self.epoch)
-        self.epoch = owner.epoch
-        self._planned, self._decided = checkpoint.planned, claim.decided
-        self._committer = MicroBatchCommitter(
-            spark=self._spark,
-            events=events,
-            readings=readings,
-            task=WorkerTask(
-                plan=plan_of(self._settings),
-                events=self._tables.events,
-                readings=self._tables.readings,
-                kafka=self._settings.kafka,
-                shared=flow.shared,
-            ),
-            owner=owner,
-            topic_ids=topic_ids,
-            parallel=self._spark.sparkContext.defaultParallelism,
-            compaction=Compaction(partial(compact, self._spark, self._tables)),
+        claim = Claim(
+            tenant,
+            self._settings.flow,
+            sink.checkpoint,
+            sink.logs,
+            checkpoint,
+            topic_ids.ids,
+            accept_new_topics=self._accept_new_topics,
         )
-        return self._starting_offsets(checkpoint, exists=exists)
-
-    def _starting_offsets(self, checkpoint: QueryCheckpoint, *, exists: bool) -> str:
-        """Return Spark's starting offsets. If the checkpoint is new but the tables are not, first finish their last batches."""
-        tenant = self._settings.tenant
-        if checkpoint.planned >= 0 or not exists:
-            return starting_offsets(tenant, self._counts, {})
-        offsets, unfinished = read_progress(self._spark, self._committer.owner, self._committer.events)
-        for batch in unfinished:
-            self._committer.finish(batch)
-        return starting_offsets(tenant, self._counts, offsets)
+        self._owner = claim.make(exists=exists, epoch=self.epoch)
+        self.epoch = self._owner.epoch
+        self._planned, self._decided = checkpoint.planned, claim.decided
+        sink.begin(self._owner, topic_ids)
+        known = sink.resume() if exists and checkpoint.planned < 0 else {}
+        return starting_offsets(tenant, self._counts, known)
 
     def _stream(self, starting: str, max_events: int, *, once: bool) -> StreamingQuery:
         flow = self._settings.flow
         trigger: dict[str, Any] = {"availableNow": True} if once else {"processingTime": f"{flow.trigger_ms} milliseconds"}
+        options = {} if once else self._sink.source_options()
         self._stopping, self._failure = False, None
         return (
-            raw_stream(self._spark, self._settings, starting, max_events)
-            .writeStream.queryName(f"fogline-{flow.name}")
-            .option("checkpointLocation", flow.checkpoint)
+            raw_stream(self._spark, self._settings, starting, max_events, **options)
+            .writeStream.queryName(f"fogline-{self._sink.name}")
+            .option("checkpointLocation", self._sink.checkpoint)
             .foreachBatch(self._on_batch)
             .trigger(**trigger)
             .start()
@@ -174,8 +176,8 @@ class Query:
     def _land(self, raw: DataFrame, number: int) -> None:
         if self._stopping:
             raise Unreachable("the flow was stopped before this batch began")
-        batch = MicroBatch(self._settings.flow.name, self._committer.owner.run, number)
-        self._committer.process(raw, batch, decided=number <= self._decided, on_progress=self._on_progress)
+        batch = MicroBatch(self._settings.flow.name, self._owner.run, number)
+        self._sink.land(raw, batch, decided=number <= self._decided)
         self._decided = number
         self._has_landed |= number > self._planned
 

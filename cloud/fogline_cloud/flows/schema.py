@@ -1,7 +1,8 @@
-"""The columns of the two Delta tables, with types and meaning. No Spark is needed. Both tables are append-only.
+"""The columns of the Delta tables, with types and meaning. No Spark is needed. The tables are append-only.
 
 `events` holds one row per raw record, whatever its outcome. `readings` holds one row per parsed value. A row's position in
 Kafka is `(topic, partition, offset)`, at the gateway `(gateway, stream, sequence)`; `(source, id)` identifies the event.
+`raw` holds the raw records as they were read; `(topic_id, partition, offset)` identifies the row of a flow.
 """
 
 from collections.abc import Iterable
@@ -11,6 +12,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 READINGS_TYPE = "ARRAY<STRUCT<ordinal: INT, metric: STRING, value: DOUBLE, text: STRING, unit: STRING, time: TIMESTAMP>>"
+HEADERS_TYPE = "ARRAY<STRUCT<key: STRING, value: BINARY>>"
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 READING = pa.struct(
     [
@@ -32,6 +34,7 @@ ARROW = {
     "TIMESTAMP": _TIMESTAMP,
     "BINARY": pa.binary(),
     READINGS_TYPE: pa.list_(READING),
+    HEADERS_TYPE: pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
 }
 
 
@@ -120,7 +123,18 @@ _RUN = (
     Column("day", "DATE", "UTC day of ingested; the partition column"),
 )
 
-EVENTS = (*_RECORD, Column("tenant", "STRING", "name of the tenant"), *DECIDED, *_BODY, *_RUN)
+_TENANT = Column("tenant", "STRING", "name of the tenant")
+
+RAW = (
+    *_RECORD,
+    Column("value", "BINARY", "body of the record, as it was read; null if the record has none"),
+    Column("headers", HEADERS_TYPE, "headers of the record, as they were read, in their order; null if the record has none"),
+    Column("topic_id", "STRING", "id that Kafka gave the topic; a topic that is created again gets another one"),
+    _TENANT,
+    *_RUN,
+)
+
+EVENTS = (*_RECORD, _TENANT, *DECIDED, *_BODY, *_RUN)
 
 READINGS = (
     Column("source", "STRING", "/{tenant}/devices/{device}"),

@@ -15,16 +15,19 @@ from pyspark.sql import SparkSession
 
 from fogline.errors import Misconfigured
 from fogline.installed import find_jars, find_java
-from fogline_cloud.settings import CloudSettings, Scalar
+from fogline_cloud.settings import CloudSettings, FlowSettings, Scalar
 
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 _LOCAL = re.compile(r"local(?:\[(\*|[0-9]+)(?:,[0-9]+)?\])?")
+RAW_POOL = "raw"
+"""Spark's scheduler pool of the query that writes `raw`. It gets as many free slots as all others together."""
 _ATTEMPTS = 4  # number of times that a task is tried if its worker dies
 
 _ALWAYS: dict[str, Scalar] = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|private key",  # Spark's own, and a PEM key as a value
+    "spark.scheduler.mode": "FAIR",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.maxConcurrentOutputFileWriters": 8,
@@ -50,10 +53,18 @@ def is_local(master: str) -> bool:
     return _LOCAL.fullmatch(master) is not None
 
 
-def spark_master(master: str) -> str:
-    """Return `master`; a local one gets `_ATTEMPTS` tries of a task."""
-    match = _LOCAL.fullmatch(master)
-    return master if match is None else f"local[{match[1] or 1},{_ATTEMPTS}]"
+def spark_master(flow: FlowSettings) -> str:
+    """Return the master; a local one gets `_ATTEMPTS` tries of a task, and a slot for the query that writes `raw`."""
+    match = _LOCAL.fullmatch(flow.master)
+    if match is None:
+        return flow.master
+    slots = match[1] or "1"
+    return f"local[{int(slots) + bool(flow.raw_days) if slots.isdecimal() else slots},{_ATTEMPTS}]"
+
+
+def parsing_slots(slots: int, flow: FlowSettings) -> int:
+    """Return how many of Spark's slots parsing may occupy: hanging parsers leave one to the query that writes `raw`."""
+    return max(1, slots - 1) if flow.raw_days else slots
 
 
 def log_file(settings: CloudSettings) -> Path:
@@ -89,7 +100,7 @@ def spark_session(settings: CloudSettings) -> Iterator[SparkSession]:
     else:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     log_file(settings).parent.mkdir(parents=True, exist_ok=True)
-    builder = SparkSession.builder.master(spark_master(settings.flow.master))
+    builder = SparkSession.builder.master(spark_master(settings.flow))
     for key, value in configuration(settings).items():
         builder = builder.config(key, value)
     with _own_signals():

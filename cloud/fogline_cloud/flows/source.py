@@ -35,8 +35,11 @@ def starting_offsets(tenant: str, counts: Mapping[str, int], known: Offsets) -> 
     )
 
 
-def raw_stream(spark: SparkSession, settings: CloudSettings, starting: str, max_events: int) -> DataFrame:
-    """Return the stream of raw records. Spark uses `starting` only if its checkpoint has no offsets yet."""
+def raw_stream(spark: SparkSession, settings: CloudSettings, starting: str, max_events: int, **options: int | str) -> DataFrame:
+    """Return the stream of raw records. Spark uses `starting` only if its checkpoint has no offsets yet.
+
+    `options`: further options of Spark's Kafka source.
+    """
     stream = (
         spark.readStream.format("kafka")
         .options(**spark_options(settings.kafka))
@@ -46,6 +49,7 @@ def raw_stream(spark: SparkSession, settings: CloudSettings, starting: str, max_
         .option("failOnDataLoss", "true")
         .option("includeHeaders", "true")
         .option("maxOffsetsPerTrigger", max_events)
+        .options(**options)
         .load()
     )
     return stream.select("topic", "partition", "offset", F.col("timestamp").alias("ingested"), "value", "headers")

@@ -1,5 +1,6 @@
-"""The two Delta tables in Spark: creation, compaction, and the offsets that they hold."""
+"""The Delta tables in Spark: creation, compaction, and the offsets that they hold."""
 
+from collections.abc import Mapping
 from datetime import date
 from functools import partial
 from itertools import pairwise
@@ -27,31 +28,38 @@ Offsets = dict[str, dict[int, int]]
 
 
 class Tables(msgspec.Struct, frozen=True):
-    """The folders of both tables."""
+    """The folders of the tables."""
 
     events: TableFolder
     readings: TableFolder
+    raw: TableFolder
 
 
 def tables_in(folder: str, storage: dict[str, str]) -> Tables:
     """Return the tables in a folder: a path, or a URL that Spark and delta-rs both know."""
     base = folder.rstrip("/")
-    return Tables(TableFolder(f"{base}/events", storage), TableFolder(f"{base}/readings", storage))
+    return Tables(*(TableFolder(f"{base}/{name}", storage) for name in Tables.__struct_fields__))
 
 
 def make_tables(spark: SparkSession, tables: Tables) -> bool:
-    """Create missing tables and columns. Returns True if `events` existed. Raises `Misconfigured` for other columns."""
-    existed = is_table(spark, tables.events.path)
-    for name, folder, columns in (("events", tables.events, schema.EVENTS), ("readings", tables.readings, schema.READINGS)):
-        path = folder.path
-        if not is_table(spark, path):
-            _make(spark, path, columns, ",".join(MEASURED[name]))
+    """Create missing parts of `events` and `readings`. Returns True if `events` existed. Raises as `make_table` does."""
+    existed = make_table(spark, tables.events, schema.EVENTS, MEASURED["events"])
+    make_table(spark, tables.readings, schema.READINGS, MEASURED["readings"])
+    return existed
+
+
+def make_table(spark: SparkSession, folder: TableFolder, columns: tuple[Column, ...], measured: tuple[str, ...]) -> bool:
+    """Create the table, or its missing columns. Returns True if it existed. Raises `Misconfigured` for other columns."""
+    path = folder.path
+    existed = is_table(spark, path)
+    if not existed:
+        _make(spark, path, columns, ",".join(measured))
+    found = spark.read.format("delta").load(path).columns
+    if missing := [column for column in columns if column.name not in found]:
+        _add(spark, path, missing, columns)
         found = spark.read.format("delta").load(path).columns
-        if missing := [column for column in columns if column.name not in found]:
-            _add(spark, path, missing, columns)
-            found = spark.read.format("delta").load(path).columns
-        if found != schema.names(columns):
-            raise Misconfigured(f"{path}: its columns are not those of this version: {', '.join(found)}; use another folder")
+    if found != schema.names(columns):
+        raise Misconfigured(f"{path}: its columns are not those of this version: {', '.join(found)}; use another folder")
     return existed
 
 
@@ -101,6 +109,21 @@ def compact(spark: SparkSession, tables: Tables, days: tuple[date, date]) -> Non
     for folder in (tables.events, tables.readings):
         quoted = folder.path.replace("`", "``")
         spark.sql(f"OPTIMIZE delta.`{quoted}` WHERE day BETWEEN DATE '{days[0]}' AND DATE '{days[1]}'")
+
+
+def read_raw_offsets(spark: SparkSession, owner: Owner, folder: TableFolder, topic_ids: Mapping[str, str]) -> Offsets:
+    """Return the offset after the last row of each partition in `raw`. Rows of former topics of these names do not count.
+
+    Reads the whole column of offsets, so only for a new checkpoint. `topic_ids`: id by name, as Kafka has them now.
+    """
+    flow = (F.col("tenant") == owner.tenant) & (F.col("flow") == owner.flow)
+    rows = spark.read.format("delta").load(folder.path).where(flow)
+    offsets: Offsets = {}
+    for row in rows.groupBy("topic", "topic_id", "partition").agg((F.max("offset") + 1).alias("next")).collect():
+        if row["topic_id"] in (None, topic_ids.get(row["topic"])):
+            partitions = offsets.setdefault(row["topic"], {})
+            partitions[row["partition"]] = max(row["next"], partitions.get(row["partition"], 0))
+    return offsets
 
 
 def read_progress(spark: SparkSession, owner: Owner, log: DeltaLog) -> tuple[Offsets, list[MicroBatch]]:

@@ -22,6 +22,7 @@ REPLY = "reply BINARY"
 MEASURED = {
     "events": ("run", "batch", "ingested", "recordedtime", "stream", "sequence"),
     "readings": ("run", "batch", "time", "device"),
+    "raw": ("offset", "ingested"),
 }
 """Columns that the files of each table keep statistics of, so that queries can skip files."""
 
@@ -54,7 +55,7 @@ def stage_records(task: WorkerTask, batch: MicroBatch, records: Iterable[pa.Reco
             replayed.add(rows.filter(may_be_replayed))
             shared.add(rows.filter(may_be_shared))
             events.add(rows.filter(pc.invert(pc.or_(may_be_replayed, may_be_shared))))
-        yield _reply(StagedFiles(events.close(), replayed.close(), shared.close(), sorted(killers)))
+        yield reply(StagedFiles(events.close(), replayed.close(), shared.close(), sorted(killers)))
 
 
 def contested(rows: pa.RecordBatch, rules: Rules) -> tuple[pa.Array, pa.Array]:
@@ -81,7 +82,7 @@ def stage_rows(task: WorkerTask, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.
         for each in rows:
             for some in conformed(pa.Table.from_batches([each]), STORED).to_batches():
                 events.add(some)
-        yield _reply(StagedFiles(events.close()))
+        yield reply(StagedFiles(events.close()))
 
 
 def stage_shared(task: WorkerTask, flow: str, suspects: Suspects) -> bytes:
@@ -103,7 +104,8 @@ def stage_shared(task: WorkerTask, flow: str, suspects: Suspects) -> bytes:
         return msgspec.json.encode(StagedFiles(events.close()))
 
 
-def _reply(staged: StagedFiles) -> pa.RecordBatch:
+def reply(staged: StagedFiles) -> pa.RecordBatch:
+    """Return what a task yields to the driver."""
     return pa.RecordBatch.from_pydict({"reply": [msgspec.json.encode(staged)]})
 
 

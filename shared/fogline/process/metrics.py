@@ -244,8 +244,11 @@ _MEANINGS = {  # Meaning by name, for each part of a process and each type. A pa
         "lag topic": "records in the raw topic that the flow has not processed",
         "last_commit_timestamp_seconds": "time of the last micro-batch, in seconds since 1970",
         "compactions_failed": "compactions that failed since the query began",
+        "raw_lag topic": "records in the raw topic that are not in table `raw`",
+        "raw_last_commit_timestamp_seconds": "time of the last commit to table `raw`, in seconds since 1970",
     },
     ("flow", _COUNTER): {
+        "raw_records": "records written to table `raw`",
         "batches": "micro-batches finished",
         "events outcome": "events written to the table, by outcome",
         "readings": "readings written to the table",

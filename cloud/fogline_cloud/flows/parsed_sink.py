@@ -1,0 +1,89 @@
+"""The sink of the parsing query: tables `events` and `readings`, and the derived topics."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from pyspark.sql import DataFrame, SparkSession
+
+from fogline_cloud.flows.batch import MicroBatch
+from fogline_cloud.flows.commit import MicroBatchCommitter, Progress
+from fogline_cloud.flows.compaction import Compaction
+from fogline_cloud.flows.delta_log import DeltaLog
+from fogline_cloud.flows.owner import Owner
+from fogline_cloud.flows.plan import plan_of
+from fogline_cloud.flows.session import is_local, parsing_slots
+from fogline_cloud.flows.tables import Offsets, compact, make_tables, read_progress, require_shared, tables_in
+from fogline_cloud.flows.tasks import WorkerTask
+from fogline_cloud.flows.topic_ids import TopicIds
+from fogline_cloud.settings import CloudSettings
+
+FIRST_EVENTS = 2000
+"""Largest number of records in a micro-batch until a started flow has landed its first one."""
+
+
+class ParsedSink:
+    """Parses the records of a micro-batch, and writes what follows from them. `on_progress` is called after each batch."""
+
+    def __init__(self, spark: SparkSession, settings: CloudSettings, on_progress: Callable[[Progress], None]) -> None:
+        self.name = settings.flow.name
+        self.checkpoint = settings.flow.checkpoint
+        self._spark = spark
+        self._settings = settings
+        self._on_progress = on_progress
+        self._tables = tables_in(settings.flow.tables, settings.flow.storage)
+
+    def batch_sizes(self) -> list[int]:
+        """Return the largest number of records in the first micro-batch and in the others."""
+        # A started flow finds a backlog, and its JVM and workers are cold: the backlog as one micro-batch would show no row
+        # for a long time.
+        most = self._settings.flow.max_events_per_batch
+        return [most] if most <= FIRST_EVENTS else [FIRST_EVENTS, most]
+
+    def source_options(self) -> Mapping[str, int | str]:
+        """Return no further options."""
+        return {}
+
+    def open(self) -> bool:
+        """Open the tables, and create missing ones. Returns True if `events` existed. Raises `Misconfigured`."""
+        exists = make_tables(self._spark, self._tables)
+        if not is_local(self._settings.flow.master):
+            require_shared(self._spark, self._tables.events, self._settings.flow.master)
+        self._events = DeltaLog("events", self._tables.events)
+        self._readings = DeltaLog("readings", self._tables.readings)
+        return exists
+
+    @property
+    def logs(self) -> Sequence[DeltaLog]:
+        """The logs of the tables, that of `events` first."""
+        return self._events, self._readings
+
+    def begin(self, owner: Owner, topic_ids: TopicIds) -> None:
+        """Take micro-batches of this owner from now on."""
+        flow = self._settings.flow
+        self._committer = MicroBatchCommitter(
+            spark=self._spark,
+            events=self._events,
+            readings=self._readings,
+            task=WorkerTask(
+                plan=plan_of(self._settings),
+                events=self._tables.events,
+                readings=self._tables.readings,
+                kafka=self._settings.kafka,
+                shared=flow.shared,
+            ),
+            owner=owner,
+            topic_ids=topic_ids,
+            parallel=parsing_slots(self._spark.sparkContext.defaultParallelism, flow),
+            compaction=Compaction(partial(compact, self._spark, self._tables)),
+        )
+
+    def resume(self) -> Offsets:
+        """Finish the last batches of former checkpoints. Returns the offset after the last row of each partition."""
+        offsets, unfinished = read_progress(self._spark, self._committer.owner, self._events)
+        for batch in unfinished:
+            self._committer.finish(batch)
+        return offsets
+
+    def land(self, raw: DataFrame, batch: MicroBatch, *, decided: bool) -> None:
+        """Land one micro-batch. `decided`: its rows are in `events` already."""
+        self._committer.process(raw, batch, decided=decided, on_progress=self._on_progress)
