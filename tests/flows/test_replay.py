@@ -25,14 +25,19 @@ from fogline_cloud.flows.replay.selection import Selection
 from fogline_cloud.flows.replay.table_replay import Replayed, TableReplay
 from fogline_cloud.flows.schema import EventOutcome
 from fogline_cloud.flows.tables import compact, tables_in
+from fogline_cloud.settings import CloudSettings
 
 MakeEvent = Callable[..., Event]
 WRONG = "application/x-wrong"
 DEAD = Selection(outcomes=frozenset({EventOutcome.DEAD, EventOutcome.SLOW}))
 
 
-def redrive(flow: Flow, selection: Selection = DEAD, **more: Any) -> Replayed:
-    return TableReplay(flow.spark, flow.settings, plan_of(flow.settings), print).run(selection, **more)
+def with_flow(flow: Flow, **changes: Any) -> CloudSettings:
+    return msgspec.structs.replace(flow.settings, flow=msgspec.structs.replace(flow.settings.flow, **changes))
+
+
+def redrive(flow: Flow, selection: Selection = DEAD, *, publish: bool = True, **more: Any) -> Replayed:
+    return TableReplay(flow.spark, flow.settings, plan_of(flow.settings), print).run(selection, publish=publish, **more)
 
 
 @pytest.fixture
@@ -44,8 +49,7 @@ def mended(flow: Flow, make_event: MakeEvent) -> Flow:
     flow.land([make_event(b"z", content_type="application/x-endless")])
     flow.run()
     assert [row["outcome"] for row in flow.rows("events")] == ["ok", "dead", "dead", "dead", "ok", "slow"]
-    parsers = {**flow.settings.flow.parsers, WRONG: "json"}
-    flow.settings = msgspec.structs.replace(flow.settings, flow=msgspec.structs.replace(flow.settings.flow, parsers=parsers))
+    flow.settings = with_flow(flow, parsers={**flow.settings.flow.parsers, WRONG: "json"})
     return flow
 
 
@@ -138,8 +142,7 @@ def test_a_batch_that_the_flow_has_not_finished_waits(flow: Flow, make_event: Ma
     flow.land([make_event(b'{"t": 1}', content_type=WRONG), make_event(b'{"t": 2}')])
     with crash_at("readings"):
         flow.run()
-    parsers = {**flow.settings.flow.parsers, WRONG: "json"}
-    flow.settings = msgspec.structs.replace(flow.settings, flow=msgspec.structs.replace(flow.settings.flow, parsers=parsers))
+    flow.settings = with_flow(flow, parsers={**flow.settings.flow.parsers, WRONG: "json"})
     assert redrive(flow).parsed == 0
     flow.run()
     assert values(flow) == [(2, "t", 2.0)]
@@ -151,8 +154,47 @@ def test_rows_that_another_command_deletes_meanwhile_do_not_come_back(mended: Fl
     work = TableReplay(mended.spark, mended.settings, plan_of(mended.settings), print)
     DeltaTable(str(mended.tables / "events")).delete("device = 'd-2'")
     with pytest.raises(Misconfigured, match=r"events: another command .* meanwhile \(DELETE\): run it again"):
-        work.run(DEAD)
+        work.run(DEAD, publish=False)
     assert "d-2" not in {row["device"] for row in mended.rows("events")}
+
+
+@pytest.mark.fault("D7")
+def test_events_of_a_parser_that_was_wrong_are_parsed_again_from_table_raw(flow: Flow, make_event: MakeEvent) -> None:
+    """`raw-number` names its value by the subject; a parser that was chosen wrongly did not fail."""
+    flow.settings = with_flow(flow, raw_days=90)
+    flow.land([make_event(b"17", content_type="text/plain"), make_event(b'{"t": 2}'), make_event(b"x", properties="a=b")])
+    flow.run()
+    flow.land([make_event(b"17", content_type="text/plain", sequence=7, id="ID-1", replayed=True)])
+    flow.run()
+    before, sent = flow.rows("events"), len(canonical_readings(flow))
+    assert [row["outcome"] for row in before] == ["ok", "ok", "dead", "duplicate"]
+    assert [row["metric"] for row in flow.rows("readings")] == ["air", "t"]
+    flow.settings = with_flow(flow, parsers={**flow.settings.flow.parsers, "text/plain": "json"})
+    past = Selection(days=(before[0]["day"], before[-1]["day"]))
+    expected = [Difference("json", "telemetry", "air", "went", 1), Difference("json", "telemetry", "value", "came", 1)]
+
+    into = flow.tables.parent / "beside"
+    assert redrive(flow, past, publish=False, into=str(into)).differences == expected
+    assert flow.rows("events") == before
+    beside = DeltaTable(str(into / "readings")).to_pyarrow_table().to_pylist()
+    assert sorted(row["metric"] for row in beside) == ["t", "value"], "whole micro-batches"
+    assert redrive(flow, msgspec.structs.replace(past, parser="cbor"), publish=False).changed == 0
+    assert redrive(flow, msgspec.structs.replace(past, parser="raw-number"), publish=False).outcomes == {"ok -> ok": 1}
+
+    rows = flow.rows("events")
+    assert [row["parser"] for row in rows] == ["json", "json", "json", "raw-number"]
+    assert rows[1:] == before[1:]
+    assert [(row["sequence"], row["metric"], row["value"]) for row in flow.rows("readings")] == [
+        (1, "value", 17.0),
+        (2, "t", 2.0),
+    ]
+    assert len(canonical_readings(flow)) == sent
+    assert redrive(flow, past, publish=False).changed == 0
+
+
+def test_a_replay_without_table_raw_says_what_is_missing(mended: Flow) -> None:
+    with pytest.raises(Misconfigured, match=r"there is no table .*raw, .* raw_days"):
+        redrive(mended, Selection())
 
 
 @pytest.fixture

@@ -101,7 +101,7 @@ def run_redrive(arguments: argparse.Namespace) -> int:
         parser=arguments.parser,
         device=arguments.device,
     )
-    return replay(arguments, selection, from_raw=False, limit_ms=arguments.parse_limit_ms)
+    return replay(arguments, selection, publish=True, limit_ms=arguments.parse_limit_ms)
 
 
 def line_of(row: dict[str, Any]) -> str:

@@ -55,14 +55,14 @@ def _replay(arguments: argparse.Namespace) -> int:
     if arguments.last < arguments.first:
         raise Misconfigured(f"--to {arguments.last}: it is before --from {arguments.first}")
     selection = Selection(days=(arguments.first, arguments.last), parser=arguments.parser)
-    return replay(arguments, selection, from_raw=True, into=arguments.into)
+    return replay(arguments, selection, publish=False, into=arguments.into)
 
 
 def replay(
     arguments: argparse.Namespace,
     selection: "Selection",
     *,
-    from_raw: bool,
+    publish: bool,
     limit_ms: int | None = None,
     into: str | None = None,
 ) -> int:
@@ -77,7 +77,7 @@ def replay(
         plan = msgspec.structs.replace(plan, limit_s=limit_ms / 1000)
     with spark_session(settings) as spark:
         work = TableReplay(spark, settings, plan, lambda line: print(line, file=sys.stderr, flush=True))
-        result = work.run(selection, from_raw=from_raw, dry_run=arguments.dry_run, into=into)
+        result = work.run(selection, publish=publish, dry_run=arguments.dry_run, into=into)
     if arguments.json:
         print(msgspec.json.encode(result).decode())
     else:

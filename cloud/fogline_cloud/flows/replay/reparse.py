@@ -32,8 +32,8 @@ _NOT_OF_A_RUN = MicroBatch("", "", 0)
 def reparse(plan: Plan, parser: str | None, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the rows that are different now, columns `CHANGED`. `batches`: rows of `events`.
 
-    If they have columns `value` and `headers`, these are the raw record; else it is made from what the row keeps. `parser`:
-    keep only rows that had this parser, or have it now. Must run in the main thread of its process (see `parse`).
+    If a row has `value` and `headers`, these are its raw record; else that is made from what the row keeps. `parser`: keep only
+    rows that had this parser, or have it now. Must run in the main thread of its process (see `parse`).
     """
     former: deque[pa.Table] = deque()
 
@@ -48,14 +48,21 @@ def reparse(plan: Plan, parser: str | None, batches: Iterable[pa.RecordBatch]) -
 
 def _records(given: pa.RecordBatch, rows: pa.Table) -> pa.RecordBatch:
     """Return the raw records of rows, columns `fogline_cloud.flows.source.RAW`."""
-    position = {name: rows.column(name).combine_chunks() for name in ("topic", "partition", "offset", "ingested")}
-    if "headers" in given.schema.names:
-        return pa.RecordBatch.from_pydict({**position, "value": given.column("value"), "headers": given.column("headers")})
+    columns = {name: rows.column(name).combine_chunks() for name in ("topic", "partition", "offset", "ingested")}
+    if "headers" not in given.schema.names:
+        values, headers = rows.column("data").combine_chunks(), pa.array(_kept_headers(rows), HEADERS)
+    elif not given.column("headers").null_count:
+        values, headers = given.column("value"), given.column("headers")
+    else:
+        found = zip(given.column("headers").to_pylist(), _kept_headers(rows), strict=True)
+        headers = pa.array([kept if each is None else each for each, kept in found], HEADERS)
+        values = pc.if_else(given.column("headers").is_valid(), given.column("value"), rows.column("data").combine_chunks())
+    return pa.RecordBatch.from_pydict({**columns, "value": values, "headers": headers})
+
+
+def _kept_headers(rows: pa.Table) -> list[Any]:
     cells = {name: _texts(rows.column(name)) for name in COLUMNS}
-    headers = [headers_of(dict(zip(cells, row, strict=True))) for row in zip(*cells.values(), strict=True)]
-    return pa.RecordBatch.from_pydict(
-        {**position, "value": rows.column("data").combine_chunks(), "headers": pa.array(headers, HEADERS)}
-    )
+    return [headers_of(dict(zip(cells, row, strict=True))) for row in zip(*cells.values(), strict=True)]
 
 
 def _texts(column: pa.ChunkedArray) -> list[Any]:

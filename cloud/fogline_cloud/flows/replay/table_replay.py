@@ -70,6 +70,7 @@ class TableReplay:
             if not is_table(spark, folder.path):
                 raise Misconfigured(f"[flow] tables: there is no table in {folder.path}: has `fogline flow run` run?")
         self._spark = spark
+        self._raw = tables.raw.path
         self._settings = settings
         self._plan = plan
         self._on_step = on_step
@@ -79,27 +80,26 @@ class TableReplay:
         self._rows = spark.read.format("delta").option("versionAsOf", self._seen[0]).load(tables.events.path)
         self._staging = f"_replay/{uuid4()}/"  # Delta ignores names that begin with `_`
 
-    def run(self, selection: Selection, *, from_raw: bool = False, dry_run: bool = False, into: str | None = None) -> Replayed:
-        """Replay the selected rows.
+    def run(self, selection: Selection, *, publish: bool, dry_run: bool = False, into: str | None = None) -> Replayed:
+        """Replay the selected rows whose record is in table `raw`, or can be made from what the row keeps.
 
-        `from_raw`: the records are those of the table `raw`; else they are made from what the rows keep, which rows that are
-        ok do not keep. `dry_run`: only compare. `into`: write the new rows to new tables in this folder instead.
+        `publish`: send the canonical records of events that are ok now. `dry_run`: only compare. `into`: write the new rows to
+        new tables in this folder, and replace and send nothing.
         """
         try:
-            return self._run(selection, from_raw=from_raw, dry_run=dry_run, into=into)
+            return self._run(selection, publish=publish, dry_run=dry_run, into=into)
         finally:
             delete_below(self._events.folder, self._staging)
 
-    def _run(self, selection: Selection, *, from_raw: bool, dry_run: bool, into: str | None) -> Replayed:
-        chosen = self._finished(selection.condition())
-        chosen = self._with_records(chosen, selection) if from_raw else chosen.where(_BODY_IS_KEPT)
+    def _run(self, selection: Selection, *, publish: bool, dry_run: bool, into: str | None) -> Replayed:
+        chosen = self._with_records(self._finished(selection.condition()), selection)
         parsed = chosen.count()
         self._on_step(f"{parsed} events are parsed again")
         changed = self._stage(chosen, selection.parser)
         result = self._compare(parsed, changed)
         self._on_step(f"{result.changed} of them are different now")
         if result.changed and not dry_run:
-            self._land(changed, into, publish=not from_raw)
+            self._land(changed, into, publish=publish)
         return result
 
     def _finished(self, condition: Column) -> DataFrame:
@@ -112,15 +112,18 @@ class TableReplay:
         return mine.where(reduce(or_, done, F.lit(False)))
 
     def _with_records(self, rows: DataFrame, selection: Selection) -> DataFrame:
-        """Return the rows whose record is in the table `raw`, with columns `value` and `headers`."""
-        path = f"{self._settings.flow.tables.rstrip('/')}/raw"
-        if not is_table(self._spark, path):
-            raise Misconfigured(f"there is no table {path}: the flow writes it if [flow] raw_days is not 0")
-        raw = self._spark.read.format("delta").load(path)
-        if selection.days is not None:
-            raw = raw.where(F.col("day").between(*selection.days))
+        """Return the rows whose record is known. Those that are in table `raw` get columns `value` and `headers`."""
+        if not is_table(self._spark, self._raw):
+            if EventOutcome.OK in selection.outcomes:
+                raise Misconfigured(
+                    f"there is no table {self._raw}, and events that were parsed keep no body: [flow] raw_days lets the flow "
+                    "keep the records from now on"
+                )
+            return rows.where(_BODY_IS_KEPT)
+        days = [row["day"] for row in rows.select("day").distinct().collect()]
+        raw = self._spark.read.format("delta").load(self._raw).where(F.col("day").isin(days))
         records = raw.select(*_POSITION, "value", "headers").dropDuplicates(_POSITION)
-        return rows.join(records, _POSITION)
+        return rows.join(records, _POSITION, "left").where(f"headers IS NOT NULL OR ({_BODY_IS_KEPT})")
 
     def _stage(self, chosen: DataFrame, parser: str | None) -> DataFrame:
         """Parse rows once and keep the result: a parser may answer differently another time."""
