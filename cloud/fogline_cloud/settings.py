@@ -142,6 +142,8 @@ class FlowSettings(_Strict, frozen=True, kw_only=True):
     """Largest number of records in one micro-batch."""
     parse_limit_ms: Annotated[int, Meta(ge=1)] = 1000
     """CPU time that a parser may take for one event, in milliseconds."""
+    slow_limit_ms: Annotated[int, Meta(ge=0)] = 10_000
+    """CPU time that a parser may take when a slow event is tried again, in milliseconds. 0: slow events are not tried again."""
     parse_memory_mib: Annotated[int, Meta(ge=64)] = 1024
     """Memory that a parser may take, in MiB (on Linux)."""
     spark: dict[str, Scalar] = msgspec.field(default_factory=dict)

@@ -28,6 +28,7 @@ from fogline_cloud.settings import CloudSettings, FlowSettings
 from fogline_lab.kafka_broker import KafkaBroker
 
 SHARDS = 2
+TEST_PARSERS = ("endless", "wrong", "again", "deadly", "stuck", "tardy")
 PLUGIN = Path(__file__).parent / "plugin"
 _numbers = itertools.count(1)
 
@@ -202,7 +203,7 @@ def flow(spark: SparkSession, kafka: KafkaBroker, tenant: str, folder: Path) -> 
             checkpoint=str(folder / "checkpoint"),
             raw_days=0,
             parse_limit_ms=300,
-            parsers={f"application/x-{name}": f"test-{name}" for name in ("endless", "wrong", "again", "deadly", "stuck")},
+            parsers={f"application/x-{name}": f"test-{name}" for name in TEST_PARSERS},
         ),
     )
     made = Flow(spark, settings)

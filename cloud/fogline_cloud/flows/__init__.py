@@ -37,6 +37,7 @@
 `replay`: parses stored events again
 `schema`: the tables' columns, their meaning and their Arrow types
 `session`: the Spark session
+`slow_lane`: parses slow events again with a larger limit
 `source`: the raw topics
 `tables`: the tables in Spark
 `tasks`: the work of Spark's workers

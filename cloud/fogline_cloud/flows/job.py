@@ -22,6 +22,7 @@ from fogline_cloud.flows.plan import plan_of
 from fogline_cloud.flows.query import Query, QuerySink
 from fogline_cloud.flows.raw_sink import RawProgress, RawSink
 from fogline_cloud.flows.session import RAW_POOL, log_file
+from fogline_cloud.flows.slow_lane import SLOW_LANE, SlowLane
 from fogline_cloud.flows.source import partitions
 from fogline_cloud.settings import CloudSettings
 
@@ -80,29 +81,38 @@ def run_flow(
 ) -> None:
     """Run the flow's queries until `stop` is set, or with `once` to the end of the records that Kafka has now.
 
-    The query that parses starts first. The one that writes `raw` (if `[flow] raw_days` is not 0) runs beside it, in a thread
-    of its own, when the tables are claimed. A query waits for Kafka by itself. If one fails for another reason, `stop` is
-    set, and the error is raised when the other one has ended.
+    The query that parses starts first. When the tables are claimed, two threads begin beside it: the query that writes `raw`
+    (if `[flow] raw_days` is not 0) and the slow lane (if `[flow] slow_limit_ms` is not 0, and not with `once`). A query waits
+    for Kafka by itself. If one fails for another reason, `stop` is set, and the error is raised when the other has ended.
 
     `counts`: from `preflight`. `accept_new_topics`: read raw topics that were created again, if the checkpoint is new.
     `on_ready` is called once. Raises `Misconfigured`; Spark's own messages are in `log_file(settings)`.
     """
     loop = _QueryLoop(spark, settings, counts, stop, once=once, accept_new_topics=accept_new_topics)
-    writing_raw: list[Future[None]] = []
+    beside: list[Future[None]] = []
 
     def write_raw() -> None:
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", RAW_POOL)
         with _stopping_after_failure(stop):
             loop.run(RawSink, raw, lambda: None)
 
+    def serve_slow_lane() -> None:
+        with _stopping_after_failure(stop):
+            SlowLane(spark, settings).run(stop)
+
     def begin() -> None:
         if settings.flow.raw_days:
-            writing_raw.append(pool.submit(write_raw))
+            beside.append(pool.submit(write_raw))
+        if settings.flow.slow_limit_ms and not once:
+            beside.append(pool.submit(serve_slow_lane))
         on_ready()
 
-    with ThreadPoolExecutor(1, thread_name_prefix="flow-raw") as pool, _stopping_after_failure(stop):
-        loop.run(ParsedSink, parsing, cache(begin))  # every query begins to read
-    for each in writing_raw:
+    with ThreadPoolExecutor(2, thread_name_prefix="flow") as pool, _stopping_after_failure(stop):
+        try:
+            loop.run(ParsedSink, parsing, cache(begin))  # every query begins to read
+        finally:
+            spark.sparkContext.cancelJobGroup(SLOW_LANE)
+    for each in beside:
         each.result()
 
 

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,14 @@ def endless(event: Event) -> Iterator[Reading]:
         number += 1
         if number < 0:
             yield Reading("never", 0.0)
+
+
+def tardy(event: Event) -> list[Reading]:
+    """Takes as many seconds of CPU time as the body says."""
+    end_s = time.process_time() + float(event.data)
+    while time.process_time() < end_s:
+        pass
+    return [Reading("took", float(event.data))]
 
 
 def wrong(event: Event) -> Iterator[Reading]:

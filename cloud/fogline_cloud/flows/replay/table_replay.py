@@ -62,9 +62,19 @@ class Replayed(msgspec.Struct, frozen=True):
 
 
 class TableReplay:
-    """Parses stored events of one flow again. `on_step` gets a line about each step. Raises `Misconfigured`."""
+    """Parses stored events of one flow again. `on_step` gets a line about each step. Raises `Misconfigured`.
 
-    def __init__(self, spark: SparkSession, settings: CloudSettings, plan: Plan, on_step: Callable[[str], None]) -> None:
+    `parallel`: largest number of tasks that parse at once.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        settings: CloudSettings,
+        plan: Plan,
+        on_step: Callable[[str], None],
+        parallel: int | None = None,
+    ) -> None:
         tables = tables_in(settings.flow.tables, settings.flow.storage)
         for folder in (tables.events, tables.readings):
             if not is_table(spark, folder.path):
@@ -73,6 +83,7 @@ class TableReplay:
         self._raw = tables.raw.path
         self._settings = settings
         self._plan = plan
+        self._parallel = parallel or spark.sparkContext.defaultParallelism
         self._on_step = on_step
         self._events = DeltaLog("events", tables.events)
         self._readings = DeltaLog("readings", tables.readings)
@@ -95,6 +106,8 @@ class TableReplay:
         chosen = self._with_records(self._finished(selection.condition()), selection)
         parsed = chosen.count()
         self._on_step(f"{parsed} events are parsed again")
+        if not parsed:
+            return Replayed(0, 0, {}, [])
         changed = self._stage(chosen, selection.parser)
         result = self._compare(parsed, changed)
         self._on_step(f"{result.changed} of them are different now")
@@ -128,7 +141,7 @@ class TableReplay:
     def _stage(self, chosen: DataFrame, parser: str | None) -> DataFrame:
         """Parse rows once and keep the result: a parser may answer differently another time."""
         path = f"{self._events.folder.path}/{self._staging}"
-        rows = chosen.mapInArrow(partial(_reparse, self._plan, parser), f"{_ROWS}, {CHANGED_DDL}")
+        rows = chosen.coalesce(self._parallel).mapInArrow(partial(_reparse, self._plan, parser), f"{_ROWS}, {CHANGED_DDL}")
         rows.write.parquet(path)
         return self._spark.read.schema(f"{_ROWS}, {CHANGED_DDL}").parquet(path)
 
