@@ -18,7 +18,8 @@ from fogline_lab.kafka_broker import KafkaBroker
 def former(spark: SparkSession, folder: Path) -> Iterator[Flow]:
     """The earlier version's flow, with a broker on the files of the broker that it read from."""
     with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(folder, filter="data")
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.2 of Debian 12 has no filters
+        archive.extractall(folder)
     with KafkaBroker(folder / "kafka", properties=FEW) as broker:
         settings = FlowSettings(tables=str(folder / "tables"), checkpoint=str(folder / "checkpoint"))
         flow = Flow(spark, CloudSettings(tenant=TENANT, kafka={"bootstrap.servers": broker.bootstrap}, shards=1, flow=settings))
