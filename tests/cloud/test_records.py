@@ -8,7 +8,7 @@ from fogline.event import Lane
 from fogline_cloud import topics
 from fogline_cloud.committed_records import CommittedRecord, with_values
 from fogline_cloud.kafka import KafkaClients
-from fogline_cloud.ledger.sources import _Reader
+from fogline_cloud.ledger.evidence import EvidenceReader
 from fogline_cloud.records import position_of, record_of
 from fogline_cloud.settings import CloudSettings
 from fogline_cloud.shard.recovery import recover
@@ -36,7 +36,7 @@ def test_header_without_a_value_is_poison_where_it_is_needed(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_ledger_reads_on_after_a_header_without_a_value(name):
     """S4: the ledger counts the records with a position, and continues."""
-    reader = _Reader()
+    reader = EvidenceReader("t", {})
     reader.take_record(CommittedRecord("topic", 0, 7, MADE.key, MADE.value, without_value(name)))
     reader.take_record(CommittedRecord("topic", 0, 8, MADE.key, MADE.value, MADE.headers))
     assert [at.offset for found in reader.kafka.values() for at in found][-1] == 8

@@ -25,7 +25,7 @@ from fogline_cloud.flows.parse import Plan, decide_batch
 from fogline_cloud.flows.parser_choice import chooser
 from fogline_cloud.flows.parsers import installed
 from fogline_cloud.flows.time_limit import TimeLimit
-from fogline_cloud.ledger.sources import _Reader
+from fogline_cloud.ledger.evidence import EvidenceReader
 from fogline_cloud.records import position_of, record_of
 from fogline_cloud.shard.admission import StreamState
 from fogline_cloud.shard.checkpoint import Layout, RouteEntry, ShardOwner, read_entries
@@ -144,9 +144,9 @@ class Flow:
 
 def _counted(given: tuple[list[tuple[str, bytes | None]], bytes | None]) -> None:
     headers, value = given
-    reader = _Reader()
+    reader = EvidenceReader("t", {})
     reader.take_record(CommittedRecord("topic", 0, 7, b"lamp-1", value or b"", with_values(headers)))
-    reader.finish({}, {})
+    reader.finish()
 
 
 EVENTS = (

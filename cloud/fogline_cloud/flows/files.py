@@ -38,9 +38,9 @@ class TableFolder(msgspec.Struct, frozen=True):
         """The folder as a URL for delta-rs."""
         return self.path if "://" in self.path else Path(self.path).absolute().as_uri()
 
-    def file_system(self) -> pafs.FileSystem:
-        """Return the folder as an Arrow file system."""
-        return pafs.PyFileSystem(DeltaStorageHandler(self.uri, self.storage))
+    def file_system(self, sizes: dict[str, int] | None = None) -> pafs.FileSystem:
+        """Return the folder as an Arrow file system. `sizes`: known sizes of files in bytes, which it then does not ask for."""
+        return pafs.PyFileSystem(DeltaStorageHandler(self.uri, self.storage, sizes))
 
 
 def read_rows(folder: TableFolder, path: str, columns: list[str] | None = None, where: pc.Expression | None = None) -> pa.Table:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import chain
 
 Span = tuple[int, int]
 """First and last, both included."""
@@ -25,6 +26,40 @@ class SequenceSet:
         return self.spans[-1][1] if self.spans else 0
 
 
+_MOST_WAITING = 256  # spans that a collector keeps before it merges them
+
+
+class SpanCollector:
+    """Merges spans as they come, in any order, like `collect`. Its memory grows with the number of holes, not of spans."""
+
+    __slots__ = ("_found", "_waiting")
+
+    def __init__(self) -> None:
+        self._found = SequenceSet()
+        self._waiting: list[Span] = []
+
+    def add(self, first: int, last: int) -> None:
+        """Add one span."""
+        waiting = self._waiting
+        if waiting and waiting[-1][1] + 1 == first:
+            waiting[-1] = (waiting[-1][0], last)
+            return
+        waiting.append((first, last))
+        if len(waiting) > max(_MOST_WAITING, len(self._found.spans)):
+            self._merge()
+
+    def result(self) -> SequenceSet:
+        """Return the sequences that were added, and those that were added more than once."""
+        if self._waiting:
+            self._merge()
+        return self._found
+
+    def _merge(self) -> None:
+        merged = collect(chain(self._found.spans, self._waiting))
+        self._found = SequenceSet(merged.spans, collect(chain(self._found.duplicates, merged.duplicates)).spans)
+        self._waiting = []
+
+
 def size(spans: Iterable[Span]) -> int:
     """Return the number of sequences in spans without overlaps."""
     return sum(last - first + 1 for first, last in spans)
@@ -41,16 +76,19 @@ def collect(seen: Iterable[Span]) -> SequenceSet:
 
 
 def without(spans: list[Span], others: list[Span]) -> list[Span]:
-    """Return `spans` without `others`. Both must be sorted and without overlaps."""
+    """Return `spans` without `others`. Both must be sorted, and `spans` without overlaps."""
     left: list[Span] = []
+    at = 0
     for first, last in spans:
         begin = first
-        for other_first, other_last in others:
-            if other_last < begin or other_first > last:
-                continue
+        while at < len(others) and others[at][0] <= last:
+            other_first, other_last = others[at]
             if other_first > begin:
                 left.append((begin, other_first - 1))
-            begin = other_last + 1
+            begin = max(begin, other_last + 1)
+            if other_last >= last:
+                break  # it may reach into the next span
+            at += 1
         if begin <= last:
             left.append((begin, last))
     return left

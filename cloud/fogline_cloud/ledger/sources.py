@@ -1,164 +1,120 @@
-"""Reads the evidence about every stream from Kafka and the tables."""
+"""Reads the evidence about every stream from Kafka and the tables, some rows at a time."""
 
-from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
 
+import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from fogline.errors import Misconfigured, Poison
-from fogline.gap import GAP_CONTENT_TYPE, decode_gap
-from fogline.ledger import STATEMENT_CONTENT_TYPE, decode_statement
+from fogline.errors import Misconfigured
 from fogline_cloud import topics
-from fogline_cloud.committed_records import CommittedRecord, read_committed
+from fogline_cloud.committed_records import read_committed
 from fogline_cloud.flows.files import TableFolder
-from fogline_cloud.flows.schema import EventOutcome
-from fogline_cloud.kafka import KafkaClients, Partition
-from fogline_cloud.ledger.balance import Loss, StreamEvidence
-from fogline_cloud.ledger.ranges import Span, collect, size, without
-from fogline_cloud.records import StreamPosition, is_replayed, known_position
+from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.ledger.arrow_rows import TYPES, conformed
+from fogline_cloud.ledger.balance import StreamEvidence
+from fogline_cloud.ledger.evidence import EvidenceReader
+from fogline_cloud.ledger.readings import ReadingSums, differences
 from fogline_cloud.settings import CloudSettings
 from fogline_cloud.shard.admission import StreamKey, StreamState
 from fogline_cloud.shard.recovery import read_checkpoint
 
+_ROWS = 1 << 18  # rows of a table that are in memory at the same time, about
+_EVENTS = (
+    *("tenant", "topic", "partition", "offset", "gateway", "stream", "lane"),
+    *("first_sequence", "sequence", "outcome", "reason", "detail", "values"),
+)
+_READINGS = ("gateway", "stream", "sequence", "ordinal")
 
-class RecordPosition(NamedTuple):
-    """The position of a record in Kafka, and its sequences."""
 
-    partition: Partition
-    offset: int
-    span: Span
+class TableReader:
+    """Reads columns of a table's present version. A table that does not exist is empty."""
 
+    def __init__(self, folder: TableFolder, columns: Sequence[str]) -> None:
+        self._folder = folder
+        self._columns = columns
+        table = _open(folder)
+        self._sizes: dict[str, int] = {}  # of each file
+        if table is not None:
+            files = pa.table(table.get_add_actions(flatten=True))
+            self._sizes = dict(zip(files.column("path").to_pylist(), files.column("size_bytes").to_pylist(), strict=True))
 
-class _Reader:
-    def __init__(self) -> None:
-        self.streams: dict[StreamKey, StreamEvidence] = {}
-        self.kafka: dict[StreamKey, list[RecordPosition]] = defaultdict(list)
-        self.table: dict[StreamKey, list[RecordPosition]] = defaultdict(list)
-        self.arrivals: dict[StreamKey, list[int]] = defaultdict(list)
-        self.losses: dict[StreamKey, dict[int, Loss]] = defaultdict(dict)
+    def rows(self) -> Iterator[pa.Table]:
+        """Yield every row, many at a time. Column `values` is the length of the list `readings`."""
+        waiting: list[pa.Table] = []
+        for batch in self._batches():
+            waiting.append(batch)
+            if sum(map(len, waiting)) >= _ROWS:
+                yield conformed(pa.concat_tables(waiting), self._columns)
+                waiting = []
+        if waiting:
+            yield conformed(pa.concat_tables(waiting), self._columns)
 
-    def stream(self, gateway: str, stream: str, lane: str) -> StreamEvidence:
-        return self.streams.setdefault((gateway, stream), StreamEvidence(gateway, stream, lane))
-
-    def take_record(self, record: CommittedRecord) -> None:
-        position = known_position(record.headers, record.value)
-        if position is None:
+    def _batches(self) -> Iterator[pa.Table]:
+        if not self._sizes:
             return
-        key = (position.gateway, position.stream)
-        evidence = self.stream(position.gateway, position.stream, position.lane.value)
-        span = (position.first, position.last)
-        self.kafka[key].append(RecordPosition((record.topic, record.partition), record.offset, span))
-        headers = {name: value for name, value in dict(record.headers).items() if value is not None}
-        content_type = headers.get("content-type", b"").decode("utf-8", "replace")
-        if content_type == STATEMENT_CONTENT_TYPE:
-            self._take_statement(evidence, position, record.value)
-        elif content_type == GAP_CONTENT_TYPE:
-            evidence.gaps.append(span)
-            self._take_loss(key, position, record.value)
-        elif not is_replayed(headers):
-            self.arrivals[key].append(position.last)
+        system = self._folder.file_system(self._sizes)
+        texts = [name for name in self._columns if pa.types.is_dictionary(TYPES[name])]
+        for path in self._sizes:
+            with system.open_input_file(path) as source:
+                file = pq.ParquetFile(source, read_dictionary=texts)
+                for batch in file.iter_batches(_ROWS, columns=self._leaves(file)):
+                    yield conformed(self._counted(pa.Table.from_batches([batch])), self._columns)
 
-    def _take_loss(self, key: StreamKey, position: StreamPosition, value: bytes) -> None:
-        try:
-            gap = decode_gap(value)
-        except Poison:
-            return
-        lost = f" ({gap.lost.first}..{gap.lost.last} of stream {gap.lost.stream})" if gap.lost and gap.lost.first else ""
-        self.losses[key][position.last] = Loss(position.first, position.last, gap.reason.value, gap.detail + lost)
+    def _leaves(self, file: pq.ParquetFile) -> list[str]:
+        """Return the columns to read. Of the list of readings, one member tells its length."""
+        paths = [file.schema.column(number).path for number in range(len(file.schema))]
+        ordinals = [path for path in paths if path.startswith("readings.") and path.endswith(".ordinal")]
+        return [path for path in paths if path in self._columns] + ordinals * ("values" in self._columns)
 
-    def _take_statement(self, evidence: StreamEvidence, position: StreamPosition, value: bytes) -> None:
-        try:
-            statement = decode_statement(value)
-        except Poison:
-            return
-        if statement.stream == position.stream and position.last > evidence.statement_at:
-            evidence.statement, evidence.statement_at = statement.counts, position.last
-            evidence.closed_at = position.last if statement.closed else evidence.closed_at
-
-    def take_rows(self, rows: Iterable[dict[str, Any]]) -> dict[Partition, int]:
-        """Add rows of `events`. Return the last offset that the flow has read of each partition."""
-        read: dict[Partition, int] = {}
-        for row in rows:
-            partition = (row["topic"], row["partition"])
-            read[partition] = max(read.get(partition, -1), row["offset"])
-            if row["stream"] is not None:
-                self.stream(row["gateway"], row["stream"], row["lane"])
-                position = RecordPosition(partition, row["offset"], (row["first_sequence"], row["sequence"]))
-                key = (row["gateway"], row["stream"])
-                self.table[key].append(position)
-                if row["outcome"] == EventOutcome.GAP:
-                    loss = Loss(row["first_sequence"], row["sequence"], row["reason"] or "", row["detail"] or "")
-                    self.losses[key].setdefault(row["sequence"], loss)
-        return read
-
-    def finish(self, read: dict[Partition, int], low: dict[Partition, int]) -> list[StreamEvidence]:
-        """Return the evidence. `low`: the first offset that Kafka still has of each partition."""
-        for key, evidence in self.streams.items():
-            evidence.kafka = collect(at.span for at in self.kafka[key])
-            evidence.table = collect(at.span for at in self.table[key])
-            evidence.gaps = collect(evidence.gaps).spans
-            evidence.losses = [loss for _, loss in sorted(self.losses[key].items())]
-            waiting = (at.span for at in self.kafka[key] if at.offset > read.get(at.partition, -1))
-            evidence.pending = without(collect(waiting).spans, evidence.table.spans)
-            evidence.arrivals_before = len({number for number in self.arrivals[key] if number < evidence.statement_at})
-            evidence.gaps_before = size(span for span in evidence.gaps if span[1] < evidence.statement_at)
-            deleted = (at.span[1] for at in self.table[key] if at.offset < low.get(at.partition, 0))
-            evidence.kafka_from = max(deleted, default=0) + 1
-        return [self.streams[key] for key in sorted(self.streams)]
+    @staticmethod
+    def _counted(rows: pa.Table) -> pa.Table:
+        if "readings" not in rows.column_names:
+            return rows
+        return rows.append_column("values", pc.fill_null(pc.list_value_length(rows.column("readings")), 0))
 
 
 def gather(clients: KafkaClients, settings: CloudSettings) -> list[StreamEvidence]:
     """Read all evidence. Raises `Misconfigured` if Kafka or a topic is missing, `Unreachable` if reading fails."""
     existing = clients.topics()
     topics.require(topics.raw_topics(settings.tenant), existing)
-    reader = _Reader()
-    rows, readings = _tables(settings)  # before Kafka, so that each row's record was already written
-    read = reader.take_rows(rows)
     partitions = {(name, shard): None for name in topics.raw_topics(settings.tenant) for shard in range(settings.shards)}
+    low = {partition: first for partition, (first, _) in clients.bounds(partitions).items()}
+    reader, sums = EvidenceReader(settings.tenant, low), ReadingSums()
+    tables = read_tables(settings, reader, sums)  # before Kafka, so that each row's record was already written
     for record in read_committed(clients, partitions):
         reader.take_record(record)
-    for gateway, stream in {(gateway, stream) for gateway, stream, _ in readings}:
+    # Read again after the records: those above it were there to be read.
+    later = {partition: first for partition, (first, _) in clients.bounds(partitions).items()}
+    if later != low:
+        for rows in tables[0].rows():
+            reader.take_deleted(reader.ours(rows), later)
+    for gateway, stream in sums.streams - reader.of_others:
         reader.stream(gateway, stream, "unknown")  # if Kafka and `events` lack the stream
-    # Read after the records: those above `low` were there to be read.
-    low = {partition: first for partition, (first, _) in clients.bounds(partitions).items()}
-    evidence = reader.finish(read, low)
-    _add_readings(evidence, rows, readings)
+    evidence = reader.finish()
+    _add_readings(evidence, sums, reader, tables)
     if topics.checkpoint(settings.tenant) in existing:  # Kafka hides it from an operator, because it may hold a secret
         _add_bridge_counts(evidence, clients, settings)
     return evidence
 
 
-ReadingCounts = dict[tuple[str, str, int], tuple[int, int]]
-"""By gateway, stream and sequence of an event: the number of rows in `readings`, and of different rows."""
-
-
-def _tables(settings: CloudSettings) -> tuple[list[dict[str, Any]], ReadingCounts]:
+def read_tables(settings: CloudSettings, reader: EvidenceReader, sums: ReadingSums) -> tuple[TableReader, TableReader]:
+    """Read both tables once, `events` first. Returns their readers."""
     flow = settings.flow
-    columns = [
-        *("tenant", "topic", "partition", "offset", "gateway", "stream", "lane"),
-        *("first_sequence", "sequence", "outcome", "reason", "detail"),
-    ]
-    events = _open(TableFolder(f"{flow.tables.rstrip('/')}/events", flow.storage))
-    if events is None:
-        return [], {}
-    table = events.to_pyarrow_table(columns=[*columns, "readings"])
-    counts = pc.list_value_length(table["readings"]).fill_null(0)
-    every = table.drop_columns(["readings"]).append_column("values", counts).to_pylist()
-    rows = [row for row in every if row["tenant"] in {settings.tenant, None}]
-    others = {(row["gateway"], row["stream"]) for row in every} - {(row["gateway"], row["stream"]) for row in rows}
-    found: ReadingCounts = {}
-    readings = _open(TableFolder(f"{flow.tables.rstrip('/')}/readings", flow.storage))
-    if readings is not None:
-        grouped = readings.to_pyarrow_table(columns=["gateway", "stream", "sequence", "ordinal"])
-        grouped = grouped.group_by(["gateway", "stream", "sequence"])
-        for row in grouped.aggregate([("ordinal", "count"), ("ordinal", "count_distinct")]).to_pylist():
-            if row["stream"] is not None and (row["gateway"], row["stream"]) not in others:
-                found[row["gateway"], row["stream"], row["sequence"]] = (row["ordinal_count"], row["ordinal_count_distinct"])
-    return rows, found
+    events = TableReader(TableFolder(f"{flow.tables.rstrip('/')}/events", flow.storage), _EVENTS)
+    for rows in events.rows():
+        sums.expect(reader.take_rows(rows))
+    readings = TableReader(TableFolder(f"{flow.tables.rstrip('/')}/readings", flow.storage), _READINGS)
+    for rows in readings.rows():
+        sums.find(_with_stream(rows))
+    return events, readings
+
+
+def _with_stream(rows: pa.Table) -> pa.Table:
+    return rows.filter(rows.column("stream").is_valid())
 
 
 def _open(folder: TableFolder) -> DeltaTable | None:
@@ -173,30 +129,17 @@ def _open(folder: TableFolder) -> DeltaTable | None:
         raise Misconfigured(f"table {folder.path} cannot be read: {line} (see [flow.storage])") from None
 
 
-def _add_readings(streams: list[StreamEvidence], rows: list[dict[str, Any]], readings: ReadingCounts) -> None:
-    missing: dict[StreamKey, list[Span]] = defaultdict(list)
-    double: dict[StreamKey, list[Span]] = defaultdict(list)
-    phantom: dict[StreamKey, list[Span]] = defaultdict(list)
-    wanted: dict[tuple[str, str, int], int] = {}
-    for row in rows:
-        if row["stream"] is not None:
-            event = (row["gateway"], row["stream"], row["sequence"])
-            wanted[event] = max(wanted.get(event, 0), row["values"] if row["outcome"] == "ok" else 0)
-    for event in wanted.keys() | readings.keys():
-        gateway, stream, sequence = event
-        count, different = readings.get(event, (0, 0))
-        if event not in wanted:
-            phantom[gateway, stream].append((sequence, sequence))
-            continue
-        if different < wanted[event]:
-            missing[gateway, stream].append((sequence, sequence))
-        if count > min(different, wanted[event]):
-            double[gateway, stream].append((sequence, sequence))
+def _add_readings(
+    streams: list[StreamEvidence], sums: ReadingSums, reader: EvidenceReader, tables: tuple[TableReader, TableReader]
+) -> None:
+    unequal = [each for each in sums.unequal() if each[0] not in reader.of_others]
+    events, readings = tables
+    found = differences(unequal, lambda: map(reader.ours, events.rows()), lambda: map(_with_stream, readings.rows()))
     for evidence in streams:
         key = (evidence.gateway, evidence.stream)
-        evidence.readings_missing = collect(missing[key]).spans
-        evidence.readings_double = collect(double[key]).spans
-        evidence.readings_phantom = collect(phantom[key]).spans
+        for into, spans in (("missing", found.missing), ("double", found.double), ("phantom", found.phantom)):
+            if key in spans:
+                setattr(evidence, f"readings_{into}", spans[key].result().spans)
 
 
 def _add_bridge_counts(streams: list[StreamEvidence], clients: KafkaClients, settings: CloudSettings) -> None:

@@ -16,7 +16,9 @@ from fogline.gap import GAP_CONTENT_TYPE
 from fogline.ledger import STATEMENT_CONTENT_TYPE
 from fogline_cloud.committed_records import CommittedRecord
 from fogline_cloud.ledger.balance import judge
-from fogline_cloud.ledger.sources import _Reader, _tables
+from fogline_cloud.ledger.evidence import EvidenceReader
+from fogline_cloud.ledger.readings import ReadingSums
+from fogline_cloud.ledger.sources import read_tables
 from fogline_cloud.records import record_of
 from fogline_cloud.settings import CloudSettings, FlowSettings
 from fogline_lab.events import make_event
@@ -37,18 +39,18 @@ def stored(headers, value=b"17", offset=0):
     st.sampled_from([*TYPES, b"application/json"]),
 )
 def test_a_malformed_record_does_not_stop_the_ledger(wrong, body, content_type):
-    reader = _Reader()
+    reader = EvidenceReader("t", {})
     reader.take_record(stored({**OURS, "content-type": content_type, **wrong}, body))
     reader.take_record(stored({**OURS, "ce_gateway": b"honest"}, offset=1))
-    assert "honest" in {evidence.gateway for evidence in reader.finish({}, {})}
+    assert "honest" in {evidence.gateway for evidence in reader.finish()}
 
 
 @pytest.mark.parametrize("number", [b"0", b"9223372036854775808", b"9" * 4000, None])
 def test_a_record_with_a_sequence_out_of_range_belongs_to_no_stream(number):
     """The flow writes it without a stream, so the ledger counts it nowhere either."""
-    reader = _Reader()
+    reader = EvidenceReader("t", {})
     reader.take_record(stored({**OURS, "ce_sequence": number}))
-    assert [finding for evidence in reader.finish({}, {}) for finding in judge(evidence)] == []
+    assert [finding for evidence in reader.finish() for finding in judge(evidence)] == []
 
 
 class ObjectStore(BaseHTTPRequestHandler):
@@ -123,8 +125,22 @@ def with_tables(tables, storage):
 
 def row_of(tenant, stream):
     columns = ("topic", "gateway", "lane", "outcome", "reason", "detail")
-    place = {"partition": 0, "offset": 7, "first_sequence": 1, "sequence": 1, "tenant": tenant, "stream": stream}
+    place = {
+        "partition": 0,
+        "offset": 7,
+        "first_sequence": 1,
+        "sequence": 1,
+        "tenant": tenant,
+        "stream": stream,
+        "outcome": "ok",
+    }
     return {**dict.fromkeys(columns, "x"), **place, "readings": [{"ordinal": 0}]}
+
+
+def read(settings) -> tuple[EvidenceReader, ReadingSums]:
+    reader, sums = EvidenceReader("t", {}), ReadingSums()
+    read_tables(settings, reader, sums)
+    return reader, sums
 
 
 def test_the_ledger_ignores_the_rows_of_other_tenants(folder):
@@ -133,26 +149,41 @@ def test_the_ledger_ignores_the_rows_of_other_tenants(folder):
     readings = [{"gateway": "x", "stream": stream, "sequence": 1, "ordinal": 0} for stream in ("ours", "theirs")]
     write_deltalake(folder / "readings", pa.Table.from_pylist(readings))
 
-    rows, found = _tables(with_tables(str(folder), {}))
+    reader, sums = read(with_tables(str(folder), {}))
 
-    assert [row["stream"] for row in rows] == ["ours"]
-    assert found == {("x", "ours", 1): (1, 1)}
+    assert [(each.stream, each.table.spans) for each in reader.finish()] == [("ours", [(1, 1)])]
+    assert {key for key, _ in sums.unequal()} == reader.of_others == {("x", "theirs")}
 
 
 def test_the_ledger_reads_tables_with_the_storage_options_of_the_flow(folder, bucket):
     """F10: `[flow.storage]`."""
     write_deltalake(folder / "tables" / "events", pa.Table.from_pylist([row_of("t", "s")]))
 
-    (found,), readings = _tables(with_tables("s3://site/tables/", bucket))
+    reader, sums = read(with_tables("s3://site/tables/", bucket))
 
-    assert (found["offset"], found["values"], readings) == (7, 1, {})
+    assert reader.finish()[0].table.spans == [(1, 1)]
+    assert sums.unequal() == [(("x", "s"), 0)], "one reading, and no table of readings"
 
 
 def test_missing_tables_count_as_empty(folder, bucket):
     for tables in (str(folder / "tables"), "s3://site/tables"):
-        assert _tables(with_tables(tables, bucket)) == ([], {})
+        reader, sums = read(with_tables(tables, bucket))
+        assert (reader.finish(), sums.unequal()) == ([], [])
 
 
 def test_an_unreadable_table_is_reported_with_the_settings_to_check(bucket):
     with pytest.raises(Misconfigured, match=r"table s3://site/tables/events cannot be read: .*\[flow\.storage\]"):
-        _tables(with_tables("s3://site/tables", {**bucket, "AWS_ACCESS_KEY_ID": "somebody"}))
+        read(with_tables("s3://site/tables", {**bucket, "AWS_ACCESS_KEY_ID": "somebody"}))
+
+
+def test_rows_that_kafka_has_deleted_are_known_by_their_offsets(folder):
+    """Also those that it deleted while the ledger was reading."""
+    rows = [{**row_of("t", "s"), "sequence": n, "first_sequence": n, "offset": 10 + n} for n in (3, 1, 2)]
+    write_deltalake(folder / "events", pa.Table.from_pylist(rows))
+    settings = with_tables(str(folder), {})
+    reader = EvidenceReader("t", {("x", 0): 12})
+    events, _ = read_tables(settings, reader, ReadingSums())
+    assert reader.finish()[0].kafka_from == 2
+    for some in events.rows():
+        reader.take_deleted(reader.ours(some), {("x", 0): 13})
+    assert reader.finish()[0].kafka_from == 3

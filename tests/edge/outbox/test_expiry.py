@@ -9,8 +9,8 @@ from fogline.event import Lane
 from fogline.gap import GAP_CONTENT_TYPE, decode_gap
 from fogline_cloud.committed_records import CommittedRecord
 from fogline_cloud.ledger.balance import judge
+from fogline_cloud.ledger.evidence import EvidenceReader
 from fogline_cloud.ledger.ranges import collect
-from fogline_cloud.ledger.sources import _Reader
 from fogline_cloud.records import record_of
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.outbox.store import OutboxStore
@@ -131,12 +131,12 @@ async def test_the_ledger_explains_what_expired(folder):
     await bodies(outbox, stream)
     await outbox.streams.split_backlog(frozenset({Lane.TELEMETRY}), 1)
     events = await bodies(outbox, stream)
-    reader, places = _Reader(), []
+    reader, places = EvidenceReader("default", {}), []
     for event in events:
         record = record_of(event, b"")
         reader.take_record(CommittedRecord("topic", 0, event.sequence, record.key, record.value, record.headers))
         places.append((event.sequence, event.sequence))
-    (evidence,) = reader.finish({}, {})
+    (evidence,) = reader.finish()
     assert [(loss.first, loss.last, loss.reason) for loss in evidence.losses] == [(2, 2, "expired")]
     evidence.table = collect(places)
     assert (evidence.statement_at, evidence.closed_at, evidence.arrivals_before) == (4, 4, 2)

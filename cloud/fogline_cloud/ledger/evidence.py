@@ -1,0 +1,168 @@
+"""Collects the evidence about each stream, from records in Kafka and rows of `events`. Pure.
+
+The rows come first. Memory grows with the number of streams, gap records and holes, not of records and rows.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fogline.errors import Poison
+from fogline.gap import GAP_CONTENT_TYPE, decode_gap
+from fogline.ledger import STATEMENT_CONTENT_TYPE, decode_statement
+from fogline_cloud.committed_records import CommittedRecord
+from fogline_cloud.flows.schema import EventOutcome
+from fogline_cloud.kafka import Partition
+from fogline_cloud.ledger.arrow_rows import equals, runs, streams_of
+from fogline_cloud.ledger.balance import Loss, StreamEvidence
+from fogline_cloud.ledger.ranges import SpanCollector, size, without
+from fogline_cloud.records import StreamPosition, is_replayed, known_position
+from fogline_cloud.shard.admission import StreamKey
+
+
+@dataclass(slots=True)
+class _Collected:
+    """The sequences of one stream."""
+
+    kafka: SpanCollector = field(default_factory=SpanCollector)
+    table: SpanCollector = field(default_factory=SpanCollector)
+    waiting: SpanCollector = field(default_factory=SpanCollector)  # in Kafka, and not read by the flow yet
+    arrivals: SpanCollector = field(default_factory=SpanCollector)
+    gaps: SpanCollector = field(default_factory=SpanCollector)
+    deleted: int = 0  # the last sequence in the table that Kafka has deleted
+    losses: dict[int, Loss] = field(default_factory=dict)
+
+
+class EvidenceReader:
+    """Collects the evidence about the streams of a tenant. `low`: the first offset that Kafka still has of each partition."""
+
+    def __init__(self, tenant: str, low: Mapping[Partition, int]) -> None:
+        self.streams: dict[StreamKey, StreamEvidence] = {}
+        self._ours: set[StreamKey] = set()
+        self._of_others: set[StreamKey] = set()
+        self._tenant = tenant
+        self._low = low
+        self._read: dict[Partition, int] = {}  # the last offset that the flow has read
+        self._collected: dict[StreamKey, _Collected] = defaultdict(_Collected)
+
+    def stream(self, gateway: str, stream: str, lane: str) -> StreamEvidence:
+        """Return the evidence about a stream."""
+        return self.streams.setdefault((gateway, stream), StreamEvidence(gateway, stream, lane))
+
+    def take_record(self, record: CommittedRecord) -> None:
+        """Add a record."""
+        position = known_position(record.headers, record.value)
+        if position is None:
+            return
+        collected = self._collected[position.gateway, position.stream]
+        evidence = self.stream(position.gateway, position.stream, position.lane.value)
+        collected.kafka.add(position.first, position.last)
+        if record.offset > self._read.get((record.topic, record.partition), -1):
+            collected.waiting.add(position.first, position.last)
+        headers = {name: value for name, value in dict(record.headers).items() if value is not None}
+        content_type = headers.get("content-type", b"").decode("utf-8", "replace")
+        if content_type == STATEMENT_CONTENT_TYPE:
+            _take_statement(evidence, position, record.value)
+        elif content_type == GAP_CONTENT_TYPE:
+            collected.gaps.add(position.first, position.last)
+            _take_loss(collected.losses, position, record.value)
+        elif not is_replayed(headers):
+            collected.arrivals.add(position.last, position.last)
+
+    def ours(self, rows: pa.Table) -> pa.Table:
+        """Return those rows of `events` that belong to a stream of this tenant."""
+        return rows.filter(pc.and_(self._is_ours(rows), rows.column("stream").is_valid()))
+
+    def _is_ours(self, rows: pa.Table) -> pa.Array:
+        return equals(rows.column("tenant"), self._tenant).fill_null(True)
+
+    def take_rows(self, rows: pa.Table) -> pa.Table:
+        """Add rows of `events`. Returns `ours` of them."""
+        is_ours = self._is_ours(rows)
+        others = rows.filter(pc.and_(pc.invert(is_ours), rows.column("stream").is_valid()))
+        if others.num_rows:
+            self._of_others.update(streams_of(others)[1])
+        for partition, offset in _greatest_offsets(rows.filter(is_ours)):
+            self._read[partition] = max(self._read.get(partition, -1), offset)
+        ours = self.ours(rows)
+        numbers, keys = streams_of(ours)
+        self._ours.update(keys)
+        first, last = (ours.column(name).combine_chunks() for name in ("first_sequence", "sequence"))
+        for run in runs(numbers, first, last):
+            key = keys[run.stream]
+            if key not in self.streams:
+                self.stream(*key, ours.column("lane")[run.row].as_py())
+            self._collected[key].table.add(run.first, run.last)
+        for row in ours.filter(equals(ours.column("outcome"), EventOutcome.GAP.value)).to_pylist():
+            loss = Loss(row["first_sequence"], row["sequence"], row["reason"] or "", row["detail"] or "")
+            self._collected[row["gateway"], row["stream"]].losses.setdefault(row["sequence"], loss)
+        self.take_deleted(ours, self._low)
+        return ours
+
+    @property
+    def of_others(self) -> set[StreamKey]:
+        """Streams of other tenants in the same tables."""
+        return self._of_others - self._ours
+
+    def take_deleted(self, ours: pa.Table, low: Mapping[Partition, int]) -> None:
+        """Note the rows whose records Kafka has deleted: those below `low`."""
+        deleted = ours.filter(_is_below(ours, low))
+        if not deleted.num_rows:
+            return
+        numbers, keys = streams_of(deleted)
+        last = pa.table([numbers, deleted.column("sequence")], names=["stream", "sequence"]).group_by("stream")
+        for row in last.aggregate([("sequence", "max")]).to_pylist():
+            collected = self._collected[keys[row["stream"]]]
+            collected.deleted = max(collected.deleted, row["sequence_max"])
+
+    def finish(self) -> list[StreamEvidence]:
+        """Return the evidence about each stream."""
+        for key, evidence in self.streams.items():
+            collected = self._collected[key]
+            evidence.kafka, evidence.table = collected.kafka.result(), collected.table.result()
+            evidence.gaps = collected.gaps.result().spans
+            evidence.losses = [loss for _, loss in sorted(collected.losses.items())]
+            evidence.pending = without(collected.waiting.result().spans, evidence.table.spans)
+            after = [(evidence.statement_at, evidence.kafka.last)]
+            evidence.arrivals_before = size(without(collected.arrivals.result().spans, after))
+            evidence.gaps_before = size(span for span in evidence.gaps if span[1] < evidence.statement_at)
+            evidence.kafka_from = collected.deleted + 1
+        return [self.streams[key] for key in sorted(self.streams)]
+
+
+def _take_loss(losses: dict[int, Loss], position: StreamPosition, value: bytes) -> None:
+    try:
+        gap = decode_gap(value)
+    except Poison:
+        return
+    lost = f" ({gap.lost.first}..{gap.lost.last} of stream {gap.lost.stream})" if gap.lost and gap.lost.first else ""
+    losses[position.last] = Loss(position.first, position.last, gap.reason.value, gap.detail + lost)
+
+
+def _take_statement(evidence: StreamEvidence, position: StreamPosition, value: bytes) -> None:
+    try:
+        statement = decode_statement(value)
+    except Poison:
+        return
+    if statement.stream == position.stream and position.last > evidence.statement_at:
+        evidence.statement, evidence.statement_at = statement.counts, position.last
+        evidence.closed_at = position.last if statement.closed else evidence.closed_at
+
+
+def _greatest_offsets(rows: pa.Table) -> list[tuple[Partition, int]]:
+    greatest = rows.select(["topic", "partition", "offset"]).group_by(["topic", "partition"]).aggregate([("offset", "max")])
+    return [((row["topic"], row["partition"]), row["offset_max"]) for row in greatest.to_pylist()]
+
+
+def _is_below(rows: pa.Table, low: Mapping[Partition, int]) -> pa.Array:
+    """Return a mask of the rows below the lowest offset of their partition."""
+    topics = rows.column("topic").combine_chunks()
+    names = topics.dictionary.to_pylist()
+    places = pc.add(
+        pc.multiply(topics.indices.cast(pa.int64()), 1 << 32), rows.column("partition").combine_chunks()
+    ).dictionary_encode()
+    lowest = [low.get((names[place >> 32], place & 0xFFFF_FFFF), 0) for place in places.dictionary.to_pylist()]
+    return pc.less(rows.column("offset").combine_chunks(), pa.array(lowest, pa.int64()).take(places.indices))
