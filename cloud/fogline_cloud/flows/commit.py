@@ -108,7 +108,7 @@ class MicroBatchCommitter:
             flow = self.spark.read.format("delta").load(self.events.folder.path).where(F.col("flow") == batch.flow)
             settled = [frame.select("outcome", *_IDENTITY) for frame in (flow, *self._read(staged.files))]
             contested = reduce(DataFrame.unionByName, self._read(staged.replayed))
-            marked = _mark_replayed(contested, reduce(DataFrame.unionByName, settled))
+            marked = mark_replayed(contested, reduce(DataFrame.unionByName, settled))
             stage = partial(tasks.stage_rows, self.task)
             files += collected(marked.coalesce(self.parallel).mapInArrow(stage, tasks.REPLY)).files
         if staged.shared:
@@ -163,7 +163,7 @@ def derive(spark: SparkSession, work: Callable[[Iterable[str]], Iterator[bytes]]
     )
 
 
-def _mark_replayed(contested: DataFrame, settled: DataFrame) -> DataFrame:
+def mark_replayed(contested: DataFrame, settled: DataFrame) -> DataFrame:
     """Return the contested rows (a gateway sent them again) as duplicates if their event is settled, or contested earlier.
 
     `settled`: rows of the table and of the micro-batch, with `outcome` and the identity. Reads `contested` twice.

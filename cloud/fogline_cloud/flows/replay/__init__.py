@@ -2,6 +2,7 @@
 
 `difference`: what a parser reads differently now
 `micro_batches`: the finished micro-batches whose rows are replaced
+`missing`: records of table `raw` that `events` lacks
 `reparse`: parses rows again, in a worker
 `selection`: which rows to parse again
 `table_replay`: one replay, from the selection of rows to the commits

@@ -31,10 +31,11 @@ from fogline_cloud.flows.batch import MicroBatch
 from fogline_cloud.flows.delta_log import DeltaLog
 from fogline_cloud.flows.derive import canonical_records, reading_rows
 from fogline_cloud.flows.files import delete_below
-from fogline_cloud.flows.parse import STORED, Plan
+from fogline_cloud.flows.parse import STORED, Plan, parse
 from fogline_cloud.flows.publish import publish
 from fogline_cloud.flows.replay.difference import Difference
 from fogline_cloud.flows.replay.micro_batches import MicroBatches, micro_batches
+from fogline_cloud.flows.replay.missing import POSITION, RUN, as_changed, missing_records
 from fogline_cloud.flows.replay.reparse import CHANGED_DDL, DIFFERENCES, WAS, reparse
 from fogline_cloud.flows.replay.selection import Selection
 from fogline_cloud.flows.schema import EventOutcome, conformed
@@ -44,8 +45,6 @@ from fogline_cloud.settings import CloudSettings, Scalar
 TRIES = 4
 """Number of tries of a commit, in all, while other commits remove the same files."""
 _KEY = ("run", "batch", "topic", "partition", "offset")
-_POSITION = ["topic", "partition", "offset", "ingested"]
-"""What identifies a record in the table `raw`; the time, because a topic may be created again."""
 _BODY_IS_KEPT = "(data IS NOT NULL OR size_bytes = 0) AND recordedtime IS NOT NULL"
 """Without `recordedtime` its headers could not be read, and are lost."""
 _ROWS = schema.ddl(schema.in_file(schema.EVENTS))
@@ -104,12 +103,13 @@ class TableReplay:
 
     def _run(self, selection: Selection, *, publish: bool, dry_run: bool, into: str | None) -> Replayed:
         chosen = self._with_records(self._finished(selection.condition()), selection)
-        parsed = chosen.count()
-        self._on_step(f"{parsed} events are parsed again")
-        if not parsed:
+        missing = self._missing(selection)
+        parsed, found = chosen.count(), 0 if missing is None else missing.count()
+        self._on_step(f"{parsed} events are parsed again" + (f", and {found} that events lacks" if found else ""))
+        if not parsed + found:
             return Replayed(0, 0, {}, [])
-        changed = self._stage(chosen, selection.parser)
-        result = self._compare(parsed, changed)
+        changed = self._stage(chosen, missing if found else None, selection.parser)
+        result = self._compare(parsed + found, changed)
         self._on_step(f"{result.changed} of them are different now")
         if result.changed and not dry_run:
             self._land(changed, into, publish=publish)
@@ -122,7 +122,7 @@ class TableReplay:
         runs = [row["run"] for row in mine.select("run").distinct().collect()]
         newest = {run: self._readings.newest(MicroBatch(flow, run, 0)) for run in runs}
         done = ((F.col("run") == run) & (F.col("batch") <= number) for run, number in newest.items())
-        return mine.where(reduce(or_, done, F.lit(False)))
+        return mine.where(reduce(or_, done, F.col("run").startswith(RUN)))
 
     def _with_records(self, rows: DataFrame, selection: Selection) -> DataFrame:
         """Return the rows whose record is known. Those that are in table `raw` get columns `value` and `headers`."""
@@ -135,15 +135,31 @@ class TableReplay:
             return rows.where(_BODY_IS_KEPT)
         days = [row["day"] for row in rows.select("day").distinct().collect()]
         raw = self._spark.read.format("delta").load(self._raw).where(F.col("day").isin(days))
-        records = raw.select(*_POSITION, "value", "headers").dropDuplicates(_POSITION)
-        return rows.join(records, _POSITION, "left").where(f"headers IS NOT NULL OR ({_BODY_IS_KEPT})")
+        records = raw.select(*POSITION, "value", "headers").dropDuplicates(POSITION)
+        return rows.join(records, POSITION, "left").where(f"headers IS NOT NULL OR ({_BODY_IS_KEPT})")
 
-    def _stage(self, chosen: DataFrame, parser: str | None) -> DataFrame:
-        """Parse rows once and keep the result: a parser may answer differently another time."""
-        path = f"{self._events.folder.path}/{self._staging}"
-        rows = chosen.coalesce(self._parallel).mapInArrow(partial(_reparse, self._plan, parser), f"{_ROWS}, {CHANGED_DDL}")
-        rows.write.parquet(path)
-        return self._spark.read.schema(f"{_ROWS}, {CHANGED_DDL}").parquet(path)
+    def _missing(self, selection: Selection) -> DataFrame | None:
+        if selection.days is None or EventOutcome.OK not in selection.outcomes:
+            return None
+        mine = (F.col("flow") == self._settings.flow.name) & (F.col("tenant") == self._settings.tenant)
+        raw = self._spark.read.format("delta").load(self._raw)
+        return missing_records(raw.where(mine), self._rows.where(mine), selection.days)
+
+    def _stage(self, chosen: DataFrame, missing: DataFrame | None, parser: str | None) -> DataFrame:
+        """Parse records once and keep the result: a parser may answer differently another time."""
+        changed = self._parsed(chosen, partial(_reparse, self._plan, parser), f"{_ROWS}, {CHANGED_DDL}", "changed")
+        if missing is None:
+            return changed
+        rows = self._parsed(missing, partial(_parse, self._plan, MicroBatch(self._settings.flow.name, "", 0)), _ROWS, "missing")
+        mine = rows if parser is None else rows.where(F.col("parser") == parser)
+        return changed.unionByName(as_changed(mine, self._rows.where(F.col("flow") == self._settings.flow.name)))
+
+    def _parsed(
+        self, records: DataFrame, work: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]], columns: str, name: str
+    ) -> DataFrame:
+        path = f"{self._events.folder.path}/{self._staging}{name}"
+        records.coalesce(self._parallel).mapInArrow(work, columns).write.parquet(path)
+        return self._spark.read.schema(columns).parquet(path)
 
     @staticmethod
     def _compare(parsed: int, changed: DataFrame) -> Replayed:
@@ -202,6 +218,10 @@ def _by_day(rows: DataFrame) -> DataFrame:
 
 def _reparse(plan: Plan, parser: str | None, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     return reparse(careful_again(plan), parser, batches)
+
+
+def _parse(plan: Plan, batch: MicroBatch, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return parse(careful_again(plan), batch, batches)
 
 
 def _reading_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -1,0 +1,48 @@
+"""Records of table `raw` that `events` lacks: Kafka deleted them before the flow that parses had read them."""
+
+from datetime import date
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark uses
+
+from fogline_cloud.flows import schema
+from fogline_cloud.flows.commit import mark_replayed
+from fogline_cloud.flows.replay.reparse import DIFFERENCES, WAS
+from fogline_cloud.flows.source import RAW
+
+MISSING = "missing"
+"""Former outcome of a record without a row."""
+
+POSITION = ["topic", "partition", "offset", "ingested"]
+"""What identifies a record in table `raw`; the time, because a topic may be created again."""
+_PARTITION = ["topic", "topic_id", "partition"]
+
+RUN = "from-raw-"
+"""Prefix of the run of such rows. Each day has one such run, so that a repeated replay replaces its own rows."""
+
+
+def missing_records(raw: DataFrame, events: DataFrame, days: tuple[date, date]) -> DataFrame:
+    """Return the records of these days, columns `RAW`, that have no row in `events`, and that the flow does not read any more.
+
+    These are the records before the last one of their partition that has a row. `raw`, `events`: rows of one flow.
+    """
+    recent = raw.where(F.col("day") >= F.lit(days[0]))
+    landed = events.where(F.col("day") >= F.lit(days[0])).select(*POSITION)
+    passed = recent.join(landed, POSITION, "left_semi").groupBy(*_PARTITION).agg(F.max("offset").alias("last"))
+    wanted = recent.where(F.col("day") <= F.lit(days[1])).join(landed, POSITION, "left_anti")
+    return wanted.join(F.broadcast(passed), _PARTITION).where("offset < last").dropDuplicates(POSITION).select(*RAW)
+
+
+def as_changed(rows: DataFrame, events: DataFrame) -> DataFrame:
+    """Return rows of missing records with the columns `reparse.CHANGED`. An event that has a row already is a duplicate.
+
+    `events`: all rows of the flow. Events that several gateways receive (`dedup` is `shared`) are not compared: if in doubt, an
+    event stays.
+    """
+    names = schema.names(schema.in_file(schema.EVENTS))
+    first = rows.where("NOT replayed").select(names)
+    settled = events.select("outcome", "source", "id").unionByName(first.select("outcome", "source", "id"))
+    every = first.unionByName(mark_replayed(rows.where("replayed").select(names), settled))
+    came = F.transform("readings", lambda each: F.struct(each["metric"].alias("metric"), F.lit("came").alias("change")))
+    every = every.withColumn("run", F.concat(F.lit(RUN), F.to_date("ingested").cast("string")))
+    return every.withColumn(WAS, F.lit(MISSING)).withColumn(DIFFERENCES, came)
