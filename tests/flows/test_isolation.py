@@ -3,6 +3,7 @@
 import ctypes
 import hashlib
 import os
+import select
 import signal
 from collections.abc import Callable, Iterator
 
@@ -80,6 +81,24 @@ def test_a_native_call_that_waits_for_ever_is_ended(make_event: MakeEvent, limit
     assert found == [(EventOutcome.SLOW, "timeout"), (EventOutcome.OK, None)]
     os.close(ends)
     os.close(pipe)
+
+
+def test_a_child_ends_when_its_worker_is_killed(make_event: MakeEvent, limit: TimeLimit) -> None:
+    isolation = isolation_of({"p": lambda _: [Reading("m", text="x" * 1000)]}, limit)
+    events = [("p", make_event())] * 10_000  # more than a socket holds
+    ends, held = os.pipe()
+    worker = os.fork()
+    if worker == 0:
+        try:
+            next(isolation.results(events))
+            os.kill(os.getpid(), signal.SIGKILL)
+        finally:
+            os._exit(1)
+    os.close(held)  # the worker and its child hold it too, until they end
+    assert os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1]) == -signal.SIGKILL
+    assert select.select([ends], [], [], 30)[0], "the child did not end within 30 s"
+    assert os.read(ends, 1) == b""
+    os.close(ends)
 
 
 def test_what_a_parser_forgot_to_free_costs_no_other_event(make_event: MakeEvent) -> None:

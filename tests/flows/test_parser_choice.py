@@ -1,3 +1,4 @@
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -63,7 +64,8 @@ def test_an_event_that_no_rule_fits_keeps_the_choice_by_content_type(make_event:
 def test_old_firmware_keeps_its_parser(make_event: MakeEvent) -> None:
     rules = (rule("raw-number", device="meter-*", properties={"firmware": "1.*"}), rule("json", device="meter-*"))
     events = [make_event(b"7", device="meter-1", properties=f"firmware={version}") for version in ("1.9", "2.0")]
-    (rows,) = parse(Plan(tenant="t", limit_s=60, parsers={}, rules=rules), BATCH, iter([of_events(events)]))
+    plan = pickle.loads(pickle.dumps(Plan(tenant="t", limit_s=60, parsers={}, rules=rules)))  # as Spark sends it to workers
+    (rows,) = parse(plan, BATCH, iter([of_events(events)]))
     assert rows.column("parser").to_pylist() == ["raw-number", "json"]
 
 

@@ -7,7 +7,7 @@ from fogline.errors import Poison
 from fogline.event import Event
 from fogline_cloud.flows.overruns import OVERRUNS_OF_DEVICE, OVERRUNS_OF_TYPE
 from fogline_cloud.flows.parser_runner import MAX_DETAIL_CHARS, TRIES, ParseResult, ParserRunner, check
-from fogline_cloud.flows.parsers import MAX_READINGS, Parser, Reading, Retry, Skip
+from fogline_cloud.flows.parsers import MAX_READINGS, Leftover, Parser, Reading, Retry, Skip
 from fogline_cloud.flows.schema import EventOutcome
 from fogline_cloud.flows.time_limit import TimeLimit
 
@@ -112,6 +112,16 @@ def test_no_healthy_device_waits_for_others_that_overrun(make_event: MakeEvent, 
             result = mine.run("p", make_event(device=f"{kind}-{number}"))
             found.add((result.outcome, result.reason))
     assert outcomes == {"bad": {(EventOutcome.SLOW, "timeout")}, "good": {(EventOutcome.OK, None)}}
+
+
+def test_what_a_parser_did_not_understand_is_named_beside_the_readings(make_event: MakeEvent, limit: TimeLimit) -> None:
+    returned = [Leftover("row 2", "3 fields instead of 2"), Reading("t", 1.0), Leftover("\ud800", "x" * 5000)]
+    result = runner(lambda _: iter(returned), limit).run("p", make_event())
+    assert (result.outcome, result.reason) == (EventOutcome.OK, None)
+    assert result.readings == [(0, "t", 1.0, None, None, None)]
+    assert result.detail is not None
+    assert result.detail.startswith("not understood: row 2 (3 fields instead of 2); ? (xx")
+    assert len(result.detail) == MAX_DETAIL_CHARS
 
 
 def test_calls_into_native_code_get_less_time_too_after_many_devices_blocked_there(

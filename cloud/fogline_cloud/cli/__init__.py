@@ -12,6 +12,7 @@
 `gateway`: `fogline gateway`
 `ledger`: `fogline ledger`
 `main`: the whole command line
+`parsers`: `fogline parser`
 `times`: times as people type them
 `topics`: `fogline topics`
 `user`: `fogline user`

@@ -13,11 +13,12 @@ def add_group(groups: Any, name: str, about: str, **more: Any) -> Any:
 
 
 def add_command(
-    commands: Any, name: str, run: Run, about: str, *, as_json: bool = True, **more: Any
+    commands: Any, name: str, run: Run, about: str, *, as_json: bool = True, config: bool = True, **more: Any
 ) -> argparse.ArgumentParser:
     """Add a command with `--config` and, unless it has another way, `--json`. `more`: arguments of `ArgumentParser`."""
     parser: argparse.ArgumentParser = commands.add_parser(name, help=about, **more)
-    parser.add_argument("--config", type=Path, default=Path("cloud.toml"), help="the settings file (default: cloud.toml)")
+    if config:
+        parser.add_argument("--config", type=Path, default=Path("cloud.toml"), help="the settings file (default: cloud.toml)")
     if as_json:
         parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)

@@ -1,9 +1,11 @@
 """Runs parsers in a forked child process, so that one that kills its process costs one event only.
 
-The child has every event in its memory by the fork, and replies with one result after the other. If it dies, or is silent for
-too long, the event without a result is the cause, and a new child goes on with the next event.
+The child has every event in its memory by the fork, and replies with one result after the other. Before each event it notes its
+number in shared memory. If it dies, or is silent for too long, that event is the cause, and a new child goes on with the next.
 """
 
+import gc
+import mmap
 import os
 import signal
 import socket
@@ -22,6 +24,9 @@ from fogline_cloud.flows.parser_runner import KILLED, NO_MEMORY, ParseResult, de
 from fogline_cloud.flows.schema import EventOutcome
 
 _LENGTH = struct.Struct("!I")
+_BEGUN = struct.Struct("!Q")  # number of events that the child has begun, in memory that both share
+_FLUSH_S = 0.1  # the child buffers results for this time, so that it is silent for one event only
+_ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(ParseResult)
 _KILL_FIRST = "1000"  # the kernel's out-of-memory killer takes the child, not the worker or the JVM
 
@@ -51,41 +56,51 @@ class Isolation:
     def _one_child(self, asked: Sequence[Asked]) -> Iterator[ParseResult]:
         """Yield results until the child ends, at least one."""
         mine, its = socket.socketpair()
-        child = os.fork()
-        if child == 0:
-            self._be_child(asked, its)
-        its.close()
-        mine.settimeout(self._guard.clock_s)
-        count, began_s, late = 0, time.monotonic(), False
-        try:
-            with mine, mine.makefile("rb") as replies:
-                while (result := _read(replies)) is not None:
-                    count, began_s = count + 1, time.monotonic()
-                    yield result
-        except TimeoutError:
-            late = True
-            os.kill(child, signal.SIGKILL)
-        except BaseException:
-            os.kill(child, signal.SIGKILL)
-            raise
-        finally:
-            _, status = os.waitpid(child, 0)
+        with mmap.mmap(-1, _BEGUN.size) as shared:
+            child = os.fork()
+            if child == 0:
+                mine.close()  # so that the child ends when this process is gone
+                self._be_child(asked, its, shared)
+            its.close()
+            mine.settimeout(self._guard.clock_s)
+            count, began_s, late = 0, time.monotonic(), False
+            try:
+                with mine, mine.makefile("rb") as replies:
+                    while (result := _read(replies)) is not None:
+                        count, began_s = count + 1, time.monotonic()
+                        yield result
+            except TimeoutError:
+                late = True
+                os.kill(child, signal.SIGKILL)
+            except BaseException:
+                os.kill(child, signal.SIGKILL)
+                raise
+            finally:
+                _, status = os.waitpid(child, 0)
+            (begun,) = _BEGUN.unpack_from(shared)
         code = os.waitstatus_to_exitcode(status)
-        if count < len(asked) and (count == 0 or code != 0):
-            yield self._verdict(asked[count][0], code, time.monotonic() - began_s, late=late)
+        if count < len(asked) and (code != 0 or begun > count or count == 0):
+            culprit = max(begun - 1, count)
+            yield from self.results(asked[count:culprit])  # their results ended with the child
+            yield self._verdict(asked[culprit][0], code, time.monotonic() - began_s, late=late)
 
-    def _be_child(self, asked: Sequence[Asked], parent: socket.socket) -> NoReturn:
+    def _be_child(self, asked: Sequence[Asked], parent: socket.socket, shared: mmap.mmap) -> NoReturn:
         """Write results until all are written, or one needs a new child. Never returns."""
         status = 1
+        gc.freeze()  # a collection would write to every object, and so copy the parent's memory
         try:
             with suppress(OSError):
                 Path("/proc/self/oom_score_adj").write_text(_KILL_FIRST, "ascii")
             with self._guard, parent.makefile("wb") as pipe:
-                for name, event in asked:
+                flushed_s = time.monotonic()
+                for number, (name, event) in enumerate(asked, 1):
+                    _BEGUN.pack_into(shared, 0, number)
                     result = self._run(name, event)
-                    encoded = msgspec.msgpack.encode(result)
+                    encoded = _ENCODER.encode(result)
                     pipe.write(_LENGTH.pack(len(encoded)) + encoded)
-                    pipe.flush()
+                    if time.monotonic() - flushed_s > _FLUSH_S:
+                        pipe.flush()
+                        flushed_s = time.monotonic()
                     if result.reason == NO_MEMORY:
                         break  # the next event gets the memory that this one has used up
             status = 0

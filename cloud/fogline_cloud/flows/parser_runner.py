@@ -13,7 +13,7 @@ from fogline.errors import Poison
 from fogline.event import Event
 from fogline_cloud.flows import parsers as limits
 from fogline_cloud.flows.overruns import OverrunBudget
-from fogline_cloud.flows.parsers import Parser, Reading, Retry, Skip
+from fogline_cloud.flows.parsers import Leftover, Parser, Reading, Retry, Skip
 from fogline_cloud.flows.schema import EventOutcome
 from fogline_cloud.flows.time_limit import Overrun, TimeLimit
 
@@ -33,7 +33,7 @@ CheckedReading = tuple[int, str, float | None, str | None, str | None, int | Non
 
 
 class ParseResult(msgspec.Struct, frozen=True):
-    """Result for one event. `readings` is empty unless the outcome is ok."""
+    """Result for one event. `readings` is empty unless the outcome is ok. `detail` of an ok one names what is left over."""
 
     outcome: EventOutcome
     parse_us: int = 0
@@ -64,7 +64,7 @@ class ParserRunner:
         begun = time.perf_counter_ns()
         self._watch(begun, share)
         try:
-            readings = self._limit.call(lambda: _parse(parser, event), share)
+            readings, leftovers = self._limit.call(lambda: _parse(parser, event), share)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - a plugin may raise anything, and must not end the flow
@@ -73,7 +73,7 @@ class ParserRunner:
                 error = Overrun(self._limit.limit_s * share)
             outcome, reason, detail = _outcome_of(name, error)
             return ParseResult(outcome, _since_us(begun), reason_text(reason), detail_text(detail))
-        return ParseResult(EventOutcome.OK, _since_us(begun), readings=readings)
+        return ParseResult(EventOutcome.OK, _since_us(begun), detail=leftovers, readings=readings)
 
     def learn(self, name: str, event: Event, result: ParseResult) -> None:
         """Count a result of a child process, whose own counts end with it."""
@@ -102,18 +102,25 @@ def _since_us(begun_ns: int) -> int:
     return (time.perf_counter_ns() - begun_ns) // 1000
 
 
-def _parse(parser: Parser, event: Event) -> list[CheckedReading]:
+def _parse(parser: Parser, event: Event) -> tuple[list[CheckedReading], str | None]:
     for _ in range(TRIES - 1):
         try:
-            return check(parser(event))
+            return _parse_once(parser, event)
         except Retry:
             continue
-    return check(parser(event))
+    return _parse_once(parser, event)
 
 
-def check(readings: Iterable[Reading]) -> list[CheckedReading]:
-    """Check readings and convert them for the table. Raises `Poison` (`too-many`, `bad-reading`)."""
-    found = list(islice(readings, limits.MAX_READINGS + 1))
+def _parse_once(parser: Parser, event: Event) -> tuple[list[CheckedReading], str | None]:
+    returned = list(islice(parser(event), limits.MAX_READINGS + 1))
+    leftovers = [f"{each.part} ({each.why})" for each in returned if isinstance(each, Leftover)]
+    text = "not understood: " + "; ".join(leftovers) if leftovers else None
+    return check(returned), text and detail_text(text[:MAX_DETAIL_CHARS])
+
+
+def check(returned: Iterable[Reading | Leftover]) -> list[CheckedReading]:
+    """Check the readings and convert them for the table. Raises `Poison` (`too-many`, `bad-reading`)."""
+    found = list(islice(returned, limits.MAX_READINGS + 1))
     if len(found) > limits.MAX_READINGS:
         raise Poison("too-many", f"more than {limits.MAX_READINGS} readings in one event")
     return [
@@ -125,7 +132,7 @@ def check(readings: Iterable[Reading]) -> list[CheckedReading]:
             None if reading.unit is None else _text(reading.unit, "unit", limits.MAX_UNIT_CHARS),
             None if reading.time_ns is None else _time_us(reading.time_ns),
         )
-        for ordinal, reading in enumerate(found)
+        for ordinal, reading in enumerate(each for each in found if not isinstance(each, Leftover))
     ]
 
 

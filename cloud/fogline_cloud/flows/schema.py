@@ -104,7 +104,12 @@ DECIDED = (
     Column("adapter", "STRING", "protocol of the device: mqtt, coap, ble, amqp or another"),
     Column("outcome", "STRING", "ok, skip, slow, dead, gap, statement or duplicate"),
     Column("reason", "STRING", "short stable word that says why the outcome is not ok; null if it is ok"),
-    Column("detail", "STRING", "the reason in words, at most 4000 characters; for an unknown error the end of its traceback"),
+    Column(
+        "detail",
+        "STRING",
+        "the reason in words, at most 4000 characters; for an unknown error the end of its traceback; if the outcome is ok, "
+        "the parts of the body that the parser did not understand, null if there are none",
+    ),
     Column("parser", "STRING", "name of the parser that ran; null if none ran"),
     Column("parse_us", "BIGINT", "time that the parser took, in microseconds"),
     Column("readings", READINGS_TYPE, "values that the parser returned, in its order; ordinal counts from 0"),

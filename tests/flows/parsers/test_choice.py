@@ -16,6 +16,7 @@ from fogline_cloud.flows.parsers import checked_overrides, installed, parser_nam
         ("application/cbor", "cbor"),
         ("application/vnd.acme+cbor", "cbor"),
         ("application/senml+cbor", "senml-cbor"),
+        ("text/csv; header=present", "csv"),
         ("application/cbor-seq", None),
         ("", None),
         ("json", None),
@@ -33,8 +34,8 @@ def test_settings_override_the_default_choice() -> None:
 
 
 def test_the_error_for_a_parser_that_is_not_installed_names_it() -> None:
-    with pytest.raises(Misconfigured, match=r'"text/csv" = "csv": no such parser is installed \(installed: .*json'):
-        checked_overrides({"text/csv": "csv"})
+    with pytest.raises(Misconfigured, match=r'"text/csv" = "comma": no such parser is installed \(installed: .*json'):
+        checked_overrides({"text/csv": "comma"})
 
 
 def test_the_default_parsers_are_installed() -> None:

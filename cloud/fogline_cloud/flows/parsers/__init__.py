@@ -6,10 +6,16 @@ A parser is a callable that turns one `fogline.event.Event` into readings. It is
     [project.entry-points."fogline.parsers"]
     my-sensor = "my_package.my_sensor:parse"
 
-and chosen by content type in the settings file:
+and chosen by content type, or by a rule, in the settings file:
 
     [flow.parsers]
     "application/vnd.my-sensor" = "my-sensor"
+
+    [[flow.parser_rules]]
+    parser = "my-sensor"
+    subject = "plant/*/climate"
+
+`fogline parser new my-sensor` writes such a distribution, and `fogline parser test my-sensor --events FILE` runs it.
 
 The module itself:
 
@@ -31,6 +37,7 @@ A parser reports problems by raising. Each event gets one row in table `events` 
 | the parser | outcome | effect |
 |---|---|---|
 | returns or yields `Reading` values | `ok` | the readings are rows of table `readings`; there may be none |
+| returns or yields `Leftover` values beside them | `ok` | `detail` names the parts that the parser did not understand |
 | raises `Skip` | `skip` | the event has no readings for a known reason |
 | raises `Retry` | `slow` | the parser is called again at once, three times in all, before the event is slow |
 | raises `fogline.errors.Poison` | `dead` | the body can never be parsed |
@@ -56,12 +63,16 @@ Rules for parsers:
 
 `ble`: parsers for Bluetooth LE
 `cbor_values`: every value of a CBOR item
+`csv_values`: comma-separated values
+`json_leaves`: values of a JSON document one by one
 `json_values`: every value of a JSON document
 `raw_number`: a body that is one decimal number
 `senml`: SenML in JSON
 `senml_cbor`: SenML in CBOR
 `strict_cbor`: bounded CBOR decoder without lossy cases
 `strict_json`: bounded JSON decoder without lossy cases
+`tasmota`: telemetry and responses of Tasmota devices
+`zigbee2mqtt`: states of Zigbee devices
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -100,6 +111,15 @@ class Reading(msgspec.Struct, frozen=True):
     """Time of this reading in nanoseconds since 1970, within the years 1 to 9999. `None`: the event's time."""
 
 
+class Leftover(msgspec.Struct, frozen=True):
+    """A part of the body that the parser did not understand, beside readings of the rest. Column `detail` names it."""
+
+    part: str
+    """Name of the part, for example the path in a document or the number of a row."""
+    why: str
+    """What is wrong with it, in a few words."""
+
+
 class Skip(Exception):
     """Raised by a parser if the event has no readings for a known reason.
 
@@ -120,13 +140,14 @@ _DEFAULTS = {
     "application/senml+json": "senml",
     "application/cbor": "cbor",
     "application/senml+cbor": "senml-cbor",
+    "text/csv": "csv",
     "text/plain": "raw-number",
     "application/octet-stream": "raw-number",
     advertisement.CONTENT_TYPE: "ble-advertisement",
     advertisement.GATT_CONTENT_TYPE: "ble-gatt",
 }
 
-Parser = Callable[[Event], Iterable[Reading]]
+Parser = Callable[[Event], Iterable[Reading | Leftover]]
 """Parses one event; may be a generator. Raises `Skip`, `Retry` or `fogline.errors.Poison`."""
 
 

@@ -35,11 +35,12 @@ def _collect(path: str, value: Json, depth: int, found: list[Reading]) -> None:
     elif value is not None:
         if len(found) == MAX_READINGS:
             raise Poison("too-many", f"more than {MAX_READINGS} values in one event")
-        number, text = (None, value) if isinstance(value, str) else _number(value)
+        number, text = (None, value) if isinstance(value, str) else number_of(value)
         found.append(Reading(path or "value", number, text))
 
 
-def _number(value: float) -> tuple[float, str | None]:
+def number_of(value: float) -> tuple[float, str | None]:
+    """Return a number as a double, and its digits if the double does not hold them. Raises `Poison('not-finite')`."""
     try:
         return float(value), str(value) if isinstance(value, int) and abs(value) > _EXACT else None
     except OverflowError:

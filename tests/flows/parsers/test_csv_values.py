@@ -1,0 +1,77 @@
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fogline.errors import Poison
+from fogline.event import Event
+from fogline_cloud.flows.parser_runner import check
+from fogline_cloud.flows.parsers import Leftover, Reading
+from fogline_cloud.flows.parsers.csv_values import MAX_BYTES, parse
+
+MakeEvent = Callable[..., Event]
+NOON_NS = 1_767_355_200_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("body", "returned"),
+    [
+        (b"t,rh\r\n21.5,40\r\n", [Reading("t", 21.5), Reading("rh", 40.0)]),
+        (b"t,rh\n21.5,\n,41\n", [Reading("t", 21.5), Reading("rh", 41.0)]),
+        (b"21.5,open", [Reading("column_1", 21.5), Reading("column_2", text="open")]),
+        (b"open,shut", [Reading("column_1", text="open"), Reading("column_2", text="shut")]),
+        (b"1,2\n3,4", [Reading(f"column_{1 + n % 2}", n + 1.0) for n in range(4)]),
+        (b'name\n"a ""b"", c\r\nd"\n', [Reading("name", text='a "b", c\r\nd')]),
+        (b'"t"\n"21.5"\n', [Reading("t", 21.5)]),
+        (b"t,\n1,2\n", [Reading("t", 1.0), Reading("column_2", 2.0)]),
+        ("\ufefftemp\u00e9rature\n-1.5e-1\n".encode(), [Reading("temp\u00e9rature", -0.15)]),
+        (b"time,t\n2026-01-02T13:00:00+01:00,5\n", [Reading("t", 5.0, time_ns=NOON_NS)]),
+        (
+            b"time,t\n2026-01-02 13:00,5\n",
+            [
+                Leftover("row 2, time", "not RFC 3339 with an offset"),
+                Reading("time", text="2026-01-02 13:00"),
+                Reading("t", 5.0),
+            ],
+        ),
+        (
+            b"a,b\n1,2\n3\n4,5,6\n",
+            [
+                Reading("a", 1.0),
+                Reading("b", 2.0),
+                Leftover("row 3", "1 fields instead of 2"),
+                Leftover("row 4", "3 fields instead of 2"),
+            ],
+        ),
+        (b"a;b\n1;2\n", [Reading("a;b", text="1;2")]),
+        (b"nan,inf\n1e999,0x10", [Reading("nan", text="1e999"), Reading("inf", text="0x10")]),
+        (b"\n\n", []),
+        (b"", []),
+    ],
+)
+def test_each_cell_is_a_reading_by_the_rules(make_event: MakeEvent, body: bytes, returned: list[Reading | Leftover]) -> None:
+    assert list(parse(make_event(body, content_type="text/csv"))) == returned
+
+
+@pytest.mark.parametrize(
+    ("content_type", "metric"),
+    [("text/csv; header=present", "1"), ('text/csv;charset=utf-8; Header="absent"', "column_1"), ("text/csv", "column_1")],
+)
+def test_the_content_type_says_if_there_is_a_header(make_event: MakeEvent, content_type: str, metric: str) -> None:
+    readings = check(parse(make_event(b"1\n2\n", content_type=content_type)))
+    assert readings[-1][1:3] == (metric, 2.0)
+
+
+@pytest.mark.parametrize("body", [b'a\n"b', b'"a"b\n1', b"\xff\n1", b"a\n" + b"1\n" * MAX_BYTES])
+def test_what_is_no_csv_is_poison(make_event: MakeEvent, body: bytes) -> None:
+    with pytest.raises(Poison):
+        list(parse(make_event(body, content_type="text/csv")))
+
+
+@given(st.binary(max_size=200) | st.text('ab1.,;"\n\r', max_size=60).map(str.encode))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+def test_hostile_bytes_give_readings_or_poison(make_event: MakeEvent, body: bytes) -> None:
+    with suppress(Poison):
+        check(parse(make_event(body, content_type="text/csv")))
