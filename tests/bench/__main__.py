@@ -28,6 +28,7 @@ import commands
 import flow
 import gateway
 import memory
+import replay
 import tls
 from gateway_rows import CARD, GATEWAY_ROWS, SYSTEMS, GatewayOptions
 from gateway_table import gateway_table, is_gateway_key, missed
@@ -41,6 +42,7 @@ MEASURES = {
     "memory": memory.measure,
     "bridge": bridge.measure,
     "flow": flow.measure,
+    "replay": replay.measure,
     "commands": commands.measure,
     "tls": tls.measure,
 }

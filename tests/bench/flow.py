@@ -36,11 +36,11 @@ def measure(bench: Bench) -> dict[str, float]:
     }
 
 
-def settings(bench: Bench, tenant: str, events: int, raw_days: int) -> Path:
+def settings(bench: Bench, tenant: str, events: int, raw_days: int, *, name: str = "", more: str = "") -> Path:
     """Write the settings of a flow with folders of its own."""
-    folder = bench.subfolder(f"flow-{raw_days}")
+    folder = bench.subfolder(f"flow-{name or raw_days}")
     place = f'tables = "{folder}/tables"\ncheckpoint = "{folder}/checkpoint"\nraw_days = {raw_days}\n'
-    return bench.cloud(tenant, SHARDS, f"[flow]\n{place}max_events_per_batch = {events // BATCHES}\n")
+    return bench.cloud(tenant, SHARDS, f"[flow]\n{place}max_events_per_batch = {events // BATCHES}\n{more}")
 
 
 def run_flow(bench: Bench, tenant: str, events: int, raw_days: int) -> tuple[float, float]:

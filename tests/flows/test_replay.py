@@ -93,7 +93,7 @@ def test_dead_events_that_a_mended_parser_reads_land_once(mended: Flow, make_eve
 
     result = redrive(mended)
 
-    assert (result.parsed, result.changed, result.outcomes) == (4, 2, {"dead -> ok": 2})
+    assert (result.selected, result.changed, result.outcomes) == (4, 2, {"dead -> ok": 2})
     assert result.differences == [
         Difference("json", "telemetry", "on", "came", 1),
         Difference("json", "telemetry", "t", "came", 2),
@@ -149,7 +149,7 @@ def test_a_batch_that_the_flow_has_not_finished_waits(flow: Flow, make_event: Ma
     with crash_at("readings"):
         flow.run()
     flow.settings = with_flow(flow, parsers={**flow.settings.flow.parsers, WRONG: "json"})
-    assert redrive(flow).parsed == 0
+    assert redrive(flow).selected == 0
     flow.run()
     assert values(flow) == [(2, "t", 2.0)]
     assert redrive(flow).changed == 1

@@ -6,14 +6,14 @@ import pytest
 
 from fogline.errors import Misconfigured
 from fogline_cloud.cli.times import moment, seconds
-from fogline_cloud.flows.replay.difference import differences
+from fogline_cloud.flows.replay.difference import ReadingCells, differences
 from fogline_cloud.flows.replay.micro_batches import micro_batches
 
 NOW = datetime(2026, 11, 8, 12, 0, tzinfo=UTC)
 
 
-def value(metric: str, number: float, unit: str | None = None) -> dict[str, object]:
-    return {"ordinal": 0, "metric": metric, "value": number, "text": None, "unit": unit, "time": None}
+def value(metric: str, number: float, unit: str | None = None) -> ReadingCells:
+    return ReadingCells(metric, number, None, unit, None)
 
 
 def test_values_of_one_metric_are_compared_in_their_order() -> None:

@@ -92,4 +92,4 @@ def _print(result: "Replayed") -> None:
         print(f"{each.values:>12,}  {each.change:<8} {each.metric} (parser {each.parser or 'none'}, type {each.type})")
     if (left := len(result.differences) - MOST_LINES) > 0:
         print(f"and {left} more: --json prints all")
-    print(f"{result.parsed:,} events parsed again, {result.changed:,} are different")
+    print(f"{result.selected:,} events parsed again in {result.seconds:.1f} s, {result.changed:,} are different")

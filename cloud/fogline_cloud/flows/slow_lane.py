@@ -65,6 +65,6 @@ class SlowLane:
         """Try the events again whose time has come between two moments. Returns the number of those that landed."""
         selection = Selection(outcomes=frozenset({EventOutcome.SLOW}), ingested=due(since, until))
         found = TableReplay(self._spark, self._settings, self._plan, log.debug, parallel=1).run(selection, publish=True)
-        if found.parsed:
-            log.info("the slow lane tried %d events again: %d are not slow any more", found.parsed, found.changed)
+        if found.selected:
+            log.info("the slow lane tried %d events again: %d are not slow any more", found.selected, found.changed)
         return found.changed

@@ -1,16 +1,14 @@
 """What a parser reads differently now: values by metric that came, went or changed. Pure."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import zip_longest
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
 Change = Literal["came", "went", "changed"]
 MISSING = object()
-Values = list[Mapping[str, Any]]
-"""Elements of column `readings`."""
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -23,14 +21,17 @@ class Difference(msgspec.Struct, frozen=True):
     values: int
 
 
-class _Value(NamedTuple):
+class ReadingCells(NamedTuple):
+    """A reading, as it is compared. `time`: microseconds since 1970."""
+
+    metric: str
     value: float | None
     text: str | None
     unit: str | None
-    time: Any
+    time: int | None
 
 
-def differences(former: Values, now: Values) -> Iterator[tuple[str, Change]]:
+def differences(former: Iterable[ReadingCells], now: Iterable[ReadingCells]) -> Iterator[tuple[str, Change]]:
     """Yield the metric and the change of each value that differs. Values of one metric are compared in their order."""
     before, after = _by_metric(former), _by_metric(now)
     for metric in before.keys() | after.keys():
@@ -43,8 +44,8 @@ def differences(former: Values, now: Values) -> Iterator[tuple[str, Change]]:
                 yield metric, "changed"
 
 
-def _by_metric(values: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    found: dict[str, list[Any]] = defaultdict(list)
+def _by_metric(values: Iterable[ReadingCells]) -> dict[str, list[ReadingCells]]:
+    found: dict[str, list[ReadingCells]] = defaultdict(list)
     for each in values:
-        found[each["metric"]].append(_Value(each["value"], each["text"], each["unit"], each["time"]))
+        found[each.metric].append(each)
     return found

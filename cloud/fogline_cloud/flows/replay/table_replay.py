@@ -15,6 +15,7 @@ flow goes on meanwhile.
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial, reduce
 from operator import or_
+from time import monotonic
 from uuid import uuid4
 
 import msgspec
@@ -52,12 +53,17 @@ _READINGS = schema.ddl(schema.in_file(schema.READINGS))
 
 
 class Replayed(msgspec.Struct, frozen=True):
-    """Result of a replay. `outcomes`: events that are different now, by former and new outcome (`dead -> ok`)."""
+    """Result of a replay. `selected`: events with a row; those without a record stay as they are.
 
-    parsed: int
+    `outcomes`: events that are different now, by former and new outcome (`dead -> ok`). `seconds`: from the plan of the first
+    step to the last commit.
+    """
+
+    selected: int
     changed: int
     outcomes: dict[str, int]
     differences: list[Difference]
+    seconds: float = 0.0
 
 
 class TableReplay:
@@ -96,21 +102,22 @@ class TableReplay:
         `publish`: send the canonical records of events that are ok now. `dry_run`: only compare. `into`: write the new rows to
         new tables in this folder, and replace and send nothing.
         """
+        began = monotonic()
         try:
-            return self._run(selection, publish=publish, dry_run=dry_run, into=into)
+            result = self._run(selection, publish=publish, dry_run=dry_run, into=into)
+            return msgspec.structs.replace(result, seconds=monotonic() - began)
         finally:
             delete_below(self._events.folder, self._staging)
 
     def _run(self, selection: Selection, *, publish: bool, dry_run: bool, into: str | None) -> Replayed:
-        chosen = self._with_records(self._finished(selection.condition()), selection)
-        missing = self._missing(selection)
-        parsed, found = chosen.count(), 0 if missing is None else missing.count()
-        self._on_step(f"{parsed} events are parsed again" + (f", and {found} that events lacks" if found else ""))
-        if not parsed + found:
+        rows = self._finished(selection.condition())
+        selected, missing = rows.count(), self._missing(selection)
+        self._on_step(f"{selected} events are parsed again")
+        if not selected and missing is None:
             return Replayed(0, 0, {}, [])
-        changed = self._stage(chosen, missing if found else None, selection.parser)
-        result = self._compare(parsed + found, changed)
-        self._on_step(f"{result.changed} of them are different now")
+        changed = self._stage(self._with_records(rows, selection), missing, selection.parser)
+        result = self._compare(selected, changed)
+        self._on_step(f"{result.changed} are different now")
         if result.changed and not dry_run:
             self._land(changed, into, publish=publish)
         return result
@@ -162,12 +169,12 @@ class TableReplay:
         return self._spark.read.schema(columns).parquet(path)
 
     @staticmethod
-    def _compare(parsed: int, changed: DataFrame) -> Replayed:
+    def _compare(selected: int, changed: DataFrame) -> Replayed:
         outcomes = changed.groupBy(WAS, "outcome").count().orderBy(WAS, "outcome").collect()
         each = changed.select("parser", "type", F.explode(DIFFERENCES).alias("one"))
         counts = each.groupBy("parser", "type", "one.metric", "one.change").count()
         return Replayed(
-            parsed,
+            selected,
             sum(row["count"] for row in outcomes),
             {f"{row[WAS]} -> {row['outcome']}": row["count"] for row in outcomes},
             [
