@@ -113,7 +113,7 @@ class DeltaLog:
         version = self._table.version()
         # Reading the history lists the log, so only if others have committed.
         if version > self._seen + self._own:
-            if self._has_restore(self._table.history(version - self._seen)):
+            if _has_restore(self._table.history(version - self._seen)):
                 raise self.restored()
             self._require_usable()
         self._seen, self._own = version, 0
@@ -152,7 +152,7 @@ class DeltaLog:
             commits = self._table.history(limit)
             last = next((at for at, commit in enumerate(commits) if commit.get(_COMMITTED_BY) == name), None)
             if last is not None:
-                return self._has_restore(commits[:last])
+                return _has_restore(commits[:last])
         return False  # the flow has no commit that a restore could have removed
 
     def restored(self) -> Misconfigured:
@@ -162,10 +162,6 @@ class DeltaLog:
             "restore events and readings to the same moment, then delete the folder of [flow] checkpoint, and the flow "
             "continues after the last rows of the tables"
         )
-
-    @staticmethod
-    def _has_restore(commits: list[dict[str, Any]]) -> bool:
-        return any(commit.get("operation") == "RESTORE" for commit in commits)
 
     def holding(self, batch: MicroBatch) -> list[str]:
         """Return the paths of files that may hold rows of this batch (and of others)."""
@@ -185,3 +181,7 @@ class DeltaLog:
         may = pc.fill_null(pc.and_(pc.less_equal(least, last), pc.greater_equal(greatest, first)), True)
         recent = pc.greater_equal(known.column("partition.day"), pa.scalar(since))
         return [str(path) for path in known.filter(pc.and_(may, recent)).column("path").to_pylist()]
+
+
+def _has_restore(commits: list[dict[str, Any]]) -> bool:
+    return any(commit.get("operation") == "RESTORE" for commit in commits)

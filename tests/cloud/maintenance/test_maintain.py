@@ -116,13 +116,14 @@ def test_rows_beyond_the_retention_are_deleted(events, run):
     assert run() == [], "without the setting, rows are kept"
 
 
-def test_days_of_table_raw_expire_on_their_own(make_table, run, settings):
+def test_days_of_table_raw_expire_on_their_own(events, make_table, run, settings):
     raw = make_table("raw")
     for day in (date(2025, 10, 7), date(2025, 10, 8), TUESDAY):
         raw.append(day)
-    run(keep_days=8)
+    events.append(date(2025, 12, 1))
+    run()
     kept = {row["day"] for row in DeltaTable(raw.folder.uri).to_pyarrow_table(columns=["day"]).to_pylist()}
-    assert (settings.flow.raw_days, kept) == (90, {date(2025, 10, 8), TUESDAY})
+    assert (settings.flow.raw_days, kept, events.file_count()) == (90, {date(2025, 10, 8), TUESDAY}, 1)
 
 
 def test_files_that_no_version_needs_are_deleted_after_their_time(events, run):
