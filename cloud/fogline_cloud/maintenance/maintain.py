@@ -4,9 +4,9 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from pathlib import Path
 
 import msgspec
+from deltalake import DeltaTable
 
 from fogline.errors import FoglineError
 from fogline_cloud.flows.files import TableFolder
@@ -55,13 +55,8 @@ def table_folder(flow: FlowSettings, name: str) -> TableFolder:
 def existing(flow: FlowSettings) -> list[str]:
     """Return the names of the tables to maintain. `raw` is optional; the others must exist."""
     raw = table_folder(flow, "raw")
-    if "://" not in raw.path:
-        return [name for name in TABLES if name != "raw" or Path(raw.path, "_delta_log").is_dir()]
-    try:
-        MaintainedTable("raw", raw)
-    except FoglineError:
-        return [name for name in TABLES if name != "raw"]
-    return list(TABLES)
+    has_raw = DeltaTable.is_deltatable(raw.uri, raw.storage)
+    return [name for name in TABLES if name != "raw" or has_raw]
 
 
 def maintain(settings: CloudSettings, on_step: OnStep, now: datetime, *, dry_run: bool) -> bool:
