@@ -2,11 +2,13 @@
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import msgspec
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
 from fogline.errors import FoglineError
 from fogline_cloud.flows.files import TableFolder
@@ -55,7 +57,9 @@ def table_folder(flow: FlowSettings, name: str) -> TableFolder:
 def existing(flow: FlowSettings) -> list[str]:
     """Return the names of the tables to maintain. `raw` is optional; the others must exist."""
     raw = table_folder(flow, "raw")
-    has_raw = DeltaTable.is_deltatable(raw.uri, raw.storage)
+    has_raw = False
+    with suppress(DeltaError, OSError):  # the other tables are in the same place, and report it
+        has_raw = DeltaTable.is_deltatable(raw.uri, raw.storage)
     return [name for name in TABLES if name != "raw" or has_raw]
 
 
