@@ -14,6 +14,7 @@
 `kafka_rights`: the rights of each process in Kafka
 `kafka_settings`: files, secrets and contradictions in `[kafka]`
 `ledger`: compares gateways, Kafka and tables
+`maintenance`: maintenance of the tables beside the flow
 `parser_kit`: tools for writers of parsers
 `records`: Kafka records to events and back
 `settings`: the settings file

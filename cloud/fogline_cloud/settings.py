@@ -160,6 +160,19 @@ class FlowSettings(_Strict, frozen=True, kw_only=True):
     """Devices that several gateways receive."""
 
 
+class TablesSettings(_Strict, frozen=True, kw_only=True):
+    """Maintenance of the tables (`fogline table maintain`)."""
+
+    maintain_every_min: Annotated[float, Meta(ge=0)] = 10.0
+    """How often a running flow starts the maintenance of its tables, in minutes. 0: never; run it from a timer then."""
+    keep_days: Annotated[int, Meta(ge=8)] | None = None
+    """How many days rows of `events` and `readings` are kept, longer than Kafka keeps its records. Default: for ever."""
+    vacuum_days: Annotated[float, Meta(ge=1)] = 7.0
+    """How many days files are kept that the newest version of a table does not need, for readers of earlier versions."""
+    keep_commits: Annotated[int, Meta(ge=1000)] = 10_000
+    """Number of versions of a table that its log goes back to. The time of a commit grows with it on a local disk."""
+
+
 class OperatorSettings(_Strict, frozen=True, kw_only=True):
     """`fogline command` on an operator's machine."""
 
@@ -196,6 +209,7 @@ class CloudSettings(_Strict, frozen=True, kw_only=True):
     bridge: BridgeSettings = msgspec.field(default_factory=BridgeSettings)
     commands: CommandPolicySettings = msgspec.field(default_factory=CommandPolicySettings)
     flow: FlowSettings = msgspec.field(default_factory=FlowSettings)
+    tables: TablesSettings = msgspec.field(default_factory=TablesSettings)
     operator: OperatorSettings = msgspec.field(default_factory=OperatorSettings)
     ca: CaSettings = msgspec.field(default_factory=CaSettings)
 

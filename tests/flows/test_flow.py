@@ -17,7 +17,7 @@ from fogline.event import Event, Lane
 from fogline.gap import Gap, GapReason, gap_event
 from fogline.ledger import STATEMENT_CONTENT_TYPE, Counts, Statement, encode_statement
 from fogline_cloud import records, topics
-from fogline_cloud.flows import commit, compaction, delta_log, parsed_sink, schema
+from fogline_cloud.flows import commit, delta_log, parsed_sink, schema
 
 if TYPE_CHECKING:
     from conftest import Flow
@@ -276,40 +276,21 @@ def test_events_that_a_gateway_sends_again_are_kept_once(flow: Flow, make_event:
     assert (flow.rows("events"), flow.rows("readings")) == before
 
 
-def test_small_files_are_compacted_and_no_row_changes(
-    flow: Flow, make_event: MakeEvent, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(compaction, "COMPACT_EVERY", 2)
+def test_a_batch_is_replayed_out_of_a_compacted_file(flow: Flow, make_event: MakeEvent) -> None:
+    """Maintenance joined its file with those of other batches."""
     for number in range(2):
         flow.land([make_event(b"%d" % number)])
         flow.run()
-    assert sequences(flow, "events") == sequences(flow, "readings") == [1, 2]
+    for table in ("events", "readings"):
+        DeltaTable(str(flow.tables / table)).optimize.compact()
     assert [len(DeltaTable(str(flow.tables / table)).file_uris()) for table in ("events", "readings")] == [1, 1]
 
     before = flow.rows("events"), flow.rows("readings")
     for done in (flow.checkpoint / "commits").glob("*1*"):
         done.unlink()
     (batch,) = flow.run()
-    assert (batch.events, batch.readings) == (1, 1), "one batch's rows out of a packed file"
+    assert (batch.events, batch.readings) == (1, 1), "one batch's rows out of a compacted file"
     assert (flow.rows("events"), flow.rows("readings")) == before
-
-
-def test_a_compaction_that_fails_does_not_end_the_flow(flow: Flow, make_event: MakeEvent, monkeypatch, caplog) -> None:
-    """F9: the failure is logged and counted, and the next compaction packs what this one did not."""
-    monkeypatch.setattr(compaction, "COMPACT_EVERY", 1)
-    flow.land([make_event(b"1")])
-    with monkeypatch.context() as patch:
-        patch.setattr(parsed_sink, "compact", lambda spark, *_: spark.sql("OPTIMIZE delta.`/no/such/table`"))
-        (batch,) = flow.run()
-    assert (batch.events, batch.failed_compactions) == (1, 1)
-    assert sequences(flow, "events") == sequences(flow, "readings") == [1]
-    assert "failed (1 failures): AnalysisException: [DELTA_" in caplog.text
-    flow.land([make_event(b"2")])
-
-    (batch,) = flow.run()
-
-    assert (batch.events, batch.failed_compactions) == (1, 0)
-    assert [len(DeltaTable(str(flow.tables / table)).file_uris()) for table in ("events", "readings")] == [1, 1]
 
 
 def test_a_started_flow_lands_a_small_batch_first_and_then_the_rest(flow: Flow, make_event: MakeEvent, monkeypatch) -> None:

@@ -1,6 +1,6 @@
-"""Rows of table `raw` and the deletion of its old days, without Spark and Kafka."""
+"""Rows of table `raw`, without Spark and Kafka."""
 
-from datetime import UTC, date, datetime
+from datetime import date
 
 import pyarrow as pa
 import pytest
@@ -8,11 +8,8 @@ from deltalake import DeltaTable
 
 from flows.test_parse import batch_of, of_events
 from fogline_cloud.flows.batch import MicroBatch
-from fogline_cloud.flows.delta_log import DeltaLog
 from fogline_cloud.flows.files import FileWriter, TableFolder, read_rows
-from fogline_cloud.flows.owner import Owner
 from fogline_cloud.flows.parse import Plan, parse
-from fogline_cloud.flows.raw_retention import expire_raw
 from fogline_cloud.flows.raw_rows import RAW_STORED, RawTask, raw_rows
 from fogline_cloud.flows.tasks import MEASURED
 
@@ -55,44 +52,3 @@ def test_records_are_parsed_from_the_table_as_from_kafka(table, make_event):
     timed = ["parse_us"]
     assert from_table.drop_columns(timed).to_pylist() == from_kafka.drop_columns(timed).to_pylist()
     assert from_table.num_rows == 6
-
-
-def land(table, day, number):
-    owner = Owner("t", "main", "uuid", 1)
-    log = DeltaLog("raw", table)
-    if log.version_of(owner.application) is None:
-        log.claim(owner, {})
-    rows = raw_rows(task_for(table), BATCH, batch_of([([("h", b"1")], b"%d" % number)]))
-    moment = pa.array([datetime(day.year, day.month, day.day, 12, tzinfo=UTC)], pa.timestamp("us", tz="UTC"))
-    with FileWriter(table, MEASURED["raw"]) as writer:
-        writer.add(rows.set_column(rows.schema.get_field_index("ingested"), RAW_STORED.field("ingested"), moment))
-        log.append(writer.close(), MicroBatch("main", "uuid", number), owner)
-
-
-def days(table):
-    return sorted(DeltaTable(table.uri).to_pyarrow_table(columns=["day"])["day"].to_pylist())
-
-
-def test_days_beyond_the_retention_are_deleted_as_whole_partitions(table):
-    for number, day in enumerate([date(2026, 3, 1), date(2026, 3, 20), date(2026, 3, 21), TODAY]):
-        land(table, day, number)
-
-    assert expire_raw(table, 10, TODAY) == [date(2026, 3, 1), date(2026, 3, 20)]
-    assert days(table) == [date(2026, 3, 21), TODAY]
-    assert DeltaTable(table.uri).history(1)[0]["operationMetrics"]["num_added_files"] == 0
-    version = DeltaTable(table.uri).version()
-    assert expire_raw(table, 10, TODAY) == []
-    assert DeltaTable(table.uri).version() == version, "nothing to delete is no commit"
-    land(table, TODAY, 4)
-    assert days(table) == [date(2026, 3, 21), TODAY, TODAY], "the flow goes on"
-
-
-@pytest.mark.parametrize("kept", ["forever", 0])
-def test_no_day_is_deleted(table, kept):
-    land(table, date(2020, 1, 1), 0)
-    assert expire_raw(table, kept, TODAY) == []
-    assert days(table) == [date(2020, 1, 1)]
-
-
-def test_a_missing_table_has_no_old_days(folder):
-    assert expire_raw(TableFolder(str(folder / "none")), 1, TODAY) == []

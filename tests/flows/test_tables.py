@@ -21,7 +21,7 @@ def test_tables_of_an_earlier_version_get_the_new_columns(spark, tmp_path, monke
     for folder, columns in ((tables.events, schema.EVENTS), (tables.readings, schema.READINGS)):
         assert [field.name for field in DeltaTable(folder.uri).schema().fields] == schema.names(columns)
 
-    monkeypatch.setattr(schema, "READINGS", schema.READINGS[1:])
+    monkeypatch.setattr(schema, "READINGS", (schema.Column("key", "STRING", "-"), *schema.READINGS))
     with pytest.raises(Misconfigured, match="its columns are not those of this version: source, id"):
         make_tables(spark, tables)
 
@@ -43,3 +43,30 @@ def test_a_remote_master_needs_a_folder_that_its_executors_share(flow, make_even
 
     assert len(flow.rows("events")) == 1
     assert not list((flow.tables / "events").glob("_probe*"))
+
+
+def test_tables_with_features_that_the_flow_would_break_are_refused(flow, make_event):
+    """F11: a foreign DELETE with deletion vectors, a constraint, a column of the user's own."""
+    flow.land([make_event(b"%d" % number) for number in range(3)])
+    flow.run()
+    table = f"delta.`{flow.tables}/events`"
+    flow.spark.sql(f"ALTER TABLE delta.`{flow.tables}/readings` ADD COLUMNS (room STRING)")
+    flow.spark.sql(f"ALTER TABLE {table} ADD CONSTRAINT early CHECK (sequence < 4)")
+    flow.land([make_event(b"4")])
+    with pytest.raises(Misconfigured, match=r"events: the flow does not check the constraint early: .* DROP CONSTRAINT early"):
+        flow.run()
+    flow.spark.sql(f"ALTER TABLE {table} DROP CONSTRAINT early")
+    flow.spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
+    flow.spark.sql(f"DELETE FROM {table} WHERE sequence = 2")
+    with pytest.raises(Misconfigured, match=r"events: deletion vectors are on, .* REORG TABLE"):
+        flow.run()
+    flow.spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'false')")
+    with pytest.raises(Misconfigured, match="REORG TABLE"):
+        flow.run()
+    flow.spark.sql(f"REORG TABLE {table} APPLY (PURGE)")
+
+    flow.run()
+
+    events = flow.spark.read.format("delta").load(f"{flow.tables}/events").orderBy("sequence").collect()
+    assert [row["sequence"] for row in events] == [1, 3, 4]
+    assert [(row["sequence"], row["room"]) for row in flow.rows("readings")] == [(at, None) for at in (1, 2, 3, 4)]

@@ -13,6 +13,7 @@
 `ledger`: `fogline ledger`
 `main`: the whole command line
 `parsers`: `fogline parser`
+`table`: `fogline table`
 `times`: times as people type them
 `topics`: `fogline topics`
 `user`: `fogline user`

@@ -13,6 +13,7 @@ from fogline.process.metrics_server import serve_in_thread
 from fogline_cloud.cli.common import add_command, add_group
 from fogline_cloud.cli.flow_replay import add_replay
 from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.maintenance.beside_flow import maintained
 from fogline_cloud.settings import load
 
 if TYPE_CHECKING:
@@ -82,6 +83,10 @@ def _run(arguments: argparse.Namespace) -> int:
             serve = serve_in_thread(settings.flow.metrics, "flow.metrics", metrics.read, lambda: metrics.problem)
             log.info("metrics at http://%s/metrics", serving.enter_context(serve))
         counts = preflight(settings)
+        if not arguments.once:
+            command = ["table", "maintain", "--config", str(arguments.config), "--json"]
+            every_s = settings.tables.maintain_every_min * 60
+            serving.enter_context(maintained(command, every_s, metrics.on_failed_maintenance))
         run_flow(
             serving.enter_context(spark_session(settings)),
             settings,
@@ -111,7 +116,6 @@ def _facts(progress: "Progress") -> dict[str, Any]:
         "events": progress.events,
         "readings": progress.readings,
         "outcomes": progress.outcomes,
-        "failed_compactions": progress.failed_compactions,
         "seconds": round(progress.seconds, 3),
         "events_per_s": round(progress.events / progress.seconds) if progress.seconds else 0,
     }

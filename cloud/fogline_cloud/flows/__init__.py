@@ -7,7 +7,6 @@
 `claim`: the claim of a starting flow to its tables
 `classify`: the outcome of one raw record
 `commit`: the four steps of a micro-batch, in the driver
-`compaction`: schedule of compactions
 `cross_gateway_dedup`: compares rows that several gateways may have sent
 `dead_letters`: rows that were not parsed, read without Spark
 `delta_log`: commits through delta-rs
@@ -31,7 +30,6 @@
 `plan`: how the flow parses
 `publish`: derived records to Kafka
 `query`: a streaming query
-`raw_retention`: deletes old days of table `raw`
 `raw_rows`: rows of table `raw`
 `raw_sink`: the sink of the query that writes table `raw`
 `replay`: parses stored events again
@@ -39,6 +37,7 @@
 `session`: the Spark session
 `slow_lane`: parses slow events again with a larger limit
 `source`: the raw topics
+`table_features`: features of Delta tables that the flow's writers would break
 `tables`: the tables in Spark
 `tasks`: the work of Spark's workers
 `time_limit`: a limit on the CPU time of a call

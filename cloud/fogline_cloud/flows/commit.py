@@ -10,7 +10,7 @@
 If a parser kills its worker in step 1, Spark repeats the task, then with every parser in a child process.
 
 A kill at any point leaves every event exactly once in both tables, and at least once in the derived topics (canonical, slow,
-dead, fleet). Delta's VACUUM removes files that no commit names.
+dead, fleet). `fogline table maintain` removes files that no commit names.
 """
 
 import logging
@@ -29,7 +29,6 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spar
 from fogline_cloud.flows import schema, tasks
 from fogline_cloud.flows.attempt import careful_again
 from fogline_cloud.flows.batch import Derived, File, MicroBatch, StagedFiles, Suspects
-from fogline_cloud.flows.compaction import Compaction
 from fogline_cloud.flows.cross_gateway_dedup import KafkaPosition
 from fogline_cloud.flows.delta_log import DeltaLog
 from fogline_cloud.flows.files import delete_below, span_of
@@ -46,14 +45,13 @@ HORIZON = timedelta(days=2)
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """One finished micro-batch. `outcomes`: events by outcome. `failed_compactions`: failures since the query began."""
+    """One finished micro-batch. `outcomes`: events by outcome."""
 
     batch: int
     events: int
     readings: int
     outcomes: dict[str, int]
     seconds: float
-    failed_compactions: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +65,15 @@ class MicroBatchCommitter:
     owner: Owner
     topic_ids: TopicIds
     parallel: int
-    compaction: Compaction
     suspects: set[str] = field(default_factory=set)  # parsers that have ended a process
 
     def process(self, raw: DataFrame, batch: MicroBatch, *, decided: bool, on_progress: Callable[[Progress], None]) -> None:
         """Take one micro-batch through every step that is left. `decided`: its rows are in `events` already."""
         begun = monotonic()
         derived = self.finish(batch) if decided else self._parse_and_commit(raw, batch)
-        self.compaction.after(batch.number, [date.fromisoformat(each.day) for each in derived.files])
         outcomes = dict(sorted(derived.outcomes.items()))
         events, seconds = sum(derived.outcomes.values()), monotonic() - begun
-        on_progress(Progress(batch.number, events, derived.readings, outcomes, seconds, self.compaction.failures))
+        on_progress(Progress(batch.number, events, derived.readings, outcomes, seconds))
 
     def finish(self, batch: MicroBatch) -> Derived:
         """Do steps 3 and 4 of a batch whose rows are in `events`. Idempotent."""

@@ -3,6 +3,7 @@
 See the Delta protocol, "Add File and Remove File" and "Transaction Identifiers". Spark's own writer would move all rows again.
 """
 
+import json
 import time
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
@@ -10,18 +11,35 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 
 from fogline.errors import Misconfigured
+from fogline_cloud.flows import schema
 from fogline_cloud.flows.batch import File, MicroBatch
 from fogline_cloud.flows.files import TableFolder, require_files
 from fogline_cloud.flows.owner import Owner
+from fogline_cloud.flows.table_features import TableState, problems
 
 _COMMITTED_BY = "foglineFlow"  # key of the flow's name in the commit information
 _CHANGES_NO_ROW = {"OPTIMIZE", "VACUUM START", "VACUUM END"}
 _RECENT = 20  # number of commits that are read first; all of them only if these do not suffice
+_HOOK = PostCommitHookProperties(cleanup_expired_logs=False)  # it would list the log five times; maintenance does it
+
+
+def state_of(table: DeltaTable, path: str) -> TableState:
+    """Return protocol and metadata of the loaded version of a table."""
+    protocol, metadata = table.protocol(), table.metadata()
+    features = {*(protocol.writer_features or ()), *(protocol.reader_features or ())}
+    return TableState(
+        path=path,
+        features=features,
+        properties=metadata.configuration,
+        fields=json.loads(table.schema().to_json())["fields"],
+        partitioned_by=metadata.partition_columns,
+        hides_rows="deletionVectors" in features and any(each.num_rows for each in table.deletion_vectors()),
+    )
 
 
 class DeltaLog:
@@ -38,6 +56,8 @@ class DeltaLog:
                 f"[flow] tables: {folder.path} cannot be opened by delta-rs: {line} (see [flow.storage])"
             ) from None
         self._seen = self._table.version()
+        self._own = 0  # commits of this object since `_seen`
+        self._require_usable()
 
     def newest(self, batch: MicroBatch) -> int:
         """Return the number of the newest committed batch of this batch's run, -1 for none."""
@@ -91,9 +111,17 @@ class DeltaLog:
         if self._table.transaction_version(owner.application) != owner.epoch:
             raise owner.superseded(self.folder.path)
         version = self._table.version()
-        if version > self._seen and self._has_restore(self._table.history(version - self._seen)):
-            raise self.restored()
-        self._seen = version
+        # Reading the history lists the log, so only if others have committed.
+        if version > self._seen + self._own:
+            if _has_restore(self._table.history(version - self._seen)):
+                raise self.restored()
+            self._require_usable()
+        self._seen, self._own = version, 0
+
+    def _require_usable(self) -> None:
+        """Raise `Misconfigured` if the table has a feature that the flow's writers would break."""
+        if found := problems(state_of(self._table, self.folder.path), schema.TABLES[self.table]):
+            raise Misconfigured(found[0])
 
     def _commit(self, actions: list[AddAction], marks: Mapping[str, int], owner: Owner) -> None:
         """Commit on the current snapshot. Delta refuses the commit if a concurrent one has one of the same applications."""
@@ -104,8 +132,14 @@ class DeltaLog:
         )
         try:
             self._table.create_write_transaction(
-                actions, mode="append", schema=self._table.schema(), partition_by=["day"], commit_properties=properties
+                actions,
+                mode="append",
+                schema=self._table.schema(),
+                partition_by=["day"],
+                commit_properties=properties,
+                post_commithook_properties=_HOOK,
             )
+            self._own += 1
         except CommitFailedError:
             if any(self.version_of(application) != epoch for application, epoch in owner.marks.items()):
                 raise owner.superseded(self.folder.path) from None
@@ -118,7 +152,7 @@ class DeltaLog:
             commits = self._table.history(limit)
             last = next((at for at, commit in enumerate(commits) if commit.get(_COMMITTED_BY) == name), None)
             if last is not None:
-                return self._has_restore(commits[:last])
+                return _has_restore(commits[:last])
         return False  # the flow has no commit that a restore could have removed
 
     def restored(self) -> Misconfigured:
@@ -128,10 +162,6 @@ class DeltaLog:
             "restore events and readings to the same moment, then delete the folder of [flow] checkpoint, and the flow "
             "continues after the last rows of the tables"
         )
-
-    @staticmethod
-    def _has_restore(commits: list[dict[str, Any]]) -> bool:
-        return any(commit.get("operation") == "RESTORE" for commit in commits)
 
     def holding(self, batch: MicroBatch) -> list[str]:
         """Return the paths of files that may hold rows of this batch (and of others)."""
@@ -151,3 +181,7 @@ class DeltaLog:
         may = pc.fill_null(pc.and_(pc.less_equal(least, last), pc.greater_equal(greatest, first)), True)
         recent = pc.greater_equal(known.column("partition.day"), pa.scalar(since))
         return [str(path) for path in known.filter(pc.and_(may, recent)).column("path").to_pylist()]
+
+
+def _has_restore(commits: list[dict[str, Any]]) -> bool:
+    return any(commit.get("operation") == "RESTORE" for commit in commits)

@@ -24,7 +24,7 @@ class FlowMetrics:
         self._clients = clients
         self._batch_seconds = Histogram()
         self._events: Counter[str] = Counter()
-        self._readings = self._batches = self._failed_compactions = 0
+        self._readings = self._batches = self._failed_maintenance = 0
         self._last_commit = 0.0
         self._offsets: Offsets = {}
         self._raw_offsets: Offsets = {}
@@ -43,7 +43,6 @@ class FlowMetrics:
         self._events.update(progress.outcomes)
         self._readings += progress.readings
         self._batch_seconds.observe(progress.seconds)
-        self._failed_compactions = progress.failed_compactions
         self._last_commit = time.time()
 
     def on_offsets(self, offsets: Offsets) -> None:
@@ -68,13 +67,17 @@ class FlowMetrics:
         """Take note that the query of table `raw` waits before it tries again."""
         self._problems["raw"] = why
 
+    def on_failed_maintenance(self) -> None:
+        """Count a run of maintenance that failed."""
+        self._failed_maintenance += 1
+
     def read(self) -> Iterator[Sample]:
         """Yield the present samples. Asks Kafka for the ends of the raw topics; without an answer there is no lag."""
         yield Sample("fogline_flow_batches_total", self._batches)
         yield from (Sample("fogline_flow_events_total", count, (outcome,)) for outcome, count in list(self._events.items()))
         yield Sample("fogline_flow_readings_total", self._readings)
         yield Sample("fogline_flow_batch_seconds", self._batch_seconds)
-        yield Sample("fogline_flow_compactions_failed", self._failed_compactions)
+        yield Sample("fogline_flow_maintenance_failed", self._failed_maintenance)
         yield Sample("fogline_flow_last_commit_timestamp_seconds", self._last_commit)
         yield Sample("fogline_flow_raw_records_total", self._raw_records)
         yield Sample("fogline_flow_raw_last_commit_timestamp_seconds", self._last_raw_commit)

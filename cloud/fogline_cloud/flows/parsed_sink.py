@@ -1,18 +1,16 @@
 """The sink of the parsing query: tables `events` and `readings`, and the derived topics."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 
 from fogline_cloud.flows.batch import MicroBatch
 from fogline_cloud.flows.commit import MicroBatchCommitter, Progress
-from fogline_cloud.flows.compaction import Compaction
 from fogline_cloud.flows.delta_log import DeltaLog
 from fogline_cloud.flows.owner import Owner
 from fogline_cloud.flows.plan import plan_of
 from fogline_cloud.flows.session import is_local, parsing_slots
-from fogline_cloud.flows.tables import Offsets, compact, make_tables, read_progress, require_shared, tables_in
+from fogline_cloud.flows.tables import Offsets, make_tables, read_progress, require_shared, tables_in
 from fogline_cloud.flows.tasks import WorkerTask
 from fogline_cloud.flows.topic_ids import TopicIds
 from fogline_cloud.settings import CloudSettings
@@ -74,7 +72,6 @@ class ParsedSink:
             owner=owner,
             topic_ids=topic_ids,
             parallel=parsing_slots(self._spark.sparkContext.defaultParallelism, flow),
-            compaction=Compaction(partial(compact, self._spark, self._tables)),
         )
 
     def resume(self) -> Offsets:

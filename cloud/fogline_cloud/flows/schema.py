@@ -53,6 +53,8 @@ class EventOutcome(StrEnum):
     """A gap record: the sequences `first_sequence` to `sequence` carry no event."""
     STATEMENT = "statement"
     """A gateway's ledger statement."""
+    FORGOTTEN = "forgotten"
+    """`fogline table forget` removed what the device sent; the row keeps its positions in Kafka and at the gateway."""
     DUPLICATE = "duplicate"
     """In the table already: sent again by a restored gateway (reason `replayed`), or by another gateway first (`shared`)."""
 
@@ -102,7 +104,7 @@ DECIDED = (
     Column("timequality", "STRING", "state of the gateway's clock: synced, unsynced, or corrected afterwards"),
     Column("content_type", "STRING", "media type of the body, as the device gave it"),
     Column("adapter", "STRING", "protocol of the device: mqtt, coap, ble, amqp or another"),
-    Column("outcome", "STRING", "ok, skip, slow, dead, gap, statement or duplicate"),
+    Column("outcome", "STRING", "ok, skip, slow, dead, gap, statement, forgotten or duplicate"),
     Column("reason", "STRING", "short stable word that says why the outcome is not ok; null if it is ok"),
     Column(
         "detail",
@@ -159,6 +161,10 @@ READINGS = (
     Column("again", "BOOLEAN", "true if another gateway delivered the same event first; null if this was not checked"),
     *_RUN,
 )
+
+
+TABLES = {"events": EVENTS, "readings": READINGS, "raw": RAW}
+"""Columns of each table."""
 
 
 def in_file(columns: tuple[Column, ...]) -> tuple[Column, ...]:

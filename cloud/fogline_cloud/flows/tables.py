@@ -1,7 +1,6 @@
-"""The Delta tables in Spark: creation, compaction, and the offsets that they hold."""
+"""The Delta tables in Spark: creation, and the offsets that they hold."""
 
 from collections.abc import Mapping
-from datetime import date
 from functools import partial
 from itertools import pairwise
 from uuid import uuid4
@@ -58,7 +57,7 @@ def make_table(spark: SparkSession, folder: TableFolder, columns: tuple[Column, 
     if missing := [column for column in columns if column.name not in found]:
         _add(spark, path, missing, columns)
         found = spark.read.format("delta").load(path).columns
-    if found != schema.names(columns):
+    if not set(found) >= set(schema.names(columns)):  # a user's own columns are null in the flow's files
         raise Misconfigured(f"{path}: its columns are not those of this version: {', '.join(found)}; use another folder")
     return existed
 
@@ -85,7 +84,9 @@ def _make(spark: SparkSession, path: str, columns: tuple[Column, ...], stats: st
     try:
         spark.sql(
             f"CREATE TABLE IF NOT EXISTS delta.`{quoted}` ({schema.ddl_with_meaning(columns)}) USING delta "
-            f"PARTITIONED BY (day) TBLPROPERTIES ('delta.dataSkippingStatsColumns' = '{stats}')"
+            f"PARTITIONED BY (day) TBLPROPERTIES ('delta.dataSkippingStatsColumns' = '{stats}', "
+            # Each checkpoint of the log names every file that was replaced within this time.
+            "'delta.deletedFileRetentionDuration' = 'interval 1 days')"
         )
     except (PySparkException, Py4JJavaError) as error:
         raise Misconfigured(f"{path}: the table cannot be created: {str(error).partition(chr(10))[0]}") from error
@@ -102,13 +103,6 @@ def _add(spark: SparkSession, path: str, missing: list[Column], columns: tuple[C
             )
         except (KeyError, PySparkException, Py4JJavaError):
             return  # this is some other table: the caller reports its columns
-
-
-def compact(spark: SparkSession, tables: Tables, days: tuple[date, date]) -> None:
-    """Compact the small files of these days in both tables. Readers are not disturbed, and no row changes."""
-    for folder in (tables.events, tables.readings):
-        quoted = folder.path.replace("`", "``")
-        spark.sql(f"OPTIMIZE delta.`{quoted}` WHERE day BETWEEN DATE '{days[0]}' AND DATE '{days[1]}'")
 
 
 def read_raw_offsets(spark: SparkSession, owner: Owner, folder: TableFolder, topic_ids: Mapping[str, str]) -> Offsets:

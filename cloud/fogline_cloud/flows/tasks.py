@@ -22,7 +22,7 @@ REPLY = "reply BINARY"
 MEASURED = {
     "events": ("run", "batch", "ingested", "recordedtime", "stream", "sequence"),
     "readings": ("run", "batch", "time", "device"),
-    "raw": ("offset", "ingested"),
+    "raw": ("run", "batch", "offset", "ingested"),
 }
 """Columns that the files of each table keep statistics of, so that queries can skip files."""
 

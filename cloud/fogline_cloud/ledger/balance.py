@@ -26,6 +26,7 @@ class StreamEvidence:
     kafka: SequenceSet = field(default_factory=SequenceSet)  # sequences of the committed records
     kafka_from: int = 1  # the first sequence that retention can have left in Kafka
     table: SequenceSet = field(default_factory=SequenceSet)  # sequences of the rows of `events`
+    table_from: int = 1  # the first sequence that the tables' retention can have left
     pending: list[Span] = field(default_factory=list)  # sequences that the flow has not read yet
     readings_missing: list[Span] = field(default_factory=list)  # sequences in `events` whose readings are not all in `readings`
     readings_double: list[Span] = field(default_factory=list)  # sequences whose readings are in `readings` more than once
@@ -54,12 +55,13 @@ class LedgerFinding:
 def judge(evidence: StreamEvidence) -> list[LedgerFinding]:
     """Return the missing, duplicate and unexplained sequences; none if the stream balances. Pending ones are no finding."""
     last = max(evidence.kafka.last, evidence.table.last)
-    everything = [(1, last)] if last else []
+    everything = [(evidence.table_from, last)] if last else []
     table = evidence.table.spans
     both = sorted([*evidence.kafka.spans, *table])
     late = [(evidence.closed_at + 1, last)] if 0 < evidence.closed_at < last else []
     retained = without(table, [(1, evidence.kafka_from - 1)])  # retention deletes the older records from Kafka only
-    deleted = without(without(evidence.kafka.spans, evidence.pending), table)
+    wanted = without(without(evidence.kafka.spans, evidence.pending), [(1, evidence.table_from - 1)])
+    deleted = without(wanted, table)
     found = [
         ("lost", without(everything, both), "in neither Kafka nor the table"),
         ("kafka-double", evidence.kafka.duplicates, "more than once in Kafka"),

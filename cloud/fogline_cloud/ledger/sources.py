@@ -12,7 +12,9 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from fogline.errors import Misconfigured
 from fogline_cloud import topics
 from fogline_cloud.committed_records import read_committed
+from fogline_cloud.flows.delta_log import state_of
 from fogline_cloud.flows.files import TableFolder
+from fogline_cloud.flows.table_features import reader_problems
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.ledger.arrow_rows import TYPES, conformed
 from fogline_cloud.ledger.balance import StreamEvidence
@@ -39,6 +41,8 @@ class TableReader:
         table = _open(folder)
         self._sizes: dict[str, int] = {}  # of each file
         if table is not None:
+            if found := reader_problems(state_of(table, folder.path)):
+                raise Misconfigured(found[0])
             files = pa.table(table.get_add_actions(flatten=True))
             self._sizes = dict(zip(files.column("path").to_pylist(), files.column("size_bytes").to_pylist(), strict=True))
 
@@ -95,6 +99,9 @@ def gather(clients: KafkaClients, settings: CloudSettings) -> list[StreamEvidenc
     for gateway, stream in sums.streams - reader.of_others:
         reader.stream(gateway, stream, "unknown")  # if Kafka and `events` lack the stream
     evidence = reader.finish()
+    if settings.tables.keep_days is not None:
+        for each in evidence:
+            each.table_from = each.table.spans[0][0] if each.table.spans else 1
     _add_readings(evidence, sums, reader, tables)
     if topics.checkpoint(settings.tenant) in existing:  # Kafka hides it from an operator, because it may hold a secret
         _add_bridge_counts(evidence, clients, settings)

@@ -243,7 +243,7 @@ _MEANINGS = {  # Meaning by name, for each part of a process and each type. A pa
     ("flow", _GAUGE): {
         "lag topic": "records in the raw topic that the flow has not processed",
         "last_commit_timestamp_seconds": "time of the last micro-batch, in seconds since 1970",
-        "compactions_failed": "compactions that failed since the query began",
+        "maintenance_failed": "runs of the tables' maintenance beside the flow that failed",
         "raw_lag topic": "records in the raw topic that are not in table `raw`",
         "raw_last_commit_timestamp_seconds": "time of the last commit to table `raw`, in seconds since 1970",
     },

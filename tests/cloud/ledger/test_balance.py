@@ -72,6 +72,12 @@ def test_sequences_that_retention_deleted_from_kafka_are_not_missing():
     assert kinds(stream([(51, 100)], [(1, 100)], kafka_from=51)) == {}
 
 
+def test_sequences_that_the_retention_of_the_tables_deleted_are_not_missing():
+    assert kinds(stream([], [(51, 100)], table_from=51, kafka_from=101)) == {}
+    assert kinds(stream([(41, 100)], [(51, 100)], table_from=51)) == {}
+    assert kinds(stream([(41, 100)], [(51, 60), (62, 100)], table_from=51)) == {"table-missing": [(61, 61)]}
+
+
 def test_readings_that_do_not_match_their_events():
     assert kinds(stream([(1, 3)], [(1, 3)], readings_missing=[(2, 2)], readings_double=[(3, 3)])) == {
         "readings-missing": [(2, 2)],

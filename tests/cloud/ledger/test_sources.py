@@ -7,7 +7,7 @@ from xml.sax.saxutils import escape
 
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, TableFeatures, write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -187,3 +187,13 @@ def test_rows_that_kafka_has_deleted_are_known_by_their_offsets(folder):
     for some in events.rows():
         reader.take_deleted(reader.ours(some), {("x", 0): 13})
     assert reader.finish()[0].kafka_from == 3
+
+
+def test_a_table_with_deletion_vectors_is_refused(folder):
+    """F11: the ledger would count rows that are deleted."""
+    write_deltalake(folder / "events", pa.Table.from_pylist([row_of("t", "s")]))
+    table = DeltaTable(folder / "events")
+    table.alter.add_feature(TableFeatures.DeletionVectors, allow_protocol_versions_increase=True)
+    table.alter.set_table_properties({"delta.enableDeletionVectors": "true"})
+    with pytest.raises(Misconfigured, match=r"events: deletion vectors are on, .* REORG TABLE"):
+        read(with_tables(str(folder), {}))

@@ -1,0 +1,67 @@
+"""`fogline table`: keep the tables fast and small, and forget a device."""
+
+import argparse
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from fogline.process.command_line import announce
+from fogline_cloud.cli.common import add_command, add_group
+from fogline_cloud.maintenance.forget import ForgottenDay, forget
+from fogline_cloud.maintenance.maintain import MaintenanceStep, maintain
+from fogline_cloud.settings import load
+
+EXAMPLE = """\
+examples:
+  fogline table maintain --dry-run         print what is to do
+  fogline table maintain                   do it, also beside a running flow
+  fogline table forget lamp-1              remove what the tables hold about a device
+"""
+_TOPICS = "Kafka keeps what the device sent until the retention of its topics ends (raw: 7 days, slow and dead: 30 days)"
+
+
+def register(groups: "argparse._SubParsersAction[Any]") -> None:
+    """Add the subcommands."""
+    raw: dict[str, Any] = {"epilog": EXAMPLE, "formatter_class": argparse.RawDescriptionHelpFormatter}
+    commands = add_group(groups, "table", "maintain the tables", description=__doc__, **raw)
+    about = "delete expired rows, join small files, delete unneeded files and old log entries; exit status 1 if a step failed"
+    run = add_command(commands, "maintain", run_maintain, about, **raw)
+    run.add_argument("--dry-run", action="store_true", help="change nothing")
+    run = add_command(commands, "forget", run_forget, "remove what the tables hold about a device", **raw)
+    run.add_argument("device", help="name of the device")
+    run.add_argument("--dry-run", action="store_true", help="only count the rows")
+
+
+def run_maintain(arguments: argparse.Namespace) -> int:
+    """Maintain every table. Return 1 if a step failed."""
+
+    def on_step(step: MaintenanceStep) -> None:
+        if arguments.json:
+            announce(**msgspec.to_builtins(step))
+        else:
+            print(step, flush=True)
+
+    settings = load(arguments.config, kafka=False)
+    return 0 if maintain(settings, on_step, datetime.now(UTC), dry_run=arguments.dry_run) else 1
+
+
+def run_forget(arguments: argparse.Namespace) -> int:
+    """Forget a device."""
+    settings = load(arguments.config, kafka=False)
+
+    def on_day(day: ForgottenDay) -> None:
+        if not arguments.json:
+            print(f"{day.table} {day.day}: {day.rows} rows", flush=True)
+
+    rows = forget(settings, arguments.device, on_day, dry_run=arguments.dry_run)
+    gone = datetime.now(UTC) + timedelta(days=settings.tables.vacuum_days + 1)
+    if arguments.json:
+        print(json.dumps({"rows": rows, "files_gone_by": gone.isoformat(timespec="seconds")}))
+    elif arguments.dry_run:
+        print(f"{rows} rows would be forgotten")
+    else:
+        print(f"{rows} rows forgotten. Files with them are deleted by {gone:%Y-%m-%d} if maintenance runs every day.")
+        print(f"{_TOPICS}.")
+    return 0

@@ -1,0 +1,9 @@
+"""Maintenance of the tables beside the running flow, by delta-rs. No Spark is needed.
+
+`beside_flow`: runs maintenance at intervals, in a process of its own
+`forget`: removes what the tables hold about a device
+`maintain`: the steps of one maintenance run over all tables
+`plan`: the days whose files are compacted, and the files of a Delta log that nobody needs
+`raw_rows`: records of one device in table `raw`
+`table`: the steps on one table
+"""

@@ -1,0 +1,127 @@
+"""One maintenance run: every table loses old rows, small files, unneeded files and old log entries, one step at a time."""
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+import msgspec
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from fogline.errors import FoglineError
+from fogline_cloud.flows.files import TableFolder
+from fogline_cloud.maintenance.plan import compactions
+from fogline_cloud.maintenance.table import MaintainedTable
+from fogline_cloud.settings import CloudSettings, FlowSettings
+
+TABLES = ("events", "readings", "raw")
+"""The tables that are maintained. `raw` may be missing."""
+
+
+class MaintenanceStep(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One finished step, or one to do. `before` and `after`: number of files of the day. `files`: number of deleted files."""
+
+    table: str
+    step: str  # delete, compact, vacuum or log
+    day: str = ""
+    before: int = 0
+    after: int = 0
+    files: int = 0
+    seconds: float = 0
+    failure: str = ""
+
+    def __str__(self) -> str:
+        """Return the step as a line of text."""
+        days = f" of {self.day}" if self.day else ""
+        if self.failure:
+            return f"{self.table}: {self.step}{days} failed: {self.failure}"
+        done = {
+            "delete": f"rows{days} deleted",
+            "compact": f"files{days} compacted: {self.before} -> {self.after or 'a few'}",
+            "vacuum": f"{self.files} unneeded files deleted",
+            "log": f"{self.files} old log files deleted",
+        }
+        return f"{self.table}: {done[self.step]} ({self.seconds:.1f} s)"
+
+
+OnStep = Callable[[MaintenanceStep], None]
+
+
+def table_folder(flow: FlowSettings, name: str) -> TableFolder:
+    """Return the folder of a table."""
+    return TableFolder(f"{flow.tables.rstrip('/')}/{name}", flow.storage)
+
+
+def existing(flow: FlowSettings) -> list[str]:
+    """Return the names of the tables to maintain. `raw` is optional; the others must exist."""
+    raw = table_folder(flow, "raw")
+    has_raw = False
+    with suppress(DeltaError, OSError):  # the other tables are in the same place, and report it
+        has_raw = DeltaTable.is_deltatable(raw.uri, raw.storage)
+    return [name for name in TABLES if name != "raw" or has_raw]
+
+
+def maintain(settings: CloudSettings, on_step: OnStep, now: datetime, *, dry_run: bool) -> bool:
+    """Do every step that is due. A step that fails does not stop the others. Returns True if none failed."""
+    done: list[bool] = []
+    for name in existing(settings.flow):
+        run = _Run(name, on_step, dry_run=dry_run)
+        try:
+            table = MaintainedTable(name, table_folder(settings.flow, name))
+        except FoglineError as error:
+            run.failed("open", error)
+        else:
+            run.every_step(table, settings, now)
+        done.append(not run.failures)
+    return all(done)
+
+
+class _Run:
+    """The steps on one table."""
+
+    def __init__(self, table: str, on_step: OnStep, *, dry_run: bool) -> None:
+        self.failures = 0
+        self._name = table
+        self._on_step = on_step
+        self._dry_run = dry_run
+
+    def every_step(self, table: MaintainedTable, settings: CloudSettings, now: datetime) -> None:
+        today = now.astimezone(UTC).date()
+        keep_days = settings.flow.raw_days if self._name == "raw" else settings.tables.keep_days
+        if isinstance(keep_days, int) and keep_days:
+            first = today - timedelta(days=keep_days)
+            if days := table.days_before(first):
+                self._do("delete", lambda: table.delete_before(first), day=f"{days[0]} to {days[-1]}")
+        for wanted in compactions(table.files(), today):
+            self._do("compact", partial(table.compact, wanted), day=wanted.day, before=wanted.files, into="after")
+        if table.vacuum_is_due(now):
+            self._count("vacuum", lambda: table.vacuum(settings.tables.vacuum_days, now, dry_run=self._dry_run))
+        self._count("log", lambda: table.expire_log(settings.tables.keep_commits, dry_run=self._dry_run))
+
+    def failed(self, step: str, error: FoglineError, day: str = "") -> None:
+        self.failures += 1
+        self._on_step(MaintenanceStep(self._name, step, day, failure=str(error)))
+
+    def _do(self, step: str, act: Callable[[], int | None], *, day: str, before: int = 0, into: str = "files") -> None:
+        """Do a step unless this is a dry run, and report it."""
+        begun = time.monotonic()
+        try:
+            count = 0 if self._dry_run else act() or 0
+        except FoglineError as error:
+            self.failed(step, error, day)
+        else:
+            made = MaintenanceStep(self._name, step, day, before, seconds=time.monotonic() - begun)
+            self._on_step(msgspec.structs.replace(made, **{into: count}))
+
+    def _count(self, step: str, act: Callable[[], int]) -> None:
+        """Do a step that knows itself what a dry run is. Report it if it deletes files."""
+        begun = time.monotonic()
+        try:
+            count = act()
+        except FoglineError as error:
+            self.failed(step, error)
+        else:
+            if count:
+                self._on_step(MaintenanceStep(self._name, step, files=count, seconds=time.monotonic() - begun))

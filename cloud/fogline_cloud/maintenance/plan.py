@@ -1,0 +1,55 @@
+"""Decides which days are compacted, and which files of a Delta log nobody needs any more. Pure."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from datetime import date
+
+import msgspec
+
+CLOSED_BYTES = 128 << 20
+"""Size of the files of a closed day after compaction, about."""
+OPEN_BYTES = 16 << 20
+"""Size of the files of the open day after compaction, about. It is small, so that few rows are written several times."""
+MOST_CLOSED = 4
+"""Number of small files that a closed day may keep."""
+MOST_OPEN = 200
+"""Number of small files that the open day may keep."""
+_OF_VERSION = re.compile(r"(\d{20})\.(json|crc|checkpoint\..*parquet|\d{20}\.compacted\.json)")
+
+
+class Compaction(msgspec.Struct, frozen=True):
+    """One day to compact. `files`: number of its files, `small` ones of which are joined to files of `target_bytes`."""
+
+    day: str
+    files: int
+    small: int
+    target_bytes: int
+
+
+def compactions(files: Iterable[tuple[date, int]], today: date) -> list[Compaction]:
+    """Return the days to compact, the oldest first. `files`: day and size in bytes of each file. `today`: the day in UTC.
+
+    The open day is compacted too, but later: the time of a commit grows with the number of files.
+    """
+    sizes: dict[date, list[int]] = defaultdict(list)
+    for day, size in files:
+        sizes[day].append(size)
+    found = []
+    for day, each in sorted(sizes.items()):
+        target, most = (CLOSED_BYTES, MOST_CLOSED) if day < today else (OPEN_BYTES, MOST_OPEN)
+        small = sum(size < target // 2 for size in each)
+        if small > most:
+            found.append(Compaction(day.isoformat(), len(each), small, target))
+    return found
+
+
+def expired_log_files(names: Iterable[str], newest: int, keep_commits: int) -> list[str]:
+    """Return the files of a Delta log that only versions before the last `keep_commits` need, the oldest first.
+
+    `newest`: the newest version. Everything before a complete checkpoint may go (Delta protocol, "Metadata Cleanup").
+    """
+    names = list(names)
+    checkpoints = [int(name[:20]) for name in names if name.endswith(".checkpoint.parquet") and _OF_VERSION.fullmatch(name)]
+    first = max((version for version in checkpoints if version <= newest - keep_commits), default=0)
+    return sorted(name for name in names if (match := _OF_VERSION.fullmatch(name)) and int(match[1]) < first)

@@ -1,0 +1,50 @@
+"""Days to compact, and log files to delete."""
+
+from datetime import date
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fogline_cloud.maintenance.plan import CLOSED_BYTES, MOST_CLOSED, MOST_OPEN, OPEN_BYTES, compactions, expired_log_files
+
+MONDAY, TUESDAY = date(2026, 1, 5), date(2026, 1, 6)
+MIB = 1 << 20
+
+
+def test_a_closed_day_with_a_few_small_files_is_left_alone():
+    assert compactions([(MONDAY, 1)] * MOST_CLOSED, TUESDAY) == []
+    (found,) = compactions([(MONDAY, 1)] * (MOST_CLOSED + 1), TUESDAY)
+    assert (found.day, found.files, found.small, found.target_bytes) == ("2026-01-05", 5, 5, CLOSED_BYTES)
+
+
+def test_the_open_day_is_compacted_later_and_to_smaller_files():
+    assert compactions([(TUESDAY, 1)] * MOST_OPEN, TUESDAY) == []
+    (found,) = compactions([(TUESDAY, 1)] * (MOST_OPEN + 1), TUESDAY)
+    assert found.target_bytes == OPEN_BYTES
+    (found,) = compactions([(TUESDAY, OPEN_BYTES)] * 5, date(2026, 1, 7))
+    assert found.small == 5, "the next day they are small"
+
+
+def test_large_files_are_not_written_again():
+    assert compactions([(MONDAY, 100 * MIB)] * 50 + [(TUESDAY, 10 * MIB)] * 900, TUESDAY) == []
+
+
+def test_the_log_goes_back_to_the_checkpoint_before_the_commits_that_are_kept():
+    versions = range(501)
+    names = [f"{version:020d}.json" for version in versions]
+    names += [f"{version:020d}.checkpoint.parquet" for version in range(100, 501, 100)]
+    others = ["_last_checkpoint", "_commits", "00000000000000000001.json.tmp", f"{'0' * 19}1.uuid.json"]
+    expired = expired_log_files([*names, *others], 500, 150)
+    assert expired == sorted(name for name in names if int(name[:20]) < 300)
+    assert expired_log_files(names, 500, 450) == [], "no checkpoint is old enough"
+
+
+@given(st.sets(st.integers(0, 60)), st.integers(0, 60), st.integers(1, 60))
+def test_every_kept_version_can_be_read(checkpoints, newest, keep_commits):
+    """Its commits back to a checkpoint, or to the beginning, are there."""
+    names = {f"{version:020d}.json" for version in range(newest + 1)}
+    names |= {f"{version:020d}.checkpoint.parquet" for version in checkpoints if version <= newest}
+    left = names - set(expired_log_files(names, newest, keep_commits))
+    for version in range(max(0, newest - keep_commits), newest + 1):
+        begin = max((at for at in checkpoints if at <= version and f"{at:020d}.checkpoint.parquet" in left), default=-1)
+        assert {f"{at:020d}.json" for at in range(begin + 1, version + 1)} <= left
