@@ -3,9 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from fogline.errors import Misconfigured
 from fogline_cloud.flows.batch import MicroBatch
-from fogline_cloud.flows.checkpoint import QueryCheckpoint
+from fogline_cloud.flows.checkpoint_files import QueryCheckpoint
 from fogline_cloud.flows.delta_log import DeltaLog
 from fogline_cloud.flows.owner import Owner
 from fogline_cloud.flows.topic_ids import recreated, topic_application
@@ -34,8 +36,14 @@ class Claim:
         self._decisive = self.logs[0]
         self.decided = self._decisive.newest(self._batch)
 
-    def make(self, *, exists: bool, epoch: int | None) -> Owner:
-        """Become the newest owner of the tables. Raises `Misconfigured` if the checkpoint is another owner's, or was set back.
+    @property
+    def is_replaced(self) -> bool:
+        """True if `fogline flow resume` has replaced the checkpoint by the positions in the first table."""
+        held = Owner(self.tenant, self.flow.name, self.checkpoint.run, 0)
+        return self._decisive.version_of(held.application_of_successor) is not None
+
+    def check(self, *, exists: bool, epoch: int | None = None) -> Owner:
+        """Return the newest owner of the tables. Raises `Misconfigured` if the checkpoint is another owner's, or was set back.
 
         `exists`: the tables are not new. `epoch`: the epoch under which this process owns the tables already.
         """
@@ -44,12 +52,17 @@ class Claim:
         if epoch is not None and newest > epoch:
             raise held.superseded(self._decisive.folder.path)
         self._check(held, newest, exists=exists)
-        recreated_topics = self._check_topics(held.name)
+        self._check_topics(held.name)
+        return msgspec.structs.replace(held, epoch=newest)
+
+    def make(self, *, exists: bool, epoch: int | None) -> Owner:
+        """Become the newest owner of the tables. Arguments and errors are those of `check`."""
+        newest = self.check(exists=exists, epoch=epoch)
         if epoch is not None:
-            return held
-        owner = Owner(self.tenant, self.flow.name, self.checkpoint.run, newest + 1)
+            return msgspec.structs.replace(newest, epoch=epoch)
+        owner = msgspec.structs.replace(newest, epoch=newest.epoch + 1)
         for log in self.logs:
-            topic_marks = self._topic_marks(owner, recreated_topics) if log is self._decisive else {}
+            topic_marks = self._topic_marks(owner, self._check_topics(owner.name)) if log is self._decisive else {}
             log.claim(owner, {**self._marks(log.table), **topic_marks})
         return owner
 

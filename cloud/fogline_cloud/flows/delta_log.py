@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 
@@ -66,11 +66,21 @@ class DeltaLog:
             if _COMMITTED_BY not in each and each.get("operation") not in _CHANGES_NO_ROW
         ]
 
-    def claim(self, owner: Owner, marks: Mapping[str, int]) -> None:
-        """Commit this owner, with further transactions `marks`. Raises `Misconfigured` if another flow came first."""
+    def query(self, sql: str) -> pa.Table:
+        """Return the result of an SQL query, in which the table has its name. Runs in this process, on a stream of rows."""
+        self._table.update_incremental()
+        return pa.table(QueryBuilder().register(self.table, self._table).execute(sql).read_all())
+
+    def claim(self, owner: Owner, marks: Mapping[str, int], files: Sequence[File] = (), at: int | None = None) -> None:
+        """Commit this owner, with further transactions `marks` and `files`. Raises `Misconfigured` if another flow came first.
+
+        `at`: the only version of the table that the commit may follow.
+        """
         if (self.version_of(owner.application) or 0) >= owner.epoch:
             raise owner.superseded(self.folder.path)
-        self._commit([], {**owner.marks, **marks}, owner)
+        if at is not None and self.version() != at:
+            raise Misconfigured(f"{self.folder.path}: the table has changed meanwhile: stop the flow, then run this again")
+        self._commit(_actions(files), {**owner.marks, **marks}, owner)
 
     def append(self, files: Sequence[File], batch: MicroBatch, owner: Owner) -> None:
         """Commit files (or none) as the rows of one batch. Does nothing if the batch is committed already.
@@ -83,15 +93,14 @@ class DeltaLog:
         newest = self._table.transaction_version(application)
         if newest is None or newest < batch.number:
             require_files(self.folder, files)
-            actions = [AddAction(each.path, each.size, {"day": each.day}, each.modified_ms, True, each.stats) for each in files]
-            self._commit(actions, {**owner.marks, application: batch.number}, owner)
+            self._commit(_actions(files), {**owner.marks, application: batch.number}, owner)
 
     def _require(self, owner: Owner) -> None:
         """Raise unless `owner` owns this snapshot, and the table was not restored since the last commit."""
         if self._table.transaction_version(owner.application) != owner.epoch:
             raise owner.superseded(self.folder.path)
         version = self._table.version()
-        if version > self._seen and self._has_restore(self._table.history(version - self._seen)):
+        if version > self._seen and _has_restore(self._table.history(version - self._seen)):
             raise self.restored()
         self._seen = version
 
@@ -114,12 +123,13 @@ class DeltaLog:
     def is_restored(self, name: str) -> bool:
         """Return True if the table was restored after the last commit of the flow `name` (`Owner.name`)."""
         self._table.update_incremental()
-        for limit in (_RECENT, None):
-            commits = self._table.history(limit)
-            last = next((at for at, commit in enumerate(commits) if commit.get(_COMMITTED_BY) == name), None)
-            if last is not None:
-                return self._has_restore(commits[:last])
-        return False  # the flow has no commit that a restore could have removed
+        commits = _since_commit_of(self._table, name)
+        return commits is not None and _has_restore(commits[:-1])  # without a commit, a restore removes nothing
+
+    def last_commit_s(self, name: str) -> float | None:
+        """Return the time of the last commit of the flow `name`, in seconds since 1970; `None` if there is none."""
+        commits = _since_commit_of(self._table, name)
+        return None if commits is None else float(commits[-1]["timestamp"]) / 1000
 
     def restored(self) -> Misconfigured:
         """Return the error for a table that was restored."""
@@ -128,10 +138,6 @@ class DeltaLog:
             "restore events and readings to the same moment, then delete the folder of [flow] checkpoint, and the flow "
             "continues after the last rows of the tables"
         )
-
-    @staticmethod
-    def _has_restore(commits: list[dict[str, Any]]) -> bool:
-        return any(commit.get("operation") == "RESTORE" for commit in commits)
 
     def holding(self, batch: MicroBatch) -> list[str]:
         """Return the paths of files that may hold rows of this batch (and of others)."""
@@ -151,3 +157,21 @@ class DeltaLog:
         may = pc.fill_null(pc.and_(pc.less_equal(least, last), pc.greater_equal(greatest, first)), True)
         recent = pc.greater_equal(known.column("partition.day"), pa.scalar(since))
         return [str(path) for path in known.filter(pc.and_(may, recent)).column("path").to_pylist()]
+
+
+def _actions(files: Sequence[File]) -> list[AddAction]:
+    return [AddAction(each.path, each.size, {"day": each.day}, each.modified_ms, True, each.stats) for each in files]
+
+
+def _since_commit_of(table: DeltaTable, name: str) -> list[dict[str, Any]] | None:
+    """Return the commits from the newest one to the last one of the flow `name`, `None` if it has none."""
+    for limit in (_RECENT, None):
+        commits: list[dict[str, Any]] = table.history(limit)
+        last = next((at for at, commit in enumerate(commits) if commit.get(_COMMITTED_BY) == name), None)
+        if last is not None:
+            return commits[: last + 1]
+    return None
+
+
+def _has_restore(commits: list[dict[str, Any]]) -> bool:
+    return any(commit.get("operation") == "RESTORE" for commit in commits)

@@ -33,6 +33,11 @@ class Owner(msgspec.Struct, frozen=True):
         return f"{self.name}/owner/{self.run}"
 
     @property
+    def application_of_successor(self) -> str:
+        """The Delta transaction application that exists if `fogline flow resume` has replaced this owner's checkpoint."""
+        return f"{self.name}/replaced/{self.run}"
+
+    @property
     def marks(self) -> dict[str, int]:
         """Delta transactions that each commit of this owner carries."""
         return {self.application: self.epoch, self.application_of_run: self.epoch}

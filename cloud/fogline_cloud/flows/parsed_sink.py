@@ -11,8 +11,9 @@ from fogline_cloud.flows.compaction import Compaction
 from fogline_cloud.flows.delta_log import DeltaLog
 from fogline_cloud.flows.owner import Owner
 from fogline_cloud.flows.plan import plan_of
+from fogline_cloud.flows.positions import Bounds, Positions, of_events
 from fogline_cloud.flows.session import is_local, parsing_slots
-from fogline_cloud.flows.tables import Offsets, compact, make_tables, read_progress, require_shared, tables_in
+from fogline_cloud.flows.tables import compact, make_tables, require_shared, tables_in
 from fogline_cloud.flows.tasks import WorkerTask
 from fogline_cloud.flows.topic_ids import TopicIds
 from fogline_cloud.settings import CloudSettings
@@ -77,12 +78,12 @@ class ParsedSink:
             compaction=Compaction(partial(compact, self._spark, self._tables)),
         )
 
-    def resume(self) -> Offsets:
-        """Finish the last batches of former checkpoints. Returns the offset after the last row of each partition."""
-        offsets, unfinished = read_progress(self._spark, self._committer.owner, self._events)
-        for batch in unfinished:
+    def resume(self, bounds: Bounds) -> Positions:
+        """Finish the last batches of former checkpoints. Returns the positions after the last rows of `events`."""
+        landed = of_events(self._committer.owner, self._events, self._committer.topic_ids.ids, bounds)
+        for batch in landed.unfinished:
             self._committer.finish(batch)
-        return offsets
+        return landed.positions
 
     def land(self, raw: DataFrame, batch: MicroBatch, *, decided: bool) -> None:
         """Land one micro-batch. `decided`: its rows are in `events` already."""

@@ -1,0 +1,107 @@
+"""A query's positions in the raw topics (the next offset of each partition), from its checkpoint or from its tables."""
+
+from collections.abc import Iterable, Mapping
+from operator import itemgetter
+
+import msgspec
+
+from fogline_cloud import topics
+from fogline_cloud.flows.batch import MicroBatch
+from fogline_cloud.flows.checkpoint_files import CheckpointFiles, QueryCheckpoint
+from fogline_cloud.flows.delta_log import DeltaLog
+from fogline_cloud.flows.owner import Owner
+from fogline_cloud.flows.schema import RETENTION
+from fogline_cloud.flows.topic_ids import topic_application
+from fogline_cloud.kafka import Partition
+
+Positions = dict[Partition, int]
+"""The offset of the next record of each partition. A partition without an entry was never read."""
+Bounds = Mapping[Partition, tuple[int, int]]
+"""The first offset that Kafka has of each partition, and its last stable offset."""
+
+_LAST_OFFSETS = """
+SELECT topic, "partition", run, max("offset") AS last, max(batch) FILTER (WHERE reason IS DISTINCT FROM '{retention}') AS batch
+FROM events WHERE tenant = '{tenant}' AND flow = '{flow}' GROUP BY topic, "partition", run
+"""
+
+_LAST_RAW_OFFSETS = """
+SELECT topic, "partition", topic_id, max("offset") AS last
+FROM raw WHERE tenant = '{tenant}' AND flow = '{flow}' GROUP BY topic, "partition", topic_id
+"""
+
+
+class Landed(msgspec.Struct, frozen=True):
+    """Contents of the tables. `unfinished`: batches that may have been interrupted before their readings were committed."""
+
+    positions: Positions
+    unfinished: list[MicroBatch]
+
+
+def position_application(name: str, partition: Partition, topic_id: str | None) -> str:
+    """Return the Delta transaction application whose version is a position that no row shows. `name`: `Owner.name`."""
+    return f"{topic_application(name, partition[0], topic_id)}/{partition[1]}"
+
+
+def of_checkpoint(files: CheckpointFiles, checkpoint: QueryCheckpoint, decided: int) -> Positions:
+    """Return the positions of a checkpoint. `decided`: newest batch of this checkpoint in `events`."""
+    return files.read_up_to(checkpoint.landed(decided))
+
+
+def of_events(owner: Owner, log: DeltaLog, ids: Mapping[str, str], bounds: Bounds) -> Landed:
+    """Return the positions after the last row of each partition in `events`. A topic created again counts from its epoch.
+
+    Reads the whole column of offsets, so only without a checkpoint. If the flow has rows, its positions begin at offset 0.
+    """
+    rows = log.query(
+        _LAST_OFFSETS.format(tenant=owner.tenant, flow=owner.flow, retention=RETENTION)  # identifiers: nothing to quote
+    ).to_pylist()
+    epochs = {run: log.version_of(msgspec.structs.replace(owner, run=run).application_of_run) or 0 for run in _runs(rows)}
+    since = {topic: log.version_of(topic_application(owner.name, topic)) or 0 for topic in topics.raw_topics(owner.tenant)}
+    newest: dict[str, int] = {}
+    last: dict[Partition, tuple[bool, int, MicroBatch]] = {}
+    positions: Positions = dict.fromkeys(bounds, 0) if rows else {}
+    for row in rows:
+        partition: Partition = (row["topic"], row["partition"])
+        of_this_topic = epochs[row["run"]] >= since.get(row["topic"], 0)
+        if of_this_topic:
+            positions[partition] = max(positions.get(partition, 0), row["last"] + 1)
+        if row["batch"] is not None:
+            newest[row["run"]] = max(newest.get(row["run"], -1), row["batch"])
+            found = (of_this_topic, row["last"], MicroBatch(owner.flow, row["run"], row["batch"]))
+            last[partition] = max(last.get(partition, found), found, key=itemgetter(0, 1))
+    unfinished = {batch for _, _, batch in last.values() if newest[batch.run] == batch.number}
+    return Landed(
+        _complete(positions, owner, log, ids, bounds), sorted(unfinished, key=lambda batch: (batch.run, batch.number))
+    )
+
+
+def of_raw(owner: Owner, log: DeltaLog, ids: Mapping[str, str], bounds: Bounds) -> Positions:
+    """Return the positions after the last row of each partition in `raw`. Rows of former topics of these names do not count.
+
+    Reads the whole column of offsets, so only without a checkpoint.
+    """
+    rows = log.query(_LAST_RAW_OFFSETS.format(tenant=owner.tenant, flow=owner.flow)).to_pylist()
+    positions: Positions = {}
+    for row in rows:
+        partition: Partition = (row["topic"], row["partition"])
+        if row["topic_id"] in (None, ids.get(row["topic"])):
+            positions[partition] = max(positions.get(partition, 0), row["last"] + 1)
+    return _complete(positions, owner, log, ids, bounds)
+
+
+def _complete(positions: Positions, owner: Owner, log: DeltaLog, ids: Mapping[str, str], bounds: Bounds) -> Positions:
+    """Return the positions with those that no row shows."""
+    for partition in bounds:
+        if (known := log.version_of(position_application(owner.name, partition, ids.get(partition[0])))) is not None:
+            positions[partition] = max(positions.get(partition, 0), known)
+    return {partition: _after_marker(offset, bounds.get(partition)) for partition, offset in positions.items()}
+
+
+def _runs(rows: Iterable[Mapping[str, str]]) -> set[str]:
+    return {row["run"] for row in rows}
+
+
+def _after_marker(offset: int, bounds: tuple[int, int] | None) -> int:
+    # The last stable record of a partition is always the marker that ends a bridge's transaction: it has no row, and if only
+    # this one is gone, nothing is lost.
+    return offset + 1 if bounds == (offset + 1, offset + 1) else offset
