@@ -91,9 +91,8 @@ def configuration(settings: CloudSettings) -> dict[str, str]:
     return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in chosen.items()}
 
 
-@contextmanager
-def spark_session(settings: CloudSettings) -> Iterator[SparkSession]:
-    """Start a session, and stop it at the end of the block. Raises `Misconfigured`. On a cluster, set PYSPARK_PYTHON."""
+def start_session(settings: CloudSettings) -> SparkSession:
+    """Start a session, or return the running one. Raises `Misconfigured`. On a cluster, set PYSPARK_PYTHON."""
     java = find_java()
     if is_local(settings.flow.master):
         os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -111,6 +110,13 @@ def spark_session(settings: CloudSettings) -> Iterator[SparkSession]:
             raise Misconfigured(f"Spark does not start with {java}: {first} (see {log_file(settings)})") from error
     spark.sparkContext.setLogLevel("WARN")
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # Spark's own log has the same errors
+    return spark
+
+
+@contextmanager
+def spark_session(settings: CloudSettings) -> Iterator[SparkSession]:
+    """Start a session as `start_session` does, and stop it at the end of the block."""
+    spark = start_session(settings)
     try:
         yield spark
     finally:
