@@ -76,7 +76,7 @@ class DeltaLog:
 
         `at`: the only version of the table that the commit may follow.
         """
-        if (self.version_of(owner.application) or 0) >= owner.epoch:
+        if newest_epoch(self, owner) >= owner.epoch:
             raise owner.superseded(self.folder.path)
         if at is not None and self.version() != at:
             raise Misconfigured(f"{self.folder.path}: the table has changed meanwhile: stop the flow, then run this again")
@@ -97,11 +97,11 @@ class DeltaLog:
 
     def _require(self, owner: Owner) -> None:
         """Raise unless `owner` owns this snapshot, and the table was not restored since the last commit."""
-        if self._table.transaction_version(owner.application) != owner.epoch:
+        if any(self._table.transaction_version(application) != owner.epoch for application in owner.applications):
             raise owner.superseded(self.folder.path)
         version = self._table.version()
         if version > self._seen and _has_restore(self._table.history(version - self._seen)):
-            raise self.restored()
+            raise restored(self.folder)
         self._seen = version
 
     def _commit(self, actions: list[AddAction], marks: Mapping[str, int], owner: Owner) -> None:
@@ -131,14 +131,6 @@ class DeltaLog:
         commits = _since_commit_of(self._table, name)
         return None if commits is None else float(commits[-1]["timestamp"]) / 1000
 
-    def restored(self) -> Misconfigured:
-        """Return the error for a table that was restored."""
-        return Misconfigured(
-            f"{self.folder.path}: the table was restored to an earlier version, so rows of finished batches are missing: "
-            "restore events and readings to the same moment, then delete the folder of [flow] checkpoint, and the flow "
-            "continues after the last rows of the tables"
-        )
-
     def holding(self, batch: MicroBatch) -> list[str]:
         """Return the paths of files that may hold rows of this batch (and of others)."""
         return self._overlapping("batch", (batch.number, batch.number))
@@ -157,6 +149,20 @@ class DeltaLog:
         may = pc.fill_null(pc.and_(pc.less_equal(least, last), pc.greater_equal(greatest, first)), True)
         recent = pc.greater_equal(known.column("partition.day"), pa.scalar(since))
         return [str(path) for path in known.filter(pc.and_(may, recent)).column("path").to_pylist()]
+
+
+def newest_epoch(log: DeltaLog, owner: Owner) -> int:
+    """Return the epoch of the newest owner of the same name or of one of the same topics, 0 for none."""
+    return max(log.version_of(application) or 0 for application in owner.applications)
+
+
+def restored(folder: TableFolder) -> Misconfigured:
+    """Return the error for a table that was restored."""
+    return Misconfigured(
+        f"{folder.path}: the table was restored to an earlier version, so rows of finished batches are missing: "
+        "restore events and readings to the same moment, then delete the folder of [flow] checkpoint, and the flow "
+        "continues after the last rows of the tables"
+    )
 
 
 def _actions(files: Sequence[File]) -> list[AddAction]:

@@ -47,8 +47,8 @@ class ParsedSink:
     def open(self) -> bool:
         """Open the tables, and create missing ones. Returns True if `events` existed. Raises `Misconfigured`."""
         exists = make_tables(self._spark, self._tables)
-        if not is_local(self._settings.flow.master):
-            require_shared(self._spark, self._tables.events, self._settings.flow.master)
+        if not is_local(master := self._spark.sparkContext.master):
+            require_shared(self._spark, self._tables.events, master)
         self._events = DeltaLog("events", self._tables.events)
         self._readings = DeltaLog("readings", self._tables.readings)
         return exists

@@ -5,7 +5,6 @@ from operator import itemgetter
 
 import msgspec
 
-from fogline_cloud import topics
 from fogline_cloud.flows.batch import MicroBatch
 from fogline_cloud.flows.checkpoint_files import CheckpointFiles, QueryCheckpoint
 from fogline_cloud.flows.delta_log import DeltaLog
@@ -20,13 +19,14 @@ Bounds = Mapping[Partition, tuple[int, int]]
 """The first offset that Kafka has of each partition, and its last stable offset."""
 
 _LAST_OFFSETS = """
-SELECT topic, "partition", run, max("offset") AS last, max(batch) FILTER (WHERE reason IS DISTINCT FROM '{retention}') AS batch
-FROM events WHERE tenant = '{tenant}' AND flow = '{flow}' GROUP BY topic, "partition", run
+SELECT topic, "partition", flow, run, max("offset") AS last,
+  max(batch) FILTER (WHERE reason IS DISTINCT FROM '{retention}') AS batch
+FROM events WHERE tenant = '{tenant}' GROUP BY topic, "partition", flow, run
 """
 
 _LAST_RAW_OFFSETS = """
 SELECT topic, "partition", topic_id, max("offset") AS last
-FROM raw WHERE tenant = '{tenant}' AND flow = '{flow}' GROUP BY topic, "partition", topic_id
+FROM raw WHERE tenant = '{tenant}' GROUP BY topic, "partition", topic_id
 """
 
 
@@ -37,9 +37,9 @@ class Landed(msgspec.Struct, frozen=True):
     unfinished: list[MicroBatch]
 
 
-def position_application(name: str, partition: Partition, topic_id: str | None) -> str:
-    """Return the Delta transaction application whose version is a position that no row shows. `name`: `Owner.name`."""
-    return f"{topic_application(name, partition[0], topic_id)}/{partition[1]}"
+def position_application(tenant: str, partition: Partition, topic_id: str | None) -> str:
+    """Return the Delta transaction application whose version is a position that no row shows."""
+    return f"{topic_application(tenant, partition[0], topic_id)}/{partition[1]}"
 
 
 def of_checkpoint(files: CheckpointFiles, checkpoint: QueryCheckpoint, decided: int) -> Positions:
@@ -50,22 +50,21 @@ def of_checkpoint(files: CheckpointFiles, checkpoint: QueryCheckpoint, decided: 
 def of_events(owner: Owner, log: DeltaLog, ids: Mapping[str, str], bounds: Bounds) -> Landed:
     """Return the positions after the last row of each partition in `events`. A topic created again counts from its epoch.
 
-    Reads the whole column of offsets, so only without a checkpoint. If the flow has rows, its positions begin at offset 0.
+    Reads the whole column of offsets, so only without a checkpoint. Rows of other flows count: each record has one row. If the
+    table has rows, the positions begin at offset 0.
     """
-    rows = log.query(
-        _LAST_OFFSETS.format(tenant=owner.tenant, flow=owner.flow, retention=RETENTION)  # identifiers: nothing to quote
-    ).to_pylist()
+    rows = log.query(_LAST_OFFSETS.format(tenant=owner.tenant, retention=RETENTION)).to_pylist()  # nothing to quote
     epochs = {run: log.version_of(msgspec.structs.replace(owner, run=run).application_of_run) or 0 for run in _runs(rows)}
-    since = {topic: log.version_of(topic_application(owner.name, topic)) or 0 for topic in topics.raw_topics(owner.tenant)}
+    since = {topic: log.version_of(topic_application(owner.tenant, topic)) or 0 for topic, _ in bounds}
     newest: dict[str, int] = {}
     last: dict[Partition, tuple[bool, int, MicroBatch]] = {}
     positions: Positions = dict.fromkeys(bounds, 0) if rows else {}
     for row in rows:
         partition: Partition = (row["topic"], row["partition"])
         of_this_topic = epochs[row["run"]] >= since.get(row["topic"], 0)
-        if of_this_topic:
+        if of_this_topic and partition in bounds:
             positions[partition] = max(positions.get(partition, 0), row["last"] + 1)
-        if row["batch"] is not None:
+        if row["batch"] is not None and row["flow"] == owner.flow:
             newest[row["run"]] = max(newest.get(row["run"], -1), row["batch"])
             found = (of_this_topic, row["last"], MicroBatch(owner.flow, row["run"], row["batch"]))
             last[partition] = max(last.get(partition, found), found, key=itemgetter(0, 1))
@@ -80,11 +79,11 @@ def of_raw(owner: Owner, log: DeltaLog, ids: Mapping[str, str], bounds: Bounds) 
 
     Reads the whole column of offsets, so only without a checkpoint.
     """
-    rows = log.query(_LAST_RAW_OFFSETS.format(tenant=owner.tenant, flow=owner.flow)).to_pylist()
+    rows = log.query(_LAST_RAW_OFFSETS.format(tenant=owner.tenant)).to_pylist()  # nothing to quote
     positions: Positions = {}
     for row in rows:
         partition: Partition = (row["topic"], row["partition"])
-        if row["topic_id"] in (None, ids.get(row["topic"])):
+        if partition in bounds and row["topic_id"] in (None, ids.get(row["topic"])):
             positions[partition] = max(positions.get(partition, 0), row["last"] + 1)
     return _complete(positions, owner, log, ids, bounds)
 
@@ -92,7 +91,7 @@ def of_raw(owner: Owner, log: DeltaLog, ids: Mapping[str, str], bounds: Bounds) 
 def _complete(positions: Positions, owner: Owner, log: DeltaLog, ids: Mapping[str, str], bounds: Bounds) -> Positions:
     """Return the positions with those that no row shows."""
     for partition in bounds:
-        if (known := log.version_of(position_application(owner.name, partition, ids.get(partition[0])))) is not None:
+        if (known := log.version_of(position_application(owner.tenant, partition, ids.get(partition[0])))) is not None:
             positions[partition] = max(positions.get(partition, 0), known)
     return {partition: _after_marker(offset, bounds.get(partition)) for partition, offset in positions.items()}
 

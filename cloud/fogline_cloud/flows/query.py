@@ -143,7 +143,7 @@ class Query:
         self._planned, self._decided = claim.checkpoint.planned, claim.decided
         sink.begin(self._owner, topic_ids)
         known = self._known(claim) if exists else {}
-        return starting_offsets(self._settings.tenant, self._counts, known)
+        return starting_offsets(self._owner.topics, self._counts, known)
 
     def _claim(self, topic_ids: TopicIds) -> Claim:
         sink, settings = self._sink, self._settings
@@ -156,7 +156,7 @@ class Query:
     def _known(self, claim: Claim) -> Positions:
         """Return the positions that Spark's checkpoint does not have. Raises `Misconfigured` after a gap by retention."""
         settings = self._settings
-        bounds = KafkaClients(settings.kafka).bounds(raw_partitions(settings.tenant, self._counts), committed=True)
+        bounds = KafkaClients(settings.kafka).bounds(raw_partitions(self._owner.topics, self._counts), committed=True)
         if claim.checkpoint.planned < 0:
             known = self._sink.resume(bounds)
             require_no_gap(known, bounds)

@@ -7,6 +7,7 @@ import msgspec
 from deltalake import DeltaTable
 
 from fogline.errors import Misconfigured
+from fogline_cloud import topics
 from fogline_cloud.flows import positions
 from fogline_cloud.flows.batch import MicroBatch
 from fogline_cloud.flows.checkpoint_files import CheckpointFiles, QueryCheckpoint
@@ -80,7 +81,8 @@ def read_states(settings: CloudSettings) -> list[FlowState]:
     Raises `Misconfigured` or `Unreachable`.
     """
     flow, tables = settings.flow, tables_in(settings.flow.tables, settings.flow.storage)
-    bounds = KafkaClients(settings.kafka).bounds(raw_partitions(settings.tenant, partitions(settings)), committed=True)
+    names = topics.of_lanes(flow.lanes, settings.tenant)
+    bounds = KafkaClients(settings.kafka).bounds(raw_partitions(names, partitions(settings)), committed=True)
     queries = [({"events": tables.events, "readings": tables.readings}, flow.checkpoint)]
     if flow.raw_days:
         queries.append(({"raw": tables.raw}, raw_checkpoint(flow)))
@@ -98,7 +100,7 @@ def _state(settings: CloudSettings, logs: list[DeltaLog], checkpoint: str, bound
     if claim.is_replaced:
         claim = Claim(settings.tenant, settings.flow, checkpoint, logs, _NEW, ids)
     log, version = logs[0], logs[0].version()
-    owner, problem = _owner(claim), ""
+    owner, problem = claim.newest, ""
     try:
         claim.check(exists=True)
     except Misconfigured as error:
@@ -112,12 +114,6 @@ def _state(settings: CloudSettings, logs: list[DeltaLog], checkpoint: str, bound
     return FlowState(claim, owner, version, known, bounds, problem, log.last_commit_s(owner.name))
 
 
-def _owner(claim: Claim) -> Owner:
-    """Return the newest owner of the tables, under the uuid of this checkpoint."""
-    held = Owner(claim.tenant, claim.flow.name, claim.checkpoint.run, 0)
-    return msgspec.structs.replace(held, epoch=max(log.version_of(held.application) or 0 for log in claim.logs))
-
-
 def accept_gaps(state: FlowState) -> None:
     """Commit a row of `events` for each gap, and the positions after the gaps in place of the checkpoint's, in one commit.
 
@@ -127,7 +123,7 @@ def accept_gaps(state: FlowState) -> None:
     owner = msgspec.structs.replace(state.owner, run=str(uuid.uuid4()), epoch=state.owner.epoch + 1)
     marks = {state.owner.application_of_successor: owner.epoch} if state.owner.run else {}
     for partition, offset in state.positions.items():
-        application = positions.position_application(owner.name, partition, claim.ids.get(partition[0]))
+        application = positions.position_application(owner.tenant, partition, claim.ids.get(partition[0]))
         marks[application] = max(offset, state.bounds[partition][0])
     batch = MicroBatch(owner.flow, owner.run, 0)
     log = claim.logs[0]
