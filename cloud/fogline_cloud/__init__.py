@@ -10,6 +10,7 @@
 `committed_records`: reads committed Kafka records
 `device_address`: the device that a message is about
 `flows`: the Spark flow
+`frames`: tables and topics as Spark DataFrames
 `kafka`: the border to librdkafka
 `kafka_rights`: the rights of each process in Kafka
 `kafka_settings`: files, secrets and contradictions in `[kafka]`

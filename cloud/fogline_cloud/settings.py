@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from fogline.errors import Misconfigured
+from fogline.event import Lane
 from fogline.process.settings_file import load_settings
 from fogline.process.tls_files import TlsSettings, resolve_tls
 from fogline_cloud.kafka_settings import resolve_files
@@ -134,8 +135,10 @@ class FlowSettings(_Strict, frozen=True, kw_only=True):
     """Folder (relative to the settings file) or URL of Spark's checkpoint."""
     raw_days: Annotated[int, Meta(ge=0, le=36500)] | Literal["forever"] = 90
     """Days for which table `raw` keeps the raw records. 0: the flow writes no such table."""
-    master: str = "local[2]"
-    """Spark master."""
+    master: str | None = None
+    """Spark master. Default: that of spark-submit, else `local[2]`."""
+    lanes: Annotated[list[Lane], Meta(min_length=1)] = msgspec.field(default_factory=lambda: list(Lane))
+    """Lanes that this flow reads (docs/tables.md, Alarms first). `telemetry` and `bulk` only together. Default: all."""
     trigger_ms: Annotated[int, Meta(ge=0)] = 1000
     """Interval between two micro-batches, in milliseconds."""
     max_events_per_batch: Annotated[int, Meta(ge=1)] = 50_000

@@ -71,6 +71,14 @@ def raw_topics(tenant: str) -> list[str]:
     return [telemetry(tenant), event(tenant), command_response(tenant)]
 
 
+def of_lanes(lanes: Collection[Lane], tenant: str) -> list[str]:
+    """Return the raw topics of these lanes. Raises `Misconfigured` if a topic holds another lane too."""
+    found = [topic for topic in raw_topics(tenant) if any(of_lane(lane, tenant) == topic for lane in lanes)]
+    if missing := [lane.value for lane in Lane if lane not in lanes and of_lane(lane, tenant) in found]:
+        raise Misconfigured(f"[flow] lanes: add {missing[0]}, which shares a Kafka topic with another lane of this flow")
+    return found
+
+
 def derived_topics(tenant: str) -> list[str]:
     """Return the topics that the flow writes."""
     return [canonical(tenant), slow(tenant), dead(tenant), fleet(tenant)]

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from fogline.event import parse_rfc3339
+from fogline_cloud import topics
 from fogline_cloud.flows.job import preflight
 from fogline_cloud.flows.parsers import installed, parser_name
 from fogline_cloud.flows.session import spark_session
@@ -92,7 +93,8 @@ def main() -> None:
         print(json.dumps({"batch": number, "events": settings.flow.max_events_per_batch}), flush=True)
 
     with spark_session(settings) as spark:
-        stream = raw_stream(spark, settings, starting_offsets(settings.tenant, counts, {}), settings.flow.max_events_per_batch)
+        starting = starting_offsets(topics.raw_topics(settings.tenant), counts, {})
+        stream = raw_stream(spark, settings, starting, settings.flow.max_events_per_batch)
         query = stream.writeStream.option("checkpointLocation", f"{folder}/checkpoint").foreachBatch(land)
         query.trigger(availableNow=True).start().awaitTermination()
 

@@ -53,7 +53,9 @@ def test_the_former_owner_cannot_commit(table, log):
     newer = DeltaLog("events", table)
     newer.claim(SECOND, {})
 
-    with pytest.raises(Misconfigured, match=r"\[flow\] name = main: another flow of this name has taken over .*: stop one"):
+    with pytest.raises(
+        Misconfigured, match=r"\[flow\] name = main: another flow of this name or lane has taken over .*: stop one"
+    ):
         log.append(files(table, 2), batch(FIRST, 1), FIRST)
     newer.append(files(table, 2), batch(SECOND, 0), SECOND)
 
@@ -92,7 +94,7 @@ def test_one_of_many_concurrent_claims_wins(table):
     with ThreadPoolExecutor(len(logs)) as pool:
         (winner,) = [number for number in pool.map(claim, range(len(logs))) if number is not None]
     found = DeltaLog("events", table)
-    assert [found.version_of(f"t/main/owner/run-{number}") for number in range(4)] == [
+    assert [found.version_of(f"t/run/run-{number}") for number in range(4)] == [
         1 if number == winner else None for number in range(4)
     ]
 

@@ -177,7 +177,7 @@ def test_the_newest_of_two_flows_of_one_name_writes_table_raw(raw_flow: Flow, ma
             assert landed.wait(LIMIT_S), "the first flow lands nothing"
             other.run()
             raw_flow.land([make_event(b"2")])
-            with pytest.raises(Misconfigured, match="another flow of this name has taken over the table"):
+            with pytest.raises(Misconfigured, match="another flow of this name or lane has taken over the table"):
                 former.result(LIMIT_S)
         finally:
             stop.set()

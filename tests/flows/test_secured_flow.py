@@ -134,7 +134,7 @@ def test_nobody_but_the_bridge_writes_a_raw_topic(users: Users, user: str) -> No
 def test_spark_reads_over_each_way_to_log_in_and_shows_no_secret(users: Users, spark: SparkSession, way: str) -> None:
     settings = users.settings("flow", getattr(users.kafka, way))
     counts = KafkaClients(settings.kafka).topics()
-    stream = raw_stream(spark, settings, starting_offsets(TENANT, counts, {}), 10)
+    stream = raw_stream(spark, settings, starting_offsets(topics.raw_topics(TENANT), counts, {}), 10)
     spark.sparkContext.setLogLevel("DEBUG")
     try:
         query = stream.writeStream.format("noop").trigger(availableNow=True).start()

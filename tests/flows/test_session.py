@@ -1,5 +1,9 @@
+import os
+import subprocess
+import sys
 from pathlib import Path
 
+import pyspark
 import pytest
 
 from fogline.errors import Misconfigured
@@ -33,6 +37,37 @@ def test_table_raw_gets_a_slot_of_its_own() -> None:
     slots = {slots: parsing_slots(slots, FlowSettings()) for slots in (1, 2, 3, 16)}
     assert slots == {1: 1, 2: 1, 3: 2, 16: 15}
     assert parsing_slots(16, FlowSettings(raw_days=0)) == 16
+
+
+def test_the_master_of_spark_submit_wins_over_the_default_but_not_over_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert spark_master(FlowSettings()) == "local[3,4]"
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--master yarn pyspark-shell")
+    assert spark_master(FlowSettings()) is None
+    assert spark_master(FlowSettings(master="local[3]")) == "local[4,4]"
+    assert "spark.driver.host" not in configuration(given()), "the cluster's driver is not on loopback"
+
+
+def test_a_session_that_spark_submit_starts_has_its_master(folder: Path) -> None:
+    script = folder / "flow.py"
+    script.write_text(
+        "from fogline_cloud.flows.session import spark_session\n"
+        "from fogline_cloud.settings import CloudSettings, FlowSettings\n"
+        f"settings = CloudSettings(tenant='t', flow=FlowSettings(checkpoint={str(folder / 'checkpoint')!r}))\n"
+        "with spark_session(settings) as spark:\n"
+        "    print('master', spark.sparkContext.master)\n"
+    )
+    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+    local = ("--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.ui.enabled=false")
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_HOME": str(submit.parents[1])}
+    ran = subprocess.run(
+        [submit, "--master", "local[1]", *local, script],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert "master local[1]" in ran.stdout.splitlines(), ran.stderr[-2000:]
 
 
 def test_a_local_session_listens_on_loopback_only() -> None:

@@ -82,7 +82,7 @@ def test_a_topic_created_again_while_a_batch_is_read_stops_that_batch(flow: Flow
 def test_tables_without_topic_ids_take_the_ids_of_the_first_start(flow: Flow, make_event, monkeypatch):
     with monkeypatch.context() as former:
         former.setattr(claim.Claim, "_topic_marks", lambda *_: {})
-        former.setattr(claim.Claim, "_check_topics", lambda *_: [])
+        former.setattr(claim.Claim, "_recreated_topics", lambda *_: [])
         flow.land([make_event(b"1")])
         flow.run()
     flow.land([make_event(b"2")])

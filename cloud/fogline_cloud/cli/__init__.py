@@ -9,6 +9,7 @@
 `dead`: `fogline dead`
 `flow`: `fogline flow`
 `flow_replay`: `fogline flow replay`
+`flow_state`: `fogline flow status` and `fogline flow resume`
 `gateway`: `fogline gateway`
 `ledger`: `fogline ledger`
 `main`: the whole command line

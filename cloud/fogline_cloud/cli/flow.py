@@ -1,4 +1,4 @@
-"""`fogline flow`: run the Spark flow."""
+"""`fogline flow`: run the Spark flow. The commands that look after it are in `flow_state`."""
 
 import argparse
 import contextlib
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fogline.process.command_line import announce
 from fogline.process.metrics_server import serve_in_thread
+from fogline_cloud.cli import flow_state
 from fogline_cloud.cli.common import add_command, add_group
 from fogline_cloud.cli.flow_replay import add_replay
 from fogline_cloud.kafka import KafkaClients
@@ -51,6 +52,7 @@ def register(groups: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         help="with a new checkpoint: read raw topics from their beginning if they were deleted and created again",
     )
     add_replay(commands)
+    flow_state.register(commands)
 
 
 def _run(arguments: argparse.Namespace) -> int:

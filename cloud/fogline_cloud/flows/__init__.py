@@ -4,6 +4,7 @@
 `batch`: one micro-batch as a value, and the messages between driver and workers
 `careful_runner`: runs the parsers of a task, in its process or in a child
 `checkpoint`: state of Spark's checkpoint folder
+`checkpoint_files`: the files of a checkpoint folder, read without Spark
 `claim`: the claim of a starting flow to its tables
 `classify`: the outcome of one raw record
 `commit`: the four steps of a micro-batch, in the driver
@@ -28,16 +29,20 @@
 `parser_runner`: runs a parser on one event
 `parsers`: the parser plugins
 `plan`: how the flow parses
+`positions`: the queries' positions in the raw topics
 `publish`: derived records to Kafka
 `query`: a streaming query
 `raw_rows`: rows of table `raw`
 `raw_sink`: the sink of the query that writes table `raw`
 `replay`: parses stored events again
+`retention_gap`: records that Kafka deleted before the flow had read them
 `schema`: the tables' columns, their meaning and their Arrow types
 `session`: the Spark session
 `slow_lane`: parses slow events again with a larger limit
 `source`: the raw topics
+`state`: the state of a flow, and the way on after a gap
 `table_features`: features of Delta tables that the flow's writers would break
+`table_history`: the commits of a table
 `tables`: the tables in Spark
 `tasks`: the work of Spark's workers
 `time_limit`: a limit on the CPU time of a call

@@ -4,16 +4,9 @@ import json
 import uuid
 from typing import Any
 
-import msgspec
 from pyspark.sql import SparkSession
 
-
-class QueryCheckpoint(msgspec.Struct, frozen=True):
-    """State of a checkpoint. `run`: its uuid. `planned`, `done`: its newest planned and finished batch, -1 for none."""
-
-    run: str
-    planned: int
-    done: int
+from fogline_cloud.flows.checkpoint_files import QueryCheckpoint
 
 
 def open_checkpoint(spark: SparkSession, folder: str) -> QueryCheckpoint:
@@ -25,6 +18,13 @@ def open_checkpoint(spark: SparkSession, folder: str) -> QueryCheckpoint:
     first = spark.read.text(metadata).first()
     run: str = json.loads(first[0])["id"] if first is not None else ""
     return QueryCheckpoint(run, _newest(spark, f"{folder}/offsets"), _newest(spark, f"{folder}/commits"))
+
+
+def delete_checkpoint(spark: SparkSession, folder: str) -> None:
+    """Delete the checkpoint in a folder. `metadata` goes last, so that a kill leaves it under its old uuid."""
+    for name in ("offsets", "commits", "sources", "state", "metadata"):
+        system, path = _hadoop(spark, f"{folder}/{name}")
+        system.delete(path, True)
 
 
 def _newest(spark: SparkSession, folder: str) -> int:

@@ -3,11 +3,15 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from fogline.errors import Misconfigured
+from fogline_cloud import topics
 from fogline_cloud.flows.batch import MicroBatch
-from fogline_cloud.flows.checkpoint import QueryCheckpoint
+from fogline_cloud.flows.checkpoint_files import QueryCheckpoint
 from fogline_cloud.flows.delta_log import DeltaLog
 from fogline_cloud.flows.owner import Owner
+from fogline_cloud.flows.table_history import restored
 from fogline_cloud.flows.topic_ids import recreated, topic_application
 from fogline_cloud.settings import FlowSettings
 
@@ -34,31 +38,46 @@ class Claim:
         self._decisive = self.logs[0]
         self.decided = self._decisive.newest(self._batch)
 
-    def make(self, *, exists: bool, epoch: int | None) -> Owner:
-        """Become the newest owner of the tables. Raises `Misconfigured` if the checkpoint is another owner's, or was set back.
+    @property
+    def newest(self) -> Owner:
+        """The newest owner of the tables, under the uuid of this checkpoint. Epoch 0 for none."""
+        held = Owner(self.tenant, self.flow.name, self.checkpoint.run, 0, tuple(topics.of_lanes(self.flow.lanes, self.tenant)))
+        return msgspec.structs.replace(held, epoch=max(log.epoch_of(held) for log in self.logs))
+
+    @property
+    def is_replaced(self) -> bool:
+        """True if `fogline flow resume` has replaced the checkpoint by the positions in the first table."""
+        return self._decisive.version_of(self.newest.application_of_successor) is not None
+
+    def check(self, *, exists: bool, epoch: int | None = None) -> Owner:
+        """Return the newest owner of the tables. Raises `Misconfigured` if the checkpoint is another owner's, or was set back.
 
         `exists`: the tables are not new. `epoch`: the epoch under which this process owns the tables already.
         """
-        held = Owner(self.tenant, self.flow.name, self.checkpoint.run, epoch or 0)
-        newest = max(log.version_of(held.application) or 0 for log in self.logs)
-        if epoch is not None and newest > epoch:
-            raise held.superseded(self._decisive.folder.path)
-        self._check(held, newest, exists=exists)
-        recreated_topics = self._check_topics(held.name)
+        newest = self.newest
+        if epoch is not None and newest.epoch > epoch:
+            raise newest.superseded(self._decisive.folder.path)
+        self._check(newest, exists=exists)
+        self._recreated_topics()
+        return newest
+
+    def make(self, *, exists: bool, epoch: int | None) -> Owner:
+        """Become the newest owner of the tables. Arguments and errors are those of `check`."""
+        newest = self.check(exists=exists, epoch=epoch)
         if epoch is not None:
-            return held
-        owner = Owner(self.tenant, self.flow.name, self.checkpoint.run, newest + 1)
+            return msgspec.structs.replace(newest, epoch=epoch)
+        owner = msgspec.structs.replace(newest, epoch=newest.epoch + 1)
         for log in self.logs:
-            topic_marks = self._topic_marks(owner, recreated_topics) if log is self._decisive else {}
+            topic_marks = self._topic_marks(owner, self._recreated_topics()) if log is self._decisive else {}
             log.claim(owner, {**self._marks(log.table), **topic_marks})
         return owner
 
-    def _check_topics(self, name: str) -> list[str]:
+    def _recreated_topics(self) -> list[str]:
         recreated_topics = [
             topic
             for topic, each in self.ids.items()
-            if (known := self._decisive.version_of(topic_application(name, topic))) is not None
-            and self._decisive.version_of(topic_application(name, topic, each)) != known
+            if (known := self._decisive.version_of(topic_application(self.tenant, topic))) is not None
+            and self._decisive.version_of(topic_application(self.tenant, topic, each)) != known
         ]
         if recreated_topics and (not self.accept_new_topics or self.checkpoint.planned >= 0):
             raise recreated(recreated_topics)
@@ -67,37 +86,38 @@ class Claim:
     def _topic_marks(self, owner: Owner, recreated_topics: list[str]) -> dict[str, int]:
         marks: dict[str, int] = {}
         for topic, each in self.ids.items():
-            whole = topic_application(owner.name, topic)
+            whole = topic_application(self.tenant, topic)
             if topic in recreated_topics or self._decisive.version_of(whole) is None:
                 version = owner.epoch if topic in recreated_topics else 0
-                marks |= {whole: version, topic_application(owner.name, topic, each): version}
+                marks |= {whole: version, topic_application(self.tenant, topic, each): version}
         return marks
 
     def _marks(self, table: str) -> dict[str, int]:
         """Return the transaction of batches without rows: early versions finished such a batch without a commit."""
         return {self._batch.application(table): self.checkpoint.done} if self.checkpoint.done > self.decided else {}
 
-    def _check(self, held: Owner, newest: int, *, exists: bool) -> None:
+    def _check(self, newest: Owner, *, exists: bool) -> None:
         checkpoint = self.checkpoint
-        restored = [log for log in self.logs if log.is_restored(held.name)]
+        set_back = [log for log in self.logs if log.is_restored(newest.name)]
         if checkpoint.planned < 0:
-            if 0 < len(restored) < len(self.logs):
-                raise restored[0].restored()
+            if 0 < len(set_back) < len(self.logs):
+                raise restored(set_back[0].folder.path)
             return
         this = f"[flow] checkpoint = {self.folder}"
-        if restored:
-            raise restored[0].restored()
+        if set_back:
+            raise restored(set_back[0].folder.path)
         if self.decided > checkpoint.planned:
             raise Misconfigured(
                 f"{this}: it is older than the tables (its newest batch is {checkpoint.planned}, theirs is {self.decided}): "
                 f"{_REMEDY}"
             )
-        if newest and self._decisive.version_of(held.application_of_run) != newest:
+        if newest.epoch and self._decisive.version_of(newest.application_of_checkpoint) != newest.epoch:
             raise Misconfigured(
-                f"{this}: another flow with [flow] name = {self.flow.name} has taken over the tables in {self.flow.tables} "
-                f"since this checkpoint was used: {_REMEDY}, or set other [flow] tables"
+                f"{this}: another flow with [flow] name = {self.flow.name} or with its lanes has taken over the tables in "
+                f"{self.flow.tables}, or [flow] lanes has changed, since this checkpoint was used: {_REMEDY}, or set other "
+                "[flow] tables"
             )
-        if not exists or (checkpoint.done > self.decided and (newest or self.decided < 0)):
+        if not exists or (checkpoint.done > self.decided and (newest.epoch or self.decided < 0)):
             raise Misconfigured(
                 f"{this}: it has finished batch {checkpoint.done}, but the tables in {self.flow.tables} hold "
                 f"{f'batch {self.decided} of it' if self.decided >= 0 else 'none of its batches'}: "

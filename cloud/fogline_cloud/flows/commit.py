@@ -101,15 +101,15 @@ class MicroBatchCommitter:
         """Compare rows that may be duplicates with the table and with the rest of the batch. Returns files to commit."""
         files: list[File] = []
         if staged.replayed:
-            flow = self.spark.read.format("delta").load(self.events.folder.path).where(F.col("flow") == batch.flow)
-            settled = [frame.select("outcome", *_IDENTITY) for frame in (flow, *self._read(staged.files))]
+            table = self.spark.read.format("delta").load(self.events.folder.path)
+            settled = [frame.select("outcome", *_IDENTITY) for frame in (table, *self._read(staged.files))]
             contested = reduce(DataFrame.unionByName, self._read(staged.replayed))
             marked = mark_replayed(contested, reduce(DataFrame.unionByName, settled))
             stage = partial(tasks.stage_rows, self.task)
             files += collected(marked.coalesce(self.parallel).mapInArrow(stage, tasks.REPLY)).files
         if staged.shared:
             suspects = self.spark.sparkContext.parallelize([self._suspects(staged.shared)], 1)
-            (reply,) = suspects.map(partial(tasks.stage_shared, self.task, batch.flow)).collect()
+            (reply,) = suspects.map(partial(tasks.stage_shared, self.task)).collect()
             files += msgspec.json.decode(reply, type=StagedFiles).files
         delete_below(self.events.folder, tasks.contested_folder(batch))
         return files

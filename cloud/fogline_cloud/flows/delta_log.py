@@ -21,10 +21,8 @@ from fogline_cloud.flows.batch import File, MicroBatch
 from fogline_cloud.flows.files import TableFolder, require_files
 from fogline_cloud.flows.owner import Owner
 from fogline_cloud.flows.table_features import TableState, problems
+from fogline_cloud.flows.table_history import COMMITTED_BY, has_restore, restored, since_commit_of
 
-_COMMITTED_BY = "foglineFlow"  # key of the flow's name in the commit information
-_CHANGES_NO_ROW = {"OPTIMIZE", "VACUUM START", "VACUUM END"}
-_RECENT = 20  # number of commits that are read first; all of them only if these do not suffice
 _HOOK = PostCommitHookProperties(cleanup_expired_logs=False)  # it would list the log five times; maintenance does it
 
 
@@ -70,27 +68,30 @@ class DeltaLog:
         version: int | None = self._table.transaction_version(application)
         return version
 
+    def epoch_of(self, owner: Owner) -> int:
+        """Return the epoch of the newest owner of the same name or of one of the same topics, 0 for none."""
+        return max(self.version_of(application) or 0 for application in owner.applications)
+
     def version(self) -> int:
         """Return the newest version."""
-        self._table.update_incremental()
-        found: int = self._table.version()
+        found: int = self.snapshot().version()
         return found
 
-    def others_since(self, version: int) -> list[str]:
-        """Return the operations of commits after a version, except flows' batches and what changes no row."""
-        count = self.version() - version
-        commits = self._table.history(count) if count else []
-        return [
-            str(each["operation"])
-            for each in commits
-            if _COMMITTED_BY not in each and each.get("operation") not in _CHANGES_NO_ROW
-        ]
+    def snapshot(self) -> DeltaTable:
+        """Return the table at its newest version. It must not be used after the next call."""
+        self._table.update_incremental()
+        return self._table
 
-    def claim(self, owner: Owner, marks: Mapping[str, int]) -> None:
-        """Commit this owner, with further transactions `marks`. Raises `Misconfigured` if another flow came first."""
-        if (self.version_of(owner.application) or 0) >= owner.epoch:
+    def claim(self, owner: Owner, marks: Mapping[str, int], files: Sequence[File] = (), at: int | None = None) -> None:
+        """Commit this owner, with further transactions `marks` and `files`. Raises `Misconfigured` if another flow came first.
+
+        `at`: the only version of the table that the commit may follow.
+        """
+        if self.epoch_of(owner) >= owner.epoch:
             raise owner.superseded(self.folder.path)
-        self._commit([], {**owner.marks, **marks}, owner)
+        if at is not None and self.version() != at:
+            raise Misconfigured(f"{self.folder.path}: the table has changed meanwhile: stop the flow, then run this again")
+        self._commit(_actions(files), {**owner.marks, **marks}, owner)
 
     def append(self, files: Sequence[File], batch: MicroBatch, owner: Owner) -> None:
         """Commit files (or none) as the rows of one batch. Does nothing if the batch is committed already.
@@ -103,18 +104,17 @@ class DeltaLog:
         newest = self._table.transaction_version(application)
         if newest is None or newest < batch.number:
             require_files(self.folder, files)
-            actions = [AddAction(each.path, each.size, {"day": each.day}, each.modified_ms, True, each.stats) for each in files]
-            self._commit(actions, {**owner.marks, application: batch.number}, owner)
+            self._commit(_actions(files), {**owner.marks, application: batch.number}, owner)
 
     def _require(self, owner: Owner) -> None:
         """Raise unless `owner` owns this snapshot, and the table was not restored since the last commit."""
-        if self._table.transaction_version(owner.application) != owner.epoch:
+        if any(self._table.transaction_version(application) != owner.epoch for application in owner.applications):
             raise owner.superseded(self.folder.path)
         version = self._table.version()
         # Reading the history lists the log, so only if others have committed.
         if version > self._seen + self._own:
-            if _has_restore(self._table.history(version - self._seen)):
-                raise self.restored()
+            if has_restore(self._table.history(version - self._seen)):
+                raise restored(self.folder.path)
             self._require_usable()
         self._seen, self._own = version, 0
 
@@ -128,7 +128,7 @@ class DeltaLog:
         now_ms = int(time.time() * 1000)
         properties = CommitProperties(
             app_transactions=[Transaction(application, version, now_ms) for application, version in marks.items()],
-            custom_metadata={_COMMITTED_BY: owner.name},
+            custom_metadata={COMMITTED_BY: owner.name},
         )
         try:
             self._table.create_write_transaction(
@@ -147,21 +147,8 @@ class DeltaLog:
 
     def is_restored(self, name: str) -> bool:
         """Return True if the table was restored after the last commit of the flow `name` (`Owner.name`)."""
-        self._table.update_incremental()
-        for limit in (_RECENT, None):
-            commits = self._table.history(limit)
-            last = next((at for at, commit in enumerate(commits) if commit.get(_COMMITTED_BY) == name), None)
-            if last is not None:
-                return _has_restore(commits[:last])
-        return False  # the flow has no commit that a restore could have removed
-
-    def restored(self) -> Misconfigured:
-        """Return the error for a table that was restored."""
-        return Misconfigured(
-            f"{self.folder.path}: the table was restored to an earlier version, so rows of finished batches are missing: "
-            "restore events and readings to the same moment, then delete the folder of [flow] checkpoint, and the flow "
-            "continues after the last rows of the tables"
-        )
+        commits = since_commit_of(self.snapshot(), name)
+        return commits is not None and has_restore(commits[:-1])  # without a commit, a restore removes nothing
 
     def holding(self, batch: MicroBatch) -> list[str]:
         """Return the paths of files that may hold rows of this batch (and of others)."""
@@ -183,5 +170,5 @@ class DeltaLog:
         return [str(path) for path in known.filter(pc.and_(may, recent)).column("path").to_pylist()]
 
 
-def _has_restore(commits: list[dict[str, Any]]) -> bool:
-    return any(commit.get("operation") == "RESTORE" for commit in commits)
+def _actions(files: Sequence[File]) -> list[AddAction]:
+    return [AddAction(each.path, each.size, {"day": each.day}, each.modified_ms, True, each.stats) for each in files]

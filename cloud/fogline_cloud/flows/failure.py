@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from fogline.errors import FoglineError, Misconfigured, Unreachable
+from fogline_cloud.flows.retention_gap import REMEDY
 
 _KAFKA_AWAY = re.compile(
     r"kafka\.common\.errors\.(Timeout|Disconnect|Network|BrokerNotAvailable|CoordinatorNotAvailable|LeaderNotAvailable)"
@@ -13,7 +14,7 @@ _KAFKA_AWAY = re.compile(
 _OURS = re.compile(r"^fogline\.errors\.Unreachable: (.*)", re.MULTILINE)  # the last line of a worker's traceback
 _KNOWN = {  # Meaning and remedy by pattern. The first match counts.
     r"OffsetOutOfRange|KAFKA_DATA_LOSS|data may have been lost|aged out by Kafka": "Kafka has deleted records that the flow "
-    "has not read: the flow was down for longer than Kafka's retention",
+    f"has not read: the flow was down for longer than Kafka's retention. {REMEDY}",
     r"ArithmeticException: long overflow": "a record in a raw topic has a timestamp that Spark cannot hold: delete it "
     "(kafka-delete-records), and set the topic's message.timestamp.type to LogAppendTime",
     r"UnknownTopicOrPartition": "a topic of the flow does not exist: run `fogline topics create`",

@@ -14,6 +14,7 @@ from typing import Generic, TypeVar
 from pyspark.sql import SparkSession
 
 from fogline.errors import Misconfigured, Unreachable
+from fogline_cloud import topics
 from fogline_cloud.flows.commit import Progress
 from fogline_cloud.flows.kafka import spark_options
 from fogline_cloud.flows.metrics import Offsets
@@ -33,6 +34,7 @@ _BACK_OFF_S = (1.0, 2.0, 5.0, 10.0, 30.0)
 
 def preflight(settings: CloudSettings) -> dict[str, int]:
     """Check parsers, folders and Kafka before Spark starts. Returns the partition count of every topic."""
+    topics.of_lanes(settings.flow.lanes, settings.tenant)
     plan_of(settings)
     if "%" in settings.flow.tables:
         raise Misconfigured(f"[flow] tables = {settings.flow.tables}: a folder with % in its name cannot be used")

@@ -9,8 +9,9 @@ from fogline_cloud.flows.commit import MicroBatchCommitter, Progress
 from fogline_cloud.flows.delta_log import DeltaLog
 from fogline_cloud.flows.owner import Owner
 from fogline_cloud.flows.plan import plan_of
+from fogline_cloud.flows.positions import Bounds, Positions, of_events
 from fogline_cloud.flows.session import is_local, parsing_slots
-from fogline_cloud.flows.tables import Offsets, make_tables, read_progress, require_shared, tables_in
+from fogline_cloud.flows.tables import make_tables, require_shared, tables_in
 from fogline_cloud.flows.tasks import WorkerTask
 from fogline_cloud.flows.topic_ids import TopicIds
 from fogline_cloud.settings import CloudSettings
@@ -44,8 +45,8 @@ class ParsedSink:
     def open(self) -> bool:
         """Open the tables, and create missing ones. Returns True if `events` existed. Raises `Misconfigured`."""
         exists = make_tables(self._spark, self._tables)
-        if not is_local(self._settings.flow.master):
-            require_shared(self._spark, self._tables.events, self._settings.flow.master)
+        if not is_local(master := self._spark.sparkContext.master):
+            require_shared(self._spark, self._tables.events, master)
         self._events = DeltaLog("events", self._tables.events)
         self._readings = DeltaLog("readings", self._tables.readings)
         return exists
@@ -74,12 +75,12 @@ class ParsedSink:
             parallel=parsing_slots(self._spark.sparkContext.defaultParallelism, flow),
         )
 
-    def resume(self) -> Offsets:
-        """Finish the last batches of former checkpoints. Returns the offset after the last row of each partition."""
-        offsets, unfinished = read_progress(self._spark, self._committer.owner, self._events)
-        for batch in unfinished:
+    def resume(self, bounds: Bounds) -> Positions:
+        """Finish the last batches of former checkpoints. Returns the positions after the last rows of `events`."""
+        landed = of_events(self._committer.owner, self._events, self._committer.topic_ids.ids, bounds)
+        for batch in landed.unfinished:
             self._committer.finish(batch)
-        return offsets
+        return landed.positions
 
     def land(self, raw: DataFrame, batch: MicroBatch, *, decided: bool) -> None:
         """Land one micro-batch. `decided`: its rows are in `events` already."""

@@ -13,16 +13,19 @@ from pyspark.sql.streaming import StreamingQuery
 
 from fogline.errors import FoglineError, Misconfigured, Unreachable
 from fogline_cloud.flows.batch import MicroBatch
-from fogline_cloud.flows.checkpoint import open_checkpoint
+from fogline_cloud.flows.checkpoint import delete_checkpoint, open_checkpoint
+from fogline_cloud.flows.checkpoint_files import CheckpointFiles, CheckpointUnreadable
 from fogline_cloud.flows.claim import Claim
 from fogline_cloud.flows.delta_log import DeltaLog
 from fogline_cloud.flows.failure import explained
 from fogline_cloud.flows.metrics import Offsets
 from fogline_cloud.flows.owner import Owner
+from fogline_cloud.flows.positions import Bounds, Positions, of_checkpoint
+from fogline_cloud.flows.retention_gap import require_no_gap
 from fogline_cloud.flows.session import log_file
-from fogline_cloud.flows.source import raw_stream, starting_offsets
-from fogline_cloud.flows.tables import Offsets as TableOffsets
+from fogline_cloud.flows.source import raw_partitions, raw_stream, starting_offsets
 from fogline_cloud.flows.topic_ids import TopicIds, read_topic_ids
+from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.settings import CloudSettings
 
 FINISH_LIMIT_S = 30.0
@@ -55,8 +58,8 @@ class QuerySink(Protocol):
     def begin(self, owner: Owner, topic_ids: TopicIds) -> None:
         """Take micro-batches of this owner from now on."""
 
-    def resume(self) -> TableOffsets:
-        """Finish the last batches of former checkpoints. Returns the offset after the last row of each partition."""
+    def resume(self, bounds: Bounds) -> Positions:
+        """Finish the last batches of former checkpoints. Returns the positions after the last rows."""
 
     def land(self, raw: DataFrame, batch: MicroBatch, *, decided: bool) -> None:
         """Land one micro-batch. `decided`: its rows are in the first table already."""
@@ -127,26 +130,41 @@ class Query:
             self._on_offsets(json.loads(progress["sources"][0]["endOffset"]))
 
     def _prepare(self) -> str:
-        """Claim the tables. Returns Spark's starting offsets."""
-        sink, tenant = self._sink, self._settings.tenant
+        """Claim the tables. Returns Spark's starting offsets. Raises `Misconfigured` if Kafka has deleted unread records."""
+        sink = self._sink
         exists = sink.open()
-        checkpoint = open_checkpoint(self._spark, sink.checkpoint)
         self._topic_ids = topic_ids = read_topic_ids(self._settings)
-        claim = Claim(
-            tenant,
-            self._settings.flow,
-            sink.checkpoint,
-            sink.logs,
-            checkpoint,
-            topic_ids.ids,
-            accept_new_topics=self._accept_new_topics,
-        )
+        claim = self._claim(topic_ids)
+        if claim.is_replaced:
+            delete_checkpoint(self._spark, sink.checkpoint)
+            claim = self._claim(topic_ids)
         self._owner = claim.make(exists=exists, epoch=self.epoch)
         self.epoch = self._owner.epoch
-        self._planned, self._decided = checkpoint.planned, claim.decided
+        self._planned, self._decided = claim.checkpoint.planned, claim.decided
         sink.begin(self._owner, topic_ids)
-        known = sink.resume() if exists and checkpoint.planned < 0 else {}
-        return starting_offsets(tenant, self._counts, known)
+        known = self._known(claim) if exists else {}
+        return starting_offsets(self._owner.topics, self._counts, known)
+
+    def _claim(self, topic_ids: TopicIds) -> Claim:
+        sink, settings = self._sink, self._settings
+        checkpoint = open_checkpoint(self._spark, sink.checkpoint)
+        accept = self._accept_new_topics
+        return Claim(
+            settings.tenant, settings.flow, sink.checkpoint, sink.logs, checkpoint, topic_ids.ids, accept_new_topics=accept
+        )
+
+    def _known(self, claim: Claim) -> Positions:
+        """Return the positions that Spark's checkpoint does not have. Raises `Misconfigured` after a gap by retention."""
+        settings = self._settings
+        bounds = KafkaClients(settings.kafka).bounds(raw_partitions(self._owner.topics, self._counts), committed=True)
+        if claim.checkpoint.planned < 0:
+            known = self._sink.resume(bounds)
+            require_no_gap(known, bounds)
+            return known
+        with suppress(CheckpointUnreadable):  # delta-rs knows fewer kinds of folders than Spark, which finds the gap later
+            files = CheckpointFiles(self._sink.checkpoint, settings.flow.storage)
+            require_no_gap(of_checkpoint(files, claim.checkpoint, claim.decided), bounds)
+        return {}
 
     def _stream(self, starting: str, max_events: int, *, once: bool) -> StreamingQuery:
         flow = self._settings.flow

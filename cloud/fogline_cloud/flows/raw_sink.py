@@ -13,14 +13,20 @@ from fogline_cloud.flows.commit import collected
 from fogline_cloud.flows.delta_log import DeltaLog
 from fogline_cloud.flows.files import count_rows
 from fogline_cloud.flows.owner import Owner
+from fogline_cloud.flows.positions import Bounds, Positions, of_raw
 from fogline_cloud.flows.raw_rows import RawTask, stage_raw
-from fogline_cloud.flows.tables import Offsets, make_table, read_raw_offsets, tables_in
+from fogline_cloud.flows.tables import make_table, tables_in
 from fogline_cloud.flows.tasks import MEASURED, REPLY
 from fogline_cloud.flows.topic_ids import TopicIds
-from fogline_cloud.settings import CloudSettings
+from fogline_cloud.settings import CloudSettings, FlowSettings
 
 DELAY_S = 60
 """Largest time that records wait for a full micro-batch: nobody waits for them, and small files cost later."""
+
+
+def raw_checkpoint(flow: FlowSettings) -> str:
+    """Return the checkpoint of the query that writes table `raw`."""
+    return f"{flow.checkpoint.rstrip('/')}/raw"
 
 
 class RawProgress(msgspec.Struct, frozen=True):
@@ -36,7 +42,7 @@ class RawSink:
 
     def __init__(self, spark: SparkSession, settings: CloudSettings, on_progress: Callable[[RawProgress], None]) -> None:
         self.name = f"{settings.flow.name}-raw"
-        self.checkpoint = f"{settings.flow.checkpoint.rstrip('/')}/raw"
+        self.checkpoint = raw_checkpoint(settings.flow)
         self._spark = spark
         self._settings = settings
         self._on_progress = on_progress
@@ -66,9 +72,9 @@ class RawSink:
         self._owner = owner
         self._topic_ids = topic_ids
 
-    def resume(self) -> Offsets:
-        """Return the offset after the last row of each partition. No batch is unfinished, because it has one commit."""
-        return read_raw_offsets(self._spark, self._owner, self._folder, self._topic_ids.ids)
+    def resume(self, bounds: Bounds) -> Positions:
+        """Return the positions after the last rows. No batch is unfinished, because it has one commit."""
+        return of_raw(self._owner, self._log, self._topic_ids.ids, bounds)
 
     def land(self, raw: DataFrame, batch: MicroBatch, *, decided: bool) -> None:
         """Append one micro-batch, unless it is `decided`: in the table already."""

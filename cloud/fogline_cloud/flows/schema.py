@@ -50,13 +50,17 @@ class EventOutcome(StrEnum):
     DEAD = "dead"
     """Cannot be parsed; the row keeps the reason and the body."""
     GAP = "gap"
-    """A gap record: the sequences `first_sequence` to `sequence` carry no event."""
+    """A gap record: the sequences `first_sequence` to `sequence` carry no event; or, with reason `RETENTION`, no record."""
     STATEMENT = "statement"
     """A gateway's ledger statement."""
     FORGOTTEN = "forgotten"
     """`fogline table forget` removed what the device sent; the row keeps its positions in Kafka and at the gateway."""
     DUPLICATE = "duplicate"
     """In the table already: sent again by a restored gateway (reason `replayed`), or by another gateway first (`shared`)."""
+
+
+RETENTION = "retention"
+"""Reason of a row for offsets that Kafka's retention deleted before the flow had read them."""
 
 
 class Column(NamedTuple):

@@ -21,6 +21,8 @@ _LOGGING = Path(__file__).with_name("log4j2.properties")
 _LOCAL = re.compile(r"local(?:\[(\*|[0-9]+)(?:,[0-9]+)?\])?")
 RAW_POOL = "raw"
 """Spark's scheduler pool of the query that writes `raw`. It gets as many free slots as all others together."""
+_DEFAULT_MASTER = "local[2]"
+_SUBMITTED = ("PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS")  # spark-submit sets the first; users set the second instead of it
 _ATTEMPTS = 4  # number of times that a task is tried if its worker dies
 
 _ALWAYS: dict[str, Scalar] = {
@@ -53,11 +55,16 @@ def is_local(master: str) -> bool:
     return _LOCAL.fullmatch(master) is not None
 
 
-def spark_master(flow: FlowSettings) -> str:
-    """Return the master; a local one gets `_ATTEMPTS` tries of a task, and a slot for the query that writes `raw`."""
-    match = _LOCAL.fullmatch(flow.master)
+def spark_master(flow: FlowSettings) -> str | None:
+    """Return the master to set, `None` to leave it to spark-submit.
+
+    A local one gets `_ATTEMPTS` tries of a task, and a slot for the query that writes `raw`.
+    """
+    if flow.master is None and any(name in os.environ for name in _SUBMITTED):
+        return None
+    match = _LOCAL.fullmatch(chosen := flow.master or _DEFAULT_MASTER)
     if match is None:
-        return flow.master
+        return chosen
     slots = match[1] or "1"
     return f"local[{int(slots) + bool(flow.raw_days) if slots.isdecimal() else slots},{_ATTEMPTS}]"
 
@@ -85,23 +92,23 @@ def configuration(settings: CloudSettings) -> dict[str, str]:
         "spark.driver.extraJavaOptions": (
             f'-Dlog4j2.configurationFile="{_LOGGING.as_uri()}" -Dfogline.log="{log_file(settings)}" -Duser.timezone=UTC'
         ),
-        **(_LOCALLY if is_local(flow.master) else {}),
+        **(_LOCALLY if is_local(spark_master(flow) or "") else {}),
         **flow.spark,
     }
     return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in chosen.items()}
 
 
-@contextmanager
-def spark_session(settings: CloudSettings) -> Iterator[SparkSession]:
-    """Start a session, and stop it at the end of the block. Raises `Misconfigured`. On a cluster, set PYSPARK_PYTHON."""
+def start_session(settings: CloudSettings) -> SparkSession:
+    """Start a session, or return the running one. Raises `Misconfigured`. On a cluster, set PYSPARK_PYTHON."""
     java = find_java()
-    if is_local(settings.flow.master):
+    master = spark_master(settings.flow)
+    if master is not None and is_local(master):
         os.environ["PYSPARK_PYTHON"] = sys.executable
     else:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     log_file(settings).parent.mkdir(parents=True, exist_ok=True)
-    builder = SparkSession.builder.master(spark_master(settings.flow))
-    for key, value in configuration(settings).items():
+    builder = SparkSession.builder
+    for key, value in (({} if master is None else {"spark.master": master}) | configuration(settings)).items():
         builder = builder.config(key, value)
     with _own_signals():
         try:
@@ -111,6 +118,13 @@ def spark_session(settings: CloudSettings) -> Iterator[SparkSession]:
             raise Misconfigured(f"Spark does not start with {java}: {first} (see {log_file(settings)})") from error
     spark.sparkContext.setLogLevel("WARN")
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # Spark's own log has the same errors
+    return spark
+
+
+@contextmanager
+def spark_session(settings: CloudSettings) -> Iterator[SparkSession]:
+    """Start a session as `start_session` does, and stop it at the end of the block."""
+    spark = start_session(settings)
     try:
         yield spark
     finally:

@@ -1,15 +1,15 @@
 """The flow's source: committed records of the tenant's three raw topics."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark uses
 
 from fogline_cloud import topics
 from fogline_cloud.flows.kafka import spark_options
-from fogline_cloud.flows.tables import Offsets
-from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.flows.positions import Positions
+from fogline_cloud.kafka import KafkaClients, Partition
 from fogline_cloud.settings import CloudSettings
 
 RAW = ("topic", "partition", "offset", "ingested", "value", "headers")
@@ -25,14 +25,17 @@ def partitions(settings: CloudSettings) -> dict[str, int]:
     return {name: found[name] for name in wanted}
 
 
-def starting_offsets(tenant: str, counts: Mapping[str, int], known: Offsets) -> str:
+def raw_partitions(names: Iterable[str], counts: Mapping[str, int]) -> list[Partition]:
+    """Return every partition of these topics. `counts`: partition count of each topic."""
+    return [(topic, number) for topic in names for number in range(counts[topic])]
+
+
+def starting_offsets(names: Iterable[str], counts: Mapping[str, int], known: Positions) -> str:
     """Return Spark's `startingOffsets`: the offsets `known` to follow the table's rows, else the earliest record."""
-    return json.dumps(
-        {
-            topic: {str(number): known.get(topic, {}).get(number, _EARLIEST) for number in range(counts[topic])}
-            for topic in topics.raw_topics(tenant)
-        }
-    )
+    offsets: dict[str, dict[str, int]] = {}
+    for topic, number in raw_partitions(names, counts):
+        offsets.setdefault(topic, {})[str(number)] = known.get((topic, number), _EARLIEST)
+    return json.dumps(offsets)
 
 
 def raw_stream(spark: SparkSession, settings: CloudSettings, starting: str, max_events: int, **options: int | str) -> DataFrame:
@@ -44,7 +47,7 @@ def raw_stream(spark: SparkSession, settings: CloudSettings, starting: str, max_
         spark.readStream.format("kafka")
         .options(**spark_options(settings.kafka))
         .option("kafka.isolation.level", "read_committed")
-        .option("subscribe", ",".join(topics.raw_topics(settings.tenant)))
+        .option("subscribe", ",".join(topics.of_lanes(settings.flow.lanes, settings.tenant)))
         .option("startingOffsets", starting)
         .option("failOnDataLoss", "true")
         .option("includeHeaders", "true")

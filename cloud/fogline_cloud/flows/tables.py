@@ -1,6 +1,5 @@
-"""The Delta tables in Spark: creation, and the offsets that they hold."""
+"""The Delta tables in Spark: creation."""
 
-from collections.abc import Mapping
 from functools import partial
 from itertools import pairwise
 from uuid import uuid4
@@ -9,21 +8,12 @@ import msgspec
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark uses
 
 from fogline.errors import Misconfigured
-from fogline_cloud import topics
 from fogline_cloud.flows import files, schema
-from fogline_cloud.flows.batch import MicroBatch
-from fogline_cloud.flows.delta_log import DeltaLog
 from fogline_cloud.flows.files import TableFolder
-from fogline_cloud.flows.owner import Owner
 from fogline_cloud.flows.schema import Column
 from fogline_cloud.flows.tasks import MEASURED
-from fogline_cloud.flows.topic_ids import topic_application
-
-Offsets = dict[str, dict[int, int]]
-"""Topic to partition to offset."""
 
 
 class Tables(msgspec.Struct, frozen=True):
@@ -103,45 +93,3 @@ def _add(spark: SparkSession, path: str, missing: list[Column], columns: tuple[C
             )
         except (KeyError, PySparkException, Py4JJavaError):
             return  # this is some other table: the caller reports its columns
-
-
-def read_raw_offsets(spark: SparkSession, owner: Owner, folder: TableFolder, topic_ids: Mapping[str, str]) -> Offsets:
-    """Return the offset after the last row of each partition in `raw`. Rows of former topics of these names do not count.
-
-    Reads the whole column of offsets, so only for a new checkpoint. `topic_ids`: id by name, as Kafka has them now.
-    """
-    flow = (F.col("tenant") == owner.tenant) & (F.col("flow") == owner.flow)
-    rows = spark.read.format("delta").load(folder.path).where(flow)
-    offsets: Offsets = {}
-    for row in rows.groupBy("topic", "topic_id", "partition").agg((F.max("offset") + 1).alias("next")).collect():
-        if row["topic_id"] in (None, topic_ids.get(row["topic"])):
-            partitions = offsets.setdefault(row["topic"], {})
-            partitions[row["partition"]] = max(row["next"], partitions.get(row["partition"], 0))
-    return offsets
-
-
-def read_progress(spark: SparkSession, owner: Owner, log: DeltaLog) -> tuple[Offsets, list[MicroBatch]]:
-    """Return the offset after the last row of each partition in `events`, and the batches that may have been interrupted.
-
-    Reads the whole column of offsets, so only for a new checkpoint. A topic created again counts from its epoch.
-    """
-    flow = (F.col("tenant") == owner.tenant) & (F.col("flow") == owner.flow)
-    events = spark.read.format("delta").load(log.folder.path).where(flow)
-    newest = {row["run"]: row["batch"] for row in events.groupBy("run").agg(F.max("batch").alias("batch")).collect()}
-    epochs = {run: log.version_of(msgspec.structs.replace(owner, run=run).application_of_run) or 0 for run in newest}
-    of_this_topic = F.lit(True)
-    for topic in topics.raw_topics(owner.tenant):
-        since = log.version_of(topic_application(owner.name, topic)) or 0
-        former = [run for run, epoch in epochs.items() if epoch < since]
-        of_this_topic &= (F.col("topic") != topic) | ~F.col("run").isin(former)
-    following = (F.max(F.when(of_this_topic, F.col("offset"))) + 1).alias("next")
-    last_batch = F.max_by(F.struct("run", "batch"), F.struct(of_this_topic, "offset")).alias("last")
-    offsets: Offsets = {}
-    unfinished: set[MicroBatch] = set()
-    for row in events.groupBy("topic", "partition").agg(following, last_batch).collect():
-        if row["next"] is not None:
-            offsets.setdefault(row["topic"], {})[row["partition"]] = row["next"]
-        run, number = row["last"]
-        if newest[run] == number:
-            unfinished.add(MicroBatch(owner.flow, run, number))
-    return offsets, sorted(unfinished, key=lambda batch: (batch.run, batch.number))

@@ -85,12 +85,11 @@ def stage_rows(task: WorkerTask, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.
         yield reply(StagedFiles(events.close()))
 
 
-def stage_shared(task: WorkerTask, flow: str, suspects: Suspects) -> bytes:
+def stage_shared(task: WorkerTask, suspects: Suspects) -> bytes:
     """Compare rows that several gateways may have sent, and write them. Returns one `StagedFiles`, JSON."""
     rows = pa.concat_tables(conformed(read_rows(task.events, each), STORED) for each in suspects.staged)
     relevant = (
-        (pc.field("flow") == flow)
-        & (pc.field("dedup") == Dedup.SHARED.value)
+        (pc.field("dedup") == Dedup.SHARED.value)
         & (pc.field("recordedtime") >= suspects.span[0])
         & (pc.field("recordedtime") <= suspects.span[1])
         & ((pc.field("outcome") != EventOutcome.DUPLICATE.value) | (pc.field("reason") != "replayed"))

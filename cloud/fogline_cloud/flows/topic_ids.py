@@ -1,7 +1,7 @@
 """The ids of the raw topics, kept beside the offsets that the flow has read. A topic that is created again has a new id.
 
-The log of `events` keeps each id as a Delta transaction application: the version of `{flow}/topic/{topic}` equals that of
-`{flow}/topic/{topic}/{id}` for the id that the offsets belong to.
+The log of `events` keeps each id as a Delta transaction application: the version of `{tenant}/topic/{topic}` equals that of
+`{tenant}/topic/{topic}/{id}` for the id that the offsets belong to.
 """
 
 from collections.abc import Mapping
@@ -39,9 +39,9 @@ class TopicIds(msgspec.Struct, frozen=True):
 def read_topic_ids(settings: CloudSettings) -> TopicIds:
     """Read the ids from Kafka. Raises `Unreachable`."""
     clients = KafkaClients(settings.kafka)
-    return TopicIds(clients, clients.topic_ids(topics.raw_topics(settings.tenant)))
+    return TopicIds(clients, clients.topic_ids(topics.of_lanes(settings.flow.lanes, settings.tenant)))
 
 
-def topic_application(flow: str, topic: str, topic_id: str | None = None) -> str:
-    """Return the Delta transaction application of a topic, or of one id of the topic. `flow`: `Owner.name`."""
-    return f"{flow}/topic/{topic}" if topic_id is None else f"{flow}/topic/{topic}/{topic_id}"
+def topic_application(tenant: str, topic: str, topic_id: str | None = None) -> str:
+    """Return the Delta transaction application of a topic, or of one id of the topic."""
+    return f"{tenant}/topic/{topic}" if topic_id is None else f"{tenant}/topic/{topic}/{topic_id}"

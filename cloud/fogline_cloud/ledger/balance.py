@@ -32,7 +32,8 @@ class StreamEvidence:
     readings_double: list[Span] = field(default_factory=list)  # sequences whose readings are in `readings` more than once
     readings_phantom: list[Span] = field(default_factory=list)  # sequences in `readings` without a row in `events`
     gaps: list[Span] = field(default_factory=list)
-    losses: list[Loss] = field(default_factory=list)  # from gap records, in order
+    losses: list[Loss] = field(default_factory=list)  # from gap records, and accepted gaps by retention, in order
+    deleted: list[Span] = field(default_factory=list)  # sequences that retention deleted before the flow had read them
     statement: Counts | None = None  # the gateway's last counts
     statement_at: int = 0  # its sequence
     closed_at: int = 0  # the last sequence of a closed stream, otherwise 0
@@ -63,7 +64,7 @@ def judge(evidence: StreamEvidence) -> list[LedgerFinding]:
     wanted = without(without(evidence.kafka.spans, evidence.pending), [(1, evidence.table_from - 1)])
     deleted = without(wanted, table)
     found = [
-        ("lost", without(everything, both), "in neither Kafka nor the table"),
+        ("lost", without(without(everything, both), evidence.deleted), "in neither Kafka nor the table"),
         ("kafka-double", evidence.kafka.duplicates, "more than once in Kafka"),
         ("table-missing", deleted, "in Kafka, not in the table"),
         ("table-double", evidence.table.duplicates, "more than once in the table"),

@@ -14,13 +14,17 @@ from fogline.errors import Poison
 from fogline.gap import GAP_CONTENT_TYPE, decode_gap
 from fogline.ledger import STATEMENT_CONTENT_TYPE, decode_statement
 from fogline_cloud.committed_records import CommittedRecord
-from fogline_cloud.flows.schema import EventOutcome
+from fogline_cloud.flows.schema import RETENTION, EventOutcome
 from fogline_cloud.kafka import Partition
 from fogline_cloud.ledger.arrow_rows import equals, runs, streams_of
 from fogline_cloud.ledger.balance import Loss, StreamEvidence
 from fogline_cloud.ledger.ranges import SpanCollector, size, without
 from fogline_cloud.records import StreamPosition, is_replayed, known_position
 from fogline_cloud.shard.admission import StreamKey
+
+KafkaPosition = tuple[str, int, int]
+"""Topic, partition and offset."""
+_NONE = 1 << 62  # instead of a sequence: there is none
 
 
 @dataclass(slots=True)
@@ -34,6 +38,7 @@ class _Collected:
     gaps: SpanCollector = field(default_factory=SpanCollector)
     deleted: int = 0  # the last sequence in the table that Kafka has deleted
     losses: dict[int, Loss] = field(default_factory=dict)
+    around: dict[KafkaPosition, tuple[int, int]] = field(default_factory=dict)  # by accepted gap: last before, first after
 
 
 class EvidenceReader:
@@ -47,10 +52,16 @@ class EvidenceReader:
         self._low = low
         self._read: dict[Partition, int] = {}  # the last offset that the flow has read
         self._collected: dict[StreamKey, _Collected] = defaultdict(_Collected)
+        self._accepted: dict[KafkaPosition, str] = {}  # detail of each gap by retention, by its last offset
 
     def stream(self, gateway: str, stream: str, lane: str) -> StreamEvidence:
         """Return the evidence about a stream."""
         return self.streams.setdefault((gateway, stream), StreamEvidence(gateway, stream, lane))
+
+    def accept(self, rows: pa.Table) -> None:
+        """Take note of gaps by retention among rows of `events`, before any row is added."""
+        for row in rows.filter(pc.and_(self._is_ours(rows), is_retention_gap(rows))).to_pylist():
+            self._accepted[row["topic"], row["partition"], row["offset"]] = row["detail"] or ""
 
     def take_record(self, record: CommittedRecord) -> None:
         """Add a record."""
@@ -60,6 +71,10 @@ class EvidenceReader:
         collected = self._collected[position.gateway, position.stream]
         evidence = self.stream(position.gateway, position.stream, position.lane.value)
         collected.kafka.add(position.first, position.last)
+        for topic, partition, end in self._accepted:
+            if (topic, partition) == (record.topic, record.partition):
+                before, after = (position.last, _NONE) if record.offset <= end else (0, position.first)
+                _widen(collected, (topic, partition, end), before, after)
         if record.offset > self._read.get((record.topic, record.partition), -1):
             collected.waiting.add(position.first, position.last)
         headers = {name: value for name, value in dict(record.headers).items() if value is not None}
@@ -100,7 +115,33 @@ class EvidenceReader:
             loss = Loss(row["first_sequence"], row["sequence"], row["reason"] or "", row["detail"] or "")
             self._collected[row["gateway"], row["stream"]].losses.setdefault(row["sequence"], loss)
         self.take_deleted(ours, self._low)
+        for gap in self._accepted:
+            self._take_neighbours(ours, gap)
         return ours
+
+    def _take_neighbours(self, ours: pa.Table, gap: KafkaPosition) -> None:
+        """Note the last sequence before a gap by retention and the first one after it, of each stream."""
+        topic, partition, end = gap
+        here = ours.filter(pc.and_(equals(ours.column("topic"), topic), pc.equal(ours.column("partition"), partition)))
+        if not here.num_rows:
+            return
+        numbers, keys = streams_of(here)
+        is_before = pc.less_equal(here.column("offset"), end)
+        before = pc.if_else(is_before, here.column("sequence"), 0)
+        after = pc.if_else(is_before, _NONE, here.column("first_sequence"))
+        ends = pa.table([numbers, before, after], names=["stream", "before", "after"]).group_by("stream")
+        for row in ends.aggregate([("before", "max"), ("after", "min")]).to_pylist():
+            _widen(self._collected[keys[row["stream"]]], gap, row["before_max"], row["after_min"])
+
+    def _unread(self, collected: _Collected) -> list[Loss]:
+        """Return the sequences that retention deleted before the flow had read them: holes where a gap is."""
+        known = sorted([*collected.kafka.result().spans, *collected.table.result().spans])
+        return [
+            Loss(first, last, RETENTION, self._accepted[gap])
+            for gap, (before, after) in collected.around.items()
+            if before + 1 < after < _NONE
+            for first, last in without([(before + 1, after - 1)], known)
+        ]
 
     @property
     def of_others(self) -> set[StreamKey]:
@@ -124,13 +165,26 @@ class EvidenceReader:
             collected = self._collected[key]
             evidence.kafka, evidence.table = collected.kafka.result(), collected.table.result()
             evidence.gaps = collected.gaps.result().spans
-            evidence.losses = [loss for _, loss in sorted(collected.losses.items())]
+            unread = self._unread(collected)
+            evidence.deleted = [(loss.first, loss.last) for loss in unread]
+            evidence.losses = sorted([*collected.losses.values(), *unread], key=lambda loss: loss.first)
             evidence.pending = without(collected.waiting.result().spans, evidence.table.spans)
             after = [(evidence.statement_at, evidence.kafka.last)]
             evidence.arrivals_before = size(without(collected.arrivals.result().spans, after))
             evidence.gaps_before = size(span for span in evidence.gaps if span[1] < evidence.statement_at)
             evidence.kafka_from = collected.deleted + 1
         return [self.streams[key] for key in sorted(self.streams)]
+
+
+def is_retention_gap(rows: pa.Table) -> pa.Array:
+    """Return a mask of the rows of `events` that stand for offsets, not for sequences."""
+    found = pc.and_(equals(rows.column("outcome"), EventOutcome.GAP.value), pc.equal(rows.column("reason"), RETENTION))
+    return pc.and_(pc.fill_null(found, False), pc.is_null(rows.column("stream")))
+
+
+def _widen(collected: _Collected, gap: KafkaPosition, before: int, after: int) -> None:
+    known = collected.around.get(gap, (0, _NONE))
+    collected.around[gap] = (max(known[0], before), min(known[1], after))
 
 
 def _take_loss(losses: dict[int, Loss], position: StreamPosition, value: bytes) -> None:

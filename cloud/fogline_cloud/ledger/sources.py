@@ -29,6 +29,7 @@ _EVENTS = (
     *("tenant", "topic", "partition", "offset", "gateway", "stream", "lane"),
     *("first_sequence", "sequence", "outcome", "reason", "detail", "values"),
 )
+_GAPS = ("tenant", "topic", "partition", "offset", "stream", "outcome", "reason", "detail")
 _READINGS = ("gateway", "stream", "sequence", "ordinal")
 
 
@@ -36,7 +37,7 @@ class TableReader:
     """Reads columns of a table's present version. A table that does not exist is empty."""
 
     def __init__(self, folder: TableFolder, columns: Sequence[str]) -> None:
-        self._folder = folder
+        self.folder = folder
         self._columns = columns
         table = _open(folder)
         self._sizes: dict[str, int] = {}  # of each file
@@ -60,7 +61,7 @@ class TableReader:
     def _batches(self) -> Iterator[pa.Table]:
         if not self._sizes:
             return
-        system = self._folder.file_system(self._sizes)
+        system = self.folder.file_system(self._sizes)
         texts = [name for name in self._columns if pa.types.is_dictionary(TYPES[name])]
         for path in self._sizes:
             with system.open_input_file(path) as source:
@@ -112,6 +113,8 @@ def read_tables(settings: CloudSettings, reader: EvidenceReader, sums: ReadingSu
     """Read both tables once, `events` first. Returns their readers."""
     flow = settings.flow
     events = TableReader(TableFolder(f"{flow.tables.rstrip('/')}/events", flow.storage), _EVENTS)
+    for rows in TableReader(events.folder, _GAPS).rows():
+        reader.accept(rows)
     for rows in events.rows():
         sums.expect(reader.take_rows(rows))
     readings = TableReader(TableFolder(f"{flow.tables.rstrip('/')}/readings", flow.storage), _READINGS)

@@ -197,3 +197,26 @@ def test_a_table_with_deletion_vectors_is_refused(folder):
     table.alter.set_table_properties({"delta.enableDeletionVectors": "true"})
     with pytest.raises(Misconfigured, match=r"events: deletion vectors are on, .* REORG TABLE"):
         read(with_tables(str(folder), {}))
+
+
+def test_an_accepted_gap_explains_only_the_sequences_at_its_offsets(folder):
+    """Sequences 3 to 5 were in the gap. Sequence 8 is missing elsewhere, and the other gap is in another partition."""
+    gap = {
+        **row_of("t", None),
+        "gateway": None,
+        "sequence": None,
+        "first_sequence": None,
+        "outcome": "gap",
+        "reason": "retention",
+    }
+    rows = [
+        {**row_of("t", "s"), "sequence": last, "first_sequence": first, "offset": offset, "reason": None, "detail": None}
+        for offset, first, last in ((0, 1, 2), (6, 6, 7), (9, 9, 9))
+    ]
+    rows += [{**gap, "offset": 5, "detail": "1 to 5"}, {**gap, "partition": 1, "offset": 8, "detail": "0 to 8"}]
+    write_deltalake(folder / "events", pa.Table.from_pylist(rows))
+    reader = EvidenceReader("t", {})
+    read_tables(with_tables(str(folder), {}), reader, ReadingSums())
+    (evidence,) = reader.finish()
+    assert [(loss.first, loss.last, loss.reason, loss.detail) for loss in evidence.losses] == [(3, 5, "retention", "1 to 5")]
+    assert [(finding.kind, finding.spans) for finding in judge(evidence) if finding.kind == "lost"] == [("lost", [(8, 8)])]

@@ -40,6 +40,7 @@ from fogline_cloud.flows.replay.missing import POSITION, RUN, as_changed, missin
 from fogline_cloud.flows.replay.reparse import CHANGED_DDL, DIFFERENCES, WAS, reparse
 from fogline_cloud.flows.replay.selection import Selection
 from fogline_cloud.flows.schema import EventOutcome, conformed
+from fogline_cloud.flows.table_history import others_since
 from fogline_cloud.flows.tables import is_table, tables_in
 from fogline_cloud.settings import CloudSettings, Scalar
 
@@ -205,7 +206,7 @@ class TableReplay:
 
     def _replace(self, log: DeltaLog, seen: int, rows: DataFrame, where: MicroBatches) -> None:
         for left in reversed(range(TRIES)):
-            if others := log.others_since(seen):
+            if others := others_since(log.snapshot(), seen):
                 raise Misconfigured(
                     f"{log.folder.path}: another command has changed the table meanwhile ({', '.join(others)}): run it again"
                 )

@@ -1,0 +1,132 @@
+"""`fogline flow status` and `fogline flow resume`: see what a flow has read, and let it continue after a gap."""
+
+import argparse
+import json
+import sys
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+
+from fogline_cloud.cli.common import add_command
+from fogline_cloud.settings import CloudSettings, load
+
+if TYPE_CHECKING:
+    from fogline_cloud.flows.state import FlowState
+
+
+def register(commands: Any) -> None:
+    """Add `fogline flow status` and `fogline flow resume`."""
+    add_command(
+        commands,
+        "status",
+        _status,
+        "show the owner, the last commit, the lag of each partition, and what stops the flow; exit status 1 if something does",
+        epilog="example: fogline flow status --config cloud.toml",
+    )
+    resume = add_command(
+        commands,
+        "resume",
+        _resume,
+        "show the records that Kafka deleted before the flow had read them; exit status 1 if there are any",
+        epilog="example: fogline flow resume --accept-gap",
+    )
+    resume.add_argument(
+        "--accept-gap",
+        action="store_true",
+        help="write a row with outcome gap for each partition, so that the flow continues after the deleted records",
+    )
+
+
+def _states(settings: CloudSettings) -> "list[FlowState]":
+    from fogline_cloud.flows.state import read_states  # noqa: PLC0415 - imports Spark
+
+    return read_states(settings)
+
+
+def _resume(arguments: argparse.Namespace) -> int:
+    from fogline_cloud.flows.state import accept_gaps  # noqa: PLC0415 - imports Spark
+
+    stuck = [state for state in _states(load(arguments.config)) if state.gaps]
+    gaps = [(state.table, gap) for state in stuck for gap in state.gaps]
+    accepted = bool(gaps) and arguments.accept_gap
+    if accepted:
+        for state in stuck:
+            state.require_startable()
+        for state in stuck:
+            accept_gaps(state)
+    if arguments.json:
+        print(json.dumps({"accepted": accepted, "gaps": [_gap(*each) for each in gaps]}))
+    elif not gaps:
+        print("Kafka has every record that the flow has not read")
+    else:
+        for table, gap in gaps:
+            print(f"table {table}: {gap.text}")
+        print(
+            "the gaps are accepted: start the flow again"
+            if accepted
+            else "the tables lack these records; `fogline flow resume --accept-gap` lets the flow continue after them"
+        )
+    return 1 if gaps and not accepted else 0
+
+
+def _gap(table: str, gap: Any) -> dict[str, Any]:
+    place = {"table": table, "topic": gap.topic, "partition": gap.partition}
+    return {**place, "first": gap.first, "last": gap.last, "records_at_most": gap.count}
+
+
+def _status(arguments: argparse.Namespace) -> int:
+    settings = load(arguments.config)
+    now_s = time.time()
+    states = _states(settings)
+    problems = [problem for state in states for problem in state.problems(now_s)]
+    queries = [_facts(state, now_s) for state in states]
+    if arguments.json:
+        print(json.dumps({"flow": settings.flow.name, "queries": queries, "problems": problems}))
+    else:
+        _show(settings.flow.name, queries, problems)
+    return 1 if problems else 0
+
+
+def _facts(state: "FlowState", now_s: float) -> dict[str, Any]:
+    lag, last_s = state.lag, state.last_commit_s
+    return {
+        "table": state.table,
+        "owner": {"epoch": state.owner.epoch, "checkpoint": state.owner.run or None},
+        "last_commit": None if last_s is None else datetime.fromtimestamp(last_s, UTC).isoformat(),
+        "last_commit_age_s": None if last_s is None else round(now_s - last_s, 1),
+        "partitions": [
+            {
+                "topic": topic,
+                "partition": number,
+                "next": state.positions.get((topic, number)),
+                "first": first,
+                "end": end,
+                "lag": lag[topic, number],
+            }
+            for (topic, number), (first, end) in sorted(state.bounds.items())
+        ],
+        "gaps": [_gap(state.table, gap) for gap in state.gaps],
+    }
+
+
+def _show(flow: str, queries: list[dict[str, Any]], problems: list[str]) -> None:
+    console = Console(width=max(Console().width, 110), file=sys.stdout)
+    lines = [] if queries else [f"flow {flow} has no tables yet"]
+    table = Table(box=None)
+    for name in ("table", "topic", "partition", "next offset", "end in Kafka", "lag"):
+        table.add_column(name, no_wrap=True, justify="left" if name in {"table", "topic"} else "right")
+    for query in queries:
+        for each in query["partitions"]:
+            following = "-" if each["next"] is None else f"{each['next']:,}"
+            place = (query["table"], each["topic"], str(each["partition"]))
+            table.add_row(*place, following, f"{each['end']:,}", f"{each['lag']:,}")
+        age, owner = query["last_commit_age_s"], query["owner"]
+        last = "no commit yet" if age is None else f"last commit {age:,.0f} s ago ({query['last_commit']})"
+        checkpoint = owner["checkpoint"] or "none"
+        lines.append(f"flow {flow}, table {query['table']}: owner {owner['epoch']} (checkpoint {checkpoint}), {last}")
+    console.print(table)
+    for line in [*lines, *(problems or ["nothing stops the flow"])]:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)

@@ -1,0 +1,92 @@
+"""The tables and topics of a tenant as Spark DataFrames, for notebooks and jobs: batch, or streaming.
+
+    from fogline_cloud.frames import readings, session
+
+    spark = session("cloud.toml")
+    readings(spark, "cloud.toml", streaming=True).withWatermark("event_time", "1 hour")
+
+`readings`, `events` and `raw` are the Delta tables (docs/columns.md). `fleet` is the metadata of every event from its topic, at
+least once. Each function takes the session, so that it works with a notebook's own.
+
+Rows of events and readings have a column `event_time` for watermarks. The function of that name makes it with other bounds:
+`readings(spark).withColumn("event_time", event_time(ahead=timedelta(hours=1)))`.
+"""
+
+from datetime import timedelta
+from pathlib import Path
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark uses
+
+from fogline_cloud import topics
+from fogline_cloud.flows.derive import FLEET
+from fogline_cloud.flows.kafka import spark_options
+from fogline_cloud.flows.session import start_session
+from fogline_cloud.settings import CloudSettings, load
+
+AHEAD = timedelta(minutes=5)
+"""Largest time by which a device's clock may be ahead of its gateway's before `event_time` is cut."""
+BEHIND = timedelta(days=7)
+"""Largest time by which a reading may be older than its arrival at the gateway before `event_time` is cut."""
+
+Config = CloudSettings | Path | str
+"""The settings, or the path of their file (`cloud.toml`)."""
+
+
+def session(config: Config = "cloud.toml") -> SparkSession:
+    """Start a Spark session with Fogline's settings, or return the running one. Raises `Misconfigured`."""
+    return start_session(_settings(config))
+
+
+def event_time(ahead: timedelta = AHEAD, behind: timedelta = BEHIND) -> SparkColumn:
+    """Return `time`, cut to between `behind` before and `ahead` after the time at which the gateway stored the event.
+
+    A device whose clock says 2099 does not move a watermark on it. A gateway's clock cannot either, because it counts up to
+    `ingested` only. Events that a gateway or a device kept for longer than the watermark's delay are late for Spark, as always.
+    """
+    anchor = F.least(F.coalesce("recordedtime", "ingested"), F.col("ingested"))
+    latest, earliest = anchor + F.lit(ahead), anchor - F.lit(behind)
+    return F.greatest(F.least(F.coalesce("time", "recordedtime", "ingested"), latest), earliest)
+
+
+def readings(spark: SparkSession, config: Config = "cloud.toml", *, streaming: bool = False) -> DataFrame:
+    """Return table `readings`, one row for each value, with `event_time`."""
+    return _table(spark, config, "readings", streaming=streaming).withColumn("event_time", event_time())
+
+
+def events(spark: SparkSession, config: Config = "cloud.toml", *, streaming: bool = False) -> DataFrame:
+    """Return table `events`, one row for each record, with `event_time`."""
+    return _table(spark, config, "events", streaming=streaming).withColumn("event_time", event_time())
+
+
+def raw(spark: SparkSession, config: Config = "cloud.toml", *, streaming: bool = False) -> DataFrame:
+    """Return table `raw`, one row for each record as it was read from Kafka. With `raw_days = 0` there is none."""
+    return _table(spark, config, "raw", streaming=streaming)
+
+
+def fleet(spark: SparkSession, config: Config = "cloud.toml", *, streaming: bool = False) -> DataFrame:
+    """Return the metadata of every event, without bodies, from the fleet topic: at least once. `readings` is their number."""
+    settings = _settings(config)
+    columns = ", ".join(f"`{column.name}` {column.type}" for column in FLEET)
+    options = {
+        **spark_options(settings.kafka),
+        "kafka.isolation.level": "read_committed",
+        "subscribe": topics.fleet(settings.tenant),
+        "startingOffsets": "earliest",
+    }
+    found = (spark.readStream if streaming else spark.read).format("kafka").options(**options).load()
+    entries = F.from_json(F.col("value").cast("string"), f"ARRAY<STRUCT<{columns}, `readings` INT>>")
+    return found.select(F.explode(entries).alias("event")).select("event.*").withColumn("event_time", event_time())
+
+
+def _settings(config: Config) -> CloudSettings:
+    return config if isinstance(config, CloudSettings) else load(Path(config))
+
+
+def _table(spark: SparkSession, config: Config, name: str, *, streaming: bool) -> DataFrame:
+    path = f"{_settings(config).flow.tables.rstrip('/')}/{name}"
+    if not streaming:
+        return spark.read.format("delta").load(path)
+    # Compaction changes no row, and old days may be deleted: neither is an event of the stream.
+    return spark.readStream.format("delta").option("skipChangeCommits", "true").load(path)

@@ -1,0 +1,117 @@
+"""The tables and topics as DataFrames, and the notebook of docs/, with a real Kafka and a real Spark."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from pyspark.sql import functions as F
+
+from fogline_cloud import frames
+
+if TYPE_CHECKING:
+    from conftest import Flow
+else:
+    Flow = Any
+
+NOTEBOOK = Path(__file__).parents[2] / "docs" / "notebooks" / "readings.ipynb"
+START = datetime(2026, 1, 2, 3, 0, tzinfo=UTC)
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+
+
+def at(minutes: int) -> str:
+    return f"{START + timedelta(minutes=minutes):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def event_times(frame: Any) -> dict[str, datetime]:
+    """Return `event_time` by device."""
+    return {
+        row["device"]: datetime.fromtimestamp(row["s"], UTC)
+        for row in frame.selectExpr("device", "unix_timestamp(event_time) AS s").collect()
+    }
+
+
+def test_event_time_is_the_time_of_the_device_within_bounds(flow: Flow, make_event):
+    flow.settings = msgspec.structs.replace(flow.settings, flow=msgspec.structs.replace(flow.settings.flow, raw_days=90))
+    times = {"right": at(-3), "silent": None, "ahead": "2099-01-01T00:00:00Z", "behind": "1970-01-01T00:00:00Z"}
+    flow.land([make_event(device=device, time=time, recordedtime=at(0)) for device, time in times.items()])
+    flow.run()
+    expected = {
+        "right": START - timedelta(minutes=3),
+        "silent": START,
+        "ahead": START + frames.AHEAD,
+        "behind": START - frames.BEHIND,
+    }
+    for function in (frames.readings, frames.events, frames.fleet):
+        assert event_times(function(flow.spark, flow.settings)) == expected, function.__name__
+    wider = frames.readings(flow.spark, flow.settings).withColumn("event_time", frames.event_time(ahead=timedelta(days=1)))
+    assert event_times(wider)["ahead"] == START + timedelta(days=1)
+    assert frames.raw(flow.spark, flow.settings).count() == len(times)
+    for function in (frames.readings, frames.events, frames.fleet, frames.raw):
+        batch, stream = (function(flow.spark, flow.settings, streaming=each) for each in (False, True))
+        assert stream.isStreaming
+        assert stream.schema == batch.schema
+
+
+def test_a_device_in_the_year_2099_does_not_make_the_readings_of_others_late(flow: Flow, make_event, folder: Path):
+    """F13: the windows of the second run are behind the watermark if it follows the clock of the device."""
+    counted: dict[str, int] = {}
+
+    def count() -> None:
+        windows = (
+            frames.readings(flow.spark, flow.settings, streaming=True)
+            .withWatermark("event_time", "1 hour")
+            .groupBy(F.window("event_time", "10 minutes"), "device")
+            .count()
+        )
+        query = windows.writeStream.outputMode("update").option("checkpointLocation", str(folder / "windows"))
+        query = query.foreachBatch(lambda rows, _: counted.update({row["device"]: row["count"] for row in rows.collect()}))
+        query.trigger(availableNow=True).start().awaitTermination()
+
+    flow.land([make_event(device="right", recordedtime=at(0))])
+    flow.land([make_event(device="ahead", time="2099-01-01T00:00:00Z", recordedtime=at(0))])
+    flow.run()
+    count()
+    flow.land([make_event(device="right", recordedtime=at(1))])
+    flow.run()
+    count()
+
+    assert counted == {"right": 2, "ahead": 1}
+
+
+def test_the_notebook_runs(flow: Flow, make_event, folder: Path, monkeypatch: pytest.MonkeyPatch):
+    """Its cells run in the folder of `cloud.toml`: a windowed join, and a device that went silent."""
+    (folder / "cloud.toml").write_text(
+        f'tenant = "{flow.settings.tenant}"\n[kafka]\n"bootstrap.servers" = "{flow.settings.kafka["bootstrap.servers"]}"\n'
+        f'[flow]\ntables = "{flow.tables}"\ncheckpoint = "{flow.checkpoint}"\n'
+    )
+    kitchen = [("lamp-1", 0, 20), ("lamp-1", 5, 22)]
+    cellar = [("lamp-2", minutes, 10) for minutes in (1, 15, 30)]
+    flow.land(
+        [
+            make_event(b'{"temperature": %d}' % value, device=device, recordedtime=at(minutes))
+            for device, minutes, value in (*kitchen, *cellar)
+        ]
+    )
+    flow.run()
+    monkeypatch.chdir(folder)
+    found: dict[str, Any] = {}
+    try:
+        for cell in json.loads(NOTEBOOK.read_text())["cells"]:
+            if cell["cell_type"] == "code":
+                exec(compile("".join(cell["source"]), f"{NOTEBOOK.name}#{cell['id']}", "exec"), found)
+        means = flow.spark.table("means").selectExpr("room", "unix_timestamp(window.start) AS s", "mean").collect()
+        silent = flow.spark.table("silent").selectExpr("device", "unix_timestamp(silent_since) AS s").collect()
+    finally:
+        flow.spark.conf.unset(PROVIDER)
+
+    start = START.timestamp()
+    assert sorted(map(tuple, means)) == [
+        ("cellar", start, 10.0),
+        ("cellar", start + 600, 10.0),
+        ("cellar", start + 1800, 10.0),
+        ("kitchen", start, 21.0),
+    ]
+    assert list(map(tuple, silent)) == [("lamp-1", start + 300)]
