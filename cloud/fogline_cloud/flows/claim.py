@@ -73,15 +73,18 @@ class Claim:
         return owner
 
     def _recreated_topics(self) -> list[str]:
-        recreated_topics = [
-            topic
-            for topic, each in self.ids.items()
-            if (known := self._decisive.version_of(topic_application(self.tenant, topic))) is not None
-            and self._decisive.version_of(topic_application(self.tenant, topic, each)) != known
-        ]
+        recreated_topics = [topic for topic, each in self.ids.items() if self._is_recreated(topic, each)]
         if recreated_topics and (not self.accept_new_topics or self.checkpoint.planned >= 0):
             raise recreated(recreated_topics)
         return recreated_topics
+
+    def _is_recreated(self, topic: str, topic_id: str) -> bool:
+        """Return True if the tables know the topic by another id. Before flows had lanes, each flow kept its own ids."""
+        for scope in (self.tenant, self.newest.name):
+            known = self._decisive.version_of(topic_application(scope, topic))
+            if known is not None:
+                return self._decisive.version_of(topic_application(scope, topic, topic_id)) != known
+        return False
 
     def _topic_marks(self, owner: Owner, recreated_topics: list[str]) -> dict[str, int]:
         marks: dict[str, int] = {}
@@ -95,6 +98,13 @@ class Claim:
     def _marks(self, table: str) -> dict[str, int]:
         """Return the transaction of batches without rows: early versions finished such a batch without a commit."""
         return {self._batch.application(table): self.checkpoint.done} if self.checkpoint.done > self.decided else {}
+
+    def _epoch_of_checkpoint(self, newest: Owner) -> int | None:
+        """Return the last epoch of this checkpoint, `None` if it never owned the tables with these topics."""
+        found = self._decisive.version_of(newest.application_of_checkpoint)
+        if found is None and set(newest.topics) == set(topics.raw_topics(self.tenant)):
+            return self._decisive.version_of(newest.application_of_former_version)
+        return found
 
     def _check(self, newest: Owner, *, exists: bool) -> None:
         checkpoint = self.checkpoint
@@ -111,7 +121,7 @@ class Claim:
                 f"{this}: it is older than the tables (its newest batch is {checkpoint.planned}, theirs is {self.decided}): "
                 f"{_REMEDY}"
             )
-        if newest.epoch and self._decisive.version_of(newest.application_of_checkpoint) != newest.epoch:
+        if newest.epoch and self._epoch_of_checkpoint(newest) != newest.epoch:
             raise Misconfigured(
                 f"{this}: another flow with [flow] name = {self.flow.name} or with its lanes has taken over the tables in "
                 f"{self.flow.tables}, or [flow] lanes has changed, since this checkpoint was used: {_REMEDY}, or set other "

@@ -17,7 +17,8 @@ from fogline_cloud.flows.topic_ids import TopicIds
 from fogline_cloud.settings import CloudSettings
 
 FIRST_EVENTS = 2000
-"""Largest number of records in a micro-batch until a started flow has landed its first one."""
+"""Largest number of records in the first micro-batch of a started flow."""
+_GROWTH = 5
 
 
 class ParsedSink:
@@ -32,11 +33,14 @@ class ParsedSink:
         self._tables = tables_in(settings.flow.tables, settings.flow.storage)
 
     def batch_sizes(self) -> list[int]:
-        """Return the largest number of records in the first micro-batch and in the others."""
+        """Return the largest number of records in a micro-batch, growing."""
         # A started flow finds a backlog, and its JVM and workers are cold: the backlog as one micro-batch would show no row
         # for a long time.
         most = self._settings.flow.max_events_per_batch
-        return [most] if most <= FIRST_EVENTS else [FIRST_EVENTS, most]
+        sizes = [FIRST_EVENTS]
+        while sizes[-1] < most:
+            sizes.append(sizes[-1] * _GROWTH)
+        return [*sizes[:-1], most]
 
     def source_options(self) -> Mapping[str, int | str]:
         """Return no further options."""

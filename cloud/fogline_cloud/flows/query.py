@@ -4,6 +4,7 @@ import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from time import monotonic
 from typing import Any, Protocol
 
 from py4j.protocol import Py4JError
@@ -28,6 +29,8 @@ from fogline_cloud.flows.topic_ids import TopicIds, read_topic_ids
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.settings import CloudSettings
 
+QUICK_S = 10.0
+"""Time within which a micro-batch must land before the next ones are larger, so that rows of a backlog show often."""
 FINISH_LIMIT_S = 30.0
 """Time that a running micro-batch may take after a stop was requested. It is abandoned then, and replayed by the next query."""
 _POLL_S = 0.25  # Spark offers no way to wait for the end of a query and for something else at once
@@ -43,7 +46,7 @@ class QuerySink(Protocol):
     checkpoint: str
 
     def batch_sizes(self) -> list[int]:
-        """Return the largest number of records in a micro-batch: of the first one, if that differs, and of the others."""
+        """Return the largest number of records in a micro-batch, growing: of the first one, and after each that was quick."""
 
     def source_options(self) -> Mapping[str, int | str]:
         """Return further options of Spark's Kafka source, for a query that runs until it is stopped."""
@@ -93,7 +96,7 @@ class Query:
         self._reported = -1
         self._topic_ids: TopicIds | None = None
         self._planned = self._decided = -1
-        self._has_landed = False
+        self._was_quick = False
         self._stopping = False
         self._idle = threading.Event()
         self._idle.set()
@@ -106,11 +109,12 @@ class Query:
             # Spark fixes the size of micro-batches when a query starts, so a further query follows the first one.
             sizes = self._sink.batch_sizes()[-1:] if once else self._sink.batch_sizes()
             for max_events in sizes:
+                self._was_quick = False
                 query = self._stream(starting, max_events, once=once)
                 on_ready()
                 while not query.awaitTermination(_POLL_S):
                     self._report_offsets(query)
-                    if stop.is_set() or (self._has_landed and max_events != sizes[-1]):
+                    if stop.is_set() or (self._was_quick and max_events != sizes[-1]):
                         self._end(query)
                         break
                 self._report_offsets(query)
@@ -195,9 +199,10 @@ class Query:
         if self._stopping:
             raise Unreachable("the flow was stopped before this batch began")
         batch = MicroBatch(self._settings.flow.name, self._owner.run, number)
+        began = monotonic()
         self._sink.land(raw, batch, decided=number <= self._decided)
         self._decided = number
-        self._has_landed |= number > self._planned
+        self._was_quick = number > self._planned and monotonic() - began < QUICK_S
 
     def _end(self, query: StreamingQuery) -> None:
         """Stop Spark's query after the running micro-batch, or abandon that batch: its replay changes nothing."""

@@ -1,4 +1,4 @@
-"""The columns of the Delta tables, with types and meaning. No Spark is needed. The tables are append-only.
+"""The columns of the Delta tables, with types and meaning. No Spark is needed. The flow only appends.
 
 `events` holds one row per raw record, whatever its outcome. `readings` holds one row per parsed value. A row's position in
 Kafka is `(topic, partition, offset)`, at the gateway `(gateway, stream, sequence)`; `(source, id)` identifies the event.

@@ -4,9 +4,9 @@
 |---|---|---|
 | 1 | workers parse the selected rows again, and write those that are different now to a folder of its own | begins anew |
 | 2 | the driver counts what is different | |
-| 3 | one commit to `readings` replaces the micro-batches that these rows belong to | replaces them by the same rows |
+| 3 | one commit to `readings` adds rows, or replaces the micro-batches that these rows belong to | finds the rows there |
 | 4 | after a redrive, workers send the canonical records of events that are ok now | sends them again |
-| 5 | one commit to `events` replaces the same micro-batches | finds the rows as they were, and repeats steps 1 to 5 |
+| 5 | one commit to `events` replaces these micro-batches | finds the rows as they were, and repeats steps 1 to 5 |
 
 `events` comes last, because it says what is left to do. Only micro-batches that the flow has finished are replaced, so the
 flow goes on meanwhile.
@@ -196,21 +196,39 @@ class TableReplay:
                 _by_day(frame).write.format("delta").partitionBy("day").save(f"{into.rstrip('/')}/{name}")
             self._on_step(f"wrote the new rows to {into}; the tables stay as they are")
             return
-        self._replace(self._readings, self._seen[1], readings, where)
-        self._on_step("replaced the rows of readings")
+        self._land_readings(readings, where, only_new=changed.where(F.col(WAS) == EventOutcome.OK).isEmpty())
         if publish:
             send = partial(_send, self._settings.kafka, self._settings.tenant)
             changed.where(F.col("outcome") == EventOutcome.OK).select(columns).mapInArrow(send, "sent BIGINT").collect()
-        self._replace(self._events, self._seen[0], rows, where)
+        self._commit(self._events, self._seen[0], rows, where)
         self._on_step("replaced the rows of events")
 
-    def _replace(self, log: DeltaLog, seen: int, rows: DataFrame, where: MicroBatches) -> None:
+    def _land_readings(self, wanted: DataFrame, where: MicroBatches, *, only_new: bool) -> None:
+        """Add rows if none has to go, because streaming readers see only what is added. Else replace all of `where`.
+
+        `only_new`: no event had readings, unless a replay was killed after it had added them.
+        """
+        found = self._spark.read.format("delta").option("versionAsOf", self._seen[1]).load(self._readings.folder.path)
+        present = found.where(where.predicate).select(wanted.columns)
+        if only_new and present.exceptAll(wanted).isEmpty():
+            self._commit(self._readings, self._seen[1], wanted.exceptAll(present), None)
+            self._on_step("added the rows of readings")
+        else:
+            self._commit(self._readings, self._seen[1], wanted, where)
+            self._on_step("replaced the rows of readings")
+
+    def _commit(self, log: DeltaLog, seen: int, rows: DataFrame, where: MicroBatches | None) -> None:
+        """Replace the rows `where`, or only add rows."""
         for left in reversed(range(TRIES)):
             if others := others_since(log.snapshot(), seen):
                 raise Misconfigured(
                     f"{log.folder.path}: another command has changed the table meanwhile ({', '.join(others)}): run it again"
                 )
-            writer = _by_day(rows).write.format("delta").mode("overwrite").option("replaceWhere", where.predicate)
+            writer = _by_day(rows).write.format("delta")
+            if where is None:
+                writer = writer.mode("append")
+            else:
+                writer = writer.mode("overwrite").option("replaceWhere", where.predicate)
             try:
                 writer.save(log.folder.path)
             except (PySparkException, Py4JJavaError) as error:
