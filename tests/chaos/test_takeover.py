@@ -62,6 +62,7 @@ async def test_takeover_from_a_frozen_bridge_which_wakes_up_and_commits_nothing(
         print(f"{len(heir_has)} shards at the heir; {await site.check()} events, 0 lost, 0 duplicate")
 
 
+@pytest.mark.slow
 @pytest.mark.fault("K4")
 async def test_takeover_by_a_third_bridge_that_joins_and_leaves_in_mid_batch(kafka, tenant, folder):
     """K4: a third bridge joins, restarts, and is killed, all under load: 0 lost, 0 duplicate."""

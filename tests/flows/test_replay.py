@@ -142,8 +142,9 @@ def _die_at(table: str) -> Callable[..., None]:
     return die
 
 
+@pytest.mark.slow
 @pytest.mark.fault("C6")
-@pytest.mark.parametrize("at", [pytest.param("readings", marks=pytest.mark.slow), "events"])
+@pytest.mark.parametrize("at", ["readings", "events"])
 def test_a_redrive_that_is_killed_and_repeated_lands_each_event_once(mended: Flow, at: str) -> None:
     before = mended.rows("events")
     with mock.patch.object(TableReplay, "_commit", _die_at(at)), pytest.raises(ConnectionResetError):
@@ -281,6 +282,7 @@ def test_the_command_counts_shows_and_redrives(
     assert "--since 'soon': expected a time like 7d" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.fault("K7")
 def test_records_that_kafka_forgot_before_the_flow_read_them_come_from_table_raw(flow: Flow, make_event: MakeEvent) -> None:
     """Events lack records that table `raw` has. A first replay is killed between its commits."""

@@ -15,6 +15,8 @@ from fogline_edge.adapters.ble.counters import BleCounters
 
 BLUEZ_ERRORS = (BleakError, OSError, EOFError, TimeoutError, AttributeError, AssertionError, KeyError)
 """Errors that bleak and its D-Bus library raise if BlueZ, the bus or a device does not behave as they expect."""
+_DEAD = {errno.EBADF, errno.EPIPE, errno.ECONNRESET}
+"""Errors of a message that is sent over a dead bus: its socket is closed here, or only at the other end."""
 _LIMIT_S = 5.0
 
 
@@ -41,7 +43,7 @@ def ignore_dead_bus() -> None:
 
     def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
-        if not (isinstance(error, OSError) and error.errno == errno.EBADF and "never retrieved" in context["message"]):
+        if not (isinstance(error, OSError) and error.errno in _DEAD and "never retrieved" in context["message"]):
             loop.default_exception_handler(context)
 
     asyncio.get_running_loop().set_exception_handler(handle)
