@@ -170,14 +170,14 @@ def delays(name: str, sent: list[int], came: list[int]) -> dict[str, float]:
 
 
 def bare_sqlite(bench: Bench, row: GatewayRow, group: int) -> dict[str, float]:
-    """Insert rows of the same size in groups of the size that the gateway had, at full speed."""
+    """Insert rows of the same size in groups of the size that the gateway had, at the rate of the row."""
     events, size = events_of(bench, row), ROW_BYTES + row.payload_bytes
     file = bench.subfolder("bare") / "bare.db"
-    with bench.metered("sqlite", *bench.program("sqlite_loop"), file, events, max(1, group), size) as process:
+    with bench.metered("sqlite", *bench.program("sqlite_loop"), file, events, max(1, group), size, row.rate) as process:
         process.child.next_line()
         before = process.usage()
         process.child.tell("go")
-        seconds = process.child.next_line(300)["seconds"]
+        seconds = process.child.next_line(300 + bench.gateway_options.paced_s)["seconds"]
         process.child.tell("end")
         process.child.wait()
         used = process.end().since(before)

@@ -1,8 +1,9 @@
 """A bare loop of SQLite: one insert per event, groups as one transaction, WAL, `synchronous=FULL`, and nothing else.
 
-    python tests/bench/sqlite_loop.py FILE EVENTS GROUP ROW_BYTES
+    python tests/bench/sqlite_loop.py FILE EVENTS GROUP ROW_BYTES RATE
 
-Prints one JSON line when it is ready, waits for a line on stdin, inserts, and prints the seconds. Ends with stdin.
+RATE: events per second, in groups at equal distances; 0: as fast as it can. Prints one JSON line when it is ready, waits for a
+line on stdin, inserts, and prints the seconds. Ends with stdin.
 """
 
 import contextlib
@@ -14,7 +15,7 @@ import time
 
 def main() -> None:
     """Insert everything, print how long it took, checkpoint."""
-    file, (events, group, size) = sys.argv[1], map(int, sys.argv[2:5])
+    file, (events, group, size), rate = sys.argv[1], map(int, sys.argv[2:5]), float(sys.argv[5])
     row = b"x" * size
     with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as connection:
         connection.execute("PRAGMA journal_mode = WAL")
@@ -24,6 +25,8 @@ def main() -> None:
         sys.stdin.readline()
         began = time.perf_counter()
         for first in range(0, events, group):
+            if rate:
+                time.sleep(max(0, began + first / rate - time.perf_counter()))
             connection.execute("BEGIN")
             connection.executemany(
                 "INSERT INTO event VALUES (?, ?)", [(n, row) for n in range(first, min(first + group, events))]
