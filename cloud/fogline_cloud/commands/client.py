@@ -16,6 +16,8 @@ import uuid
 from dataclasses import dataclass
 from typing import Any, Self
 
+from msgspec.structs import replace
+
 from fogline import address
 from fogline.amqp.backoff import Backoff
 from fogline.amqp.driver import AmqpConnection, connect
@@ -149,7 +151,8 @@ class Operator:
     async def request(self, ask: Ask) -> CommandVerdict:
         """Send a command and return its verdict. Raises `Unreachable` if the `Operator` is closed first.
 
-        It resends until there is a verdict, so limit the wait yourself. Cancelling stops the wait, but not the command.
+        It resends until there is a verdict, so limit the wait yourself. Each copy has what is left of the time to live.
+        Cancelling stops the wait, but not the command.
         """
         message_id = ask.message_id or uuid.uuid4().hex
         message = Message(
@@ -176,8 +179,15 @@ class Operator:
                 pending.retry.cancel()
 
     def _send(self, pending: _Pending) -> None:
-        if self._sender is not None and not self._sender.closed and not pending.verdict.done():
-            self._sender.send(pending.message).add_done_callback(lambda future: self._on_outcome(pending, future))
+        if self._sender is None or self._sender.closed or pending.verdict.done():
+            return
+        message, left_s = pending.message, pending.give_up_at - asyncio.get_running_loop().time()
+        if message.ttl_ms is not None:
+            if left_s <= 0 and not pending.maybe_taken:
+                pending.verdict.set_result(_NOT_IN_TIME)
+                return
+            message = replace(message, ttl_ms=max(1, round(left_s * 1000)))
+        self._sender.send(message).add_done_callback(lambda future: self._on_outcome(pending, future))
 
     def _on_outcome(self, pending: _Pending, future: "asyncio.Future[Outcome]") -> None:
         if pending.verdict.done() or future.cancelled():
@@ -261,9 +271,10 @@ def _verdict_on(pending: _Pending, outcome: Outcome, *, expired: bool) -> Comman
         return None
     if pending.maybe_taken:
         return CommandVerdict(CommandState.IN_DOUBT, int(Status.NO_ANSWER), provisional=True, why="a bridge may have taken it")
-    return CommandVerdict(CommandState.EXPIRED, int(Status.EXPIRED), why="the bridge could not take it in time")
+    return _NOT_IN_TIME
 
 
+_NOT_IN_TIME = CommandVerdict(CommandState.EXPIRED, int(Status.EXPIRED), why="the bridge could not take it in time")
 _STATUS = {
     "amqp:not-found": Status.UNKNOWN_DEVICE,
     "amqp:resource-limit-exceeded": Status.QUOTA,

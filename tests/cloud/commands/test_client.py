@@ -57,3 +57,19 @@ async def test_a_released_direct_command_is_sent_again_if_a_former_copy_may_have
 )
 async def test_a_command_that_no_bridge_takes_in_time_expires_unless_one_may_have_it(outcomes, durable, state):
     assert (await verdict(Bridge(*outcomes), durable=durable, ttl_s=1.0)).state is state
+
+
+async def test_each_copy_has_what_is_left_of_the_time_to_live():
+    bridge = Bridge(None, RELEASED, ACCEPTED)
+    await verdict(bridge, durable=True)
+    first, *later = [message.ttl_ms for message in bridge.messages]
+    assert first <= 60_000
+    assert first > later[0] > later[1] > 0
+
+
+async def test_a_command_whose_time_is_over_before_a_bridge_is_there_expires_and_is_not_sent():
+    bridge = Bridge(ACCEPTED)
+    async with served(bridge) as port, Operator("127.0.0.1", port, "acme") as operator:
+        found = await within(operator.request(Ask("lamp-1", "switch", ttl_s=0.0)), "no verdict")
+    assert found.state is CommandState.EXPIRED
+    assert not bridge.messages
