@@ -9,6 +9,7 @@
 `cli`: command line
 `coap_device`: one simulated CoAP device
 `commander`: operator that sends commands and reads their results
+`device_log`: what devices write down of themselves
 `devices`: simulated MQTT and CoAP devices, a process of its own
 `evidence`: event ids read from the devices' file, Kafka and the table
 `judgement`: comparison of sets of event ids, and of commands with their records and effects; pure

@@ -1,10 +1,10 @@
 """Simulated Bluetooth devices, and a simulated BlueZ for each gateway, in one process.
 
-    python ble_devices.py --gateways 2 --on-air FILE --effects FILE [--valves 3 --cycles 500 --seed 1]
+    python ble_devices.py --gateways 2 --on-air FILE --log FILE [--valves 3 --cycles 500 --seed 1]
 
 Every gateway has a private `dbus-daemon` with an `org.bluez` of its own; the ready line has their addresses. The process
 writes each value to the file `--on-air` before it advertises it, one line `device n`, and each command that a valve executes
-to `--effects`, one line `device command`. With `--cycles` the links of the valves end so many times. Stdout: a JSON line four
+to `--log` (`demo.device_log`). With `--cycles` the links of the valves end so many times. Stdout: a JSON line four
 times a second. Stdin: after `begin` the advertisers change their values every second; after `quiet` all devices are silent.
 The end of stdin, or SIGTERM, ends the process.
 """
@@ -19,11 +19,13 @@ import shutil
 import signal
 import sys
 import threading
+import time
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, TextIO
 
 from demo.ble_payload import MAX_N, BleDevice, advertised, ble_fleet, command_name_of
+from demo.device_log import did_line
 
 CHANGE_S = 1.0
 STATS_S = 0.25
@@ -47,7 +49,7 @@ def missing() -> str | None:
 class BleSite:
     """All simulated Bluetooth devices. `cycles`: links that ended on purpose."""
 
-    def __init__(self, devices: list[BleDevice], gateways: int, on_air: TextIO, effects: TextIO) -> None:
+    def __init__(self, devices: list[BleDevice], gateways: int, on_air: TextIO, log: TextIO) -> None:
         from fogline_lab.ble.air import Broadcaster  # noqa: PLC0415 - bumble is not there everywhere
         from fogline_lab.ble.bus import PrivateBus  # noqa: PLC0415
         from fogline_lab.ble.controller import Air  # noqa: PLC0415
@@ -57,7 +59,7 @@ class BleSite:
         self.begin = asyncio.Event()
         self._gateways = gateways
         self._devices = devices
-        self._on_air, self._effects = on_air, effects
+        self._on_air, self._log = on_air, log
         self._n = 1
         self._air = Air()  # type: ignore[no-untyped-call]  # bumble has no types here
         self._buses = [PrivateBus() for _ in range(gateways)]
@@ -124,11 +126,11 @@ class BleSite:
             valve.gatt.mute = True
 
     def stats(self) -> dict[str, Any]:
-        """Return the counts, after writing the executed commands to the effects file."""
+        """Return the counts, after writing the executed commands to the log."""
         for device, valve in self._valves.items():
             while valve.gatt.writes:
-                self._effects.write(f"{device.name} {command_name_of(valve.gatt.writes.pop(0))}\n")
-        self._effects.flush()
+                self._log.write(did_line(time.time(), device.name, command_name_of(valve.gatt.writes.pop(0))))
+        self._log.flush()
         linked = sum(valve.linked for valve in self._valves.values())
         return {"said": self._n * len(self._broadcasters), "linked": linked, "cycles": self.cycles}
 
@@ -137,12 +139,12 @@ class BleSite:
         self._on_air.flush()
 
 
-async def run(arguments: argparse.Namespace, on_air: TextIO, effects: TextIO) -> None:
+async def run(arguments: argparse.Namespace, on_air: TextIO, log: TextIO) -> None:
     """Run until stdin ends or a signal comes."""
     loop, over = asyncio.get_running_loop(), asyncio.Event()
     for each in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(each, over.set)
-    site = BleSite(ble_fleet(arguments.gateways, arguments.valves), arguments.gateways, on_air, effects)
+    site = BleSite(ble_fleet(arguments.gateways, arguments.valves), arguments.gateways, on_air, log)
     async with AsyncExitStack() as stack:
         buses = await site.start(stack)
         tell({"ready": "air", "buses": buses})
@@ -200,12 +202,12 @@ def main() -> int:
     parser.add_argument("--gateways", type=int, required=True, help="number of gateways")
     parser.add_argument("--valves", type=int, default=1, help="valves of each gateway (default: 1)")
     parser.add_argument("--on-air", type=Path, required=True, help="file for the advertised values")
-    parser.add_argument("--effects", type=Path, required=True, help="file for the executed commands")
+    parser.add_argument("--log", type=Path, required=True, help="file for the executed commands")
     parser.add_argument("--cycles", type=int, default=0, help="number of times that links of valves end (default: 0)")
     parser.add_argument("--seed", type=int, default=1, help="seed of their ends (default: 1)")
     arguments = parser.parse_args()
-    with arguments.on_air.open("w") as on_air, arguments.effects.open("w") as effects:
-        asyncio.run(run(arguments, on_air, effects))
+    with arguments.on_air.open("w") as on_air, arguments.log.open("w") as log:
+        asyncio.run(run(arguments, on_air, log))
     return 0
 
 

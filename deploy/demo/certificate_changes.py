@@ -89,7 +89,7 @@ class CertificateChanges:
             raise Misconfigured(f"no certificate was changed: the line was not under load after {LOADED_LIMIT_S:.0f} s")
 
     async def _publish(self, address: tuple[str, int]) -> None:
-        device = MqttDevice(TRACKER, address, lambda *_: None)
+        device = MqttDevice(TRACKER, address, lambda *_: None, lambda _: None)
         device.connect()
         try:
             while not self._quiet.is_set() or device.waiting:

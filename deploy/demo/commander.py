@@ -3,7 +3,6 @@
 import asyncio
 import random
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 
@@ -22,8 +21,8 @@ from fogline_cloud.commands.record import CommandRecord
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.shard.recovery import read_commands
 
-RATE_S = 4.0
-"""Commands a second."""
+RATE = 4.0
+"""Commands per second, unless another rate is given."""
 OVER_S = TTLS_S[-1] + 10.0 + 10.0
 """The longest time to a result: the time to live, the bridge's grace, and a reserve for the last restart."""
 VALVE_EVERY = 3
@@ -35,7 +34,7 @@ class Commander:
     """`commands`: all that were sent, to `devices`, and every third to one of `valves` that is in `heard`.
 
     The bridge learns the gateway of a device from the device's events. MQTT and CoAP devices must have sent some before
-    `run`; Bluetooth devices join when their gateway has found them.
+    `run`; Bluetooth devices join when their gateway has found them. `rate`: commands per second.
     """
 
     def __init__(
@@ -46,6 +45,7 @@ class Commander:
         *,
         valves: Sequence[str] = (),
         heard: AbstractSet[str] = frozenset(),
+        rate: float = RATE,
     ) -> None:
         self.commands: list[SentCommand] = []
         self._workspace = workspace
@@ -53,6 +53,7 @@ class Commander:
         self._stats = stats
         self._valves = valves
         self._heard = heard
+        self._rate = rate
         self._enough = asyncio.Event()
         self._waiting: set[asyncio.Task[None]] = set()
 
@@ -64,7 +65,7 @@ class Commander:
             due = time.monotonic()
             while not self._enough.is_set():
                 self._send(operator)
-                due = max(due + 1 / RATE_S, time.monotonic() - 1.0)
+                due = max(due + 1 / self._rate, time.monotonic() - 1.0)
                 await asyncio.sleep(max(0.0, due - time.monotonic()))
             await asyncio.Future()
 
@@ -84,6 +85,7 @@ class Commander:
             sent = planned_command(n, random.choice(valves), ble=True)
         else:
             sent = planned_command(n, random.choice(self._devices).name)
+        sent.sent_s = time.time()
         self.commands.append(sent)
         self._stats.sent = len(self.commands)
         task = asyncio.create_task(self._follow(operator, sent), name=f"command {sent.name}")
@@ -109,6 +111,7 @@ class Commander:
         except Unreachable:
             return
         sent.took_s = time.monotonic() - began
+        sent.ended_s = time.time()
         sent.state, sent.provisional = verdict.state, verdict.provisional
         self._stats.states[sent.state] += 1
         if sent.state is CommandState.SUCCEEDED:
@@ -132,10 +135,3 @@ def read_records(workspace: Workspace) -> list[CommandRow]:
 def _name(record: CommandRecord) -> str:
     """Return the command's unique name; for a Bluetooth device, only the operator's message id has it."""
     return str(unpack_id(record.correlation)) if record.name in (MOVE, TURN) else record.name
-
-
-def read_effects(workspace: Workspace) -> Counter[tuple[str, str]]:
-    """Count the executions of each command by device; an incomplete last line counts as well."""
-    files = [each for each in (workspace.effects, workspace.ble_effects) if each.exists()]
-    lines = [line for each in files for line in each.read_text("utf-8").splitlines()]
-    return Counter((device, name) for device, _, name in (line.partition(" ") for line in lines))

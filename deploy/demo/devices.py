@@ -1,10 +1,11 @@
 """Simulated devices: one process with a real MQTT or CoAP client for each device.
 
     python devices.py --gateways 127.0.0.1:1883,127.0.0.1:1884 --coap-gateways 127.0.0.1:5683,127.0.0.1:5684 \
-        --acknowledged FILE --effects FILE
+        --acknowledged FILE --log FILE
 
 Every device counts its messages. The process writes each acknowledged message to `--acknowledged`, one line `device n`;
-the demo compares these with Kafka and the table. It writes each executed command to `--effects`, one line `device command`.
+the demo compares these with Kafka and the table. It writes each executed command and each lost connection to `--log`
+(`demo.device_log`).
 Stdout: a JSON line four times a second. Stdin: `cut N` cuts the connections to gateway N (from 0); `quiet` stops the
 messages; `finish` ends the process after the last acknowledgement. The end of stdin ends it at once.
 """
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from demo.coap_device import CoapDevice, CoapLoop
+from demo.device_log import did_line, lost_line
 from demo.mqtt_device import MqttDevice
 from demo.payload import encode, fleet
 from demo.simulated import Simulated
@@ -34,17 +36,17 @@ FLUSH_S = 1.0
 GIVE_UP_S = 20.0
 """At the end, CoAP devices wait this long for a response that a gateway promised before it was killed."""
 
-Effects = deque[tuple[str, str]]
-"""Device and command, in the order of execution; many threads append to it."""
+LogLines = deque[str]
+"""Lines of `demo.device_log` in order; many threads append to it."""
 
 
 class Books:
-    """Writes the files of acknowledged messages and of executed commands."""
+    """Writes the file of acknowledged messages and the devices' log."""
 
-    def __init__(self, acknowledged: TextIO, effects: TextIO, done: Effects) -> None:
+    def __init__(self, acknowledged: TextIO, log: TextIO, lines: LogLines) -> None:
         self._acknowledged = acknowledged
-        self._effects = effects
-        self._done = done
+        self._log = log
+        self._lines = lines
 
     def promise(self, device: str, n: int) -> None:
         """Note an acknowledged message."""
@@ -52,10 +54,10 @@ class Books:
 
     def flush(self) -> None:
         """Write everything to the files."""
-        for _ in range(len(self._done)):
-            self._effects.write("{} {}\n".format(*self._done.popleft()))
+        for _ in range(len(self._lines)):
+            self._log.write(self._lines.popleft())
         self._acknowledged.flush()
-        self._effects.flush()
+        self._log.flush()
 
 
 class Fleet:
@@ -184,21 +186,24 @@ def listen(devices: Fleet) -> None:
     signal.raise_signal(signal.SIGTERM)
 
 
-def build(arguments: argparse.Namespace, radio: CoapLoop, done: Effects) -> list[Simulated]:
+def build(arguments: argparse.Namespace, radio: CoapLoop, lines: LogLines) -> list[Simulated]:
     """Make the devices of the command line."""
     mqtt, coap = endpoints(arguments.gateways), endpoints(arguments.coap_gateways)
     serving = iter([int(port) for port in arguments.serving.split(",") if port])
     devices: list[Simulated] = []
 
     def did(device: str, command: str) -> None:
-        done.append((device, command))
+        lines.append(did_line(time.time(), device, command))
+
+    def lost(device: str) -> None:
+        lines.append(lost_line(time.time(), device))
 
     for each in fleet(arguments.devices, len(mqtt)):
         if each.coap:
             port = next(serving, 0) if each.serves else 0
             devices.append(CoapDevice(each, coap[each.gateway], did, radio, port=port))
         else:
-            devices.append(MqttDevice(each, mqtt[each.gateway], did))
+            devices.append(MqttDevice(each, mqtt[each.gateway], did, lost))
     return devices
 
 
@@ -214,14 +219,14 @@ def main() -> int:
     parser.add_argument("--coap-gateways", required=True, help="CoAP's host:port of each gateway, separated by commas")
     parser.add_argument("--serving", default="", help="ports of the CoAP devices that serve, separated by commas")
     parser.add_argument("--acknowledged", type=Path, required=True, help="file for the acknowledged messages")
-    parser.add_argument("--effects", type=Path, required=True, help="file for the executed commands")
+    parser.add_argument("--log", type=Path, required=True, help="file for the executed commands and lost connections")
     parser.add_argument("--devices", type=int, default=40, help="number of devices (default: 40)")
     parser.add_argument("--rate", type=float, default=430.0, help="messages/s of all together (default: 430)")
     arguments = parser.parse_args()
-    done: Effects = deque()
+    lines: LogLines = deque()
     radio = CoapLoop()
-    with arguments.acknowledged.open("w") as acknowledged_file, arguments.effects.open("w") as effects:
-        devices = Fleet(build(arguments, radio, done), arguments.rate, Books(acknowledged_file, effects, done))
+    with arguments.acknowledged.open("w") as acknowledged_file, arguments.log.open("w") as log:
+        devices = Fleet(build(arguments, radio, lines), arguments.rate, Books(acknowledged_file, log, lines))
         threading.Thread(target=listen, args=(devices,), daemon=True).start()
         tell({"ready": "devices"})
         devices.run()

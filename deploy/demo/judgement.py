@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
+from demo.device_log import Effects
 from demo.operator_commands import CommandRow, SentCommand
 from fogline.command import CommandState, may_become
 
@@ -112,6 +113,8 @@ def judge(evidence: RunEvidence) -> Judgement:
 
 FINAL = (CommandState.SUCCEEDED, CommandState.FAILED, CommandState.EXPIRED, CommandState.IN_DOUBT, CommandState.REJECTED)
 """Final states of the demo's commands."""
+LATE_S = 2.0
+"""A gateway starts a command only in time; the device may get it so much later."""
 UNTOUCHED = (CommandState.EXPIRED, CommandState.REJECTED)
 """Final states in which the device never received the command."""
 
@@ -136,20 +139,15 @@ class CommandJudgement:
     problems: list[str]
 
 
-def judge_commands(
-    commands: Sequence[SentCommand], records: Iterable[CommandRow], effects: Mapping[tuple[str, str], int]
-) -> CommandJudgement:
-    """Hold what the operator was told, what is written down, and what the devices did against each other.
-
-    `effects`: by device and command, how often it was done.
-    """
+def judge_commands(commands: Sequence[SentCommand], records: Iterable[CommandRow], effects: Effects) -> CommandJudgement:
+    """Hold what the operator was told, what is written down, and what the devices did against each other."""
     written: dict[str, list[CommandRow]] = {}
     for each in records:
         written.setdefault(each.name, []).append(each)
     problems, by_state, resolved = list[str](), Counter[str](), 0
     for sent in commands:
         found = written.pop(sent.name, [])
-        done = effects.get((sent.device, sent.name), 0)
+        done = effects.get((sent.device, sent.name), ())
         end = _end(sent, found[0] if found else None)
         wrong = _wrong(sent, found, end, done)
         problems += [f"command {sent.name} to {sent.device}: {each}" for each in wrong]
@@ -178,7 +176,7 @@ def _end(sent: SentCommand, record: CommandRow | None) -> CommandState | None:
     return record.state if record is not None else sent.state
 
 
-def _wrong(sent: SentCommand, found: Sequence[CommandRow], end: CommandState | None, done: int) -> Iterable[str]:
+def _wrong(sent: SentCommand, found: Sequence[CommandRow], end: CommandState | None, done: Sequence[float]) -> Iterable[str]:
     """Yield the contradictions between operator, record and effects."""
     if len(found) > 1:
         yield f"it has {len(found)} records"
@@ -196,20 +194,22 @@ def _may_differ(told: CommandState, end: CommandState | None) -> bool:
     return told in (CommandState.ACCEPTED, CommandState.IN_DOUBT) and end is not None and may_become(told, end)
 
 
-def _wrongly_done(sent: SentCommand, end: CommandState | None, done: int) -> Iterable[str]:
+def _wrongly_done(sent: SentCommand, end: CommandState | None, done: Sequence[float]) -> Iterable[str]:
     """Yield the contradictions between the final state and the number of effects."""
     if end not in FINAL:
         yield f"it has no final state: {end}"
     if end is CommandState.REJECTED and sent.durable:
         yield "it was rejected, although it is durable"
-    if done > 1 and not sent.idempotent:
-        yield f"it was executed {done} times"
+    if len(done) > 1 and not sent.idempotent:
+        yield f"it was executed {len(done)} times"
+    if done and (late_s := max(done) - sent.sent_s - sent.ttl_s) > LATE_S:
+        yield f"it was executed {late_s:.1f} s after its time to live"
     if done and end in UNTOUCHED:
         yield f"it is {end}, and was executed"
     if not done and end is CommandState.SUCCEEDED:
         yield "it succeeded, and was not executed"
 
 
-def _most(commands: Iterable[SentCommand], effects: Mapping[tuple[str, str], int], *, idempotent: bool) -> int:
-    counts = (effects.get((each.device, each.name), 0) for each in commands if each.idempotent is idempotent)
+def _most(commands: Iterable[SentCommand], effects: Effects, *, idempotent: bool) -> int:
+    counts = (len(effects.get((each.device, each.name), ())) for each in commands if each.idempotent is idempotent)
     return max(counts, default=0)

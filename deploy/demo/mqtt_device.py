@@ -22,16 +22,23 @@ COMMANDS = "command///req/#"
 
 
 class MqttDevice:
-    """See `Simulated`. Callbacks run in the client's thread, and only append to `_answers`, call `did`, and publish."""
+    """See `Simulated`. Callbacks run in the client's thread: they append to `_answers`, call `did` and `lost`, and publish."""
 
     outstanding = 50
 
-    def __init__(self, device: Device, endpoint: tuple[str, int], did: Callable[[str, str], None]) -> None:
+    def __init__(
+        self,
+        device: Device,
+        endpoint: tuple[str, int],
+        did: Callable[[str, str], None],
+        lost: Callable[[str], None],
+    ) -> None:
         self.device = device
         self.connections = 0
         self.connected = False
         self.sent = 0
         self._did = did
+        self._lost = lost
         self._answers: deque[tuple[int, bool, float]] = deque()
         self._waiting: dict[int, tuple[int, float]] = {}
         self._topic = topic(device)
@@ -111,6 +118,7 @@ class MqttDevice:
         more: Properties | None,  # noqa: ARG002
     ) -> None:
         self.connected = False
+        self._lost(self.device.name)
 
     def _on_publish(self, client: Client, _: Any, mid: int, code: ReasonCode, more: Properties) -> None:  # noqa: ARG002
         self._answers.append((mid, not code.is_failure, time.monotonic()))

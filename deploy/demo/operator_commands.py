@@ -17,7 +17,7 @@ class SentCommand:
     A Bluetooth device has few command names: `verb` is the one that is sent, and `name` is in the body.
 
     The operator's result is in `state` (`None` while it waits; ACCEPTED: the bridge took a one-way command), `provisional`,
-    and `took_s`, the time until it came.
+    and `took_s`, the time until it came. `sent_s`, `ended_s`: when it was sent and the result came, by `time.time()`.
     """
 
     name: str
@@ -30,6 +30,8 @@ class SentCommand:
     state: CommandState | None = None
     provisional: bool = False
     took_s: float = 0.0
+    sent_s: float = 0.0
+    ended_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

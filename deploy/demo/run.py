@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -12,7 +12,8 @@ from demo.ble_judgement import BleJudgement, judge_ble
 from demo.certificate_changes import TRACKER, CertificateChanges, read_kept, refusals
 from demo.certificate_judgement import CertificateJudgement, RevokedEvents, judge_certificates
 from demo.certificates import audited
-from demo.commander import Commander, read_effects, read_records
+from demo.commander import Commander, read_records
+from demo.device_log import Effects, read_log
 from demo.evidence import gather, gather_ble
 from demo.judgement import CommandJudgement, Judgement, RunEvidence, judge, judge_commands
 from demo.killer import Killer
@@ -132,7 +133,7 @@ class Demonstration:
         self.snapshot.doing = "comparing event ids and verifying the ledger"
         evidence = await asyncio.to_thread(gather, self._workspace, self.snapshot.devices.sent or unlimited(self._fleet))
         records = await asyncio.to_thread(read_records, self._workspace)
-        effects = read_effects(self._workspace)
+        effects = read_log(self._workspace.device_log, self._workspace.ble_log).effects
         commands = judge_commands(self._commander.commands, records, effects)
         ble = await asyncio.to_thread(self._judge_ble, records, effects) if self._workspace.ble else None
         certificates = await asyncio.to_thread(self._judge_certificates, evidence)
@@ -152,13 +153,13 @@ class Demonstration:
         events = RevokedEvents(changes.acknowledged, *evidence.of(TRACKER.name), kept)
         return judge_certificates(changes.renewal, revocation, events)
 
-    def _judge_ble(self, records: Iterable[CommandRow], effects: Mapping[tuple[str, str], int]) -> BleJudgement:
+    def _judge_ble(self, records: Iterable[CommandRow], effects: Effects) -> BleJudgement:
         """Judge the Bluetooth devices alone."""
         names = {each.name for each in self._workspace.ble}
         commands = judge_commands(
             [each for each in self._commander.commands if each.device in names],
             [each for each in records if each.device in names],
-            {done: count for done, count in effects.items() if done[0] in names},
+            {done: times for done, times in effects.items() if done[0] in names},
         )
         advertisers = [each.name for each in self._workspace.ble if each.advertises]
         return judge_ble(gather_ble(self._workspace), advertisers, commands)

@@ -76,7 +76,7 @@ class Site:
             "gateways": len(workspace.gateways),
             "valves": sum(not each.advertises for each in workspace.ble) // len(workspace.gateways),
             "on-air": workspace.on_air,
-            "effects": workspace.ble_effects,
+            "log": workspace.ble_log,
             "cycles": cycles,
             "seed": seed,
         }
@@ -154,7 +154,7 @@ class Site:
             "coap-gateways": ",".join(f"127.0.0.1:{port}" for port in ports.coap_lines or ports.coap),
             "serving": ",".join(map(str, ports.serving)),
             "acknowledged": self.workspace.acknowledged_file,
-            "effects": self.workspace.effects,
+            "log": self.workspace.device_log,
             "devices": count,
             "rate": rate,
         }

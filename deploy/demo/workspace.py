@@ -75,9 +75,9 @@ class Workspace:
         return self.folder / "acknowledged"
 
     @property
-    def effects(self) -> Path:
-        """File of the commands that devices executed."""
-        return self.folder / "effects"
+    def device_log(self) -> Path:
+        """File of the MQTT and CoAP devices' log."""
+        return self.folder / "devices"
 
     @property
     def on_air(self) -> Path:
@@ -85,9 +85,9 @@ class Workspace:
         return self.folder / "on-air"
 
     @property
-    def ble_effects(self) -> Path:
-        """File of the commands that Bluetooth devices executed."""
-        return self.folder / "effects-ble"
+    def ble_log(self) -> Path:
+        """File of the Bluetooth devices' log."""
+        return self.folder / "devices-ble"
 
     @property
     def gateways(self) -> list[str]:

@@ -3,6 +3,7 @@
 `breaker`: applies the scheduled faults
 `certificates`: short certificates, which gateways renew by themselves, and their counts
 `cli`: command line
+`command_judgement`: commands beside the faults; pure
 `flat`: rules for memory and counts that must not grow; pure
 `lines`: faulty lines between the parts
 `reconnects`: planned ends of connections, for counted reconnects

@@ -55,17 +55,21 @@ class Breaker:
         self._snapshot = snapshot
         self._parts = _PartFaults(workspace, site, snapshot)
         self._lines = _LineFaults(workspace, devices, lines)
-        self._began = time.monotonic()
+        self._began, self._began_s = time.monotonic(), time.time()
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self, faults: Sequence[ScheduledFault]) -> None:
         """Apply each fault at its time. Cancel it to apply no more."""
-        self._began = time.monotonic()
+        self._began, self._began_s = time.monotonic(), time.time()
         for fault in faults:
             await asyncio.sleep(max(0.0, self._began + fault.at_s - time.monotonic()))
             task = asyncio.create_task(self._apply(fault), name=f"{fault.kind} {fault.target}")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+
+    def wall(self, at_s: float) -> float:
+        """Convert the seconds of an applied fault to those of `time.time()`."""
+        return self._began_s + at_s
 
     async def settle(self) -> None:
         """Wait until all faults are over and all parts are back."""

@@ -35,7 +35,8 @@ Runs all of Fogline on this machine for a long time: Kafka, two bridges, two gat
 Meanwhile a schedule applies every kind of fault. Gateways, bridges, Kafka and Spark are killed, frozen, killed at crash
 points, and restarted. Lines are reset, closed, half-open or slow; datagrams are lost, duplicated and reordered. The same
 seed gives the same schedule. At the end the soak compares the sets of event ids that devices had acknowledged, that
-Kafka holds (read_committed) and that the table holds, and verifies the ledger. It also samples the memory, descriptors,
+Kafka holds (read_committed) and that the table holds, and verifies the ledger. For every command it compares the
+operator's verdict, the record and the device's own log. It also samples the memory, descriptors,
 threads and tasks of every process. Data is in .fogline/soak, logs in .fogline/soak/logs."""
 
 EXAMPLE = """\
@@ -56,6 +57,8 @@ ROWS = 12
 DEVICES = 40
 RATE = 600.0
 WANTED_RATE = 500.0
+COMMAND_RATE = 6.6
+"""10,000 commands in half an hour, if the operator waits for a bridge in a seventh of the time."""
 RECONNECT_RATE = 100.0
 BLE_RATE = 50.0
 VALVES = 3
@@ -76,6 +79,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=1, help="seed of all random choices (default: 1)")
     text = f"events/s of all devices (default: {RATE:.0f}, with --reconnects {RECONNECT_RATE:.0f}, with --ble {BLE_RATE:.0f})"
     parser.add_argument("--rate", type=_over_0, metavar="R", help=text)
+    text = f"commands/s of the operator (default: {COMMAND_RATE}; none with --reconnects and --ble)"
+    parser.add_argument("--commands", type=_over_0, default=COMMAND_RATE, metavar="R", help=text)
     parser.add_argument("--devices", type=int, default=DEVICES, help=f"how many devices (default: {DEVICES})")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all results to this file")
     text = "validity of the gateways' certificates, which they renew by themselves; the bridges' are replaced once"
@@ -126,6 +131,7 @@ def run(arguments: argparse.Namespace) -> int:
         rate=rate,
         wanted_rate=0.0 if counted else min(WANTED_RATE, 0.8 * rate),
         certificate_minutes=arguments.certificate_minutes,
+        command_rate=0.0 if counted else arguments.commands,
     )
     return asyncio.run(_soak(arguments, options, Console(stderr=True)))
 
@@ -171,6 +177,7 @@ def show(verdict: SoakVerdict, samples: Sequence[ProcessSample], console: Consol
         *((f"kills of {part}", verdict.kills[part]) for part in verdict.planned),
         *((f"connections ended by {how}", count) for how, count in sorted(verdict.reconnects.items())),
         ("events/s offered, on average", round(verdict.load.rate)),
+        *(verdict.commands.rows if verdict.commands else ()),
         *(verdict.certificates.rows if verdict.certificates else ()),
     ]
     for name, value in rows:

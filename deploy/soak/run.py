@@ -8,8 +8,10 @@ from typing import Any
 
 from rich.console import Console
 
+from demo.commander import Commander, read_records
+from demo.device_log import read_log
 from demo.evidence import gather
-from demo.judgement import Judgement, judge
+from demo.judgement import Judgement, judge, judge_commands
 from demo.payload import Device
 from demo.polling import until
 from demo.run import unlimited
@@ -21,6 +23,7 @@ from fogline.errors import Misconfigured
 from fogline_lab.supervisor import start_child, stop_children
 from soak.breaker import Breaker
 from soak.certificates import count_certificates, replace_bridge_certificates
+from soak.command_judgement import CommandCounts, count_commands, disturbances
 from soak.flat import ProcessSample, grown, held, not_at_rest, not_flat
 from soak.lines import FaultyLines
 from soak.reconnects import FaultPlans
@@ -32,6 +35,8 @@ SETTLED_LIMIT_S = 60.0
 """The longest time from empty outboxes until gateways and bridges have nothing unsettled."""
 REST_S = 3.0
 """Rest of the Bluetooth links before a sample: the gateways have discovered all services by then."""
+COMMANDS_SHARE = 0.85
+"""The least share of the commands that the rate gives: the operator waits while no bridge is there."""
 EVERY_S, RECONNECTS_EVERY_S, BLE_EVERY_S = 5.0, 2.0, 1.0
 """Periods of the samples."""
 LIVING = ("gateway-1", "gateway-2", "bridge-1", "bridge-2")
@@ -44,7 +49,7 @@ class SoakOptions:
 
     `ble`: the wanted number of reconnects of Bluetooth devices, or 0. `seconds`: time that devices send, if reconnects are
     not counted. `wanted_rate`: the least rate that they must offer. `certificate_minutes`: validity of the gateways'
-    certificates, which then renew themselves, or 0 for long ones.
+    certificates, which then renew themselves, or 0 for long ones. `command_rate`: commands per second.
     """
 
     faults: list[ScheduledFault]
@@ -55,6 +60,7 @@ class SoakOptions:
     rate: float
     wanted_rate: float
     certificate_minutes: float = 0.0
+    command_rate: float = 0.0
 
 
 class Soak:
@@ -85,8 +91,10 @@ class Soak:
         asked = (*self._site.gateways, *self._site.bridges)
         every_s = RECONNECTS_EVERY_S if options.reconnects else BLE_EVERY_S if options.ble else EVERY_S
         self.sampler = Sampler((*self._site.parts.values(), self._devices), asked, self.snapshot, every_s)
+        self._commander = Commander(workspace, fleet, self.snapshot.commands, rate=options.command_rate)
         self._load_s = 0.0
         self._replaced = 0
+        self._commands: asyncio.Task[None] | None = None
         self._at_rest: list[dict[str, ProcessSample]] = []
 
     @property
@@ -124,6 +132,8 @@ class Soak:
         finally:
             await cancel(screen)
             await self._breaker.abandon()
+            if self._commands is not None:
+                await cancel(self._commands)
             await stop_children(self._devices)
             await self._site.end()
 
@@ -134,11 +144,18 @@ class Soak:
         began = time.monotonic()
         faults = asyncio.create_task(self._breaker.run(self._options.faults), name="faults")
         certificates = asyncio.create_task(self._replace_certificates(), name="certificates")
+        if self._options.command_rate:
+            self._commands = asyncio.create_task(self._command(), name="commander")
         try:
             await until(lambda: self.stop.is_set() or self._scenario.fallen.is_set() or self._enough(began))
         finally:
             await cancel(faults, certificates)
         self._load_s = time.monotonic() - began
+
+    async def _command(self) -> None:
+        """Send commands, once the bridges know the gateway of every device from the device's events."""
+        await until(lambda: self.snapshot.kafka.events.total > 5 * len(self._fleet))
+        await self._commander.run()
 
     async def _replace_certificates(self) -> None:
         """Replace the bridges' certificates at half of the time, if the gateways' are short."""
@@ -158,6 +175,10 @@ class Soak:
             await self._breaker.settle()
             if self._options.ble:
                 await self._rest()
+        if self._commands is not None:
+            self.snapshot.doing = "waiting for the last results of commands"
+            await self._commander.finish(self._scenario.fallen.is_set)
+            await cancel(self._commands)
         await self._scenario.finish(self._devices)
 
     async def _rest(self) -> None:
@@ -196,10 +217,20 @@ class Soak:
         sent = self.snapshot.devices.sent
         evidence = await asyncio.to_thread(gather, self._workspace, sent or unlimited(self._fleet))
         judgement = await asyncio.to_thread(judge, evidence)
+        commands = await asyncio.to_thread(self._judge_commands) if self._commands is not None else None
         ledger = await self._scenario.verified()
-        return self._verdict(judgement, sum(sent.values()) if sent else judgement.acknowledged, ledger)
+        return self._verdict(judgement, sum(sent.values()) if sent else judgement.acknowledged, ledger, commands)
 
-    def _verdict(self, judgement: Judgement, offered: int, ledger: dict[str, Any] | None) -> SoakVerdict:
+    def _judge_commands(self) -> CommandCounts:
+        log = read_log(self._workspace.device_log)
+        records, commands = read_records(self._workspace), self._commander.commands
+        happened = disturbances(self._fleet, self._breaker.applied, log.lost, self._breaker.wall)
+        wanted = round(COMMANDS_SHARE * self._options.command_rate * self._options.seconds)
+        return count_commands(judge_commands(commands, records, log.effects), commands, records, happened, wanted)
+
+    def _verdict(
+        self, judgement: Judgement, offered: int, ledger: dict[str, Any] | None, commands: CommandCounts | None
+    ) -> SoakVerdict:
         samples = self.sampler.samples
         problems = [*self._scenario.problems, *self._breaker.problems]
         counted = self._options.reconnects or self._options.ble
@@ -219,6 +250,7 @@ class Soak:
             reconnects=self._reconnects(),
             reconnects_wanted=counted,
             stopped=self.stop.is_set(),
+            commands=commands,
             certificates=count_certificates(self._workspace, minutes, self._load_s, self._replaced) if minutes else None,
             held=[found for part in (*self._site.parts, "devices") if (found := held(samples, part)) is not None],
         )

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from demo.judgement import Judgement
+from soak.command_judgement import CommandCounts
 from soak.flat import Held
 
 MISSING = ("lost", "table-missing")
@@ -76,7 +77,7 @@ class SoakVerdict:
     """`kills`: by kind of part, of `planned`. `reconnects`: connections that failed, by fault.
 
     `stopped`: the run was stopped early, so fewer kills and reconnects are right. `ledger`: output of `ledger verify`.
-    `certificates`: if they were short ones.
+    `certificates`: if they were short ones. `commands`: if there were some.
     """
 
     judgement: Judgement
@@ -90,6 +91,7 @@ class SoakVerdict:
     stopped: bool = False
     held: Sequence[Held] = ()
     certificates: CertificateCounts | None = None
+    commands: CommandCounts | None = None
 
     @property
     def gaps(self) -> int:
@@ -113,6 +115,8 @@ class SoakVerdict:
             problems.append(f"the devices offered {self.load.rate:.0f} events/s, at least {self.load.wanted:.0f} are wanted")
         if self.certificates is not None:
             problems += self.certificates.problems(stopped=self.stopped)
+        if self.commands is not None:
+            problems += self.commands.problems(stopped=self.stopped)
         if not self.stopped:
             missing = {part: count - self.kills.get(part, 0) for part, count in self.planned.items()}
             problems += [f"{part} was killed {count} times less than planned" for part, count in missing.items() if count > 0]
@@ -130,7 +134,8 @@ class SoakVerdict:
         """The verdict in one line."""
         many = f"{sum(self.reconnects.values())} reconnects" if self.reconnects_wanted else f"{sum(self.kills.values())} kills"
         early = "stopped early: " if self.stopped else ""
-        return f"{early}{many}, {self.judgement.sentence}, unexplained gaps {self.gaps}"
+        commands = f", {self.commands.judgement.sent:,} commands" if self.commands else ""
+        return f"{early}{many}, {self.judgement.sentence}, unexplained gaps {self.gaps}{commands}"
 
     def as_json(self) -> dict[str, Any]:
         """For `--json`."""
@@ -150,6 +155,7 @@ class SoakVerdict:
             "stopped": self.stopped,
             "load": {**asdict(self.load), "rate": round(self.load.rate, 1)},
             "held": [asdict(each) for each in self.held],
+            "commands": asdict(self.commands) if self.commands else None,
             "certificates": asdict(self.certificates) if self.certificates else None,
             "ledger": self.ledger,
         }

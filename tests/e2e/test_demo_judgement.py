@@ -9,6 +9,7 @@ import pytest
 sys.path.append(str(Path(__file__).parents[2] / "deploy"))
 
 from demo.coap_device import command_name
+from demo.device_log import did_line, lost_line, parse_log
 from demo.evidence import read_book
 from demo.judgement import CommandJudgement, Judgement, RunEvidence, judge, judge_commands
 from demo.operator_commands import TTLS_S, CommandRow, SentCommand, planned_command
@@ -212,9 +213,10 @@ def test_a_count_that_was_read_late_does_not_go_back():
 def told(state=CommandState.SUCCEEDED, record=CommandState.SUCCEEDED, effects=1, **other) -> CommandJudgement:
     """One command: what its operator was told, what its record says (`None`: there is none), what the device did."""
     provisional = other.pop("provisional", False)
+    times = [other.pop("at_s", 1.0)] * effects
     sent = SentCommand("dim.1", "lamp-01", 20.0, state=state, provisional=provisional, took_s=0.1, **other)
     records = [CommandRow("dim.1", "lamp-01", record)] if record else []
-    return judge_commands([sent], records, Counter({("lamp-01", "dim.1"): effects}) if effects else {})
+    return judge_commands([sent], records, {("lamp-01", "dim.1"): times} if times else {})
 
 
 @pytest.mark.parametrize(
@@ -258,6 +260,7 @@ def test_what_a_command_may_come_to(found):
         (told(CommandState.CANCELLED, CommandState.CANCELLED, 0), "it has no final state: CANCELLED"),
         (told(CommandState.REJECTED, CommandState.REJECTED, 0), "it was rejected, although it is durable"),
         (told(effects=2), "it was executed 2 times"),
+        (told(at_s=23.0), "it was executed 3.0 s after its time to live"),
         (told(CommandState.IN_DOUBT, CommandState.IN_DOUBT, 2), "it was executed 2 times"),
         (told(CommandState.EXPIRED, CommandState.EXPIRED, 1), "it is EXPIRED, and was executed"),
         (told(CommandState.REJECTED, None, 1, durable=False), "it is REJECTED, and was executed"),
@@ -273,9 +276,9 @@ def test_what_no_command_may_come_to(found, problem):
 def test_what_nobody_sent_is_neither_written_down_nor_done():
     stray = CommandRow("dim.9", "lamp-01", CommandState.SUCCEEDED)
     assert judge_commands([], [stray], {}).problems == ["command dim.9 has a record, but was never sent"]
-    assert judge_commands([], [], {("lamp-01", "dim.9"): 1}).problems == ["lamp-01 executed dim.9, but it was never sent"]
+    assert judge_commands([], [], {("lamp-01", "dim.9"): [1.0]}).problems == ["lamp-01 executed dim.9, but it was never sent"]
     sent = SentCommand("dim.1", "lamp-01", 20.0, state=CommandState.SUCCEEDED)
-    twice = judge_commands([sent], [CommandRow("dim.1", "lamp-01", CommandState.SUCCEEDED)] * 2, {("lamp-01", "dim.1"): 1})
+    twice = judge_commands([sent], [CommandRow("dim.1", "lamp-01", CommandState.SUCCEEDED)] * 2, {("lamp-01", "dim.1"): [1.0]})
     assert twice.problems == ["command dim.1 to lamp-01: it has 2 records"]
 
 
@@ -286,7 +289,7 @@ def test_the_report_counts_commands():
         SentCommand("dim.102", "lamp-01", 20.0, idempotent=True),
     ]
     records = [CommandRow(each.name, each.device, each.state) for each in commands if each.state]
-    effects = {(each.device, each.name): 1 for each in commands} | {("lamp-01", "dim.102"): 3}
+    effects = {(each.device, each.name): [1.0] for each in commands} | {("lamp-01", "dim.102"): [1.0, 2.0, 3.0]}
     found = DemoReport(verdict(), {}, {}, commands=judge_commands(commands, records, effects)).as_json()["commands"]
     assert found == {
         "sent": 102,
@@ -314,3 +317,10 @@ def test_orders_are_of_all_sorts_and_none_has_the_name_of_another():
         (False, False, False),
     }
     assert sorts[True, True, False] == 150
+
+
+def test_a_devices_log_is_read_as_it_was_written():
+    lines = [did_line(1.5, "lamp-01", "dim.1"), lost_line(2.25, "lamp-01"), did_line(3.0, "lamp-01", "dim.1")]
+    found = parse_log("".join(lines).splitlines())
+    assert found.effects == {("lamp-01", "dim.1"): [1.5, 3.0]}
+    assert found.lost == {"lamp-01": [2.25]}

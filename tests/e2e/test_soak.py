@@ -9,11 +9,16 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[2] / "deploy"))
 
-from demo.judgement import RunEvidence, judge
+from demo.judgement import RunEvidence, judge, judge_commands
+from demo.operator_commands import CommandRow, SentCommand
+from demo.payload import Device, DeviceKind
+from fogline.command import CommandState
 from fogline_lab.tcp_line import HALF_OPEN
+from soak.breaker import AppliedFault
+from soak.command_judgement import count_commands, disturbances
 from soak.flat import COUNTS, GROWN_MB, RSS_MB, ProcessSample, grown, held, not_at_rest, not_flat, over_time, warm
 from soak.reconnects import FaultPlans
-from soak.schedule import JITTER_S, STEP_S, VICTIMS, FaultKind, kills, schedule
+from soak.schedule import JITTER_S, STEP_S, VICTIMS, FaultKind, ScheduledFault, kills, schedule
 from soak.verdict import CertificateCounts, Load, SoakVerdict
 
 HALF_AN_HOUR_S = 1800.0
@@ -219,3 +224,50 @@ def test_who_ends_it_early_gets_a_verdict_on_what_there_is():
     found = verdict(kills={}, stopped=True)
     assert found.holds
     assert found.sentence.startswith("stopped early: 0 kills")
+
+
+# --- commands
+
+LAMP, METER = Device("lamp-01", DeviceKind.LAMP, 5, 0), Device("meter-02", DeviceKind.METER, 4, 1)
+
+
+def counted(*commands, happened=None, wanted=0):
+    records = [CommandRow(each.name, each.device, each.state) for each in commands if each.state is not None]
+    effects = {(each.device, each.name): [each.sent_s] for each in commands if each.state is CommandState.SUCCEEDED}
+    return count_commands(judge_commands(commands, records, effects), commands, records, happened or {}, wanted)
+
+
+def sent(n, state=CommandState.SUCCEEDED, **other):
+    return SentCommand(f"dim.{n}", "lamp-01", 20.0, state=state, sent_s=100.0, ended_s=101.0, **other)
+
+
+def test_a_command_in_doubt_needs_a_fault_in_its_time():
+    doubtful = sent(1, CommandState.IN_DOUBT)
+    assert counted(doubtful).doubts == ["command dim.1 to lamp-01 is IN_DOUBT, and nothing had happened to its gateway or line"]
+    assert not counted(doubtful, happened={"lamp-01": [(90.0, 100.5)]}).doubts
+    assert counted(doubtful, happened={"lamp-01": [(90.0, 99.5), (121.0, 130.0)], "meter-02": [(90.0, 110.0)]}).doubts
+
+
+def test_19_of_20_commands_to_devices_that_nothing_happened_to_must_succeed():
+    late = sent(1, CommandState.EXPIRED)
+    assert not counted(late, *map(sent, range(10, 29))).problems(stopped=False)
+    assert "94.7% of the durable" in counted(late, *map(sent, range(10, 28))).problems(stopped=False)[0]
+    assert not counted(late, *map(sent, range(10, 28)), happened={"lamp-01": [(90.0, 90.1)]}).share > 0.95
+    direct = sent(3, CommandState.REJECTED, durable=False)
+    assert counted(direct, sent(10)).share == 1.0
+
+
+def test_too_few_commands_fail_a_run_that_was_not_stopped():
+    assert counted(sent(1), wanted=2).problems(stopped=False) == ["1 commands were sent, at least 2 are wanted"]
+    assert not counted(sent(1), wanted=2).problems(stopped=True)
+    assert "1 commands were sent, at least 2 are wanted" in verdict(commands=counted(sent(1), wanted=2)).all_problems
+
+
+def test_what_happens_to_a_device_are_faults_of_its_gateway_and_its_lost_connections():
+    faults = [
+        AppliedFault(ScheduledFault(5.0, FaultKind.KILL, "gateway-1"), 5.0, 7.0),
+        AppliedFault(ScheduledFault(8.0, FaultKind.FREEZE, "gateway-2"), 8.0),
+        AppliedFault(ScheduledFault(9.0, FaultKind.KILL, "bridge-1"), 9.0, 10.0),
+    ]
+    found = disturbances([LAMP, METER], faults, {"meter-02": [50.0]}, lambda at_s: 1000 + at_s)
+    assert found == {"lamp-01": [(1005.0, 1007.0)], "meter-02": [(1008.0, float("inf")), (50.0, 50.0)]}

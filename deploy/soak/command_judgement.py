@@ -1,0 +1,112 @@
+"""Judges the commands of a soak beside its faults. Pure."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from demo.judgement import CommandJudgement
+from demo.operator_commands import CommandRow, SentCommand
+from demo.payload import Device
+from fogline.command import CommandState
+from soak.breaker import AppliedFault
+from soak.schedule import GATEWAYS, FaultKind
+
+WANTED_SHARE = 0.95
+"""The least share of SUCCEEDED among durable commands to devices that nothing happened to."""
+_AT_GATEWAY = (FaultKind.KILL, FaultKind.FREEZE, FaultKind.DATAGRAMS)
+"""Faults that can leave a gateway without knowledge of what its device did."""
+
+Span = tuple[float, float]
+"""Begin and end of a disturbance, by `time.time()`."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandCounts:
+    """Counts of a soak's commands. `wanted`: the least number. `durable`, `succeeded`: of the durable ones.
+
+    `calm`, `calm_succeeded`: of the durable ones to devices that nothing happened to meanwhile. `doubts`: commands that are
+    IN_DOUBT although nothing happened.
+    """
+
+    judgement: CommandJudgement
+    wanted: int
+    durable: int
+    succeeded: int
+    calm: int
+    calm_succeeded: int
+    doubts: Sequence[str]
+
+    @property
+    def share(self) -> float:
+        """The share of SUCCEEDED among the calm commands."""
+        return self.calm_succeeded / self.calm if self.calm else 0.0
+
+    def problems(self, *, stopped: bool) -> list[str]:
+        """Return the problems as text. `stopped`: the run was stopped early, so fewer commands are right."""
+        problems = [*self.judgement.problems, *self.doubts]
+        if not stopped and self.judgement.sent < self.wanted:
+            problems.append(f"{self.judgement.sent} commands were sent, at least {self.wanted} are wanted")
+        if self.calm and self.share < WANTED_SHARE:
+            text = f"{self.share:.1%} of the durable commands to devices that nothing happened to succeeded"
+            problems.append(f"{text}, at least {WANTED_SHARE:.0%} are wanted")
+        return problems
+
+    @property
+    def rows(self) -> list[tuple[str, object]]:
+        """Lines of the report."""
+        return [
+            ("commands", self.judgement.sent),
+            *((f"commands {state}", count) for state, count in self.judgement.by_state.items()),
+            ("durable commands", self.durable),
+            ("durable commands that succeeded", self.succeeded),
+            ("durable commands to devices that nothing happened to", self.calm),
+            ("of these, succeeded", self.calm_succeeded),
+        ]
+
+
+def count_commands(
+    judgement: CommandJudgement,
+    commands: Iterable[SentCommand],
+    records: Iterable[CommandRow],
+    happened: Mapping[str, Sequence[Span]],
+    wanted: int,
+) -> CommandCounts:
+    """Count the commands. `happened`: the disturbances of each device."""
+    ends = {each.name: each.state for each in records}
+    doubts, durable, calm = list[str](), list[bool](), list[bool]()
+    for sent in commands:
+        end = ends.get(sent.name, sent.state)
+        disturbed = _overlaps(sent, happened.get(sent.device, ()))
+        if end is CommandState.IN_DOUBT and not disturbed:
+            doubts.append(f"command {sent.name} to {sent.device} is IN_DOUBT, and nothing had happened to its gateway or line")
+        if sent.durable:
+            durable.append(end is CommandState.SUCCEEDED)
+            if not disturbed:
+                calm.append(end is CommandState.SUCCEEDED)
+    return CommandCounts(judgement, wanted, len(durable), sum(durable), len(calm), sum(calm), doubts)
+
+
+def disturbances(
+    devices: Iterable[Device],
+    applied: Sequence[AppliedFault],
+    lost: Mapping[str, Sequence[float]],
+    wall: Callable[[float], float],
+) -> dict[str, list[Span]]:
+    """Return what happened to each device: faults of its gateway and lost connections.
+
+    `wall`: converts the seconds of a fault to those of `time.time()`.
+    """
+    by_gateway: dict[str, list[Span]] = {}
+    for each in applied:
+        if each.fault.target in GATEWAYS and each.fault.kind in _AT_GATEWAY:
+            over = float("inf") if each.over_s is None else wall(each.over_s)
+            by_gateway.setdefault(each.fault.target, []).append((wall(each.began_s), over))
+    return {
+        each.name: [*by_gateway.get(GATEWAYS[each.gateway], ()), *((at_s, at_s) for at_s in lost.get(each.name, ()))]
+        for each in devices
+    }
+
+
+def _overlaps(sent: SentCommand, spans: Iterable[Span]) -> bool:
+    """Return True if one of the spans meets the command's life."""
+    ended_s = max(sent.ended_s or 0.0, sent.sent_s + sent.ttl_s)
+    return any(began <= ended_s and sent.sent_s <= over for began, over in spans)
