@@ -4,6 +4,7 @@
 `advertisement`: the AD structures of a Bluetooth LE advertisement
 `amqp`: AMQP 1.0 on proton's engine
 `bridge_notice`: notices of a bridge among the events of a shard
+`cancel`: a request to cancel a command
 `certificate_names`: names in certificates
 `codec`: batches and CloudEvents to bytes and back
 `command`: commands, replies and their states

@@ -2,7 +2,8 @@ r"""A command: an operator's request to one device, with one reply. Values and r
 
 ```
 bridge:   ACCEPTED -> DISPATCHED -> (the gateway reports)   -> terminal
-               \-> CANCELLED | EXPIRED | REJECTED
+             |     \------> CANCELLING -> (the gateway decides) -> terminal
+             \-> CANCELLED | EXPIRED | REJECTED
 gateway:  QUEUED -> SENDING -> SUCCEEDED | FAILED | REJECTED
              |          \-> IN_DOUBT   (a crash or a lost answer: the device may have executed it)
              \-> CANCELLED | EXPIRED   (certain: the device never got it)
@@ -41,6 +42,7 @@ class CommandState(StrEnum):
     DISPATCHED = "DISPATCHED"
     QUEUED = "QUEUED"
     SENDING = "SENDING"
+    CANCELLING = "CANCELLING"
     SUCCEEDED = "SUCCEEDED"
     FAILED = "FAILED"
     REJECTED = "REJECTED"
@@ -54,10 +56,18 @@ class CommandState(StrEnum):
         return self in _TERMINAL
 
 
-_TERMINAL = {*CommandState} - {CommandState.ACCEPTED, CommandState.DISPATCHED, CommandState.QUEUED, CommandState.SENDING}
+_OPEN = {
+    CommandState.ACCEPTED,
+    CommandState.DISPATCHED,
+    CommandState.QUEUED,
+    CommandState.SENDING,
+    CommandState.CANCELLING,
+}
+_TERMINAL = {*CommandState} - _OPEN
 _NEXT: dict[CommandState, set[CommandState]] = {
-    CommandState.ACCEPTED: {CommandState.DISPATCHED, *_TERMINAL},
-    CommandState.DISPATCHED: {*_TERMINAL},
+    CommandState.ACCEPTED: {CommandState.DISPATCHED, CommandState.CANCELLING, *_TERMINAL},
+    CommandState.DISPATCHED: {CommandState.CANCELLING, *_TERMINAL},
+    CommandState.CANCELLING: {*_TERMINAL},
     CommandState.QUEUED: {CommandState.SENDING, CommandState.REJECTED, CommandState.CANCELLED, CommandState.EXPIRED},
     CommandState.SENDING: {CommandState.QUEUED, *_TERMINAL},
     CommandState.IN_DOUBT: {CommandState.SUCCEEDED, CommandState.FAILED, CommandState.REJECTED, CommandState.EXPIRED},
@@ -73,6 +83,7 @@ class Status(IntEnum):
     """Status codes of replies without a device's answer (meanings as in RFC 9110 section 15)."""
 
     TAKEN = 202
+    FORBIDDEN = 403
     UNKNOWN_DEVICE = 404
     EXPIRED = 408
     CONFLICT = 409

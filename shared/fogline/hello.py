@@ -36,7 +36,10 @@ class OpenStream(msgspec.Struct, frozen=True):
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True):
-    """A gateway's first message. `shards`: the number of shards that it knows, 0 for unknown."""
+    """A gateway's first message. `shards`: the number of shards that it knows, 0 for unknown.
+
+    `features`: what it can do beyond the first version of the protocol.
+    """
 
     protocol: Small
     version: Annotated[str, msgspec.Meta(max_length=64, pattern=r"\A[ -~]*\Z")]
@@ -45,6 +48,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
     streams: list[OpenStream]
     shards: Small = 0
     epoch: Epoch = ""
+    features: Annotated[list[Identifier], msgspec.Meta(max_length=64)] = msgspec.field(default_factory=list)
 
 
 class Mark(msgspec.Struct, frozen=True):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from fogline.cancel import CancelRequest, signed_cancel
 from fogline.command import Command, fully_signed_bytes, signed_bytes
 from fogline.errors import Misconfigured
 
@@ -29,6 +30,13 @@ class Signer(msgspec.Struct, frozen=True):
         signature, full = self.key.sign(signed_bytes(named)), self.key.sign(fully_signed_bytes(named))
         return msgspec.structs.replace(named, signature=signature, full_signature=full)
 
+    def sign_cancel(self, request: CancelRequest) -> CancelRequest:
+        """Return the request with key id and signature."""
+        if self.key is None:
+            return request
+        named = msgspec.structs.replace(request, key_id=self.key_id)
+        return msgspec.structs.replace(named, signature=self.key.sign(signed_cancel(named)))
+
 
 class TrustedKeys(msgspec.Struct, frozen=True):
     """The keys whose signatures a gateway accepts, by key id; without any, none is needed. `partial`: accept partial ones."""
@@ -38,20 +46,26 @@ class TrustedKeys(msgspec.Struct, frozen=True):
 
     def doubt(self, command: Command) -> str | None:
         """Return the reason why a command cannot be trusted; `None` if it can."""
+        if self.known and command.key_id in self.known and not (command.full_signature or self.partial):
+            return "its signature does not cover `durable` and `correlation` (commands.partial_signatures = false)"
+        if command.full_signature:
+            return self._doubt(command.key_id, command.full_signature, fully_signed_bytes(command))
+        return self._doubt(command.key_id, command.signature, signed_bytes(command))
+
+    def doubt_cancel(self, request: CancelRequest) -> str | None:
+        """Return the reason why a request to cancel cannot be trusted; `None` if it can."""
+        return self._doubt(request.key_id, request.signature, signed_cancel(request))
+
+    def _doubt(self, key_id: str, signature: bytes, signed: bytes) -> str | None:
         if not self.known:
             return None
-        key = self.known.get(command.key_id)
+        key = self.known.get(key_id)
         if key is None:
-            return f"key {ascii(command.key_id)[:80]} is not known here"
-        if not (command.full_signature or self.partial):
-            return "its signature does not cover `durable` and `correlation` (commands.partial_signatures = false)"
+            return f"key {ascii(key_id)[:80]} is not known here"
         try:
-            if command.full_signature:
-                key.verify(command.full_signature, fully_signed_bytes(command))
-            else:
-                key.verify(command.signature, signed_bytes(command))
+            key.verify(signature, signed)
         except import_module("cryptography.exceptions").InvalidSignature:
-            return f"the signature with key {command.key_id} is wrong"
+            return f"the signature with key {key_id} is wrong"
         return None
 
 

@@ -12,6 +12,7 @@ from fogline.amqp.driver import AmqpConnection, listen
 from fogline.amqp.engine import Engine
 from fogline.amqp.outcome import ACCEPTED
 from fogline.amqp.wire import decode
+from fogline.cancel import CancelRequest, encode_cancel
 from fogline.codec import decode_batch, decode_range
 from fogline.command import Command, encode_command
 from fogline.event import Event
@@ -94,8 +95,15 @@ class Bridge:
 
     async def command(self, command: Command):
         """Hand a command over; its outcome, when there is one."""
+        return await self._send(encode_command(command))
+
+    async def cancel(self, request: CancelRequest):
+        """Hand a request to cancel over; its outcome, when there is one."""
+        return await self._send(encode_cancel(request))
+
+    async def _send(self, message: Message):
         await self.until(lambda: self._control is not None and not self._control.closed, "no gateway says hello")
-        return self._control.send(encode_command(command))
+        return self._control.send(message)
 
     def events(self, adapter: str = "mqtt") -> Counter:
         """Count the arrivals of each event, by its position and id."""

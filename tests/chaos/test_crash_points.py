@@ -4,8 +4,9 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from chaos import test_bridge_crash, test_direct_command_crash
+from chaos import test_bridge_crash, test_cancel_crash, test_direct_command_crash
 from chaos.real_gateway import Bridge, Device, Gateway
+from edge.downlink.test_cancel import cancel
 from fogline.command import Deadline
 from fogline.process.crash_points import CrashPoint, _select
 from fogline_edge.adapters.mqtt.protocol.packets import PacketType
@@ -133,6 +134,22 @@ async def after_answer_commit(folder):
         assert await commanded_again(bridge, gateway, first, "SUCCEEDED") == ["C1"]
 
 
+async def before_cancel_commit(folder):
+    async with surroundings(folder) as (bridge, gateway):
+        await gateway.start(CrashPoint.BEFORE_CANCEL_COMMIT)
+        asked = command()
+        await (await bridge.command(asked))
+        await bridge.cancel(cancel(asked))
+        assert await gateway.died()
+        async with device(await gateway.start()) as lamp:
+            await (await bridge.cancel(cancel(asked)))
+            await bridge.until(lambda: bridge.replies() == [("C1", "CANCELLED")], "no reply tells of its end")
+            await (await bridge.command(asked))
+            await lamp.take_commands()
+            await lamp.publish(*READING)
+            assert lamp.commands == []
+
+
 LIVES = {
     CrashPoint.BEFORE_COMMIT: before_commit,
     CrashPoint.AFTER_COMMIT_BEFORE_ACK: after_commit_before_ack,
@@ -140,18 +157,19 @@ LIVES = {
     CrashPoint.BEFORE_SENDING_COMMIT: before_sending_commit,
     CrashPoint.AFTER_SENDING_COMMIT_BEFORE_DEVICE: after_sending_commit_before_device,
     CrashPoint.AFTER_ANSWER_COMMIT: after_answer_commit,
+    CrashPoint.BEFORE_CANCEL_COMMIT: before_cancel_commit,
 }
 
 
 @pytest.mark.parametrize("point", LIVES)
-@pytest.mark.fault("C1", "C2", "C3", "X2", "X3", "X6")
+@pytest.mark.fault("C1", "C2", "C3", "X2", "X3", "X6", "X7")
 async def test_the_gateway_dies_at(folder, point):
     await LIVES[point](folder)
     print(f"{point}: died there, and everything is in its place once after the restart")
 
 
 def test_every_place_is_come_to_in_a_test():
-    assert {*LIVES, *test_bridge_crash.POINTS, *test_direct_command_crash.POINTS} == set(CrashPoint)
+    assert {*LIVES, *test_bridge_crash.POINTS, *test_direct_command_crash.POINTS, *test_cancel_crash.POINTS} == set(CrashPoint)
 
 
 def test_a_place_that_does_not_exist_is_an_error():

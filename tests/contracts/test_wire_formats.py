@@ -16,8 +16,9 @@ import zstandard
 from fogline import hello
 from fogline.address import Control, HelloAddress, IngestAddress
 from fogline.amqp import wire
+from fogline.cancel import CancelRequest, encode_cancel
 from fogline.codec import chain_of, encode_event
-from fogline.command import JournalQuery, decode_query, encode_command, encode_query
+from fogline.command import Deadline, JournalQuery, decode_query, encode_command, encode_query
 from fogline.dead_letter import dead_letter
 from fogline.errors import Poison
 from fogline.event import Lane
@@ -137,6 +138,23 @@ FORMATS = {
     "chain": lambda: [chain_of(b"commit 1").hex(), chain_of(b"a chain, 16 long").hex()],
     "journal-query": lambda: msgspec.structs.asdict(
         encode_query(JournalQuery(id="c" * 32, tenant="acme", gateway="gw-1", digest=bytes(range(16))))
+    ),
+    "cancel": lambda: msgspec.structs.asdict(
+        encode_cancel(
+            CancelRequest(
+                id="c" * 32,
+                tenant="acme",
+                gateway="gw-1",
+                device="lamp-1",
+                name="switch",
+                digest=bytes(range(16)),
+                deadline=Deadline("boot", 1234),
+                correlation="string:my-1",
+                why="cancelled by client acme/op-1",
+                key_id="k1",
+                signature=b"s" * 64,
+            )
+        )
     ),
     "checkpoint": lambda: [
         stream_entry(

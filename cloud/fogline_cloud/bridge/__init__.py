@@ -4,6 +4,7 @@
 `authentication`: establishes who a peer is
 `bridge_group`: the group of bridges, which assigns the shards and knows their owners
 `bridge`: the composition root
+`cancels`: requests to cancel commands
 `client_events`: events of AMQP clients
 `command_key`: the key that names commands
 `command_sender`: sends commands to gateways, and asks their journals
@@ -22,4 +23,5 @@
 `replies`: sends replies to operators
 `revocation_feed`: the list of revoked certificates, over Kafka
 `shard_table`: the shards of this bridge, and calls from their threads
+`verdict_waiters`: who waits for the end of a command
 """

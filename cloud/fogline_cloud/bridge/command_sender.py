@@ -13,6 +13,7 @@ from functools import partial
 import msgspec
 
 from fogline.amqp.outcome import ACCEPTED, RELEASED, RESOURCE_LIMIT, DeliveryState, Outcome, rejected
+from fogline.cancel import FEATURE, encode_cancel
 from fogline.command import (
     CONFLICT,
     EXPIRED,
@@ -30,7 +31,7 @@ from fogline.signature import Signer
 from fogline_cloud.bridge.command_table import CommandTable
 from fogline_cloud.bridge.connected_gateways import ConnectedGateways
 from fogline_cloud.bridge.peer import GatewayPeer
-from fogline_cloud.commands.record import CommandRecord, command_of
+from fogline_cloud.commands.record import CommandRecord, cancel_of, command_of, why_cancelled
 
 _REFUSALS = {
     EXPIRED: (CommandState.EXPIRED, Status.EXPIRED),
@@ -61,9 +62,11 @@ class CommandSender:
         self._loop = asyncio.get_running_loop()
 
     def resume(self, peer: GatewayPeer) -> None:
-        """Send the durable commands that a new gateway connection has not accepted, and ask its journal for the direct ones."""
+        """Send a new gateway connection what it has not accepted: durable commands, requests to cancel, queries."""
         for record in self._table.registry.open_for(peer.principal.name):
-            if record.outcome_unknown:
+            if record.cancelling:
+                self.cancel(record)
+            elif record.outcome_unknown:
                 self.query(record)
             elif record.state is CommandState.ACCEPTED:
                 self.send(record)
@@ -75,11 +78,47 @@ class CommandSender:
             return
         command = self._table.follow(record)
         deadline = peer.deadline(int((command.expires_s - self._loop.time()) * 1000), record.deadline)
-        if deadline is None:
+        if deadline is None or command.ending or command.cancelling:
             return
         command.maybe_sent = True
         outcome = peer.control.send(encode_command(self._signer.sign(command_of(record, deadline))))
         outcome.add_done_callback(partial(self._on_outcome, record))
+
+    def cancel(self, record: CommandRecord) -> None:
+        """Have the gateway's journal decide about a command to be cancelled, if the gateway is connected.
+
+        A gateway without that feature is asked whether it has the command. If it has, the command ends as if nobody had
+        wanted to cancel it.
+        """
+        peer = self._gateways.welcomed(record.gateway)
+        command = self._table.open.get(record.id)
+        if peer is None or peer.control is None or command is None:
+            return
+        deadline = peer.deadline(int((command.expires_s - self._loop.time()) * 1000), record.deadline)
+        if FEATURE not in peer.features:
+            self.look_up(record, partial(self._on_cancel_lookup, record))
+        elif deadline is not None:
+            crash_point(CrashPoint.BEFORE_CANCEL_SENT)
+            request = self._signer.sign_cancel(cancel_of(record, deadline))
+            peer.control.send(encode_cancel(request)).add_done_callback(partial(self._on_cancel_outcome, record))
+
+    def _on_cancel_outcome(self, record: CommandRecord, future: "asyncio.Future[Outcome]") -> None:
+        if future.cancelled() or isinstance(future.exception(), Unreachable):
+            return
+        outcome = future.result()
+        if outcome.condition == CONFLICT:
+            self._on_lookup(record, JournalLookup.DIFFERENT)
+        elif outcome.state is not DeliveryState.ACCEPTED:
+            refusal = rejected(outcome.condition[:MAX_NAME], outcome.description[:MAX_TEXT])
+            _log.warning("gateway %s does not cancel command %s: %s", record.gateway, record.id, refusal)
+
+    def _on_cancel_lookup(self, record: CommandRecord, lookup: JournalLookup) -> None:
+        if lookup is JournalLookup.ABSENT:
+            self._table.end(record, CommandState.CANCELLED, Status.CANCELLED, why_cancelled(record))
+        elif lookup is JournalLookup.DIFFERENT:
+            self._on_lookup(record, lookup)
+        elif lookup is not JournalLookup.DISCONNECTED:
+            _log.warning("gateway %s is too old to cancel command %s: it goes on", record.gateway, record.id)
 
     def query(self, record: CommandRecord) -> None:
         """Ask the gateway's journal for a command that it may have, and take its outcome."""
@@ -113,6 +152,8 @@ class CommandSender:
         if future.cancelled() or isinstance(future.exception(), Unreachable):
             return
         outcome = future.result()
+        if outcome.state is not DeliveryState.ACCEPTED and self._is_asked_to_cancel(record):
+            return  # the gateway's answer to that ends the command
         crash_point(CrashPoint.BEFORE_COMMAND_END_COMMIT)
         match outcome.state:
             case DeliveryState.ACCEPTED:
@@ -124,6 +165,10 @@ class CommandSender:
                 _log.info("gateway %s rejects command %s: %s", record.gateway, record.id, outcome)
                 state, status = _REFUSALS.get(outcome.condition, (CommandState.REJECTED, Status.UNDELIVERABLE))
                 self._table.end(record, state, status, outcome.description, outcome)
+
+    def _is_asked_to_cancel(self, record: CommandRecord) -> bool:
+        command, peer = self._table.open.get(record.id), self._gateways.welcomed(record.gateway)
+        return command is not None and command.cancelling and peer is not None and FEATURE in peer.features
 
     def _on_accepted(self, record: CommandRecord) -> None:
         dispatched = msgspec.structs.replace(record, state=CommandState.DISPATCHED, changed_ms=self._table.now_ms())

@@ -17,6 +17,7 @@ from fogline.process.log_throttle import LogThrottle
 from fogline.process.loop_calls import call_soon
 from fogline_cloud.bridge.replies import ReplySender
 from fogline_cloud.bridge.shard_table import ShardTable
+from fogline_cloud.bridge.verdict_waiters import VerdictWaiters
 from fogline_cloud.commands.record import CommandRecord, ReplyAddress, ended, left_ms, same_verdict
 from fogline_cloud.commands.registry import Registry, is_outdated, may_replace
 from fogline_cloud.shard.command_changes import CommandChange
@@ -36,11 +37,13 @@ def wall_clock_ms() -> int:
 
 @dataclass(slots=True)
 class OpenCommand:
-    """A command without a verdict, beside its record."""
+    """A command without a verdict, beside its record. It is not sent while a verdict or a cancellation is being written."""
 
     expires_s: float  # the end of its time to live, on the loop's clock
     timer: asyncio.TimerHandle
     maybe_sent: bool = False  # the gateway may have it
+    ending: bool = False  # a verdict of this bridge is being written
+    cancelling: bool = False  # it is to be cancelled
     waiting: list[Settle] = field(default_factory=list)  # settles the operators' copies
 
 
@@ -55,6 +58,7 @@ class CommandTable:
         self.open: dict[str, OpenCommand] = {}
         self.unknown_devices = 0
         self.replies = ReplySender(self._on_reply_delivered)
+        self.waiters = VerdictWaiters(self.registry.get)
         self.now_ms = now_ms
         self._shards = shards
         self._grace_s = grace_s
@@ -64,13 +68,15 @@ class CommandTable:
         """Stop all timers."""
         for command in self.open.values():
             command.timer.cancel()
+        self.waiters.close()
 
     def follow(self, record: CommandRecord) -> OpenCommand:
         """Follow a command until it has a verdict."""
         command = self.open.get(record.id)
         if command is None:
             left_s = left_ms(record, self.now_ms()) / 1000
-            command = self.open[record.id] = OpenCommand(self._loop.time() + left_s, self._timer(record.id, left_s))
+            timer = self._loop.call_later(left_s, self._on_timer, record.id)
+            command = self.open[record.id] = OpenCommand(self._loop.time() + left_s, timer)
             self.registry.put(record)
         return command
 
@@ -93,23 +99,32 @@ class CommandTable:
 
     def change(self, record: CommandRecord, outcome: Outcome | None = None) -> None:
         """Ask the shard to write a record if the current one allows it. `outcome` settles its copies; MODIFIED if in doubt."""
-        unknown = partial(self._settle_copies, record.id, MODIFIED if outcome is not None else None)
+        unknown = partial(self._on_unknown, record.id, MODIFIED if outcome is not None else None)
         self.write(record, partial(self._on_changed, outcome, record.state), unknown)
 
     def end(self, record: CommandRecord, state: CommandState, status: Status, why: str, outcome: Outcome | None = None) -> None:
         """Ask the shard to write a verdict that no device gave. `outcome` replaces the reply of a direct command."""
         reply = Reply(int(status), why.encode(), "text/plain")
         end = ended(record, state, reply, self.now_ms(), why=why, provisional=state is CommandState.IN_DOUBT)
+        if not end.provisional and (command := self.open.get(record.id)) is not None:
+            command.ending = True
         if outcome is not None:
             delivered = record.reply_delivered if record.provisional else not record.durable
             end = msgspec.structs.replace(end, reply_delivered=delivered)
         self.change(end, outcome)
 
     def _on_changed(self, outcome: Outcome | None, state: CommandState, current: CommandRecord) -> None:
-        if outcome is not None and current.state is state:
+        if outcome is not None and (current.state is state or (current.cancelling and outcome == ACCEPTED)):
             crash_point(CrashPoint.BEFORE_COMMAND_SETTLED)
             self._settle_copies(current.id, outcome)
         self.take_over(current)
+        if (command := self.open.get(current.id)) is not None:
+            command.ending = False
+
+    def _on_unknown(self, command_id: str, outcome: Outcome | None) -> None:
+        if (command := self.open.get(command_id)) is not None:
+            command.ending = False  # its shard says what was committed, before anything is sent again
+        self._settle_copies(command_id, outcome)
 
     def learn(self, records: Sequence[CommandRecord]) -> None:
         """Take over records from a shard: verdicts, and commands that an earlier owner may have sent. Thread-safe."""
@@ -118,8 +133,8 @@ class CommandTable:
 
     def _learn(self, record: CommandRecord) -> None:
         self.take_over(record)
-        if record.id in self.open:
-            self.open[record.id].maybe_sent = True
+        if (command := self.open.get(record.id)) is not None:
+            command.maybe_sent = True
 
     def take_over(self, record: CommandRecord) -> None:
         """Store a record that a shard reports as current, and send its reply if one is due."""
@@ -135,11 +150,13 @@ class CommandTable:
             self._settle_copies(record.id, ACCEPTED)
             if record.owes_reply:
                 self.replies.send(record)
-            if record.id in self.open:
-                self.open.pop(record.id).timer.cancel()
+            if (command := self.open.pop(record.id, None)) is not None:
+                command.timer.cancel()
+            self.waiters.tell(record.id, record)
         else:
             command = self.follow(record)
             command.maybe_sent = command.maybe_sent or record.state is not CommandState.ACCEPTED
+            command.cancelling = command.cancelling or record.cancelling
 
     def _on_reply_delivered(self, record: CommandRecord) -> None:
         known = self.registry.get(record.id)
@@ -155,9 +172,6 @@ class CommandTable:
             for settle in waiting:
                 settle(outcome)
 
-    def _timer(self, command_id: str, in_s: float) -> asyncio.TimerHandle:
-        return self._loop.call_later(max(0.0, in_s), self._on_timer, command_id)
-
     def _on_timer(self, command_id: str) -> None:
         """End an expired command, or wait for the gateway's verdict until the grace time is over."""
         record, command = self.registry.get(command_id), self.open.get(command_id)
@@ -171,4 +185,4 @@ class CommandTable:
             self.end(record, CommandState.IN_DOUBT, Status.NO_ANSWER, "the gateway did not report an outcome")
         else:
             next_s = self._grace_s - late_s
-        command.timer = self._timer(command_id, next_s)
+        command.timer = self._loop.call_later(next_s, self._on_timer, command_id)

@@ -81,6 +81,7 @@ class GatewayHandler(LinkHandler):
             return
         peer.settle(delivery, ACCEPTED)
         peer.set_beacon(request.beacon)
+        peer.features = frozenset(request.features)
         shard = self._shards.owned.get(peer.shard_number)
         if request.protocol != hello.PROTOCOL:
             why = f"this bridge speaks protocol {hello.PROTOCOL}, not {request.protocol}"

@@ -56,6 +56,7 @@ CLOSE_S = 2.0
 """The time that peers get to answer a close."""
 _CONDITIONS = {  # The AMQP condition for each reason of `Poison`. Any other reason becomes `amqp:decode-error`.
     "bad-address": NOT_FOUND,
+    "unknown-command": NOT_FOUND,
     "not-authorised": UNAUTHORIZED,
     "quota": RESOURCE_LIMIT,
     "reserved-content-type": NOT_ALLOWED,

@@ -17,6 +17,7 @@ from fogline.errors import Poison
 from fogline.message import Message
 from fogline.process.crash_points import CrashPoint, crash_point
 from fogline_cloud.access.policy import Action, Policy
+from fogline_cloud.bridge.cancels import Cancels, outcome_of
 from fogline_cloud.bridge.command_sender import CommandSender, JournalLookup
 from fogline_cloud.bridge.command_table import CommandTable, Settle
 from fogline_cloud.bridge.connected_gateways import ConnectedGateways
@@ -24,7 +25,7 @@ from fogline_cloud.bridge.peer import LinkHandler, Peer
 from fogline_cloud.bridge.shard_table import ShardTable
 from fogline_cloud.commands.command_id import CommandIds
 from fogline_cloud.commands.record import CommandRecord, audit_of, ended, left_ms
-from fogline_cloud.commands.request import read_command, reply_owner
+from fogline_cloud.commands.request import read_cancel, read_command, reply_owner
 from fogline_cloud.commands.routes import Routes
 from fogline_cloud.settings import CommandPolicySettings
 from fogline_cloud.shard.command_changes import AuditNote
@@ -48,6 +49,7 @@ class OperatorHandler(LinkHandler):
         ids: CommandIds,
         policy: Policy,
     ) -> None:
+        self.cancels = Cancels(shards, table, sender, policy)
         self._policy = policy
         self._shards = shards
         self._gateways = gateways
@@ -69,6 +71,11 @@ class OperatorHandler(LinkHandler):
     def received(self, peer: Peer, delivery: Delivery, message: Message, address: Address) -> None:
         """See `LinkHandler`."""
         assert isinstance(address, CommandAddress)
+        if (command_id := read_cancel(message, address, peer.principal, ids=self._ids)) is not None:
+            peer.check_quota()
+            peer.count(commands=1)
+            self.cancels.cancel(command_id, peer.principal, lambda record: peer.settle(delivery, outcome_of(record)))
+            return
         record = read_command(message, address, peer.principal, self._table.now_ms(), self._settings, ids=self._ids)
         if not self._policy.may(peer.principal, Action.SEND, CommandAddress(address.tenant, record.device), record.name):
             raise Poison("not-authorised", f"{peer.principal} may not send command {shown(record.name)} to {record.device}")

@@ -5,6 +5,7 @@
 `bridge`: `fogline bridge`
 `ca`: `fogline ca`
 `command`: `fogline command`
+`command_cancel`: `fogline command cancel`
 `common`: shared options
 `dead`: `fogline dead`
 `flow`: `fogline flow`

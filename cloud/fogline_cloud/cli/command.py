@@ -13,12 +13,11 @@ import msgspec
 
 from fogline.command import CommandState
 from fogline.errors import Misconfigured, Poison
-from fogline.process.settings_file import split_endpoint
 from fogline.signature import make_key
+from fogline_cloud.cli.command_cancel import add_cancel, connected
 from fogline_cloud.cli.common import add_command, add_group
 from fogline_cloud.cli.times import seconds
 from fogline_cloud.commands.client import Ask, CommandVerdict, Operator
-from fogline_cloud.commands.operator_security import operator_security
 from fogline_cloud.commands.record import CommandRecord
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.settings import CloudSettings, load
@@ -30,11 +29,12 @@ examples:
   fogline command send lamp-1 reboot --direct          only if the device is reachable now
   fogline command list --device lamp-1                 the newest state of each command
   fogline command show 5f0c...                         one command and its reply
+  fogline command cancel 5f0c...                       unless the device has seen it
 
 exit status of send: 0 the command succeeded, 1 it failed or is in doubt, 2 the input or the settings are wrong
+exit status of cancel: 0 the device never saw the command, 1 it is too late or not decided yet, 2 as above
 """
 _FACTS = ("id", "device", "gateway", "name", "state", "status", "operator", "accepted_ms", "expires_ms", "changed_ms")
-_CONNECT_S = 10.0
 _SLACK_S = 20.0  # time that `send` waits after a command's time to live, because the bridge decides the state of the command
 
 
@@ -50,6 +50,7 @@ def register(groups: "argparse._SubParsersAction[Any]") -> None:
     example = "example: fogline command show 5f0c..."
     show = add_command(commands, "show", run_show, "show one command and its reply", epilog=example)
     show.add_argument("id", help="the command's id or its first characters")
+    add_cancel(commands, raw)
     key = commands.add_parser("key", help="create a key pair for signatures", epilog="example: fogline command key > key.json")
     key.set_defaults(run=run_key)
     send.add_argument("device", help="the device")
@@ -106,22 +107,13 @@ def _ask(arguments: argparse.Namespace) -> Ask:
 
 
 async def _send(arguments: argparse.Namespace, settings: CloudSettings, ask: Ask) -> CommandVerdict:
-    where = arguments.bridge or settings.operator.bridge or settings.bridge.listen
-    host, port = split_endpoint(where, "--bridge" if arguments.bridge else "operator.bridge")
-    async with Operator(host, port, settings.tenant, security=operator_security(settings.operator, host)) as operator:
-        try:
-            async with asyncio.timeout(_CONNECT_S):
-                await operator.attached()
-        except TimeoutError:
-            raise Misconfigured(f"no bridge answers at {where}: {operator.why or 'no connection'}") from None
+    async with connected(arguments, settings) as operator:
         watching = asyncio.create_task(_progress(ask, operator), name="progress")
         try:
             async with asyncio.timeout((ask.ttl_s or 30.0) + _SLACK_S):
                 return await operator.request(ask)
         except TimeoutError:
-            return CommandVerdict(
-                CommandState.IN_DOUBT, 504, provisional=True, why=f"no reply from the bridge at {where}: {operator.why}"
-            )
+            return CommandVerdict(CommandState.IN_DOUBT, 504, provisional=True, why=f"no reply from the bridge: {operator.why}")
         except Poison as error:
             raise Misconfigured(str(error)) from None
         finally:

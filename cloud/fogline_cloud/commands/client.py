@@ -23,11 +23,12 @@ from fogline.amqp.backoff import Backoff
 from fogline.amqp.driver import AmqpConnection, connect
 from fogline.amqp.engine import Engine
 from fogline.amqp.events import AmqpPeer, Delivery, Link
-from fogline.amqp.outcome import ACCEPTED, NOT_ALLOWED, Condition, DeliveryState, Outcome
+from fogline.amqp.outcome import ACCEPTED, NOT_ALLOWED, RELEASED, Condition, DeliveryState, Outcome
 from fogline.amqp.scheduler import Share
 from fogline.amqp.security import ClientSecurity
 from fogline.amqp.sending import Sender
 from fogline.amqp.wire import decode
+from fogline.cancel import TOO_LATE
 from fogline.command import CommandState, Status
 from fogline.errors import Poison, Unreachable
 from fogline.message import Message
@@ -86,6 +87,19 @@ class CommandVerdict:
     why: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class CancelVerdict:
+    """The answer to a request to cancel. `state`: the end of the command, `None` if the request was refused.
+
+    CANCELLED means that the device has not seen the command and never will. With any other state it was too late. `status` is
+    200, 404 (no such command), 403 (no grant), 409 (too late) or 429 (over the quota); `why` gives the reason in words.
+    """
+
+    state: CommandState | None
+    status: int
+    why: str = ""
+
+
 @dataclass(slots=True)
 class _Pending:
     """A command without a verdict. `maybe_taken`: the outcome of a copy is unknown, so a bridge may have taken it."""
@@ -127,6 +141,7 @@ class Operator:
         self._closed: asyncio.Future[str] | None = None
         self._task: asyncio.Task[None] | None = None
         self._attached = asyncio.Event()
+        self._closing = False
         self.why = ""
 
     async def __aenter__(self) -> Self:
@@ -136,6 +151,8 @@ class Operator:
 
     async def __aexit__(self, *_: object) -> None:
         """Close the connection. Every `request` in progress raises `Unreachable`."""
+        self._closing = True
+        self._attached.set()
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -177,6 +194,30 @@ class Operator:
             del self._pending[message_id]
             if pending.retry is not None:
                 pending.retry.cancel()
+
+    async def cancel(self, command_id: str = "", *, message_id: str = "", reply: bool = True) -> CancelVerdict:
+        """Cancel a command, and return its end. Raises `Unreachable` if the `Operator` is closed first.
+
+        Give the command's id; or the `message_id` of this operator's own command, with `reply` as in its `Ask`. The request is
+        sent again until the command is over, so limit the wait yourself. Cancelling the call stops only the wait.
+        """
+        request = Message(
+            to=str(address.CommandAddress(self._tenant, "")),
+            correlation_id=message_id or None,
+            reply_to=str(self._reply_to) if reply else None,
+            properties={"cancel": True if message_id else command_id},
+        )
+        while True:
+            await self._attached.wait()
+            if self._closing:
+                raise Unreachable("the operator's connection was closed")
+            try:
+                outcome = await self._sender.send(request) if self._sender is not None else RELEASED
+            except Unreachable:
+                outcome = RELEASED
+            if (verdict := _cancel_verdict(outcome)) is not None:
+                return verdict
+            await asyncio.sleep(RETRY_S)
 
     def _send(self, pending: _Pending) -> None:
         if self._sender is None or self._sender.closed or pending.verdict.done():
@@ -274,8 +315,21 @@ def _verdict_on(pending: _Pending, outcome: Outcome, *, expired: bool) -> Comman
     return _NOT_IN_TIME
 
 
+def _cancel_verdict(outcome: Outcome) -> CancelVerdict | None:
+    if outcome.state is DeliveryState.ACCEPTED:
+        return CancelVerdict(CommandState.CANCELLED, 200)
+    if outcome.state is not DeliveryState.REJECTED:
+        return None
+    if outcome.condition == TOO_LATE:
+        state = next((each for each in CommandState if each == outcome.description.partition(":")[0]), None)
+        return CancelVerdict(state, int(Status.CONFLICT), outcome.description)
+    status = int(_STATUS.get(outcome.condition, Status.UNDELIVERABLE))
+    return CancelVerdict(None, status, outcome.description or outcome.condition)
+
+
 _NOT_IN_TIME = CommandVerdict(CommandState.EXPIRED, int(Status.EXPIRED), why="the bridge could not take it in time")
 _STATUS = {
+    "amqp:unauthorized-access": Status.FORBIDDEN,
     "amqp:not-found": Status.UNKNOWN_DEVICE,
     "amqp:resource-limit-exceeded": Status.QUOTA,
     "fogline:conflict": Status.CONFLICT,

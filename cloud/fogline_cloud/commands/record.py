@@ -5,6 +5,7 @@ import base64
 import msgspec
 
 from fogline.address import check_identifier, shown
+from fogline.cancel import CancelRequest
 from fogline.command import MAX_COMMAND_BYTES, MAX_TEXT, Command, CommandState, Deadline, Reply, Status, check_name
 from fogline.errors import Poison
 from fogline.event import Event
@@ -13,6 +14,7 @@ from fogline_cloud.audit.record import AuditRecord
 
 STATUSES = range(200, 600)
 """Statuses that a reply may have."""
+_CANCELS = (CommandState.CANCELLING, CommandState.CANCELLED)
 _WIRE_NAMES = {"reply_delivered": "told", "reply_type": "answer_type", "reply_base64": "answer_base64"}
 
 ReplyAddress = tuple[str, str]
@@ -48,6 +50,7 @@ class CommandRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     reply_delivered: bool = False  # the operator has accepted the reply
     deadline_boot: str = ""  # the deadline on the gateway's own clock, if known when the command was accepted
     deadline_ms: int = 0
+    cancelled_by: str = ""  # the first client that asked to cancel it
     attempt: int = 1  # sent how often, if direct; the gateway took none of the earlier attempts
 
     @property
@@ -69,6 +72,11 @@ class CommandRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     def owes_reply(self) -> bool:
         """True if the operator has not accepted the reply yet."""
         return self.state.terminal and bool(self.reply_to) and not self.reply_delivered
+
+    @property
+    def cancelling(self) -> bool:
+        """True if its gateway has to decide whether it is cancelled."""
+        return self.state is CommandState.CANCELLING
 
     @property
     def released(self) -> bool:
@@ -130,11 +138,32 @@ def command_of(record: CommandRecord, deadline: Deadline) -> Command:
     )
 
 
+def cancel_of(record: CommandRecord, deadline: Deadline) -> CancelRequest:
+    """Return the request to cancel a command for its gateway, unsigned."""
+    return CancelRequest(
+        id=record.id,
+        tenant=record.tenant,
+        gateway=record.gateway,
+        device=record.device,
+        name=record.name,
+        digest=bytes.fromhex(record.digest),
+        deadline=deadline,
+        reply=bool(record.reply_to),
+        correlation=record.correlation,
+        why=why_cancelled(record),
+    )
+
+
+def why_cancelled(record: CommandRecord) -> str:
+    """Return the text of a verdict CANCELLED."""
+    return f"cancelled by {record.cancelled_by}"
+
+
 def audit_of(record: CommandRecord) -> AuditRecord:
     """Return the audit record of the decision that led to a record's state."""
     return AuditRecord(
         time_ms=record.changed_ms,
-        who=record.operator,
+        who=record.cancelled_by or record.operator if record.state in _CANCELS else record.operator,
         command=record.id,
         device=record.device,
         gateway=record.gateway,

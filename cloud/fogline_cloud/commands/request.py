@@ -70,6 +70,25 @@ def read_command(
     return replace(record, digest=digest(command_of(record, Deadline("", 0))).hex())
 
 
+def read_cancel(message: Message, address: CommandAddress, operator: Principal, *, ids: CommandIds) -> str | None:
+    """Return the id of the command that a message asks to cancel; `None` if it asks for nothing of that kind. Raises `Poison`.
+
+    Property `cancel` is the id, or `true` for the operator's own command whose message id is this message's correlation id.
+    """
+    asked = message.properties.get("cancel")
+    if isinstance(asked, str):
+        return asked
+    if asked is True:
+        if message.correlation_id is None:
+            raise Poison("malformed", "a request to cancel needs a correlation-id: the message-id of the command")
+        return ids.of_message(
+            address.tenant, operator.name, _reply_id(message, address.tenant), pack_id(message.correlation_id)
+        )
+    if asked is None:
+        return None
+    raise Poison("malformed", "property `cancel` of a request to cancel must be a command's id, or true")
+
+
 def reply_owner(operator: Principal) -> str:
     """Return the owner of a peer's reply addresses: its name if that is proven, else "", which stands for all such peers."""
     return "" if operator.proof == ASSERTED else operator.name

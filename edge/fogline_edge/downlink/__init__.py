@@ -1,6 +1,7 @@
 """Commands from the bridge to devices, and their answers.
 
 `budget`: limits of the open commands
+`cancellations`: requests to cancel commands
 `device_queues`: order of the commands of each device
 `downlink`: commands from the bridge, reports from the adapters
 `journal`: the durable record of commands

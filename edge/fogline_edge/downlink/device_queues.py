@@ -16,12 +16,14 @@ class CommandTask:
     """One open command. `state` is that of the journal, or will be after the commit under way.
 
     `doubts`: attempts with an unknown outcome. After one, `state` stays `SENDING`: `QUEUED` means that the device never got it.
+    `cancelled`: the reason of a request to cancel it: no attempt begins any more.
     """
 
     command: Command
     state: CommandState
     timer: asyncio.TimerHandle | None = None
     doubts: int = 0
+    cancelled: str | None = None
 
 
 @dataclass(slots=True)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from fogline.amqp.outcome import ACCEPTED, NOT_ALLOWED, RELEASED, RESOURCE_LIMIT, Outcome, rejected
+from fogline.cancel import CancelRequest
 from fogline.command import CONFLICT, EXPIRED, Command, CommandState, JournalQuery, Reply, Status
 from fogline.dead_letter import dead_letter
 from fogline.errors import Poison, SlowDown
@@ -14,6 +15,7 @@ from fogline.process.crash_points import CrashPoint, crash_point
 from fogline.signature import TrustedKeys
 from fogline_edge.adapters.port import Executor
 from fogline_edge.downlink import journal
+from fogline_edge.downlink.cancellations import Cancellations
 from fogline_edge.downlink.device_queues import CommandTask
 from fogline_edge.downlink.journal import JournalResult
 from fogline_edge.downlink.recovery import RecoveryAction, after_uncertain_delivery, recover
@@ -42,6 +44,7 @@ class Downlink:
         self._keys = keys
         self._loop = asyncio.get_running_loop()
         self._runner = CommandRunner(outbox, self.counters)
+        self._cancellations = Cancellations(outbox, self._runner, keys)
 
     async def start(self) -> None:
         """Resume the open commands of the journal."""
@@ -63,10 +66,19 @@ class Downlink:
 
     # --- from the bridge
 
-    def received(self, command: Command | JournalQuery, settle: Callable[[Outcome], None]) -> None:
-        """Take a command, or a query about one. Calls `settle` once; `accepted` means that the journal has the command."""
+    def received(self, command: Command | JournalQuery | CancelRequest, settle: Callable[[Outcome], None]) -> None:
+        """Take a command, a query about one, or a request to cancel one.
+
+        Calls `settle` once; `accepted` means that the journal has the command.
+        """
         if isinstance(command, JournalQuery):
             self._look_up(command, settle)
+            return
+        if isinstance(command, CancelRequest):
+            if (refusal := _refuse_misdirected(command, self._outbox)) is not None:
+                settle(refusal)
+            else:
+                self._cancellations.received(command, settle)
             return
         self.counters.received += 1
         refusal = self._refusal(command)
@@ -211,7 +223,7 @@ class Downlink:
         self._outbox.port.put_when_room(letter, lambda _: done(Receipt.DEAD))
 
 
-def _refuse_misdirected(message: Command | JournalQuery, outbox: Outbox) -> Outcome | None:
+def _refuse_misdirected(message: Command | JournalQuery | CancelRequest, outbox: Outbox) -> Outcome | None:
     if (message.tenant, message.gateway) == (outbox.tenant, outbox.gateway):
         return None
     return rejected(NOT_ALLOWED, f"this is gateway {outbox.gateway} of {outbox.tenant}")

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from fogline.command import Command, CommandState, Deadline, Reply, digest, may_become
+from fogline.cancel import CancelRequest
+from fogline.command import Command, CommandState, Deadline, Reply, Status, digest, may_become
 from fogline.event import Arrival, CommandOutcome, Lane, Receipt
 from fogline.identity import UniqueId
 from fogline.process.crash_points import CrashPoint, crash_point
@@ -45,13 +46,40 @@ def store(ingest: Ingest, group: Group, command: Command, first: CommandState | 
     found = find(ingest, group, command.id, content)
     if found is not JournalResult.REFUSED or first is None:
         return found
-    body = (command.id, command.device, command.name, command.content_type, command.data)
-    traits = (command.reply, command.durable, command.idempotent, command.correlation)
-    deadline = (command.deadline.boot_id, command.deadline.boottime_ms)
-    ingest.connection.execute(SQL["insert_command"], (*body, *traits, *deadline, content, first.value, group.age_s))
+    _insert(ingest, group, command, content, first)
     if first is CommandState.SENDING:
         crash_point(CrashPoint.BEFORE_SENDING_COMMIT)
     return JournalResult.NEW
+
+
+def _insert(ingest: Ingest, group: Group, command: Command, content: bytes, state: CommandState) -> None:
+    body = (command.id, command.device, command.name, command.content_type, command.data)
+    traits = (command.reply, command.durable, command.idempotent, command.correlation)
+    deadline = (command.deadline.boot_id, command.deadline.boottime_ms)
+    ingest.connection.execute(SQL["insert_command"], (*body, *traits, *deadline, content, state.value, group.age_s))
+
+
+def cancel(ingest: Ingest, group: Group, request: CancelRequest) -> CommandState | None:
+    """Cancel a command that its device has not seen, and report that on lane `reply`. Returns its state; `None`: a conflict.
+
+    A command that is not here is stored as cancelled, so that a copy that comes later is not run.
+    """
+    found = find(ingest, group, request.id, request.digest)
+    if found is JournalResult.CONFLICT:
+        return None
+    if found is JournalResult.REFUSED:
+        _insert(ingest, group, request.command, request.digest, CommandState.QUEUED)
+    state = _state(ingest, request.id)
+    if state is CommandState.QUEUED:
+        state = CommandState.CANCELLED
+        finish(ingest, group, request.command, state, cancelled(request.why))
+        crash_point(CrashPoint.BEFORE_CANCEL_COMMIT)
+    return state
+
+
+def cancelled(why: str) -> Reply:
+    """Return the reply of a command that was cancelled."""
+    return Reply(Status.CANCELLED, why.encode(), "text/plain")
 
 
 def find(ingest: Ingest, group: Group, command_id: str, content: bytes) -> JournalResult:  # noqa: ARG001 - the signature of an act
@@ -63,8 +91,10 @@ def find(ingest: Ingest, group: Group, command_id: str, content: bytes) -> Journ
 
 
 def set_state(ingest: Ingest, group: Group, command_id: str, state: CommandState) -> bool:  # noqa: ARG001 - the signature of an act
-    """Set a state that is not terminal. Returns False if the command may not change to it."""
+    """Set a state that is not terminal. Returns False if the command may not change to it, and has it not."""
     now = _state(ingest, command_id)
+    if now is state:
+        return True
     if now is None or not may_become(now, state):
         return False
     ingest.connection.execute(SQL["set_command_state"], (state.value, command_id))

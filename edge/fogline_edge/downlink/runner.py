@@ -28,6 +28,7 @@ class DownlinkCounters:
     failed: int = 0
     rejected: int = 0
     expired: int = 0
+    cancelled: int = 0
     in_doubt: int = 0
     unknown: int = 0
 
@@ -66,7 +67,11 @@ class CommandRunner:
         if task is not None:
             task.state = CommandState.SENDING
             act = partial(journal.set_state, command_id=task.command.id, state=CommandState.SENDING)
-            self._outbox.port.act(act, lambda _: self.execute(task), urgent=True)
+            self._outbox.port.act(act, partial(self._on_sending, task), urgent=True)
+
+    def _on_sending(self, task: CommandTask, is_sending: bool) -> None:  # noqa: FBT001 - called by position
+        if is_sending:  # else the journal has ended it meanwhile
+            self.execute(task)
 
     def execute(self, task: CommandTask) -> None:
         """Hand a command to the device's adapter, after the journal has committed `SENDING`."""
@@ -75,6 +80,8 @@ class CommandRunner:
         executor = self.queues.executor(task.command.device)
         if task.command.deadline.left_ms(self._now()) <= 0:
             self._expire(task, unseen=not task.doubts)
+        elif task.cancelled is not None:
+            self.end_cancelled(task)
         elif executor is None:
             self.retry_later(task)
         else:
@@ -84,6 +91,9 @@ class CommandRunner:
 
     def retry_later(self, task: CommandTask) -> None:
         """Put a command at the front of its device's queue, for the end of a pause or the device's next `reachable`."""
+        if task.cancelled is not None:
+            self.end_cancelled(task)
+            return
         device = task.command.device
         pause_s = self.queues.put_back(task, self._loop.time())
         if not task.doubts:
@@ -103,6 +113,13 @@ class CommandRunner:
         self.end(task, state)
         finish = partial(journal.finish, command=task.command, state=state, reply=reply)
         self._outbox.port.act(finish, lambda _: None, urgent=True, size=len(reply.data))
+
+    def end_cancelled(self, task: CommandTask) -> None:
+        """End a command that was to be cancelled while it was under way, and that waits again."""
+        if task.doubts:
+            self.finish(task, CommandState.IN_DOUBT, Reply(Status.NO_ANSWER))
+        else:
+            self.finish(task, CommandState.CANCELLED, journal.cancelled(task.cancelled or ""))
 
     def end(self, task: CommandTask, state: CommandState) -> None:
         """Count and close a command that the journal has ended, or is about to end."""

@@ -18,6 +18,7 @@ from fogline.amqp.outcome import ACCEPTED, DECODE_ERROR, NOT_ALLOWED, Condition,
 from fogline.amqp.scheduler import Share
 from fogline.amqp.security import ClientSecurity
 from fogline.amqp.wire import decode
+from fogline.cancel import FEATURE, CancelRequest, decode_cancel, is_cancel
 from fogline.command import Command, JournalQuery, decode_command, decode_query, is_command, is_query
 from fogline.errors import Misconfigured, Poison, SlowDown, Unreachable
 from fogline.message import Message, Property
@@ -36,8 +37,8 @@ CONTROL_SHARE = Share(strict=0)
 CONTROL_CREDIT = 32
 """Limit of commands in flight to this gateway."""
 
-OnCommand = Callable[[Command | JournalQuery, Callable[[Outcome], None]], None]
-"""Takes a command, or a query about one. Calls its second argument once, with the outcome."""
+OnCommand = Callable[[Command | JournalQuery | CancelRequest, Callable[[Outcome], None]], None]
+"""Takes a command, or a query about one, or a request to cancel one. Calls its second argument once, with the outcome."""
 
 _VERSION = version("fogline-edge")  # once: the lookup reads the disk, and leaves a list of all packages in a reference cycle
 _log = logging.getLogger("fogline.uplink")
@@ -139,6 +140,7 @@ class BridgeSession:
             beacon=self._outbox.clock.beacon(),
             streams=streams,
             epoch=self._hello_id.hex,
+            features=[FEATURE],
         )
         message = Message(
             body=hello.encode_hello(request),
@@ -215,6 +217,9 @@ class BridgeSession:
                 return
             if is_query(message):
                 self._on_command(decode_query(message), settle)
+                return
+            if is_cancel(message):
+                self._on_command(decode_cancel(message), settle)
                 return
             welcome = hello.decode_welcome(message.body)
         except Poison as error:

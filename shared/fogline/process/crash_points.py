@@ -16,6 +16,7 @@ class CrashPoint(StrEnum):
     BEFORE_SENDING_COMMIT = "before_sending_commit"
     AFTER_SENDING_COMMIT_BEFORE_DEVICE = "after_sending_commit_before_device"
     AFTER_ANSWER_COMMIT = "after_answer_commit"
+    BEFORE_CANCEL_COMMIT = "before_cancel_commit"
     BEFORE_INIT_TRANSACTIONS = "before_init_transactions"
     AFTER_TAKE_BEFORE_READY = "after_take_before_ready"
     BEFORE_PRODUCE = "before_produce"
@@ -24,6 +25,8 @@ class CrashPoint(StrEnum):
     BEFORE_COMMAND_SENT = "before_command_sent"
     BEFORE_COMMAND_END_COMMIT = "before_command_end_commit"
     BEFORE_COMMAND_SETTLED = "before_command_settled"
+    BEFORE_CANCELLING_COMMIT = "before_cancelling_commit"
+    BEFORE_CANCEL_SENT = "before_cancel_sent"
 
 
 def _select(name: str | None) -> CrashPoint | None:

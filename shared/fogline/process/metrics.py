@@ -111,6 +111,7 @@ _MEANINGS = {  # Meaning by name, for each part of a process and each type. A pa
         "failed": "commands that ended FAILED",
         "rejected": "commands that ended REJECTED",
         "expired": "commands that ended EXPIRED",
+        "cancelled": "commands that ended CANCELLED",
         "in_doubt": "commands that ended IN_DOUBT",
         "unknown": "replies of devices that belong to no command",
     },

@@ -10,6 +10,7 @@ import pytest
 from cloud.bridge.test_command_table import CommandSide, OneShard
 from cloud.commands.test_registry import record
 from fogline.amqp.outcome import ACCEPTED, DECODE_ERROR, MODIFIED, RELEASED, rejected
+from fogline.cancel import FEATURE, is_cancel
 from fogline.command import CONFLICT, CommandState, Deadline, is_command, is_query
 from fogline.errors import Unreachable
 from fogline_cloud.commands.registry import Registry
@@ -34,13 +35,14 @@ class Bench:
             control=self,
             welcomed=True,
             deadline=lambda left_ms, _=None: Deadline("boot", left_ms),
+            features=frozenset({FEATURE}),
         )
 
     def send(self, message):
         """As a sender: the outcome comes when a test sets it."""
         outcome = asyncio.get_running_loop().create_future()
-        kind = "command" if is_command(message) else "query" if is_query(message) else "?"
-        self.sent.append((kind, outcome))
+        assert is_command(message) or is_query(message) or is_cancel(message)
+        self.sent.append((message.properties["fogline"].removeprefix("journal-"), outcome))
         return outcome
 
     def connect(self):

@@ -1,0 +1,42 @@
+"""X7: the bridge is killed between the steps of a cancellation; everyone hears the same, and the device sees nothing."""
+
+import asyncio
+import signal
+
+import pytest
+
+from chaos.site import Site, until
+from chaos.test_direct_command_crash import TTL_S, gateway, heard_of, operator
+from e2e.parts import Device
+from fogline.command import CommandState
+from fogline.process.crash_points import CrashPoint
+from fogline_cloud.commands.client import Ask
+from fogline_lab.amqp import within
+from fogline_lab.supervisor import start_child
+
+POINTS = (CrashPoint.BEFORE_CANCELLING_COMMIT, CrashPoint.BEFORE_CANCEL_SENT)
+
+
+@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.fault("X7")
+async def test_a_bridge_killed_during_a_cancellation_leaves_one_verdict(kafka, tenant, folder, point):
+    site = Site(tenant, folder, kafka.bootstrap, shards=1)
+    try:
+        crashing = site.bridge("bridge-1")
+        await start_child(crashing, crash_at=point)
+        async with gateway(site) as (outbox, downlink), operator(site) as op:
+            await heard_of(outbox)
+            asked = asyncio.create_task(op.request(Ask("lamp-1", "switch", ttl_s=10 * TTL_S, message_id="m-1")))
+            await until(lambda: downlink.counters.received == 1, "the gateway does not get it")
+            cancelled = asyncio.create_task(op.cancel(message_id="m-1"))
+            assert await asyncio.to_thread(crashing.wait) == -signal.SIGKILL
+            await start_child(crashing)
+            verdict, end = await within(asyncio.gather(cancelled, asked), "no verdict", TTL_S)
+            assert (verdict.state, end.state) == (CommandState.CANCELLED, CommandState.CANCELLED)
+            device = Device(downlink)
+            downlink.reachable("lamp-1", device)
+            done = await within(op.request(Ask("lamp-1", "blink", ttl_s=TTL_S)), "the next one is not run", TTL_S)
+            assert (device.ran, done.state) == ([done.command_id], CommandState.SUCCEEDED)
+            print(f"{point}: cancelled for everyone, run 0 times")
+    finally:
+        await site.close()

@@ -1,0 +1,224 @@
+"""X7: commands are cancelled at the bridge, if it cannot have sent them, or by their gateway."""
+
+import pytest
+from msgspec.structs import replace
+
+from cloud.commands.test_direct import GONE, OTHER, Bench
+from fogline.address import CommandAddress
+from fogline.amqp.outcome import ACCEPTED, RELEASED
+from fogline.command import CommandState, Reply, Status
+from fogline.errors import Poison
+from fogline.message import Message, pack_id
+from fogline_cloud.access.access_file import AccessFile, OperatorGrant, Permissions
+from fogline_cloud.access.policy import Policy
+from fogline_cloud.access.principal import Principal, PrincipalKind
+from fogline_cloud.bridge.cancels import outcome_of
+from fogline_cloud.commands.command_id import CommandIds
+from fogline_cloud.commands.record import audit_of, ended
+from fogline_cloud.commands.request import read_cancel
+
+WHO = Principal(PrincipalKind.CLIENT, "acme", "op-2", "password")
+
+
+class CancelBench(Bench):
+    """A bench whose operators cancel command C1. `verdicts`: what they get."""
+
+    def __init__(self):
+        super().__init__()
+        self.verdicts = []
+
+    def cancel(self, wait_s=60.0):
+        self.commands.operators.cancels.cancel("C1", WHO, self._decided, wait_s)
+
+    def _decided(self, record):
+        self.verdicts.append(outcome_of(record))
+
+    @property
+    def kinds(self):
+        return [kind for kind, _ in self.sent]
+
+    async def end(self, state, status):
+        """The gateway's reply arrives, as a shard reports it."""
+        verdict = ended(self.truth.get("C1"), state, Reply(status), self.commands.table.now_ms())
+        self.truth.change(verdict)
+        self.commands.table.learn([verdict])
+        await self.turn()
+
+
+async def test_a_command_that_never_left_the_bridge_is_cancelled_there_and_not_sent():
+    bench = CancelBench()
+    bench.submit(durable=True)
+    await bench.commit()
+    bench.cancel()
+    bench.connect()
+    assert (bench.verdicts, bench.kinds) == ([], [])
+    await bench.commit()
+    bench.cancel()
+    assert bench.verdicts == [ACCEPTED, ACCEPTED]
+    assert (bench.known.state, bench.known.status, bench.known.owes_reply) == (CommandState.CANCELLED, 410, True)
+    assert audit_of(bench.known).who == str(WHO)
+    assert bench.kinds == []
+    bench.commands.close()
+
+
+@pytest.mark.parametrize("durable", [True, False])
+async def test_a_command_that_was_sent_is_cancelled_by_its_gateway_only(durable):
+    bench = CancelBench()
+    bench.connect()
+    bench.submit(durable=durable)
+    await bench.commit()
+    await bench.settle(ACCEPTED)
+    await bench.commit()
+    bench.cancel()
+    assert bench.kinds == ["command"]  # not before it is committed
+    await bench.commit()
+    assert (bench.kinds, bench.known.state) == (["command", "cancel"], CommandState.CANCELLING)
+    await bench.settle(ACCEPTED)
+    bench.cancel()
+    assert bench.verdicts == []
+    await bench.end(CommandState.CANCELLED, Status.CANCELLED)
+    assert bench.verdicts == [ACCEPTED, ACCEPTED]
+    bench.commands.close()
+
+
+async def test_too_late_is_said_with_the_state_to_everyone_who_asks():
+    bench = CancelBench()
+    bench.connect()
+    bench.submit()
+    await bench.commit()
+    bench.cancel()
+    await bench.commit()
+    await bench.end(CommandState.SUCCEEDED, 200)
+    bench.cancel()
+    assert [(each.condition, each.description.partition(":")[0]) for each in bench.verdicts] == [
+        ("fogline:too-late", "SUCCEEDED")
+    ] * 2
+    bench.commands.close()
+
+
+async def test_a_gateway_that_did_not_take_the_command_still_decides_about_its_cancellation():
+    """Else the bridge would say REJECTED, and the gateway's journal CANCELLED."""
+    bench = CancelBench()
+    bench.connect()
+    bench.submit()
+    await bench.commit()
+    bench.cancel()
+    await bench.settle(RELEASED)
+    await bench.commit()
+    assert (bench.known.state, bench.kinds) == (CommandState.CANCELLING, ["command", "cancel"])
+    await bench.end(CommandState.CANCELLED, Status.CANCELLED)
+    assert (bench.settled, bench.verdicts) == ([ACCEPTED], [ACCEPTED])
+    bench.commands.close()
+
+
+async def test_a_cancellation_outlives_its_bridge_and_the_command_is_not_sent_by_the_next():
+    bench = CancelBench()
+    bench.connect()
+    bench.submit(durable=True)
+    await bench.commit()
+    bench.disconnect()
+    bench.cancel()
+    await bench.commit()
+    heir = bench.heir()
+    heir.__class__ = CancelBench
+    heir.verdicts = []
+    await heir.turn()
+    heir.cancel(0.0)
+    heir.connect()
+    assert heir.kinds == ["cancel"]
+    await heir.end(CommandState.CANCELLED, Status.CANCELLED)
+    heir.cancel()
+    assert [str(each) for each in heir.verdicts][-1] == "accepted"
+    heir.commands.close()
+    bench.commands.close()
+
+
+@pytest.mark.parametrize(
+    ("outcome", "state"),
+    [(RELEASED, CommandState.CANCELLED), (ACCEPTED, CommandState.CANCELLING), (GONE, CommandState.CANCELLING)],
+)
+async def test_a_gateway_of_the_version_before_is_asked_whether_it_has_the_command(outcome, state):
+    bench = CancelBench()
+    bench.peer.features = frozenset()
+    bench.connect()
+    bench.submit(durable=True)
+    await bench.commit()
+    bench.disconnect()
+    bench.cancel()
+    await bench.commit()
+    bench.connect()
+    assert bench.kinds == ["command", "query"]
+    await bench.settle(outcome)
+    await bench.commit()
+    assert (bench.known.state, bench.kinds) == (state, ["command", "query"])
+    bench.commands.close()
+
+
+async def test_a_gateway_with_another_command_of_this_id_ends_it_as_a_conflict():
+    bench = CancelBench()
+    bench.connect()
+    bench.submit()
+    await bench.commit()
+    bench.cancel()
+    await bench.commit()
+    await bench.settle(OTHER)
+    await bench.commit()
+    assert (bench.known.state, bench.known.status) == (CommandState.REJECTED, 409)
+    bench.commands.close()
+
+
+async def test_a_command_that_nobody_decides_about_in_time_is_asked_for_again():
+    bench = CancelBench()
+    bench.connect()
+    bench.submit()
+    await bench.commit()
+    bench.cancel(0.0)
+    await bench.commit()
+    while not bench.verdicts:
+        await bench.turn()
+    assert [each.state.value for each in bench.verdicts] == ["modified"]
+    bench.commands.close()
+
+
+async def test_a_cancellation_that_may_not_be_committed_is_released_and_can_be_asked_for_again():
+    bench = CancelBench()
+    bench.submit(durable=True)
+    await bench.commit()
+    bench.cancel()
+    bench.shard.changes.get_nowait().give_up()
+    await bench.turn()
+    assert bench.verdicts == [RELEASED]
+    bench.cancel()
+    await bench.commit()
+    assert bench.verdicts == [RELEASED, ACCEPTED]
+    bench.shard.ready = False
+    bench.cancel()
+    assert bench.verdicts[-1] == RELEASED
+    bench.commands.close()
+
+
+async def test_who_may_not_send_the_command_may_not_cancel_it():
+    bench = CancelBench()
+    bench.submit(durable=True)
+    await bench.commit()
+    grant = OperatorGrant(name="op-2", devices=["lamp-1"], commands=["blink"])
+    bench.commands.operators.cancels._policy = Policy("acme", 1, access=lambda: Permissions(AccessFile(operator=[grant])))
+    with pytest.raises(Poison, match="may not cancel command 'switch' to lamp-1") as refused:
+        bench.cancel()
+    assert refused.value.reason == "not-authorised"
+    with pytest.raises(Poison, match="not known here") as unknown:
+        bench.commands.operators.cancels.cancel("C9", WHO, bench.verdicts.append)
+    assert unknown.value.reason == "unknown-command"
+    assert bench.known.state is CommandState.ACCEPTED
+    bench.commands.close()
+
+
+def test_a_request_names_the_command_by_its_id_or_by_the_operators_own():
+    ids, address = CommandIds(b"k" * 32), CommandAddress("acme", "")
+    message = Message(correlation_id=7, reply_to="command_response/acme/me", properties={"cancel": True})
+    assert read_cancel(message, address, WHO, ids=ids) == ids.of_message("acme", "op-2", "me", pack_id(7))
+    assert read_cancel(Message(properties={"cancel": "C1"}), address, WHO, ids=ids) == "C1"
+    assert read_cancel(Message(), address, WHO, ids=ids) is None
+    for wrong in (replace(message, correlation_id=None), Message(properties={"cancel": 7})):
+        with pytest.raises(Poison):
+            read_cancel(wrong, address, WHO, ids=ids)

@@ -1,0 +1,101 @@
+"""X7 with bridge, gateway, journal and a real broker: everyone who asks gets one verdict, the one of every place."""
+
+import asyncio
+import json
+
+import pytest
+
+from e2e.parts import YES, Device, commandable, gateway, until_not
+from e2e.test_command_line import fogline
+from fogline.command import CommandState
+from fogline_cloud.commands.client import Ask, Operator
+from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.shard.recovery import read_commands
+from fogline_lab.amqp import within
+
+TTL_S = 120.0
+
+
+async def in_state(line, *states: CommandState) -> str:
+    """Wait until the tenant's only command has one of these states in Kafka, and return its id."""
+    clients, found = KafkaClients(line.cloud.kafka), []
+
+    def read():
+        found[:] = [each for shard in range(2) for each in read_commands(clients, line.tenant, shard)]
+        return [each.state for each in found if each.state in states]
+
+    async def not_yet() -> bool:
+        return not await asyncio.to_thread(read)
+
+    await until_not(not_yet, f"no command is {states}")
+    return found[0].id
+
+
+@pytest.mark.fault("X7")
+async def test_a_command_that_waits_is_cancelled_for_everyone(line):
+    """Whoever sent it, another operator, the command line, and whoever asks twice; the device never sees it."""
+    async with commandable(line) as (bridge, _, downlink):
+        async with (
+            Operator("127.0.0.1", line.port, line.tenant) as sender,
+            Operator("127.0.0.1", line.port, line.tenant) as other,
+        ):
+            asked = asyncio.create_task(sender.request(Ask("lamp-1", "switch", ttl_s=TTL_S, message_id="m-1")))
+            command_id = await in_state(line, CommandState.DISPATCHED)
+            answers = await within(
+                asyncio.gather(other.cancel(command_id), sender.cancel(message_id="m-1"), other.cancel(command_id)),
+                "no verdict",
+            )
+            assert [(each.state, each.status) for each in answers] == [(CommandState.CANCELLED, 200)] * 3
+            verdict = await within(asked, "the operator hears nothing")
+            assert (verdict.state, verdict.status, verdict.command_id) == (CommandState.CANCELLED, 410, command_id)
+            assert "cancelled by client" in verdict.why
+        told = await fogline(line, "cancel", command_id, "--output", "json")
+        assert (told.status, json.loads(told.out)["state"]) == (0, "CANCELLED")
+        device = Device(downlink)
+        downlink.reachable("lamp-1", device)
+        done = await fogline(line, "send", "lamp-1", "blink", "--output", "json")
+        finished = json.loads(done.out)["command_id"]
+        assert device.ran == [finished]
+        late = await fogline(line, "cancel", finished)
+        assert (late.status, f"{finished}: 409, SUCCEEDED: it is too late" in late.err) == (1, True)
+        nobody = await fogline(line, "cancel", "5f0c")
+        assert (nobody.status, "404, command '5f0c' is not known here" in nobody.err) == (1, True)
+        assert bridge.gateways.names == ["gw-1"]
+    assert await in_state(line, CommandState.CANCELLED)
+
+
+@pytest.mark.fault("X7")
+async def test_a_device_that_has_the_command_decides_by_its_answer(line):
+    async with commandable(line) as (_, _, downlink), Operator("127.0.0.1", line.port, line.tenant) as operator:
+        device = Device(downlink, answer=None)
+        downlink.reachable("lamp-1", device)
+        asked = asyncio.create_task(operator.request(Ask("lamp-1", "switch", ttl_s=TTL_S)))
+        await within(device.came.wait(), "it was not run")
+        (command_id,) = device.ran
+        cancelled = asyncio.create_task(operator.cancel(command_id))
+        await in_state(line, CommandState.CANCELLING)
+        downlink.answer("lamp-1", command_id, YES, lambda _: None)
+        verdict, end = await within(asyncio.gather(cancelled, asked), "no verdict")
+        assert (verdict.state, verdict.status, end.state) == (CommandState.SUCCEEDED, 409, CommandState.SUCCEEDED)
+
+
+@pytest.mark.fault("X7")
+async def test_a_cancellation_waits_for_the_gateway_and_outlives_the_bridge(line):
+    """The gateway has the command and is away; another bridge has taken the shard when it is back."""
+    async with commandable(line):
+        pass
+    operator = Operator("127.0.0.1", line.port, line.tenant)
+    async with operator:
+        async with line.bridge():
+            async with gateway(line):
+                asked = asyncio.create_task(operator.request(Ask("lamp-1", "switch", ttl_s=TTL_S)))
+                command_id = await in_state(line, CommandState.DISPATCHED)
+            cancelled = asyncio.create_task(operator.cancel(command_id))
+            await in_state(line, CommandState.CANCELLING)
+        async with line.bridge("bridge-2"), gateway(line) as (_, downlink):
+            device = Device(downlink)
+            downlink.reachable("lamp-1", device)
+            end = await within(asked, "no verdict", 60)
+            # The device may have got it before the gateway was told: then it was too late, for everyone.
+            assert (await within(cancelled, "no verdict", 60)).state is end.state
+            assert len(device.ran) == (end.state is CommandState.SUCCEEDED)
