@@ -9,6 +9,7 @@
 `commands`: values and rules of commands
 `committed_records`: reads committed Kafka records
 `device_address`: the device that a message is about
+`devices`: the registry of devices
 `flows`: the Spark flow
 `frames`: tables and topics as Spark DataFrames
 `kafka`: the border to librdkafka

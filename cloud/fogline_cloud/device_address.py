@@ -1,11 +1,11 @@
 """Finds the device of an AMQP client's message. Pure."""
 
-from fogline.address import CommandAddress, Reports, check_identifier, parse_address
+from fogline.address import CommandAddress, DeviceAddress, Reports, check_identifier, parse_address
 from fogline.errors import Poison
 from fogline.message import Message
 
 
-def device_of(message: Message, address: Reports | CommandAddress) -> str:
+def device_of(message: Message, address: Reports | CommandAddress | DeviceAddress) -> str:
     """Return a message's device: from its `to`, else its link's address, else property `device_id`. Raises `Poison`."""
     device: object = address.device or message.properties.get("device_id")
     if message.to:

@@ -99,20 +99,19 @@ def _needs(role: KafkaRole, tenant: str, shards: int) -> Iterator[tuple[str, str
     if role is KafkaRole.BRIDGE:
         yield from _exclusive(tenant, shards)
         yield from _each(("read", "describe_configs"), raw)
-        yield from _each(("read",), [topics.commands(tenant), topics.audit(tenant), topics.crl(tenant)])
+        yield from _each(("read",), [topics.commands(tenant), topics.audit(tenant), topics.devices(tenant), topics.crl(tenant)])
         yield from _each(("describe",), derived)
     elif role is KafkaRole.FLOW:
         yield from _each(("read",), raw)
         yield from _each(("write",), derived)
     else:
-        yield from _each(("read",), [*raw, topics.commands(tenant), topics.audit(tenant)])
+        yield from _each(("read",), [*raw, topics.commands(tenant), topics.audit(tenant), topics.devices(tenant)])
 
 
 def _exclusive(tenant: str, shards: int) -> Iterator[tuple[str, str, str]]:
     """Yield the rights that nobody but the bridge should have."""
-    yield from _each(
-        ("write",), [*topics.raw_topics(tenant), topics.commands(tenant), topics.audit(tenant), topics.crl(tenant)]
-    )
+    own = [topics.commands(tenant), topics.audit(tenant), topics.devices(tenant), topics.crl(tenant)]
+    yield from _each(("write",), [*topics.raw_topics(tenant), *own])
     yield from _each(("read", "write"), [topics.checkpoint(tenant)])
     yield "read", "group", topics.bridge_group(tenant)
     for each in (*range(shards), topics.COMMAND_KEY):

@@ -76,6 +76,26 @@ class CommandPolicySettings(_Strict, frozen=True, kw_only=True):
     """Name of the key in the gateways' settings."""
 
 
+class Learn(StrEnum):
+    """Devices whose events the registry notes (see `DeviceSettings.learn`)."""
+
+    NONE = "none"
+    REGISTERED = "registered"
+    ALL = "all"
+
+
+class DeviceSettings(_Strict, frozen=True, kw_only=True):
+    """The registry of devices (docs/devices.md)."""
+
+    learn: Learn = Learn.REGISTERED
+    """Devices whose last event, gateways and firmware the registry notes. `all` also adds devices that nobody has set, with
+    their names, for as long as nobody forgets them."""
+    seen_every_s: Annotated[float, Meta(ge=1, le=86_400)] = 600.0
+    """How often the registry notes that a gateway had events of a device, in seconds."""
+    types: str | None = None
+    """File with the commands that each type of device takes (docs/devices.md), read again when it changes. Default: none."""
+
+
 class Strategy(StrEnum):
     """Treatment of an event that another gateway reported first (see `SharedSettings.strategy`)."""
 
@@ -211,6 +231,7 @@ class CloudSettings(_Strict, frozen=True, kw_only=True):
     """Number of shards, which is the number of partitions of each raw topic. It cannot change after the topics are created."""
     bridge: BridgeSettings = msgspec.field(default_factory=BridgeSettings)
     commands: CommandPolicySettings = msgspec.field(default_factory=CommandPolicySettings)
+    devices: DeviceSettings = msgspec.field(default_factory=DeviceSettings)
     flow: FlowSettings = msgspec.field(default_factory=FlowSettings)
     tables: TablesSettings = msgspec.field(default_factory=TablesSettings)
     operator: OperatorSettings = msgspec.field(default_factory=OperatorSettings)
@@ -234,6 +255,7 @@ def load(path: Path, *, kafka: bool = True) -> CloudSettings:
         kafka=resolve_files(settings.kafka, path),
         flow=flow,
         commands=msgspec.structs.replace(commands, signing_key=_beside(commands.signing_key, path)),
+        devices=msgspec.structs.replace(settings.devices, types=_beside(settings.devices.types, path)),
         bridge=msgspec.structs.replace(
             bridge,
             access=_beside(bridge.access, path),

@@ -46,6 +46,8 @@ audit = _named("fogline.audit")
 """Every decision about a command, key = command id; partition = the gateway's shard."""
 checkpoint = _named("fogline.checkpoint")
 """Checkpoints of the shards (compacted); partition = shard."""
+devices = _named("fogline.devices")
+"""The registry of devices (compacted), key = device, or device and gateway; partition = the shard of the name it is about."""
 crl = _named("fogline.crl")
 """The list of revoked certificates (compacted), in one partition."""
 _OF_LANE = {Lane.ALARM: event, Lane.TELEMETRY: telemetry, Lane.BULK: telemetry, Lane.REPLY: command_response}
@@ -100,6 +102,7 @@ def all_topics(tenant: str, shards: int) -> list[Topic]:
         Topic(commands(tenant), shards, {**compacted, "cleanup.policy": "compact,delete", "retention.ms": str(30 * _DAY_MS)}),
         Topic(audit(tenant), shards, {"cleanup.policy": "delete", "retention.ms": str(365 * _DAY_MS)}),
         Topic(checkpoint(tenant), shards, compacted),
+        Topic(devices(tenant), shards, compacted),
         Topic(crl(tenant), 1, compacted),
     ]
 

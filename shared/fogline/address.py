@@ -10,9 +10,10 @@ are the same for a bridge, a router and a broker:
 | `control/{tenant}/{gateway}` | the bridge: the answer to hello, commands |
 | `command/{tenant}`, `command/{tenant}/{device}` | an operator: commands (Eclipse Hono's command and control API) |
 | `command_response/{tenant}/{reply_id}` | the bridge: the replies to an operator's commands |
+| `device/{tenant}`, `device/{tenant}/{device}` | an operator: changes of the registry of devices |
 | `telemetry/{tenant}/{device}`, `event/{tenant}/{device}` | any AMQP client: events of a device |
 | `enroll/{tenant}/{gateway}` | a gateway: a certificate signing request; the bridge: the certificate |
-| none (a link without a target address) | as the last three, by the `to` of each message (anonymous relay) |
+| none (a link without a target address) | as the last four, by the `to` of each message (anonymous relay) |
 """
 
 import re
@@ -119,6 +120,16 @@ class Reports(msgspec.Struct, frozen=True):
         return f"{self.endpoint}/{self.tenant}/{self.device}".rstrip("/")
 
 
+class DeviceAddress(msgspec.Struct, frozen=True):
+    """`device/{tenant}` or `device/{tenant}/{device}`; `device` is "" if the message names it."""
+
+    tenant: str
+    device: str
+
+    def __str__(self) -> str:
+        return f"device/{self.tenant}/{self.device}".rstrip("/")
+
+
 class EnrollAddress(msgspec.Struct, frozen=True):
     """`enroll/{tenant}/{gateway}`."""
 
@@ -138,7 +149,9 @@ class Relay(msgspec.Struct, frozen=True):
         return "the anonymous relay"
 
 
-Address = HelloAddress | IngestAddress | Control | CommandAddress | CommandResponse | Reports | EnrollAddress | Relay
+Address = (
+    HelloAddress | IngestAddress | Control | CommandAddress | CommandResponse | DeviceAddress | Reports | EnrollAddress | Relay
+)
 _ENDPOINTS = {"telemetry": "telemetry", "t": "telemetry", "event": "event", "e": "event"}
 _REPLY_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,256}", re.ASCII)
 
@@ -156,6 +169,8 @@ def parse_address(text: str) -> Address:  # noqa: PLR0911 - one for each kind
             return CommandAddress(tenant, "".join(device))
         case ["command_response", tenant, *reply_id] if is_identifier(tenant) and _REPLY_ID.fullmatch("/".join(reply_id)):
             return CommandResponse(tenant, "/".join(reply_id))
+        case ["device", tenant, *device] if is_identifier(tenant) and _is_device(device):
+            return DeviceAddress(tenant, "".join(device))
         case ["enroll", tenant, gateway] if is_identifier(tenant) and is_identifier(gateway):
             return EnrollAddress(tenant, gateway)
         case [endpoint, tenant, *device] if endpoint in _ENDPOINTS and is_identifier(tenant) and _is_device(device):

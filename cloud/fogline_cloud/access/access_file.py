@@ -38,8 +38,15 @@ class ServiceGrant(_Strict, frozen=True):
     devices: Patterns
 
 
+class ManagerGrant(_Strict, frozen=True):
+    """`[[manager]]`: clients that set and forget devices in the registry."""
+
+    name: Pattern
+    devices: Patterns
+
+
 class AdminGrant(_Strict, frozen=True):
-    """`[[admin]]`: clients that may send every command and every event of the tenant."""
+    """`[[admin]]`: clients that may send every command and every event of the tenant, and manage every device."""
 
     name: Pattern
 
@@ -75,6 +82,7 @@ class AccessFile(_Strict, frozen=True):
     """Which gateways may send events of a device that no `[[device]]` names."""
     operator: list[OperatorGrant] = msgspec.field(default_factory=list)
     service: list[ServiceGrant] = msgspec.field(default_factory=list)
+    manager: list[ManagerGrant] = msgspec.field(default_factory=list)
     admin: list[AdminGrant] = msgspec.field(default_factory=list)
     device: list[DeviceBinding] = msgspec.field(default_factory=list)
     quota: list[Quota] = msgspec.field(default_factory=list)
@@ -108,6 +116,12 @@ class Permissions:
         if self._is_admin(client):
             return True
         return any(fnmatchcase(client, each.name) and _any(device, each.devices) for each in self._file.service)
+
+    def may_manage(self, client: str, device: str) -> bool:
+        """Return True if a client may set and forget this device in the registry; "" for any."""
+        if self._is_admin(client):
+            return True
+        return any(fnmatchcase(client, each.name) and _any(device, each.devices) for each in self._file.manager)
 
     def quota(self, kind: PrincipalKind, name: str) -> Quota | None:
         """Return the quota of a peer, if it has one."""

@@ -10,6 +10,7 @@ from fogline.address import (
     CommandAddress,
     CommandResponse,
     Control,
+    DeviceAddress,
     EnrollAddress,
     HelloAddress,
     IngestAddress,
@@ -48,6 +49,7 @@ class Policy(msgspec.Struct, frozen=True):
         """Return True if `principal` may do `action` at `subject`. A subject without a device stands for any device.
 
         A gateway may act only for itself. `command` is the name of the command that is sent; "" for any.
+        At a `DeviceAddress`, `RECEIVE` reads the device; `SEND` sets it, or with `command` its desired state.
         """
         if not self.knows(principal) or subject.tenant != self.tenant:
             return False
@@ -79,12 +81,24 @@ class Policy(msgspec.Struct, frozen=True):
                 return action is Action.RECEIVE and (access is None or access.may_receive_replies(name))
             case CommandAddress(device=device):
                 return action is Action.SEND and (access is None or access.may_command(name, device, command))
+            case DeviceAddress(device=device):
+                return access is None or self._device_access(access, name, action, device, command)
             case Reports(device=device):
                 return action is Action.SEND and (access is None or access.may_report(name, device))
             case Relay():
                 return action is Action.SEND
             case _:
                 return False
+
+    @staticmethod
+    def _device_access(access: Permissions, name: str, action: Action, device: str, command: str) -> bool:
+        """Return True if a client may read a device, set or forget it, or, with `command`, have its desired state sent."""
+        if command:
+            return action is Action.SEND and access.may_command(name, device, command)
+        manages = access.may_manage(name, device)
+        if action is Action.RECEIVE or not device:
+            return manages or access.may_command(name, device, "")
+        return manages
 
     def _gateway_may(self, name: str, action: Action, subject: Address) -> bool:
         match subject:

@@ -10,6 +10,8 @@
 `command_sender`: sends commands to gateways, and asks their journals
 `command_table`: the state of all commands, with their timers and waiting operators
 `connected_gateways`: the gateways that are connected
+`device_feed`: the table of devices, from Kafka
+`devices`: changes of the registry of devices
 `enrolment`: issues certificates to gateways
 `gateways`: hello and batches
 `hello_pacer`: limits the rate at which gateways connect

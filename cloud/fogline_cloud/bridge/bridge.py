@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from fogline_cloud.bridge.command_key import command_key
 from fogline_cloud.bridge.command_sender import CommandSender
 from fogline_cloud.bridge.command_table import CommandTable
 from fogline_cloud.bridge.connected_gateways import ConnectedGateways
+from fogline_cloud.bridge.devices import DeviceHandler, Devices
 from fogline_cloud.bridge.enrolment import EnrolmentHandler
 from fogline_cloud.bridge.gateways import GatewayHandler
 from fogline_cloud.bridge.listener import LinkHandlers, Listener
@@ -34,8 +35,9 @@ from fogline_cloud.bridge.revocation_feed import RevocationFeed
 from fogline_cloud.bridge.shard_table import ShardTable
 from fogline_cloud.commands.command_id import CommandIds
 from fogline_cloud.commands.routes import Routes
+from fogline_cloud.devices.types_file import read_types
 from fogline_cloud.kafka import KafkaClients
-from fogline_cloud.settings import BridgeSettings, CloudSettings, CommandPolicySettings
+from fogline_cloud.settings import BridgeSettings, CloudSettings, CommandPolicySettings, DeviceSettings
 from fogline_cloud.shard.producer import ShardProducer
 from fogline_cloud.shard.shard import Shard
 from fogline_cloud.shard.shard_writer import ShardWriter
@@ -71,6 +73,8 @@ class Bridge:
         self._audit = AuditTrail(self.shards)
         self._access = _access(settings.bridge)
         self._policy = _policy(settings, self._access)
+        self._types = _types(settings.devices)
+        self._devices = Devices(self._clients, settings, self.shards, types=self._commands_by_type, find_owner=self._find_owner)
         self._enrolment = EnrolmentHandler(settings, self._audit)
         self._feed: RevocationFeed | None = None
         self._files: asyncio.TimerHandle | None = None
@@ -88,6 +92,7 @@ class Bridge:
             raise Misconfigured(problems[0])
         self._ids = CommandIds(await asyncio.to_thread(command_key, self._clients, settings.tenant, self._signer))
         self.listener = self._make_listener(self._ids, authentication)
+        self._devices.start()
         bound = await self.listener.start(host, port)
         if authentication.revoked is not None and settings.bridge.crl is not None and settings.bridge.tls is not None:
             paths = settings.bridge.crl, settings.bridge.tls.ca
@@ -108,19 +113,31 @@ class Bridge:
             self.shards, self.gateways, settings.bridge.hellos_s, on_welcomed=sender.resume, find_owner=self._find_owner
         )
         operators = OperatorHandler(
-            self.shards, self.gateways, self._routes, self._table, sender, settings=settings.commands, ids=ids, policy=policy
+            self.shards,
+            self.gateways,
+            self._routes,
+            self._table,
+            sender,
+            settings=settings.commands,
+            ids=ids,
+            policy=policy,
+            refusal=self._devices.refusal,
         )
-        handlers = LinkHandlers(gateways, ClientEventHandler(self.shards, policy), operators, self._enrolment)
+        handlers = LinkHandlers(
+            gateways, ClientEventHandler(self.shards, policy), operators, self._enrolment, DeviceHandler(self._devices, policy)
+        )
         return Listener(settings.bridge, authentication, policy, self.gateways, handlers, audit=self._audit)
 
     def read_again(self) -> None:
-        """Read the files that have changed: who may do what, and who may connect no longer."""
+        """Read the files that have changed: who may do what, who may connect no longer, and what devices take."""
         assert self.listener is not None
         if self._access is not None:
             former = self._access.value
             if self._access.get() is not former:
                 self.listener.peers.measure_again()
                 self._audit.note(None, "ACCESS CHANGED", f"{self._settings.bridge.access} was read again")
+        if self._types is not None:
+            self._types.get()
         self.listener.close_ended()
 
     def _keep_files(self) -> None:
@@ -142,6 +159,9 @@ class Bridge:
         )
         self._assignment.start()
 
+    def _commands_by_type(self) -> Mapping[str, str]:
+        return self._types.value if self._types is not None else {}
+
     async def _find_owner(self, shard_number: int) -> str:
         return await self._directory.find(shard_number) if self._directory is not None else ""
 
@@ -156,6 +176,7 @@ class Bridge:
         if self.listener is not None:
             await self.listener.close()
         self._table.close()
+        self._devices.stop()
         self._closing = True
         shards = list(self.shards)  # leaving the group empties the table, but the threads still run
         for shard in shards:
@@ -163,6 +184,7 @@ class Bridge:
         if self._assignment is not None:
             await asyncio.to_thread(self._assignment.stop)
         deadline = self._loop.time() + STOP_S
+        await asyncio.to_thread(self._devices.join, STOP_S)
         for shard in shards:
             await asyncio.to_thread(shard.join, max(0.0, deadline - self._loop.time()))
 
@@ -179,6 +201,8 @@ class Bridge:
             on_commands=self._table.learn,
             issued=self._ids.issued,
             may_speak_for=self._policy.may_speak_for,
+            devices=self._devices.table,
+            device_settings=self._settings.devices,
         )
         shard.start()
 
@@ -201,6 +225,10 @@ def _access(settings: BridgeSettings) -> ReadAgain[Permissions] | None:
     if settings.tls is not None:
         _log.warning("bridge.access is not set: every client that logs in may send all commands and events")
     return None
+
+
+def _types(settings: DeviceSettings) -> ReadAgain[Mapping[str, str]] | None:
+    return ReadAgain(partial(read_types, settings.types), [settings.types]) if settings.types is not None else None
 
 
 def _policy(settings: CloudSettings, access: ReadAgain[Permissions] | None) -> Policy:

@@ -13,6 +13,7 @@ from fogline.address import (
     Address,
     CommandAddress,
     CommandResponse,
+    DeviceAddress,
     EnrollAddress,
     Relay,
     Reports,
@@ -77,6 +78,7 @@ class LinkHandlers(NamedTuple):
     events: LinkHandler
     operators: LinkHandler
     enrolment: LinkHandler
+    devices: LinkHandler
 
 
 class Listener:
@@ -195,6 +197,9 @@ class Listener:
         if isinstance(address, Reports) and link.sending:
             why = f"events are not sent over AMQP: read the Kafka topic hono.{address.endpoint}.<tenant> instead"
             connection.refuse_link(link, Condition(NOT_IMPLEMENTED, why))
+        elif isinstance(address, DeviceAddress) and link.sending:
+            why = "devices are not sent over AMQP: read the Kafka topic fogline.devices.<tenant> instead"
+            connection.refuse_link(link, Condition(NOT_IMPLEMENTED, why))
         elif not self._policy.may(peer.principal, action, address):
             self._audit.note(peer.principal, "LINK REFUSED", f"it may not {action} here", name=str(address))
             connection.refuse_link(link, Condition(UNAUTHORIZED, f"{peer.principal} may not {action} at {address}"))
@@ -214,6 +219,8 @@ class Listener:
                 return self._handlers.operators
             case Reports():
                 return self._handlers.events
+            case DeviceAddress():
+                return self._handlers.devices
             case EnrollAddress():
                 return self._handlers.enrolment
             case _:

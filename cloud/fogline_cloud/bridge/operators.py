@@ -4,13 +4,14 @@ A durable command is sent to its gateway after its record is committed. A direct
 written; the operator learns the gateway's outcome (accepted, released, rejected) after the record of it is committed.
 """
 
+from collections.abc import Callable
 from functools import partial
 
 import msgspec
 
 from fogline.address import Address, CommandAddress, CommandResponse, shown
 from fogline.amqp.events import Delivery, Link
-from fogline.amqp.outcome import ACCEPTED, MODIFIED, NOT_ALLOWED, NOT_FOUND, RELEASED, RESOURCE_LIMIT, rejected
+from fogline.amqp.outcome import ACCEPTED, MODIFIED, NOT_ALLOWED, NOT_FOUND, RELEASED, RESOURCE_LIMIT, Outcome, rejected
 from fogline.amqp.scheduler import Share
 from fogline.command import CONFLICT, CommandState, Reply, Status
 from fogline.errors import Poison
@@ -35,7 +36,10 @@ CREDIT = 100
 
 
 class OperatorHandler(LinkHandler):
-    """Serves `command/` and `command_response/`. All methods run on the loop."""
+    """Serves `command/` and `command_response/`. All methods run on the loop.
+
+    `refusal` returns the outcome for a new command that its device does not take, or `None`.
+    """
 
     def __init__(
         self,
@@ -48,9 +52,11 @@ class OperatorHandler(LinkHandler):
         settings: CommandPolicySettings,
         ids: CommandIds,
         policy: Policy,
+        refusal: Callable[[CommandRecord], Outcome | None] = lambda _: None,
     ) -> None:
         self.cancels = Cancels(shards, table, sender, policy)
         self._policy = policy
+        self._refusal = refusal
         self._shards = shards
         self._gateways = gateways
         self._routes = routes
@@ -100,6 +106,8 @@ class OperatorHandler(LinkHandler):
             self._confirm(known, record, settle)
         elif known is not None:
             self._take_copy(known, record, settle)
+        elif (refusal := self._refusal(record)) is not None:
+            settle(refusal)
         elif gateway is None and not self._shards.all_ready:
             settle(RELEASED)  # a shard that is not here at present may know the device
         elif gateway is None:

@@ -8,6 +8,7 @@
 `command_cancel`: `fogline command cancel`
 `common`: shared options
 `dead`: `fogline dead`
+`device`: `fogline device`
 `flow`: `fogline flow`
 `flow_replay`: `fogline flow replay`
 `flow_state`: `fogline flow status` and `fogline flow resume`

@@ -5,7 +5,22 @@ import sys
 from collections.abc import Sequence
 
 from fogline.process import command_line
-from fogline_cloud.cli import access, audit, bridge, ca, command, dead, flow, gateway, ledger, parsers, table, topics, user
+from fogline_cloud.cli import (
+    access,
+    audit,
+    bridge,
+    ca,
+    command,
+    dead,
+    device,
+    flow,
+    gateway,
+    ledger,
+    parsers,
+    table,
+    topics,
+    user,
+)
 
 EXAMPLE = """\
 examples:
@@ -14,6 +29,7 @@ examples:
   fogline bridge run --config cloud.toml        write gateways' events to Kafka
   fogline flow run --config cloud.toml          write the tables with Spark
   fogline command send lamp-1 switch --json '{"on": true}' --ttl 30s
+  fogline device list --where type=lamp
   fogline ledger verify --config cloud.toml     prove that no event is lost or duplicated
 """
 
@@ -24,7 +40,7 @@ def build_parser() -> argparse.ArgumentParser:
         prog="fogline", description=__doc__, epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     groups = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for module in (ca, gateway, user, access, topics, bridge, flow, dead, table, command, ledger, audit, parsers):
+    for module in (ca, gateway, user, access, topics, bridge, flow, dead, table, command, device, ledger, audit, parsers):
         module.register(groups)
     return parser
 

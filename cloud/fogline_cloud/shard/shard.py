@@ -16,7 +16,9 @@ from fogline.process.crash_points import CrashPoint, crash_point
 from fogline_cloud.commands.record import CommandRecord
 from fogline_cloud.commands.registry import Registry
 from fogline_cloud.commands.routes import Routes
-from fogline_cloud.settings import BridgeSettings
+from fogline_cloud.devices.device_table import DeviceTable
+from fogline_cloud.devices.record import DeviceRecord
+from fogline_cloud.settings import BridgeSettings, DeviceSettings
 from fogline_cloud.shard.admission import Admission
 from fogline_cloud.shard.checkpoint import ShardOwner
 from fogline_cloud.shard.foreign_devices import MaySpeakFor
@@ -24,6 +26,7 @@ from fogline_cloud.shard.group_commit import GroupCommit
 from fogline_cloud.shard.inbox import MarksQuery, ShardInbox, Stop
 from fogline_cloud.shard.owned_shard import OwnedShard, ShardCounters, ShardWork
 from fogline_cloud.shard.shard_writer import ShardWriter
+from fogline_cloud.shard.sightings import Sightings
 
 RETAKE_S = 2.0
 """Pause before the bridge takes a shard again after an error."""
@@ -36,7 +39,7 @@ class Shard:
 
     On the shard's thread, `on_change` is called when `ready` or `why_not` changes, and `on_commands` with command records when
     they are first known, and again after their commit. `issued` returns True if a bridge of this tenant made a command id;
-    `may_speak_for`, if a gateway may send events of a device.
+    `may_speak_for`, if a gateway may send events of a device. `devices` is the table of all bridges.
     """
 
     def __init__(
@@ -50,6 +53,8 @@ class Shard:
         on_commands: Callable[[Sequence[CommandRecord]], None] = lambda _: None,
         issued: Callable[[str], bool] = lambda _: False,
         may_speak_for: MaySpeakFor = lambda _gateway, _device: True,
+        devices: DeviceTable | None = None,
+        device_settings: DeviceSettings | None = None,
     ) -> None:
         self.number = number
         self.ready = False
@@ -62,6 +67,8 @@ class Shard:
         self._on_commands = on_commands
         self._issued = issued
         self._may_speak_for = may_speak_for
+        self._devices = devices if devices is not None else DeviceTable()
+        self._device_settings = device_settings or DeviceSettings()
         self._inbox = ShardInbox()
         self._epochs: dict[str, str] = {}  # outlives a loss of the shard: batches of before may be tried again
         self._stopping = threading.Event()
@@ -134,6 +141,8 @@ class Shard:
             self._on_commands,
             self._issued,
             recovered.changes,
+            self._own_devices(recovered.devices),
+            Sightings(self._devices, self._device_settings),
             self._may_speak_for,
         )
         self._commits = GroupCommit(self.number, owned, self._inbox, self._settings)
@@ -143,6 +152,14 @@ class Shard:
         _log.info("shard %d is taken: %d streams, %.1f s", self.number, len(recovered.known), seconds)
         self._set_ready(ready=True, why="")
         return self._commits
+
+    def _own_devices(self, found: dict[str, DeviceRecord]) -> dict[str, DeviceRecord]:
+        """Return the devices, each as the object that the table has, if that is equal: there may be many."""
+        own = {}
+        for name, record in found.items():
+            known = self._devices.get(name)
+            own[name] = known.record if known is not None and known.record == record else record
+        return own
 
     def _lose(self, error: Exception) -> None:
         why = str(error)

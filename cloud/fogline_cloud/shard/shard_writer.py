@@ -15,6 +15,7 @@ from fogline_cloud.audit.chain import AuditLink, append
 from fogline_cloud.audit.record import AuditRecord
 from fogline_cloud.commands.record import CommandRecord, audit_of, encode
 from fogline_cloud.commands.reply_lane import MAX_SHOWN
+from fogline_cloud.devices.record import DeviceKey
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.records import record_of, record_of_object
 from fogline_cloud.shard.checkpoint import Entry, RouteEntry, ShardOwner, entry_of, route_entry
@@ -23,7 +24,7 @@ from fogline_cloud.shard.producer import ShardProducer
 from fogline_cloud.shard.recovery import Recovered, recover
 
 _NOTICE = "Kafka left a transaction open; this record's transaction has taken it in"
-_NO_COMMAND = b"-"  # the key of a tombstone that deletes nothing, because no command has this id
+_NOTHING = b"-"  # the key of a tombstone that deletes nothing, because no command or device has this name
 
 _log = logging.getLogger("fogline.shard")
 
@@ -57,9 +58,10 @@ class ShardWriter:
         to the partition ends them too: one marker commits both.
         """
         raw = topics.raw_topics(self.tenant)
-        checkpoint, commands, audit = topics.checkpoint(self.tenant), topics.commands(self.tenant), topics.audit(self.tenant)
+        checkpoint = topics.checkpoint(self.tenant)
+        others = [topics.commands(self.tenant), topics.audit(self.tenant), topics.devices(self.tenant)]
         shard = self.producer.shard
-        hanging = find_hanging(self._clients, [(topic, shard) for topic in (*raw, checkpoint, commands, audit)])
+        hanging = find_hanging(self._clients, [(topic, shard) for topic in (*raw, checkpoint, *others)])
         for topic, _ in hanging:
             _log.warning("%s[%d]: the broker holds a transaction without a marker; the bridge commits it now", topic, shard)
             if topic == checkpoint:
@@ -67,7 +69,7 @@ class ShardWriter:
             elif topic in raw:
                 self.write_event(topic, notice_event(_NOTICE, tenant=self.tenant, now_ns=time.time_ns()))
             else:
-                self._write_entry(topic, _NO_COMMAND, None)
+                self._write_entry(topic, _NOTHING, None)
         self.producer.commit()
 
     def write_batch(self, batch: Batch, span: Range) -> int:
@@ -107,6 +109,10 @@ class ShardWriter:
         """Write a command's newest record, and the decision to the audit topic."""
         self._write_entry(topics.commands(self.tenant), record.id.encode(), encode(record))
         self.write_audit(audit_of(record))
+
+    def write_device(self, key: DeviceKey, value: bytes | None) -> None:
+        """Write a record of a device; `None` deletes it."""
+        self._write_entry(topics.devices(self.tenant), key.encode(), value)
 
     def write_audit(self, record: AuditRecord) -> None:
         """Write a decision to the audit topic, behind the one before it."""

@@ -13,6 +13,7 @@ from fogline.message import Message
 from fogline_cloud import topics
 from fogline_cloud.commands.record import CommandRecord
 from fogline_cloud.commands.reply_lane import CheckedReplies, check_replies
+from fogline_cloud.devices.record import encode_sighting, seen_key
 from fogline_cloud.shard.admission import Covered, Duplicate, Foreign, Hole, Produce
 from fogline_cloud.shard.foreign_devices import refuse_foreign
 from fogline_cloud.shard.owned_shard import OwnedShard
@@ -79,6 +80,8 @@ class GatewayBatch:
             self._count_duplicates(owned, skip)
         for device in owned.routes.learn(span.gateway, batch):
             owned.writer.write_route(device, span.gateway)
+        for device, sighting in owned.sightings.due(span.gateway, batch, owned.writer.tenant, time.time_ns() // 1_000_000):
+            owned.writer.write_device(seen_key(device, span.gateway), encode_sighting(sighting))
         for record in replies.records:
             owned.registry.put(record)
             owned.writer.write_command(record)
@@ -126,6 +129,9 @@ class ClientEvent:
             outcome = rejected("amqp:link:message-size-exceeded", "too big for Kafka")
             return lambda: self.settle(outcome)
         owned.counters.loose += 1
+        sighting = owned.sightings.due_of(self.event.device, self.event.properties, time.time_ns() // 1_000_000)
+        if sighting is not None:
+            owned.writer.write_device(seen_key(self.event.device, ""), encode_sighting(sighting))
         return lambda: self.settle(ACCEPTED)
 
     def give_up(self) -> None:

@@ -13,15 +13,19 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 def load_settings(path: Path, kind: type[T]) -> T:
     """Return the settings of a file as `kind`, a struct that forbids unknown fields. Raises `Misconfigured`, one line."""
+    return convert_settings(load_toml(path), kind, str(path))
+
+
+def load_toml(path: Path) -> dict[str, Any]:
+    """Return the content of a TOML file. Raises `Misconfigured`, one line."""
     try:
-        raw = tomllib.loads(path.read_text("utf-8"))
+        return tomllib.loads(path.read_text("utf-8"))
     except FileNotFoundError:
         raise Misconfigured(f"{path}: there is no such settings file; name another one with --config") from None
     except (OSError, UnicodeDecodeError) as error:
         raise Misconfigured(f"{path}: the settings cannot be read: {error}") from None
     except tomllib.TOMLDecodeError as error:
         raise Misconfigured(f"{path}: this is not TOML: {error}") from None
-    return convert_settings(raw, kind, str(path))
 
 
 def convert_settings(raw: dict[str, Any], kind: type[T], where: str) -> T:

@@ -1,0 +1,137 @@
+"""Serves the links on which operators change the registry of devices. All methods run on the loop."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+
+from fogline.address import Address, DeviceAddress, shown
+from fogline.amqp.events import Delivery, Link
+from fogline.amqp.outcome import REDIRECT, RELEASED, Outcome, rejected
+from fogline.errors import Poison
+from fogline.message import Message
+from fogline.process.loop_calls import call_soon
+from fogline_cloud.access.policy import Action, Policy
+from fogline_cloud.access.principal import Principal
+from fogline_cloud.bridge.device_feed import DeviceFeed
+from fogline_cloud.bridge.peer import LinkHandler, Peer
+from fogline_cloud.bridge.shard_table import ShardTable
+from fogline_cloud.commands.record import CommandRecord
+from fogline_cloud.device_address import device_of
+from fogline_cloud.devices.argument_check import refusal_of
+from fogline_cloud.devices.device_table import Device, DeviceTable
+from fogline_cloud.devices.edits import DeviceEdit, check_edit
+from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.settings import CloudSettings
+from fogline_cloud.shard.device_changes import DeviceChange, SightingRemoval
+
+CREDIT = 100
+"""Changes that an operator may have in flight on one link."""
+MAX_WHO = 512
+
+_log = logging.getLogger("fogline.devices")
+
+
+class Devices:
+    """The registry of one bridge: the table of all devices, and the way to change one.
+
+    `types` returns the commands by type of device. `find_owner` returns `host:port` of the bridge that owns a shard, or "".
+    """
+
+    def __init__(
+        self,
+        clients: KafkaClients,
+        settings: CloudSettings,
+        shards: ShardTable,
+        *,
+        types: Callable[[], Mapping[str, str]],
+        find_owner: Callable[[int], Awaitable[str]],
+    ) -> None:
+        self.table = DeviceTable()
+        self._shards = shards
+        self._types = types
+        self._find_owner = find_owner
+        self._loop = asyncio.get_running_loop()
+        self._redirects: set[asyncio.Task[None]] = set()
+        on_forgotten = partial(call_soon, self._loop, self._on_forgotten)
+        self._feed = DeviceFeed(
+            clients, settings.tenant, settings.shards, self.table, on_change=lambda _: None, on_forgotten=on_forgotten
+        )
+
+    @property
+    def loaded(self) -> bool:
+        """True once the table had all devices."""
+        return self._feed.loaded
+
+    def start(self) -> None:
+        """Begin to read the registry."""
+        self._feed.start()
+
+    def stop(self) -> None:
+        """Stop reading it."""
+        self._feed.stop()
+
+    def join(self, limit_s: float) -> None:
+        """Wait until the reading has ended, at most `limit_s` seconds."""
+        self._feed.join(limit_s)
+
+    def refusal(self, record: CommandRecord) -> Outcome | None:
+        """Return the outcome for a new command that its device does not take, or `None`."""
+        if not self.loaded:
+            return RELEASED
+        device = self.table.get(record.device)
+        return None if device is None else refusal_of(device, self._types(), record.name, record.content_type, record.data)
+
+    def change(self, edit: DeviceEdit, settle: Callable[[Outcome], None]) -> None:
+        """Change a device. `settle` is called once, on the loop. Raises `Poison` if the change is not readable.
+
+        The outcome is accepted after the commit; rejected; released or modified, to be sent again; or rejected with `REDIRECT`.
+        """
+        check_edit(edit)
+        number = self._shards.number_of(edit.device)
+        shard = self._shards.ready(number)
+        if shard is not None:
+            shard.submit(DeviceChange(edit, partial(call_soon, self._loop, settle)))
+        elif number in self._shards.owned:
+            settle(RELEASED)
+        else:
+            task = self._loop.create_task(self._redirect(number, settle), name=f"redirect {edit.device}")
+            self._redirects.add(task)
+            task.add_done_callback(self._redirects.discard)
+
+    async def _redirect(self, shard_number: int, settle: Callable[[Outcome], None]) -> None:
+        owner = await self._find_owner(shard_number)
+        settle(rejected(REDIRECT, owner) if owner else RELEASED)
+
+    def _on_forgotten(self, device: Device) -> None:
+        for gateway in device.gateways:
+            if (shard := self._shards.ready(self._shards.number_of(gateway or device.name))) is not None:
+                shard.submit(SightingRemoval(device.name, gateway))
+
+
+class DeviceHandler(LinkHandler):
+    """Serves `device/`."""
+
+    def __init__(self, devices: Devices, policy: Policy) -> None:
+        self._devices = devices
+        self._policy = policy
+
+    def attach(self, peer: Peer, link: Link, address: Address) -> None:
+        """See `LinkHandler`."""
+        peer.accept_link(link, address, CREDIT)
+
+    def received(self, peer: Peer, delivery: Delivery, message: Message, address: Address) -> None:
+        """See `LinkHandler`."""
+        assert isinstance(address, DeviceAddress)
+        device = device_of(message, address)
+        edit = DeviceEdit(device, message.subject or "", str(peer.principal)[:MAX_WHO], message.body)
+        require_may_edit(self._policy, peer.principal, edit)
+        peer.check_quota()
+        peer.count(commands=1, size_bytes=len(message.body))
+        self._devices.change(edit, partial(peer.settle, delivery))
+
+
+def require_may_edit(policy: Policy, principal: Principal, edit: DeviceEdit) -> None:
+    """Raise `Poison('not-authorised')` if a principal may not make a change."""
+    if not policy.may(principal, Action.SEND, DeviceAddress(principal.tenant, edit.device)):
+        raise Poison("not-authorised", f"{principal} may not {shown(edit.action)} device {edit.device}")

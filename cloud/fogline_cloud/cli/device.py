@@ -1,0 +1,168 @@
+"""`fogline device`: the registry of devices."""
+
+import argparse
+import asyncio
+import json
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from fogline.address import DeviceAddress, check_identifier
+from fogline.amqp.outcome import DeliveryState, Outcome
+from fogline.errors import Misconfigured, Poison
+from fogline.process.settings_file import load_toml, split_endpoint
+from fogline_cloud.cli.common import add_command, add_group
+from fogline_cloud.commands.operator_security import operator_security
+from fogline_cloud.devices.client import edit_device
+from fogline_cloud.devices.device_table import Device
+from fogline_cloud.devices.edits import FORGET, SET, DeviceEdit, check_edit
+from fogline_cloud.devices.read_devices import read_devices
+from fogline_cloud.devices.selection import read_selection
+from fogline_cloud.devices.types_file import read_commands_table
+from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.settings import load
+
+EXAMPLE = """\
+examples:
+  fogline device set lamp-1 --type lamp --tag site=berlin --tag floor=2
+  fogline device set lamp-1 --commands lamp.toml      the commands that it takes, with JSON Schemas
+  fogline device list --where type=lamp,site=berlin   * and ? are wildcards: site=b*
+  fogline device show lamp-1 --json
+  fogline device forget lamp-1
+
+exit status: 0 done, 1 no such device, or the bridge refuses the change, 2 the input or the settings are wrong
+"""
+_ADDRESS = "host:port of the bridge (default: operator.bridge, else bridge.listen of the settings)"
+
+
+def register(groups: "argparse._SubParsersAction[Any]") -> None:
+    """Add the subcommands."""
+    raw: dict[str, Any] = {"epilog": EXAMPLE, "formatter_class": argparse.RawDescriptionHelpFormatter}
+    commands = add_group(groups, "device", "list and change the registry of devices", description=__doc__, **raw)
+    listing = add_command(commands, "list", run_list, "print the devices (from Kafka)", **raw)
+    listing.add_argument("--where", action="append", default=[], metavar="NAME=VALUE,...", help="only devices that match")
+    listing.add_argument("--limit", type=int, default=1000, help="the most devices to print (default: 1000)")
+    show = add_command(commands, "show", run_show, "print one device (from Kafka)", **raw)
+    setting = add_command(commands, "set", run_set, "add or change a device", **raw)
+    setting.add_argument("--type", help='the type of the device; "" removes it')
+    setting.add_argument("--tag", action="append", default=[], metavar="NAME=VALUE", help="a tag; NAME= removes it")
+    about = "TOML file with a table for each command: the JSON Schema of its arguments; none: any command"
+    setting.add_argument("--commands", metavar="FILE", help=about)
+    forget = add_command(commands, "forget", run_forget, "remove a device from the registry; its events stay", **raw)
+    for each in (show, setting, forget):
+        each.add_argument("device", help="the device")
+    for each in (setting, forget):
+        each.add_argument("--bridge", help=_ADDRESS)
+
+
+def run_list(arguments: argparse.Namespace) -> int:
+    """Print the devices that match."""
+    try:
+        selection = read_selection(arguments.where)
+    except Poison as error:
+        raise Misconfigured(f"--{error}") from None
+    settings = load(arguments.config)
+    found = read_devices(KafkaClients(settings.kafka), settings.tenant, settings.shards)
+    matching = sorted((each for each in found if selection.matches(each)), key=lambda each: each.name)
+    shown = matching[: arguments.limit]
+    if arguments.json:
+        print(json.dumps([facts(each) for each in shown]))
+        return 0
+    for each in shown:
+        tags = ",".join(f"{name}={value}" for name, value in each.tags.items())
+        gateway = each.gateways[0] if each.gateways else "-"
+        print(f"{each.name:24} {each.type or '-':16} {gateway:20} {_time(each.seen_ms):20} {tags}".rstrip())
+    if len(shown) < len(matching):
+        sys.stderr.write(f"{len(matching) - len(shown)} more devices match: see --limit\n")
+    return 0
+
+
+def run_show(arguments: argparse.Namespace) -> int:
+    """Print one device. Return 1 if it is not in the registry."""
+    settings = load(arguments.config)
+    device = read_devices(KafkaClients(settings.kafka), settings.tenant, settings.shards).get(arguments.device)
+    if device is None:
+        sys.stderr.write(f"device {arguments.device!a} is not in the registry\n")
+        return 1
+    found = facts(device)
+    if arguments.json:
+        print(json.dumps(found))
+    else:
+        for name, value in found.items():
+            print(f"{name:12} {value if isinstance(value, str | int) else json.dumps(value)}")
+    return 0
+
+
+def run_set(arguments: argparse.Namespace) -> int:
+    """Add or change a device. Return 1 if the bridge refuses."""
+    body: dict[str, Any] = {}
+    if arguments.type is not None:
+        body["type"] = arguments.type or None
+    if arguments.tag:
+        body["tags"] = dict(map(_tag, arguments.tag))
+    if arguments.commands == "none":
+        body["commands"] = None
+    elif arguments.commands is not None:
+        text = read_commands_table(arguments.commands, load_toml(Path(arguments.commands)), "the file")
+        body["commands"] = msgspec.json.decode(text)
+    return _edit(arguments, SET, json.dumps(body).encode())
+
+
+def run_forget(arguments: argparse.Namespace) -> int:
+    """Remove a device. Return 1 if the bridge refuses."""
+    return _edit(arguments, FORGET, b"")
+
+
+def _edit(arguments: argparse.Namespace, action: str, body: bytes) -> int:
+    settings = load(arguments.config, kafka=False)
+    try:
+        device = check_identifier(arguments.device, "device")
+        check_edit(DeviceEdit(device, action, "", body))
+    except Poison as error:
+        raise Misconfigured(str(error)) from None
+    where = arguments.bridge or settings.operator.bridge or settings.bridge.listen
+    host, _ = split_endpoint(where, "--bridge" if arguments.bridge else "operator.bridge")
+    security = operator_security(settings.operator, host)
+    outcome = asyncio.run(edit_device(where, DeviceAddress(settings.tenant, device), action, body, security=security))
+    return _report(arguments, outcome)
+
+
+def _report(arguments: argparse.Namespace, outcome: Outcome) -> int:
+    done = outcome.state is DeliveryState.ACCEPTED
+    why = outcome.description or outcome.condition
+    if arguments.json:
+        print(json.dumps({"device": arguments.device, "ok": done, "why": why}))
+    elif not done:
+        sys.stderr.write(f"{why}\n")
+    return 0 if done else 1
+
+
+def facts(device: Device) -> dict[str, Any]:
+    """Return what is known of a device, as JSON."""
+    record = device.record
+    return {
+        "device": device.name,
+        "type": device.type,
+        "tags": device.tags,
+        "gateways": device.gateways,
+        "last_seen": _time(device.seen_ms) if device.seen_ms is not None else None,
+        "firmware": device.firmware,
+        "commands": msgspec.json.decode(record.commands) if record is not None and record.commands else None,
+        "version": record.version if record is not None else 0,
+        "changed": _time(record.changed_ms) if record is not None else None,
+        "changed_by": record.changed_by if record is not None else "",
+    }
+
+
+def _tag(text: str) -> tuple[str, str | None]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise Misconfigured(f"--tag {text!r}: expected name=value, for example --tag site=berlin")
+    return name, value or None
+
+
+def _time(ms: int | None) -> str:
+    return "-" if ms is None else datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

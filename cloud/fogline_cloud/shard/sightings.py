@@ -1,0 +1,79 @@
+"""Notes which gateways have events of which devices, and when, without a Kafka record for each event.
+
+A device and its gateway get a record at most once in `devices.seen_every_s`. The table of devices, which has the records of
+all bridges, says when the last one was; what this shard has written and the table does not have yet is kept here, up to `MOST`.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from urllib.parse import parse_qsl
+
+from fogline.codec import Batch
+from fogline_cloud.devices.device_table import DeviceTable
+from fogline_cloud.devices.record import MAX_FIRMWARE, Sighting
+from fogline_cloud.settings import DeviceSettings, Learn
+
+MOST = 5_000
+"""Sightings to remember until the table has them. Without one, the next event of the device is noted once more."""
+_FIRMWARE = "firmware"
+_MAX_PROPERTIES = 32
+
+
+class Sightings:
+    """The sightings that one ownership of a shard writes. Used by the shard's thread."""
+
+    def __init__(self, table: DeviceTable, settings: DeviceSettings) -> None:
+        self.table = table
+        self._learn = settings.learn
+        self._every_ms = int(settings.seen_every_s * 1000)
+        self._written: OrderedDict[tuple[str, str], int] = OrderedDict()
+
+    def due(self, gateway: str, batch: Batch, tenant: str, now_ms: int) -> Iterator[tuple[str, Sighting]]:
+        """Yield a sighting for each device of a gateway's batch whose last one is too old."""
+        if self._learn is Learn.NONE:
+            return
+        for device in {device for own, device in batch.devices.values() if own == tenant and device != gateway}:
+            if self._is_due(device, gateway, now_ms):
+                own = (event.properties for event in batch.objects if batch.devices[event.source][1] == device)
+                yield device, self._note(device, gateway, own, now_ms)
+
+    def due_of(self, device: str, properties: str | None, now_ms: int) -> Sighting | None:
+        """Return a sighting for a device that speaks AMQP itself, if its last one is too old."""
+        if self._learn is Learn.NONE or not self._is_due(device, "", now_ms):
+            return None
+        return self._note(device, "", [properties], now_ms)
+
+    def forget(self, device: str, gateway: str) -> None:
+        """Forget what was written about a device."""
+        self._written.pop((device, gateway), None)
+
+    def _is_due(self, device: str, gateway: str, now_ms: int) -> bool:
+        known = self.table.get(device)
+        if known is None or known.record is None:
+            if self._learn is Learn.REGISTERED:
+                return False
+            if known is None and not self.table.room_for(gateway):
+                return False
+        found = known.seen_by(gateway) if known is not None else None
+        last_ms = max(found.seen_ms if found is not None else 0, self._written.get((device, gateway), 0))
+        return not last_ms <= now_ms < last_ms + self._every_ms  # a time in the future comes from another bridge's wrong clock
+
+    def _note(self, device: str, gateway: str, properties: Iterable[str | None], now_ms: int) -> Sighting:
+        known = self.table.get(device)
+        found = known.seen_by(gateway) if known is not None else None
+        firmware = next(filter(None, map(_firmware_of, properties)), "") or (found.firmware if found is not None else "")
+        self._written[device, gateway] = now_ms
+        self._written.move_to_end((device, gateway))
+        if len(self._written) > MOST:
+            self._written.popitem(last=False)
+        return Sighting(seen_ms=now_ms, firmware=firmware)
+
+
+def _firmware_of(properties: str | None) -> str:
+    if properties is None or _FIRMWARE not in properties:
+        return ""
+    try:
+        found = dict(parse_qsl(properties, max_num_fields=_MAX_PROPERTIES)).get(_FIRMWARE, "")
+    except ValueError:
+        return ""
+    return found if len(found) <= MAX_FIRMWARE and found.isprintable() else ""

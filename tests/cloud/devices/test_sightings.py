@@ -1,0 +1,65 @@
+"""The last event of a device is noted now and then, not for each event."""
+
+import pytest
+
+from cloud.devices.test_device_table import put, see
+from fogline.codec import Batch
+from fogline_cloud.devices.device_table import DeviceTable
+from fogline_cloud.devices.record import encode_sighting, seen_key
+from fogline_cloud.settings import DeviceSettings, Learn
+from fogline_cloud.shard import sightings as module
+from fogline_cloud.shard.sightings import Sightings
+from fogline_lab.events import make_event
+
+START_MS = 1_790_000_000_000
+MINUTE = 60_000
+
+
+def batch(*devices: str, properties: str | None = None) -> Batch:
+    return Batch.of([make_event(n, tenant="acme", device=each, properties=properties) for n, each in enumerate(devices, 1)])
+
+
+def noted(sightings: Sightings, now_ms: int, *devices: str, gateway="gw-1", **more) -> list[str]:
+    return sorted(device for device, _ in sightings.due(gateway, batch(*devices, **more), "acme", START_MS + now_ms))
+
+
+@pytest.fixture
+def table() -> DeviceTable:
+    made = DeviceTable()
+    put(made, "lamp-1")
+    return made
+
+
+def test_a_device_is_noted_once_in_ten_minutes_for_each_gateway(table):
+    sightings = Sightings(table, DeviceSettings())
+    assert noted(sightings, 0 * MINUTE + 1, "lamp-1", "lamp-1") == ["lamp-1"]
+    assert noted(sightings, 9 * MINUTE, "lamp-1") == []
+    assert noted(sightings, 9 * MINUTE, "lamp-1", gateway="gw-2") == ["lamp-1"]
+    assert noted(sightings, 11 * MINUTE, "lamp-1") == ["lamp-1"]
+
+
+def test_what_another_bridge_has_noted_is_not_noted_again(table):
+    see(table, "lamp-1", "gw-1", START_MS + 1000)
+    assert noted(Sightings(table, DeviceSettings()), 9 * MINUTE, "lamp-1") == []
+    assert noted(Sightings(table, DeviceSettings()), 1, "lamp-1") == ["lamp-1"]  # that note was of a wrong clock
+
+
+def test_devices_that_nobody_has_set_are_noted_only_if_the_tenant_allows_it(table):
+    for learn, expected in ((Learn.NONE, []), (Learn.REGISTERED, ["lamp-1"]), (Learn.ALL, ["lamp-1", "tag-9"])):
+        assert noted(Sightings(table, DeviceSettings(learn=learn)), MINUTE, "lamp-1", "tag-9") == expected
+
+
+def test_the_firmware_is_a_property_of_an_event(table):
+    sightings = Sightings(table, DeviceSettings())
+    found = dict(sightings.due("gw-1", batch("lamp-1", properties="x=1&firmware=2.0"), "acme", START_MS))
+    assert found["lamp-1"].firmware == "2.0"
+    table.apply(seen_key("lamp-1", "gw-1").encode(), encode_sighting(found["lamp-1"]))
+    later = dict(sightings.due("gw-1", batch("lamp-1", properties="firmware=" + "9" * 100), "acme", START_MS + 20 * MINUTE))
+    assert later["lamp-1"].firmware == "2.0"
+
+
+def test_memory_is_bounded(table, monkeypatch):
+    monkeypatch.setattr(module, "MOST", 3)
+    sightings = Sightings(table, DeviceSettings(learn=Learn.ALL))
+    assert len(noted(sightings, MINUTE, *(f"d{n}" for n in range(10)))) == 10
+    assert len(sightings._written) == 3
