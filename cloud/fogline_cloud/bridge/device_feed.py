@@ -8,7 +8,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 
 from fogline.process.log_throttle import LogThrottle
 from fogline_cloud import topics
-from fogline_cloud.devices.device_table import Device, DeviceTable
+from fogline_cloud.devices.device_table import DeviceEntry, DeviceTable
 from fogline_cloud.devices.record import device_key
 from fogline_cloud.kafka import KafkaClients, readable
 
@@ -36,7 +36,7 @@ class DeviceFeed:
         table: DeviceTable,
         *,
         on_change: Callable[[str], None],
-        on_forgotten: Callable[[Device], None],
+        on_forgotten: Callable[[DeviceEntry], None],
     ) -> None:
         self.loaded = False
         self._clients = clients

@@ -19,7 +19,7 @@ from fogline_cloud.bridge.shard_table import ShardTable
 from fogline_cloud.commands.record import CommandRecord
 from fogline_cloud.device_address import device_of
 from fogline_cloud.devices.argument_check import refusal_of
-from fogline_cloud.devices.device_table import Device, DeviceTable
+from fogline_cloud.devices.device_table import DeviceEntry, DeviceTable
 from fogline_cloud.devices.edits import DeviceEdit, check_edit
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.settings import CloudSettings
@@ -103,7 +103,7 @@ class Devices:
         owner = await self._find_owner(shard_number)
         settle(rejected(REDIRECT, owner) if owner else RELEASED)
 
-    def _on_forgotten(self, device: Device) -> None:
+    def _on_forgotten(self, device: DeviceEntry) -> None:
         for gateway in device.gateways:
             if (shard := self._shards.ready(self._shards.number_of(gateway or device.name))) is not None:
                 shard.submit(SightingRemoval(device.name, gateway))

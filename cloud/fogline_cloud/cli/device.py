@@ -17,10 +17,10 @@ from fogline.process.settings_file import load_toml, split_endpoint
 from fogline_cloud.cli.common import add_command, add_group
 from fogline_cloud.commands.operator_security import operator_security
 from fogline_cloud.devices.client import edit_device
-from fogline_cloud.devices.device_table import Device
+from fogline_cloud.devices.device_filter import read_filter
+from fogline_cloud.devices.device_table import DeviceEntry
 from fogline_cloud.devices.edits import FORGET, SET, DeviceEdit, check_edit
 from fogline_cloud.devices.read_devices import read_devices
-from fogline_cloud.devices.selection import read_selection
 from fogline_cloud.devices.types_file import read_commands_table
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.settings import load
@@ -61,7 +61,7 @@ def register(groups: "argparse._SubParsersAction[Any]") -> None:
 def run_list(arguments: argparse.Namespace) -> int:
     """Print the devices that match."""
     try:
-        selection = read_selection(arguments.where)
+        selection = read_filter(arguments.where)
     except Poison as error:
         raise Misconfigured(f"--{error}") from None
     settings = load(arguments.config)
@@ -140,7 +140,7 @@ def _report(arguments: argparse.Namespace, outcome: Outcome) -> int:
     return 0 if done else 1
 
 
-def facts(device: Device) -> dict[str, Any]:
+def facts(device: DeviceEntry) -> dict[str, Any]:
     """Return what is known of a device, as JSON."""
     record = device.record
     return {

@@ -18,7 +18,7 @@ from fogline.amqp.outcome import INVALID_FIELD, NOT_IMPLEMENTED, Outcome, reject
 from fogline.errors import Poison
 from fogline.json_document import read_document
 from fogline.json_payload import is_json_type
-from fogline_cloud.devices.device_table import Device
+from fogline_cloud.devices.device_table import DeviceEntry
 
 MAX_CHECKED_BYTES = 32 * 1024
 """Limit of the arguments of a command that is checked."""
@@ -28,7 +28,9 @@ _CACHED = 4096
 _MAX_WHY = 200
 
 
-def refusal_of(device: Device, types: Mapping[str, str], name: str, content_type: str | None, data: bytes) -> Outcome | None:
+def refusal_of(
+    device: DeviceEntry, types: Mapping[str, str], name: str, content_type: str | None, data: bytes
+) -> Outcome | None:
     """Return the outcome for a command that the device does not take, or `None`. `types`: the commands by type of device."""
     text = (device.record.commands if device.record is not None else "") or types.get(device.type, "")
     if not text:

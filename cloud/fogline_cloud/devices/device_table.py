@@ -13,7 +13,7 @@ from fogline.errors import Poison
 from fogline.process.log_throttle import LogThrottle
 from fogline_cloud.devices.record import (
     DeviceRecord,
-    Sighting,
+    DeviceSighting,
     decode_device,
     decode_sighting,
     device_key,
@@ -31,12 +31,12 @@ _log = logging.getLogger("fogline.devices")
 _log.addFilter(LogThrottle())
 
 
-class Device(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class DeviceEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A device. `record` is `None` if it is only known by its events. `sightings`: by gateway, the newest first."""
 
     name: str
     record: DeviceRecord | None = None
-    sightings: tuple[tuple[str, Sighting], ...] = ()
+    sightings: tuple[tuple[str, DeviceSighting], ...] = ()
 
     @property
     def type(self) -> str:
@@ -63,7 +63,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """The firmware that the device named last."""
         return next((sighting.firmware for _, sighting in self.sightings if sighting.firmware), "")
 
-    def seen_by(self, gateway: str) -> Sighting | None:
+    def seen_by(self, gateway: str) -> DeviceSighting | None:
         """Return the sighting of one gateway."""
         return next((sighting for name, sighting in self.sightings if name == gateway), None)
 
@@ -73,16 +73,16 @@ class DeviceTable:
 
     def __init__(self) -> None:
         self.left_out = 0
-        self._devices: dict[str, Device] = {}
+        self._devices: dict[str, DeviceEntry] = {}
         self._learnt: Counter[str] = Counter()  # devices without a record, by the gateway of their last events
 
     def __len__(self) -> int:
         return len(self._devices)
 
-    def __iter__(self) -> Iterator[Device]:
+    def __iter__(self) -> Iterator[DeviceEntry]:
         return iter(list(self._devices.values()))
 
-    def get(self, name: str) -> Device | None:
+    def get(self, name: str) -> DeviceEntry | None:
         """Return a device, if it is known."""
         return self._devices.get(name)
 
@@ -93,7 +93,7 @@ class DeviceTable:
     def apply(self, key: bytes, value: bytes) -> str:
         """Take a record from Kafka; an empty value deletes its key. Return the name of the device. Raises `Poison`."""
         found = read_key(key)
-        device = self._devices.get(found.device) or Device(name=found.device)
+        device = self._devices.get(found.device) or DeviceEntry(name=found.device)
         if found == device_key(found.device):
             device = msgspec.structs.replace(device, record=decode_device(value) if value else None)
         else:
@@ -113,7 +113,7 @@ class DeviceTable:
             _log.warning("a record of a device is skipped: %s", error)
             return ""
 
-    def _put(self, device: Device) -> None:
+    def _put(self, device: DeviceEntry) -> None:
         former = self._devices.get(device.name)
         if former is None and len(self._devices) >= MAX_DEVICES:
             self.left_out += 1
@@ -125,7 +125,7 @@ class DeviceTable:
             self._devices[device.name] = device
             self._count(device, 1)
 
-    def _count(self, device: Device | None, sign: int) -> None:
+    def _count(self, device: DeviceEntry | None, sign: int) -> None:
         if device is not None and device.record is None and device.sightings:
             gateway = device.sightings[0][0]
             self._learnt[gateway] += sign

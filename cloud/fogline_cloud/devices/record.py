@@ -3,7 +3,7 @@
 | key | partition | written by | value |
 |---|---|---|---|
 | `device/{device}` | the device's shard | an operator's `set` or `forget` | `DeviceRecord` |
-| `seen/{device}/{gateway}` | the gateway's shard | events of the device | `Sighting` |
+| `seen/{device}/{gateway}` | the gateway's shard | events of the device | `DeviceSighting` |
 
 The partition is the shard of the name that the record is about, so each key has one writer: the bridge that owns the shard. A
 device that speaks AMQP itself has no gateway; its `{gateway}` is empty, and the partition is the device's shard.
@@ -51,7 +51,7 @@ class _WireDevice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     commands: dict[str, Any] | None = None
 
 
-class Sighting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+class DeviceSighting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """The last time that a gateway had events of a device, to the precision of `devices.seen_every_s`."""
 
     seen_ms: _Ms
@@ -122,12 +122,12 @@ def commands_text(commands: dict[str, Any] | None) -> str:
     return "" if commands is None else sys.intern(msgspec.json.encode(commands, order="sorted").decode())
 
 
-def encode_sighting(sighting: Sighting) -> bytes:
+def encode_sighting(sighting: DeviceSighting) -> bytes:
     """Return the sighting as JSON."""
     return msgspec.json.encode(sighting)
 
 
-def decode_sighting(body: bytes) -> Sighting:
+def decode_sighting(body: bytes) -> DeviceSighting:
     """Return the sighting of a JSON text. Raises `Poison('malformed')`."""
-    found = read_document(body, Sighting, "a sighting")
-    return Sighting(seen_ms=found.seen_ms, firmware=sys.intern(found.firmware))
+    found = read_document(body, DeviceSighting, "a sighting")
+    return DeviceSighting(seen_ms=found.seen_ms, firmware=sys.intern(found.firmware))

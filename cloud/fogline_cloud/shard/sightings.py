@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl
 
 from fogline.codec import Batch
 from fogline_cloud.devices.device_table import DeviceTable
-from fogline_cloud.devices.record import MAX_FIRMWARE, Sighting
+from fogline_cloud.devices.record import MAX_FIRMWARE, DeviceSighting
 from fogline_cloud.settings import DeviceSettings, Learn
 
 MOST = 5_000
@@ -28,7 +28,7 @@ class Sightings:
         self._every_ms = int(settings.seen_every_s * 1000)
         self._written: OrderedDict[tuple[str, str], int] = OrderedDict()
 
-    def due(self, gateway: str, batch: Batch, tenant: str, now_ms: int) -> Iterator[tuple[str, Sighting]]:
+    def due(self, gateway: str, batch: Batch, tenant: str, now_ms: int) -> Iterator[tuple[str, DeviceSighting]]:
         """Yield a sighting for each device of a gateway's batch whose last one is too old."""
         if self._learn is Learn.NONE:
             return
@@ -37,7 +37,7 @@ class Sightings:
                 own = (event.properties for event in batch.objects if batch.devices[event.source][1] == device)
                 yield device, self._note(device, gateway, own, now_ms)
 
-    def due_of(self, device: str, properties: str | None, now_ms: int) -> Sighting | None:
+    def due_of(self, device: str, properties: str | None, now_ms: int) -> DeviceSighting | None:
         """Return a sighting for a device that speaks AMQP itself, if its last one is too old."""
         if self._learn is Learn.NONE or not self._is_due(device, "", now_ms):
             return None
@@ -58,7 +58,7 @@ class Sightings:
         last_ms = max(found.seen_ms if found is not None else 0, self._written.get((device, gateway), 0))
         return not last_ms <= now_ms < last_ms + self._every_ms  # a time in the future comes from another bridge's wrong clock
 
-    def _note(self, device: str, gateway: str, properties: Iterable[str | None], now_ms: int) -> Sighting:
+    def _note(self, device: str, gateway: str, properties: Iterable[str | None], now_ms: int) -> DeviceSighting:
         known = self.table.get(device)
         found = known.seen_by(gateway) if known is not None else None
         firmware = next(filter(None, map(_firmware_of, properties)), "") or (found.firmware if found is not None else "")
@@ -66,7 +66,7 @@ class Sightings:
         self._written.move_to_end((device, gateway))
         if len(self._written) > MOST:
             self._written.popitem(last=False)
-        return Sighting(seen_ms=now_ms, firmware=firmware)
+        return DeviceSighting(seen_ms=now_ms, firmware=firmware)
 
 
 def _firmware_of(properties: str | None) -> str:

@@ -2,9 +2,27 @@
 
 import pytest
 
-from fogline.address import CommandAddress, Control, EnrollAddress, HelloAddress, IngestAddress, Relay, Reports, shard_of
+from fogline.address import (
+    CommandAddress,
+    Control,
+    DeviceAddress,
+    EnrollAddress,
+    HelloAddress,
+    IngestAddress,
+    Relay,
+    Reports,
+    shard_of,
+)
 from fogline.errors import Misconfigured
-from fogline_cloud.access.access_file import AccessFile, DeviceBinding, OperatorGrant, Permissions, read_permissions
+from fogline_cloud.access.access_file import (
+    AccessFile,
+    AdminGrant,
+    DeviceBinding,
+    ManagerGrant,
+    OperatorGrant,
+    Permissions,
+    read_permissions,
+)
 from fogline_cloud.access.policy import Action, Policy
 from fogline_cloud.access.principal import Principal, PrincipalKind
 
@@ -48,6 +66,27 @@ def test_the_first_entry_of_a_device_counts_and_a_gateway_is_its_own_device():
     policy = Policy("t", 8, access=lambda: access)
     assert [policy.may_speak_for("gw-1", each) for each in ("lock-1", "lock-7", "lamp-1", "gw-1")] == [True, False, False, True]
     assert policy.may_speak_for("gw-2", "lock-7")
+
+
+def test_a_manager_changes_its_devices_and_an_operator_reads_those_that_it_commands():
+    grants = AccessFile(
+        manager=[ManagerGrant(name="bob", devices=["lamp-*"])],
+        operator=[OperatorGrant(name="alice", devices=["lamp-1"], commands=["switch"])],
+        admin=[AdminGrant(name="root")],
+    )
+    access = Permissions(grants)
+    policy = Policy("t", 8, access=lambda: access)
+
+    def may(name, action, device, command=""):
+        return policy.may(peer(name=name), action, DeviceAddress("t", device), command)
+
+    assert [may(each, Action.SEND, "lamp-1") for each in ("bob", "alice", "root", "eve")] == [True, False, True, False]
+    assert [may(each, Action.RECEIVE, "lamp-1") for each in ("bob", "alice", "root", "eve")] == [True, True, True, False]
+    assert [may(each, Action.RECEIVE, "lamp-2") for each in ("bob", "alice")] == [True, False]
+    assert [may("alice", Action.SEND, "lamp-1", each) for each in ("switch", "reset")] == [True, False]
+    assert not may("bob", Action.SEND, "lock-1")
+    assert not policy.may(peer(PrincipalKind.DEVICE, "lamp-1"), Action.SEND, DeviceAddress("t", "lamp-1"))
+    assert not policy.may(peer(PrincipalKind.GATEWAY, "gw-1"), Action.SEND, DeviceAddress("t", "lamp-1"))
 
 
 def test_two_grants_do_not_mix():

@@ -6,7 +6,7 @@ import pytest
 
 from fogline.amqp.outcome import INVALID_FIELD, NOT_IMPLEMENTED
 from fogline_cloud.devices.argument_check import refusal_of
-from fogline_cloud.devices.device_table import Device
+from fogline_cloud.devices.device_table import DeviceEntry
 from fogline_cloud.devices.record import DeviceRecord, commands_text
 
 SWITCH = {"type": "object", "required": ["on"], "properties": {"on": {"type": "boolean"}, "level": {"maximum": 100}}}
@@ -14,12 +14,14 @@ RECURSIVE = {"$defs": {"a": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}
 JSON = "application/json"
 
 
-def device(kind="", **commands) -> Device:
+def device(kind="", **commands) -> DeviceEntry:
     text = commands_text(commands) if commands else ""
-    return Device(name="lamp-1", record=DeviceRecord(version=1, changed_ms=1, changed_by="a", type=kind, commands=text))
+    return DeviceEntry(name="lamp-1", record=DeviceRecord(version=1, changed_ms=1, changed_by="a", type=kind, commands=text))
 
 
-def refused(name: str, data: bytes, content_type: str | None = JSON, where: Device | None = None) -> tuple[str, str] | None:
+def refused(
+    name: str, data: bytes, content_type: str | None = JSON, where: DeviceEntry | None = None
+) -> tuple[str, str] | None:
     outcome = refusal_of(where or device(switch=SWITCH, reset=True), {}, name, content_type, data)
     return (outcome.condition, outcome.description) if outcome is not None else None
 

@@ -4,9 +4,9 @@ import pytest
 
 from fogline.errors import Poison
 from fogline_cloud.devices import device_table
+from fogline_cloud.devices.device_filter import read_filter
 from fogline_cloud.devices.device_table import DeviceTable
-from fogline_cloud.devices.record import DeviceRecord, Sighting, device_key, encode_device, encode_sighting, seen_key
-from fogline_cloud.devices.selection import read_selection
+from fogline_cloud.devices.record import DeviceRecord, DeviceSighting, device_key, encode_device, encode_sighting, seen_key
 
 
 def put(table: DeviceTable, name: str, **fields) -> None:
@@ -15,7 +15,7 @@ def put(table: DeviceTable, name: str, **fields) -> None:
 
 
 def see(table: DeviceTable, name: str, gateway: str, ms: int, firmware: str = "") -> None:
-    table.apply(seen_key(name, gateway).encode(), encode_sighting(Sighting(seen_ms=ms, firmware=firmware)))
+    table.apply(seen_key(name, gateway).encode(), encode_sighting(DeviceSighting(seen_ms=ms, firmware=firmware)))
 
 
 def test_set_fields_and_learnt_fields_do_not_overwrite_each_other():
@@ -90,10 +90,10 @@ def test_a_filter_selects_by_fields_and_tags(where, names):
     put(table, "lamp-2", type="lamp", tags={"site": "paris"})
     see(table, "lamp-1", "gw-1", 1)
     see(table, "tag-9", "gw-1", 1, "1.2")
-    assert [each.name for each in table if read_selection(where).matches(each)] == names
+    assert [each.name for each in table if read_filter(where).matches(each)] == names
 
 
 @pytest.mark.parametrize("where", ["lamp", "=x", "type=", ""])
 def test_a_wrong_filter_is_refused_by_its_term(where):
     with pytest.raises(Poison, match="expected name=value"):
-        read_selection([where])
+        read_filter([where])
