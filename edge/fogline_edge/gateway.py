@@ -15,6 +15,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fogline.errors import FoglineError, Misconfigured
+from fogline.process import service_manager
+from fogline.process.service_manager import watched
 from fogline.process.settings_file import require_loopback, split_endpoint
 from fogline.process.statistics import answer_sigusr1
 from fogline.signature import read_keys
@@ -70,7 +72,7 @@ async def run_gateway(settings: EdgeSettings, on_ready: Callable[[dict[str, str]
             if settings.metrics is not None:
                 addresses["metrics"] = await _serve_metrics(settings, outbox, uplink, downlink, adapters, stack=open_adapters)
             on_ready(addresses)
-            async with _renewing(settings, config):
+            async with _renewing(settings, config), watched(outbox.answers):
                 await _serve(uplink, outbox, stop)
     finally:
         await outbox.close()
@@ -101,6 +103,7 @@ async def _open_outbox(settings: EdgeSettings, stop: asyncio.Event) -> Outbox | 
             if not file.exists() or not file.stat().st_size:
                 raise  # at the very first start an operator reads the message
             _log.error("%s (retrying every %.0f s)", error, ROOM_S)
+            service_manager.tell(f"EXTEND_TIMEOUT_USEC={round(2e6 * ROOM_S)}\nSTATUS={error}")
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), ROOM_S)
     return None

@@ -10,6 +10,7 @@ from pathlib import Path
 from fogline.errors import Misconfigured
 from fogline.process.loop_calls import call_soon
 from fogline.process.metrics_server import MetricsServer
+from fogline.process.service_manager import watched
 from fogline.process.settings_file import require_loopback, split_endpoint
 from fogline.process.statistics import answer_sigusr1
 from fogline.process.tls_files import ReadAgain
@@ -127,6 +128,12 @@ class Bridge:
             gateways, ClientEventHandler(self.shards, policy), operators, self._enrolment, DeviceHandler(self._devices, policy)
         )
         return Listener(settings.bridge, authentication, policy, self.gateways, handlers, audit=self._audit)
+
+    async def answers(self) -> None:
+        """Return if the thread of each shard runs; else wait for ever. A shard that waits for Kafka runs."""
+        if not all(shard.alive for shard in self.shards):
+            _log.error("the thread of a shard has ended: the service manager has to start this bridge again")
+            await asyncio.Future()
 
     def read_again(self) -> None:
         """Read the files that have changed: who may do what, who may connect no longer, and what devices take."""
@@ -259,7 +266,8 @@ async def run_bridge(settings: CloudSettings, on_ready: Callable[[str, int], Non
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, bridge.read_again)
     on_ready(host, port)
     try:
-        await stop.wait()
+        async with watched(bridge.answers):
+            await stop.wait()
         _log.info("stopping")
     finally:
         await bridge.close()

@@ -14,6 +14,7 @@ from typing import Generic, TypeVar
 from pyspark.sql import SparkSession
 
 from fogline.errors import Misconfigured, Unreachable
+from fogline.process.service_manager import tell_progress
 from fogline_cloud import topics
 from fogline_cloud.flows.commit import Progress
 from fogline_cloud.flows.kafka import spark_options
@@ -170,6 +171,7 @@ class _QueryLoop:
                 failures += 1
                 log.warning("%s. Retrying in %.0f s (see %s).", error, delay_s, log_file(self.settings))
                 callbacks.on_failure(str(error))
+                tell_progress()
                 self.stop.wait(delay_s)
                 epoch = query.epoch
             else:

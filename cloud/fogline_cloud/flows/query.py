@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from fogline.errors import FoglineError, Misconfigured, Unreachable
+from fogline.process.service_manager import tell_progress
 from fogline_cloud.flows.batch import MicroBatch
 from fogline_cloud.flows.checkpoint import delete_checkpoint, open_checkpoint
 from fogline_cloud.flows.checkpoint_files import CheckpointFiles, CheckpointUnreadable
@@ -33,6 +34,8 @@ QUICK_S = 10.0
 """Time within which a micro-batch must land before the next ones are larger, so that rows of a backlog show often."""
 FINISH_LIMIT_S = 30.0
 """Time that a running micro-batch may take after a stop was requested. It is abandoned then, and replayed by the next query."""
+BATCH_LIMIT_S = 1800.0
+"""A micro-batch that runs for longer is no progress: the service manager may start the flow again."""
 _POLL_S = 0.25  # Spark offers no way to wait for the end of a query and for something else at once
 
 
@@ -98,6 +101,7 @@ class Query:
         self._planned = self._decided = -1
         self._was_quick = False
         self._stopping = False
+        self._began = 0.0
         self._idle = threading.Event()
         self._idle.set()
         self._failure: FoglineError | None = None
@@ -114,6 +118,8 @@ class Query:
                 on_ready()
                 while not query.awaitTermination(_POLL_S):
                     self._report_offsets(query)
+                    if monotonic() - self._began < BATCH_LIMIT_S or self._idle.is_set():
+                        tell_progress()
                     if stop.is_set() or (self._was_quick and max_events != sizes[-1]):
                         self._end(query)
                         break
@@ -199,7 +205,7 @@ class Query:
         if self._stopping:
             raise Unreachable("the flow was stopped before this batch began")
         batch = MicroBatch(self._settings.flow.name, self._owner.run, number)
-        began = monotonic()
+        began = self._began = monotonic()
         self._sink.land(raw, batch, decided=number <= self._decided)
         self._decided = number
         self._was_quick = number > self._planned and monotonic() - began < QUICK_S

@@ -79,6 +79,11 @@ class Shard:
         """Begin to take the shard."""
         self._thread.start()
 
+    @property
+    def alive(self) -> bool:
+        """True while the thread runs."""
+        return self._thread.is_alive()
+
     def stop(self) -> None:
         """Give the shard up. Unsettled deliveries are released; the next owner reads from Kafka which events landed."""
         self._stopping.set()

@@ -113,6 +113,10 @@ class Outbox:
         """Return the result of `read`, which gets the connection and the identity (tenant, gateway)."""
         return await self._calls.call(lambda store: read(store.connection, store.identity))
 
+    async def answers(self) -> None:
+        """Return when the writer has answered. Raises `Misconfigured` if the outbox fails."""
+        await self._calls.call(lambda _: None)
+
     async def empty_quarantine(self, keys: Sequence[EventKey], *, resend: bool) -> int:
         """Delete events from the quarantine for good, or move them to the ends of their lanes' streams.
 

@@ -8,6 +8,7 @@
 `metrics_server`: `/metrics` and `/healthz`
 `one_cpu`: keeps the threads of one interpreter on one CPU
 `rates`: token buckets
+`service_manager`: what systemd is told
 `settings_file`: TOML files into types
 `statistics`: counters that SIGUSR1 prints
 `tls_files`: TLS from the files that the settings name

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fogline.errors import FoglineError
+from fogline.process import service_manager
 
 Run = Callable[[argparse.Namespace], int]
 
@@ -48,6 +49,11 @@ def forbid_core_dumps() -> None:
 
 
 def announce(**facts: Any) -> None:
-    """Print facts of a running process, such as its addresses, as one JSON line on stdout."""
+    """Print facts of a running process, such as its addresses, as one JSON line on stdout.
+
+    The fact `ready` tells the service manager too.
+    """
     sys.stdout.write(json.dumps(facts) + "\n")
     sys.stdout.flush()
+    if "ready" in facts:
+        service_manager.tell(service_manager.READY)

@@ -1,0 +1,65 @@
+"""What a process tells the service manager that started it (systemd: sd_notify(3)). Without a service manager, nothing.
+
+The manager gives the address of its socket in `NOTIFY_SOCKET`, and in `WATCHDOG_USEC` the time after which it kills a process
+that has told of no progress, and starts it again.
+"""
+
+import asyncio
+import contextlib
+import os
+import socket
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+READY = "READY=1"
+STOPPING = "STOPPING=1"
+_PROGRESS = "WATCHDOG=1"
+_last_told = 0.0
+
+
+def tell(text: str) -> None:
+    """Send a message. A manager that cannot be reached is ignored: the process serves without it. Any thread may call this."""
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if not address:
+        return
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
+        line.connect(f"\0{address[1:]}" if address.startswith("@") else address)
+        line.send(text.encode())
+
+
+def patience_s() -> float:
+    """Return the seconds after which this process is killed if it tells of no progress; 0: never."""
+    if os.environ.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
+        return 0.0
+    text = os.environ.get("WATCHDOG_USEC", "0")
+    return int(text) / 1e6 if text.isdigit() else 0.0
+
+
+def tell_progress() -> None:
+    """Tell of progress, if it is asked for: at most three times in the manager's patience."""
+    global _last_told  # noqa: PLW0603 - one process has one manager
+    patience, now = patience_s(), time.monotonic()
+    if patience and now - _last_told >= patience / 3:
+        _last_told = now
+        tell(_PROGRESS)
+
+
+@contextlib.asynccontextmanager
+async def watched(answers: Callable[[], Awaitable[object]]) -> AsyncIterator[None]:
+    """Within this, tell of progress each time that `answers` has returned. It returns when the parts of the process work."""
+
+    async def tell_again_and_again() -> None:
+        while True:
+            await answers()
+            tell(_PROGRESS)
+            await asyncio.sleep(patience_s() / 3)
+
+    if not patience_s():
+        yield
+        return
+    task = asyncio.create_task(tell_again_and_again(), name="watchdog")
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
