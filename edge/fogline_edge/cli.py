@@ -13,6 +13,7 @@ import msgspec
 
 from fogline.enrolment import decode_token
 from fogline.errors import Misconfigured, Poison
+from fogline.installed import settings_folder
 from fogline.process import command_line
 from fogline.process.one_cpu import stay_on_one_cpu
 from fogline.process.tls_files import require_tls
@@ -57,7 +58,8 @@ def build_parser() -> argparse.ArgumentParser:
         ("outbox", run_outbox, "show the waiting events, oldest first"),
     ):
         command = commands.add_parser(name, help=text, epilog=f"example: fogline-edge {name} --config edge.toml")
-        command.add_argument("--config", type=Path, default=Path("edge.toml"), help="the settings file (default: edge.toml)")
+        which = "the settings file (default: edge.toml, here or in /etc/fogline)"
+        command.add_argument("--config", type=Path, default=settings_folder(FILE) / FILE, help=which)
         command.set_defaults(run=run)
         if name == "run":
             command.add_argument(
@@ -83,7 +85,8 @@ def _add_init(commands: Any) -> None:
     init.add_argument("--tenant", help="owner of the devices; asked for if it is missing, as are the next two")
     init.add_argument("--gateway", help="name of this gateway, unique within the tenant")
     init.add_argument("--bridge", help="address of the bridge, host:port")
-    init.add_argument("--out", type=Path, default=Path(), help="folder of the settings (default: this one)")
+    text = "folder of the settings (default: this one; /etc/fogline with the Debian package)"
+    init.add_argument("--out", type=Path, default=settings_folder(FILE), help=text)
     init.add_argument("--json", action="store_true", help="print JSON")
     init.set_defaults(run=run_init)
 
@@ -94,7 +97,8 @@ def _add_enroll(commands: Any) -> None:
     text = "token of `fogline gateway add`, which `ps` shows; - (the default): it is a line of the standard input"
     enrolling.add_argument("token", nargs="?", default="-", help=text)
     enrolling.add_argument("--bridge", required=True, help="address of the bridge, host:port")
-    enrolling.add_argument("--out", type=Path, default=Path(), help="folder of the settings (default: this one)")
+    text = "folder of the settings (default: this one; /etc/fogline with the Debian package)"
+    enrolling.add_argument("--out", type=Path, default=settings_folder(FILE), help=text)
     enrolling.set_defaults(run=run_enroll)
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from fogline.address import is_identifier
 from fogline.errors import Misconfigured
+from fogline.installed import SETTINGS, STATE
 from fogline.process.settings_file import is_loopback, split_endpoint
 
 FILE = "edge.toml"
@@ -97,7 +98,8 @@ def write_first(path: Path, first: FirstSettings, *, tls: bool) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("x", encoding="utf-8") as file:
-            file.write(settings_text(first, tls=tls))
+            data = str(STATE) if path.parent == SETTINGS else "data"
+            file.write(settings_text(first, tls=tls, data=data))
     except FileExistsError:
         require_none(path)
     except OSError as error:
@@ -106,24 +108,27 @@ def write_first(path: Path, first: FirstSettings, *, tls: bool) -> None:
 
 def next_steps(first: FirstSettings, folder: Path) -> list[str]:
     """Return the commands that follow `fogline-edge init`, which has written to `folder`."""
-    config, out = ("", "") if folder == Path() else (f" --config {folder / FILE}", f" --out {folder}")
+    packaged = folder == SETTINGS
+    config, out = ("", "") if packaged or folder == Path() else (f" --config {folder / FILE}", f" --out {folder}")
+    start = "sudo systemctl enable --now fogline-edge"
     if not first.with_tls:
-        return [f"fogline-edge run --insecure-dev{config}"]
+        allow = "echo 'OPTIONS=--insecure-dev' | sudo tee /etc/default/fogline-edge"
+        return [allow, start] if packaged else [f"fogline-edge run --insecure-dev{config}"]
     return [
         f"fogline gateway add {first.gateway}    # on the bridge's machine; it prints TOKEN",
-        f"fogline-edge enroll TOKEN --bridge {first.bridge}{out}",
-        f"fogline-edge run{config}",
+        f"{'sudo -u fogline ' if packaged else ''}fogline-edge enroll TOKEN --bridge {first.bridge}{out}",
+        start if packaged else f"fogline-edge run{config}",
     ]
 
 
-def settings_text(first: FirstSettings, *, tls: bool) -> str:
-    """Return the settings. What the gateway does not need at first is there as a comment."""
+def settings_text(first: FirstSettings, *, tls: bool, data: str = "data") -> str:
+    """Return the settings. What the gateway does not need at first is there as a comment. `data`: folder of the outbox."""
     mark = "" if tls else "# "
     lines = (
         "# Settings of a Fogline gateway. docs/settings.md has every key. After a change: fogline-edge check",
         f'tenant = "{first.tenant}"',
         f'gateway = "{first.gateway}"',
-        'data = "data"                  # folder of the outbox, beside this file',
+        f'data = "{data}"'.ljust(30) + " # folder of the outbox, from this one",
         '# metrics = "127.0.0.1:9464"   # for Prometheus',
         "",
         "[uplink]",

@@ -23,3 +23,12 @@ def find_jars(name: str) -> list[Path]:
     if not jars:
         raise Misconfigured(f"there are no jars in {root / name}: run deploy/setup/setup.sh, or set FOGLINE_JARS")
     return jars
+
+
+SETTINGS, STATE = Path("/etc/fogline"), Path("/var/lib/fogline")
+"""Folders of the settings and of the data on a machine where a Debian package has made them."""
+
+
+def settings_folder(file: str) -> Path:
+    """Return the folder of a settings file that is not named: this folder if it has the file or no package is installed."""
+    return SETTINGS if SETTINGS.is_dir() and not os.path.exists(file) else Path()  # noqa: PTH110 - no error where it may not look

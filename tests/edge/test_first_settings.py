@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from fogline import installed
 from fogline.errors import Misconfigured
-from fogline_edge.first_settings import CA, CERTIFICATE, FILE, FirstSettings, settings_text, write_first
+from fogline_edge.first_settings import CA, CERTIFICATE, FILE, FirstSettings, next_steps, settings_text, write_first
 from fogline_edge.gateway import check
 from fogline_edge.settings import load
 
@@ -109,3 +110,16 @@ def test_what_is_commented_out_is_right_too(folder, tls):
     assert settings.mqtt.tls.certificate == str(folder / CERTIFICATE)
     assert (settings.mqtt.plain_port, settings.coap.port, settings.uplink.renew) == (1883, 5683, True)
     assert settings.ble.profiles == ["bthome"]
+
+
+def test_beside_a_debian_package_the_next_commands_are_those_of_the_service(folder, monkeypatch):
+    """A package makes /etc/fogline; what is here comes first all the same."""
+    monkeypatch.setattr(installed, "SETTINGS", folder)
+    assert installed.settings_folder(FILE) == folder
+    assert 'data = "/var/lib/fogline"' in settings_text(FIRST, tls=False, data=str(installed.STATE))
+    assert next_steps(FIRST, Path("/etc/fogline"))[-1] == "sudo systemctl enable --now fogline-edge"
+    remote = next_steps(FirstSettings("acme", "gw-1", "fog.example:5671"), Path("/etc/fogline"))
+    assert "sudo -u fogline fogline-edge enroll TOKEN --bridge fog.example:5671" in remote
+    monkeypatch.chdir(folder)
+    (folder / FILE).touch()
+    assert installed.settings_folder(FILE) == Path()

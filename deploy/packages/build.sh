@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# Builds the Debian packages in .fogline/packages, in a Debian of their own (mmdebstrap), without the network.
+#
+#   deploy/packages/build.sh                       for this machine, Debian 12
+#   deploy/packages/build.sh --arch arm64          for a Raspberry Pi, emulated (installs qemu-user-static; half an hour)
+#   deploy/packages/build.sh --version 0.1.1       with another version number, to try an upgrade
+#
+# Needs root (chroot). Run deploy/setup/setup.sh first: uv and the lock come from there.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+arch=$(dpkg --print-architecture) suite=bookworm version=""
+while [ $# -gt 0 ]; do
+    case $1 in
+        --arch) arch=$2; shift 2 ;;
+        --version) version=$2; shift 2 ;;
+        -h | --help) sed -n '2,/^set/p' "$0" | sed 's/^# \{0,1\}//;$d'; exit 0 ;;
+        *) echo "build.sh: unknown option $1 (see --help)" >&2; exit 2 ;;
+    esac
+done
+[ "$(id -u)" = 0 ] || { echo "build.sh: run this as root: it makes a Debian to build in" >&2; exit 2; }
+
+say() { echo "packages: $*" >&2; }
+state=$PWD/.fogline/packages uv=$PWD/.fogline/bootstrap/bin/uv python=$PWD/.venv/bin/python
+mkdir -p "$state"
+root=$state/root-$suite-$arch wheels=$state/wheels-$arch
+case $arch in
+    amd64) platform=x86_64 ;;
+    arm64) platform=aarch64 ;;
+    armhf) platform=armv7l ;;
+    *) echo "build.sh: --arch is amd64, arm64 or armhf, not $arch" >&2; exit 2 ;;
+esac
+
+tools=(mmdebstrap)
+[ "$arch" = "$(dpkg --print-architecture)" ] || tools+=(qemu-user-static binfmt-support)
+for tool in "${tools[@]}"; do
+    dpkg-query -W "$tool" >/dev/null 2>&1 && continue
+    say "installing the system package $tool"
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$tool" >"$state/apt.log" 2>&1 \
+        || { tail -n 20 "$state/apt.log" >&2; exit 1; }
+done
+
+# --- Python packages: the versions and hashes of requirements.lock, for this architecture, and ours
+say "fetching the Python packages for $arch"
+export UV_CACHE_DIR=$PWD/.fogline/uv-cache
+sed 's/^    "fogline==.*//' edge/pyproject.toml shared/pyproject.toml | grep -E '^    "' | tr -d '",' | sed 's/^ *//' >"$state/edge.in"
+"$uv" pip compile --quiet --no-annotate --no-header --generate-hashes --no-emit-package python-qpid-proton \
+    --python-version 3.11 --python-platform "$platform-unknown-linux-gnu" --constraint requirements.lock \
+    --output-file "$state/edge.lock" "$state/edge.in"
+echo python-qpid-proton >"$state/proton.in"
+"$uv" pip compile --quiet --no-annotate --no-header --generate-hashes --no-deps --python-version 3.11 \
+    --constraint requirements.lock --output-file "$state/proton.lock" "$state/proton.in"
+mkdir -p "$wheels"
+rm -f "$wheels"/fogline*.whl
+platforms=(--platform "manylinux2014_$platform" --platform "manylinux_2_17_$platform" --platform "manylinux_2_28_$platform"
+    --platform "manylinux_2_34_$platform" --platform "manylinux_2_31_$platform")
+"$state/../bootstrap/bin/python" -m pip download -q --no-deps --require-hashes --only-binary :all: --python-version 3.11 \
+    "${platforms[@]}" -d "$wheels" -r "$state/edge.lock"
+ls "$wheels"/python_qpid_proton-*.tar.gz >/dev/null 2>&1 || ls "$wheels"/python-qpid-proton-*.tar.gz >/dev/null 2>&1 \
+    || "$state/../bootstrap/bin/python" -m pip download -q --no-deps --require-hashes --no-binary :all: -d "$wheels" -r "$state/proton.lock"
+for part in shared edge; do
+    "$uv" build --quiet --wheel --out-dir "$wheels" "$part"
+done
+
+# --- a Debian to build in
+if [ ! -e "$root/.complete" ]; then
+    say "making a Debian ($suite, $arch) in $root"
+    rm -rf "$root"
+    mmdebstrap --quiet --arch="$arch" --variant=buildd --include=debhelper,lintian,fakeroot,libsasl2-dev,libssl-dev,pkgconf,python3,python3-cffi,python3-dev,python3-pip,python3-setuptools,swig,cmake,adduser \
+        "$suite" "$root" $(ls /etc/apt/sources.list.d/debian.sources 2>/dev/null || true)
+    touch "$root/.complete"
+fi
+
+# --- the packages
+source=$root/build/fogline
+rm -rf "$root/build" && mkdir -p "$source/docs"
+cp -r deploy/packages/debian "$source/"
+cp deploy/packages/fogline-edge.sh deploy/packages/fogline-edge.default README.md "$source/"
+cp docs/install-gateway.md "$source/docs/"
+cp "$state/edge.lock" "$state/proton.lock" "$source/"
+cp -r "$wheels" "$source/wheels"
+[ -z "$version" ] || sed -i "1s/(.*)/($version)/" "$source/debian/changelog"
+version=$(sed -n '1s/.*(\(.*\)).*/\1/p' "$source/debian/changelog")
+sed -i "s/@VERSION@/$version/" "$source/debian/fogline-edge.preinst"
+say "building fogline-edge $version for $arch"
+chroot "$root" /bin/sh -c "cd /build/fogline && DEB_BUILD_OPTIONS=noautodbgsym dpkg-buildpackage -b -us -uc" >"$state/build-$arch.log" 2>&1 \
+    || { tail -n 40 "$state/build-$arch.log" >&2; echo "build.sh: see $state/build-$arch.log" >&2; exit 1; }
+cp "$root"/build/*.deb "$state/"
+say "checking with lintian"
+chroot "$root" /bin/sh -c "cd /build && lintian --allow-root --fail-on error --suppress-tags bad-distribution-in-changes-file *.deb" >"$state/lintian-$arch.log" 2>&1 \
+    || { cat "$state/lintian-$arch.log" >&2; exit 1; }
+package=$state/fogline-edge_${version}_$arch.deb
+say "made $package: $(du -m "$package" | cut -f1) MB"

@@ -1,0 +1,20 @@
+"""Tests of the Debian packages: `make test-packages` builds them, and names their folder in FOGLINE_PACKAGES."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from packages.container import booted
+
+PACKAGES = Path(os.environ.get("FOGLINE_PACKAGES", ""))
+collect_ignore_glob = [] if os.environ.get("FOGLINE_PACKAGES") else ["test_*.py"]
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory):
+    """A Debian 12 with the packages of both versions in /root."""
+    with booted(PACKAGES / "image-amd64", tmp_path_factory.mktemp("container")) as container:
+        for package in PACKAGES.glob("fogline-edge_*_amd64.deb"):
+            (container.root / "root" / package.name).write_bytes(package.read_bytes())
+        yield container

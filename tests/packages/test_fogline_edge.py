@@ -1,0 +1,100 @@
+"""The package fogline-edge in a booted Debian 12: install, reboot, heal, upgrade, purge. The tests run in this order."""
+
+import json
+import re
+
+import pytest
+
+from packages.container import until
+
+EVENTS = 10_000
+HEALED_S = 60
+RESTART_S = 20
+PUBLISH = """
+import sys, time
+import paho.mqtt.client as mqtt
+first, count = int(sys.argv[1]), int(sys.argv[2])
+client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, client_id="lamp-1")
+client.max_inflight_messages_set(200)
+client.connect("127.0.0.1", 1883)
+client.loop_start()
+sent = [client.publish("telemetry", '{"n": %d}' % n, qos=1) for n in range(first, first + count)]
+for each in sent:
+    each.wait_for_publish(60)
+print(sum(each.is_published() for each in sent))
+"""
+
+
+def publish(machine, first, count):
+    """Publish events; return how many were acknowledged."""
+    return int(machine.python(PUBLISH, str(first), str(count)).strip())
+
+
+def stored(machine):
+    """Return the numbers of the events in the outbox."""
+    rows = json.loads(machine.run(f"runuser -u fogline -- fogline-edge outbox --json --limit {10 * EVENTS}"))
+    return sorted(int(n) for n in re.findall(r'\\{1,2}"n\\{1,2}": (\d+)', json.dumps(rows)))
+
+
+def main_pid(machine):
+    return int(machine.run("systemctl show -P MainPID fogline-edge"))
+
+
+def active(machine):
+    return machine.run("systemctl is-active fogline-edge", status=None).strip() == "active"
+
+
+def test_it_is_installed_and_acknowledges_an_event(machine):
+    printed = machine.run("apt-get install -y --no-install-recommends /root/fogline-edge_0.1.0_amd64.deb")
+    assert "sudo -u fogline fogline-edge init" in printed
+    assert not active(machine)
+    machine.run("runuser -u fogline -- fogline-edge init --tenant acme --gateway gw-1 --bridge 127.0.0.1:5672")
+    machine.run("echo OPTIONS=--insecure-dev > /etc/default/fogline-edge")
+    machine.run("systemctl enable --now fogline-edge")
+    assert publish(machine, 1, 1) == 1
+
+
+def test_the_service_can_do_little_else(machine):
+    found = re.search(r"exposure level .*: (\d\.\d)", machine.run("systemd-analyze security fogline-edge --no-pager"))
+    assert found is not None
+    assert float(found[1]) <= 2.5
+    assert machine.run("stat -c %U:%a /etc/fogline /var/lib/fogline").split() == ["fogline:750"] * 2
+
+
+def test_a_reboot_keeps_every_event(machine):
+    assert publish(machine, 2, EVENTS - 1) == EVENTS - 1
+    machine.reboot()
+    until(lambda: active(machine), RESTART_S, "the service did not start at boot")
+    assert stored(machine) == list(range(1, EVENTS + 1))
+
+
+@pytest.mark.parametrize("how", ["KILL", "STOP"])
+def test_a_gateway_that_dies_or_hangs_is_started_again(machine, how):
+    former = main_pid(machine)
+    machine.run(f"kill -{how} {former}")
+    until(lambda: active(machine) and main_pid(machine) not in (0, former), HEALED_S, "the service was not started again")
+    assert stored(machine) == list(range(1, EVENTS + 1))
+    reason = {"KILL": "status=9/KILL", "STOP": "Watchdog timeout"}[how]
+    assert reason in machine.run("journalctl -u fogline-edge --no-pager")
+
+
+def test_an_upgrade_keeps_every_event_and_a_downgrade_is_refused(machine):
+    former = main_pid(machine)
+    machine.run("apt-get install -y --no-install-recommends /root/fogline-edge_0.1.1_amd64.deb")
+    until(lambda: active(machine) and main_pid(machine) not in (0, former), RESTART_S, "the new version does not run")
+    assert stored(machine) == list(range(1, EVENTS + 1))
+    assert publish(machine, EVENTS + 1, 1) == 1
+    printed = machine.run("apt-get install -y --allow-downgrades /root/fogline-edge_0.1.0_amd64.deb", status=100)
+    assert "an older version cannot read it" in printed
+    assert active(machine)
+    assert stored(machine) == list(range(1, EVENTS + 2))
+
+
+def test_remove_keeps_the_data_and_purge_leaves_nothing(machine):
+    machine.run("apt-get remove -y fogline-edge")
+    machine.run("test -s /var/lib/fogline/outbox.db")
+    machine.run("test ! -e /usr/lib/fogline")
+    machine.run("apt-get purge -y fogline-edge")
+    left = "find / -xdev -path /proc -prune -o -path /root -prune -o -path /var/log -prune -o -iname '*fogline*' -print"
+    assert [each for each in machine.run(left).splitlines() if "/journal/" not in each] == []
+    machine.run("! getent passwd fogline")
