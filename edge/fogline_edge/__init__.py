@@ -1,6 +1,7 @@
 """The gateway: devices' events, stored on disk before they are acknowledged, sent over one AMQP connection.
 
 `adapters`: the protocols of devices
+`ble_settings`: settings of Bluetooth LE
 `boot`: the machine's clocks
 `cli`: the command `fogline-edge`
 `downlink`: commands from the bridge to devices
@@ -12,6 +13,7 @@
 `profiles`: knowledge about device types
 `renewal`: renews the certificate in time
 `settings`: the settings file
+`settings_types`: types of the settings' tables
 `status`: what a running gateway holds
 `uplink`: the connection to the bridge
 """

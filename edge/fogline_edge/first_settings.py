@@ -151,6 +151,8 @@ def settings_text(first: FirstSettings, *, tls: bool, data: str = "data") -> str
         "",
         "# [coap]                       # CoAP for devices on this machine, port 5683",
         "",
+        "# [http]                       # HTTP for devices on this machine, port 8080: docs/devices-http.md",
+        "",
         "# [ble]                        # Bluetooth LE; `fogline-edge ble scan` shows what is near",
         '# profiles = ["bthome"]',
     )

@@ -22,22 +22,27 @@ from fogline.process.statistics import answer_sigusr1
 from fogline.signature import read_keys
 from fogline_edge.adapters.ble.roster import read_settings
 from fogline_edge.adapters.coap.access import check_coap
+from fogline_edge.adapters.http.access import check_http
 from fogline_edge.adapters.mqtt.server.listener import MqttListener, check_mqtt, make_rates
 from fogline_edge.adapters.mqtt_client.access import check_client
+from fogline_edge.ble_settings import BleSettings
 from fogline_edge.downlink.downlink import Downlink
 from fogline_edge.metrics import AdapterCounters, read_gateway
 from fogline_edge.outbox.free_space import NoRoom
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.outbox.startup import FILE
 from fogline_edge.renewal import read_times, renew_in_time
-from fogline_edge.settings import BleSettings, EdgeSettings
+from fogline_edge.settings import EdgeSettings
 from fogline_edge.uplink.session import uplink_security
 from fogline_edge.uplink.uplink import Uplink
 
 if TYPE_CHECKING:
     from fogline_edge.adapters.ble.adapter import BleAdapter
     from fogline_edge.adapters.coap.listener import CoapListener
+    from fogline_edge.adapters.http.listener import HttpListener
     from fogline_edge.adapters.mqtt_client.client import MqttClient
+
+    _AnyAdapter = MqttListener | CoapListener | HttpListener | MqttClient | BleAdapter
 
 ROOM_S = 30.0
 """Interval at which a gateway that finds the disk full at its start tries again, in seconds."""
@@ -119,7 +124,7 @@ class _Adapter(NamedTuple):
 async def _open_adapters(
     settings: EdgeSettings, outbox: Outbox, downlink: Downlink, stack: contextlib.AsyncExitStack
 ) -> list[_Adapter]:
-    async def start(name: str, adapter: "MqttListener | CoapListener | MqttClient | BleAdapter") -> None:
+    async def start(name: str, adapter: "_AnyAdapter") -> None:
         stack.push_async_callback(_end, name, adapter)
         await adapter.start()
 
@@ -134,6 +139,11 @@ async def _open_adapters(
         await start("coap", coap := CoapListener(outbox.port, settings.coap, downlink))
         addresses = {"coap": "{}:{}".format(*coap.address)}
         adapters.append(_Adapter([AdapterCounters("coap", coap.counters)], addresses))
+    if settings.http is not None:
+        from fogline_edge.adapters.http.listener import HttpListener  # noqa: PLC0415 - h11 costs 1 MB, and not all need it
+
+        await start("http", http := HttpListener(outbox.port, settings.http, make_rates(settings.limits), downlink))
+        adapters.append(_Adapter([AdapterCounters("http", http.counters)], {"http": "{}:{}".format(*http.address)}))
     if settings.ble is not None:
         await start("ble", ble := make_ble(settings.ble, outbox, downlink))
         adapters.append(_Adapter([AdapterCounters("ble", ble.counters), AdapterCounters("ble_supervisor", ble.steps)]))
@@ -185,7 +195,7 @@ def make_ble(settings: BleSettings, outbox: Outbox, downlink: Downlink) -> "BleA
     return BleAdapter(outbox.port, settings, downlink, outbox.clock)
 
 
-async def _end(name: str, adapter: "MqttListener | CoapListener | MqttClient | BleAdapter") -> None:
+async def _end(name: str, adapter: "_AnyAdapter") -> None:
     await adapter.close()
     counted = {each: value for each, value in asdict(adapter.counters).items() if value}
     _log.info("%s counted: %s", name, ", ".join(f"{each} {value}" for each, value in counted.items()) or "nothing")
@@ -213,13 +223,15 @@ def _check_adapters(settings: EdgeSettings) -> None:
         check_mqtt(settings.tenant, settings.mqtt)
     if settings.coap is not None:
         check_coap(settings.coap)
+    if settings.http is not None:
+        check_http(settings.http)
     for each in settings.mqtt_clients:
         check_client(each)
     if settings.ble is not None:
         require_bluetooth()
         read_settings(settings.ble)
-    if settings.mqtt is None and settings.coap is None and settings.ble is None and not settings.mqtt_clients:
-        raise Misconfigured("no adapter is configured: add [mqtt], [coap], [ble] or [[mqtt_clients]] to the settings")
+    if not (settings.mqtt or settings.coap or settings.http or settings.ble or settings.mqtt_clients):
+        raise Misconfigured("no adapter is configured: add [mqtt], [coap], [http], [ble] or [[mqtt_clients]] to the settings")
 
 
 def _spare_collections() -> None:

@@ -11,24 +11,13 @@ from fogline.event import Lane
 from fogline.media_type import check_media_type
 from fogline.process.settings_file import load_settings
 from fogline.process.tls_files import TlsSettings, resolve_tls
+from fogline_edge.ble_settings import BleSettings
+from fogline_edge.settings_types import DeviceLane, Identifier, Port, Positive, StrictTable
 
-IDENTIFIER_PATTERN = r"^[A-Za-z0-9._:\-]{1,64}$"
-BLE_ADDRESS_PATTERN = r"^[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}$"
-Identifier = Annotated[str, Meta(pattern=IDENTIFIER_PATTERN)]
-Port = Annotated[int, Meta(ge=0, le=65535)]
-Positive = Annotated[int, Meta(ge=1)]
-DeviceLane = Literal["alarm", "telemetry", "bulk"]
-"""A lane for devices. Replies to commands have a lane of their own."""
+_Table = TypeVar("_Table", bound=StrictTable)
 
 
-class _Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A table of settings; an unknown key is an error."""
-
-
-_Table = TypeVar("_Table", bound=_Strict)
-
-
-class OutboxSettings(_Strict, frozen=True, kw_only=True):
+class OutboxSettings(StrictTable, frozen=True, kw_only=True):
     """The durable queue of events on the gateway's disk."""
 
     max_bytes: Annotated[int, Meta(ge=1_000_000)] = 1_000_000_000
@@ -56,7 +45,7 @@ class OutboxSettings(_Strict, frozen=True, kw_only=True):
         return frozenset(Lane(lane) for lane, what in self.when_full.items() if what == "drop_oldest")
 
 
-class UplinkSettings(_Strict, frozen=True, kw_only=True):
+class UplinkSettings(StrictTable, frozen=True, kw_only=True):
     """The one AMQP connection to the bridge."""
 
     bridge: str | Annotated[list[str], Meta(min_length=1)] = "127.0.0.1:5672"
@@ -92,7 +81,7 @@ class UplinkSettings(_Strict, frozen=True, kw_only=True):
         return [self.bridge] if isinstance(self.bridge, str) else self.bridge
 
 
-class CommandKeySettings(_Strict, frozen=True, kw_only=True):
+class CommandKeySettings(StrictTable, frozen=True, kw_only=True):
     """Commands from the bridge."""
 
     keys: dict[str, str] = msgspec.field(default_factory=dict)
@@ -101,8 +90,8 @@ class CommandKeySettings(_Strict, frozen=True, kw_only=True):
     """`true`: commands with the previous version's signature are accepted. Set `false` once all bridges run this version."""
 
 
-class LimitSettings(_Strict, frozen=True, kw_only=True):
-    """Rate of one device at the MQTT listener. A faster device is read more slowly; nothing is lost."""
+class LimitSettings(StrictTable, frozen=True, kw_only=True):
+    """Rate of one device at the MQTT and HTTP listeners. A faster device is read more slowly, or gets 429; nothing is lost."""
 
     device_events_s: Annotated[float, Meta(gt=0)] = 1000.0
     """Events per second of one device, in the long run."""
@@ -117,7 +106,7 @@ def _check_content_type(given: str) -> None:
         raise ValueError(f"content_type: {error}") from None
 
 
-class TopicSettings(_Strict, frozen=True, kw_only=True):
+class TopicSettings(StrictTable, frozen=True, kw_only=True):
     """Map a family of MQTT topics to a device and a lane. The first matching entry applies."""
 
     topic: str
@@ -133,7 +122,7 @@ class TopicSettings(_Strict, frozen=True, kw_only=True):
         _check_content_type(self.content_type)
 
 
-class MqttTlsSettings(_Strict, frozen=True, kw_only=True):
+class MqttTlsSettings(StrictTable, frozen=True, kw_only=True):
     """MQTT over TLS, for devices on the network. Each logs in by a certificate of `ca`, or by `users` of `[mqtt]`."""
 
     host: str = "0.0.0.0"  # noqa: S104 - nobody gets in without a login
@@ -150,7 +139,7 @@ class MqttTlsSettings(_Strict, frozen=True, kw_only=True):
     """File with the list of revoked certificates of `ca`. If it is out of date, no device gets in by its certificate."""
 
 
-class MqttSettings(_Strict, frozen=True, kw_only=True):
+class MqttSettings(StrictTable, frozen=True, kw_only=True):
     """The MQTT listener for devices. Without this table there is none."""
 
     host: str = "127.0.0.1"
@@ -185,7 +174,7 @@ class MqttSettings(_Strict, frozen=True, kw_only=True):
         return 1883 if self.port is None and self.tls is None else self.port
 
 
-class MqttClientSettings(_Strict, frozen=True, kw_only=True):
+class MqttClientSettings(StrictTable, frozen=True, kw_only=True):
     """A client of an MQTT 5 broker that exists already."""
 
     name: Identifier
@@ -224,8 +213,8 @@ class MqttClientSettings(_Strict, frozen=True, kw_only=True):
     """Largest payload in bytes."""
 
 
-class PathSettings(_Strict, frozen=True, kw_only=True):
-    """Map a family of CoAP paths to a device and a lane. The first matching entry applies."""
+class PathSettings(StrictTable, frozen=True, kw_only=True):
+    """Map a family of CoAP or HTTP paths to a device and a lane. The first matching entry applies."""
 
     path: str
     """Path with `{device}` for exactly one segment, and the wildcards `+` and `#` of MQTT."""
@@ -234,13 +223,13 @@ class PathSettings(_Strict, frozen=True, kw_only=True):
     type: str = "telemetry"
     """CloudEvents type of the events."""
     content_type: str = "application/octet-stream"
-    """Content type of requests without Content-Format."""
+    """Content type of requests that name none."""
 
     def __post_init__(self) -> None:
         _check_content_type(self.content_type)
 
 
-class ServingSettings(_Strict, frozen=True, kw_only=True):
+class ServingSettings(StrictTable, frozen=True, kw_only=True):
     """A device that is a CoAP server. A command is a POST to `{uri}/{name of the command}`."""
 
     device: Identifier
@@ -249,7 +238,7 @@ class ServingSettings(_Strict, frozen=True, kw_only=True):
     """Base URI. A host name in it is resolved once, for the first command."""
 
 
-class CoapSettings(_Strict, frozen=True, kw_only=True):
+class CoapSettings(StrictTable, frozen=True, kw_only=True):
     """The CoAP listener for devices. Without this table there is none."""
 
     host: str = "127.0.0.1"
@@ -292,55 +281,37 @@ class CoapSettings(_Strict, frozen=True, kw_only=True):
     """Devices that are CoAP servers."""
 
 
-class BleDeviceSettings(_Strict, frozen=True, kw_only=True):
-    """A Bluetooth LE device that the gateway connects to."""
+class HttpSettings(StrictTable, frozen=True, kw_only=True):
+    """The HTTP listener for devices, in the form of Eclipse Hono's HTTP adapter. Without this table there is none."""
 
-    address: Annotated[str, Meta(pattern=BLE_ADDRESS_PATTERN)]
-    """Its Bluetooth address."""
-    profile: str
-    """Name of a profile, or path of a profile of your own (`.toml`)."""
-    device: Identifier | None = None
-    """Name of the device. Default: the name that its profile gives it."""
-    silence_s: Annotated[float, Meta(gt=0)] | None = None
-    """Silence after which the gateway reconnects to the device, in seconds. Default: `device_silence_s`."""
-    min_interval_s: Annotated[float, Meta(ge=0)] | None = None
-    """Shortest interval between two of its advertisements that become events, in seconds. Default: that of the profile."""
-
-
-class BleSettings(_Strict, frozen=True, kw_only=True):
-    """Bluetooth LE through BlueZ: advertisements of the profiles, and connections to the listed devices."""
-
-    adapter: str | None = None
-    """Name (`hci0`) or address of the adapter. Default: the first that is on."""
-    profiles: list[str] = msgspec.field(default_factory=list)
-    """Profiles whose advertisements are stored, from any device."""
-    devices: Annotated[list[BleDeviceSettings], Meta(max_length=256)] = msgspec.field(default_factory=list)
-    """Devices to connect to."""
-    max_devices: Positive = 1000
-    """Devices beside the listed ones."""
-    device_events_s: Annotated[float, Meta(gt=0)] = 100.0
-    """Advertisements and values per second of one device. More are discarded, because Bluetooth cannot be slowed down."""
-    device_burst: Positive = 1000
-    """Advertisements and values of one device at once."""
-    silence_s: Annotated[float, Meta(gt=0)] = 20.0
-    """Time without advertisements after which a scanner is restarted, in seconds. The ladder's next steps follow at once."""
-    device_silence_s: Annotated[float, Meta(gt=0)] = 600.0
-    """Silence after which the gateway reconnects to a listed device, in seconds."""
-    power_on: bool = True
-    """`true`: the gateway switches on an adapter that is off."""
-    power_on_s: Annotated[float, Meta(ge=0)] = 5.0
-    """Time that an adapter is off before the gateway switches it on, in seconds."""
-    pause_scanning: bool = True
-    """`true`: scanning pauses while the gateway connects to a device: a Raspberry Pi's radio needs that (docs/bluetooth.md)."""
-    connect_timeout_s: Annotated[float, Meta(gt=0)] = 20.0
-    """Time limit for connecting, in seconds."""
-    longest_retry_s: Annotated[float, Meta(gt=0, le=600)] = 30.0
-    """Longest pause between two connection attempts, in seconds."""
-    status_s: Annotated[float, Meta(gt=0)] = 30.0
-    """Interval at which the state for `fogline-edge status` is written, in seconds."""
+    host: str = "127.0.0.1"
+    """Address to listen on. Only loopback is allowed, unless `users` and `plain_on_lan` are set."""
+    port: Port = 8080
+    """TCP port; 0: any free one."""
+    plain_on_lan: bool = False
+    """`true`: `host` may be of a network, although passwords and events cross it in clear text. It needs `users`."""
+    users: str | None = None
+    """Password file of `mosquitto_passwd`, for example that of `[mqtt]`. With it, requests must log in (Basic), and speak only
+    for the device of their name."""
+    acl: dict[str, list[str]] = msgspec.field(default_factory=dict)
+    """Further devices that a user speaks for: shell patterns such as `press-*`; `*`: all."""
+    max_body_bytes: Annotated[int, Meta(ge=64, le=262_144)] = 262_144
+    """Largest body in bytes."""
+    max_connections: Positive = 500
+    """Largest number of connections."""
+    request_timeout_s: Annotated[float, Meta(gt=0)] = 10.0
+    """Time limit for a request to come whole, in seconds."""
+    idle_timeout_s: Annotated[float, Meta(gt=0)] = 60.0
+    """Time after which a connection without requests is closed, in seconds."""
+    max_asks: Positive = 250
+    """Devices that wait for a command (`hono-ttd`) at the same time."""
+    max_ttd_s: Annotated[int, Meta(ge=1, le=3600)] = 60
+    """Longest `hono-ttd`, in seconds."""
+    paths: list[PathSettings] = msgspec.field(default_factory=list)
+    """Paths beside Hono's."""
 
 
-class EdgeSettings(_Strict, frozen=True, kw_only=True):
+class EdgeSettings(StrictTable, frozen=True, kw_only=True):
     """The gateway."""
 
     tenant: Identifier
@@ -359,6 +330,7 @@ class EdgeSettings(_Strict, frozen=True, kw_only=True):
     limits: LimitSettings = msgspec.field(default_factory=LimitSettings)
     mqtt: MqttSettings | None = None
     coap: CoapSettings | None = None
+    http: HttpSettings | None = None
     ble: BleSettings | None = None
     mqtt_clients: list[MqttClientSettings] = msgspec.field(default_factory=list)
 
@@ -367,13 +339,14 @@ def load(path: Path) -> EdgeSettings:
     """Read and check the settings. Relative paths start at the settings file's folder. Raises `Misconfigured`."""
     settings = load_settings(path, EdgeSettings)
     mqtt = None if settings.mqtt is None else _resolve_mqtt(path, settings.mqtt)
+    http = None if settings.http is None else _resolve(path, settings.http, "users")
     clients = [_resolve(path, each, "password_file", "ca_file") for each in settings.mqtt_clients]
     if len({each.name for each in clients}) < len(clients):
         raise Misconfigured(f"{path}: two entries of mqtt_clients have the same name")
     data, ble, uplink = str(path.parent / settings.data), _resolve_ble(path, settings.ble), settings.uplink
     if uplink.tls is not None:
         uplink = msgspec.structs.replace(uplink, tls=resolve_tls(uplink.tls, path.parent))
-    return msgspec.structs.replace(settings, data=data, uplink=uplink, mqtt=mqtt, mqtt_clients=clients, ble=ble)
+    return msgspec.structs.replace(settings, data=data, uplink=uplink, mqtt=mqtt, http=http, mqtt_clients=clients, ble=ble)
 
 
 def _resolve_ble(path: Path, ble: BleSettings | None) -> BleSettings | None:

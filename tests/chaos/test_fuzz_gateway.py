@@ -1,4 +1,4 @@
-"""A gateway process gets thousands of wrong packets and datagrams from devices, and wrong words from its bridge."""
+"""A gateway process gets thousands of wrong packets, datagrams and requests from devices, and wrong words from its bridge."""
 
 import asyncio
 import itertools
@@ -23,19 +23,20 @@ from fogline_lab.supervisor import ChildProcess, find_script, kill_child, start_
 from fuzz import live
 from fuzz.amqp_frames import CLIENT
 from fuzz.control import COMMAND, QUESTION, WELCOME
-from fuzz.devices import COAP, MQTT
+from fuzz.devices import COAP, HTTP, MQTT
 from fuzz.running import cases
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 EACH = 2000
 LIES = 250
 COAP_SETTINGS = "[coap]\nport = 0\nrate_s = 1000000\nburst = 1000000\nendpoint_rate_s = 1000000\nendpoint_burst = 1000000\n"
+HTTP_SETTINGS = "[http]\nport = 0\nmax_connections = 200\n"
 _names = itertools.count(1)
 
 
 def gateway(folder, bridge: int, retry_s: float = 60.0) -> ChildProcess:
     config = folder / "edge.toml"
-    text = SETTINGS.format(data=folder / "data", bridge=bridge) + "max_connections = 200\n" + COAP_SETTINGS
+    text = SETTINGS.format(data=folder / "data", bridge=bridge) + "max_connections = 200\n" + COAP_SETTINGS + HTTP_SETTINGS
     config.write_text(text.replace("[mqtt]", f"retry_s = {retry_s}\nretry_cap_s = {retry_s}\n[mqtt]"))
     return ChildProcess(
         "gateway", [find_script("fogline-edge"), "run", "--insecure-dev", "--config", config], folder / "gateway.log"
@@ -85,7 +86,7 @@ async def datagrams(port: int, inputs) -> int:
     return count
 
 
-async def storm(mqtt: int, coap: int) -> str:
+async def storm(mqtt: int, coap: int, http: int) -> str:
     told = []
     for decoder in MQTT:
         first = {"mqtt 3.1.1": V3, "mqtt 5": V5}.get(decoder.name)
@@ -94,6 +95,11 @@ async def storm(mqtt: int, coap: int) -> str:
             await live.converse(mqtt, (greeting(first) if first else b"") + case.data)
 
         told.append(f"{await live.for_each(cases(decoder, EACH), one)} of {decoder.name}")
+
+    async def ask(case) -> None:
+        await live.converse(http, case.data)
+
+    told.append(f"{await live.for_each(cases(HTTP, EACH), ask)} of http")
     inputs = (case.data for case in cases(COAP[0], EACH) if len(case.data) < 60_000)
     told.append(f"{await datagrams(coap, inputs)} of coap")
     return ", ".join(told)
@@ -101,16 +107,16 @@ async def storm(mqtt: int, coap: int) -> str:
 
 @pytest.mark.fault("S4")
 async def test_fuzz_gateway_process(folder):
-    """S4: wrong fields in every MQTT packet and CoAP option: no traceback, no lock-out, memory within 5 MB."""
+    """S4: wrong fields in every MQTT packet, CoAP option and HTTP request: no traceback, no lock-out, memory within 5 MB."""
     program = gateway(folder, 1)
     try:
         said = await start_child(program)
-        mqtt, coap = (int(said[name].rpartition(":")[2]) for name in ("mqtt", "coap"))
-        await good_device(mqtt)
-        await storm(mqtt, coap)  # what a process does the first time takes memory of its own
+        ports = [int(said[name].rpartition(":")[2]) for name in ("mqtt", "coap", "http")]
+        await good_device(ports[0])
+        await storm(*ports)  # what a process does the first time takes memory of its own
         before, memory = await live.census(program), resident_bytes(program.pid)
-        sent = await storm(mqtt, coap)
-        took = await good_device(mqtt)
+        sent = await storm(*ports)
+        took = await good_device(ports[0])
         await live.settled(program, before)
         grown = resident_bytes(program.pid) - memory
         print(f"{sent}; memory {grown / 1e6:+.1f} MB, a good device in {took:.2f} s")

@@ -30,6 +30,7 @@ _SUBJECTS = {
     "downlink": "Gateway: commands",
     "mqtt": "Gateway: MQTT server",
     "coap": "Gateway: CoAP server",
+    "http": "Gateway: HTTP server",
     "mqtt_client": "Gateway: clients of other MQTT brokers",
     "ble": "Gateway: Bluetooth LE",
     "ble_supervisor": "Gateway: supervision of the Bluetooth adapter",

@@ -16,6 +16,7 @@ import msgspec
 
 import fogline_cloud.settings
 import fogline_edge.settings
+import fogline_edge.settings_types
 
 PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
 
@@ -136,8 +137,8 @@ def _bounded(hint: Any, meta: msgspec.Meta) -> str:
 _BOUNDS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<", "min_length": "at least", "max_length": "at most"}
 _NAMES = {str: "text", int: "integer", float: "number", bool: "`true`, `false`"}
 _PATTERNS = {
-    fogline_edge.settings.IDENTIFIER_PATTERN: "identifier",
-    fogline_edge.settings.BLE_ADDRESS_PATTERN: "Bluetooth address",
+    fogline_edge.settings_types.IDENTIFIER_PATTERN: "identifier",
+    fogline_edge.settings_types.BLE_ADDRESS_PATTERN: "Bluetooth address",
 }
 
 if __name__ == "__main__":

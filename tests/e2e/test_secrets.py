@@ -20,7 +20,7 @@ from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion
 
 from e2e.canaries import Canaries, ProcessWatch
-from edge.mqtt.test_users import line as password_line
+from edge.test_users import line as password_line
 from fogline.enrolment import decode_token
 from fogline.signature import make_key
 from fogline_cloud.cli import main as cloud

@@ -19,7 +19,7 @@ async def open_and_close():
 
 for _ in ("a new file", "the same file again"):
     asyncio.run(open_and_close())
-print(*sorted({"pandas", "numpy", "sqlite_utils", "cryptography"} & sys.modules.keys()))
+print(*sorted({"pandas", "numpy", "sqlite_utils", "cryptography", "h11"} & sys.modules.keys()))
 """
 
 

@@ -1,4 +1,4 @@
-"""Inputs of devices: MQTT packets through framing, packet and session; CoAP datagrams; advertisements and their values."""
+"""Inputs of devices: MQTT packets through framing, packet and session; CoAP datagrams; HTTP requests; advertisements."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -16,6 +16,7 @@ from fogline_edge.adapters.mqtt.session.effects import Forget, Keep, Store
 from fogline_edge.settings import PathSettings
 from fogline_lab.events import make_event
 from fuzz.forms import MISSING, Choice, Decoder, Field, Form, Layer
+from fuzz.http_forms import HTTP
 from fuzz.mqtt_forms import connects, to_server
 from fuzz.values import BYTES, INTEGERS, TEXTS
 
@@ -235,4 +236,4 @@ BLUETOOTH = (
         ],
     ),
 )
-DEVICES = (*MQTT, *COAP, *BLUETOOTH)
+DEVICES = (*MQTT, *COAP, HTTP, *BLUETOOTH)

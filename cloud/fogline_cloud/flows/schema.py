@@ -90,7 +90,7 @@ DECIDED = (
     Column("id", "STRING", "identifier of the event, unique within its source"),
     Column("device", "STRING", "name of the device"),
     Column("type", "STRING", "CloudEvents type: telemetry, alarm or another"),
-    Column("subject", "STRING", "channel of the device: MQTT topic, CoAP path or Bluetooth characteristic"),
+    Column("subject", "STRING", "channel of the device: MQTT topic, CoAP or HTTP path, or Bluetooth characteristic"),
     Column(
         "dedup",
         "STRING",
@@ -107,7 +107,7 @@ DECIDED = (
     Column("recordedtime", "TIMESTAMP", "time at which the gateway stored the event"),
     Column("timequality", "STRING", "state of the gateway's clock: synced, unsynced, or corrected afterwards"),
     Column("content_type", "STRING", "media type of the body, as the device gave it"),
-    Column("adapter", "STRING", "protocol of the device: mqtt, coap, ble, amqp or another"),
+    Column("adapter", "STRING", "protocol of the device: mqtt, coap, http, ble, amqp or another"),
     Column("outcome", "STRING", "ok, skip, slow, dead, gap, statement, forgotten or duplicate"),
     Column("reason", "STRING", "short stable word that says why the outcome is not ok; null if it is ok"),
     Column(

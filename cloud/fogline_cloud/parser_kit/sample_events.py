@@ -5,7 +5,7 @@
 
 | key | meaning |
 |---|---|
-| `topic` or `subject` | the channel of the device: MQTT topic, CoAP path or Bluetooth characteristic |
+| `topic` or `subject` | the channel of the device: MQTT topic, CoAP or HTTP path, or Bluetooth characteristic |
 | `content_type` | default: `application/octet-stream` |
 | `body` or `base64` | the body, as text or in base64 |
 | `device`, `type`, `adapter` | default: `device-1`, `telemetry`, `mqtt` |

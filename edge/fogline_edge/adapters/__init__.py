@@ -3,7 +3,11 @@
 `bind_error`: the reason why a listener cannot bind
 `ble`: Bluetooth LE
 `coap`: CoAP
+`device_acl`: further devices that a user speaks for
+`http`: HTTP
 `mqtt`: the MQTT server
 `mqtt_client`: a client of an MQTT broker
 `port`: the interface between adapters and the rest
+`unnamed_sockets`: sockets that wait for their clients
+`users`: the password file
 """

@@ -13,8 +13,8 @@ from fogline_edge.adapters.ble.gatt_commands import is_att_error, reply_of
 from fogline_edge.adapters.ble.intake import of_advertisement, of_value
 from fogline_edge.adapters.ble.roster import FORGOTTEN_S, ListedDevice, Roster, read_settings, report_of
 from fogline_edge.adapters.ble.scan_results import ScanResults
+from fogline_edge.ble_settings import BleSettings
 from fogline_edge.profiles.ble_files import built_in_profiles, find_profiles
-from fogline_edge.settings import BleSettings
 
 BTHOME, ENV = built_in_profiles()["bthome"], built_in_profiles()["environmental-sensing"]
 FCD2 = short_uuid(0xFCD2)

@@ -2,7 +2,7 @@
 
 from fogline_edge.adapters.ble.adapter import BleAdapter
 from fogline_edge.adapters.ble.state import STATE_KEY
-from fogline_edge.settings import BleSettings
+from fogline_edge.ble_settings import BleSettings
 from fogline_lab.port import MemoryPort
 
 

@@ -6,8 +6,8 @@ from fogline.dead_letter import DEAD_CONTENT_TYPE, decode_dead_letter
 from fogline.errors import Poison
 from fogline.event import Lane, parse_rfc3339
 from fogline.identity import Retransmission, UniqueId
+from fogline_edge.adapters.device_acl import DeviceAcl
 from fogline_edge.adapters.mqtt.counters import MqttCounters
-from fogline_edge.adapters.mqtt.hono.acl import DeviceAcl
 from fogline_edge.adapters.mqtt.hono.intake import MAX_PROPERTIES, Client, PublishIntake
 from fogline_edge.adapters.mqtt.hono.topics import Topics
 from fogline_edge.adapters.mqtt.protocol.packets import Publish
@@ -72,7 +72,7 @@ def test_a_user_does_not_speak_for_another_device(topic):
 
 
 def test_a_user_speaks_for_the_devices_that_its_patterns_match():
-    client = Client("c", "d1", DeviceAcl({"d1": ["d[2-4]", "press-*"]}).others("d1"))
+    client = Client("c", "d1", DeviceAcl({"d1": ["d[2-4]", "press-*"]}, "mqtt.acl").others("d1"))
     assert [stored(f"raw/{each}", client=client).device for each in ("d1", "d2", "press-", "press-7")] == [
         "d1",
         "d2",
@@ -180,7 +180,7 @@ def test_events_are_alarms():
 @pytest.mark.parametrize(("username", "device"), [("d1", "d1"), ("d1@acme", "d1")])
 def test_a_user_is_a_device_of_this_tenant(username, device):
     assert INTAKE.client("c", username) == Client("c", device)
-    acl = DeviceAcl({device: ["*"]})
+    acl = DeviceAcl({device: ["*"]}, "mqtt.acl")
     assert PublishIntake("acme", "gw-1", Topics("acme", []), acl=acl).client("c", username).speaks_for("any")
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge.mqtt.talking import Talk
-from fogline_edge.adapters.mqtt.hono.acl import DeviceAcl
+from fogline_edge.adapters.device_acl import DeviceAcl
 from fogline_edge.adapters.mqtt.hono.intake import Client
 from fogline_edge.adapters.mqtt.hono.subscriptions import MAX_SUBSCRIPTIONS, Subscription, Subscriptions, grant
 from fogline_edge.adapters.mqtt.protocol.packets import Disconnect, Suback, Subscribe, Unsubscribe
@@ -16,7 +16,7 @@ from fogline_lab.commands import make_command
 
 ANYONE = Client("lamp-1")
 USER = Client("any id", "lamp-1")
-HUB = Client("any id", "hub", DeviceAcl({"hub": ["lamp-*", "d*", "Wohnzimmer:20*"]}).others("hub"))
+HUB = Client("any id", "hub", DeviceAcl({"hub": ["lamp-*", "d*", "Wohnzimmer:20*"]}, "mqtt.acl").others("hub"))
 
 
 @pytest.mark.parametrize("client", [ANYONE, USER])

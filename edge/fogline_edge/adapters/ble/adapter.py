@@ -19,8 +19,8 @@ from fogline_edge.adapters.ble.roster import READS_MISSED, KnownDevice, Roster, 
 from fogline_edge.adapters.ble.state_publisher import BleStatePublisher
 from fogline_edge.adapters.ble.supervisor import RadioTimeouts, Supervisor
 from fogline_edge.adapters.port import CommandPort, Port
+from fogline_edge.ble_settings import BleSettings
 from fogline_edge.boot import SYSTEM, Clock
-from fogline_edge.settings import BleSettings
 
 _log = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ from fogline_edge.adapters.ble.gatt_commands import GattCommands
 from fogline_edge.adapters.ble.gatt_connection import ConnectedDevice, GattConnection
 from fogline_edge.adapters.ble.pause_budget import attempt_s
 from fogline_edge.adapters.ble.roster import KnownDevice
-from fogline_edge.settings import BleSettings
+from fogline_edge.ble_settings import BleSettings
 
 RECENT_S = 10.0
 """Longest time since the last advertisement for a connection attempt. Attempts to reach an absent device waste airtime."""

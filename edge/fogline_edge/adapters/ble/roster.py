@@ -9,9 +9,9 @@ import msgspec
 from fogline.advertisement import Advertisement
 from fogline.errors import Misconfigured
 from fogline.report_on_change import ReportPolicy
+from fogline_edge.ble_settings import BleSettings
 from fogline_edge.profiles.ble import BleProfile, device_of, fits, listed_name
 from fogline_edge.profiles.ble_files import find_profiles
-from fogline_edge.settings import BleSettings
 
 FORGOTTEN_S = 600.0
 """Time without an advertisement after which a device that is not listed makes room for another one."""

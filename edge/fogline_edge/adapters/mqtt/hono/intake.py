@@ -12,8 +12,8 @@ from fogline.errors import Poison
 from fogline.event import Arrival, parse_rfc3339
 from fogline.identity import Retransmission, UniqueId
 from fogline.media_type import is_media_type
+from fogline_edge.adapters.device_acl import DeviceAcl
 from fogline_edge.adapters.mqtt.counters import MqttCounters
-from fogline_edge.adapters.mqtt.hono.acl import DeviceAcl
 from fogline_edge.adapters.mqtt.hono.topics import Topics, TopicTarget
 from fogline_edge.adapters.mqtt.protocol.packets import Publish
 from fogline_edge.adapters.mqtt.protocol.primitives import Reason
@@ -83,7 +83,7 @@ class PublishIntake:
         self.tenant = tenant
         self.gateway = gateway
         self._topics = topics
-        self._acl = acl or DeviceAcl({})
+        self._acl = acl or DeviceAcl({}, "mqtt.acl")
         self._counters = counters or MqttCounters()
         self._resolved: dict[tuple[bytes, str], _ResolvedTopic] = {}
 

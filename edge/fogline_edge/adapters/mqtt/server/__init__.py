@@ -9,7 +9,5 @@
 `reader`: bytes from the socket to the state machine
 `session_expiry`: restores sessions, and ends them in time
 `tls_connection`: a client's socket that speaks TLS
-`unnamed_sockets`: sockets whose clients have not been accepted yet
-`users`: the password file
 `wills`: wills that wait for their delay
 """

@@ -7,7 +7,7 @@ from pathlib import Path
 from fogline.errors import Misconfigured
 from fogline.process.settings_file import is_loopback
 from fogline.process.tls_files import ReadAgain, server_context
-from fogline_edge.adapters.mqtt.server.users import load_users
+from fogline_edge.adapters.users import load_users
 from fogline_edge.settings import MqttSettings, MqttTlsSettings
 
 
@@ -20,7 +20,7 @@ class ListenerAccess:
     def __init__(self, settings: MqttSettings) -> None:
         _check(settings)
         users, tls = settings.users, settings.tls
-        self._users = None if users is None else ReadAgain(partial(load_users, Path(users)), [users])
+        self._users = None if users is None else ReadAgain(partial(load_users, Path(users), "mqtt.users"), [users])
         self._tls = None if tls is None else _context(tls, passwords=users is not None)
 
     def tls_context(self) -> ssl.SSLContext:

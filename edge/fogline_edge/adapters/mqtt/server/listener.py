@@ -10,8 +10,8 @@ from fogline.errors import Misconfigured
 from fogline.process.rates import DeviceRates
 from fogline.process.settings_file import is_loopback
 from fogline_edge.adapters.bind_error import cannot_listen
+from fogline_edge.adapters.device_acl import DeviceAcl
 from fogline_edge.adapters.mqtt.counters import MqttCounters
-from fogline_edge.adapters.mqtt.hono.acl import DeviceAcl
 from fogline_edge.adapters.mqtt.hono.intake import ClientKey, PublishIntake
 from fogline_edge.adapters.mqtt.hono.topics import Topics
 from fogline_edge.adapters.mqtt.protocol.primitives import Reason
@@ -20,12 +20,12 @@ from fogline_edge.adapters.mqtt.server.connection import ClientConnection
 from fogline_edge.adapters.mqtt.server.dispatch import Dispatch
 from fogline_edge.adapters.mqtt.server.session_expiry import SessionExpiry
 from fogline_edge.adapters.mqtt.server.tls_connection import TlsConnection
-from fogline_edge.adapters.mqtt.server.unnamed_sockets import UnnamedSockets
 from fogline_edge.adapters.mqtt.server.wills import DelayedWills
 from fogline_edge.adapters.mqtt.session.client_protocol import ProtocolContext
 from fogline_edge.adapters.mqtt.session.effects import ClientAccepted, CloseReason, LastWill, Verify
 from fogline_edge.adapters.mqtt.session.sessions import Sessions
 from fogline_edge.adapters.port import CommandPort, Port
+from fogline_edge.adapters.unnamed_sockets import UnnamedSockets
 from fogline_edge.boot import beacon
 from fogline_edge.settings import LimitSettings, MqttSettings
 
@@ -58,7 +58,7 @@ class MqttListener:
         self.port = port
         self.rates = make_rates(LimitSettings()) if rates is None else rates
         self.counters = MqttCounters()
-        sessions, acl = Sessions(most=2 * settings.max_connections), DeviceAcl(settings.acl)
+        sessions, acl = Sessions(most=2 * settings.max_connections), DeviceAcl(settings.acl, "mqtt.acl")
         self.context = ProtocolContext(
             settings=settings,
             intake=PublishIntake(port.tenant, port.gateway, Topics(port.tenant, settings.topics), self.counters, acl),
@@ -77,7 +77,7 @@ class MqttListener:
         self._access: ListenerAccess | None = None
         self._servers: dict[str, asyncio.Server] = {}
         self._sockets: set[ClientConnection] = set()
-        self._unnamed = UnnamedSockets()
+        self._unnamed = UnnamedSockets[ClientConnection]()
         self._lingering: dict[ClientConnection, None] = {}
         self._by_client: dict[ClientKey, ClientConnection] = {}
         self._flushes: list[Callable[[], None]] = []
@@ -210,7 +210,7 @@ class MqttListener:
 def check_mqtt(tenant: str, settings: MqttSettings) -> None:
     """Check the settings of a listener and their files. Raises `Misconfigured`."""
     Topics(tenant, settings.topics)
-    DeviceAcl(settings.acl)
+    DeviceAcl(settings.acl, "mqtt.acl")
     ListenerAccess(settings)
 
 

@@ -11,16 +11,19 @@ _PATTERN = re.compile(r"([A-Za-z0-9._:\-*?]|\[!?[A-Za-z0-9._:\-]+\])+")
 
 
 class DeviceAcl:
-    """The table `[mqtt.acl]`: user -> patterns of device names. Raises `Misconfigured` for an entry that can match nothing."""
+    """A table of the settings: user -> patterns of device names. Raises `Misconfigured` for an entry that can match nothing.
 
-    def __init__(self, entries: Mapping[str, Sequence[str]]) -> None:
+    `table`: its name in the settings, such as `mqtt.acl`.
+    """
+
+    def __init__(self, entries: Mapping[str, Sequence[str]], table: str) -> None:
         for user, patterns in entries.items():
             if not is_identifier(user):
-                raise Misconfigured(f"mqtt.acl: {user!r} is not the name of a user: 1 to 64 of A-Z a-z 0-9 . _ : -")
+                raise Misconfigured(f"{table}: {user!r} is not the name of a user: 1 to 64 of A-Z a-z 0-9 . _ : -")
             for each in patterns:
                 if _PATTERN.fullmatch(each) is None:
                     raise Misconfigured(
-                        f"mqtt.acl: {user} = {each!r}: expected a pattern of device names, made of A-Z a-z 0-9 . _ : - and "
+                        f"{table}: {user} = {each!r}: expected a pattern of device names, made of A-Z a-z 0-9 . _ : - and "
                         "of * ? [abc] [!abc], for example 'press-*'"
                     )
         self._others = {user: re.compile("|".join(map(translate, patterns))) for user, patterns in entries.items() if patterns}

@@ -6,7 +6,7 @@ import hashlib
 import pytest
 
 from fogline.errors import Misconfigured
-from fogline_edge.adapters.mqtt.server.users import load_users
+from fogline_edge.adapters.users import load_users
 
 
 def line(name, password, iterations=101):
@@ -21,7 +21,7 @@ def users(folder):
     def users(*lines):
         path = folder / "users"
         path.write_text("\n".join(lines) + "\n")
-        return load_users(path)
+        return load_users(path, "mqtt.users")
 
     return users
 
@@ -81,4 +81,4 @@ def test_a_name_stands_there_once(users):
 
 def test_a_file_that_is_not_there_is_said(folder):
     with pytest.raises(Misconfigured, match="cannot be read"):
-        load_users(folder / "nobody")
+        load_users(folder / "nobody", "mqtt.users")

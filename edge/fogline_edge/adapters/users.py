@@ -43,12 +43,12 @@ class Users:
         return (secret or self._nobody).matches(password) and secret is not None
 
 
-def load_users(path: Path) -> Users:
-    """Read the file. Raises `Misconfigured` with the line number."""
+def load_users(path: Path, setting: str) -> Users:
+    """Read the file that `setting` names. Raises `Misconfigured` with the line number."""
     try:
         lines = path.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise Misconfigured(f"mqtt.users = {str(path)!r}: the file cannot be read: {error}") from None
+        raise Misconfigured(f"{setting} = {str(path)!r}: the file cannot be read: {error}") from None
     secrets: dict[str, _Secret] = {}
     for number, line in enumerate(lines, start=1):
         if not line.strip() or line.startswith("#"):
@@ -63,7 +63,7 @@ def load_users(path: Path) -> Users:
             raise Misconfigured(f"{where}: {name} occurs twice")
         secrets[name] = _secret(secret, where)
     if not secrets:
-        raise Misconfigured(f"mqtt.users = {str(path)!r}: the file has no user")
+        raise Misconfigured(f"{setting} = {str(path)!r}: the file has no user")
     return Users(secrets)
 
 

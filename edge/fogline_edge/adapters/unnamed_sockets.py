@@ -1,26 +1,28 @@
-"""Sockets whose clients have not been accepted yet. Too many make room for new ones."""
+"""Sockets that wait for their clients: for a CONNECT, or for a request. Too many make room for new ones. Pure."""
 
 from collections import Counter
+from collections.abc import Hashable
+from typing import Generic, TypeVar
 
-from fogline_edge.adapters.mqtt.server.connection import ClientConnection
+S = TypeVar("S", bound=Hashable)
 
 
-class UnnamedSockets:
+class UnnamedSockets(Generic[S]):
     """The sockets by age and by the address of the peer."""
 
     def __init__(self) -> None:
-        self._hosts: dict[ClientConnection, str] = {}
+        self._hosts: dict[S, str] = {}
         self._counts: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return len(self._hosts)
 
-    def add(self, connection: ClientConnection, host: str) -> None:
+    def add(self, connection: S, host: str) -> None:
         """Add a new socket."""
         self._hosts[connection] = host
         self._counts[host] += 1
 
-    def discard(self, connection: ClientConnection) -> None:
+    def discard(self, connection: S) -> None:
         """Remove a socket, if it is there."""
         host = self._hosts.pop(connection, None)
         if host is not None:
@@ -28,7 +30,7 @@ class UnnamedSockets:
             if not self._counts[host]:
                 del self._counts[host]
 
-    def first_to_go(self) -> ClientConnection | None:
+    def first_to_go(self) -> S | None:
         """Return the oldest socket of the address that has most, so that one peer does not push the others out."""
         if not self._hosts:
             return None

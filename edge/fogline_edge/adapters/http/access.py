@@ -1,0 +1,119 @@
+"""Logins of devices (Basic, RFC 7617), and the rule for listening beyond this machine."""
+
+import asyncio
+import base64
+import binascii
+import re
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from fogline.address import check_identifier, shown
+from fogline.errors import Misconfigured, Poison
+from fogline.process.settings_file import is_loopback
+from fogline.process.tls_files import ReadAgain
+from fogline_edge.adapters.device_acl import DeviceAcl
+from fogline_edge.adapters.http.wire import HttpRefused, HttpRequest
+from fogline_edge.adapters.users import Users, load_users
+from fogline_edge.settings import HttpSettings
+
+_VERIFICATIONS = 2  # the most passwords that are checked at once
+_CHALLENGE = (("www-authenticate", 'Basic realm="fogline", charset="UTF-8"'),)
+
+
+class HttpLogin(msgspec.Struct, frozen=True):
+    """Who sends. `name`: the device that logged in; None without logins. `others`: names of further devices it speaks for."""
+
+    name: str | None = None
+    others: re.Pattern[str] | None = None
+
+    def device(self, named: str | None) -> str:
+        """Return the device that a path names, or else the sender itself. Raises `HttpRefused` (400, 403)."""
+        if self.name is None:
+            if named is None:
+                raise HttpRefused(
+                    400, "no-device", "without logins (http.users), name the device: /telemetry/{tenant}/{device}"
+                )
+            return named
+        if named in (None, self.name):
+            return self.name
+        if self.others is None or self.others.fullmatch(named) is None:
+            raise HttpRefused(403, "not-authorised", f"{self.name} does not speak for device {named}: see http.acl")
+        return named
+
+
+class HttpLogins:
+    """Checks the logins of requests. The file is read again when it changes. Raises `Misconfigured`, see `check_http`."""
+
+    def __init__(self, tenant: str, settings: HttpSettings) -> None:
+        check_http(settings)
+        users = settings.users
+        self._tenant = tenant
+        self._acl = DeviceAcl(settings.acl, "http.acl")
+        self._users = None if users is None else ReadAgain[Users](partial(load_users, Path(users), "http.users"), [users])
+        self._verifications = asyncio.Semaphore(_VERIFICATIONS)
+
+    @property
+    def needed(self) -> bool:
+        """True if requests must have a login."""
+        return self._users is not None
+
+    async def login(self, request: HttpRequest) -> HttpLogin:
+        """Return who sends a request. Raises `HttpRefused` (401)."""
+        if self._users is None:
+            return HttpLogin()
+        try:
+            username, password = _credentials(request.headers.get("authorization", ""))
+            device = self._device(username)
+        except Poison as error:
+            raise HttpRefused(401, error.reason, str(error), _CHALLENGE) from None
+        async with self._verifications:
+            known = await asyncio.to_thread(self._verify, username, password)
+        if not known:
+            raise HttpRefused(401, "bad-login", f"user {shown(username)} is unknown, or the password is wrong", _CHALLENGE)
+        return HttpLogin(device, self._acl.others(device))
+
+    def _device(self, username: str) -> str:
+        """Return the device of a user, written `device` or `device@tenant`. Raises `Poison`."""
+        name, at, tenant = username.rpartition("@")
+        if at and tenant != self._tenant:
+            raise Poison("foreign-tenant", f"user {shown(username)} does not belong to tenant {self._tenant}")
+        return check_identifier(name if at else username, "user")
+
+    def _verify(self, username: str, password: bytes) -> bool:
+        assert self._users is not None
+        return self._users.get().verify(username, password)
+
+
+def _credentials(header: str) -> tuple[str, bytes]:
+    """Return user and password. Raises `Poison`."""
+    scheme, _, encoded = header.partition(" ")
+    if scheme.lower() != "basic":
+        raise Poison("no-login", "log in as a device, by Basic authentication")
+    try:
+        username, colon, password = base64.b64decode(encoded.strip(), validate=True).partition(b":")
+        if not colon:
+            raise Poison("bad-login", "the credentials have no colon")
+        return username.decode(), password
+    except (binascii.Error, UnicodeDecodeError, ValueError):
+        raise Poison("bad-login", "the credentials are not readable") from None
+
+
+def check_http(settings: HttpSettings) -> None:
+    """Raise `Misconfigured` if others than this machine's programs could send, and the user has not accepted how."""
+    DeviceAcl(settings.acl, "http.acl")
+    if settings.users is not None:
+        load_users(Path(settings.users), "http.users")
+    elif settings.acl:
+        raise Misconfigured("http.acl names users, and nobody logs in: set http.users")
+    if is_loopback(settings.host):
+        return
+    where = f"http.host = {settings.host!r}"
+    if settings.users is None:
+        raise Misconfigured(f"{where}: without a login only loopback is safe. Use 127.0.0.1, or set http.users")
+    if not settings.plain_on_lan:
+        raise Misconfigured(
+            f"{where}: passwords and events would cross the network in clear text. Use 127.0.0.1 behind a server that "
+            "speaks HTTPS, or accept it with plain_on_lan = true in [http]"
+        )

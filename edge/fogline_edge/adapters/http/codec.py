@@ -1,0 +1,56 @@
+"""HTTP/1.1 (RFC 9112) by h11: bytes to events, responses to bytes. Pure."""
+
+from email.utils import formatdate
+
+import h11
+
+from fogline_edge.adapters.http.wire import HttpRefused, HttpResponse
+
+MAX_HEAD_BYTES = 16_384
+"""Longest head of a request, and longest line of a chunk."""
+
+HttpEvent = h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]
+
+
+class HttpCodec:
+    """The protocol of one connection."""
+
+    def __init__(self) -> None:
+        self._h11 = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
+        self._has_body = True  # the response: that to HEAD has none
+
+    def receive(self, data: bytes) -> None:
+        """Add received bytes; none: the client sends nothing more."""
+        self._h11.receive_data(data)
+
+    def next_event(self) -> HttpEvent:
+        """Return the next event. Raises `HttpRefused` (400, 431) for what is not HTTP."""
+        try:
+            event: HttpEvent = self._h11.next_event()
+        except h11.RemoteProtocolError as error:
+            raise HttpRefused(error.error_status_hint, "malformed", str(error)) from None
+        if isinstance(event, h11.Request):
+            self._has_body = event.method != b"HEAD"
+        return event
+
+    def go_ahead(self) -> bytes:
+        """Return a response 100 if the client waits for one before it sends the body, else nothing."""
+        if not self._h11.they_are_waiting_for_100_continue:
+            return b""
+        return self._h11.send(h11.InformationalResponse(status_code=100, headers=[])) or b""
+
+    def encode(self, response: HttpResponse, *, last: bool) -> tuple[bytes, bool]:
+        """Return the bytes of a response, and whether it is the connection's last."""
+        headers = [*response.headers, ("content-length", str(len(response.body))), ("date", formatdate(usegmt=True))]
+        if last:
+            headers.append(("connection", "close"))
+        parts: list[bytes | None] = []
+        if self._h11.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            parts.append(self._h11.send(h11.Response(status_code=response.status, headers=headers)))
+            if response.body and self._has_body:
+                parts.append(self._h11.send(h11.Data(data=response.body)))
+            parts.append(self._h11.send(h11.EndOfMessage()))
+        over = last or self._h11.our_state is not h11.DONE or self._h11.their_state is not h11.DONE
+        if not over:
+            self._h11.start_next_cycle()
+        return b"".join(filter(None, parts)), over

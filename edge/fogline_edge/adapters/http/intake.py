@@ -1,0 +1,80 @@
+"""Requests as arrivals, and Hono's parameters. Pure."""
+
+import re
+from urllib.parse import urlencode
+
+from fogline.errors import Poison
+from fogline.event import EMPTY_NOTIFICATION, Arrival
+from fogline.media_type import check_media_type
+from fogline_edge.adapters.http.cloud_events import GivenEvent, read_event
+from fogline_edge.adapters.http.paths import EventPath
+from fogline_edge.adapters.http.wire import JSON, OCTETS, HttpRefused, HttpRequest
+
+ADAPTER = "http"
+TTD = "hono-ttd"
+TTL = "hono-ttl"
+STATUS = "hono-cmd-status"
+MAX_PROPERTIES = 4096
+"""Longest `properties` of an event, in characters."""
+_SECONDS = re.compile(r"[0-9]{1,9}")
+_PARAMETERS = frozenset({TTD, TTL, STATUS, "qos-level"})
+
+
+def arrival(target: EventPath, device: str, request: HttpRequest, body: bytes, ttd_s: int | None) -> Arrival:
+    """Return the arrival of a request. Raises `HttpRefused` (400, 415)."""
+    given = read_event(request, body)
+    content_type = checked_type(given.content_type) or target.content_type or _guess(given.data)
+    if not given.data and content_type != EMPTY_NOTIFICATION:
+        raise HttpRefused(400, "no-payload", f"a request without a body needs content-type: {EMPTY_NOTIFICATION}")
+    return Arrival(
+        device=device,
+        channel=target.channel,
+        lane=target.lane,
+        type=target.type,
+        content_type=content_type,
+        data=given.data,
+        adapter=ADAPTER,
+        time_ns=given.time_ns,
+        evidence=given.evidence,
+        ttd_s=ttd_s,
+        expiry_s=seconds(request, TTL),
+        properties=_properties(request, given),
+    )
+
+
+def seconds(request: HttpRequest, name: str) -> int | None:
+    """Return one of Hono's parameters in seconds; None if it is absent or 0. Raises `HttpRefused` if it is not a number."""
+    text = request.parameter(name)
+    if text is None:
+        return None
+    if _SECONDS.fullmatch(text) is None:
+        raise HttpRefused(400, "bad-seconds", f"{name} is a number of seconds")
+    return int(text) or None
+
+
+def status(request: HttpRequest) -> int:
+    """Return the result of a command (`hono-cmd-status`). Raises `HttpRefused` if it is missing or not a status."""
+    text = request.parameter(STATUS) or ""
+    if len(text) != 3 or not text.isascii() or not text.isdecimal() or not 200 <= int(text) <= 599:
+        raise HttpRefused(400, "bad-status", f"{STATUS} is a number from 200 to 599")
+    return int(text)
+
+
+def checked_type(given: str | None) -> str | None:
+    """Return the content type of a request. Raises `HttpRefused` if it is no media type, or reserved."""
+    try:
+        return None if given is None else check_media_type(given)
+    except Poison as error:
+        raise HttpRefused(400, error.reason, str(error)) from None
+
+
+def _guess(data: bytes) -> str:
+    return JSON if data[:1] in (b"{", b"[") else OCTETS
+
+
+def _properties(request: HttpRequest, given: GivenEvent) -> str | None:
+    query = [each for each in request.query if each[0] not in _PARAMETERS]
+    properties = urlencode([*query, *given.attributes])
+    if len(properties) > MAX_PROPERTIES:
+        raise HttpRefused(400, "long-query", f"query and CloudEvents attributes have at most {MAX_PROPERTIES} characters")
+    return properties or None

@@ -1,0 +1,123 @@
+"""Passes requests to the port and replies of devices to the command port, and responds after the commit."""
+
+import asyncio
+import logging
+import math
+from dataclasses import dataclass
+from functools import partial
+
+from fogline.command import MAX_COMMAND_BYTES, Reply
+from fogline.errors import SlowDown
+from fogline.event import Receipt
+from fogline.process.rates import DeviceRates
+from fogline_edge.adapters.http.command_polls import HttpPolls
+from fogline_edge.adapters.http.counters import HttpCounters
+from fogline_edge.adapters.http.exchange import HttpExchange
+from fogline_edge.adapters.http.intake import TTD, arrival, checked_type, seconds, status
+from fogline_edge.adapters.http.paths import EventPath, HttpPaths, ReplyPath
+from fogline_edge.adapters.http.wire import ACCEPTED, OCTETS, HttpRefused, HttpRequest, HttpResponse, problem
+from fogline_edge.adapters.port import CommandPort, Port
+from fogline_edge.settings import HttpSettings
+
+COMMIT_S = 30.0
+"""Time limit for the commit of a request's event. Then the client is asked to send it again."""
+_METHODS = ("POST", "PUT")
+_log = logging.getLogger(__name__)
+
+
+@dataclass(eq=False)
+class HttpRequestHandler:
+    """Serves requests. Without `commands` and `polls`, `hono-ttd` is ignored."""
+
+    port: Port
+    settings: HttpSettings
+    paths: HttpPaths
+    rates: DeviceRates
+    commands: CommandPort | None
+    polls: HttpPolls | None
+    counters: HttpCounters
+
+    def __post_init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+
+    def target(self, request: HttpRequest) -> EventPath | ReplyPath:
+        """Return the target of a request, before its body is read. Raises `HttpRefused`."""
+        target = self.paths.resolve(request.path)
+        if request.method not in _METHODS:
+            raise HttpRefused(405, "bad-method", "events are sent with POST or PUT", (("allow", ", ".join(_METHODS)),))
+        return target
+
+    def serve(self, exchange: HttpExchange) -> None:
+        """Serve one request."""
+        try:
+            self._take(exchange)
+        except HttpRefused as error:
+            exchange.respond(self.refusal(error))
+        except SlowDown as error:
+            self._slow_down(exchange, error.retry_after_s)
+
+    def refusal(self, error: HttpRefused) -> HttpResponse:
+        """Count an error, and return its response."""
+        before = self.counters.refused.get(error.reason, 0)
+        self.counters.refused[error.reason] = before + 1
+        if not before:
+            _log.info("refused (%d, %s) for the first time: %s", error.status, error.reason, error)
+        return problem(error)
+
+    def _take(self, exchange: HttpExchange) -> None:
+        request = exchange.request
+        target = self.target(request)
+        device = exchange.login.device(target.device)
+        if not self.rates.bucket(device, self._loop.time()).take(self._loop.time()):
+            self.counters.limited += 1
+            raise HttpRefused(429, "too-many", f"device {device} sends too much (limits)", (("retry-after", "1"),))
+        if isinstance(target, ReplyPath):
+            self._answer(target, device, exchange)
+        else:
+            self._store(target, device, exchange)
+
+    def _store(self, target: EventPath, device: str, exchange: HttpExchange) -> None:
+        asked_s = seconds(exchange.request, TTD) if self.polls is not None else None
+        ttd_s = None if asked_s is None else min(asked_s, self.settings.max_ttd_s)
+        event = arrival(target, device, exchange.request, exchange.body, ttd_s)
+        exchange.timer = self._loop.call_later(COMMIT_S, self._slow_down, exchange, COMMIT_S)
+        self.port.put(event, partial(self._stored, device, ttd_s, exchange))
+        exchange.body = b""
+        self.counters.received += 1
+
+    def _stored(self, device: str, ttd_s: int | None, exchange: HttpExchange, _: Receipt) -> None:
+        """Respond after the commit. A resend of a device that lost its connection may wait for a command too."""
+        if exchange.over:
+            return
+        self.counters.acknowledged += 1
+        if exchange.timer is not None:
+            exchange.timer.cancel()
+        if ttd_s and self.polls is not None:
+            self.polls.hold(device, exchange, ttd_s)
+        else:
+            exchange.respond(ACCEPTED)
+
+    def _answer(self, target: ReplyPath, device: str, exchange: HttpExchange) -> None:
+        if self.commands is None:
+            raise HttpRefused(404, "no-command", "no command was sent")
+        if len(exchange.body) > MAX_COMMAND_BYTES:
+            raise HttpRefused(413, "too-big", f"a reply has at most {MAX_COMMAND_BYTES} bytes")
+        content_type = checked_type(exchange.request.headers.get("content-type")) or (OCTETS if exchange.body else None)
+        reply = Reply(status(exchange.request), exchange.body, content_type)
+        exchange.timer = self._loop.call_later(COMMIT_S, self._slow_down, exchange, COMMIT_S)
+        self.commands.answer(device, target.command_id, reply, partial(self._answer_stored, exchange))
+        self.counters.answers += 1
+
+    def _answer_stored(self, exchange: HttpExchange, receipt: Receipt) -> None:
+        if exchange.over:
+            return
+        if receipt is Receipt.DEAD:
+            exchange.respond(self.refusal(HttpRefused(404, "no-command", "no such command waits for a reply of this device")))
+        else:
+            self.counters.acknowledged += 1
+            exchange.respond(ACCEPTED)
+
+    def _slow_down(self, exchange: HttpExchange, retry_after_s: float) -> None:
+        self.counters.slowed += 1
+        after = (("retry-after", str(max(1, math.ceil(retry_after_s)))),)
+        exchange.respond(problem(HttpRefused(503, "no-room", "the gateway has no room now: send it again", after)))

@@ -1,0 +1,18 @@
+"""Types that the tables of the gateway's settings share."""
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+IDENTIFIER_PATTERN = r"^[A-Za-z0-9._:\-]{1,64}$"
+BLE_ADDRESS_PATTERN = r"^[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}$"
+Identifier = Annotated[str, Meta(pattern=IDENTIFIER_PATTERN)]
+Port = Annotated[int, Meta(ge=0, le=65535)]
+Positive = Annotated[int, Meta(ge=1)]
+DeviceLane = Literal["alarm", "telemetry", "bulk"]
+"""A lane for devices. Replies to commands have a lane of their own."""
+
+
+class StrictTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A table of settings; an unknown key is an error."""

@@ -1,0 +1,132 @@
+"""What a client may take of the gateway's memory and time."""
+
+import pytest
+
+from edge.http.client import eventually, request
+from fogline_edge.adapters.http import listener, request_loop
+from fogline_lab.port import MemoryPort
+
+HEAD = b"PUT /t//d1 HTTP/1.1\r\nhost: gw\r\n"
+
+
+@pytest.mark.fault("D10")
+@pytest.mark.parametrize(
+    "sent",
+    [
+        request(body=b"x" * 65),
+        HEAD + b"content-length: 9999999999\r\n\r\n" + b"x" * 65,
+        HEAD + b"transfer-encoding: chunked\r\n\r\n" + b"10\r\n0123456789abcdef\r\n" * 5,
+    ],
+    ids=["whole", "announced", "chunks without an end"],
+)
+async def test_what_is_too_big_is_413(listening, dial, sent):
+    async with listening(MemoryPort(), max_body_bytes=64) as server, dial(server) as talker:
+        assert (await talker.ask(sent)).status == 413
+        assert await talker.closed() == b""
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        HEAD + b"a: " + b"x" * 20_000,
+        HEAD + b"a: b\r\n" * 5000,
+        b"PUT /t//" + b"x" * 20_000,
+        HEAD + b"transfer-encoding: chunked\r\n\r\n1;" + b"x" * 20_000,
+    ],
+    ids=["header", "headers", "target", "chunk"],
+)
+async def test_a_head_without_an_end_is_431(listening, dial, sent):
+    async with listening(MemoryPort()) as server, dial(server) as talker:
+        assert (await talker.ask(sent)).status == 431
+        assert await talker.closed() == b""
+        assert server.counters.malformed == 1
+
+
+@pytest.mark.parametrize("sent", [b"P", HEAD, HEAD + b"content-length: 3\r\n\r\nab"], ids=["a byte", "head", "body"])
+async def test_a_request_that_does_not_come_whole_is_408(listening, dial, sent):
+    async with listening(MemoryPort(), request_timeout_s=0.05) as server, dial(server) as talker:
+        assert (await talker.ask(sent)).status == 408
+        assert await talker.closed() == b""
+        assert server.counters.timed_out == 1
+
+
+async def test_a_connection_without_a_request_is_closed(listening, dial):
+    async with listening(MemoryPort(), request_timeout_s=0.05, idle_timeout_s=0.05) as server:
+        async with dial(server) as talker:
+            assert await talker.closed() == b""
+        async with dial(server) as talker:
+            assert (await talker.ask(request())).status == 202
+            assert await talker.closed() == b""
+
+
+async def test_who_waits_longest_for_its_request_makes_room(listening, dial):
+    port = MemoryPort()
+    async with listening(port, max_connections=2) as server, dial(server) as first, dial(server) as second:
+        assert (await second.ask(request())).status == 202
+        async with dial(server) as third:
+            assert await first.closed() == b""
+            assert (await third.ask(request())).status == 202
+        assert server.counters.over_limit == 1
+
+
+async def test_a_connection_too_many_is_told_so_if_all_others_are_served(listening, dial):
+    port = MemoryPort()
+    port.hold()
+    async with listening(port, max_connections=1) as server, dial(server) as first:
+        first.send(request())
+        await port.until(lambda: port.waiting == 1, "it is put")
+        async with dial(server) as second:
+            assert (await second.receive()).status == 503
+        port.release()
+        assert (await first.receive()).status == 202
+
+
+async def test_far_too_many_connections_are_closed_at_once(listening, dial, monkeypatch):
+    monkeypatch.setattr(listener, "LINGERING", 0)
+    port = MemoryPort()
+    port.hold()
+    async with listening(port, max_connections=1) as server, dial(server) as first:
+        first.send(request())
+        await port.until(lambda: port.waiting == 1, "it is put")
+        async with dial(server) as second:
+            with pytest.raises(ConnectionError):
+                await second.receive()
+        port.release()
+
+
+async def test_all_bodies_under_way_have_a_limit(listening, dial, monkeypatch):
+    monkeypatch.setattr(listener, "MAX_BODIES_BYTES", 100)
+    async with listening(MemoryPort()) as server, dial(server) as first:
+        first.send(HEAD + b"content-length: 91\r\n\r\n" + b"x" * 90)
+        async with dial(server) as second:
+            await eventually(lambda: server._bodies_bytes == 90, "the first has come")
+            assert (await second.ask(request(body=b"x" * 20))).status == 503
+        assert (await first.ask(b"x")).status == 202
+        assert server._bodies_bytes == 0
+
+
+async def test_requests_ahead_of_their_responses_stay_in_the_socket(listening, dial):
+    """A client that sends on while its first request waits is not read."""
+    port = MemoryPort()
+    port.hold()
+    async with listening(port) as server, dial(server) as talker:
+        talker.send(request())
+        await port.until(lambda: port.waiting == 1, "it is put")
+        (served,) = server._sockets
+        talker.send(request(body=b"y" * 1000) * 2000)
+        await eventually(lambda: not served._transport.is_reading(), "it is not read")
+        assert len(served._requests._codec._h11._receive_buffer) <= 2 * request_loop.READ_AHEAD_BYTES
+        port.release()
+        assert [(await talker.receive()).status for _ in range(2001)] == [202] * 2001
+
+
+async def test_a_client_that_reads_no_response_is_not_served_on(listening, dial):
+    async with listening(MemoryPort(), idle_timeout_s=0.5) as server, dial(server) as talker:
+        await eventually(lambda: server._sockets, "it is accepted")
+        (served,) = server._sockets
+        served._transport.set_write_buffer_limits(high=1000)
+        talker.reader._transport.pause_reading()
+        for _ in range(200):
+            talker.send(request("/nowhere/" + "x" * 900) * 100)
+        await eventually(lambda: not server._sockets, "it is closed")
+        assert server.counters.refused["bad-path"] <= 20_000
