@@ -25,6 +25,7 @@ from pathlib import Path
 
 import bridge
 import commands
+import dedup
 import flow
 import gateway
 import memory
@@ -43,10 +44,11 @@ MEASURES = {
     "bridge": bridge.measure,
     "flow": flow.measure,
     "replay": replay.measure,
+    "dedup": dedup.measure,
     "commands": commands.measure,
     "tls": tls.measure,
 }
-RUNS = {"gateway": 5}
+RUNS = {"gateway": 5, "dedup": 1}
 
 
 def main() -> int:
@@ -81,7 +83,9 @@ def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="make bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--runs", type=int, help="runs of each (default: 5 of the gateway's rows at full speed, 3 of others)")
+    parser.add_argument(
+        "--runs", type=int, help="runs of each (default: 5 of the gateway's rows at full speed, 3 of others; dedup: 1)"
+    )
     parser.add_argument(
         "--events",
         type=int,

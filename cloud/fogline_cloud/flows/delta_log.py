@@ -152,22 +152,29 @@ class DeltaLog:
 
     def holding(self, batch: MicroBatch) -> list[str]:
         """Return the paths of files that may hold rows of this batch (and of others)."""
-        return self._overlapping("batch", (batch.number, batch.number))
+        return list(self._overlapping("batch", (batch.number, batch.number)))
 
-    def recorded_within(self, span: tuple[datetime, datetime], since: date) -> list[str]:
-        """Return the paths of files, of `since` and later days, that may hold events recorded within the span."""
+    def files(self) -> dict[str, int]:
+        """Return path and size in bytes of each file."""
+        return _sizes(pa.table(self.snapshot().get_add_actions(flatten=True)))
+
+    def recorded_within(self, span: tuple[datetime, datetime], since: date) -> dict[str, int]:
+        """Return path and size of files, of `since` and later days, that may hold events recorded within the span."""
         return self._overlapping("recordedtime", span, since)
 
-    def _overlapping(self, column: str, span: tuple[Any, Any], since: date = date.min) -> list[str]:
-        self._table.update_incremental()
-        known = pa.table(self._table.get_add_actions(flatten=True))
+    def _overlapping(self, column: str, span: tuple[Any, Any], since: date = date.min) -> dict[str, int]:
+        known = pa.table(self.snapshot().get_add_actions(flatten=True))
         if f"min.{column}" not in known.column_names:
-            return []
+            return {}
         least, greatest = known.column(f"min.{column}"), known.column(f"max.{column}")
         first, last = (pa.scalar(each, least.type) for each in span)
         may = pc.fill_null(pc.and_(pc.less_equal(least, last), pc.greater_equal(greatest, first)), True)
         recent = pc.greater_equal(known.column("partition.day"), pa.scalar(since))
-        return [str(path) for path in known.filter(pc.and_(may, recent)).column("path").to_pylist()]
+        return _sizes(known.filter(pc.and_(may, recent)))
+
+
+def _sizes(files: pa.Table) -> dict[str, int]:
+    return dict(zip(files.column("path").to_pylist(), files.column("size_bytes").to_pylist(), strict=True))
 
 
 def _actions(files: Sequence[File]) -> list[AddAction]:
