@@ -47,9 +47,11 @@ def test_the_files_of_an_event_are_found_with_and_without_key_files(folder, tmp_
 
 
 def test_a_key_file_says_what_its_file_holds(folder, tmp_path):
+    pq.write_table(rows(*map(str, range(20_000))), tmp_path / "a")
     write_key_file(folder, "a")
     found = read_key_file(folder, "a")
     assert found is not None
+    assert len(found) == 20_000
     assert (found == keys_in(folder, "a")).all()
     assert read_key_file(folder, "b") is None
     assert [path.name for path in (tmp_path / "_ids").iterdir()] == ["a.keys1"], "no temporary file"

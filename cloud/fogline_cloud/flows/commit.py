@@ -30,7 +30,7 @@ from fogline_cloud.flows import schema, tasks
 from fogline_cloud.flows.attempt import careful_again
 from fogline_cloud.flows.batch import Derived, File, MicroBatch, StagedFiles, Suspects
 from fogline_cloud.flows.cross_gateway_dedup import KafkaPosition
-from fogline_cloud.flows.delta_log import DeltaLog
+from fogline_cloud.flows.delta_log import DeltaLog, file_sizes
 from fogline_cloud.flows.files import delete_below, span_of
 from fogline_cloud.flows.id_keys import IdIndex, Keys, keys_in
 from fogline_cloud.flows.owner import Owner
@@ -96,7 +96,7 @@ class MicroBatchCommitter:
     def _deduplicated(self, staged: StagedFiles, batch: MicroBatch) -> list[File]:
         """Compare rows that may be duplicates with the table and with the rest of the batch. Returns files to commit."""
         files: list[File] = []
-        known = self.events.files()
+        known = file_sizes(self.events.snapshot())
         self.ids.forget_all_but(known)
         if staged.replayed:
             contested = self._read([each.path for each in staged.replayed])

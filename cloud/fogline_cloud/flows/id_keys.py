@@ -34,7 +34,6 @@ _HEAD = Struct("<4sIQ")  # magic, CRC of the keys, number of keys
 _MAGIC = b"FLk1"
 _KEY_BYTES = 8
 _ROWS = 64 * 1024
-_BUFFER_BYTES = 64 * 1024  # without a buffer, delta-rs refuses the object that Arrow passes
 
 
 def keys_of(rows: pa.Table | pa.RecordBatch) -> Keys:
@@ -64,7 +63,8 @@ def write_key_file(folder: TableFolder, path: str) -> None:
     content = _HEAD.pack(_MAGIC, zlib.crc32(keys.data), len(keys)) + keys.tobytes()
     system = folder.file_system()
     system.create_dir(f"{FOLDER}/{path}".rpartition("/")[0])
-    with system.open_output_stream(key_path(path), buffer_size=_BUFFER_BYTES) as out:
+    # A larger buffer than the content: delta-rs refuses the object that Arrow passes without one.
+    with system.open_output_stream(key_path(path), buffer_size=len(content) + 1) as out:
         out.write(content)
 
 
