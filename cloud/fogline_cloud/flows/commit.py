@@ -100,11 +100,8 @@ class MicroBatchCommitter:
         self.ids.forget_all_but(known)
         if staged.replayed:
             contested = self._read([each.path for each in staged.replayed])
-            may_hold = self.ids.holding(known, self._keys(staged.replayed))
-            settled = self._read([*may_hold, *(each.path for each in staged.files)] or [staged.replayed[0].path])
-            if not may_hold and not staged.files:
-                settled = settled.limit(0)
-            marked = mark_replayed(contested, settled.select("outcome", *_IDENTITY))
+            settled = [*self.ids.holding(known, self._keys(staged.replayed)), *(each.path for each in staged.files)]
+            marked = mark_replayed(contested, self._read(settled) if settled else contested.limit(0))
             stage = partial(tasks.stage_rows, self.task)
             files += collected(marked.coalesce(self.parallel).mapInArrow(stage, tasks.REPLY)).files
         if staged.shared:
