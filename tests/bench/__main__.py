@@ -25,8 +25,11 @@ from pathlib import Path
 
 import bridge
 import commands
+import commits
+import dedup
 import flow
 import gateway
+import killers
 import memory
 import replay
 import tls
@@ -43,10 +46,13 @@ MEASURES = {
     "bridge": bridge.measure,
     "flow": flow.measure,
     "replay": replay.measure,
+    "commits": commits.measure,
+    "dedup": dedup.measure,
+    "killers": killers.measure,
     "commands": commands.measure,
     "tls": tls.measure,
 }
-RUNS = {"gateway": 5}
+RUNS = {"gateway": 5, "commits": 1, "dedup": 1, "killers": 1}
 
 
 def main() -> int:
@@ -81,7 +87,11 @@ def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="make bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--runs", type=int, help="runs of each (default: 5 of the gateway's rows at full speed, 3 of others)")
+    parser.add_argument(
+        "--runs",
+        type=int,
+        help="runs of each (default: 5 of the gateway's rows at full speed, 3 of others, 1 of slow ones)",
+    )
     parser.add_argument(
         "--events",
         type=int,

@@ -1,7 +1,12 @@
 """One advertisement that two gateways receive, with real Kafka, Spark and Delta."""
 
+from datetime import timedelta
+
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
 from flows.parsers.ble_samples import BTHOME_ADDRESS, BTHOME_ENCRYPTED, BTHOME_KEY
 from fogline.advertisement import CONTENT_TYPE, Advertisement, ReceivedAdvertisement, encode, encode_heard, short_uuid
@@ -78,6 +83,33 @@ def test_an_advertisement_that_two_gateways_received_is_one_row(flow, heard):
         done.unlink()
     flow.run()
     assert (flow.rows("events"), flow.rows("readings")) == before, "a replay decides the same"
+
+
+def test_a_copy_of_a_gateway_that_was_offline_for_weeks_is_recognised(flow, heard):
+    """F7: Kafka got the first gateway's event three weeks before the other's."""
+    flow.land([heard("gw-1", 0, 7), heard("gw-1", 10, 8)])
+    flow.run()
+    ingest_earlier(flow.tables / "events", timedelta(days=21))
+    flow.land([heard("gw-2", 1, 7), heard("gw-2", 11, 9)], partition=1)
+
+    flow.run()
+
+    assert told(flow) == [
+        ("gw-1", "00:00", "ok", None, False),
+        ("gw-2", "00:01", "duplicate", "shared", True),
+        ("gw-1", "00:10", "ok", None, False),
+        ("gw-2", "00:11", "ok", None, False),
+    ]
+
+
+def ingest_earlier(table, age):
+    """Let Kafka have got every row of a table earlier than it did."""
+    log = DeltaTable(table)
+    rows = pa.table(log.to_pyarrow_table())
+    for name in ("ingested", "day"):
+        column = rows.column(name)
+        rows = rows.set_column(rows.schema.get_field_index(name), name, pc.subtract(column, pa.scalar(age)).cast(column.type))
+    write_deltalake(log, rows, mode="overwrite")
 
 
 def test_other_strategies_keep_every_gateways_row(flow, heard):

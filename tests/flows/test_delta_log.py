@@ -142,3 +142,18 @@ def test_a_file_that_is_not_as_its_worker_left_it_is_not_committed(table, log, f
         log.append(written, batch(FIRST, 0), FIRST)
 
     assert sequences(table) == []
+
+
+def test_the_newest_version_is_seen_also_after_the_log_was_cut_off(table, log, folder):
+    """The log lists its entries only if the next one is there, or its own is not."""
+    other = DeltaLog("events", table)
+    other.append(files(table, 1), batch(FIRST, 0), FIRST)
+    assert log.newest(batch(FIRST, 0)) == 0
+    for number in range(1, 4):
+        other.append(files(table, number), batch(FIRST, number), FIRST)
+    DeltaTable(table.uri).create_checkpoint()
+    for version in range(5):
+        (folder / "events" / "_delta_log" / f"{version:020}.json").unlink()
+
+    assert log.newest(batch(FIRST, 0)) == 3
+    assert log.version() == other.version() == 5

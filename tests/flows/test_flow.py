@@ -3,21 +3,21 @@
 import shutil
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 from deltalake import DeltaTable
 
+from flows.crashes import crash_at
 from fogline.dead_letter import DEAD_CONTENT_TYPE, DeadLetter
 from fogline.errors import Misconfigured
 from fogline.event import Event, Lane
 from fogline.gap import Gap, GapReason, gap_event
 from fogline.ledger import STATEMENT_CONTENT_TYPE, Counts, Statement, encode_statement
 from fogline_cloud import records, topics
-from fogline_cloud.flows import commit, delta_log, parsed_sink, schema
+from fogline_cloud.flows import parsed_sink, schema
 
 if TYPE_CHECKING:
     from conftest import Flow
@@ -36,24 +36,6 @@ def canonical_readings(flow: Flow) -> list[dict[str, Any]]:
     """Return each reading of the canonical topic, with the members of its record."""
     records = flow.derived_json(topics.canonical(flow.settings.tenant))
     return [{**record, **reading} for record in records for reading in record["readings"]]
-
-
-@contextmanager
-def crash_at(step: str) -> Iterator[None]:
-    """Kill the driver before `step` of a micro-batch: "derive", or the commit to "events" or "readings"."""
-    append = delta_log.DeltaLog.append
-
-    def die(log: object = None, *given: object) -> None:
-        if isinstance(log, delta_log.DeltaLog) and not log.folder.path.endswith(step):
-            append(log, *given)
-        else:
-            raise ConnectionResetError(f"killed before {step}")
-
-    with pytest.MonkeyPatch.context() as patch:
-        owner, name = (commit, step) if step == "derive" else (delta_log.DeltaLog, "append")
-        patch.setattr(owner, name, die)
-        with pytest.raises(Misconfigured, match="killed before"):
-            yield
 
 
 @pytest.mark.fault("D7")

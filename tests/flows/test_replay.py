@@ -13,7 +13,8 @@ from deltalake import DeltaTable
 from pyspark.sql import Row, SparkSession
 
 from flows.conftest import Flow
-from flows.test_flow import canonical_readings, crash_at
+from flows.crashes import crash_at
+from flows.test_flow import canonical_readings
 from fogline.errors import Misconfigured
 from fogline.event import Event
 from fogline_cloud.cli.main import main

@@ -15,6 +15,7 @@
 `failure`: Spark's failures as one line, by reaction
 `files`: Parquet files in the tables' folders
 `guard`: limits on time and memory that hold in native code
+`id_keys`: finds the files that may hold an event
 `isolation`: runs parsers in a child process
 `job`: the running flow
 `kafka`: Kafka settings for Spark's Java client
@@ -30,6 +31,7 @@
 `parsers`: the parser plugins
 `plan`: how the flow parses
 `positions`: the queries' positions in the raw topics
+`probation`: parsers that have ended their process
 `publish`: derived records to Kafka
 `query`: a streaming query
 `raw_rows`: rows of table `raw`

@@ -13,15 +13,15 @@ A kill at any point leaves every event exactly once in both tables, and at least
 dead, fleet). `fogline table maintain` removes files that no commit names.
 """
 
-import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
-from functools import partial, reduce
+from functools import partial
 from time import monotonic
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark uses
@@ -30,18 +30,18 @@ from fogline_cloud.flows import schema, tasks
 from fogline_cloud.flows.attempt import careful_again
 from fogline_cloud.flows.batch import Derived, File, MicroBatch, StagedFiles, Suspects
 from fogline_cloud.flows.cross_gateway_dedup import KafkaPosition
-from fogline_cloud.flows.delta_log import DeltaLog
+from fogline_cloud.flows.delta_log import DeltaLog, file_sizes
 from fogline_cloud.flows.files import delete_below, span_of
+from fogline_cloud.flows.id_keys import IdIndex, Keys, keys_in
 from fogline_cloud.flows.owner import Owner
+from fogline_cloud.flows.probation import Probation
 from fogline_cloud.flows.schema import EventOutcome
 from fogline_cloud.flows.topic_ids import TopicIds
 from fogline_cloud.settings import SharedSettings
 
-log = logging.getLogger(__name__)
-
 _IDENTITY = ("source", "id")
-HORIZON = timedelta(days=2)
-"""Age of the oldest committed rows that rows of other gateways are compared with."""
+EARLY = timedelta(days=2)
+"""Time by which Kafka may have got an event before a gateway's clock says that it was stored."""
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -64,8 +64,9 @@ class MicroBatchCommitter:
     task: tasks.WorkerTask
     owner: Owner
     topic_ids: TopicIds
+    ids: IdIndex
     parallel: int
-    suspects: set[str] = field(default_factory=set)  # parsers that have ended a process
+    probation: Probation = field(default_factory=Probation)
 
     def process(self, raw: DataFrame, batch: MicroBatch, *, decided: bool, on_progress: Callable[[Progress], None]) -> None:
         """Take one micro-batch through every step that is left. `decided`: its rows are in `events` already."""
@@ -80,10 +81,10 @@ class MicroBatchCommitter:
         return self._derive(self.events.holding(batch), batch)
 
     def _parse_and_commit(self, raw: DataFrame, batch: MicroBatch) -> Derived:
-        plan = msgspec.structs.replace(self.task.plan, suspects=frozenset(self.suspects))
+        plan = msgspec.structs.replace(self.task.plan, suspects=self.probation.parsers)
         stage = partial(_stage, msgspec.structs.replace(self.task, plan=plan), batch)
         staged = collected(raw.coalesce(self.parallel).mapInArrow(stage, tasks.REPLY))
-        self._suspect({*staged.killers})
+        self.probation.landed({*staged.killers})
         files = staged.files
         if staged.replayed or staged.shared:
             files = files + self._deduplicated(staged, batch)
@@ -92,19 +93,15 @@ class MicroBatchCommitter:
         self.events.append(files, batch, self.owner)
         return self._derive([each.path for each in files], batch)
 
-    def _suspect(self, killers: set[str]) -> None:
-        for name in sorted(killers - self.suspects):
-            log.warning("parser %s ended its process: it runs in a child process until the flow ends", name)
-        self.suspects.update(killers)
-
     def _deduplicated(self, staged: StagedFiles, batch: MicroBatch) -> list[File]:
         """Compare rows that may be duplicates with the table and with the rest of the batch. Returns files to commit."""
         files: list[File] = []
+        known = file_sizes(self.events.snapshot())
+        self.ids.forget_all_but(known)
         if staged.replayed:
-            table = self.spark.read.format("delta").load(self.events.folder.path)
-            settled = [frame.select("outcome", *_IDENTITY) for frame in (table, *self._read(staged.files))]
-            contested = reduce(DataFrame.unionByName, self._read(staged.replayed))
-            marked = mark_replayed(contested, reduce(DataFrame.unionByName, settled))
+            contested = self._read([each.path for each in staged.replayed])
+            settled = [*self.ids.holding(known, self._keys(staged.replayed)), *(each.path for each in staged.files)]
+            marked = mark_replayed(contested, self._read(settled) if settled else contested.limit(0))
             stage = partial(tasks.stage_rows, self.task)
             files += collected(marked.coalesce(self.parallel).mapInArrow(stage, tasks.REPLY)).files
         if staged.shared:
@@ -116,11 +113,16 @@ class MicroBatchCommitter:
 
     def _suspects(self, shared: list[File]) -> Suspects:
         span = suspected_span(shared, self.task.shared)
-        since = date.fromisoformat(min(each.day for each in shared)) - HORIZON
-        return Suspects([each.path for each in shared], self.events.recorded_within(span, since), span)
+        # Another gateway's row is as late as that gateway was offline, so only the time of the event bounds the search.
+        first = min(date.fromisoformat(min(each.day for each in shared)), span[0].date())
+        may_hold = self.ids.holding(self.events.recorded_within(span, max(first, date.min + EARLY) - EARLY), self._keys(shared))
+        return Suspects([each.path for each in shared], may_hold, span)
 
-    def _read(self, files: list[File]) -> list[DataFrame]:
-        return [self.spark.read.parquet(f"{self.events.folder.path}/{each.path}") for each in files]
+    def _keys(self, staged: list[File]) -> Keys:
+        return np.unique(np.concatenate([keys_in(self.events.folder, each.path) for each in staged]))
+
+    def _read(self, paths: list[str]) -> DataFrame:
+        return self.spark.read.parquet(*(f"{self.events.folder.path}/{each}" for each in paths))
 
     def _derive(self, paths: list[str], batch: MicroBatch) -> Derived:
         derived = derive(self.spark, partial(tasks.derive, self.task, batch), paths, self.parallel)

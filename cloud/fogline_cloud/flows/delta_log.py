@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
+from pyarrow.fs import FileType
 
 from fogline.errors import Misconfigured
 from fogline_cloud.flows import schema
@@ -53,6 +54,7 @@ class DeltaLog:
             raise Misconfigured(
                 f"[flow] tables: {folder.path} cannot be opened by delta-rs: {line} (see [flow.storage])"
             ) from None
+        self._system = folder.file_system()
         self._seen = self._table.version()
         self._own = 0  # commits of this object since `_seen`
         self._require_usable()
@@ -64,8 +66,7 @@ class DeltaLog:
 
     def version_of(self, application: str) -> int | None:
         """Return the version of a transaction application, `None` if the table does not know it."""
-        self._table.update_incremental()
-        version: int | None = self._table.transaction_version(application)
+        version: int | None = self.snapshot().transaction_version(application)
         return version
 
     def epoch_of(self, owner: Owner) -> int:
@@ -79,7 +80,12 @@ class DeltaLog:
 
     def snapshot(self) -> DeltaTable:
         """Return the table at its newest version. It must not be used after the next call."""
-        self._table.update_incremental()
+        # delta-rs lists the whole log, which takes as long as it is. Without the entry of its version, the log was cut off.
+        version = self._table.version()
+        names = [f"_delta_log/{number:020}.json" for number in (version, version + 1)]
+        own, following = (each.type is not FileType.NotFound for each in self._system.get_file_info(names))
+        if following or not own:
+            self._table.update_incremental()
         return self._table
 
     def claim(self, owner: Owner, marks: Mapping[str, int], files: Sequence[File] = (), at: int | None = None) -> None:
@@ -98,7 +104,7 @@ class DeltaLog:
 
         Raises `Misconfigured` if `owner` is not the owner any more, the table was restored, or a file is missing or incomplete.
         """
-        self._table.update_incremental()
+        self.snapshot()
         self._require(owner)
         application = batch.application(self.table)
         newest = self._table.transaction_version(application)
@@ -152,22 +158,30 @@ class DeltaLog:
 
     def holding(self, batch: MicroBatch) -> list[str]:
         """Return the paths of files that may hold rows of this batch (and of others)."""
-        return self._overlapping("batch", (batch.number, batch.number))
+        return list(self._overlapping("batch", (batch.number, batch.number)))
 
-    def recorded_within(self, span: tuple[datetime, datetime], since: date) -> list[str]:
-        """Return the paths of files, of `since` and later days, that may hold events recorded within the span."""
+    def recorded_within(self, span: tuple[datetime, datetime], since: date) -> dict[str, int]:
+        """Return path and size of files, of `since` and later days, that may hold events recorded within the span."""
         return self._overlapping("recordedtime", span, since)
 
-    def _overlapping(self, column: str, span: tuple[Any, Any], since: date = date.min) -> list[str]:
-        self._table.update_incremental()
-        known = pa.table(self._table.get_add_actions(flatten=True))
+    def _overlapping(self, column: str, span: tuple[Any, Any], since: date = date.min) -> dict[str, int]:
+        known = pa.table(self.snapshot().get_add_actions(flatten=True))
         if f"min.{column}" not in known.column_names:
-            return []
+            return {}
         least, greatest = known.column(f"min.{column}"), known.column(f"max.{column}")
         first, last = (pa.scalar(each, least.type) for each in span)
         may = pc.fill_null(pc.and_(pc.less_equal(least, last), pc.greater_equal(greatest, first)), True)
         recent = pc.greater_equal(known.column("partition.day"), pa.scalar(since))
-        return [str(path) for path in known.filter(pc.and_(may, recent)).column("path").to_pylist()]
+        return _sizes(known.filter(pc.and_(may, recent)))
+
+
+def file_sizes(table: DeltaTable) -> dict[str, int]:
+    """Return path and size in bytes of each file of the loaded version."""
+    return _sizes(pa.table(table.get_add_actions(flatten=True)))
+
+
+def _sizes(files: pa.Table) -> dict[str, int]:
+    return dict(zip(files.column("path").to_pylist(), files.column("size_bytes").to_pylist(), strict=True))
 
 
 def _actions(files: Sequence[File]) -> list[AddAction]:

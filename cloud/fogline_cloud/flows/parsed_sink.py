@@ -7,6 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 from fogline_cloud.flows.batch import MicroBatch
 from fogline_cloud.flows.commit import MicroBatchCommitter, Progress
 from fogline_cloud.flows.delta_log import DeltaLog
+from fogline_cloud.flows.id_keys import IdIndex
 from fogline_cloud.flows.owner import Owner
 from fogline_cloud.flows.plan import plan_of
 from fogline_cloud.flows.positions import Bounds, Positions, of_events
@@ -76,6 +77,7 @@ class ParsedSink:
             ),
             owner=owner,
             topic_ids=topic_ids,
+            ids=IdIndex(self._tables.events),
             parallel=parsing_slots(self._spark.sparkContext.defaultParallelism, flow),
         )
 

@@ -93,6 +93,7 @@ def stage_shared(task: WorkerTask, suspects: Suspects) -> bytes:
         & (pc.field("recordedtime") >= suspects.span[0])
         & (pc.field("recordedtime") <= suspects.span[1])
         & ((pc.field("outcome") != EventOutcome.DUPLICATE.value) | (pc.field("reason") != "replayed"))
+        & pc.field("id").isin(pc.unique(rows.column("id")))
     )
     compared = pa.schema([STORED.field(name) for name in COMPARED])
     committed = [conformed(read_rows(task.events, each, list(COMPARED), relevant), compared) for each in suspects.committed]

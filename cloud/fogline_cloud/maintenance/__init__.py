@@ -2,6 +2,7 @@
 
 `beside_flow`: runs maintenance at intervals, in a process of its own
 `forget`: removes what the tables hold about a device
+`key_files`: the key files of table `events`
 `maintain`: the steps of one maintenance run over all tables
 `plan`: the days whose files are compacted, and the files of a Delta log that nobody needs
 `raw_rows`: records of one device in table `raw`

@@ -13,6 +13,7 @@ from deltalake import QueryBuilder, write_deltalake
 
 from fogline.address import source_of
 from fogline_cloud.flows.schema import EventOutcome
+from fogline_cloud.maintenance.key_files import delete_unneeded_key_files
 from fogline_cloud.maintenance.maintain import existing, table_folder
 from fogline_cloud.maintenance.raw_rows import count_of_device, rows_of_others
 from fogline_cloud.maintenance.table import HOOK, WRITER, MaintainedTable, quoted
@@ -44,6 +45,8 @@ def forget(settings: CloudSettings, device: str, on_day: Callable[[ForgottenDay]
             if rows:
                 on_day(ForgottenDay(name, day.isoformat(), rows))
             total += rows
+        if name == "events" and not dry_run:
+            delete_unneeded_key_files(table, dry_run=False)  # they have the keys of the device's events
     return total
 
 

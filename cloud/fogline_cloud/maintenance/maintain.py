@@ -1,4 +1,7 @@
-"""One maintenance run: every table loses old rows, small files, unneeded files and old log entries, one step at a time."""
+"""One maintenance run: every table loses old rows, small files, unneeded files and old log entries, one step at a time.
+
+Table `events` gets key files, with which the flow finds earlier rows of an event (`fogline_cloud.flows.id_keys`).
+"""
 
 import time
 from collections.abc import Callable
@@ -12,6 +15,7 @@ from deltalake.exceptions import DeltaError
 
 from fogline.errors import FoglineError
 from fogline_cloud.flows.files import TableFolder
+from fogline_cloud.maintenance.key_files import delete_unneeded_key_files, files_without_keys, write_key_files
 from fogline_cloud.maintenance.plan import compactions
 from fogline_cloud.maintenance.table import MaintainedTable
 from fogline_cloud.settings import CloudSettings, FlowSettings
@@ -21,10 +25,10 @@ TABLES = ("events", "readings", "raw")
 
 
 class MaintenanceStep(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One finished step, or one to do. `before` and `after`: number of files of the day. `files`: number of deleted files."""
+    """One finished step, or one to do. `before`, `after`: files of the day. `files`: number of written or deleted files."""
 
     table: str
-    step: str  # delete, compact, vacuum or log
+    step: str  # delete, compact, index, unindex, vacuum or log
     day: str = ""
     before: int = 0
     after: int = 0
@@ -40,6 +44,8 @@ class MaintenanceStep(msgspec.Struct, frozen=True, omit_defaults=True):
         done = {
             "delete": f"rows{days} deleted",
             "compact": f"files{days} compacted: {self.before} -> {self.after or 'a few'}",
+            "index": f"key files{days} written: {self.files or self.before}",
+            "unindex": f"{self.files} unneeded key files deleted",
             "vacuum": f"{self.files} unneeded files deleted",
             "log": f"{self.files} old log files deleted",
         }
@@ -96,6 +102,10 @@ class _Run:
                 self._do("delete", lambda: table.delete_before(first), day=f"{days[0]} to {days[-1]}")
         for wanted in compactions(table.files(), today):
             self._do("compact", partial(table.compact, wanted), day=wanted.day, before=wanted.files, into="after")
+        if self._name == "events":
+            for day, paths in files_without_keys(table, today).items():
+                self._do("index", partial(write_key_files, table, paths), day=day.isoformat(), before=len(paths))
+            self._count("unindex", lambda: delete_unneeded_key_files(table, dry_run=self._dry_run))
         if table.vacuum_is_due(now):
             self._count("vacuum", lambda: table.vacuum(settings.tables.vacuum_days, now, dry_run=self._dry_run))
         self._count("log", lambda: table.expire_log(settings.tables.keep_commits, dry_run=self._dry_run))

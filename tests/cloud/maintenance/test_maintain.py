@@ -37,7 +37,8 @@ def run(settings, make_table):
         steps = []
         tables = msgspec.structs.replace(settings.tables, **given)
         assert maintain(msgspec.structs.replace(settings, tables=tables), steps.append, now, dry_run=dry_run)
-        return [msgspec.structs.replace(step, seconds=0) for step in steps if step.table == "events"]
+        done = [msgspec.structs.replace(step, seconds=0) for step in steps if step.table == "events"]
+        return [step for step in done if step.step not in {"index", "unindex"}]  # see test_key_files.py
 
     return maintained
 
@@ -182,7 +183,7 @@ def test_the_command_maintains_the_tables_and_says_what_failed(events, make_tabl
 
     assert main(["table", "maintain", "--config", str(config), "--json"]) == 1
 
-    done, failed = map(msgspec.json.decode, capsys.readouterr().out.splitlines())
+    done, _, failed = map(msgspec.json.decode, capsys.readouterr().out.splitlines())
     assert (done["step"], done["before"], done["after"]) == ("compact", 9, 1)
     assert failed["failure"].endswith("readings: there is no table: start the flow first")
     make_table("readings")

@@ -4,11 +4,12 @@ import hashlib
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from fogline.event import Event
 from fogline_cloud.flows.parsers import Reading, Retry
+from fogline_cloud.flows.parsers.json_values import parse as parse_json
 
 
 def endless(event: Event) -> Iterator[Reading]:
@@ -53,6 +54,11 @@ def deadly(event: Event) -> list[Reading]:
         case b"error":
             list(wrong(event))
     return [Reading("size", float(len(event.data)))]
+
+
+def deadly_json(event: Event) -> Iterable[Reading]:
+    """Reads JSON, unless the body is one of `deadly`."""
+    return parse_json(event) if event.data.startswith(b"{") else deadly(event)
 
 
 def stuck(event: Event) -> list[Reading]:
