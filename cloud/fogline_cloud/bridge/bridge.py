@@ -26,6 +26,7 @@ from fogline_cloud.bridge.command_sender import CommandSender
 from fogline_cloud.bridge.command_table import CommandTable
 from fogline_cloud.bridge.connected_gateways import ConnectedGateways
 from fogline_cloud.bridge.enrolment import EnrolmentHandler
+from fogline_cloud.bridge.forwarding import Forwarder
 from fogline_cloud.bridge.gateways import GatewayHandler
 from fogline_cloud.bridge.listener import LinkHandlers, Listener
 from fogline_cloud.bridge.metrics import check_bridge, read_bridge
@@ -75,6 +76,7 @@ class Bridge:
         self._feed: RevocationFeed | None = None
         self._files: asyncio.TimerHandle | None = None
         self._metrics: MetricsServer | None = None
+        self._forwarder = Forwarder(settings.bridge, self.shards, self._find_owners)
 
     async def start(self) -> tuple[str, int]:
         """Check the topics, listen, and join the group of bridges. Return host and port. Raises `Misconfigured`."""
@@ -108,9 +110,18 @@ class Bridge:
             self.shards, self.gateways, settings.bridge.hellos_s, on_welcomed=sender.resume, find_owner=self._find_owner
         )
         operators = OperatorHandler(
-            self.shards, self.gateways, self._routes, self._table, sender, settings=settings.commands, ids=ids, policy=policy
+            self.shards,
+            self.gateways,
+            self._routes,
+            self._table,
+            sender,
+            settings=settings.commands,
+            ids=ids,
+            policy=policy,
+            forwarder=self._forwarder,
         )
-        handlers = LinkHandlers(gateways, ClientEventHandler(self.shards, policy), operators, self._enrolment)
+        events = ClientEventHandler(self.shards, policy, self._forwarder)
+        handlers = LinkHandlers(gateways, events, operators, self._enrolment)
         return Listener(settings.bridge, authentication, policy, self.gateways, handlers, audit=self._audit)
 
     def read_again(self) -> None:
@@ -145,6 +156,9 @@ class Bridge:
     async def _find_owner(self, shard_number: int) -> str:
         return await self._directory.find(shard_number) if self._directory is not None else ""
 
+    async def _find_owners(self) -> dict[int, str]:
+        return await self._directory.owners() if self._directory is not None else {}
+
     async def close(self) -> None:
         """Stop serving, then leave the group. Open transactions are aborted, and the gateways send their batches again."""
         if self._metrics is not None:
@@ -155,6 +169,7 @@ class Bridge:
             self._feed.close()
         if self.listener is not None:
             await self.listener.close()
+        self._forwarder.close()
         self._table.close()
         self._closing = True
         shards = list(self.shards)  # leaving the group empties the table, but the threads still run
