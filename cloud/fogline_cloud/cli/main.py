@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 
 from fogline.process import command_line
-from fogline_cloud.cli import access, audit, bridge, ca, command, dead, flow, gateway, ledger, parsers, table, topics, user
+from fogline_cloud.cli import access, api, audit, bridge, ca, command, dead, flow, gateway, ledger, parsers, table, topics, user
 
 EXAMPLE = """\
 examples:
@@ -24,7 +24,7 @@ def build_parser() -> argparse.ArgumentParser:
         prog="fogline", description=__doc__, epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     groups = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for module in (ca, gateway, user, access, topics, bridge, flow, dead, table, command, ledger, audit, parsers):
+    for module in (ca, gateway, user, access, topics, bridge, api, flow, dead, table, command, ledger, audit, parsers):
         module.register(groups)
     return parser
 
