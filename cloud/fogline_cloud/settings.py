@@ -208,6 +208,35 @@ class OperatorSettings(_Strict, frozen=True, kw_only=True):
     tls: TlsSettings | None = None
 
 
+class ApiTlsSettings(_Strict, frozen=True, kw_only=True):
+    """Files in PEM for HTTPS, relative to the settings file."""
+
+    certificate: str
+    """File with the certificate of the API, and those between it and the authority's. `fogline ca issue bridge` makes one."""
+    key: str
+    """File with the private key of `certificate`. Only its owner may read it (mode 600)."""
+
+    @property
+    def ca(self) -> None:
+        """No authority: users log in with names and passwords."""
+
+
+class ApiSettings(_Strict, frozen=True, kw_only=True):
+    """The HTTP API (`fogline api run`). It reaches the bridge by `operator.bridge` and `operator.tls`."""
+
+    listen: str = "127.0.0.1:8080"
+    """Address to listen on as `host:port`. Beyond loopback it needs `api.tls`, and a bridge with TLS and `users`."""
+    metrics: str | None = None
+    """Address of `/metrics` and `/healthz` as `host:port`, for example `127.0.0.1:9467`. Only loopback. Default: none."""
+    max_connections: Annotated[int, Meta(ge=1, le=10_000)] = 500
+    """Largest number of HTTP connections. Further ones are closed at once."""
+    max_streams: Annotated[int, Meta(ge=1, le=1000)] = 100
+    """Largest number of event streams, each of which is a connection. Further ones get 503."""
+    max_commands: Annotated[int, Meta(ge=1000)] = 50_000
+    """Commands that can be listed and read: the newest ones, of all devices."""
+    tls: ApiTlsSettings | None = None
+
+
 class CaSettings(_Strict, frozen=True, kw_only=True):
     """The certificate authority (`fogline ca`)."""
 
@@ -235,6 +264,7 @@ class CloudSettings(_Strict, frozen=True, kw_only=True):
     flow: FlowSettings = msgspec.field(default_factory=FlowSettings)
     tables: TablesSettings = msgspec.field(default_factory=TablesSettings)
     operator: OperatorSettings = msgspec.field(default_factory=OperatorSettings)
+    api: ApiSettings = msgspec.field(default_factory=ApiSettings)
     ca: CaSettings = msgspec.field(default_factory=CaSettings)
 
 
@@ -266,6 +296,7 @@ def load(path: Path, *, kafka: bool = True) -> CloudSettings:
         operator=msgspec.structs.replace(
             operator, password_file=_beside(operator.password_file, path), tls=_tls_beside(operator.tls, path)
         ),
+        api=msgspec.structs.replace(settings.api, tls=_api_tls_beside(settings.api.tls, path)),
         ca=msgspec.structs.replace(settings.ca, folder=_absolute(settings.ca.folder, path)),
     )
 
@@ -276,6 +307,12 @@ def _beside(file: str | None, path: Path) -> str | None:
 
 def _tls_beside(tls: TlsSettings | None, path: Path) -> TlsSettings | None:
     return None if tls is None else resolve_tls(tls, path.parent.resolve())
+
+
+def _api_tls_beside(tls: ApiTlsSettings | None, path: Path) -> ApiTlsSettings | None:
+    if tls is None:
+        return None
+    return ApiTlsSettings(certificate=_absolute(tls.certificate, path), key=_absolute(tls.key, path))
 
 
 def _absolute(folder: str, beside: Path) -> str:

@@ -36,6 +36,7 @@ _SUBJECTS = {
     "ble_supervisor": "Gateway: supervision of the Bluetooth adapter",
     "bridge": "Bridge",
     "shard": "Bridge: shards",
+    "api": "HTTP API",
     "flow": "Flow",
 }
 

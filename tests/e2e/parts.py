@@ -52,6 +52,7 @@ class Line:
     folder: Path
     cloud: CloudSettings
     port: int = 0
+    bridges: list[str] | None = None
     uplink_tls: TlsSettings | None = None
     acknowledged: list[int] = field(default_factory=list)
 
@@ -67,7 +68,8 @@ class Line:
             await bridge.close()
 
     def settings(self, gateway: str = "gw-1") -> EdgeSettings:
-        uplink = UplinkSettings(bridge=f"127.0.0.1:{self.port}", batch_events=100, statement_s=0.5, tls=self.uplink_tls)
+        bridge = self.bridges or f"127.0.0.1:{self.port}"
+        uplink = UplinkSettings(bridge=bridge, batch_events=100, statement_s=0.5, tls=self.uplink_tls)
         return EdgeSettings(tenant=self.tenant, gateway=gateway, data=str(self.folder / gateway), uplink=uplink)
 
     @asynccontextmanager

@@ -55,6 +55,11 @@ class Quotas:
         return use
 
 
+def over_quota(principal: Principal, owed_s: float) -> str:
+    """Return why a message of a peer over its quota is refused."""
+    return f"{principal} is over its quota (bridge.access): again in {max(1.0, owed_s):.0f} s"
+
+
 def _bucket(rate: float | None, per_s: float, now_s: float) -> Bucket | None:
     """Return a bucket of `rate` tokens in `per_s` seconds, which holds as many."""
     return None if rate is None else Bucket(rate / per_s, rate, now_s)

@@ -13,6 +13,7 @@
 `device_feed`: the table of devices, from Kafka
 `devices`: changes of the registry of devices
 `enrolment`: issues certificates to gateways
+`forwarding`: sends on what belongs to the shards of other bridges
 `gateways`: hello and batches
 `hello_pacer`: limits the rate at which gateways connect
 `listener`: accepts connections and links
@@ -25,5 +26,6 @@
 `replies`: sends replies to operators
 `revocation_feed`: the list of revoked certificates, over Kafka
 `shard_table`: the shards of this bridge, and calls from their threads
+`upstream`: the connection of one peer to another bridge
 `verdict_waiters`: who waits for the end of a command
 """

@@ -32,6 +32,7 @@ _ROLES = {
     Role.OPERATOR: (PrincipalKind.CLIENT,),
     Role.DEVICE: (PrincipalKind.DEVICE,),
 }
+_PROOFS = ("certificate", "password")
 _log = logging.getLogger("fogline.bridge")
 
 
@@ -101,23 +102,33 @@ class Authentication:
             return _by_password(remote.login.user, kind, tenant)
         if remote.certificate is None:
             raise NotAuthenticated("the peer has no certificate")
-        return self._certified(x509.load_der_x509_certificate(remote.certificate), kind, remote.container)
+        return self._certified(x509.load_der_x509_certificate(remote.certificate), kind, remote)
 
-    def _certified(self, certificate: x509.Certificate, kind: PrincipalKind, container: str) -> Principal:
+    def _forwarded(self, remote: AmqpPeer) -> Principal:
+        """Return the principal for which another bridge has opened the connection, and whose name it has established."""
+        kind, proof = remote.properties.get("kind"), str(remote.properties.get("proof"))
+        is_kind = kind in (PrincipalKind.CLIENT, PrincipalKind.DEVICE)
+        if not is_kind or proof not in _PROOFS or not is_identifier(remote.container):
+            raise NotAuthenticated(f"a bridge has no peer of kind {shown(str(kind))} named {shown(remote.container)}")
+        return Principal(PrincipalKind(str(kind)), self._tenant, remote.container, proof)
+
+    def _certified(self, certificate: x509.Certificate, kind: PrincipalKind, remote: AmqpPeer) -> Principal:
         subject = subject_of(certificate)
         name = subject.name if subject is not None else _common_name(certificate)
         if self.revoked is not None and (why := self.revoked.get().doubt(certificate, now_utc())) is not None:
             raise NotAuthenticated(f"the certificate of {shown(name)}: {why}")
         if subject is not None and subject.tenant != self._tenant:
             raise NotAuthenticated(f"the certificate of {shown(name)} is of tenant {shown(subject.tenant)}")
+        if subject is not None and subject.role is Role.BRIDGE and kind is PrincipalKind.CLIENT:
+            return self._forwarded(remote)
         if subject is not None and subject.role is Role.DEVICE and kind is PrincipalKind.CLIENT:
             kind = PrincipalKind.DEVICE
         allowed = _ROLES.get(subject.role, ()) if subject is not None else self._kinds_of_listed(name)
         if kind not in allowed:
             role = f"role {subject.role}" if subject is not None else "no role here (see bridge.gateways)"
             raise NotAuthenticated(f"the certificate of {shown(name)} is for {role}, and the peer is a {kind}")
-        if kind in _ROLES[Role.GATEWAY] and container != name:
-            raise NotAuthenticated(f"the certificate is of gateway {shown(name)}, and the peer says {shown(container)}")
+        if kind in _ROLES[Role.GATEWAY] and remote.container != name:
+            raise NotAuthenticated(f"the certificate is of gateway {shown(name)}, and the peer says {shown(remote.container)}")
         return Principal(kind, self._tenant, name, "certificate")
 
     def _kinds_of_listed(self, name: str) -> tuple[PrincipalKind, ...]:

@@ -28,6 +28,7 @@ from fogline_cloud.bridge.command_table import CommandTable
 from fogline_cloud.bridge.connected_gateways import ConnectedGateways
 from fogline_cloud.bridge.devices import DeviceHandler, Devices
 from fogline_cloud.bridge.enrolment import EnrolmentHandler
+from fogline_cloud.bridge.forwarding import Forwarder
 from fogline_cloud.bridge.gateways import GatewayHandler
 from fogline_cloud.bridge.listener import LinkHandlers, Listener
 from fogline_cloud.bridge.metrics import check_bridge, read_bridge
@@ -80,6 +81,7 @@ class Bridge:
         self._feed: RevocationFeed | None = None
         self._files: asyncio.TimerHandle | None = None
         self._metrics: MetricsServer | None = None
+        self._forwarder = Forwarder(settings.bridge, self.shards, self._find_owners)
 
     async def start(self) -> tuple[str, int]:
         """Check the topics, listen, and join the group of bridges. Return host and port. Raises `Misconfigured`."""
@@ -123,10 +125,10 @@ class Bridge:
             ids=ids,
             policy=policy,
             refusal=self._devices.refusal,
+            forwarder=self._forwarder,
         )
-        handlers = LinkHandlers(
-            gateways, ClientEventHandler(self.shards, policy), operators, self._enrolment, DeviceHandler(self._devices, policy)
-        )
+        events = ClientEventHandler(self.shards, policy, self._forwarder)
+        handlers = LinkHandlers(gateways, events, operators, self._enrolment, DeviceHandler(self._devices, policy))
         return Listener(settings.bridge, authentication, policy, self.gateways, handlers, audit=self._audit)
 
     async def answers(self) -> None:
@@ -172,6 +174,9 @@ class Bridge:
     async def _find_owner(self, shard_number: int) -> str:
         return await self._directory.find(shard_number) if self._directory is not None else ""
 
+    async def _find_owners(self) -> dict[int, str]:
+        return await self._directory.owners() if self._directory is not None else {}
+
     async def close(self) -> None:
         """Stop serving, then leave the group. Open transactions are aborted, and the gateways send their batches again."""
         if self._metrics is not None:
@@ -182,6 +187,7 @@ class Bridge:
             self._feed.close()
         if self.listener is not None:
             await self.listener.close()
+        self._forwarder.close()
         self._table.close()
         self._devices.stop()
         self._closing = True

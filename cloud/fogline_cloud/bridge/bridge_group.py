@@ -88,11 +88,15 @@ class ShardDirectory:
 
     async def find(self, shard_number: int) -> str:
         """Return `host:port` of the other bridge that owns a shard, or an empty text if none is known."""
+        return (await self.owners()).get(shard_number, "")
+
+    async def owners(self) -> dict[int, str]:
+        """Return `host:port` of the other bridges, by the number of each shard that they own."""
         async with self._lock:
             if time.monotonic() - self._asked_at_s >= FRESH_S:
                 self._owners = await asyncio.to_thread(self._ask)
                 self._asked_at_s = time.monotonic()
-        return self._owners.get(shard_number, "")
+            return self._owners
 
     def _ask(self) -> dict[int, str]:
         admin = self._clients.admin()

@@ -9,6 +9,8 @@ import secrets
 import time
 from functools import partial
 
+from msgspec.structs import replace
+
 from fogline.address import Address, Reports
 from fogline.amqp.events import Delivery, Link
 from fogline.amqp.outcome import RELEASED
@@ -19,6 +21,7 @@ from fogline.media_type import check_media_type
 from fogline.message import Message
 from fogline.process.loop_calls import call_soon
 from fogline_cloud.access.policy import Action, Policy
+from fogline_cloud.bridge.forwarding import Forwarder
 from fogline_cloud.bridge.peer import LinkHandler, Peer
 from fogline_cloud.bridge.shard_table import ShardTable
 from fogline_cloud.device_address import device_of
@@ -35,8 +38,9 @@ _MAX_TEXT = 256
 class ClientEventHandler(LinkHandler):
     """Serves `telemetry/` and `event/`."""
 
-    def __init__(self, shards: ShardTable, policy: Policy) -> None:
+    def __init__(self, shards: ShardTable, policy: Policy, forwarder: Forwarder) -> None:
         self._shards = shards
+        self._forwarder = forwarder
         self._policy = policy
         self._loop = asyncio.get_running_loop()
 
@@ -48,15 +52,20 @@ class ClientEventHandler(LinkHandler):
         """See `LinkHandler`."""
         assert isinstance(address, Reports)
         event = event_of(message, address, time.time_ns())
-        if not self._policy.may(peer.principal, Action.SEND, Reports(address.endpoint, address.tenant, event.device)):
+        own = Reports(address.endpoint, address.tenant, event.device)
+        if not self._policy.may(peer.principal, Action.SEND, own):
             raise Poison("not-authorised", f"{peer.principal} may not send events of device {event.device}")
         peer.check_quota()
         peer.count(events=1, size_bytes=len(message.body))
-        shard = self._shards.ready(self._shards.number_of(event.device))
-        if shard is None:
+        number = self._shards.number_of(event.device)
+        shard = self._shards.ready(number)
+        if shard is None and (peer.forwarded or number in self._shards.owned):
             peer.settle(delivery, RELEASED)
             return
         peer.queue(delivery, message)
+        if shard is None:
+            self._forwarder.send(peer, replace(message, to=str(own)), number, partial(peer.settle, delivery))
+            return
         shard.submit(ClientEvent(event, partial(call_soon, self._loop, peer.settle, delivery)))
 
 

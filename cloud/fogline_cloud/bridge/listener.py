@@ -51,6 +51,7 @@ from fogline_cloud.bridge.connected_gateways import ConnectedGateways
 from fogline_cloud.bridge.peer import GatewayPeer, LinkHandler, Peer
 from fogline_cloud.bridge.peer_table import PeerTable
 from fogline_cloud.bridge.queue_budget import QueueBudget
+from fogline_cloud.bridge.upstream import FORWARDED_BY
 from fogline_cloud.settings import BridgeSettings
 
 CLOSE_S = 2.0
@@ -166,15 +167,18 @@ class Listener:
 
     def _let_in(self, connection: AmqpConnection, principal: Principal, remote: AmqpPeer) -> None:
         peer: Peer
+        why = ""
         if principal.kind is PrincipalKind.GATEWAY:
             number = shard_of(principal.name, self._policy.shards)
             peer = gateway = GatewayPeer(principal, connection, self._budget, shard_number=number)
             self._connected.add(gateway)
         else:
             secret = remote.login.password if principal.kind is PrincipalKind.ENROLLEE else ""
-            peer = Peer(principal, connection, self._budget, secret)
+            by = str(remote.properties.get(FORWARDED_BY, ""))
+            peer = Peer(principal, connection, self._budget, secret, forwarded=bool(by))
+            why = f"by bridge {shown(by)}" if by else ""
         self.peers.add(peer, remote.certificate)
-        self._audit.note(principal, "CONNECTED")
+        self._audit.note(principal, "CONNECTED", why)
         connection.accept()
 
     def _refuse(self, connection: AmqpConnection, condition: Condition) -> None:

@@ -22,6 +22,7 @@ from fogline_cloud.bridge.cancels import Cancels, outcome_of
 from fogline_cloud.bridge.command_sender import CommandSender, JournalLookup
 from fogline_cloud.bridge.command_table import CommandTable, Settle
 from fogline_cloud.bridge.connected_gateways import ConnectedGateways
+from fogline_cloud.bridge.forwarding import Forwarder, unknown_device
 from fogline_cloud.bridge.peer import LinkHandler, Peer
 from fogline_cloud.bridge.shard_table import ShardTable
 from fogline_cloud.commands.command_id import CommandIds
@@ -53,10 +54,12 @@ class OperatorHandler(LinkHandler):
         ids: CommandIds,
         policy: Policy,
         refusal: Callable[[CommandRecord], Outcome | None] = lambda _: None,
+        forwarder: Forwarder,
     ) -> None:
         self.cancels = Cancels(shards, table, sender, policy)
         self._policy = policy
         self._refusal = refusal
+        self._forwarder = forwarder
         self._shards = shards
         self._gateways = gateways
         self._routes = routes
@@ -71,6 +74,8 @@ class OperatorHandler(LinkHandler):
             sender = peer.connection.accept_link(link, share=Share(strict=0))
             assert sender is not None
             self._table.add_reply_link((reply_owner(peer.principal), address.reply_id), sender)
+            if not peer.forwarded:
+                self._forwarder.add_reply_link(peer, address, sender)
         else:
             peer.accept_link(link, address, CREDIT)
 
@@ -87,11 +92,26 @@ class OperatorHandler(LinkHandler):
             raise Poison("not-authorised", f"{peer.principal} may not send command {shown(record.name)} to {record.device}")
         peer.check_quota()
         peer.count(commands=1, size_bytes=len(message.body))
-        self.submit(record, partial(peer.settle, delivery))
+        own = msgspec.structs.replace(message, to=str(CommandAddress(address.tenant, record.device)))
+        self._take_or_forward(peer, record, own, partial(peer.settle, delivery))
+
+    def _take_or_forward(self, peer: Peer, record: CommandRecord, message: Message, settle: Settle) -> None:
+        """Take a command whose shard is here. Another bridge gets any other, unless it came from one."""
+        known = self._table.registry.get(record.id)
+        gateway = known.gateway if known is not None else self._gateway_of(record.device)
+        number = self._shards.number_of(gateway) if gateway is not None else None
+        is_here = self._shards.all_ready if number is None else number in self._shards.owned
+        if peer.forwarded and number is None and self._shards.own_ready:
+            settle(rejected(NOT_FOUND, unknown_device(record.device)))
+        elif is_here or peer.forwarded:
+            self.submit(record, settle)
+        else:
+            self._forwarder.send(peer, message, number, settle)
 
     def detached(self, link: Link | None) -> None:
         """See `LinkHandler`."""
         self._table.replies.remove_link(link)
+        self._forwarder.remove_link(link)
 
     def submit(self, record: CommandRecord, settle: Settle) -> None:
         """Take a command, whose gateway is not known yet. `settle` is called once, now or later."""
@@ -112,7 +132,7 @@ class OperatorHandler(LinkHandler):
             settle(RELEASED)  # a shard that is not here at present may know the device
         elif gateway is None:
             self._table.unknown_devices += 1
-            settle(rejected(NOT_FOUND, f"device {record.device} is not known here: it has sent no event"))
+            settle(rejected(NOT_FOUND, unknown_device(record.device)))
         else:
             self._begin(msgspec.structs.replace(record, gateway=gateway), settle)
 

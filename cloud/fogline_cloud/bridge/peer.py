@@ -15,7 +15,7 @@ from fogline.command import Deadline
 from fogline.errors import Poison
 from fogline.message import Message
 from fogline_cloud.access.principal import Principal
-from fogline_cloud.access.quotas import DEBT_S, Use
+from fogline_cloud.access.quotas import DEBT_S, Use, over_quota
 from fogline_cloud.bridge.queue_budget import QueueBudget, QueuedBytes
 
 _OVERHEAD_BYTES = 1024  # the memory that a queued message takes beside its body, about
@@ -29,6 +29,7 @@ class Peer:
     connection: AmqpConnection
     budget: QueueBudget
     secret: str = ""  # of the token by which a gateway has logged in to enrol
+    forwarded: bool = False  # another bridge has opened the connection for the peer (`fogline_cloud.bridge.forwarding`)
     addresses: dict[Link, Address] = field(default_factory=dict)
     links: set[Link] = field(default_factory=set)
     use: Use | None = None  # of its quota
@@ -73,7 +74,7 @@ class Peer:
     def check_quota(self) -> None:
         """Raise `Poison` (`quota`) if the peer sends on although it got no credit for a long time."""
         if self.use is not None and (owed_s := self.use.owed_s(time.monotonic())) > DEBT_S:
-            raise Poison("quota", f"{self.principal} is over its quota (bridge.access): again in {owed_s:.0f} s")
+            raise Poison("quota", over_quota(self.principal, owed_s))
 
 
 @dataclass(eq=False, slots=True, kw_only=True)

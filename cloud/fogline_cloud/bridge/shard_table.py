@@ -26,6 +26,11 @@ class ShardTable:
         return shard if shard is not None and shard.ready else None
 
     @property
+    def own_ready(self) -> bool:
+        """True if all shards of this bridge accept work."""
+        return all(shard.ready for shard in self)
+
+    @property
     def all_ready(self) -> bool:
         """True if this bridge owns all shards of the tenant, and all of them accept work."""
-        return len(self.owned) == self.count and all(shard.ready for shard in self)
+        return len(self.owned) == self.count and self.own_ready

@@ -1,6 +1,7 @@
 """The command line `fogline`, with one module for each group of subcommands.
 
 `access`: `fogline access`
+`api`: `fogline api`
 `audit`: `fogline audit`
 `bridge`: `fogline bridge`
 `ca`: `fogline ca`

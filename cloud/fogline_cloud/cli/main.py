@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from fogline.process import command_line
 from fogline_cloud.cli import (
     access,
+    api,
     audit,
     bridge,
     ca,
@@ -40,7 +41,7 @@ def build_parser() -> argparse.ArgumentParser:
         prog="fogline", description=__doc__, epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     groups = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for module in (ca, gateway, user, access, topics, bridge, flow, dead, table, command, device, ledger, audit, parsers):
+    for module in (ca, gateway, user, access, topics, bridge, api, flow, dead, table, command, device, ledger, audit, parsers):
         module.register(groups)
     return parser
 

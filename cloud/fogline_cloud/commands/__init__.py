@@ -4,6 +4,7 @@
 `command_id`: identifiers of commands
 `operator_security`: how an operator proves its name
 `record`: the record of a command on Kafka
+`refusals`: the status of a refusal
 `registry`: all commands of a shard
 `reply_lane`: checks of the replies that gateways send
 `request`: the command in an operator's message

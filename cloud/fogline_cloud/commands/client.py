@@ -32,6 +32,7 @@ from fogline.cancel import TOO_LATE
 from fogline.command import CommandState, Status
 from fogline.errors import Poison, Unreachable
 from fogline.message import Message
+from fogline_cloud.commands.refusals import NOT_CONNECTED, status_of
 
 RETRY_S = 0.5
 """The pause before a command is sent again that the bridge could not take at the time."""
@@ -304,10 +305,9 @@ def _verdict_on(pending: _Pending, outcome: Outcome, *, expired: bool) -> Comman
     if outcome.state is DeliveryState.ACCEPTED:
         return None if pending.ask.reply else CommandVerdict(CommandState.ACCEPTED, int(Status.TAKEN))
     if outcome.state is DeliveryState.REJECTED:
-        status = int(_STATUS.get(outcome.condition, Status.UNDELIVERABLE))
-        return CommandVerdict(CommandState.REJECTED, status, why=outcome.description or outcome.condition)
+        return CommandVerdict(CommandState.REJECTED, status_of(outcome), why=outcome.description or outcome.condition)
     if outcome.state is DeliveryState.RELEASED and not pending.ask.waits and not pending.maybe_taken:
-        return CommandVerdict(CommandState.REJECTED, int(Status.OFFLINE), why="the device is not connected")
+        return CommandVerdict(CommandState.REJECTED, int(Status.OFFLINE), why=NOT_CONNECTED)
     if not expired:
         return None
     if pending.maybe_taken:
@@ -323,18 +323,10 @@ def _cancel_verdict(outcome: Outcome) -> CancelVerdict | None:
     if outcome.condition == TOO_LATE:
         state = next((each for each in CommandState if each == outcome.description.partition(":")[0]), None)
         return CancelVerdict(state, int(Status.CONFLICT), outcome.description)
-    status = int(_STATUS.get(outcome.condition, Status.UNDELIVERABLE))
-    return CancelVerdict(None, status, outcome.description or outcome.condition)
+    return CancelVerdict(None, status_of(outcome), outcome.description or outcome.condition)
 
 
 _NOT_IN_TIME = CommandVerdict(CommandState.EXPIRED, int(Status.EXPIRED), why="the bridge could not take it in time")
-_STATUS = {
-    "amqp:unauthorized-access": Status.FORBIDDEN,
-    "amqp:not-found": Status.UNKNOWN_DEVICE,
-    "amqp:resource-limit-exceeded": Status.QUOTA,
-    "fogline:conflict": Status.CONFLICT,
-    "fogline:expired": Status.EXPIRED,
-}
 
 
 def verdict_of(message: Message) -> CommandVerdict:

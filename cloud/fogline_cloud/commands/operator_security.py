@@ -6,8 +6,16 @@ from fogline.amqp.login import EXTERNAL, PLAIN, Login
 from fogline.amqp.security import ClientSecurity
 from fogline.errors import Misconfigured
 from fogline.process.settings_file import require_loopback
-from fogline.process.tls_files import check_private, client_context
+from fogline.process.tls_files import TlsSettings, check_private, client_context
 from fogline_cloud.settings import OperatorSettings
+
+
+def password_security(settings: OperatorSettings, host: str) -> ClientSecurity:
+    """Return TLS for users who log in with their passwords, or none for a bridge on loopback. Raises `Misconfigured`."""
+    if settings.tls is None:
+        require_loopback(host, "operator.bridge")
+        return ClientSecurity()
+    return ClientSecurity(tls=client_context(TlsSettings(ca=settings.tls.ca), "operator.tls"))
 
 
 def operator_security(settings: OperatorSettings, host: str) -> ClientSecurity:

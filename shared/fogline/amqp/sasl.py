@@ -19,6 +19,9 @@ AMQP_HEADER, SASL_HEADER = b"AMQP\x00\x01\x00\x00", b"AMQP\x03\x01\x00\x00"
 _MECHANISMS, _INIT, _OUTCOME = 0x40, 0x41, 0x44
 _OK, _AUTH = 0, 1
 
+REFUSED = "the peer refuses"
+"""How the reason begins if a server does not take this side's login."""
+
 
 class SaslError(Exception):
     """The negotiation has failed: no AMQP follows."""
@@ -140,7 +143,7 @@ class ClientSasl:
             self.done = True
         else:
             refused = f"the password of {login.user}" if login.mechanism == PLAIN else "this side's proof of its name"
-            raise SaslError(f"the peer refuses {refused} ({login.mechanism})")
+            raise SaslError(f"{REFUSED} {refused} ({login.mechanism})")
 
 
 def _plain_login(response: Any) -> Login:

@@ -248,6 +248,18 @@ _MEANINGS = {  # Meaning by name, for each part of a process and each type. A pa
         "connections_refused": "AMQP connections refused because there were too many",
         "unknown_devices": "commands refused because no gateway reaches the device",
     },
+    ("api", _GAUGE): {
+        "connections": "HTTP connections that are open",
+        "streams": "event streams that are open",
+        "waits": "requests that wait for a command",
+        "users": "users that are logged in at the bridge",
+        "commands": "commands that can be listed and read",
+    },
+    ("api", _COUNTER): {
+        "requests status": "responses, by the first digit of their status",
+        "connections_refused": "HTTP connections closed because there were too many",
+        "logins_refused": "requests with a wrong user name or password",
+    },
     ("shard shard", _GAUGE): {"ready": "1 while the shard accepts batches, else 0"},
     ("shard shard", _COUNTER): {
         "landed": "events committed to Kafka",

@@ -48,7 +48,7 @@ def resolve_tls(tls: TlsSettings, folder: Path) -> TlsSettings:
     return TlsSettings(ca=str(folder / tls.ca), certificate=certificate, key=key)
 
 
-def require_tls(tls: TlsSettings | None, where: str, *, insecure_dev: bool) -> None:
+def require_tls(tls: TlsFiles | None, where: str, *, insecure_dev: bool) -> None:
     """Raise `Misconfigured` if there is no TLS and the user has not asked to go without it; if so, log a warning."""
     if tls is not None:
         return

@@ -13,11 +13,12 @@ from fogline_cloud.bridge import command_table
 from fogline_cloud.bridge.command_sender import CommandSender
 from fogline_cloud.bridge.command_table import CommandTable, wall_clock_ms
 from fogline_cloud.bridge.connected_gateways import ConnectedGateways
+from fogline_cloud.bridge.forwarding import Forwarder
 from fogline_cloud.bridge.operators import OperatorHandler
 from fogline_cloud.bridge.shard_table import ShardTable
 from fogline_cloud.commands.command_id import CommandIds
 from fogline_cloud.commands.routes import Routes
-from fogline_cloud.settings import CommandPolicySettings
+from fogline_cloud.settings import BridgeSettings, CommandPolicySettings
 from fogline_lab.amqp import within
 
 
@@ -42,6 +43,11 @@ class OneShard:
         self.changes.put_nowait(work)
 
 
+async def no_others():
+    """The other bridges that own shards."""
+    return {}
+
+
 class CommandSide:
     """The parts of a bridge that handle commands, without connections."""
 
@@ -54,7 +60,15 @@ class CommandSide:
         self.sender = CommandSender(self.table, self.gateways, Signer())
         settings, ids = CommandPolicySettings(), CommandIds(b"k" * 32)
         self.operators = OperatorHandler(
-            shards, self.gateways, self.routes, self.table, self.sender, settings=settings, ids=ids, policy=Policy("acme", 1)
+            shards,
+            self.gateways,
+            self.routes,
+            self.table,
+            self.sender,
+            settings=settings,
+            ids=ids,
+            policy=Policy("acme", 1),
+            forwarder=Forwarder(BridgeSettings(), shards, no_others),
         )
         self.submit = self.operators.submit
         self.close = self.table.close

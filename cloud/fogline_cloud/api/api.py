@@ -1,0 +1,184 @@
+"""The API process: builds its parts, connects them, and runs until SIGTERM."""
+
+import asyncio
+import logging
+import signal
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import msgspec
+
+from fogline.errors import Misconfigured, Poison
+from fogline.message import Message
+from fogline.process.metrics import Sample, samples_of
+from fogline.process.metrics_server import MetricsServer
+from fogline.process.settings_file import is_loopback, split_endpoint
+from fogline.process.statistics import answer_sigusr1, read_process
+from fogline.process.tls_files import ReadAgain
+from fogline_cloud import topics
+from fogline_cloud.access.access_file import Permissions, read_permissions
+from fogline_cloud.access.policy import Policy
+from fogline_cloud.api.app import make_app
+from fogline_cloud.api.command_index import CommandIndex
+from fogline_cloud.api.command_routes import facts_of, take_reply
+from fogline_cloud.api.context import ApiContext
+from fogline_cloud.api.feed import Feed
+from fogline_cloud.api.http_server import HttpServer
+from fogline_cloud.api.kafka_tail import KafkaTail
+from fogline_cloud.api.logins import Logins
+from fogline_cloud.api.requests import as_json
+from fogline_cloud.commands.operator_security import password_security
+from fogline_cloud.commands.record import CommandRecord, decode_record
+from fogline_cloud.committed_records import CommittedRecord
+from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.settings import CloudSettings
+
+FILES_S = 5.0
+"""Interval at which the file of permissions is read again if it has changed."""
+
+_log = logging.getLogger("fogline.api")
+
+
+class Api:
+    """One API process. Call `start`, then `close`, both on the event loop."""
+
+    def __init__(self, settings: CloudSettings) -> None:
+        self._settings = settings
+        self._clients = KafkaClients(settings.kafka)
+        self._loop = asyncio.get_running_loop()
+        self._access = _access(settings)
+        self.context = self._make_context()
+        self._server = HttpServer(make_app(self.context), settings.api.tls, settings.api.max_connections, self._on_refused)
+        self._metrics: MetricsServer | None = None
+        self.metrics_address = ""
+        self._files: asyncio.TimerHandle | None = None
+        self._ready: asyncio.Task[None] | None = None
+
+    def _make_context(self) -> ApiContext:
+        settings = self._settings
+        where = settings.operator.bridge or settings.bridge.listen
+        host, port = split_endpoint(where, "operator.bridge")
+        security = password_security(settings.operator, host)
+        listen, _ = split_endpoint(settings.api.listen, "api.listen")
+        if not is_loopback(listen) and (settings.api.tls is None or security.tls is None):
+            missing = "[api.tls]" if settings.api.tls is None else "[operator.tls], and a bridge with TLS and users"
+            raise Misconfigured(f"api.listen = {settings.api.listen!r}: beyond loopback the API needs {missing}")
+        access = self._access
+        policy = Policy(settings.tenant, settings.shards, None, lambda: access.value if access is not None else None)
+        shards, tenant = range(settings.shards), settings.tenant
+        partitions = {(topics.commands(tenant), shard): True for shard in shards}
+        partitions |= {(topics.canonical(tenant), shard): False for shard in shards}
+        return ApiContext(
+            tenant=tenant,
+            policy=policy,
+            logins=Logins(tenant, host, port, security, self._on_reply),
+            commands=CommandIndex(settings.api.max_commands, self._on_command),
+            feed=Feed(),
+            tail=KafkaTail(self._clients, partitions, self._on_records),
+            max_streams=settings.api.max_streams,
+        )
+
+    async def start(self) -> tuple[str, int]:
+        """Check the topics, begin to read them, and listen. Return host and port. Raises `Misconfigured`."""
+        settings = self._settings
+        existing = await asyncio.to_thread(self._clients.topics)
+        topics.require([topics.commands(settings.tenant), topics.canonical(settings.tenant)], existing)
+        if existing[topics.commands(settings.tenant)] != settings.shards:
+            raise Misconfigured(f"shards = {settings.shards}, but the topics have {existing[topics.commands(settings.tenant)]}")
+        bound = await self._server.start(*split_endpoint(settings.api.listen, "api.listen"))
+        if settings.api.metrics is not None:
+            self._metrics = MetricsServer(settings.api.metrics, "api.metrics", self._read, lambda: self.context.tail.behind)
+            self.metrics_address = await self._metrics.start()
+        self.context.tail.start()
+        self._ready = asyncio.create_task(self._sort(), name="first reading")
+        self._read_files()
+        return bound
+
+    async def _sort(self) -> None:
+        await self.context.tail.ready.wait()
+        self.context.commands.sort()
+
+    async def close(self) -> None:
+        """Stop listening, end requests that wait with 503, and close all connections."""
+        self.context.stopping = True
+        self._server.refuse_more()
+        self.context.commands.stop()
+        self.context.feed.stop()
+        await self._server.close()
+        self.context.logins.close()
+        for each in (self._files, self._ready):
+            if each is not None:
+                each.cancel()
+        if self._metrics is not None:
+            await self._metrics.close()
+        await asyncio.to_thread(self.context.tail.stop)
+
+    def read_files(self) -> None:
+        """Read the file of permissions again, if it has changed."""
+        if self._access is not None:
+            self._access.get()
+
+    def _read_files(self) -> None:
+        self.read_files()
+        self._files = self._loop.call_later(FILES_S, self._read_files)
+
+    def _on_refused(self) -> None:
+        self.context.counters.connections_refused += 1
+
+    def _on_reply(self, operator: str, message: Message) -> None:
+        take_reply(self.context, operator, message)
+
+    def _on_command(self, record: CommandRecord) -> None:
+        if self.context.tail.ready.is_set():
+            self.context.feed.put("command", record.device, record.name, as_json(facts_of(record)))
+
+    def _on_records(self, records: list[CommittedRecord]) -> None:
+        canonical = topics.canonical(self._settings.tenant)
+        for each in records:
+            try:
+                if each.topic == canonical:
+                    device = msgspec.json.decode(each.value, type=_Device).device
+                    self.context.feed.put("reading", device, "", each.value.replace(b"\n", b" "))
+                elif each.value:
+                    self.context.commands.put(decode_record(each.value))
+            except (Poison, msgspec.MsgspecError) as error:
+                _log.warning("%s[%d] at %d is skipped: %s", each.topic, each.partition, each.offset, error)
+
+    def _read(self) -> Iterator[Sample]:
+        context = self.context
+        yield from read_process()
+        yield Sample("fogline_api_connections", self._server.connections)
+        yield Sample("fogline_api_streams", context.streams)
+        yield Sample("fogline_api_waits", context.commands.waiting)
+        yield Sample("fogline_api_users", len(context.logins))
+        yield Sample("fogline_api_commands", len(context.commands))
+        context.counters.logins_refused = context.logins.refused
+        yield from samples_of("api", context.counters)
+
+
+class _Device(msgspec.Struct):
+    device: str
+
+
+def _access(settings: CloudSettings) -> ReadAgain[Permissions] | None:
+    path = settings.bridge.access
+    if path is None:
+        _log.warning("bridge.access is not set: every user may read about all commands")
+        return None
+    return ReadAgain(partial(read_permissions, path), [path])
+
+
+async def run_api(settings: CloudSettings, on_ready: Callable[[str, int], None]) -> None:
+    """Serve until SIGINT or SIGTERM. `on_ready` gets host and port. Raises `Misconfigured`."""
+    api, stop, loop = Api(settings), asyncio.Event(), asyncio.get_running_loop()
+    for each in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(each, stop.set)
+    answer_sigusr1()
+    host, port = await api.start()
+    loop.add_signal_handler(signal.SIGHUP, api.read_files)
+    on_ready(host, port)
+    try:
+        await stop.wait()
+        _log.info("stopping")
+    finally:
+        await api.close()

@@ -1,0 +1,88 @@
+"""The routes of the API, and its problems."""
+
+import logging
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from fogline.errors import Poison
+from fogline_cloud.api.command_routes import CommandRoutes
+from fogline_cloud.api.context import ApiContext
+from fogline_cloud.api.event_routes import EventRoutes
+from fogline_cloud.api.openapi import document
+from fogline_cloud.api.problems import PROBLEM_JSON, Problem, of_poison
+from fogline_cloud.api.requests import as_json
+from fogline_cloud.api.stream_route import StreamRoute
+
+_log = logging.getLogger("fogline.api")
+
+
+def make_app(context: ApiContext) -> ASGIApp:
+    """Return the application."""
+    commands, events = CommandRoutes(context), EventRoutes(context)
+    openapi = as_json(document())
+
+    async def serve_document(_: Request) -> Response:
+        return Response(openapi, media_type="application/json")
+
+    async def serve_health(_: Request) -> Response:
+        is_ready = context.tail.ready.is_set() and not context.tail.behind and not context.stopping
+        return Response("ok\n" if is_ready else "not ready\n", 200 if is_ready else 503, media_type="text/plain")
+
+    routes = [
+        Route("/v1/devices/{device}/commands", commands.post, methods=["POST"]),
+        Route("/v1/commands", commands.list, methods=["GET"]),
+        Route("/v1/commands/{id}", commands.get, methods=["GET"]),
+        Route("/v1/telemetry/{device}", events.telemetry, methods=["POST"]),
+        Route("/v1/events/stream", StreamRoute(context), methods=["GET"]),
+        Route("/v1/events/{device}", events.event, methods=["POST"]),
+        Route("/healthz", serve_health, methods=["GET"]),
+        Route("/openapi.json", serve_document, methods=["GET"]),
+    ]
+    handlers = {Problem: _on_problem, Poison: _on_poison, HTTPException: _on_http, Exception: _on_error}
+    return _counting(Starlette(routes=routes, exception_handlers=handlers), context)
+
+
+def _counting(app: ASGIApp, context: ApiContext) -> ASGIApp:
+    """Count the responses by the first digit of their status."""
+
+    async def counted(scope: Scope, receive: Receive, send: Send) -> None:
+        async def observe(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                context.counters.requests[f"{message['status'] // 100}xx"] += 1
+            await send(message)
+
+        await app(scope, receive, observe)
+
+    return counted
+
+
+def _response(problem: Problem) -> Response:
+    return Response(problem.body(), problem.status, problem.headers, PROBLEM_JSON)
+
+
+async def _on_problem(_: Request, error: Exception) -> Response:
+    assert isinstance(error, Problem)
+    return _response(error)
+
+
+async def _on_poison(_: Request, error: Exception) -> Response:
+    assert isinstance(error, Poison)
+    return _response(of_poison(error))
+
+
+async def _on_http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    detail = (
+        "there is no such address; see /openapi.json" if error.status_code == 404 else f"{request.method} is not possible here"
+    )
+    return _response(Problem(error.status_code, detail, headers=error.headers))
+
+
+async def _on_error(_: Request, error: Exception) -> Response:
+    _log.error("a request failed: %r", error)
+    return _response(Problem(500, "the request failed; the log of the API says why"))

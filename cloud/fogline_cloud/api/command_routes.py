@@ -1,0 +1,248 @@
+"""`/v1/commands`: sends commands, and shows their states."""
+
+import asyncio
+import base64
+import time
+import uuid
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from fogline.address import CommandAddress, CommandResponse, is_identifier, shown
+from fogline.command import CommandState
+from fogline.event import rfc3339
+from fogline.message import Message, pack_id
+from fogline_cloud.api import requests
+from fogline_cloud.api.bridge_session import REPLY_ID
+from fogline_cloud.api.command_index import request_of
+from fogline_cloud.api.context import ApiContext
+from fogline_cloud.api.problems import Problem, not_at_present
+from fogline_cloud.api.requests import CommandRequest
+from fogline_cloud.api.sending import send
+from fogline_cloud.commands.client import verdict_of
+from fogline_cloud.commands.record import CommandRecord
+from fogline_cloud.commands.request import reply_owner
+
+JSON = "application/json"
+APPEAR_S = 5.0
+"""The time in which a command that was accepted can be read: its record is on Kafka."""
+MAX_LISTED = 200
+
+
+class CommandRoutes:
+    """The handlers of commands."""
+
+    def __init__(self, context: ApiContext) -> None:
+        self._context = context
+
+    async def post(self, request: Request) -> Response:
+        """Send a command. 201 and `Location` once it is written down; with `wait`, also its verdict if that comes in time."""
+        context = self._context
+        user = await context.user(request)
+        requests.allow(request, "wait")
+        wait_s, device = requests.wait_s(request), requests.device_of(request)
+        key = requests.idempotency_key(request)
+        body = await requests.read_body(request, requests.MAX_COMMAND_BYTES)
+        wanted = requests.decode_json(body, CommandRequest, "the command")
+        context.require_records()
+        message = _message(context.tenant, device, wanted, key or uuid.uuid4().hex)
+        draft = _draft(message, device, str(user.principal), reply_owner(user.principal))
+        name = draft.operator, draft.correlation
+        known = context.commands.find(name)
+        _check_copy(known, draft)
+        context.count(user.principal, commands=1, size_bytes=len(message.body))
+        context.drafts[name] = draft
+        try:
+            verdict = asyncio.create_task(self._until_ended(name, wait_s)) if wait_s and known is None else None
+            try:
+                await self._send_or_verdict(send(user.session, message, again=True, waits=wanted.durable), verdict)
+                record = await self._appeared(name)
+            finally:
+                if verdict is not None:
+                    verdict.cancel()
+            if wait_s:
+                record = await self._ended(record, wait_s)
+        finally:
+            context.drafts.pop(name, None)
+        return _response(record, 201, {"location": f"/v1/commands/{record.id}"})
+
+    async def _send_or_verdict(self, sending: Any, verdict: "asyncio.Task[None] | None") -> None:
+        """Wait for the outcome, or for the reply, which may come first: then the command was taken."""
+        task = asyncio.ensure_future(sending)
+        waiting = {task} if verdict is None else {task, verdict}
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            if task.done() or verdict is None:
+                await task
+        finally:
+            if not task.done():
+                task.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    async def _until_ended(self, name: tuple[str, str], limit_s: float) -> None:
+        deadline = time.monotonic() + limit_s
+        while (left_s := deadline - time.monotonic()) > 0 and not self._context.stopping:
+            record = self._context.commands.find(name)
+            if record is not None and record.final:
+                return
+            await self._context.commands.change(name, left_s)
+        await asyncio.get_running_loop().create_future()  # no verdict in time: the outcome of sending decides
+
+    async def _appeared(self, name: tuple[str, str]) -> CommandRecord:
+        deadline = time.monotonic() + APPEAR_S
+        while (record := self._context.commands.find(name)) is None:
+            left_s = deadline - time.monotonic()
+            if left_s <= 0 or self._context.stopping:
+                why = "the command is accepted, but cannot be read yet; send it again with the same Idempotency-Key"
+                raise not_at_present(why)
+            await self._context.commands.change(name, left_s)
+        return record
+
+    async def _ended(self, record: CommandRecord, limit_s: float) -> CommandRecord:
+        """Return the command once it has a verdict, or as it is when the time is over."""
+        deadline = time.monotonic() + limit_s
+        while not record.final and (left_s := deadline - time.monotonic()) > 0:
+            await self._context.commands.change(record.id, left_s)
+            if self._context.stopping:
+                raise not_at_present("the API is stopping")
+            record = self._context.commands.get(record.id) or record
+        return record
+
+    async def get(self, request: Request) -> Response:
+        """Show a command; with `wait`, once it has a verdict."""
+        context = self._context
+        user = await context.user(request)
+        requests.allow(request, "wait")
+        command_id, wait_s = str(request.path_params["id"]), requests.wait_s(request)
+        context.require_records()
+        record = context.commands.get(command_id)
+        if record is None and wait_s and is_identifier(command_id):  # another API process may have sent it a moment ago
+            await context.commands.change(command_id, min(wait_s, APPEAR_S))
+            record = context.commands.get(command_id)
+        if record is None or not context.may_see(user.principal, record.device, record.name):
+            raise Problem(404, f"command {shown(command_id)} is not known here")
+        return _response(await self._ended(record, wait_s), 200)
+
+    async def list(self, request: Request) -> Response:
+        """List commands, the newest first."""
+        context = self._context
+        user = await context.user(request)
+        requests.allow(request, "device", "state", "since", "limit", "after")
+        query = request.query_params
+        device, state, after = query.get("device"), query.get("state"), query.get("after")
+        if state is not None and state not in CommandState.__members__:
+            raise Problem(400, f"state={shown(state)}: expected one of {', '.join(CommandState.__members__)}")
+        since_ms, most = requests.since_ms(request), requests.limit(request, MAX_LISTED)
+        context.require_records()
+        if after is not None and context.commands.get(after) is None:
+            raise Problem(400, f"after={shown(after)}: command {shown(after)} is not known here")
+        found: list[CommandRecord] = []
+        is_more = False
+        for record in context.commands.newest_first():
+            if after is not None:
+                after = None if record.id == after else after
+            elif (
+                device in (None, record.device)
+                and state in (None, record.state)
+                and record.accepted_ms >= since_ms
+                and context.may_see(user.principal, record.device, record.name)
+            ):
+                if is_more := len(found) == most:
+                    break
+                found.append(record)
+        next_id = found[-1].id if is_more else None
+        return Response(requests.as_json({"commands": [facts_of(each) for each in found], "next": next_id}), media_type=JSON)
+
+
+def take_reply(context: ApiContext, operator: str, message: Message) -> None:
+    """Take a reply to a command of an operator. Raises `ValueError` if it is none."""
+    name = operator, pack_id(message.correlation_id if message.correlation_id is not None else "")
+    context.commands.take_verdict(name, context.drafts.get(name), verdict_of(message))
+
+
+def facts_of(record: CommandRecord) -> dict[str, Any]:
+    """Return what the API shows of a command."""
+    reply: dict[str, Any] | None = None
+    if record.reply_body and not record.why:
+        reply = {"content_type": record.reply_type, **_data(record.reply_body, record.reply_type)}
+    return {
+        "id": record.id,
+        "device": record.device,
+        "name": record.name,
+        "state": record.state.value,
+        "provisional": record.provisional,
+        "status": record.status,
+        "why": record.why,
+        "gateway": record.gateway,
+        "operator": record.operator,
+        "accepted": rfc3339(record.accepted_ms * 1_000_000),
+        "expires": rfc3339(record.expires_ms * 1_000_000),
+        "changed": rfc3339(record.changed_ms * 1_000_000),
+        "reply": reply,
+    }
+
+
+def _data(body: bytes, content_type: str | None) -> dict[str, Any]:
+    if content_type is not None and content_type.partition(";")[0].strip() == JSON:
+        try:
+            return {"data": msgspec.json.decode(body)}
+        except (msgspec.MsgspecError, RecursionError):
+            pass
+    return {"data_base64": base64.b64encode(body).decode()}
+
+
+def _response(record: CommandRecord, status: int, headers: dict[str, str] | None = None) -> Response:
+    return Response(requests.as_json(facts_of(record)), status, headers, JSON)
+
+
+def _message(tenant: str, device: str, wanted: CommandRequest, message_id: str) -> Message:
+    data, content_type = bytes(wanted.data), wanted.content_type
+    if wanted.data_base64 is not None:
+        if data:
+            raise Problem(400, "the command: expected `data` or `data_base64`, not both")
+        data = wanted.data_base64
+    elif data:
+        content_type = content_type or JSON
+    return Message(
+        to=str(CommandAddress(tenant, device)),
+        subject=wanted.name,
+        message_id=message_id,
+        correlation_id=message_id,
+        reply_to=None if wanted.one_way else str(CommandResponse(tenant, REPLY_ID)),
+        content_type=content_type,
+        body=data,
+        durable=wanted.durable,
+        ttl_ms=round((wanted.ttl_s or 30.0) * 1000) if wanted.durable or wanted.ttl_s else None,
+        properties={"idempotent": wanted.idempotent},
+    )
+
+
+def _draft(message: Message, device: str, operator: str, owner: str) -> CommandRecord:
+    """Return the command as it is sent, until its record is on Kafka."""
+    now_ms = time.time_ns() // 1_000_000
+    _, correlation = request_of(operator, str(message.message_id))
+    return CommandRecord(
+        id="",
+        tenant="",
+        gateway="",
+        device=device,
+        name=message.subject or "",
+        state=CommandState.ACCEPTED,
+        operator=operator,
+        accepted_ms=now_ms,
+        expires_ms=now_ms + (message.ttl_ms or 0),
+        changed_ms=now_ms,
+        digest="",
+        correlation=correlation,
+        reply_to=REPLY_ID if message.reply_to else "",
+        reply_owner=owner,
+        durable=message.durable,
+        idempotent=message.properties.get("idempotent") is True,
+    )
+
+
+def _check_copy(known: CommandRecord | None, draft: CommandRecord) -> None:
+    """Raise `Problem` (409) if the key names a command that differs in what the bridge does not compare."""
+    if known is not None and known.reply_to != draft.reply_to:
+        raise Problem(409, f"command {known.id} is known with another body")

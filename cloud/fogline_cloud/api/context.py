@@ -1,0 +1,73 @@
+"""The parts of the API that its handlers share: logins, rights, quotas, commands and the feed."""
+
+import time
+from dataclasses import dataclass, field
+
+from starlette.requests import Request
+
+from fogline.address import CommandAddress, Reports
+from fogline_cloud.access.policy import Action, Policy
+from fogline_cloud.access.principal import Principal
+from fogline_cloud.access.quotas import Quotas, over_quota
+from fogline_cloud.api.command_index import CommandIndex
+from fogline_cloud.api.command_index import Request as CommandRequestKey
+from fogline_cloud.api.feed import Feed
+from fogline_cloud.api.kafka_tail import KafkaTail
+from fogline_cloud.api.logins import Logins, User
+from fogline_cloud.api.problems import Problem, not_at_present
+from fogline_cloud.commands.record import CommandRecord
+
+
+@dataclass(slots=True)
+class ApiCounters:
+    """Counts of the API, for `/metrics`."""
+
+    requests: dict[str, int] = field(default_factory=lambda: {f"{digit}xx": 0 for digit in range(2, 6)})
+    connections_refused: int = 0
+    logins_refused: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class ApiContext:
+    """One API process. Used on the loop."""
+
+    tenant: str
+    policy: Policy
+    logins: Logins
+    commands: CommandIndex
+    feed: Feed
+    tail: KafkaTail
+    max_streams: int
+    quotas: Quotas = field(default_factory=Quotas)
+    counters: ApiCounters = field(default_factory=ApiCounters)
+    drafts: dict[CommandRequestKey, CommandRecord] = field(default_factory=dict)
+    streams: int = 0
+    stopping: bool = False
+
+    async def user(self, request: Request) -> User:
+        """Return the user of a request. Raises `Problem`."""
+        if self.stopping:
+            raise not_at_present("the API is stopping")
+        return await self.logins.user(request.headers.get("authorization"))
+
+    def count(self, principal: Principal, *, events: int = 0, commands: int = 0, size_bytes: int = 0) -> None:
+        """Count a message against the quota of a user. Raises `Problem` (429): HTTP has no credit that could be withheld."""
+        now_s = time.monotonic()
+        use = self.quotas.use(principal, self.policy.quota(principal), now_s)
+        if use is None:
+            return
+        if (owed_s := use.owed_s(now_s)) > 0:
+            raise Problem(429, over_quota(principal, owed_s), retry_after_s=owed_s)
+        use.count(now_s, events=events, commands=commands, size_bytes=size_bytes)
+
+    def may_see(self, principal: Principal, device: str, command: str = "") -> bool:
+        """Return True if a user may read about a device, or a command: if they may send it."""
+        may_command = self.policy.may(principal, Action.SEND, CommandAddress(self.tenant, device), command)
+        return may_command or (
+            not command and self.policy.may(principal, Action.SEND, Reports("telemetry", self.tenant, device))
+        )
+
+    def require_records(self) -> None:
+        """Raise `Problem` (503) if the commands on Kafka were not read yet."""
+        if not self.tail.ready.is_set():
+            raise not_at_present(f"commands cannot be read at present: {self.tail.behind}")

@@ -1,0 +1,210 @@
+"""The OpenAPI 3.1 document of the API, served at `/openapi.json`. A test compares it with the routes. Pure."""
+
+from typing import Any
+
+from fogline.command import CommandState
+
+Json = dict[str, Any]
+_PROBLEMS = {
+    400: "the request cannot be read, or a value is not allowed",
+    401: "no user name and password, or wrong ones",
+    403: "the user may not do this (access.toml)",
+    404: "the device, or the command, is not known here",
+    409: "the same key came with another body",
+    413: "the body is too big",
+    422: "the gateway or the device cannot take this command",
+    429: "the user is over its quota; `Retry-After` says when to come again",
+    503: "not at present; `Retry-After` says when to come again",
+}
+_COMMAND = "#/components/schemas/Command"
+_DEVICE = {"name": "device", "in": "path", "required": True, "schema": {"type": "string", "maxLength": 64}}
+_WAIT: Json = {
+    "name": "wait",
+    "in": "query",
+    "description": "how long the response waits for a verdict, up to 60s",
+    "schema": {"type": "string", "examples": ["30s"]},
+}
+_KEY: Json = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "description": "the same key of the same user is the same command, or event, however often it is sent",
+    "schema": {"type": "string", "maxLength": 256},
+}
+
+
+def document() -> Json:
+    """Return the document."""
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Fogline", "version": "1", "description": "Commands to devices, and events of services."},
+        "paths": {
+            "/v1/devices/{device}/commands": {"post": _send_command()},
+            "/v1/commands": {"get": _list_commands()},
+            "/v1/commands/{id}": {"get": _get_command()},
+            "/v1/telemetry/{device}": {"post": _send_event("sendTelemetry", "telemetry")},
+            "/v1/events/{device}": {"post": _send_event("sendEvent", "an alarm")},
+            "/v1/events/stream": {"get": _stream()},
+            "/healthz": {"get": _open("health", "Whether this process can serve", "text/plain", {"type": "string"})},
+            "/openapi.json": {"get": _open("openapi", "This document", "application/json", {"type": "object"})},
+        },
+        "components": {
+            "securitySchemes": {"password": {"type": "http", "scheme": "basic"}},
+            "schemas": {
+                "Command": _command(),
+                "CommandList": _command_list(),
+                "CommandRequest": _command_request(),
+                "Reply": _reply(),
+                "Problem": _problem(),
+            },
+        },
+        "security": [{"password": []}],
+    }
+
+
+def _operation(name: str, summary: str, parameters: list[Json], responses: Json, problems: tuple[int, ...]) -> Json:
+    found = {
+        str(status): {"description": _PROBLEMS[status], "content": {"application/problem+json": {"schema": _ref("Problem")}}}
+        for status in problems
+    }
+    return {"operationId": name, "summary": summary, "parameters": parameters, "responses": {**responses, **found}}
+
+
+def _send_command() -> Json:
+    location = {"Location": {"description": "the address of the command", "schema": {"type": "string"}}}
+    created = {
+        "201": {**_json("it is written down; with `wait`, its verdict if that came in time", _COMMAND), "headers": location}
+    }
+    problems = (400, 401, 403, 404, 409, 413, 422, 429, 503)
+    return {
+        **_operation("sendCommand", "Send a command", [_DEVICE, _WAIT, _KEY], created, problems),
+        "requestBody": {"required": True, "content": {"application/json": {"schema": _ref("CommandRequest")}}},
+    }
+
+
+def _list_commands() -> Json:
+    parameters = [
+        _query("device", {"type": "string"}, "only commands for this device"),
+        _query("state", {"type": "string", "enum": [each.value for each in CommandState]}, "only commands in this state"),
+        _query("since", {"type": "string", "format": "date-time"}, "only commands that were accepted since then"),
+        _query("limit", {"type": "integer", "minimum": 1, "maximum": 200}, "commands in one response"),
+        _query("after", {"type": "string"}, "`next` of the page before"),
+    ]
+    found = {"200": _json("the newest commands first", "#/components/schemas/CommandList")}
+    return _operation("listCommands", "List commands", parameters, found, (400, 401, 503))
+
+
+def _get_command() -> Json:
+    command_id = {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}
+    return _operation(
+        "getCommand", "Show a command", [command_id, _WAIT], {"200": _json("the command", _COMMAND)}, (400, 401, 404, 503)
+    )
+
+
+def _send_event(name: str, what: str) -> Json:
+    headers = [
+        {"name": f"ce-{each}", "in": "header", "schema": {"type": "string", "maxLength": 256}}
+        for each in ("specversion", "id", "source", "type", "subject", "time")
+    ]
+    accepted = {"202": {"description": "it is committed in Kafka"}}
+    operation = _operation(
+        name, f"Send {what} of a device", [_DEVICE, _KEY, *headers], accepted, (400, 401, 403, 413, 429, 503)
+    )
+    content = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+    description = "any content type; application/cloudevents+json is a CloudEvent in structured mode"
+    return {**operation, "requestBody": {"description": description, "content": content}}
+
+
+def _stream() -> Json:
+    parameters = [
+        _query("device", {"type": "string"}, "only this device"),
+        _query("kind", {"type": "string", "enum": ["command", "reading"]}, "only events of this kind"),
+        {"name": "Last-Event-ID", "in": "header", "schema": {"type": "string"}},
+    ]
+    text = {"200": {"description": "server-sent events", "content": {"text/event-stream": {"schema": {"type": "string"}}}}}
+    return _operation("stream", "States of commands and latest readings, as they come", parameters, text, (400, 401, 503))
+
+
+def _open(name: str, summary: str, media_type: str, schema: Json) -> Json:
+    found = {"200": {"description": summary, "content": {media_type: {"schema": schema}}}}
+    return {**_operation(name, summary, [], found, ()), "security": []}
+
+
+def _query(name: str, schema: Json, description: str) -> Json:
+    return {"name": name, "in": "query", "description": description, "schema": schema}
+
+
+def _json(description: str, ref: str) -> Json:
+    return {"description": description, "content": {"application/json": {"schema": {"$ref": ref}}}}
+
+
+def _ref(name: str) -> Json:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _command_request() -> Json:
+    return {
+        "type": "object",
+        "required": ["name"],
+        "additionalProperties": False,
+        "properties": {
+            "name": {"type": "string", "description": "the name of the command", "examples": ["switch"]},
+            "data": {"description": "arguments, any JSON"},
+            "data_base64": {"type": "string", "description": "arguments that are not JSON; not with `data`"},
+            "content_type": {"type": "string", "description": "of the arguments; application/json for `data`"},
+            "ttl_s": {"type": "number", "description": "time to live in seconds; 30 without it"},
+            "durable": {"type": "boolean", "default": True, "description": "false: deliver it now or refuse it"},
+            "idempotent": {"type": "boolean", "default": False, "description": "the gateway may repeat it if in doubt"},
+            "one_way": {"type": "boolean", "default": False, "description": "the device gives no reply"},
+        },
+    }
+
+
+def _command() -> Json:
+    time = {"type": "string", "format": "date-time"}
+    return {
+        "type": "object",
+        "required": ["id", "device", "name", "state", "provisional", "accepted", "expires", "changed"],
+        "properties": {
+            "id": {"type": "string"},
+            "device": {"type": "string"},
+            "name": {"type": "string"},
+            "state": {"type": "string", "enum": [each.value for each in CommandState]},
+            "provisional": {"type": "boolean", "description": "the gateway has not reported a verdict in time"},
+            "status": {"type": ["integer", "null"], "description": "of the device; or as in HTTP, if no device gave one"},
+            "why": {"type": "string"},
+            "gateway": {"type": "string"},
+            "operator": {"type": "string"},
+            "accepted": time,
+            "expires": time,
+            "changed": time,
+            "reply": {"oneOf": [_ref("Reply"), {"type": "null"}]},
+        },
+    }
+
+
+def _reply() -> Json:
+    return {
+        "type": "object",
+        "description": "the reply of the device: `data` if it is JSON, else `data_base64`",
+        "properties": {"content_type": {"type": ["string", "null"]}, "data": {}, "data_base64": {"type": "string"}},
+    }
+
+
+def _command_list() -> Json:
+    next_page = {"type": ["string", "null"], "description": "`after` of the next page, null on the last one"}
+    commands = {"type": "array", "items": _ref("Command")}
+    return {"type": "object", "required": ["commands", "next"], "properties": {"commands": commands, "next": next_page}}
+
+
+def _problem() -> Json:
+    return {
+        "type": "object",
+        "description": "RFC 9457",
+        "required": ["type", "title", "status", "detail"],
+        "properties": {
+            "type": {"type": "string"},
+            "title": {"type": "string"},
+            "status": {"type": "integer"},
+            "detail": {"type": "string", "description": "one sentence"},
+        },
+    }

@@ -1,0 +1,58 @@
+"""Sends a message of an HTTP request to the bridge, again while that is safe, and turns a refusal into a problem."""
+
+import asyncio
+
+from fogline.amqp.outcome import DeliveryState, Outcome
+from fogline.amqp.wire import encode
+from fogline.codec import MAX_MESSAGE_BYTES
+from fogline.errors import Unreachable
+from fogline.message import Message
+from fogline_cloud.api.bridge_session import BridgeSession
+from fogline_cloud.api.problems import Problem, not_at_present
+from fogline_cloud.commands.refusals import NOT_CONNECTED, status_of
+
+SEND_S = 10.0
+"""The time that the bridge has to take a message, all attempts included."""
+RETRY_S = 0.25
+_QUOTA_RETRY_S = 60.0
+
+
+async def send(session: BridgeSession, message: Message, *, again: bool, waits: bool) -> None:
+    """Send until the bridge has accepted it. Raises `Problem` if it has not.
+
+    `again`: the message may be sent again if the bridge may have it, because it has an id. `waits`: a released one too; else
+    it is a direct command, and its device is not connected.
+    """
+    data = encode(message)
+    if len(data) > MAX_MESSAGE_BYTES:
+        raise Problem(413, f"a message may have {MAX_MESSAGE_BYTES} bytes; this one has {len(data)}")
+    why = "no bridge takes it at present"
+    try:
+        async with asyncio.timeout(SEND_S):
+            while True:
+                outcome = await _outcome(session, message)
+                if outcome is not None and outcome.state is DeliveryState.ACCEPTED:
+                    return
+                if outcome is not None and outcome.state is DeliveryState.REJECTED:
+                    raise _refusal(outcome)
+                if outcome is not None and outcome.state is DeliveryState.RELEASED and not waits:
+                    raise not_at_present(NOT_CONNECTED)
+                if session.is_closed or not (again or (outcome is not None and outcome.state is DeliveryState.RELEASED)):
+                    why = session.why or "a bridge may have taken it, and the answer is lost"
+                    break
+                await asyncio.sleep(RETRY_S)
+    except TimeoutError:
+        pass
+    raise not_at_present(f"{why}; send it again with the same Idempotency-Key" if again else why)
+
+
+async def _outcome(session: BridgeSession, message: Message) -> Outcome | None:
+    try:
+        return await session.send(message)
+    except Unreachable:
+        return None
+
+
+def _refusal(outcome: Outcome) -> Problem:
+    status = status_of(outcome)
+    return Problem(status, outcome.description or outcome.condition, retry_after_s=_QUOTA_RETRY_S if status == 429 else None)

@@ -1,0 +1,121 @@
+"""`/v1/events/stream`: states of commands and latest readings as server-sent events (HTML standard, section 9.2)."""
+
+import asyncio
+
+from starlette.requests import Request
+from starlette.types import Message, Receive, Scope, Send
+
+from fogline.address import check_identifier, shown
+from fogline.errors import Poison
+from fogline_cloud.access.principal import Principal
+from fogline_cloud.api import requests
+from fogline_cloud.api.context import ApiContext
+from fogline_cloud.api.feed import FeedItem
+from fogline_cloud.api.logins import LOGIN_S
+from fogline_cloud.api.problems import Problem, not_at_present, of_poison
+
+HEARTBEAT_S = 15.0
+"""A comment is sent if nothing else was for so long, so that proxies keep the connection."""
+WRITE_S = 30.0
+"""A client that does not read for so long is cut."""
+
+
+class StreamRoute:
+    """The handler of streams, as an ASGI application: it decides itself when it sends."""
+
+    def __init__(self, context: ApiContext) -> None:
+        self._context = context
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        await self.serve(Request(scope, receive), send)
+
+    async def serve(self, request: Request, send: Send) -> None:
+        """Send events until the client is gone, its login is over, or the process stops. Raises `Problem` before the first."""
+        context = self._context
+        user = await context.user(request)
+        requests.allow(request, "device", "kind")
+        device, kind = request.query_params.get("device"), request.query_params.get("kind")
+        try:
+            if device is not None:
+                check_identifier(device, "device")
+        except Poison as error:
+            raise of_poison(error) from None
+        if kind not in (None, "command", "reading"):
+            raise Problem(400, f"kind={shown(kind or '')}: expected command or reading")
+        if context.streams >= context.max_streams:
+            raise not_at_present(f"at most {context.max_streams} event streams (api.max_streams)")
+        last_id = request.headers.get("last-event-id")
+        number = context.feed.end if last_id is None else context.feed.number_of(last_id)
+        context.streams += 1
+        try:
+            await self._send_all(request, send, user.principal, (device, kind), number)
+        except TimeoutError:
+            abort = request.scope.get("state", {}).get("abort")
+            if abort is not None:
+                abort()
+        finally:
+            context.streams -= 1
+
+    async def _send_all(
+        self, request: Request, send: Send, principal: Principal, only: tuple[str | None, str | None], number: int | None
+    ) -> None:
+        feed, gone = self._context.feed, asyncio.ensure_future(_gone(request))
+        headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
+        try:
+            await _write(send, {"type": "http.response.start", "status": 200, "headers": headers})
+            await self._write_text(send, b": fogline\n\n" if number is not None else _missed(feed.id_of(feed.end)))
+            number = feed.end if number is None else number
+            until_s = asyncio.get_running_loop().time() + LOGIN_S
+            while not gone.done() and not self._context.stopping and asyncio.get_running_loop().time() < until_s:
+                items, is_missed = feed.after(number)
+                text = _missed(feed.id_of(items[0].number - 1)) if is_missed else b""
+                for item in items:
+                    number = item.number
+                    if self._shows(principal, item, only):
+                        text += _event(feed.id_of(item.number), item.kind, item.data)
+                if text:
+                    await self._write_text(send, text)
+                elif not items:
+                    await self._wait(gone, send, number)
+            await _write(send, {"type": "http.response.body", "body": b"", "more_body": False})
+        finally:
+            gone.cancel()
+
+    async def _wait(self, gone: "asyncio.Future[None]", send: Send, number: int) -> None:
+        change = asyncio.ensure_future(self._changed())
+        try:
+            await asyncio.wait({gone, change}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            change.cancel()
+        if not gone.done() and self._context.feed.end == number:
+            await self._write_text(send, b": \n\n")
+
+    async def _changed(self) -> None:
+        await self._context.feed.change(HEARTBEAT_S)
+
+    def _shows(self, principal: Principal, item: FeedItem, only: tuple[str | None, str | None]) -> bool:
+        device, kind = only
+        is_asked = device in (None, item.device) and kind in (None, item.kind)
+        return is_asked and self._context.may_see(principal, item.device, item.command)
+
+    async def _write_text(self, send: Send, text: bytes) -> None:
+        await _write(send, {"type": "http.response.body", "body": text, "more_body": True})
+
+
+async def _write(send: Send, message: Message) -> None:
+    async with asyncio.timeout(WRITE_S):
+        await send(message)
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _missed(event_id: str) -> bytes:
+    return _event(event_id, "missed", b"{}")
+
+
+def _event(event_id: str, kind: str, data: bytes) -> bytes:
+    return f"id: {event_id}\nevent: {kind}\ndata: ".encode() + data + b"\n\n"

@@ -1,0 +1,35 @@
+"""The status of a refusal, for every client: HTTP, the Python client and `fogline command`. Pure.
+
+The bridge decides, and its text says why. AMQP has a condition for it; this is the one place that gives each a status.
+"""
+
+from fogline.amqp.outcome import (
+    DECODE_ERROR,
+    INVALID_FIELD,
+    MESSAGE_SIZE_EXCEEDED,
+    NOT_ALLOWED,
+    NOT_FOUND,
+    RESOURCE_LIMIT,
+    UNAUTHORIZED,
+    Outcome,
+)
+from fogline.command import CONFLICT, EXPIRED, Status
+
+NOT_CONNECTED = "the device is not connected"
+"""Why a direct command was released."""
+_STATUS = {
+    DECODE_ERROR: 400,
+    INVALID_FIELD: 400,
+    NOT_ALLOWED: 400,
+    UNAUTHORIZED: 403,
+    MESSAGE_SIZE_EXCEEDED: 413,
+    NOT_FOUND: int(Status.UNKNOWN_DEVICE),
+    RESOURCE_LIMIT: int(Status.QUOTA),
+    CONFLICT: int(Status.CONFLICT),
+    EXPIRED: int(Status.EXPIRED),
+}
+
+
+def status_of(outcome: Outcome) -> int:
+    """Return the status of a rejected message."""
+    return _STATUS.get(outcome.condition, int(Status.UNDELIVERABLE))

@@ -1,0 +1,135 @@
+"""Commands over HTTP: sent, shown, listed and refused, by the real API, bridge, gateway and broker."""
+
+import asyncio
+from base64 import b64encode
+
+from e2e.http_api import COMMANDS, SWITCH, api, served
+from e2e.pair import two_bridges
+from e2e.parts import Device, until_not
+from fogline_cloud.commands.client import Ask, Operator
+from fogline_lab.amqp import within
+
+
+async def test_a_command_is_created_shown_and_listed_and_one_request_waits_for_its_verdict(line):
+    async with served(line) as (found, downlink, *_):
+        device = Device(downlink)
+        downlink.reachable("lamp-1", device)
+        created = await found.http.post(COMMANDS, json=SWITCH)
+        assert (created.status_code, created.json()["device"]) == (201, "lamp-1")
+        shown = await found.http.get(created.headers["location"], params={"wait": "30s"})
+        assert (shown.status_code, shown.json()["state"], shown.json()["status"]) == (200, "SUCCEEDED", 200)
+        assert shown.json()["reply"] == {"content_type": "application/json", "data": {"ok": True}}
+        listed = (await found.http.get("/v1/commands", params={"device": "lamp-1", "state": "SUCCEEDED"})).json()
+        assert [each["id"] for each in listed["commands"]] == [shown.json()["id"]]
+        assert device.ran == [shown.json()["id"]]
+        for durable in (True, False):
+            created = await found.http.post(COMMANDS, params={"wait": "30s"}, json={**SWITCH, "durable": durable})
+            assert (created.status_code, created.json()["state"]) == (201, "SUCCEEDED")
+        assert len(device.ran) == 3
+
+
+async def test_a_list_has_pages_and_a_direct_command_for_a_device_that_is_away_is_refused(line):
+    async with served(line) as (found, downlink, *_):
+        refused = await found.http.post(COMMANDS, json={**SWITCH, "durable": False})
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+        assert refused.json()["detail"] == "the device is not connected"
+        downlink.reachable("lamp-1", Device(downlink))
+        sent = [(await found.http.post(COMMANDS, json=SWITCH)).json()["id"] for _ in range(3)]
+        first = (await found.http.get("/v1/commands", params={"limit": "2"})).json()
+        second = (await found.http.get("/v1/commands", params={"limit": "2", "after": first["next"]})).json()
+        assert [each["id"] for each in (*first["commands"], *second["commands"])][:3] == sent[::-1]
+        assert second["commands"][-1]["state"] == "REJECTED"
+        assert second["next"] is None
+        later = (await found.http.get("/v1/commands", params={"since": "2999-01-01T00:00:00Z"})).json()
+        assert later == {"commands": [], "next": None}
+
+
+async def test_the_same_key_is_the_same_command_also_at_another_api(line):
+    async with served(line) as (found, downlink, *_), api(line) as other:
+        device = Device(downlink)
+        downlink.reachable("lamp-1", device)
+        key = {"idempotency-key": "order-1"}
+        created = [await each.http.post(COMMANDS, json=SWITCH, headers=key) for each in (found, other, found)]
+        assert {each.status_code for each in created} == {201}
+        assert len({each.json()["id"] for each in created}) == 1
+        for other_body in ({**SWITCH, "data": {"on": False}}, {**SWITCH, "one_way": True}):
+            refused = await found.http.post(COMMANDS, params={"wait": "1s"}, json=other_body, headers=key)
+            assert refused.status_code == 409
+            assert "is known with another body" in refused.json()["detail"]
+        await found.http.get(created[0].headers["location"], params={"wait": "30s"})
+        assert len(device.ran) == 1
+
+
+async def test_a_refusal_is_the_same_sentence_over_amqp_and_http(line):
+    async with served(line) as (found, *_), Operator("127.0.0.1", line.port, line.tenant) as operator:
+        big = b"1" * 262_145
+        for ask, path, body, status in (
+            (Ask("nobody", "switch"), "/v1/devices/nobody/commands", SWITCH, 404),
+            (Ask("lamp-1", "switch", ttl_s=3_000_000.0), COMMANDS, {**SWITCH, "ttl_s": 3_000_000}, 400),
+            (Ask("lamp-1", "switch", big), COMMANDS, {"name": "switch", "data_base64": b64encode(big).decode()}, 413),
+        ):
+            verdict = await within(operator.request(ask), "no verdict")
+            refused = await found.http.post(path, json=body)
+            assert (refused.status_code, refused.headers["content-type"]) == (status, "application/problem+json")
+            problem = refused.json()
+            assert (problem["status"], problem["detail"]) == (verdict.status, verdict.why)
+
+
+async def test_input_that_cannot_be_read_is_refused_and_named(line):
+    async with served(line) as (found, *_):
+        for body, part in (
+            (b"{", "the command"),
+            (b"[]", "the command"),
+            (b'{"data": 1}', "missing required field `name`"),
+            (b'{"name": "x", "colour": 1}', "colour"),
+            (b'{"name": "x", "data": 1, "data_base64": "MQ=="}', "not both"),
+            (b'{"name": "x", "ttl_s": -1}', "ttl_s"),
+            (b'{"name": "a/b"}', "a/b"),
+        ):
+            refused = await found.http.post(COMMANDS, content=body)
+            assert (refused.status_code, part in refused.json()["detail"]) == (400, True), body
+        for path, part in (
+            ("/v1/commands?state=DONE", "SUCCEEDED"),
+            ("/v1/commands?since=yesterday", "2026-01-31T12:00:00Z"),
+            ("/v1/commands?limit=0", "1 to 200"),
+            ("/v1/commands?colour=red", "'colour'"),
+            ("/v1/commands?limit=1&limit=2", "twice"),
+            ("/v1/commands?after=x", "'x'"),
+            ("/v1/commands/x?wait=1h", "60 seconds"),
+        ):
+            refused = await found.http.get(path)
+            assert (refused.status_code, part in refused.json()["detail"]) == (400, True), path
+        assert (await found.http.get("/v1/commands/x")).status_code == 404
+        assert (await found.http.get("/v2")).json()["detail"] == "there is no such address; see /openapi.json"
+        assert (await found.http.delete("/v1/commands")).status_code == 405
+
+
+async def test_the_api_at_any_bridge_reaches_the_device_and_a_takeover_has_no_second_effect(line):
+    async with two_bridges(line) as pair, pair.gateway() as (downlink, owner, other), api(line, port=pair.port(other)) as found:
+        device = Device(downlink, answer=None)
+        downlink.reachable("lamp-1", device)
+        key = {"idempotency-key": "order-1"}
+        created = await found.http.post(COMMANDS, json={**SWITCH, "ttl_s": 60}, headers=key)
+        assert created.status_code == 201
+        await within(device.came.wait(), "the command does not arrive")
+        waiting = asyncio.create_task(found.http.get(created.headers["location"], params={"wait": "60s"}))
+        await pair.stop(owner)
+        copy = await found.http.post(COMMANDS, json={**SWITCH, "ttl_s": 60}, headers=key)
+        assert copy.status_code in (201, 503)
+        downlink.answer("lamp-1", device.ran[0], Device(downlink).answer, lambda _: None)
+        assert (await waiting).json()["state"] == "SUCCEEDED"
+        assert len(device.ran) == 1
+
+
+async def test_a_request_that_waits_gets_503_when_the_api_stops(line):
+    async with served(line) as (found, downlink, *_):
+        downlink.reachable("lamp-1", Device(downlink, answer=None))
+        created = await found.http.post(COMMANDS, json=SWITCH)
+        waiting = asyncio.create_task(found.http.get(created.headers["location"], params={"wait": "60s"}))
+
+        async def none_waits() -> bool:
+            return not found.api.context.commands.waiting
+
+        await until_not(none_waits, "the request does not wait")
+        await found.api.close()
+        assert ((await waiting).status_code, (await waiting).headers["retry-after"]) == (503, "1")
