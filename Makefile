@@ -5,6 +5,7 @@
 #   make check                                         ruff, mypy, imports, sizes, words, generated pages
 #   make test                                          every test that is not slow (includes check)
 #   make chaos                                         power cuts, damaged disks, zombies, bad lines, forged ledgers, all slow tests
+#   make packages ARGS="--arch arm64"                  the Debian package of the gateway; make apt-repository, test-packages
 #   make faults                                        every test of a fault; writes docs/faults.md
 #   make docs                                              writes docs/settings.md, docs/columns.md and docs/metrics.md from the types
 #   make soak ARGS="--minutes 60 --seed 7"             two bridges, two gateways, and every kind of fault for an hour
@@ -13,7 +14,7 @@ ARGS ?=
 PYTHON := .venv/bin/python
 SIDE_BY_SIDE := $(PYTHON) -m pytest --numprocesses 3 --dist loadfile
 
-.PHONY: setup setup-tests setup-bench demo up test chaos faults check bench soak docs format clean
+.PHONY: setup setup-tests setup-bench demo up test chaos faults check packages apt-repository test-packages bench soak docs format clean
 
 setup:
 	@deploy/setup/setup.sh
@@ -45,6 +46,15 @@ check: setup
 	@.venv/bin/mypy
 	@.venv/bin/lint-imports --no-cache
 	@$(PYTHON) -m pytest -q tests/rules tests/docs/test_generated_pages.py
+
+packages: setup
+	@deploy/packages/build.sh $(ARGS)
+
+apt-repository: packages
+	@deploy/packages/apt_repository.sh
+
+test-packages: setup-tests
+	@deploy/packages/test.sh $(ARGS)
 
 bench: setup-bench
 	@$(PYTHON) tests/bench $(ARGS)

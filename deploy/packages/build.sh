@@ -4,25 +4,26 @@
 #   deploy/packages/build.sh                       for this machine, Debian 12
 #   deploy/packages/build.sh --arch arm64          for a Raspberry Pi, emulated (installs qemu-user-static; half an hour)
 #   deploy/packages/build.sh --version 0.1.1       with another version number, to try an upgrade
+#   deploy/packages/build.sh --again               a second time, which must give the same bytes
 #
 # Needs root (chroot). Run deploy/setup/setup.sh first: uv and the lock come from there.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-arch=$(dpkg --print-architecture) suite=bookworm version=""
+arch=$(dpkg --print-architecture) suite=bookworm version="" again=""
 while [ $# -gt 0 ]; do
     case $1 in
         --arch) arch=$2; shift 2 ;;
         --version) version=$2; shift 2 ;;
+        --again) again=yes; shift ;;
         -h | --help) sed -n '2,/^set/p' "$0" | sed 's/^# \{0,1\}//;$d'; exit 0 ;;
         *) echo "build.sh: unknown option $1 (see --help)" >&2; exit 2 ;;
     esac
 done
 [ "$(id -u)" = 0 ] || { echo "build.sh: run this as root: it makes a Debian to build in" >&2; exit 2; }
 
-say() { echo "packages: $*" >&2; }
-state=$PWD/.fogline/packages uv=$PWD/.fogline/bootstrap/bin/uv python=$PWD/.venv/bin/python
-mkdir -p "$state"
+. deploy/packages/need.sh
+uv=$PWD/.fogline/bootstrap/bin/uv
 root=$state/root-$suite-$arch wheels=$state/wheels-$arch
 case $arch in
     amd64) platform=x86_64 ;;
@@ -31,14 +32,13 @@ case $arch in
     *) echo "build.sh: --arch is amd64, arm64 or armhf, not $arch" >&2; exit 2 ;;
 esac
 
-tools=(mmdebstrap)
-[ "$arch" = "$(dpkg --print-architecture)" ] || tools+=(qemu-user-static binfmt-support)
-for tool in "${tools[@]}"; do
-    dpkg-query -W "$tool" >/dev/null 2>&1 && continue
-    say "installing the system package $tool"
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$tool" >"$state/apt.log" 2>&1 \
-        || { tail -n 20 "$state/apt.log" >&2; exit 1; }
-done
+need mmdebstrap mmdebstrap
+if [ "$arch" != "$(dpkg --print-architecture)" ]; then
+    need "qemu-${platform/armv7l/arm}-static" qemu-user-static
+    need update-binfmts binfmt-support
+    [ -e /proc/sys/fs/binfmt_misc/register ] || mount -t binfmt_misc none /proc/sys/fs/binfmt_misc
+    update-binfmts --enable "qemu-${platform/armv7l/arm}"
+fi
 
 # --- Python packages: the versions and hashes of requirements.lock, for this architecture, and ours
 say "fetching the Python packages for $arch"
@@ -75,7 +75,7 @@ fi
 source=$root/build/fogline
 rm -rf "$root/build" && mkdir -p "$source/docs"
 cp -r deploy/packages/debian "$source/"
-cp deploy/packages/fogline-edge.sh deploy/packages/fogline-edge.default README.md "$source/"
+cp deploy/packages/fogline-edge.sh deploy/packages/fogline-edge.default deploy/packages/sbom.py README.md "$source/"
 cp docs/install-gateway.md "$source/docs/"
 cp "$state/edge.lock" "$state/proton.lock" "$source/"
 cp -r "$wheels" "$source/wheels"
@@ -85,9 +85,14 @@ sed -i "s/@VERSION@/$version/" "$source/debian/fogline-edge.preinst"
 say "building fogline-edge $version for $arch"
 chroot "$root" /bin/sh -c "cd /build/fogline && DEB_BUILD_OPTIONS=noautodbgsym dpkg-buildpackage -b -us -uc" >"$state/build-$arch.log" 2>&1 \
     || { tail -n 40 "$state/build-$arch.log" >&2; echo "build.sh: see $state/build-$arch.log" >&2; exit 1; }
+package=$state/fogline-edge_${version}_$arch.deb
+if [ -n "$again" ]; then
+    cmp "$root/build/$(basename "$package")" "$package" || { echo "build.sh: the second build differs from $package" >&2; exit 1; }
+    say "the second build has the same bytes: $(sha256sum <"$package" | cut -c1-64)"
+    exit 0
+fi
 cp "$root"/build/*.deb "$state/"
 say "checking with lintian"
 chroot "$root" /bin/sh -c "cd /build && lintian --allow-root --fail-on error --suppress-tags bad-distribution-in-changes-file *.deb" >"$state/lintian-$arch.log" 2>&1 \
     || { cat "$state/lintian-$arch.log" >&2; exit 1; }
-package=$state/fogline-edge_${version}_$arch.deb
 say "made $package: $(du -m "$package" | cut -f1) MB"

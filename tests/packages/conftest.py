@@ -1,6 +1,7 @@
 """Tests of the Debian packages: `make test-packages` builds them, and names their folder in FOGLINE_PACKAGES."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ collect_ignore_glob = [] if os.environ.get("FOGLINE_PACKAGES") else ["test_*.py"
 def machine(tmp_path_factory):
     """A Debian 12 with the packages of both versions in /root."""
     with booted(PACKAGES / "image-amd64", tmp_path_factory.mktemp("container")) as container:
+        shutil.copytree(PACKAGES / "apt", container.root / "root" / "apt")
         for package in PACKAGES.glob("fogline-edge_*_amd64.deb"):
             (container.root / "root" / package.name).write_bytes(package.read_bytes())
         yield container

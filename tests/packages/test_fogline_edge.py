@@ -45,13 +45,21 @@ def active(machine):
 
 
 def test_it_is_installed_and_acknowledges_an_event(machine):
-    printed = machine.run("apt-get install -y --no-install-recommends /root/fogline-edge_0.1.0_amd64.deb")
+    printed = machine.run("sh /root/apt/install.sh file:/root/apt")
     assert "sudo -u fogline fogline-edge init" in printed
     assert not active(machine)
     machine.run("runuser -u fogline -- fogline-edge init --tenant acme --gateway gw-1 --bridge 127.0.0.1:5672")
     machine.run("echo OPTIONS=--insecure-dev > /etc/default/fogline-edge")
     machine.run("systemctl enable --now fogline-edge")
     assert publish(machine, 1, 1) == 1
+
+
+def test_it_says_what_it_brings(machine):
+    sbom = json.loads(machine.run("zcat -f /usr/share/doc/fogline-edge/sbom.cdx.json*"))
+    names = {each["name"] for each in sbom["components"]}
+    assert {"fogline-edge", "python-qpid-proton", "bleak", "aiocoap"} <= names
+    assert "pip" not in names
+    assert "unknown" not in machine.run("zcat -f /usr/share/doc/fogline-edge/licences*")
 
 
 def test_the_service_can_do_little_else(machine):
@@ -95,6 +103,7 @@ def test_remove_keeps_the_data_and_purge_leaves_nothing(machine):
     machine.run("test -s /var/lib/fogline/outbox.db")
     machine.run("test ! -e /usr/lib/fogline")
     machine.run("apt-get purge -y fogline-edge")
-    left = "find / -xdev -path /proc -prune -o -path /root -prune -o -path /var/log -prune -o -iname '*fogline*' -print"
+    machine.run("rm /usr/share/keyrings/fogline.gpg /etc/apt/sources.list.d/fogline.list")  # as install.sh says
+    left = "find / -xdev -path /proc -prune -o -path /root -prune -o -path /var/log -prune -o -path /var/lib/apt -prune -o -iname '*fogline*' -print"
     assert [each for each in machine.run(left).splitlines() if "/journal/" not in each] == []
     machine.run("! getent passwd fogline")
