@@ -139,10 +139,18 @@ class TableReplay:
         """Return the selected rows of micro-batches that the flow has finished."""
         flow = self._settings.flow.name
         mine = self._rows.where(condition & (F.col("flow") == flow) & (F.col("tenant") == self._settings.tenant))
-        runs = [row["run"] for row in mine.select("run").distinct().collect()]
-        newest = {run: self._readings.newest(MicroBatch(flow, run, 0)) for run in runs}
+        newest = {run: self._readings.newest(MicroBatch(flow, run, 0)) for run in self._runs(mine)}
         done = ((F.col("run") == run) & (F.col("batch") <= number) for run, number in newest.items())
         return mine.where(reduce(or_, done, F.col("run").startswith(RUN)))
+
+    def _runs(self, rows: DataFrame) -> set[str]:
+        """Return the runs of these rows, and perhaps others, from the statistics of the table's files if they suffice."""
+        known = pa.table(self._events.snapshot().get_add_actions(flatten=True))
+        if {"min.run", "max.run"} <= {*known.column_names}:
+            least, greatest = (known.column(name).to_pylist() for name in ("min.run", "max.run"))
+            if None not in least and least == greatest:
+                return {*least}
+        return {row["run"] for row in rows.select("run").distinct().collect()}
 
     def _with_records(self, rows: DataFrame, selection: Selection) -> DataFrame:
         """Return the rows whose record is known. Those that are in table `raw` get columns `value` and `headers`."""
