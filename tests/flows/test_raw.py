@@ -19,7 +19,7 @@ from flows.test_topic_ids import create_again
 from fogline.errors import Misconfigured
 from fogline.event import Lane
 from fogline_cloud import records, topics
-from fogline_cloud.flows import commit, delta_log, raw_sink, schema
+from fogline_cloud.flows import commit, delta_log, job, raw_sink, schema
 from fogline_cloud.kafka import KafkaClients
 
 LIMIT_S = 120.0
@@ -132,6 +132,7 @@ def test_table_raw_begins_with_the_earliest_record_and_ends_where_it_is_switched
 def test_parsers_that_hang_do_not_stop_table_raw(raw_flow: Flow, make_event, folder: Path, monkeypatch) -> None:
     """F6: every task of the parsing query hangs in a parser that no time limit ends."""
     monkeypatch.setattr(raw_sink, "DELAY_S", 1)
+    monkeypatch.setattr(job, "FIRST_ROWS_S", 1)
     pipes = [folder / f"pipe-{number}" for number in range(2)]
     for partition, pipe in enumerate(pipes):
         os.mkfifo(pipe)

@@ -33,7 +33,7 @@ from fogline_cloud.settings import CloudSettings, FlowSettings
 log = logging.getLogger(__name__)
 
 _BACK_OFF_S = (1.0, 2.0, 5.0, 10.0, 30.0)
-FIRST_ROWS_S = 10.0
+FIRST_ROWS_S = 30.0
 """Time that the query which writes `raw` leaves the machine to the first rows of a started flow: parsers may hang for ever."""
 
 
