@@ -26,8 +26,9 @@ LIMIT_S = 120.0
 
 
 @pytest.fixture
-def raw_flow(flow: Flow) -> Flow:
+def raw_flow(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> Flow:
     """The flow with table `raw`."""
+    monkeypatch.setattr(job, "FIRST_ROWS_S", 1)
     flow.settings = msgspec.structs.replace(flow.settings, flow=msgspec.structs.replace(flow.settings.flow, raw_days=90))
     return flow
 
@@ -132,7 +133,6 @@ def test_table_raw_begins_with_the_earliest_record_and_ends_where_it_is_switched
 def test_parsers_that_hang_do_not_stop_table_raw(raw_flow: Flow, make_event, folder: Path, monkeypatch) -> None:
     """F6: every task of the parsing query hangs in a parser that no time limit ends."""
     monkeypatch.setattr(raw_sink, "DELAY_S", 1)
-    monkeypatch.setattr(job, "FIRST_ROWS_S", 1)
     pipes = [folder / f"pipe-{number}" for number in range(2)]
     for partition, pipe in enumerate(pipes):
         os.mkfifo(pipe)
