@@ -12,6 +12,7 @@
 `device_log`: what devices write down of themselves
 `devices`: simulated MQTT and CoAP devices, a process of its own
 `evidence`: event ids read from the devices' file, Kafka and the table
+`freshness`: times from acknowledgements to rows, and from Spark's start to its next commit; pure
 `judgement`: comparison of sets of event ids, and of commands with their records and effects; pure
 `killer`: kills parts and waits for their recovery
 `mqtt_device`: one simulated MQTT device
@@ -21,6 +22,7 @@
 `polling`: waits for conditions that give no event
 `probes`: readers of outboxes, Kafka, tables and the parts' output
 `report`: results of a run; pure
+`row_watch`: notes when a table's files are seen
 `run`: the demonstration from start to report
 `scenario`: steps that demo and soak share: start, drain, ledger
 `screen`: live screen in a terminal

@@ -181,6 +181,8 @@ def show_report(report: DemoReport, console: Console) -> None:
     for name, value in rows:
         table.add_row(name, f"{value:,}" if isinstance(value, int) else str(value))
     console.print(table)
+    for sentence in report.freshness.sentences if report.freshness else ():
+        console.print(sentence, highlight=False, soft_wrap=True)
     for problem in report.all_problems:
         console.print(f"problem: {problem}", style="red", highlight=False, soft_wrap=True)
     console.print(found.sentence, style="bold green" if report.status == 0 else "bold red", highlight=False, soft_wrap=True)

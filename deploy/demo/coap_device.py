@@ -192,7 +192,8 @@ class CoapDevice:
             response = await self._client.exchange(path(self.device), body, content_type(self.device), PATIENCE_S)
             success = None if response is None else response.code is aiocoap.CHANGED
         finally:
-            self._answers.append(Answered(n, success, time.monotonic() - began))
+            at = time.monotonic()
+            self._answers.append(Answered(n, success, at - began, at))
 
     async def _keep_asking(self) -> None:
         """Poll for commands, one after the other."""

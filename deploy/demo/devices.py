@@ -3,9 +3,9 @@
     python devices.py --gateways 127.0.0.1:1883,127.0.0.1:1884 --coap-gateways 127.0.0.1:5683,127.0.0.1:5684 \
         --acknowledged FILE --log FILE
 
-Every device counts its messages. The process writes each acknowledged message to `--acknowledged`, one line `device n`;
-the demo compares these with Kafka and the table. It writes each executed command and each lost connection to `--log`
-(`demo.device_log`).
+Every device counts its messages. The process writes each acknowledged message to `--acknowledged`, one line `device n time`
+(seconds of the monotonic clock); the demo compares these with Kafka and the table. It writes each executed command and each
+lost connection to `--log` (`demo.device_log`).
 Stdout: a JSON line four times a second. Stdin: `cut N` cuts the connections to gateway N (from 0); `quiet` stops the
 messages; `finish` ends the process after the last acknowledgement. The end of stdin ends it at once.
 """
@@ -48,9 +48,9 @@ class Books:
         self._log = log
         self._lines = lines
 
-    def promise(self, device: str, n: int) -> None:
+    def promise(self, device: str, n: int, at_s: float) -> None:
         """Note an acknowledged message."""
-        self._acknowledged.write(f"{device} {n}\n")
+        self._acknowledged.write(f"{device} {n} {at_s:.3f}\n")
 
     def flush(self) -> None:
         """Write everything to the files."""
@@ -146,7 +146,7 @@ class Fleet:
                 if answered.success:
                     self._acknowledged += 1
                     self._latencies.append(answered.took_s)
-                    self._books.promise(each.device.name, answered.n)
+                    self._books.promise(each.device.name, answered.n, answered.at_s)
                 elif answered.success is None:
                     self._unknown += 1
                 else:

@@ -2,10 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from operator import itemgetter
 from pathlib import Path
 from sys import intern
 from typing import Any
 
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
@@ -13,6 +16,7 @@ from demo.ble_judgement import BleEvidence
 from demo.ble_payload import METRIC, advertised_n, read_n
 from demo.judgement import Id, RunEvidence
 from demo.payload import METRICS, counter_of
+from demo.row_watch import RowWatch
 from demo.workspace import SHARDS, TENANT, Workspace
 from fogline.advertisement import CONTENT_TYPE as ADVERTISEMENT
 from fogline.errors import Misconfigured
@@ -32,15 +36,33 @@ def gather(workspace: Workspace, sent: Mapping[str, int]) -> RunEvidence:
 
 def read_book(acknowledged_file: Path) -> set[Id]:
     """Read the ids of a file of the devices, without a last line that is incomplete."""
-    found: set[Id] = set()
+    return {each for each, _ in _lines(acknowledged_file)}
+
+
+def read_times(acknowledged_file: Path) -> dict[Id, float]:
+    """Read when each event was acknowledged, on the monotonic clock."""
+    return {each: float(at) for each, at in _lines(acknowledged_file)}
+
+
+def read_visible(watch: RowWatch) -> dict[Id, float]:
+    """Read when delta-rs first saw each row of `readings` with a counter, from the table's files."""
+    found: dict[Id, float] = {}
+    wanted = pc.field("metric").isin(METRICS)
+    for path, seen_s in sorted(watch.seen_s.items(), key=itemgetter(1)):
+        rows = pq.read_table(path, columns=["device", "value"], filters=wanted, partitioning=None)
+        for device, value in zip(rows.column("device").to_pylist(), rows.column("value").to_pylist(), strict=True):
+            found.setdefault((device, int(value)), seen_s)
+    return found
+
+
+def _lines(acknowledged_file: Path) -> Iterator[tuple[Id, str]]:
     if not acknowledged_file.exists():
-        return found
+        return
     with acknowledged_file.open(encoding="utf-8") as lines:
         for line in lines:
-            device, _, n = line.partition(" ")
             if line.endswith("\n"):
-                found.add((intern(device), int(n)))
-    return found
+                device, n, *at_s = line.split()
+                yield (intern(device), int(n)), next(iter(at_s), "0")
 
 
 def gather_ble(workspace: Workspace) -> BleEvidence:

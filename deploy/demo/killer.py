@@ -5,6 +5,7 @@ import contextlib
 import time
 from collections.abc import Callable
 
+from demo.freshness import Outage
 from demo.plan import Kill, kind, next_victim
 from demo.polling import until
 from demo.probes import unknown_to_gateways
@@ -25,11 +26,15 @@ _LOADED = 0.85
 
 
 class Killer:
-    """`kills`: all kills with their recovery times. `killed`: all victims, in order. `calm`: held while a part is killed."""
+    """`kills`: all kills with their recovery times. `killed`: all victims, in order. `calm`: held while a part is killed.
+
+    `outages`: the same kills, for the freshness of the table.
+    """
 
     def __init__(self, workspace: Workspace, parts: dict[str, ChildProcess], snapshot: Snapshot, every_s: float) -> None:
         self.kills: list[Kill] = []
         self.killed: list[str] = []
+        self.outages: list[Outage] = []
         self.problems: list[str] = []
         self.calm = asyncio.Lock()
         self._workspace = workspace
@@ -37,6 +42,7 @@ class Killer:
         self._snapshot = snapshot
         self._every_s = every_s
         self._began = time.monotonic()
+        self._calm_since_s = 0.0
         self._returns: dict[str, asyncio.Task[None]] = {}
         self._enough = asyncio.Event()
 
@@ -44,9 +50,12 @@ class Killer:
         """Kill parts until `finish`. `rate`: events/s that the devices try to send; kills happen under load.
 
         The next kill waits for the recovery of a gateway or a bridge. It does not wait for Spark, which is slow to restart
-        and has no part upstream that needs it; only the next kill of Spark does.
+        and has no part upstream that needs it; only the next kill of Spark does. The first kill waits for the first rows, so
+        that the freshness of the table is measured before it, too.
         """
         self._began = time.monotonic()
+        await self._until(lambda: self._snapshot.flow.rows.total > 0, FLOW_LIMIT_S)
+        self._calm_since_s = self._now_s()
         while not await self._pause():
             victim = next_victim(self.killed)
             if kind(victim) == "spark":
@@ -78,7 +87,7 @@ class Killer:
 
     async def _pause(self) -> bool:
         """Wait for the next kill. Returns True after `finish`."""
-        last_s = self.kills[-1].at_s if self.kills else 0.0
+        last_s = self.kills[-1].at_s if self.kills else self._calm_since_s
         due_s = max(REST_S, last_s + self._every_s - self._now_s())
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._enough.wait(), due_s)
@@ -89,6 +98,8 @@ class Killer:
         snapshot = self._snapshot
         rate, at_s = self._rate(), self._now_s()
         snapshot.down.add(victim)
+        outage = Outage(victim, time.monotonic())
+        self.outages.append(outage)
         snapshot.journal.append(f"{at_s:5.0f} s  SIGKILL to {victim} at {rate:.0f} events/s")
         if kind(victim) == "gateway":
             wal = self._workspace.outbox(victim) / "outbox.db-wal"
@@ -98,12 +109,12 @@ class Killer:
         self.killed.append(victim)
         kill = Kill(victim, round(at_s, 1), round(rate, 1))
         self.kills.append(kill)
-        back = asyncio.create_task(self._bring_back(part, kill), name=f"return of {victim}")
+        back = asyncio.create_task(self._bring_back(part, kill, outage), name=f"return of {victim}")
         self._returns[victim] = back
         if kind(victim) != "spark":
             await asyncio.wait([back])
 
-    async def _bring_back(self, part: ChildProcess, kill: Kill) -> None:
+    async def _bring_back(self, part: ChildProcess, kill: Kill, outage: Outage) -> None:
         snapshot = self._snapshot
         began = time.monotonic()
         await asyncio.to_thread(part.join)
@@ -114,11 +125,14 @@ class Killer:
         through = self._through(part.name)
         await start_child(part)
         kill.back_s = round(time.monotonic() - began, 2)
+        if part.name == "spark":
+            outage.session_s = time.monotonic() - part.ready_line["session_s"]
         snapshot.down.discard(part.name)
         if not await until(through, FLOW_LIMIT_S):
             self.problems.append(f"no event passed {part.name} for {FLOW_LIMIT_S:.0f} s after its return")
             return
-        kill.flowing_s = round(time.monotonic() - began, 2)
+        outage.over_s = time.monotonic()
+        kill.flowing_s = round(outage.over_s - began, 2)
         snapshot.journal.append(f"{kill.at_s:5.0f} s  {part.name} back after {kill.back_s} s, flowing after {kill.flowing_s} s")
 
     def _through(self, victim: str) -> Callable[[], bool]:

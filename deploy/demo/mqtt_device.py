@@ -100,7 +100,7 @@ class MqttDevice:
             mid, success, at = self._answers.popleft()
             if mid in self._waiting:
                 n, began = self._waiting.pop(mid)
-                taken.append(Answered(n, success, at - began))
+                taken.append(Answered(n, success, at - began, at))
         return taken
 
     def _on_connect(self, client: Client, _: Any, flags: ConnectFlags, code: ReasonCode, more: Properties | None) -> None:  # noqa: ARG002

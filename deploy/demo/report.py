@@ -5,6 +5,7 @@ from typing import Any
 
 from demo.ble_judgement import BleJudgement
 from demo.certificate_judgement import CertificateJudgement
+from demo.freshness import Freshness
 from demo.judgement import CommandJudgement, Judgement
 
 _SHOWN = 20
@@ -25,6 +26,7 @@ class DemoReport:
     commands: CommandJudgement | None = None
     ble: BleJudgement | None = None
     certificates: CertificateJudgement | None = None
+    freshness: Freshness | None = None
 
     @property
     def status(self) -> int:
@@ -54,5 +56,6 @@ class DemoReport:
             "commands": {name: value for name, value in commands.items() if name != "problems"},
             "ble": self.ble.as_json() if self.ble else None,
             "certificates": self.certificates.as_json() if self.certificates else None,
+            "freshness": self.freshness.as_json() if self.freshness else None,
             **self.details,
         }

@@ -14,7 +14,8 @@ from demo.certificate_judgement import CertificateJudgement, RevokedEvents, judg
 from demo.certificates import audited
 from demo.commander import Commander, read_records
 from demo.device_log import Effects, read_log
-from demo.evidence import gather, gather_ble
+from demo.evidence import gather, gather_ble, read_times, read_visible
+from demo.freshness import Freshness, freshness
 from demo.judgement import CommandJudgement, Judgement, RunEvidence, judge, judge_commands
 from demo.killer import Killer
 from demo.operator_commands import CommandRow
@@ -22,6 +23,7 @@ from demo.payload import Device, fleet
 from demo.plan import by_kind, enough
 from demo.polling import until
 from demo.report import DemoReport
+from demo.row_watch import RowWatch
 from demo.scenario import FINISH_LIMIT_S, Scenario, cancel
 from demo.screen import show
 from demo.snapshot import GatewayStats, Snapshot
@@ -59,6 +61,7 @@ class Demonstration:
         self._load_s = self._average = 0.0
         self._devices = self.site.devices(count=options.devices, rate=options.rate)
         self._killer = Killer(workspace, self.site.parts, self.snapshot, options.kill_every_s)
+        self._watch = RowWatch(workspace.folder / "tables" / "readings")
         self._fleet = fleet(options.devices, len(workspace.gateways))
         self._changes = CertificateChanges(workspace, self.site.stolen, self._killer.calm, self._under_load)
         valves = [each.name for each in workspace.ble if not each.advertises]
@@ -77,9 +80,11 @@ class Demonstration:
         try:
             if not await self._scenario.started(self.stop):
                 return None
+            self._watch.start()
             async with self._scenario.watched():
                 await self._load()
                 await self._scenario.drain(self._killer.settle)
+            await asyncio.to_thread(self._watch.stop)
             return await self._judge()
         finally:
             await cancel(screen)
@@ -137,9 +142,14 @@ class Demonstration:
         commands = judge_commands(self._commander.commands, records, effects)
         ble = await asyncio.to_thread(self._judge_ble, records, effects) if self._workspace.ble else None
         certificates = await asyncio.to_thread(self._judge_certificates, evidence)
+        fresh = await asyncio.to_thread(self._freshness)
         ledger = await self._scenario.verified()
         judgement = judge(evidence.without(TRACKER.name))
-        return self._report(judgement, commands, ledger, ble=ble, certificates=certificates)
+        return self._report(judgement, commands, ledger, fresh, ble=ble, certificates=certificates)
+
+    def _freshness(self) -> Freshness:
+        acknowledged = read_times(self._workspace.acknowledged_file)
+        return freshness(acknowledged, read_visible(self._watch), self._watch.commits_s, self._killer.outages)
 
     def _judge_certificates(self, evidence: RunEvidence) -> CertificateJudgement | None:
         """Judge the changes of certificates, if they were made."""
@@ -169,6 +179,7 @@ class Demonstration:
         judgement: Judgement,
         commands: CommandJudgement,
         ledger: dict[str, Any] | None,
+        fresh: Freshness,
         *,
         ble: BleJudgement | None,
         certificates: CertificateJudgement | None,
@@ -187,6 +198,7 @@ class Demonstration:
             commands=commands,
             ble=ble,
             certificates=certificates,
+            freshness=fresh,
             details={
                 "rate": {
                     "average": round(self._average, 1),

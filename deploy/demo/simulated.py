@@ -9,11 +9,15 @@ ANSWER = b'{"done": true}'
 
 
 class Answered(NamedTuple):
-    """Result of a message: counter, acknowledged or not (`None`: unknown), and the seconds that it took."""
+    """Result of a message: counter, acknowledged or not (`None`: unknown), the seconds that it took, and when it came.
+
+    `at_s`: on the monotonic clock, which all processes of a machine share.
+    """
 
     n: int
     success: bool | None
     took_s: float
+    at_s: float
 
 
 class Simulated(Protocol):

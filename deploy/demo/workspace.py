@@ -170,7 +170,6 @@ shards = {SHARDS}
 tables = "tables"
 checkpoint = "checkpoint"
 master = "local[2]"
-trigger_ms = 2000
 
 [bridge]
 name = "{bridge}"

@@ -19,15 +19,16 @@ from flows.test_topic_ids import create_again
 from fogline.errors import Misconfigured
 from fogline.event import Lane
 from fogline_cloud import records, topics
-from fogline_cloud.flows import commit, delta_log, raw_sink, schema
+from fogline_cloud.flows import commit, delta_log, job, raw_sink, schema
 from fogline_cloud.kafka import KafkaClients
 
 LIMIT_S = 120.0
 
 
 @pytest.fixture
-def raw_flow(flow: Flow) -> Flow:
+def raw_flow(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> Flow:
     """The flow with table `raw`."""
+    monkeypatch.setattr(job, "FIRST_ROWS_S", 1)
     flow.settings = msgspec.structs.replace(flow.settings, flow=msgspec.structs.replace(flow.settings.flow, raw_days=90))
     return flow
 

@@ -6,6 +6,7 @@ import logging
 import signal
 import sys
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 from fogline.process.command_line import announce
@@ -89,11 +90,18 @@ def _run(arguments: argparse.Namespace) -> int:
             command = ["table", "maintain", "--config", str(arguments.config), "--json"]
             every_s = settings.tables.maintain_every_min * 60
             serving.enter_context(maintained(command, every_s, metrics.on_failed_maintenance))
+        spark = serving.enter_context(spark_session(settings))
+        began = time.monotonic()
+
+        def on_ready() -> None:
+            since_s = round(time.monotonic() - began, 3)  # of the session
+            announce(ready="flow", flow=settings.flow.name, tables=settings.flow.tables, session_s=since_s)
+
         run_flow(
-            serving.enter_context(spark_session(settings)),
+            spark,
             settings,
             counts,
-            on_ready=lambda: announce(ready="flow", flow=settings.flow.name, tables=settings.flow.tables),
+            on_ready=on_ready,
             parsing=QueryCallbacks(on_progress=on_progress, on_offsets=metrics.on_offsets, on_failure=metrics.on_failure),
             raw=QueryCallbacks(
                 on_progress=on_raw_progress, on_offsets=metrics.on_raw_offsets, on_failure=metrics.on_raw_failure

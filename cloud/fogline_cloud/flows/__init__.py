@@ -49,4 +49,5 @@
 `tasks`: the work of Spark's workers
 `time_limit`: a limit on the CPU time of a call
 `topic_ids`: recognises topics that were created again
+`worker_daemon`: Spark's daemon of Python workers, with the flow's modules loaded
 """

@@ -34,6 +34,7 @@ from fogline_cloud.flows.delta_log import DeltaLog, file_sizes
 from fogline_cloud.flows.files import delete_below, span_of
 from fogline_cloud.flows.id_keys import IdIndex, Keys, keys_in
 from fogline_cloud.flows.owner import Owner
+from fogline_cloud.flows.parsers import installed
 from fogline_cloud.flows.probation import Probation
 from fogline_cloud.flows.schema import EventOutcome
 from fogline_cloud.flows.topic_ids import TopicIds
@@ -152,13 +153,34 @@ def derive(spark: SparkSession, work: Callable[[Iterable[str]], Iterator[bytes]]
     """Do step 3: let workers `work` on the files, and join their replies."""
     if not paths:
         return Derived([], {}, 0)
-    replies = spark.sparkContext.parallelize(paths, min(len(paths), parallel)).mapPartitions(work).collect()
-    every = [msgspec.json.decode(reply, type=Derived) for reply in replies]
+    numbers = spark.range(0, len(paths), 1, min(len(paths), parallel))  # a frame, so that the workers of step 1 serve it
+    replies = numbers.mapInArrow(partial(_replies, work, paths), tasks.REPLY).collect()
+    every = [msgspec.json.decode(row["reply"], type=Derived) for row in replies]
     return Derived(
         [file for each in every for file in each.files],
         dict(sum((Counter(each.outcomes) for each in every), Counter())),
         sum(each.readings for each in every),
     )
+
+
+def _replies(
+    work: Callable[[Iterable[str]], Iterator[bytes]], paths: list[str], numbers: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    mine = [paths[number] for each in numbers for number in each.column("id").to_pylist()]
+    for reply in work(mine):
+        yield pa.RecordBatch.from_pydict({"reply": [reply]})
+
+
+def warm_up(spark: SparkSession, parallel: int) -> None:
+    """Let the workers start and load the parsers before there are records."""
+    spark.range(0, parallel, 1, parallel).mapInArrow(_warm, tasks.REPLY).collect()
+
+
+def _warm(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    installed()
+    for _ in numbers:
+        pass
+    return iter(())
 
 
 def mark_replayed(contested: DataFrame, settled: DataFrame) -> DataFrame:

@@ -5,32 +5,36 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from fogline.errors import Misconfigured, Unreachable
 from fogline.process.service_manager import tell_progress
 from fogline_cloud import topics
-from fogline_cloud.flows.commit import Progress
+from fogline_cloud.flows.commit import Progress, warm_up
 from fogline_cloud.flows.kafka import spark_options
 from fogline_cloud.flows.metrics import Offsets
 from fogline_cloud.flows.parsed_sink import ParsedSink
 from fogline_cloud.flows.plan import plan_of
 from fogline_cloud.flows.query import Query, QuerySink
 from fogline_cloud.flows.raw_sink import RawProgress, RawSink
-from fogline_cloud.flows.session import RAW_POOL, log_file
+from fogline_cloud.flows.session import RAW_POOL, log_file, parsing_slots
 from fogline_cloud.flows.slow_lane import SLOW_LANE, SlowLane
 from fogline_cloud.flows.source import partitions
-from fogline_cloud.settings import CloudSettings
+from fogline_cloud.settings import CloudSettings, FlowSettings
 
 log = logging.getLogger(__name__)
 
 _BACK_OFF_S = (1.0, 2.0, 5.0, 10.0, 30.0)
+FIRST_ROWS_S = 30.0
+"""Time that the query which writes `raw` leaves the machine to the first rows of a started flow: parsers may hang for ever."""
 
 
 def preflight(settings: CloudSettings) -> dict[str, int]:
@@ -85,16 +89,25 @@ def run_flow(
     """Run the flow's queries until `stop` is set, or with `once` to the end of the records that Kafka has now.
 
     The query that parses starts first. When the tables are claimed, two threads begin beside it: the query that writes `raw`
-    (if `[flow] raw_days` is not 0) and the slow lane (if `[flow] slow_limit_ms` is not 0, and not with `once`). A query waits
-    for Kafka by itself. If one fails for another reason, `stop` is set, and the error is raised when the other has ended.
+    (if `[flow] raw_days` is not 0; after the first rows, or `FIRST_ROWS_S`) and the slow lane (if `[flow] slow_limit_ms` is not
+    0, and not with `once`). A query waits for Kafka by itself. If one fails for another reason, `stop` is set, and the error is
+    raised when the other has ended.
 
     `counts`: from `preflight`. `accept_new_topics`: read raw topics that were created again, if the checkpoint is new.
     `on_ready` is called once. Raises `Misconfigured`; Spark's own messages are in `log_file(settings)`.
     """
     loop = _QueryLoop(spark, settings, counts, stop, once=once, accept_new_topics=accept_new_topics)
     beside: list[Future[None]] = []
+    has_rows = threading.Event()
+    if once:
+        has_rows.set()
+
+    def on_progress(progress: Progress) -> None:
+        has_rows.set()
+        parsing.on_progress(progress)
 
     def write_raw() -> None:
+        has_rows.wait(FIRST_ROWS_S)
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", RAW_POOL)
         with _stopping_after_failure(stop):
             loop.run(RawSink, raw, lambda: None)
@@ -110,13 +123,20 @@ def run_flow(
             beside.append(pool.submit(serve_slow_lane))
         on_ready()
 
-    with ThreadPoolExecutor(2, thread_name_prefix="flow") as pool, _stopping_after_failure(stop):
+    with ThreadPoolExecutor(3, thread_name_prefix="flow") as pool, _stopping_after_failure(stop):
+        pool.submit(_warm_up, spark, settings.flow)
         try:
-            loop.run(ParsedSink, parsing, cache(begin))  # every query begins to read
+            loop.run(ParsedSink, replace(parsing, on_progress=on_progress), cache(begin))  # every query begins to read
         finally:
+            has_rows.set()
             spark.sparkContext.cancelJobGroup(SLOW_LANE)
     for each in beside:
         each.result()
+
+
+def _warm_up(spark: SparkSession, flow: FlowSettings) -> None:
+    with suppress(PySparkException, Py4JError):  # the first micro-batch fails for the same reason
+        warm_up(spark, parsing_slots(spark.sparkContext.defaultParallelism, flow))
 
 
 @contextmanager

@@ -44,6 +44,7 @@ _LOCALLY: dict[str, Scalar] = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "2g",
+    "spark.python.daemon.module": "fogline_cloud.flows.worker_daemon",
     "spark.sql.shuffle.partitions": 2,
     "spark.databricks.delta.snapshotPartitions": 2,
     "spark.sql.streaming.metricsEnabled": False,

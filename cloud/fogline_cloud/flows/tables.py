@@ -5,6 +5,8 @@ from itertools import pairwise
 from uuid import uuid4
 
 import msgspec
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -40,6 +42,8 @@ def make_tables(spark: SparkSession, tables: Tables) -> bool:
 def make_table(spark: SparkSession, folder: TableFolder, columns: tuple[Column, ...], measured: tuple[str, ...]) -> bool:
     """Create the table, or its missing columns. Returns True if it existed. Raises `Misconfigured` for other columns."""
     path = folder.path
+    if set(_known_columns(folder)) >= set(schema.names(columns)):
+        return True
     existed = is_table(spark, path)
     if not existed:
         _make(spark, path, columns, ",".join(measured))
@@ -50,6 +54,14 @@ def make_table(spark: SparkSession, folder: TableFolder, columns: tuple[Column, 
     if not set(found) >= set(schema.names(columns)):  # a user's own columns are null in the flow's files
         raise Misconfigured(f"{path}: its columns are not those of this version: {', '.join(found)}; use another folder")
     return existed
+
+
+def _known_columns(folder: TableFolder) -> list[str]:
+    """Return the table's columns, none if delta-rs finds no table. Spark takes seconds for its first look at a table."""
+    try:
+        return [field.name for field in DeltaTable(folder.uri, storage_options=folder.storage).schema().fields]
+    except (DeltaError, OSError):
+        return []
 
 
 def require_shared(spark: SparkSession, folder: TableFolder, master: str) -> None:

@@ -1,9 +1,12 @@
 """Parses stored events again, and replaces their rows: one commit per table.
 
 `difference`: what a parser reads differently now
+`landing`: the files that go and come in both tables
 `micro_batches`: the finished micro-batches whose rows are replaced
 `missing`: records of table `raw` that `events` lacks
 `reparse`: parses rows again, in a worker
 `selection`: which rows to parse again
+`staging`: files that workers write
+`swap`: a commit that removes and adds files
 `table_replay`: one replay, from the selection of rows to the commits
 """

@@ -2,14 +2,15 @@
 
 | step | action | after a kill, the same command |
 |---|---|---|
-| 1 | workers parse the selected rows again, and write those that are different now to a folder of its own | begins anew |
+| 1 | workers parse the selected rows again, and write files with those that are different now | begins anew |
 | 2 | the driver counts what is different | |
 | 3 | one commit to `readings` adds rows, or replaces the micro-batches that these rows belong to | finds the rows there |
 | 4 | after a redrive, workers send the canonical records of events that are ok now | sends them again |
-| 5 | one commit to `events` replaces these micro-batches | finds the rows as they were, and repeats steps 1 to 5 |
+| 5 | one commit to `events` replaces these rows | finds the rows as they were, and repeats steps 1 to 5 |
 
 `events` comes last, because it says what is left to do. Only micro-batches that the flow has finished are replaced, so the
-flow goes on meanwhile.
+flow goes on meanwhile. A commit replaces whole files; workers write what stays of them anew. `fogline table maintain` removes
+files that no commit names.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -26,7 +27,6 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark uses
 
 from fogline.errors import Misconfigured
-from fogline_cloud.flows import schema
 from fogline_cloud.flows.attempt import careful_again
 from fogline_cloud.flows.batch import MicroBatch
 from fogline_cloud.flows.delta_log import DeltaLog
@@ -35,22 +35,23 @@ from fogline_cloud.flows.files import delete_below
 from fogline_cloud.flows.parse import STORED, Plan, parse
 from fogline_cloud.flows.publish import publish
 from fogline_cloud.flows.replay.difference import Difference
-from fogline_cloud.flows.replay.micro_batches import MicroBatches, micro_batches
+from fogline_cloud.flows.replay.landing import ROWS, FileChange, Landing
+from fogline_cloud.flows.replay.micro_batches import micro_batches
 from fogline_cloud.flows.replay.missing import POSITION, RUN, as_changed, missing_records
-from fogline_cloud.flows.replay.reparse import CHANGED_DDL, DIFFERENCES, WAS, reparse
+from fogline_cloud.flows.replay.reparse import reparse
 from fogline_cloud.flows.replay.selection import Selection
+from fogline_cloud.flows.replay.staging import ReplayFolders, StagedReplay, counted, joined, stage_changed, stage_rows
+from fogline_cloud.flows.replay.swap import swap
 from fogline_cloud.flows.schema import EventOutcome, conformed
 from fogline_cloud.flows.table_history import others_since
 from fogline_cloud.flows.tables import is_table, tables_in
+from fogline_cloud.flows.tasks import REPLY
 from fogline_cloud.settings import CloudSettings, Scalar
 
 TRIES = 4
 """Number of tries of a commit, in all, while other commits remove the same files."""
-_KEY = ("run", "batch", "topic", "partition", "offset")
 _BODY_IS_KEPT = "(data IS NOT NULL OR size_bytes = 0) AND recordedtime IS NOT NULL"
 """Without `recordedtime` its headers could not be read, and are lost."""
-_ROWS = schema.ddl(schema.in_file(schema.EVENTS))
-_READINGS = schema.ddl(schema.in_file(schema.READINGS))
 
 
 class Replayed(msgspec.Struct, frozen=True):
@@ -93,8 +94,9 @@ class TableReplay:
         self._on_step = on_step
         self._events = DeltaLog("events", tables.events)
         self._readings = DeltaLog("readings", tables.readings)
-        self._seen = self._events.version(), self._readings.version()
-        self._rows = spark.read.format("delta").option("versionAsOf", self._seen[0]).load(tables.events.path)
+        self._seen = {log.table: log.version() for log in (self._events, self._readings)}
+        self._rows = spark.read.format("delta").option("versionAsOf", self._seen["events"]).load(tables.events.path)
+        self._folders = ReplayFolders(tables.events, tables.readings)
         self._staging = f"_replay/{uuid4()}/"  # Delta ignores names that begin with `_`
 
     def run(self, selection: Selection, *, publish: bool, dry_run: bool = False, into: str | None = None) -> Replayed:
@@ -108,29 +110,47 @@ class TableReplay:
             result = self._run(selection, publish=publish, dry_run=dry_run, into=into)
             return msgspec.structs.replace(result, seconds=monotonic() - began)
         finally:
-            delete_below(self._events.folder, self._staging)
+            for log in (self._events, self._readings):
+                delete_below(log.folder, self._staging)
 
     def _run(self, selection: Selection, *, publish: bool, dry_run: bool, into: str | None) -> Replayed:
-        rows = self._finished(selection.condition())
-        selected, missing = rows.count(), self._missing(selection)
-        self._on_step(f"{selected} events are parsed again")
-        if not selected and missing is None:
-            return Replayed(0, 0, {}, [])
-        changed = self._stage(self._with_records(rows, selection), missing, selection.parser)
-        result = self._compare(selected, changed)
-        self._on_step(f"{result.changed} are different now")
+        staged = self._staged(selection, None if dry_run else self._staging if into else "")
+        outcomes = {f"{each.was} -> {each.now}": each.events for each in staged.outcomes}
+        result = Replayed(staged.rows, sum(outcomes.values()), outcomes, staged.differences)
+        self._on_step(f"{result.selected} events were parsed again, {result.changed} are different now")
         if result.changed and not dry_run:
-            self._land(changed, into, publish=publish)
+            landing = Landing(
+                spark=self._spark,
+                events=self._events,
+                readings=self._readings,
+                before=self._rows,
+                folders=self._folders,
+                staged=staged,
+                predicate=micro_batches(self._settings.flow.name, staged.touched).predicate,
+                stage=self._replies,
+            )
+            if into is None:
+                self._land(landing, publish=publish)
+            else:
+                self._write_beside(landing, into)
         return result
 
     def _finished(self, condition: Column) -> DataFrame:
         """Return the selected rows of micro-batches that the flow has finished."""
         flow = self._settings.flow.name
         mine = self._rows.where(condition & (F.col("flow") == flow) & (F.col("tenant") == self._settings.tenant))
-        runs = [row["run"] for row in mine.select("run").distinct().collect()]
-        newest = {run: self._readings.newest(MicroBatch(flow, run, 0)) for run in runs}
+        newest = {run: self._readings.newest(MicroBatch(flow, run, 0)) for run in self._runs(mine)}
         done = ((F.col("run") == run) & (F.col("batch") <= number) for run, number in newest.items())
         return mine.where(reduce(or_, done, F.col("run").startswith(RUN)))
+
+    def _runs(self, rows: DataFrame) -> set[str]:
+        """Return the runs of these rows, and perhaps others, from the statistics of the table's files if they suffice."""
+        known = pa.table(self._events.snapshot().get_add_actions(flatten=True))
+        if {"min.run", "max.run"} <= {*known.column_names}:
+            least, greatest = (known.column(name).to_pylist() for name in ("min.run", "max.run"))
+            if None not in least and least == greatest:
+                return {*least}
+        return {row["run"] for row in rows.select("run").distinct().collect()}
 
     def _with_records(self, rows: DataFrame, selection: Selection) -> DataFrame:
         """Return the rows whose record is known. Those that are in table `raw` get columns `value` and `headers`."""
@@ -141,8 +161,10 @@ class TableReplay:
                     "keep the records from now on"
                 )
             return rows.where(_BODY_IS_KEPT)
-        days = [row["day"] for row in rows.select("day").distinct().collect()]
-        raw = self._spark.read.format("delta").load(self._raw).where(F.col("day").isin(days))
+        day = F.col("day")
+        days = [] if selection.days else [row["day"] for row in rows.select("day").distinct().collect()]
+        of_days = day.between(*selection.days) if selection.days else day.isin(days)
+        raw = self._spark.read.format("delta").load(self._raw).where(of_days)
         records = raw.select(*POSITION, "value", "headers").dropDuplicates(POSITION)
         return rows.join(records, POSITION, "left").where(f"headers IS NOT NULL OR ({_BODY_IS_KEPT})")
 
@@ -153,84 +175,53 @@ class TableReplay:
         raw = self._spark.read.format("delta").load(self._raw)
         return missing_records(raw.where(mine), self._rows.where(mine), selection.days)
 
-    def _stage(self, chosen: DataFrame, missing: DataFrame | None, parser: str | None) -> DataFrame:
-        """Parse records once and keep the result: a parser may answer differently another time."""
-        changed = self._parsed(chosen, partial(_reparse, self._plan, parser), f"{_ROWS}, {CHANGED_DDL}", "changed")
-        if missing is None:
-            return changed
-        rows = self._parsed(missing, partial(_parse, self._plan, MicroBatch(self._settings.flow.name, "", 0)), _ROWS, "missing")
-        mine = rows if parser is None else rows.where(F.col("parser") == parser)
-        return changed.unionByName(as_changed(mine, self._rows.where(F.col("flow") == self._settings.flow.name)))
+    def _staged(self, selection: Selection, below: str | None) -> StagedReplay:
+        """Parse records once, and write what is different now: a parser may answer differently another time."""
+        rows = self._with_records(self._finished(selection.condition()), selection)
+        staged = [self._replies(rows, partial(_reparse, self._plan, selection.parser, self._folders, below))]
+        if (missing := self._missing(selection)) is not None:
+            read = self._replies(missing, partial(_parse, self._plan, self._settings.flow.name, self._folders, self._staging))
+            if read.events:
+                found = self._read(read)
+                mine = found if selection.parser is None else found.where(F.col("parser") == selection.parser)
+                came = as_changed(mine, self._rows.where(F.col("flow") == self._settings.flow.name))
+                staged.append(self._replies(came, partial(stage_changed, self._folders, below, [])))
+        return joined(staged)
 
-    def _parsed(
-        self, records: DataFrame, work: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]], columns: str, name: str
-    ) -> DataFrame:
-        path = f"{self._events.folder.path}/{self._staging}{name}"
-        records.coalesce(self._parallel).mapInArrow(work, columns).write.parquet(path)
-        return self._spark.read.schema(columns).parquet(path)
+    def _replies(self, rows: DataFrame, work: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]) -> StagedReplay:
+        replies = rows.coalesce(self._parallel).mapInArrow(work, REPLY).collect()
+        return joined([msgspec.json.decode(each["reply"], type=StagedReplay) for each in replies])
 
-    @staticmethod
-    def _compare(selected: int, changed: DataFrame) -> Replayed:
-        outcomes = changed.groupBy(WAS, "outcome").count().orderBy(WAS, "outcome").collect()
-        each = changed.select("parser", "type", F.explode(DIFFERENCES).alias("one"))
-        counts = each.groupBy("parser", "type", "one.metric", "one.change").count()
-        return Replayed(
-            selected,
-            sum(row["count"] for row in outcomes),
-            {f"{row[WAS]} -> {row['outcome']}": row["count"] for row in outcomes},
-            [
-                Difference(row["parser"] or "", row["type"] or "", row["metric"], row["change"], row["count"])
-                for row in counts.orderBy("parser", "type", "metric", "change").collect()
-            ],
-        )
+    def _read(self, staged: StagedReplay) -> DataFrame:
+        return self._spark.read.schema(ROWS).parquet(*(f"{self._events.folder.path}/{each.path}" for each in staged.events))
 
-    def _land(self, changed: DataFrame, into: str | None, *, publish: bool) -> None:
-        touched = changed.select(F.to_date("ingested").alias("day"), "run", "batch").distinct().collect()
-        where = micro_batches(self._settings.flow.name, [tuple(row) for row in touched])
-        columns = schema.names(schema.in_file(schema.EVENTS))
-        kept = self._rows.where(where.predicate).join(changed.select(*_KEY), list(_KEY), "left_anti")
-        rows = kept.select(columns).unionByName(changed.select(columns))
-        readings = rows.mapInArrow(_reading_batches, _READINGS)
-        if into is not None:
-            for name, frame in (("readings", readings), ("events", rows)):
-                _by_day(frame).write.format("delta").partitionBy("day").save(f"{into.rstrip('/')}/{name}")
-            self._on_step(f"wrote the new rows to {into}; the tables stay as they are")
-            return
-        self._land_readings(readings, where, only_new=changed.where(F.col(WAS) == EventOutcome.OK).isEmpty())
+    def _land(self, landing: Landing, *, publish: bool) -> None:
+        added = landing.only_added_readings()
+        self._commit(self._readings, landing.changed_readings if added is None else lambda: ([], added))
+        self._on_step(f"{'replaced' if added is None else 'added'} the rows of readings")
         if publish:
             send = partial(_send, self._settings.kafka, self._settings.tenant)
-            changed.where(F.col("outcome") == EventOutcome.OK).select(columns).mapInArrow(send, "sent BIGINT").collect()
-        self._commit(self._events, self._seen[0], rows, where)
+            mended = self._read(landing.staged).where(F.col("outcome") == EventOutcome.OK)
+            mended.mapInArrow(send, "sent BIGINT").collect()
+        self._commit(self._events, landing.changed_events)
         self._on_step("replaced the rows of events")
 
-    def _land_readings(self, wanted: DataFrame, where: MicroBatches, *, only_new: bool) -> None:
-        """Add rows if none has to go, because streaming readers see only what is added. Else replace all of `where`.
+    def _write_beside(self, landing: Landing, into: str) -> None:
+        for name, rows in (("readings", landing.new_readings), ("events", landing.new_events)):
+            by_day = rows.withColumn("day", F.to_date("ingested"))
+            by_day.write.format("delta").partitionBy("day").save(f"{into.rstrip('/')}/{name}")
+        self._on_step(f"wrote the new rows to {into}; the tables stay as they are")
 
-        `only_new`: no event had readings, unless a replay was killed after it had added them.
-        """
-        found = self._spark.read.format("delta").option("versionAsOf", self._seen[1]).load(self._readings.folder.path)
-        present = found.where(where.predicate).select(wanted.columns)
-        if only_new and present.exceptAll(wanted).isEmpty():
-            self._commit(self._readings, self._seen[1], wanted.exceptAll(present), None)
-            self._on_step("added the rows of readings")
-        else:
-            self._commit(self._readings, self._seen[1], wanted, where)
-            self._on_step("replaced the rows of readings")
-
-    def _commit(self, log: DeltaLog, seen: int, rows: DataFrame, where: MicroBatches | None) -> None:
-        """Replace the rows `where`, or only add rows."""
+    def _commit(self, log: DeltaLog, change: Callable[[], FileChange]) -> None:
+        """Commit a change of files, which is determined anew if another commit has removed the same files meanwhile."""
         for left in reversed(range(TRIES)):
-            if others := others_since(log.snapshot(), seen):
+            if others := others_since(log.snapshot(), self._seen[log.table]):
                 raise Misconfigured(
                     f"{log.folder.path}: another command has changed the table meanwhile ({', '.join(others)}): run it again"
                 )
-            writer = _by_day(rows).write.format("delta")
-            if where is None:
-                writer = writer.mode("append")
-            else:
-                writer = writer.mode("overwrite").option("replaceWhere", where.predicate)
+            removed, added = change()
             try:
-                writer.save(log.folder.path)
+                swap(self._spark, log, removed, added)
             except (PySparkException, Py4JJavaError) as error:
                 if "DELTA_CONCURRENT" not in str(error) or not left:
                     raise
@@ -238,21 +229,18 @@ class TableReplay:
                 return
 
 
-def _by_day(rows: DataFrame) -> DataFrame:
-    return rows.withColumn("day", F.to_date("ingested"))
+def _reparse(
+    plan: Plan, parser: str | None, folders: ReplayFolders, below: str | None, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    rows: list[int] = []
+    changed = reparse(careful_again(plan), parser, counted(batches, rows))
+    return stage_changed(folders, below, rows, changed)
 
 
-def _reparse(plan: Plan, parser: str | None, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    return reparse(careful_again(plan), parser, batches)
-
-
-def _parse(plan: Plan, batch: MicroBatch, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    return parse(careful_again(plan), batch, batches)
-
-
-def _reading_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for each in batches:
-        yield from reading_rows(conformed(pa.Table.from_batches([each]), STORED)).to_batches()
+def _parse(
+    plan: Plan, flow: str, folders: ReplayFolders, below: str, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    return stage_rows(folders, below, parse(careful_again(plan), MicroBatch(flow, "", 0), batches))
 
 
 def _send(kafka: dict[str, Scalar], tenant: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
