@@ -4,6 +4,8 @@
 `ble_settings`: settings of Bluetooth LE
 `boot`: the machine's clocks
 `cli`: the command `fogline-edge`
+`diagnosis_archive`: packs `fogline-edge diag`
+`doctor`: checks everything that a gateway needs
 `downlink`: commands from the bridge to devices
 `enrolment`: gets certificates
 `first_settings`: writes the first settings file
