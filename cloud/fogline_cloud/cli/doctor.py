@@ -59,7 +59,7 @@ def _checks(settings: CloudSettings) -> dict[str, Check]:
             checks[where] = partial(checkup.check_certificate, tls.certificate, "TLS", "Make a new one: fogline ca issue")
     if settings.bridge.crl is not None:
         checks["CRL"] = partial(_revoked, settings.bridge.crl)
-    for name, address in (("bridge", settings.bridge.metrics), ("flow", settings.flow.metrics)):
+    for name, address in (("bridge", settings.bridge.metrics), ("flow", settings.flow.metrics), ("api", settings.api.metrics)):
         if address is not None:
             checks[f"{name} health"] = partial(_health, name, address)
     for what, place in (("tables", settings.flow.tables), ("checkpoint", settings.flow.checkpoint)):
@@ -128,4 +128,4 @@ def _health(name: str, address: str) -> Iterator[Finding]:
     if response.status == http.HTTPStatus.OK:
         yield Finding(Grade.OK, name, "it is healthy")
     else:
-        yield Finding(Grade.FAIL, name, text, f"Its log says more; fogline {name} {'check' if name == 'bridge' else 'status'}")
+        yield Finding(Grade.FAIL, name, text, "Its log says more")
