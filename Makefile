@@ -7,7 +7,7 @@
 #   make chaos                                         power cuts, damaged disks, zombies, bad lines, forged ledgers, all slow tests
 #   make packages ARGS="--arch arm64"                  the Debian package of the gateway; make apt-repository, test-packages
 #   make faults                                        every test of a fault; writes docs/faults.md
-#   make docs                                              writes docs/settings.md, docs/columns.md and docs/metrics.md from the types
+#   make docs                                              writes docs/settings.md, docs/columns.md, docs/metrics.md and the dashboards of deploy/grafana
 #   make soak ARGS="--minutes 60 --seed 7"             two bridges, two gateways, and every kind of fault for an hour
 #   make soak ARGS="--reconnects 1000"                 and nothing piles up; with --ble 500, of Bluetooth devices
 ARGS ?=
@@ -64,6 +64,7 @@ soak: setup
 
 docs: setup
 	@cd tests && ../$(PYTHON) -m docs.settings_page && ../$(PYTHON) -m docs.columns_page && ../$(PYTHON) -m docs.metrics_page
+	@$(PYTHON) deploy/grafana/generate.py
 
 format: setup
 	@.venv/bin/ruff check --fix .

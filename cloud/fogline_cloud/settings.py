@@ -42,6 +42,8 @@ class BridgeSettings(_Strict, frozen=True, kw_only=True):
     """Largest number of AMQP connections."""
     hellos_s: Annotated[float, Meta(gt=0)] = 100.0
     """Gateways that may connect per second, in the long run. The bridge tells the others when to try again."""
+    statistics_s: Annotated[float, Meta(ge=0, le=3600)] = 60.0
+    """Interval at which each gateway sends its statistics for `bridge.metrics`, in seconds. 0: never."""
     transaction_events: Annotated[int, Meta(ge=1)] = 5000
     """Largest number of events in one Kafka transaction."""
     transaction_ms: Annotated[int, Meta(ge=1, le=5000)] = 20

@@ -2,7 +2,7 @@
 # Brings a bare Debian 12 / Ubuntu 24.04 / Raspberry Pi OS to where Fogline runs, from any folder:
 #
 #     deploy/setup/setup.sh            what it takes to run
-#     deploy/setup/setup.sh tests      and to test: other people's clients, a broker
+#     deploy/setup/setup.sh tests      and to test: other people's clients, a broker, promtool
 #     deploy/setup/setup.sh bench      and to measure: a broker
 #
 # 1. the system packages that are missing, by apt, named aloud before they are installed
@@ -63,6 +63,7 @@ missing_packages_for_tests() {
     command -v node >/dev/null || echo nodejs
     command -v npm >/dev/null || echo npm
     command -v go >/dev/null || echo golang-go
+    command -v promtool >/dev/null || echo prometheus
 }
 
 java_package() {
@@ -77,7 +78,7 @@ check_python() {
 
 install_packages() {
     ! command -v python3 >/dev/null || check_python
-    local packages root=""
+    local packages service root=""
     packages=$(missing_packages | sort -u | tr '\n' ' ')
     [ -n "${packages// /}" ] || return 0
     command -v apt-get >/dev/null || fail "missing: $packages- and this system has no apt-get; install them by hand"
@@ -92,12 +93,14 @@ install_packages() {
     $root env RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive \
         apt-get install -y -qq --no-install-recommends $packages >"$state/apt.log" 2>&1 \
         || { tail -n 20 "$state/apt.log" >&2; fail "apt-get could not install: $packages(see $state/apt.log)"; }
-    case " $packages" in *" mosquitto "*)
-        if [ -d /run/systemd/system ]; then
-            say "keeping the broker that came with the package mosquitto from starting by itself: systemctl disable mosquitto"
-            $root systemctl disable --quiet mosquitto
-        fi ;;
-    esac
+    for service in mosquitto prometheus; do
+        case " $packages" in *" $service "*)
+            if [ -d /run/systemd/system ]; then
+                say "keeping the service of the package $service from starting by itself: systemctl disable $service"
+                $root systemctl disable --quiet "$service"
+            fi ;;
+        esac
+    done
     check_python
 }
 

@@ -4,16 +4,20 @@
 `ble_settings`: settings of Bluetooth LE
 `boot`: the machine's clocks
 `cli`: the command `fogline-edge`
+`diagnosis_archive`: packs `fogline-edge diag`
+`doctor`: checks everything that a gateway needs
 `downlink`: commands from the bridge to devices
 `enrolment`: gets certificates
 `first_settings`: writes the first settings file
 `gateway`: the composition root
+`machine`: the health of the machine, from the kernel's files
 `metrics`: the metrics and the health of a gateway
 `outbox`: the durable queue of events
 `profiles`: knowledge about device types
 `renewal`: renews the certificate in time
 `settings`: the settings file
 `settings_types`: types of the settings' tables
+`statistics`: the gateway's numbers for its bridge
 `status`: what a running gateway holds
 `uplink`: the connection to the bridge
 """

@@ -5,8 +5,6 @@ machine without a battery starts with a wrong time that may look plausible (fake
 evidence: the kernel or systemd-timesyncd reports that it is synchronized, or the bridge's clock agrees with it.
 """
 
-import ctypes
-import sys
 import time
 import uuid
 from functools import cache
@@ -15,15 +13,12 @@ from typing import NamedTuple, Protocol
 
 from fogline.codec import Beacon
 from fogline.event import TimeQuality, rfc3339
+from fogline.process.kernel_clock import machine_is_synchronized
 
 CLOCK_IS_SET_NS = 1_735_689_600_000_000_000
 """2025-01-01: a clock before this has not been set since the machine started."""
 AGREES_NS = 60_000_000_000
 """The largest difference of two clocks that are both right, including the travel time of a message, in nanoseconds."""
-TIMESYNCD = Path("/run/systemd/timesync/synchronized")
-"""systemd-timesyncd creates this file when it has set the clock in this boot."""
-_TIME_ERROR = 5
-_TIMEX_BYTES = 512  # larger than `struct timex` on any architecture
 
 
 @cache
@@ -82,19 +77,6 @@ class SystemClock:
     def _boot_time_ns(self) -> int:
         """Return the wall-clock time of the boot, which changes only when somebody sets the clock."""
         return self.time_ns() - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-
-
-def machine_is_synchronized() -> bool:
-    """Return True if the kernel (adjtimex, cleared STA_UNSYNC) or systemd-timesyncd reports a synchronized clock."""
-    if sys.platform != "linux":
-        return False
-    state = _libc().adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES))
-    return 0 <= state < _TIME_ERROR or TIMESYNCD.exists()
-
-
-@cache
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None)
 
 
 SYSTEM = SystemClock()

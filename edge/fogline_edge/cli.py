@@ -14,7 +14,7 @@ import msgspec
 from fogline.enrolment import decode_token
 from fogline.errors import Misconfigured, Poison
 from fogline.installed import settings_folder
-from fogline.process import command_line
+from fogline.process import checkup, command_line
 from fogline.process.one_cpu import stay_on_one_cpu
 from fogline.process.tls_files import require_tls
 from fogline_edge.adapters.ble.state import BleState, lines_of
@@ -33,6 +33,8 @@ examples:
   fogline-edge check --config edge.toml      check the settings
   fogline-edge run --config edge.toml        serve devices until Ctrl-C
   fogline-edge status --config edge.toml     show how much is stored, sent and accepted
+  fogline-edge doctor --config edge.toml     check everything, with a remedy for each fault
+  fogline-edge diag --config edge.toml       pack logs, settings and state into an archive without secrets
   fogline-edge outbox --config edge.toml     show the waiting events, oldest first
   fogline-edge outbox --quarantine --resend  resend the events that the bridge rejected
   fogline-edge ble scan                      show the Bluetooth devices in range, and their profiles
@@ -56,6 +58,8 @@ def build_parser() -> argparse.ArgumentParser:
         ("renew", run_renew, "renew the certificate of a gateway that was enrolled"),
         ("status", run_status, "show how much is stored, sent and accepted"),
         ("outbox", run_outbox, "show the waiting events, oldest first"),
+        ("doctor", run_doctor, "check everything; a line each, with the remedy; exit status 1 if something fails"),
+        ("diag", run_diag, "pack logs, settings without secrets, statistics and the outbox's health into an archive"),
     ):
         command = commands.add_parser(name, help=text, epilog=f"example: fogline-edge {name} --config edge.toml")
         which = "the settings file (default: edge.toml, here or in /etc/fogline)"
@@ -65,7 +69,9 @@ def build_parser() -> argparse.ArgumentParser:
             command.add_argument(
                 "--insecure-dev", action="store_true", help="connect without TLS: on loopback, for development only"
             )
-        if name in {"status", "outbox"}:
+        if name == "diag":
+            command.add_argument("--out", type=Path, default=Path(), help="folder of the archive (default: this one)")
+        if name in {"status", "outbox", "doctor", "diag"}:
             command.add_argument("--json", action="store_true", help="print JSON")
         if name == "outbox":
             command.add_argument("--limit", type=int, default=20, help="number of rows (default: 20)")
@@ -200,6 +206,22 @@ def run_status(arguments: argparse.Namespace) -> int:
     _table(status["streams"], tuple(columns.split()))
     if "ble" in status:
         print(*lines_of(msgspec.convert(status["ble"], BleState)), sep="\n")
+    return 0
+
+
+def run_doctor(arguments: argparse.Namespace) -> int:
+    """Print the findings as they come."""
+    from fogline_edge.doctor import diagnose  # noqa: PLC0415 - not needed to run
+
+    return checkup.show(diagnose(arguments.config), as_json=arguments.json)
+
+
+def run_diag(arguments: argparse.Namespace) -> int:
+    """Write the archive."""
+    from fogline_edge.diagnosis_archive import write_archive  # noqa: PLC0415 - not needed to run
+
+    path = write_archive(arguments.config, arguments.out)
+    print(json.dumps({"archive": str(path)}) if arguments.json else f"wrote {path}. Look into it before you send it")
     return 0
 
 

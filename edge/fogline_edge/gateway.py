@@ -33,6 +33,7 @@ from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.outbox.startup import FILE
 from fogline_edge.renewal import read_times, renew_in_time
 from fogline_edge.settings import EdgeSettings
+from fogline_edge.statistics import StatisticsReader
 from fogline_edge.uplink.session import uplink_security
 from fogline_edge.uplink.uplink import Uplink
 
@@ -72,7 +73,8 @@ async def run_gateway(settings: EdgeSettings, on_ready: Callable[[dict[str, str]
         async with contextlib.AsyncExitStack() as open_adapters:
             open_adapters.callback(downlink.close)
             adapters = await _open_adapters(settings, outbox, downlink, open_adapters)
-            uplink = Uplink(outbox, settings.uplink, downlink.received)
+            statistics = StatisticsReader(settings, downlink.counters, outbox.clock)
+            uplink = Uplink(outbox, settings.uplink, downlink.received, statistics=statistics.read)
             addresses = {name: address for each in adapters for name, address in each.addresses.items()}
             if settings.metrics is not None:
                 addresses["metrics"] = await _serve_metrics(settings, outbox, uplink, downlink, adapters, stack=open_adapters)

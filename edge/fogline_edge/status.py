@@ -50,11 +50,18 @@ def read_status(folder: Path) -> dict[str, Any]:
     with _open_read_only(folder) as connection:
         streams = [dict(row) for row in connection.execute(_STREAMS)]
         (pages,) = connection.execute("PRAGMA page_count").fetchone()
+        (free_pages,) = connection.execute("PRAGMA freelist_count").fetchone()
         (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
         (gateway,) = connection.execute("SELECT value FROM meta WHERE key = 'gateway'").fetchone()
         ble = connection.execute("SELECT value FROM kept WHERE key = ?", [STATE_KEY]).fetchone()
     totals = {name: sum(stream[name] for stream in streams) for name in (*COUNTERS, "backlog")}
-    status = {"gateway": gateway, "bytes": pages * page_bytes, **totals, "streams": streams}
+    status = {
+        "gateway": gateway,
+        "bytes": pages * page_bytes,
+        "used_bytes": (pages - free_pages) * page_bytes,
+        **totals,
+        "streams": streams,
+    }
     return status if ble is None else {**status, "ble": msgspec.to_builtins(decode_state(ble[0]))}
 
 

@@ -13,6 +13,7 @@
 `errors`: errors by the reaction that they ask for
 `event`: the event and the arrival
 `gap`: gap records
+`gateway_statistics`: a gateway's present numbers for its bridge
 `hello`: the first request and reply on a connection
 `identity`: semantic identities of events
 `installed`: finds Java and the jars of the set-up

@@ -25,6 +25,10 @@ CLOCKS_DIFFER_MS = 24 * 3600 * 1000
 """The most by which the clocks of a gateway and of bridges are taken to differ, in milliseconds."""
 MAX_WAIT_S = 3600
 """Limit of `Welcome.retry_after_s`."""
+MAX_STATISTICS_S = 3600
+"""Limit of `Welcome.statistics_s`."""
+MIN_STATISTICS_S = 1
+"""Shortest interval at which a gateway sends statistics, whatever its bridge asks for."""
 Small = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 
 
@@ -72,6 +76,7 @@ class Welcome(msgspec.Struct, frozen=True, kw_only=True):
     retry_after_s: Annotated[float, msgspec.Meta(ge=0, le=MAX_WAIT_S)] = 0.0  # after a refusal
     redirect: Annotated[str, msgspec.Meta(max_length=300)] = ""  # `host:port` of the bridge that owns the shard
     time_ms: Annotated[int, msgspec.Meta(ge=0, le=2**53)] = 0  # the bridge's clock, since 1970, 0 for unknown
+    statistics_s: Annotated[float, msgspec.Meta(ge=0, le=MAX_STATISTICS_S)] = 0.0  # interval, 0: the bridge takes none
 
 
 def encode_hello(value: Hello | Welcome) -> bytes:

@@ -23,6 +23,7 @@ from fogline.dead_letter import dead_letter
 from fogline.errors import Poison
 from fogline.event import Lane
 from fogline.gap import Gap, GapReason, encode_gap, gap_event
+from fogline.gateway_statistics import encode_statistics
 from fogline.identity import digest, semantic_id
 from fogline.ledger import Counts, Statement, encode_statement
 from fogline.signature import read_signer
@@ -41,6 +42,7 @@ from fogline_cloud.shard.checkpoint import (
 from fogline_edge.outbox.schema import open_database
 from fogline_lab.commands import make_command
 from fogline_lab.events import BEACON, NOW_NS, STREAM, make_batch, make_event
+from shared.test_gateway_statistics import STATISTICS
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -121,6 +123,7 @@ FORMATS = {
         gap_event(gap(), tenant="acme", gateway="gw-1", stream=STREAM, lane=Lane.TELEMETRY, now_ns=NOW_NS)
     ),
     "gap": lambda: encode_gap(gap()),
+    "statistics": lambda: encode_statistics(STATISTICS),
     "statement": lambda: encode_statement(Statement(STREAM, "telemetry", Counts(acknowledged=3, stored=2, duplicate=1))),
     "dead-letter": lambda: (
         dead_letter(

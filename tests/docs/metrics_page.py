@@ -35,6 +35,7 @@ _SUBJECTS = {
     "ble": "Gateway: Bluetooth LE",
     "ble_supervisor": "Gateway: supervision of the Bluetooth adapter",
     "bridge": "Bridge",
+    "gateway": "Bridge: what gateways report, for each gateway of its shards",
     "shard": "Bridge: shards",
     "api": "HTTP API",
     "flow": "Flow",

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from fogline.event import TimeQuality
+from fogline.process import kernel_clock
 from fogline_edge import boot
 from fogline_lab.clock import RIGHT_NS, SECOND_NS, YEAR_NS
 
@@ -71,13 +72,13 @@ def test_the_kernel_or_timesyncd_is_asked(monkeypatch, tmp_path, state, flag, ri
             assert bytes(timex) == bytes(len(timex)), "nothing is set"
             return state
 
-    monkeypatch.setattr(boot, "_libc", Kernel)
-    monkeypatch.setattr(boot, "TIMESYNCD", tmp_path / "synchronized")
+    monkeypatch.setattr(kernel_clock, "_libc", Kernel)
+    monkeypatch.setattr(kernel_clock, "TIMESYNCD", tmp_path / "synchronized")
     if flag:
-        boot.TIMESYNCD.touch()
-    assert boot.machine_is_synchronized() is right
+        kernel_clock.TIMESYNCD.touch()
+    assert kernel_clock.machine_is_synchronized() is right
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="adjtimex is Linux's")
 def test_the_kernel_answers():
-    assert boot.machine_is_synchronized() in {True, False}
+    assert kernel_clock.machine_is_synchronized() in {True, False}

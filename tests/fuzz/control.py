@@ -12,9 +12,11 @@ from fogline.amqp.backoff import Backoff
 from fogline.codec import Beacon
 from fogline.command import Command, Deadline, decode_command, digest, encode_command, signed_bytes
 from fogline.event import Lane
+from fogline.gateway_statistics import GatewayStatistics, decode_statistics
 from fogline.message import Message
 from fogline_cloud.access.principal import Principal, PrincipalKind
 from fogline_cloud.bridge.client_events import event_of
+from fogline_cloud.bridge.fleet import FleetStatistics
 from fogline_cloud.commands.command_id import CommandIds
 from fogline_cloud.commands.request import read_command
 from fogline_cloud.records import record_of
@@ -26,6 +28,7 @@ from fuzz.amqp_messages import message_form
 from fuzz.amqp_values import long_symbol, long_text, uint
 from fuzz.forms import Decoder, Layer
 from fuzz.json_forms import json_form
+from shared.test_gateway_statistics import STATISTICS as EXAMPLE
 
 MAX_KEPT_BYTES = 1000
 DAY_S = 86_400
@@ -70,6 +73,13 @@ def _resumed(welcome: hello.Welcome) -> None:
         hello.resume(hello.Own(5, "00", 9, "00", 7), mark)
 
 
+def _exposed(statistics: GatewayStatistics) -> None:
+    fleet = FleetStatistics(lambda: NOW_NS / 1e9)
+    fleet.reported("gw-1", 0, statistics)
+    samples = [(each.name, each.labels) for each in fleet.read(["gw-1"], [0])]
+    assert len(samples) == len(set(samples)) < 60, "the series of a gateway are bounded"
+
+
 QUESTION = b"CORRELATION-ID-1"
 """Stands for the UUID of the hello that is answered."""
 
@@ -103,6 +113,15 @@ HELLO = Decoder(
         Layer("clock", _greeted),
     ),
     [json_form("hello", HELLO_TREE, "hello", _hello_message)],
+)
+STATISTICS = Decoder(
+    "statistics",
+    (
+        Layer("message", wire.decode),
+        Layer("statistics", lambda message: decode_statistics(message.body)),
+        Layer("metrics", _exposed),
+    ),
+    [json_form("statistics", plain(EXAMPLE), "statistics", lambda body: message_form("statistics", body=body).render({}))],
 )
 WELCOME = Decoder(
     "welcome",
@@ -233,4 +252,4 @@ CLIENT_EVENT = Decoder(
         )
     ],
 )
-CONTROL = (HELLO, WELCOME, COMMAND, REQUEST, CLIENT_EVENT)
+CONTROL = (HELLO, WELCOME, STATISTICS, COMMAND, REQUEST, CLIENT_EVENT)

@@ -14,8 +14,9 @@
 `device_feed`: the table of devices, from Kafka
 `devices`: changes of the registry of devices
 `enrolment`: issues certificates to gateways
+`fleet`: the gateways of this bridge's shards, and what they report
 `forwarding`: sends on what belongs to the shards of other bridges
-`gateways`: hello and batches
+`gateways`: hello, batches and statistics
 `hello_pacer`: limits the rate at which gateways connect
 `listener`: accepts connections and links
 `metrics`: the metrics and the health of a bridge

@@ -3,12 +3,13 @@
 import asyncio
 import logging
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
 from fogline.errors import Misconfigured
 from fogline.process.loop_calls import call_soon
+from fogline.process.metrics import Sample
 from fogline.process.metrics_server import MetricsServer
 from fogline.process.service_manager import watched
 from fogline.process.settings_file import require_loopback, split_endpoint
@@ -29,6 +30,7 @@ from fogline_cloud.bridge.connected_gateways import ConnectedGateways
 from fogline_cloud.bridge.desired_states import DesiredStates
 from fogline_cloud.bridge.devices import DeviceHandler, Devices
 from fogline_cloud.bridge.enrolment import EnrolmentHandler
+from fogline_cloud.bridge.fleet import FleetStatistics
 from fogline_cloud.bridge.forwarding import Forwarder
 from fogline_cloud.bridge.gateways import GatewayHandler
 from fogline_cloud.bridge.listener import LinkHandlers, Listener
@@ -61,6 +63,7 @@ class Bridge:
     def __init__(self, settings: CloudSettings) -> None:
         self.shards = ShardTable(settings.shards)
         self.gateways = ConnectedGateways()
+        self.fleet = FleetStatistics()
         self.listener: Listener | None = None
         self.metrics_address = ""
         self._settings = settings
@@ -104,8 +107,9 @@ class Bridge:
             self._feed = RevocationFeed(self._clients, settings.tenant, authentication.revoked, *paths)
         self._keep_files()
         if settings.bridge.metrics is not None:
-            read = partial(read_bridge, self.listener, self.gateways, self._table, self.shards)
-            self._metrics = MetricsServer(settings.bridge.metrics, "bridge.metrics", read, partial(check_bridge, self.shards))
+            self._metrics = MetricsServer(
+                settings.bridge.metrics, "bridge.metrics", self.read_metrics, partial(check_bridge, self.shards)
+            )
             self.metrics_address = await self._metrics.start()
         self._join("{}:{}".format(*bound))
         return bound
@@ -115,7 +119,7 @@ class Bridge:
         policy = self._policy
         sender = CommandSender(self._table, self.gateways, self._signer)
         gateways = GatewayHandler(
-            self.shards, self.gateways, settings.bridge.hellos_s, on_welcomed=sender.resume, find_owner=self._find_owner
+            self.shards, self.gateways, self.fleet, settings.bridge, on_welcomed=sender.resume, find_owner=self._find_owner
         )
         operators = OperatorHandler(
             self.shards,
@@ -150,6 +154,11 @@ class Bridge:
         if not all(shard.alive for shard in self.shards):
             _log.error("the thread of a shard has ended: the service manager has to start this bridge again")
             await asyncio.Future()
+
+    def read_metrics(self) -> Iterator[Sample]:
+        """Return the present samples of this bridge, which has been started."""
+        assert self.listener is not None
+        return read_bridge(self.listener, self.gateways, self._table, self.shards, self.fleet)
 
     def read_again(self) -> None:
         """Read the files that have changed: who may do what, who may connect no longer, and what devices take."""
@@ -232,6 +241,7 @@ class Bridge:
             may_speak_for=self._policy.may_speak_for,
             devices=self._devices.table,
             device_settings=self._settings.devices,
+            on_gateways=partial(call_soon, self._loop, self.fleet.recall, shard_number),
         )
         shard.start()
 

@@ -1,4 +1,4 @@
-"""Serves the links of gateways: hello, batches of events (which a shard's thread settles), and the control link."""
+"""Serves the links of gateways: hello, statistics, batches of events (which a shard's thread settles), and the control link."""
 
 import asyncio
 import logging
@@ -12,12 +12,15 @@ from fogline.amqp.events import Delivery, Link
 from fogline.amqp.outcome import ACCEPTED, DECODE_ERROR, NOT_FOUND, RELEASED, RESOURCE_LIMIT, UNAUTHORIZED, Condition, rejected
 from fogline.amqp.scheduler import Share
 from fogline.codec import MAX_MESSAGE_BYTES, decode_beacon, decode_range
+from fogline.gateway_statistics import STATISTICS_CONTENT_TYPE, decode_statistics
 from fogline.message import Message
 from fogline.process.loop_calls import call_soon
 from fogline_cloud.bridge.connected_gateways import ConnectedGateways
+from fogline_cloud.bridge.fleet import FleetStatistics
 from fogline_cloud.bridge.hello_pacer import RETRY_S, HelloPacer
 from fogline_cloud.bridge.peer import GatewayPeer, LinkHandler, Peer
 from fogline_cloud.bridge.shard_table import ShardTable
+from fogline_cloud.settings import BridgeSettings
 from fogline_cloud.shard.inbox import MarksQuery
 from fogline_cloud.shard.submissions import GatewayBatch
 
@@ -31,7 +34,7 @@ _log = logging.getLogger("fogline.bridge")
 
 
 class GatewayHandler(LinkHandler):
-    """Serves `hello/`, `ingest/` and `control/`. `hellos_s`: gateways that may connect per second.
+    """Serves `hello/`, `ingest/` and `control/`. `fleet` gets what the gateways report.
 
     `on_welcomed`: a gateway can receive commands. `find_owner`: `host:port` of the other bridge that owns a shard, or "".
     """
@@ -40,7 +43,8 @@ class GatewayHandler(LinkHandler):
         self,
         shards: ShardTable,
         gateways: ConnectedGateways,
-        hellos_s: float,
+        fleet: FleetStatistics,
+        settings: BridgeSettings,
         *,
         on_welcomed: Callable[[GatewayPeer], None],
         find_owner: Callable[[int], Awaitable[str]],
@@ -51,7 +55,9 @@ class GatewayHandler(LinkHandler):
         self._find_owner = find_owner
         self._loop = asyncio.get_running_loop()
         self._redirects: set[asyncio.Task[None]] = set()
-        self._pacer = HelloPacer(hellos_s, self._loop.time())
+        self._fleet = fleet
+        self._statistics_s = settings.statistics_s
+        self._pacer = HelloPacer(settings.hellos_s, self._loop.time())
 
     def attach(self, peer: Peer, link: Link, address: Address) -> None:
         """See `LinkHandler`."""
@@ -67,7 +73,11 @@ class GatewayHandler(LinkHandler):
     def received(self, peer: Peer, delivery: Delivery, message: Message, address: Address) -> None:
         """See `LinkHandler`."""
         assert isinstance(peer, GatewayPeer)
-        if isinstance(address, HelloAddress):
+        if message.content_type == STATISTICS_CONTENT_TYPE and isinstance(address, HelloAddress):
+            statistics = decode_statistics(message.body)
+            self._fleet.reported(peer.principal.name, peer.shard_number, statistics)
+            peer.settle(delivery, ACCEPTED)
+        elif isinstance(address, HelloAddress):
             self._on_hello(peer, delivery, message)
         else:
             self._on_batch(peer, delivery, message)
@@ -116,10 +126,12 @@ class GatewayHandler(LinkHandler):
             max_message_bytes=MAX_MESSAGE_BYTES,
             marks=marks,
             time_ms=time.time_ns() // 1_000_000,
+            statistics_s=self._statistics_s,
         )
         sent = self._send(peer, message, welcome)
         if sent and not peer.welcomed and self._gateways.get(peer.principal.name) is peer:
             peer.welcomed = True
+            self._fleet.seen(peer.principal.name, peer.shard_number)
             self._on_welcomed(peer)
 
     def _send(self, peer: GatewayPeer, request: Message, welcome: hello.Welcome) -> bool:
@@ -158,4 +170,5 @@ class GatewayHandler(LinkHandler):
         else:
             peer.count(events=span.last - span.first + 1, size_bytes=len(message.body))
             peer.queue(delivery, message)
+            self._fleet.seen(span.gateway, peer.shard_number)
             shard.submit(GatewayBatch(span, message, partial(call_soon, self._loop, peer.settle, delivery)))

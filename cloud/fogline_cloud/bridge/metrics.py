@@ -8,15 +8,18 @@ from fogline.process.metrics import Sample, samples_of
 from fogline.process.statistics import read_process
 from fogline_cloud.bridge.command_table import CommandTable
 from fogline_cloud.bridge.connected_gateways import ConnectedGateways
+from fogline_cloud.bridge.fleet import FleetStatistics
 from fogline_cloud.bridge.listener import Listener
+from fogline_cloud.bridge.peer import GatewayPeer
 from fogline_cloud.bridge.shard_table import ShardTable
 
 
 def read_bridge(
-    listener: Listener, gateways: ConnectedGateways, commands: CommandTable, shards: ShardTable
+    listener: Listener, gateways: ConnectedGateways, commands: CommandTable, shards: ShardTable, fleet: FleetStatistics
 ) -> Iterator[Sample]:
     """Yield the present samples of a bridge. Runs on the loop."""
     yield from read_process()
+    yield Sample("fogline_bridge_shards", shards.count)
     yield Sample("fogline_bridge_gateways", len(gateways.names))
     yield Sample("fogline_bridge_clients", listener.clients)
     yield Sample("fogline_bridge_queued_bytes", listener.queued_bytes)
@@ -31,6 +34,10 @@ def read_bridge(
         label = (str(shard.number),)
         yield Sample("fogline_shard_ready", int(shard.ready), label)
         yield from samples_of("shard", shard.counters, label)
+    for peer, certificate in listener.peers.certified():
+        if isinstance(peer, GatewayPeer):
+            fleet.certified(peer.principal.name, certificate.not_valid_after_utc)
+    yield from fleet.read(gateways.names, shards.owned)
 
 
 def check_bridge(shards: ShardTable) -> str:

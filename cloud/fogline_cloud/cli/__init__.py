@@ -11,6 +11,7 @@
 `common`: shared options
 `dead`: `fogline dead`
 `device`: `fogline device`
+`doctor`: `fogline doctor`
 `flow`: `fogline flow`
 `flow_replay`: `fogline flow replay`
 `flow_state`: `fogline flow status` and `fogline flow resume`

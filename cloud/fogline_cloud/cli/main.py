@@ -14,6 +14,7 @@ from fogline_cloud.cli import (
     command,
     dead,
     device,
+    doctor,
     flow,
     gateway,
     ledger,
@@ -32,6 +33,7 @@ examples:
   fogline command send lamp-1 switch --json '{"on": true}' --ttl 30s
   fogline device list --where type=lamp
   fogline ledger verify --config cloud.toml     prove that no event is lost or duplicated
+  fogline doctor --config cloud.toml            check everything, with a remedy for each fault
 """
 
 
@@ -41,7 +43,24 @@ def build_parser() -> argparse.ArgumentParser:
         prog="fogline", description=__doc__, epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     groups = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for module in (ca, gateway, user, access, topics, bridge, api, flow, dead, table, command, device, ledger, audit, parsers):
+    for module in (
+        ca,
+        gateway,
+        user,
+        access,
+        topics,
+        bridge,
+        api,
+        flow,
+        dead,
+        table,
+        command,
+        device,
+        ledger,
+        audit,
+        parsers,
+        doctor,
+    ):
         module.register(groups)
     return parser
 

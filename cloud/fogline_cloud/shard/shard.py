@@ -9,7 +9,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from fogline.errors import FoglineError, Misconfigured
 from fogline.process.crash_points import CrashPoint, crash_point
@@ -18,7 +18,7 @@ from fogline_cloud.commands.registry import Registry
 from fogline_cloud.commands.routes import Routes
 from fogline_cloud.devices.device_table import DeviceTable
 from fogline_cloud.settings import BridgeSettings, DeviceSettings
-from fogline_cloud.shard.admission import Admission
+from fogline_cloud.shard.admission import Admission, StreamState
 from fogline_cloud.shard.checkpoint import ShardOwner
 from fogline_cloud.shard.foreign_devices import MaySpeakFor
 from fogline_cloud.shard.group_commit import GroupCommit
@@ -38,7 +38,8 @@ class Shard:
 
     On the shard's thread, `on_change` is called when `ready` or `why_not` changes, and `on_commands` with command records when
     they are first known, and again after their commit. `issued` returns True if a bridge of this tenant made a command id;
-    `may_speak_for`, if a gateway may send events of a device. `devices` is the table of all bridges.
+    `may_speak_for`, if a gateway may send events of a device. `devices` is the table of all bridges. `on_gateways` is called
+    when the shard is taken, with the time of each gateway's last commit in milliseconds since 1970, on the shard's thread.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class Shard:
         may_speak_for: MaySpeakFor = lambda _gateway, _device: True,
         devices: DeviceTable | None = None,
         device_settings: DeviceSettings | None = None,
+        on_gateways: Callable[[dict[str, int]], None] = lambda _: None,
     ) -> None:
         self.number = number
         self.ready = False
@@ -68,6 +70,7 @@ class Shard:
         self._may_speak_for = may_speak_for
         self._devices = devices if devices is not None else DeviceTable()
         self._device_settings = device_settings or DeviceSettings()
+        self._on_gateways = on_gateways
         self._inbox = ShardInbox()
         self._epochs: dict[str, str] = {}  # outlives a loss of the shard: batches of before may be tried again
         self._stopping = threading.Event()
@@ -152,6 +155,7 @@ class Shard:
         )
         self._commits = GroupCommit(self.number, owned, self._inbox, self._settings)
         self._on_commands(registry.everything())
+        self._on_gateways(_last_commits(recovered.known.values()))
         crash_point(CrashPoint.AFTER_TAKE_BEFORE_READY)
         seconds = time.monotonic() - began
         _log.info("shard %d is taken: %d streams, %.1f s", self.number, len(recovered.known), seconds)
@@ -180,3 +184,10 @@ class Shard:
         if ready != self.ready or why != self.why_not:
             self.ready, self.why_not = ready, why
             self._on_change(self)
+
+
+def _last_commits(streams: Iterable[StreamState]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for each in streams:
+        found[each.gateway] = max(each.changed_ms, found.get(each.gateway, 0))
+    return found

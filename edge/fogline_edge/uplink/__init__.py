@@ -3,6 +3,7 @@
 `lanes`: the links of the lanes
 `pump`: sends one stream over one link
 `session`: one connection, from hello to its end
+`statistics_sender`: sends the gateway's statistics
 `stream_pumps`: sends all streams of one connection
 `uplink`: connections, one after the other
 `window`: in-flight batches of one stream

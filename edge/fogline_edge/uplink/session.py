@@ -17,6 +17,7 @@ from fogline.amqp.login import EXTERNAL, Login
 from fogline.amqp.outcome import ACCEPTED, DECODE_ERROR, NOT_ALLOWED, Condition, Outcome, rejected
 from fogline.amqp.scheduler import Share
 from fogline.amqp.security import ClientSecurity
+from fogline.amqp.sending import Sender
 from fogline.amqp.wire import decode
 from fogline.cancel import FEATURE, CancelRequest, decode_cancel, is_cancel
 from fogline.command import Command, JournalQuery, decode_command, decode_query, is_command, is_query
@@ -29,6 +30,7 @@ from fogline.process.tls_files import client_context
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import UplinkSettings
 from fogline_edge.uplink.lanes import LaneLinks
+from fogline_edge.uplink.statistics_sender import ReadStatistics, send_statistics
 from fogline_edge.uplink.stream_pumps import StreamPumps
 
 HELLO_S = 30.0
@@ -74,10 +76,12 @@ class BridgeSession:
         budget: Bucket | None,
         *,
         settlement_seconds: Histogram,
+        statistics: ReadStatistics | None = None,
     ) -> None:
         self._bridge = bridge
         self._budget = budget
         self._settlement_seconds = settlement_seconds
+        self._statistics = statistics
         self.welcomed = False
         self._on_command = on_command
         self._outbox = outbox
@@ -89,6 +93,7 @@ class BridgeSession:
         self._hello_id = uuid.uuid4()
         self._lanes: LaneLinks | None = None
         self._pumps: StreamPumps | None = None
+        self._hello: Sender | None = None
 
     async def run(self) -> None:
         """Connect, exchange hello, send every stream. Never returns.
@@ -116,7 +121,7 @@ class BridgeSession:
             )
             self.welcomed = True
             self._outbox.streams.start_sending(self._pumps.wake)
-            await self._pumps.run()
+            await self._send(self._pumps, welcome.statistics_s)
         finally:
             self._outbox.streams.stop_sending()
             connection.close()
@@ -125,13 +130,22 @@ class BridgeSession:
                     await asyncio.shield(self._over)
             connection.abort()
 
+    async def _send(self, pumps: StreamPumps, statistics_s: float) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(pumps.run(), name="pumps")
+            if statistics_s and self._statistics is not None and self._hello is not None:
+                interval_s = max(statistics_s, hello.MIN_STATISTICS_S)
+                tasks.create_task(send_statistics(self._hello, self._statistics, interval_s), name="statistics")
+
     async def _say_hello(self, connection: AmqpConnection) -> hello.Welcome:
         with contextlib.suppress(Unreachable):  # without room for another stream, events go in their order
             await self._outbox.streams.split_backlog(self._settings.newest_first, self._settings.backfill_events)
         control = connection.open_session()
         here = address.Control(self._outbox.tenant, self._outbox.gateway)
         connection.open_receiver(control, "control", str(here), credit=CONTROL_CREDIT)
-        sender = connection.open_sender(control, "hello", str(address.HelloAddress(self._outbox.tenant)), CONTROL_SHARE, {})
+        self._hello = sender = connection.open_sender(
+            control, "hello", str(address.HelloAddress(self._outbox.tenant)), CONTROL_SHARE, {}
+        )
         streams = [hello.OpenStream(each.stream, each.lane) for each in await self._outbox.streams.pending()]
         request = hello.Hello(
             protocol=hello.PROTOCOL,

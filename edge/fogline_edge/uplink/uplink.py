@@ -15,6 +15,7 @@ from fogline.process.rates import Bucket
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import UplinkSettings
 from fogline_edge.uplink.session import BridgeSession, OnCommand, Redirect
+from fogline_edge.uplink.statistics_sender import ReadStatistics
 
 REDIRECTED_S = 2.0
 """Pause after a redirect to a bridge that was unreachable, or redirected again."""
@@ -44,14 +45,23 @@ class Uplink:
     """Keeps one connection to a bridge; after each failure it tries the next bridge of the settings.
 
     A bridge may redirect to the owner of the gateway's shard. If the owner does not serve the gateway, the first bridge is
-    asked again, up to `MAX_REFUSALS` times.
+    asked again, up to `MAX_REFUSALS` times. `statistics`: read for each bridge that asks for them.
     """
 
-    def __init__(self, outbox: Outbox, settings: UplinkSettings, on_command: OnCommand, backoff: Backoff | None = None) -> None:
+    def __init__(
+        self,
+        outbox: Outbox,
+        settings: UplinkSettings,
+        on_command: OnCommand,
+        backoff: Backoff | None = None,
+        *,
+        statistics: ReadStatistics | None = None,
+    ) -> None:
         self.state = UplinkState()
         self._outbox = outbox
         self._settings = settings
         self._on_command = on_command
+        self._statistics = statistics
         self._backoff = backoff or Backoff(settings.retry_s, settings.retry_cap_s)
         self._bridges = cycle(settings.bridges)
         self._warned: dict[str, str] = {}
@@ -95,7 +105,13 @@ class Uplink:
         """Serve one connection to its end. Returns the bridge's refusal or redirect, `None` if there was none."""
         settlements = self.state.settlement_seconds
         session = BridgeSession(
-            self._outbox, self._settings, self._on_command, bridge, self._budget, settlement_seconds=settlements
+            self._outbox,
+            self._settings,
+            self._on_command,
+            bridge,
+            self._budget,
+            settlement_seconds=settlements,
+            statistics=self._statistics,
         )
         self._session = session
         began = time.monotonic()

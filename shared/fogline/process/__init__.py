@@ -1,7 +1,9 @@
 """Parts that all processes of Fogline share.
 
+`checkup`: the findings of `doctor`, and the checks that gateway and cloud side share
 `command_line`: exit statuses, one-line errors, Ctrl-C, logging, no core files
 `crash_points`: named points at which a test kills the process
+`kernel_clock`: tells if the wall clock is synchronized
 `log_throttle`: repeated log lines
 `loop_calls`: calls from any thread into an event loop
 `metrics`: the list of all metrics

@@ -1,0 +1,131 @@
+"""`fogline doctor`: check everything that bridges, flow and operators need on this machine."""
+
+import argparse
+import http.client
+import subprocess
+from collections.abc import Iterator
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from cryptography import x509
+
+from fogline.errors import Misconfigured
+from fogline.installed import find_java
+from fogline.process import checkup
+from fogline.process.checkup import Check, Finding, Grade
+from fogline.process.settings_file import split_endpoint
+from fogline.process.tls_files import client_context
+from fogline_cloud import topic_admin
+from fogline_cloud.cli.common import add_command
+from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.settings import CloudSettings, load
+
+_HTTP_S = 5.0
+
+
+def register(groups: "argparse._SubParsersAction[Any]") -> None:
+    """Add the command."""
+    about = "check settings, Kafka, bridge, certificates, disk and clock; exit status 1 if something fails"
+    add_command(groups, "doctor", run_doctor, about, epilog="example: fogline doctor --config cloud.toml")
+
+
+def run_doctor(arguments: argparse.Namespace) -> int:
+    """Print the findings as they come."""
+    return checkup.show(_diagnose(arguments.config), as_json=arguments.json)
+
+
+def _diagnose(config: Path) -> Iterator[Finding]:
+    yield from checkup.check_versions("fogline-cloud", version("fogline-cloud"))
+    try:
+        settings = load(config)
+    except Misconfigured as error:
+        yield Finding(Grade.FAIL, "settings", str(error), "Correct it; docs/settings.md has every key")
+        return
+    yield Finding(Grade.OK, "settings", f"{config}: tenant {settings.tenant}, {settings.shards} shards")
+    yield from checkup.examine(_checks(settings))
+
+
+def _checks(settings: CloudSettings) -> dict[str, Check]:
+    checks: dict[str, Check] = {
+        "clock": checkup.check_clock,
+        "Kafka": partial(_kafka, settings),
+        "Java": _java,
+        "bridge": partial(_bridge, settings),
+    }
+    for where, tls in (("bridge.tls", settings.bridge.tls), ("operator.tls", settings.operator.tls)):
+        if tls is not None and tls.certificate is not None:
+            checks[where] = partial(checkup.check_certificate, tls.certificate, "TLS", "Make a new one: fogline ca issue")
+    if settings.bridge.crl is not None:
+        checks["CRL"] = partial(_revoked, settings.bridge.crl)
+    for name, address in (("bridge", settings.bridge.metrics), ("flow", settings.flow.metrics), ("api", settings.api.metrics)):
+        if address is not None:
+            checks[f"{name} health"] = partial(_health, name, address)
+    for what, place in (("tables", settings.flow.tables), ("checkpoint", settings.flow.checkpoint)):
+        if place and "://" not in place:
+            checks[what] = partial(checkup.check_room, Path(place), what)
+    return checks
+
+
+def _kafka(settings: CloudSettings) -> Iterator[Finding]:
+    clients = KafkaClients(settings.kafka)
+    problems = topic_admin.check_topics(clients, settings)
+    for each in problems:
+        yield Finding(Grade.FAIL, "Kafka", each)
+    if problems:
+        return
+    yield Finding(Grade.OK, "Kafka", f"{settings.kafka['bootstrap.servers']} has the topics of {settings.tenant}")
+    if weak := topic_admin.check_replication(clients, settings):
+        remedy = "Events can be lost with one broker: have three, and replicas for these topics"
+        yield Finding(Grade.WARN, "Kafka", f"{weak[0]}; {len(weak)} topics in all", remedy)
+
+
+def _java() -> Iterator[Finding]:
+    try:
+        done = subprocess.run([find_java(), "-version"], capture_output=True, text=True, timeout=20, check=False)
+    except (Misconfigured, OSError, subprocess.TimeoutExpired) as error:
+        yield Finding(Grade.WARN, "Java", str(error), "Only the flow needs it")
+        return
+    yield Finding(Grade.OK, "Java", (done.stderr or done.stdout).partition("\n")[0])
+
+
+def _bridge(settings: CloudSettings) -> Iterator[Finding]:
+    key = "operator.bridge" if settings.operator.bridge else "bridge.listen"
+    endpoint = settings.operator.bridge or settings.bridge.advertised or settings.bridge.listen
+    own = settings.operator.tls
+    if own is None and settings.bridge.tls is not None:
+        yield Finding(
+            Grade.WARN, "bridge", f"{endpoint} is not tried", "Set [operator.tls] ca, so that its certificate is checked"
+        )
+        return
+    yield from checkup.check_bridge(endpoint, key, None if own is None else client_context(own, "operator.tls"))
+
+
+def _revoked(path: str) -> Iterator[Finding]:
+    remedy = "Run: fogline ca crl, on the authority's machine. Bridges refuse new connections when the list has ended"
+    try:
+        end = x509.load_pem_x509_crl(Path(path).read_bytes()).next_update_utc
+    except (OSError, ValueError) as error:
+        yield Finding(Grade.FAIL, "CRL", f"{path} holds no readable list: {error}", remedy)
+        return
+    if end is not None:
+        yield checkup.graded_end(end, "CRL", f"list of revoked certificates {path}", remedy)
+
+
+def _health(name: str, address: str) -> Iterator[Finding]:
+    host, port = split_endpoint(address, f"{name}.metrics")
+    connection = http.client.HTTPConnection(host, port, timeout=_HTTP_S)
+    try:
+        connection.request("GET", "/healthz")
+        response = connection.getresponse()
+        text = response.read(1000).decode("utf-8", "replace").strip()
+    except (OSError, http.client.HTTPException) as error:
+        yield Finding(Grade.WARN, name, f"{address} serves no health: {error}", f"Does it run here? fogline {name} run")
+        return
+    finally:
+        connection.close()
+    if response.status == http.HTTPStatus.OK:
+        yield Finding(Grade.OK, name, "it is healthy")
+    else:
+        yield Finding(Grade.FAIL, name, text, "Its log says more")

@@ -1,0 +1,209 @@
+"""`fogline-edge doctor`: checks everything that a gateway needs, beside the running gateway or without one."""
+
+import os
+import re
+import sqlite3
+import time
+from collections.abc import Iterator
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+
+from fogline.errors import Misconfigured
+from fogline.process.checkup import (
+    Check,
+    Finding,
+    Grade,
+    check_bridge,
+    check_certificate,
+    check_clock,
+    check_room,
+    check_versions,
+    examine,
+    megabytes,
+)
+from fogline.process.tls_files import client_context
+from fogline_edge.ble_settings import BleSettings
+from fogline_edge.gateway import check
+from fogline_edge.machine import read_machine
+from fogline_edge.outbox.startup import FILE
+from fogline_edge.settings import EdgeSettings, load
+from fogline_edge.status import read_oldest, read_status
+
+CARD_CYCLES = 300
+"""How often a cheap card bears to be written as a whole. docs/alerts.md has the same number."""
+LIFE_YEARS = 3.0
+CHECK_S = 10.0
+"""Time limit of SQLite's check of the whole file. What it does not reach is not examined."""
+_HOT_C = 80.0
+_MIN_UPTIME_S = 3600.0
+
+
+def diagnose(config: Path) -> Iterator[Finding]:
+    """Yield all findings. Changes nothing."""
+    yield from check_versions("fogline-edge", version("fogline-edge"), f"SQLite {sqlite3.sqlite_version}")
+    try:
+        settings = load(config)
+    except Misconfigured as error:
+        yield Finding(Grade.FAIL, "settings", str(error), "Correct it; docs/settings.md has every key")
+        yield from check_clock()
+        return
+    folder = Path(settings.data)
+    checks: dict[str, Check] = {
+        "settings": partial(_settings, settings, config),
+        "clock": check_clock,
+        "gateway": partial(_process, folder),
+        "outbox": partial(_outbox, settings),
+        "disk": partial(check_room, folder, "disk", _growth(settings)),
+        "wear": partial(_wear, folder),
+        "power": partial(_power, folder),
+    }
+    if settings.uplink.tls is not None and settings.uplink.tls.certificate is not None:
+        remedy = "Run: fogline-edge renew; after its end: fogline-edge enroll with a new token"
+        checks["TLS"] = partial(check_certificate, settings.uplink.tls.certificate, "TLS", remedy)
+    for bridge in settings.uplink.bridges:
+        checks[f"bridge {bridge}"] = partial(_bridge, settings, bridge)
+    if settings.ble is not None:
+        checks["bluetooth"] = partial(_bluetooth, settings.ble, folder)
+    yield from examine(checks)
+
+
+def _settings(settings: EdgeSettings, config: Path) -> Iterator[Finding]:
+    check(settings)
+    yield Finding(Grade.OK, "settings", f"{config}: gateway {settings.gateway} of {settings.tenant}")
+
+
+def _bridge(settings: EdgeSettings, bridge: str) -> Iterator[Finding]:
+    tls = settings.uplink.tls
+    return check_bridge(bridge, "uplink.bridge", None if tls is None else client_context(tls, "uplink.tls"))
+
+
+def _growth(settings: EdgeSettings) -> int:
+    """Return the bytes by which the outbox may still grow."""
+    file = Path(settings.data) / FILE
+    return max(0, settings.outbox.max_bytes - (file.stat().st_size if file.exists() else 0))
+
+
+def running_pid(folder: Path) -> int | None:
+    """Return the process that holds the folder's lock. It does not try the lock, so a gateway that starts is not disturbed."""
+    try:
+        found = (folder / "lock").stat()
+        locks = Path("/proc/locks").read_text("ascii")
+    except OSError:
+        return None
+    place = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+    holder = re.search(rf"FLOCK\s+\S+\s+WRITE\s+(-?\d+)\s+{place}\b", locks)
+    return int(holder[1]) if holder else None
+
+
+def _process(folder: Path) -> Iterator[Finding]:
+    pid = running_pid(folder)
+    if pid is None:
+        yield Finding(Grade.WARN, "gateway", "it does not run", "Start it: fogline-edge run")
+    else:
+        yield Finding(Grade.OK, "gateway", f"it runs, process {pid}")
+
+
+def _outbox(settings: EdgeSettings) -> Iterator[Finding]:
+    folder = Path(settings.data)
+    if not (folder / FILE).exists():
+        yield Finding(Grade.OK, "outbox", f"none yet in {folder}: the gateway makes it at its first start")
+        return
+    yield _integrity(folder / FILE)
+    status, oldest = read_status(folder), max(read_oldest(folder).values(), default=0.0)
+    share = status["used_bytes"] / settings.outbox.max_bytes
+    waits = f", the oldest for {oldest:,.0f} s" if status["backlog"] else ""
+    text = f"{status['backlog']:,} events wait{waits}; {share:.0%} of outbox.max_bytes are used"
+    if share >= 0.9:
+        remedy = "It is full. Find out why the bridge does not take events (docs/operations.md)"
+        yield Finding(Grade.FAIL, "outbox", text, remedy)
+    elif share >= 0.8:
+        yield Finding(Grade.WARN, "outbox", text, "At 90 % devices have to wait, or the oldest events are dropped")
+    else:
+        yield Finding(Grade.OK, "outbox", text)
+    for name, remedy in (
+        ("quarantined", "See: fogline-edge outbox --quarantine"),
+        ("dropped", "Gap records name them; docs/operations.md has the reasons"),
+    ):
+        if status[name]:
+            yield Finding(Grade.WARN, "outbox", f"{status[name]:,} events {name}", remedy)
+
+
+def _integrity(path: Path) -> Finding:
+    deadline = time.monotonic() + CHECK_S
+    try:
+        connection = sqlite3.connect(f"file:{path.absolute()}?mode=ro", uri=True, timeout=5.0)
+        try:
+            connection.set_progress_handler(lambda: time.monotonic() > deadline, 10_000)
+            (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        finally:
+            connection.close()
+    except sqlite3.OperationalError as error:
+        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
+            return Finding(Grade.OK, "outbox", f"no damage found within {CHECK_S:.0f} s in {path}")
+        return _damaged(path, str(error))
+    except sqlite3.DatabaseError as error:
+        return _damaged(path, str(error))
+    return Finding(Grade.OK, "outbox", f"{path} is sound") if found == "ok" else _damaged(path, str(found))
+
+
+def _damaged(path: Path, why: str) -> Finding:
+    remedy = "Restart the gateway: it saves what is readable (docs/operations.md). Then check the card"
+    return Finding(Grade.FAIL, "outbox", f"{path} is damaged or cannot be read: {' '.join(why.split())}", remedy)
+
+
+def _wear(folder: Path) -> Iterator[Finding]:
+    machine = read_machine(folder)
+    if machine.disk_life_used is not None:
+        grade = Grade.WARN if machine.disk_life_used >= 0.8 else Grade.OK
+        remedy = "Replace the card before it fails" if grade is Grade.WARN else ""
+        yield Finding(grade, "wear", f"the disk reports that {machine.disk_life_used:.0%} of its life are used", remedy)
+    uptime_s = time.clock_gettime(time.CLOCK_BOOTTIME)
+    written, size = machine.disk_written_bytes, machine.disk_size_bytes
+    if written is None or not size:
+        yield Finding(Grade.OK, "wear", "unknown: the kernel has no counts for this file system")
+    elif uptime_s < _MIN_UPTIME_S:
+        yield Finding(Grade.OK, "wear", f"{megabytes(written)} written; the machine runs for less than an hour")
+    else:
+        a_day = written / uptime_s * 86_400
+        years = size * CARD_CYCLES / max(a_day, 1) / 365
+        text = f"all programs write {megabytes(a_day)} a day: a card of {megabytes(size)} bears that for {years:,.1f} years"
+        short = years < LIFE_YEARS
+        remedy = "Raise outbox.group_commit_ms, or use a card made for writing" if short else ""
+        yield Finding(Grade.WARN if short else Grade.OK, "wear", text, remedy)
+
+
+def _power(folder: Path) -> Iterator[Finding]:
+    machine = read_machine(folder)
+    if machine.undervoltage:
+        remedy = "Replace the supply or its cable: undervoltage damages cards"
+        yield Finding(Grade.WARN, "power", "the supply voltage is too low", remedy)
+    elif machine.undervoltage is not None:
+        yield Finding(Grade.OK, "power", "the supply voltage is right")
+    if machine.temperature_c is not None:
+        hot = machine.temperature_c > _HOT_C
+        text = f"{machine.temperature_c:.0f} degrees Celsius"
+        yield Finding(Grade.WARN if hot else Grade.OK, "temperature", text, "Cool it" if hot else "")
+
+
+def _bluetooth(ble: BleSettings, folder: Path, sys: Path = Path("/sys")) -> Iterator[Finding]:
+    adapters = sorted(each.name for each in (sys / "class/bluetooth").glob("hci*") if ":" not in each.name)
+    blocked = [each for each in (sys / "class/rfkill").glob("rfkill*") if _is_blocked(each)]
+    if not adapters:
+        yield Finding(Grade.FAIL, "bluetooth", "there is no adapter", "Plug one in; check `lsusb` and `dmesg`")
+    elif ble.adapter is not None and ble.adapter.startswith("hci") and ble.adapter not in adapters:
+        yield Finding(Grade.FAIL, "bluetooth", f"there is no {ble.adapter}, only {', '.join(adapters)}", "Change ble.adapter")
+    elif blocked:
+        yield Finding(Grade.FAIL, "bluetooth", "the radio is blocked", "Run: rfkill unblock bluetooth")
+    else:
+        yield Finding(Grade.OK, "bluetooth", f"adapter {', '.join(adapters)}")
+    state = read_status(folder).get("ble") if (folder / FILE).exists() else None
+    if state is not None and state["problem"]:
+        yield Finding(Grade.WARN, "bluetooth", f"at {state['at']}: {state['problem']}", "See docs/bluetooth.md")
+
+
+def _is_blocked(switch: Path) -> bool:
+    def read(name: str) -> str:
+        return (switch / name).read_text("ascii").strip()
+
+    return read("type") == "bluetooth" and "1" in (read("soft"), read("hard"))

@@ -1,0 +1,170 @@
+"""`doctor`: findings, their output, and the checks that gateway and cloud side share.
+
+A check yields findings. An error that it raises becomes a finding too, so one fault hides no other.
+"""
+
+import json
+import os
+import platform
+import socket
+import ssl
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import NamedTuple
+
+from fogline.errors import FoglineError
+from fogline.process.kernel_clock import machine_is_synchronized
+from fogline.process.settings_file import split_endpoint
+
+CONNECT_S = 5.0
+_DAY_S = 86_400
+_CERTIFICATE_WARN_DAYS = 7
+_FULL_SHARE = 0.05
+_HEADERS = {False: b"AMQP\x00\x01\x00\x00", True: b"AMQP\x03\x01\x00\x00"}
+"""Protocol headers (AMQP 1.0 part 2, section 2.2, and part 5, section 5.3.1), by whether TLS is in use."""
+
+
+class Grade(StrEnum):
+    """The grade of a finding. `FAIL`: events are not stored or do not arrive until somebody acts."""
+
+    OK = "OK"
+    WARN = "WARN"
+    FAIL = "FAIL"
+
+
+class Finding(NamedTuple):
+    """One line. `remedy` is empty if nothing is to be done."""
+
+    grade: Grade
+    subject: str
+    text: str
+    remedy: str = ""
+
+
+Check = Callable[[], Iterable[Finding]]
+
+
+def examine(checks: dict[str, Check]) -> Iterator[Finding]:
+    """Yield the findings of all checks, each named by its subject."""
+    for subject, check in checks.items():
+        try:
+            yield from check()
+        except FoglineError as error:
+            yield Finding(Grade.FAIL, subject, str(error))
+        except OSError as error:
+            yield Finding(Grade.WARN, subject, f"it cannot be checked: {error}")
+
+
+def show(findings: Iterable[Finding], *, as_json: bool) -> int:
+    """Print findings as they come. Return the exit status: 1 if one is a FAIL."""
+    seen = []
+    for each in findings:
+        seen.append(each)
+        if not as_json:
+            remedy = f". {each.remedy}" if each.remedy else ""
+            sys.stdout.write(f"{each.grade:<4}  {each.subject:<12}  {each.text}{remedy}\n")
+            sys.stdout.flush()
+    if as_json:
+        sys.stdout.write(json.dumps([each._asdict() for each in seen]) + "\n")
+    return int(any(each.grade is Grade.FAIL for each in seen))
+
+
+def check_versions(product: str, version: str, *more: str) -> Iterator[Finding]:
+    """Yield the versions of the product, Python and the system."""
+    texts = (f"{product} {version}", f"Python {platform.python_version()}", f"{platform.system()} {platform.release()}", *more)
+    yield Finding(Grade.OK, "versions", f"{', '.join(texts)}, {platform.machine()}")
+
+
+def check_clock() -> Iterator[Finding]:
+    """Tell if the clock is synchronized."""
+    if machine_is_synchronized():
+        yield Finding(Grade.OK, "clock", "synchronized")
+    else:
+        text = "neither the kernel nor systemd-timesyncd says that it is synchronized"
+        yield Finding(Grade.WARN, "clock", text, "Run: timedatectl set-ntp true. Is NTP (UDP port 123) reachable?")
+
+
+def check_certificate(path: str, subject: str, remedy: str) -> Iterator[Finding]:
+    """Tell for how many days the first certificate of a PEM file is valid."""
+    from cryptography import x509  # noqa: PLC0415 - takes 6 MB, which a gateway that runs does not need
+
+    try:
+        certificate = x509.load_pem_x509_certificate(Path(path).read_bytes())
+    except (OSError, ValueError) as error:
+        yield Finding(Grade.FAIL, subject, f"{path} holds no readable certificate: {error}", remedy)
+        return
+    yield graded_end(certificate.not_valid_after_utc, subject, f"certificate {path}", remedy)
+
+
+def graded_end(end: datetime, subject: str, what: str, remedy: str) -> Finding:
+    """Return the finding for something that is valid until `end`."""
+    days = (end - datetime.now(UTC)).total_seconds() / _DAY_S
+    if days <= 0:
+        return Finding(Grade.FAIL, subject, f"{what} has ended at {end:%Y-%m-%d %H:%M} UTC", remedy)
+    grade = Grade.WARN if days < _CERTIFICATE_WARN_DAYS else Grade.OK
+    return Finding(grade, subject, f"{what}: {days:.0f} days left", remedy if grade is Grade.WARN else "")
+
+
+def check_bridge(endpoint: str, key: str, context: ssl.SSLContext | None) -> Iterator[Finding]:
+    """Resolve, connect and exchange the protocol header. Nothing is opened, so a connection that exists is not replaced."""
+    host, port = split_endpoint(endpoint, key)
+    try:
+        addresses = sorted({str(each[4][0]) for each in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)})
+    except OSError as error:
+        text = f"{host} has no address: {error.strerror or error}"
+        yield Finding(Grade.FAIL, "DNS", text, f"Check {key}, and the name servers in /etc/resolv.conf")
+        return
+    yield Finding(Grade.OK, "DNS", f"{host} is {', '.join(addresses)}")
+    try:
+        yield from _greet(host, port, context)
+    except ssl.SSLCertVerificationError as error:
+        text = f"{endpoint}: its certificate is not accepted: {error.verify_message}"
+        yield Finding(
+            Grade.FAIL, "bridge", text, "Compare the authority (ca) with the bridge's, its host names, and both clocks"
+        )
+    except OSError as error:
+        text = f"{endpoint} does not answer: {error.strerror or error}"
+        yield Finding(Grade.FAIL, "bridge", text, f"Check {key}, that the bridge runs, and firewalls between")
+
+
+def _greet(host: str, port: int, context: ssl.SSLContext | None) -> Iterator[Finding]:
+    with socket.create_connection((host, port), CONNECT_S) as plain:
+        connected = plain if context is None else context.wrap_socket(plain, server_hostname=host)
+        with connected:
+            end_text = connected.getpeercert() if isinstance(connected, ssl.SSLSocket) else None
+            connected.sendall(_HEADERS[context is not None])
+            answer = connected.recv(8)
+    if not answer.startswith(b"AMQP"):
+        text = f"{host}:{port} is not a bridge: it answers {answer!r}" if answer else f"{host}:{port} closed the connection"
+        yield Finding(
+            Grade.FAIL, "bridge", text, "Check address and port. A bridge with TLS needs [uplink.tls] or [operator.tls]"
+        )
+        return
+    yield Finding(Grade.OK, "bridge", f"{host}:{port} answers" + (" over TLS" if context is not None else ""))
+    if end_text:
+        end = datetime.fromtimestamp(ssl.cert_time_to_seconds(str(end_text["notAfter"])), UTC)
+        yield graded_end(end, "TLS", "certificate of the bridge", "Renew it on the bridge: fogline ca issue bridge")
+
+
+def check_room(folder: Path, subject: str, wanted_bytes: int = 0) -> Iterator[Finding]:
+    """Tell how much room a folder's file system has. `wanted_bytes`: what may still be written there."""
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    found = os.statvfs(folder)
+    free, size = found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
+    text = f"{megabytes(free)} of {megabytes(size)} are free at {folder}"
+    if free < max(size * _FULL_SHARE, 1):
+        yield Finding(Grade.FAIL, subject, text, "Delete what is not needed: without room nothing is stored")
+    elif free < wanted_bytes:
+        remedy = f"{megabytes(wanted_bytes)} may be needed: make room, or lower the bound"
+        yield Finding(Grade.WARN, subject, text, remedy)
+    else:
+        yield Finding(Grade.OK, subject, text)
+
+
+def megabytes(count: float) -> str:
+    """Return a number of bytes for people."""
+    return f"{count / 1e9:,.1f} GB" if count >= 1e9 else f"{count / 1e6:,.1f} MB"

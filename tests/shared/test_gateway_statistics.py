@@ -1,0 +1,61 @@
+"""Statistics of a gateway: within limits, and readable by newer and older versions."""
+
+import msgspec
+import pytest
+
+from fogline.errors import Poison
+from fogline.event import Lane
+from fogline.gateway_statistics import (
+    MAX_STATISTICS_BYTES,
+    CommandNumbers,
+    GatewayStatistics,
+    LaneBacklog,
+    MachineNumbers,
+    OutboxNumbers,
+    decode_statistics,
+    encode_statistics,
+)
+
+STATISTICS = GatewayStatistics(
+    version="0.1.0",
+    time_ms=1_700_000_000_000,
+    clock_synced=True,
+    uptime_s=60.5,
+    outbox=OutboxNumbers(used_bytes=100, max_bytes=1000, dead=1, lanes={Lane.TELEMETRY: LaneBacklog(7, 3.5)}),
+    commands=CommandNumbers(succeeded=2),
+    machine=MachineNumbers(disk_size_bytes=32_000_000_000, temperature_c=51.2, undervoltage=False),
+    bluetooth=True,
+)
+
+
+def changed(**fields: object) -> bytes:
+    return msgspec.json.encode({**msgspec.to_builtins(STATISTICS), **fields})
+
+
+def test_what_is_sent_is_read():
+    assert decode_statistics(encode_statistics(STATISTICS)) == STATISTICS
+
+
+def test_a_newer_gateway_may_send_more_fields_and_a_machine_may_tell_nothing():
+    assert decode_statistics(changed(machine={"pressure": 3}, colour="red")).machine == MachineNumbers()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        changed(version="1\n2"),
+        changed(version="x" * 65),
+        changed(uptime_s=-1),
+        changed(time_ms=2**60),
+        changed(outbox={"lanes": {"made-up": {}}}),
+        changed(outbox={"used_bytes": 1.5}),
+        changed(machine={"temperature_c": 1e300}),
+        encode_statistics(STATISTICS) + b" " * MAX_STATISTICS_BYTES,
+        b"[" * 5000,
+        b"",
+    ],
+    ids=["line", "long", "negative", "huge", "lane", "fraction", "hot", "padded", "deep", "empty"],
+)
+def test_numbers_beyond_their_limits_are_refused(body):
+    with pytest.raises(Poison):
+        decode_statistics(body)
