@@ -35,12 +35,21 @@ async def test_a_command_reaches_the_device_from_either_bridge(line):
         assert len(device.ran) == 4
 
 
-async def test_either_bridge_knows_that_a_device_is_unknown(line):
+async def test_either_bridge_cancels_a_command_and_knows_that_a_device_is_unknown(line):
     async with two_bridges(line) as pair, pair.gateway() as (_, *names):
         for name in names:
             async with Operator(HERE, pair.port(name), line.tenant) as operator:
                 verdict = await within(operator.request(Ask("nobody", "switch")), "no answer")
                 assert (verdict.status, verdict.why) == (404, "device nobody is not known here: it has sent no event")
+                unknown = await within(operator.cancel("0" * 32), "no answer")
+                assert (unknown.status, unknown.why) == (404, f"command '{'0' * 32}' is not known here")
+                asked = asyncio.create_task(operator.request(Ask("lamp-1", "switch", message_id=f"m-{name}")))
+                for _ in range(100):
+                    cancelled = await within(operator.cancel(message_id=f"m-{name}"), "no answer")
+                    if cancelled.status != 404:  # the command has not arrived
+                        break
+                assert cancelled.state is CommandState.CANCELLED
+                assert (await within(asked, "no verdict")).state is CommandState.CANCELLED
 
 
 async def test_the_same_message_at_both_bridges_is_one_command(line):

@@ -133,3 +133,19 @@ async def test_a_request_that_waits_gets_503_when_the_api_stops(line):
         await until_not(none_waits, "the request does not wait")
         await found.api.close()
         assert ((await waiting).status_code, (await waiting).headers["retry-after"]) == (503, "1")
+
+
+async def test_a_command_is_cancelled_before_its_device_sees_it_and_not_after(line):
+    async with served(line) as (found, downlink, *_):
+        waiting = (await found.http.post(COMMANDS, json=SWITCH)).json()
+        cancelled = await found.http.delete(f"/v1/commands/{waiting['id']}")
+        assert (cancelled.status_code, cancelled.json()["state"]) == (200, "CANCELLED")
+        device = Device(downlink)
+        downlink.reachable("lamp-1", device)
+        done = (await found.http.post(COMMANDS, json=SWITCH, params={"wait": "30s"})).json()
+        async with Operator("127.0.0.1", line.port, line.tenant) as operator:
+            for command_id, status in ((done["id"], 409), ("0" * 32, 404)):
+                refused = await found.http.delete(f"/v1/commands/{command_id}")
+                verdict = await within(operator.cancel(command_id), "no verdict")
+                assert (refused.status_code, refused.json()["detail"]) == (status, verdict.why)
+        assert device.ran == [done["id"]]

@@ -37,6 +37,7 @@ def make_app(context: ApiContext) -> ASGIApp:
         Route("/v1/devices/{device}/commands", commands.post, methods=["POST"]),
         Route("/v1/commands", commands.list, methods=["GET"]),
         Route("/v1/commands/{id}", commands.get, methods=["GET"]),
+        Route("/v1/commands/{id}", commands.delete, methods=["DELETE"]),
         Route("/v1/telemetry/{device}", events.telemetry, methods=["POST"]),
         Route("/v1/events/stream", StreamRoute(context), methods=["GET"]),
         Route("/v1/events/{device}", events.event, methods=["POST"]),

@@ -20,7 +20,7 @@ from fogline_cloud.api.command_index import request_of
 from fogline_cloud.api.context import ApiContext
 from fogline_cloud.api.problems import Problem, not_at_present
 from fogline_cloud.api.requests import CommandRequest
-from fogline_cloud.api.sending import send
+from fogline_cloud.api.sending import cancel, send
 from fogline_cloud.commands.client import verdict_of
 from fogline_cloud.commands.record import CommandRecord
 from fogline_cloud.commands.request import reply_owner
@@ -123,6 +123,25 @@ class CommandRoutes:
         if record is None or not context.may_see(user.principal, record.device, record.name):
             raise Problem(404, f"command {shown(command_id)} is not known here")
         return _response(await self._ended(record, wait_s), 200)
+
+    async def delete(self, request: Request) -> Response:
+        """Cancel a command. 200: the device never saw it; 202: its gateway has not decided yet."""
+        context = self._context
+        user = await context.user(request)
+        requests.allow(request)
+        command_id = str(request.path_params["id"])
+        if not is_identifier(command_id):
+            raise Problem(404, f"command {shown(command_id)} is not known here")
+        context.require_records()
+        context.count(user.principal, commands=1)
+        is_cancelled = await cancel(user.session, context.tenant, command_id)
+        deadline = time.monotonic() + APPEAR_S
+        while (record := context.commands.get(command_id)) is None or (is_cancelled and not record.final):
+            left_s = deadline - time.monotonic()
+            if left_s <= 0 or context.stopping:
+                raise not_at_present("the command is cancelled, but cannot be read yet")
+            await context.commands.change(command_id, left_s)
+        return _response(record, 200 if is_cancelled else 202)
 
     async def list(self, request: Request) -> Response:
         """List commands, the newest first."""

@@ -40,7 +40,7 @@ def document() -> Json:
         "paths": {
             "/v1/devices/{device}/commands": {"post": _send_command()},
             "/v1/commands": {"get": _list_commands()},
-            "/v1/commands/{id}": {"get": _get_command()},
+            "/v1/commands/{id}": {"get": _get_command(), "delete": _cancel_command()},
             "/v1/telemetry/{device}": {"post": _send_event("sendTelemetry", "telemetry")},
             "/v1/events/{device}": {"post": _send_event("sendEvent", "an alarm")},
             "/v1/events/stream": {"get": _stream()},
@@ -98,6 +98,15 @@ def _get_command() -> Json:
     return _operation(
         "getCommand", "Show a command", [command_id, _WAIT], {"200": _json("the command", _COMMAND)}, (400, 401, 404, 503)
     )
+
+
+def _cancel_command() -> Json:
+    command_id = {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}
+    found = {
+        "200": _json("it is cancelled: the device never saw it", _COMMAND),
+        "202": _json("its gateway has not decided yet; ask again", _COMMAND),
+    }
+    return _operation("cancelCommand", "Cancel a command", [command_id], found, (400, 401, 403, 404, 409, 429, 503))
 
 
 def _send_event(name: str, what: str) -> Json:

@@ -2,6 +2,7 @@
 
 import asyncio
 
+from fogline.address import CommandAddress
 from fogline.amqp.outcome import DeliveryState, Outcome
 from fogline.amqp.wire import encode
 from fogline.codec import MAX_MESSAGE_BYTES
@@ -14,6 +15,8 @@ from fogline_cloud.commands.refusals import NOT_CONNECTED, status_of
 SEND_S = 10.0
 """The time that the bridge has to take a message, all attempts included."""
 RETRY_S = 0.25
+CANCEL_S = 10.0
+"""The time that a bridge waits for the gateway to decide about a request to cancel."""
 _QUOTA_RETRY_S = 60.0
 
 
@@ -44,6 +47,24 @@ async def send(session: BridgeSession, message: Message, *, again: bool, waits: 
     except TimeoutError:
         pass
     raise not_at_present(f"{why}; send it again with the same Idempotency-Key" if again else why)
+
+
+async def cancel(session: BridgeSession, tenant: str, command_id: str) -> bool:
+    """Cancel a command. Returns True if it is cancelled, False if its gateway has not decided yet. Raises `Problem`."""
+    message = Message(to=str(CommandAddress(tenant, "")), properties={"cancel": command_id})
+    try:
+        async with asyncio.timeout(SEND_S + CANCEL_S):
+            while (outcome := await _outcome(session, message)) is None or outcome.state is DeliveryState.RELEASED:
+                if session.is_closed:
+                    break
+                await asyncio.sleep(RETRY_S)
+    except TimeoutError:
+        outcome = None
+    if outcome is None or outcome.state is DeliveryState.RELEASED:
+        raise not_at_present("no bridge can cancel it at present")
+    if outcome.state is DeliveryState.REJECTED:
+        raise _refusal(outcome)
+    return outcome.state is DeliveryState.ACCEPTED
 
 
 async def _outcome(session: BridgeSession, message: Message) -> Outcome | None:

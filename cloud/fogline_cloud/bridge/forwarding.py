@@ -72,23 +72,21 @@ class Forwarder:
         if len(data) > MAX_MESSAGE_BYTES:
             settle(rejected(MESSAGE_SIZE_EXCEEDED, f"a message may have {MAX_MESSAGE_BYTES} bytes; this one has {len(data)}"))
             return
-        task = asyncio.create_task(self._send(peer, message.to or "", data, shard_number, settle), name="forward")
+        task = asyncio.create_task(self._send(peer, data, shard_number, settle), name="forward")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _send(
-        self, peer: Peer, to: str, data: bytes, shard_number: int | None, settle: Callable[[Outcome], None]
-    ) -> None:
+    async def _send(self, peer: Peer, data: bytes, shard_number: int | None, settle: Callable[[Outcome], None]) -> None:
         owners = await self._owners()
         if shard_number is None:
-            outcome = await self._search(peer, to, data, owners)
+            outcome = await self._search(peer, data, owners)
         else:
             outcome = await self._try(peer, owners.get(shard_number, ""), data)
         if not peer.closed:
             settle(outcome)
 
-    async def _search(self, peer: Peer, to: str, data: bytes, owners: dict[int, str]) -> Outcome:
-        """Ask each other bridge. Only if all shards are there, and no bridge knows the device, it is unknown."""
+    async def _search(self, peer: Peer, data: bytes, owners: dict[int, str]) -> Outcome:
+        """Ask each other bridge. Only if all shards are there, and no bridge knows the device or the command, it is unknown."""
         found = []
         for address in dict.fromkeys(owners.values()):
             outcome = await self._try(peer, address, data)
@@ -97,8 +95,7 @@ class Forwarder:
             found.append(outcome)
         here = {shard.number for shard in self._shards if shard.ready}
         is_whole = len(here | owners.keys()) == self._shards.count and all(each.condition == NOT_FOUND for each in found)
-        device = to.rpartition("/")[2]
-        return rejected(NOT_FOUND, unknown_device(device)) if is_whole else RELEASED
+        return found[0] if found and is_whole else RELEASED
 
     async def _try(self, peer: Peer, address: str, data: bytes) -> Outcome:
         if not address or peer.closed:

@@ -18,7 +18,7 @@ from fogline.errors import Poison
 from fogline.message import Message
 from fogline.process.crash_points import CrashPoint, crash_point
 from fogline_cloud.access.policy import Action, Policy
-from fogline_cloud.bridge.cancels import Cancels, outcome_of
+from fogline_cloud.bridge.cancels import Cancels, outcome_of, unknown_command
 from fogline_cloud.bridge.command_sender import CommandSender, JournalLookup
 from fogline_cloud.bridge.command_table import CommandTable, Settle
 from fogline_cloud.bridge.connected_gateways import ConnectedGateways
@@ -85,7 +85,7 @@ class OperatorHandler(LinkHandler):
         if (command_id := read_cancel(message, address, peer.principal, ids=self._ids)) is not None:
             peer.check_quota()
             peer.count(commands=1)
-            self.cancels.cancel(command_id, peer.principal, lambda record: peer.settle(delivery, outcome_of(record)))
+            self._cancel_or_forward(peer, command_id, message, partial(peer.settle, delivery))
             return
         record = read_command(message, address, peer.principal, self._table.now_ms(), self._settings, ids=self._ids)
         if not self._policy.may(peer.principal, Action.SEND, CommandAddress(address.tenant, record.device), record.name):
@@ -94,6 +94,18 @@ class OperatorHandler(LinkHandler):
         peer.count(commands=1, size_bytes=len(message.body))
         own = msgspec.structs.replace(message, to=str(CommandAddress(address.tenant, record.device)))
         self._take_or_forward(peer, record, own, partial(peer.settle, delivery))
+
+    def _cancel_or_forward(self, peer: Peer, command_id: str, message: Message, settle: Settle) -> None:
+        known = self._table.registry.get(command_id)
+        number = self._shards.number_of(known.gateway) if known is not None else None
+        is_here = self._shards.all_ready if number is None else number in self._shards.owned
+        if peer.forwarded and number is None and self._shards.own_ready:
+            settle(rejected(NOT_FOUND, unknown_command(command_id)))
+        elif is_here or peer.forwarded:
+            self.cancels.cancel(command_id, peer.principal, lambda record: settle(outcome_of(record)))
+        else:
+            own = msgspec.structs.replace(message, to=str(CommandAddress(peer.principal.tenant, "")))
+            self._forwarder.send(peer, own, number, settle)
 
     def _take_or_forward(self, peer: Peer, record: CommandRecord, message: Message, settle: Settle) -> None:
         """Take a command whose shard is here. Another bridge gets any other, unless it came from one."""

@@ -13,6 +13,7 @@ from fogline.amqp.outcome import (
     UNAUTHORIZED,
     Outcome,
 )
+from fogline.cancel import TOO_LATE
 from fogline.command import CONFLICT, EXPIRED, Status
 
 NOT_CONNECTED = "the device is not connected"
@@ -21,11 +22,12 @@ _STATUS = {
     DECODE_ERROR: 400,
     INVALID_FIELD: 400,
     NOT_ALLOWED: 400,
-    UNAUTHORIZED: 403,
+    UNAUTHORIZED: int(Status.FORBIDDEN),
     MESSAGE_SIZE_EXCEEDED: 413,
     NOT_FOUND: int(Status.UNKNOWN_DEVICE),
     RESOURCE_LIMIT: int(Status.QUOTA),
     CONFLICT: int(Status.CONFLICT),
+    TOO_LATE: int(Status.CONFLICT),
     EXPIRED: int(Status.EXPIRED),
 }
 
