@@ -133,7 +133,13 @@ class Races(RuleBasedStateMachine):
 
 def _steps(examples: int, length: int) -> settings:
     slow = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
-    return settings(max_examples=examples, stateful_step_count=length, suppress_health_check=slow, deadline=None, phases=[Phase.explicit, Phase.generate])
+    return settings(
+        max_examples=examples,
+        stateful_step_count=length,
+        suppress_health_check=slow,
+        deadline=None,
+        phases=[Phase.explicit, Phase.generate],
+    )
 
 
 @pytest.mark.fault("X7")
