@@ -25,29 +25,33 @@ COMMITS = (1_000, 10_000, 50_000)
 COMPACTED_EVERY = 600
 """Commits between two maintenance runs, with one commit a second."""
 JOINED_BYTES = 20 << 20
+TURNS = 3
 BATCHES = 20
+COLD = 6
+"""Micro-batches of a started flow that are left out."""
 BATCH_EVENTS = 2
 LIMIT_S = 300
 
 
 def measure(bench: Bench) -> dict[str, float]:
-    """The same flow goes on, while its tables get older."""
-    tenant = f"commits{bench.number}"
-    cloud = settings(bench, tenant, BATCH_EVENTS * 5, 0, name="commits")
-    run_batches(bench, cloud, tenant, 0)  # creates the tables
-    found = {}
-    for number, commits in enumerate(COMMITS, 1):
+    """Three flows, whose tables differ in age, take turns."""
+    flows = {}
+    for commits in COMMITS:
+        tenant = f"commits{bench.number}-{commits}"
+        flows[commits] = tenant, settings(bench, tenant, BATCH_EVENTS * 5, 0, name=tenant)
+        run_batches(bench, *flows[commits], 0)  # creates the tables
         for name in ("events", "readings"):
-            make_commits(name, bench.folder / "flow-commits" / "tables" / name, commits)
-        found[f"commits.{commits}"] = statistics.median(run_batches(bench, cloud, tenant, number)[4:])
-    return {
-        **found,
-        "commits.ratio_10000": found["commits.10000"] / found["commits.1000"],
-        "commits.ratio_50000": found["commits.50000"] / found["commits.1000"],
-    }
+            make_commits(name, bench.folder / f"flow-{tenant}" / "tables" / name, commits)
+    seconds: dict[int, list[float]] = {commits: [] for commits in COMMITS}
+    for turn in range(1, TURNS + 1):
+        for commits, flow in flows.items():
+            seconds[commits] += run_batches(bench, *flow, turn)[COLD:]
+    found = {f"commits.{commits}": statistics.median(each) for commits, each in seconds.items()}
+    ratios = {f"commits.ratio_{commits}": found[f"commits.{commits}"] / found["commits.1000"] for commits in COMMITS[1:]}
+    return found | ratios
 
 
-def run_batches(bench: Bench, cloud: Path, tenant: str, number: int) -> list[float]:
+def run_batches(bench: Bench, tenant: str, cloud: Path, number: int) -> list[float]:
     """Land some more events. Returns the seconds of each micro-batch."""
     producer = Producer({"bootstrap.servers": bench.bootstrap})
     count = BATCHES * BATCH_EVENTS
@@ -57,7 +61,7 @@ def run_batches(bench: Bench, cloud: Path, tenant: str, number: int) -> list[flo
     if producer.flush(LIMIT_S):
         raise Failed("Kafka did not take the events")
     command = BIN / "fogline", "flow", "run", "--once", "--json", "--config", cloud
-    with bench.child("flow-commits", *command) as child:
+    with bench.child(tenant, *command) as child:
         found = [line["seconds"] for line in child.lines(LIMIT_S) if line.get("events")]
         if status := child.wait():
             raise Failed(f"fogline flow run: exit status {status}: it {child.end}")

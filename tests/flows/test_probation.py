@@ -14,12 +14,11 @@ def clean_batches(probation: Probation, name: str) -> int:
 
 def test_a_parser_is_free_again_after_micro_batches_without_harm():
     probation = Probation()
-    probation.landed({"a"})
-    for _ in range(FIRST_TERM - 1):
-        probation.landed({"b"})
+    probation.landed({"a", "b"})
     assert probation.parsers == {"a", "b"}
-    probation.landed(())
+    probation.landed({"b"})
     assert probation.parsers == {"b"}
+    assert clean_batches(probation, "b") == 2 * FIRST_TERM
 
 
 def test_each_offence_doubles_the_term_up_to_a_bound():

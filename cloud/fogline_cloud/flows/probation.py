@@ -4,9 +4,9 @@ import logging
 from collections import Counter
 from collections.abc import Collection
 
-FIRST_TERM = 4
+FIRST_TERM = 1
 """Number of micro-batches without harm after which a parser runs in its worker again. Each further offence doubles it."""
-MOST_OFFENCES = 12
+MOST_OFFENCES = 13
 """Number of offences after which the term does not grow any more."""
 
 log = logging.getLogger(__name__)
