@@ -100,8 +100,9 @@ class MicroBatchCommitter:
         self.ids.forget_all_but(known)
         if staged.replayed:
             contested = self._read([each.path for each in staged.replayed])
-            settled = [*self.ids.holding(known, self._keys(staged.replayed)), *(each.path for each in staged.files)]
-            marked = mark_replayed(contested, self._read(settled) if settled else contested.limit(0))
+            paths = [*self.ids.holding(known, self._keys(staged.replayed)), *(each.path for each in staged.files)]
+            settled = self._read(paths) if paths else self._read([staged.replayed[0].path]).limit(0)
+            marked = mark_replayed(contested, settled.select("outcome", *_IDENTITY))
             stage = partial(tasks.stage_rows, self.task)
             files += collected(marked.coalesce(self.parallel).mapInArrow(stage, tasks.REPLY)).files
         if staged.shared:
