@@ -47,7 +47,7 @@ class CommandRoutes:
         body = await requests.read_body(request, requests.MAX_COMMAND_BYTES)
         wanted = requests.decode_json(body, CommandRequest, "the command")
         context.require_records()
-        message = _message(context.tenant, device, wanted, key or uuid.uuid4().hex)
+        message = message_of(context.tenant, device, wanted, key or uuid.uuid4().hex)
         draft = _draft(message, device, str(user.principal), reply_owner(user.principal))
         name = draft.operator, draft.correlation
         known = context.commands.find(name)
@@ -215,7 +215,8 @@ def _response(record: CommandRecord, status: int, headers: dict[str, str] | None
     return Response(requests.as_json(facts_of(record)), status, headers, JSON)
 
 
-def _message(tenant: str, device: str, wanted: CommandRequest, message_id: str) -> Message:
+def message_of(tenant: str, device: str, wanted: CommandRequest, message_id: str) -> Message:
+    """Return the message of a command. Raises `Problem`."""
     data, content_type = bytes(wanted.data), wanted.content_type
     if wanted.data_base64 is not None:
         if data:

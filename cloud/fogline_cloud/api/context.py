@@ -16,6 +16,7 @@ from fogline_cloud.api.kafka_tail import KafkaTail
 from fogline_cloud.api.logins import Logins, User
 from fogline_cloud.api.problems import Problem, not_at_present
 from fogline_cloud.commands.record import CommandRecord
+from fogline_cloud.devices.device_table import DeviceTable
 
 
 @dataclass(slots=True)
@@ -37,6 +38,7 @@ class ApiContext:
     commands: CommandIndex
     feed: Feed
     tail: KafkaTail
+    devices: DeviceTable
     max_streams: int
     quotas: Quotas = field(default_factory=Quotas)
     counters: ApiCounters = field(default_factory=ApiCounters)
