@@ -24,8 +24,8 @@ from fogline_cloud.api.command_routes import facts_of, take_reply
 from fogline_cloud.api.context import ApiContext
 from fogline_cloud.api.feed import Feed
 from fogline_cloud.api.http_server import HttpServer
-from fogline_cloud.api.kafka_tail import KafkaTail
 from fogline_cloud.api.logins import Logins
+from fogline_cloud.api.record_tail import RecordTail
 from fogline_cloud.api.requests import as_json
 from fogline_cloud.commands.operator_security import password_security
 from fogline_cloud.commands.record import CommandRecord, decode_record
@@ -77,7 +77,7 @@ class Api:
             commands=CommandIndex(settings.api.max_commands, self._on_command),
             feed=Feed(),
             devices=DeviceTable(),
-            tail=KafkaTail(self._clients, partitions, self._on_records),
+            tail=RecordTail(self._clients, partitions, self._on_records),
             max_streams=settings.api.max_streams,
         )
 

@@ -42,9 +42,9 @@ def routes_of(context: ApiContext) -> list[Route]:
 
     return [
         Route("/v1/devices/{device}/commands", commands.post, methods=["POST"]),
-        Route("/v1/devices", devices.list, methods=["GET"]),
+        Route("/v1/devices", devices.listing, methods=["GET"]),
         Route("/v1/devices/{device}", devices.get, methods=["GET"]),
-        Route("/v1/commands", commands.list, methods=["GET"]),
+        Route("/v1/commands", commands.listing, methods=["GET"]),
         Route("/v1/commands/{id}", commands.get, methods=["GET"]),
         Route("/v1/commands/{id}", commands.delete, methods=["DELETE"]),
         Route("/v1/telemetry/{device}", events.telemetry, methods=["POST"]),

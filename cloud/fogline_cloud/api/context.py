@@ -12,9 +12,9 @@ from fogline_cloud.access.quotas import Quotas, over_quota
 from fogline_cloud.api.command_index import CommandIndex
 from fogline_cloud.api.command_index import Request as CommandRequestKey
 from fogline_cloud.api.feed import Feed
-from fogline_cloud.api.kafka_tail import KafkaTail
 from fogline_cloud.api.logins import Logins, User
 from fogline_cloud.api.problems import Problem, not_at_present
+from fogline_cloud.api.record_tail import RecordTail
 from fogline_cloud.commands.record import CommandRecord
 from fogline_cloud.devices.device_table import DeviceTable
 
@@ -37,7 +37,7 @@ class ApiContext:
     logins: Logins
     commands: CommandIndex
     feed: Feed
-    tail: KafkaTail
+    tail: RecordTail
     devices: DeviceTable
     max_streams: int
     quotas: Quotas = field(default_factory=Quotas)

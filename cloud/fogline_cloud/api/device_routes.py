@@ -1,7 +1,7 @@
 """`/v1/devices`: the registry of devices, as Kafka has it (docs/devices.md)."""
 
+import asyncio
 import heapq
-from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -16,11 +16,13 @@ from fogline_cloud.access.principal import Principal
 from fogline_cloud.api import requests
 from fogline_cloud.api.context import ApiContext
 from fogline_cloud.api.problems import Problem, of_poison
-from fogline_cloud.devices.device_filter import read_filter
+from fogline_cloud.devices.device_filter import DeviceFilter, read_filter
 from fogline_cloud.devices.device_table import DeviceEntry
 
 JSON = "application/json"
 MAX_LISTED = 200
+TURN = 500
+"""Devices that are looked at in one turn of the event loop."""
 
 
 class DeviceRoutes:
@@ -29,7 +31,7 @@ class DeviceRoutes:
     def __init__(self, context: ApiContext) -> None:
         self._context = context
 
-    async def list(self, request: Request) -> Response:
+    async def listing(self, request: Request) -> Response:
         """List devices by name."""
         context = self._context
         user = await context.user(request)
@@ -41,12 +43,30 @@ class DeviceRoutes:
         except Poison as error:
             raise of_poison(error) from None
         context.require_records()
-        asked = (each for each in context.devices if each.name > after and wanted.matches(each))
-        visible = (each for each in asked if self._may_read(user.principal, each.name))
-        found = heapq.nsmallest(most + 1, visible, key=attrgetter("name"))
+        found = await self._next(user.principal, after, wanted, most + 1)
         next_name = found[most - 1].name if len(found) > most else None
         body = {"devices": [facts_of(each) for each in found[:most]], "next": next_name}
         return Response(requests.as_json(body), media_type=JSON)
+
+    async def _next(self, principal: Principal, after: str, wanted: DeviceFilter, most: int) -> list[DeviceEntry]:
+        """Return the next devices by name. Other requests have their turn meanwhile."""
+        names: list[str] = []
+        for number, each in enumerate(self._context.devices):
+            if number % TURN == 0:
+                await asyncio.sleep(0)
+            if each.name > after and wanted.matches(each):
+                names.append(each.name)
+        heapq.heapify(names)
+        found: list[DeviceEntry] = []
+        for number in range(len(names)):
+            if number % TURN == 0:
+                await asyncio.sleep(0)
+            device = self._context.devices.get(heapq.heappop(names))
+            if device is not None and self._may_read(principal, device.name):
+                found.append(device)
+            if len(found) == most:
+                break
+        return found
 
     async def get(self, request: Request) -> Response:
         """Show a device."""

@@ -10,9 +10,9 @@ from fogline.amqp.security import ClientSecurity
 from fogline.errors import Unreachable
 from fogline.process.tls_files import TlsSettings, client_context
 from fogline_cloud.api import logins
-from fogline_cloud.api.bridge_session import WrongPassword
 from fogline_cloud.api.logins import Logins
 from fogline_cloud.api.problems import Problem
+from fogline_cloud.api.user_session import WrongPassword
 from fogline_cloud.authority.ca_folder import ROOT, CaFolder
 from fogline_cloud.authority.certificates import now_utc
 
@@ -60,7 +60,7 @@ async def status(made, authorization):
 
 
 async def test_logins_are_bounded_and_a_wrong_password_is_not_asked_twice(security, monkeypatch):
-    monkeypatch.setattr(logins, "BridgeSession", FakeSession)
+    monkeypatch.setattr(logins, "UserSession", FakeSession)
     monkeypatch.setattr(logins, "MAX_SESSIONS", 2)
     FakeSession.opened, FakeSession.gate = [], asyncio.Event()
     made = Logins("acme", "127.0.0.1", 1, security, lambda _, __: None)
