@@ -4,6 +4,8 @@ import asyncio
 import json
 from base64 import b64encode
 
+import pytest
+
 from e2e.http_api import COMMANDS, SWITCH, api, served
 from e2e.pair import two_bridges
 from e2e.parts import Device, until_not
@@ -113,6 +115,7 @@ async def test_input_that_cannot_be_read_is_refused_and_named(line):
         assert (await found.http.delete("/v1/commands")).status_code == 405
 
 
+@pytest.mark.slow
 async def test_the_api_at_any_bridge_reaches_the_device_and_a_takeover_has_no_second_effect(line):
     async with two_bridges(line) as pair, pair.gateway() as (downlink, owner, other), api(line, port=pair.port(other)) as found:
         device = Device(downlink, answer=None)

@@ -59,6 +59,11 @@ class Logins:
         self._opening: dict[_Key, asyncio.Task[UserSession]] = {}
         self._refused_s: OrderedDict[_Key, float] = OrderedDict()
 
+    @property
+    def has_passwords(self) -> bool:
+        """True if the bridge checks passwords; else it is on loopback, and every name is believed."""
+        return self._security.tls is not None
+
     def __len__(self) -> int:
         return len(self._sessions)
 
@@ -79,12 +84,12 @@ class Logins:
         return User(self._principal(name), session)
 
     def _principal(self, name: str) -> Principal:
-        proof = ASSERTED if self._security.tls is None else "password"
+        proof = "password" if self.has_passwords else ASSERTED
         return Principal(PrincipalKind.CLIENT, self._tenant, name, proof)
 
     def _credentials(self, authorization: str | None) -> tuple[str, str]:
         scheme, _, given = (authorization or "").partition(" ")
-        if authorization is None and self._security.tls is None:
+        if authorization is None and not self.has_passwords:
             return WITHOUT_PASSWORD, ""
         try:
             name, colon, password = base64.b64decode(given, validate=True).decode().partition(":")
