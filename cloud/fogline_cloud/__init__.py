@@ -2,6 +2,7 @@
 
 `access`: who may do what
 `acl_admin`: creates and reads Kafka's ACLs
+`api`: the HTTP API
 `audit`: the record of every decision
 `authority`: the certificate authority
 `bridge`: the AMQP listener on the event loop

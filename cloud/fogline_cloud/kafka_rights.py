@@ -18,6 +18,7 @@ class KafkaRole(StrEnum):
     BRIDGE = "bridge"
     FLOW = "flow"
     OPERATOR = "operator"
+    API = "api"
 
 
 class Right(NamedTuple):
@@ -60,7 +61,7 @@ def read_principals(texts: Iterable[str]) -> Principals:
     for text in texts:
         role, _, principal = text.partition("=")
         if role not in {each.value for each in KafkaRole}:
-            raise Misconfigured(f"--acls {text}: expected bridge, flow or operator, for example bridge=User:bridge")
+            raise Misconfigured(f"--acls {text}: expected bridge, flow, operator or api, for example bridge=User:bridge")
         if not principal.startswith("User:") or principal in ("User:", EVERYBODY):
             raise Misconfigured(f"--acls {text}: expected one principal of Kafka, for example {role}=User:{role}")
         found.append((KafkaRole(role), principal))
@@ -104,6 +105,9 @@ def _needs(role: KafkaRole, tenant: str, shards: int) -> Iterator[tuple[str, str
     elif role is KafkaRole.FLOW:
         yield from _each(("read",), raw)
         yield from _each(("write",), derived)
+    elif role is KafkaRole.API:
+        own = [topics.commands(tenant), topics.devices(tenant), topics.canonical(tenant)]
+        yield from _each(("read",), own)
     else:
         yield from _each(("read",), [*raw, topics.commands(tenant), topics.audit(tenant), topics.devices(tenant)])
 

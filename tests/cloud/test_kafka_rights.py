@@ -124,7 +124,7 @@ def test_a_role_may_have_several_principals():
         (["bridge"], "bridge=User:bridge"),
         (["bridge=b"], "bridge=User:bridge"),
         (["bridge=User:*"], "one principal"),
-        (["admin=User:a"], "expected bridge, flow or operator"),
+        (["admin=User:a"], "expected bridge, flow, operator or api"),
         (["bridge=User:b", "flow=User:b"], "the bridge needs a principal of its own"),
     ],
 )

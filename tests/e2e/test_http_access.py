@@ -82,6 +82,8 @@ async def test_logins_rights_and_quotas_are_those_of_the_bridge(line):
         over = statuses[-1]
         assert (over.status_code, int(over.headers["retry-after"]) > 1) == (429, True)
         assert f"client {line.tenant}/alice (password) is over its quota (bridge.access): again in" in over.json()["detail"]
+        elsewhere = await http.post(COMMANDS, json=SWITCH, headers={**ALICE, "origin": "https://evil.example"})
+        assert (elsewhere.status_code, "other web sites" in elsewhere.json()["detail"]) == (403, True)
         assert (await http.get("/healthz")).text == "ok\n"
         assert (await http.get("/openapi.json")).json()["openapi"] == "3.1.0"
         events = [await http.post("/v1/telemetry/station-1", content=b"1", headers=WEATHER) for _ in range(4)]
@@ -132,6 +134,9 @@ async def test_slow_clients_are_cut_and_connections_are_bounded(line, monkeypatc
 
 async def test_events_of_services_land_once_with_an_id(line):
     async with served(line) as (found, *_):
+        for host in ("evil.example:8080", "[", "x"):
+            rebound = await found.http.post("/v1/telemetry/station-1", content=b"1", headers={"host": host})
+            assert (rebound.status_code, "127.0.0.1" in rebound.json()["detail"]) == (403, True)
         base = len(await asyncio.to_thread(line.records))
         headers = {"ce-specversion": "1.0", "ce-id": "r-1", "ce-source": "/w", "content-type": "application/json"}
         for _ in range(2):

@@ -1,12 +1,18 @@
 """Commands over HTTP: sent, shown, listed and refused, by the real API, bridge, gateway and broker."""
 
 import asyncio
+import json
 from base64 import b64encode
+
+import pytest
 
 from e2e.http_api import COMMANDS, SWITCH, api, served
 from e2e.pair import two_bridges
 from e2e.parts import Device, until_not
+from fogline.address import DeviceAddress
+from fogline.amqp.security import ClientSecurity
 from fogline_cloud.commands.client import Ask, Operator
+from fogline_cloud.devices.client import edit_device
 from fogline_lab.amqp import within
 
 
@@ -33,6 +39,11 @@ async def test_a_list_has_pages_and_a_direct_command_for_a_device_that_is_away_i
         refused = await found.http.post(COMMANDS, json={**SWITCH, "durable": False})
         assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
         assert refused.json()["detail"] == "the device is not connected"
+
+        async def not_listed() -> bool:
+            return not (await found.http.get("/v1/commands", params={"state": "REJECTED"})).json()["commands"]
+
+        await until_not(not_listed, "the refused command is not listed")
         downlink.reachable("lamp-1", Device(downlink))
         sent = [(await found.http.post(COMMANDS, json=SWITCH)).json()["id"] for _ in range(3)]
         first = (await found.http.get("/v1/commands", params={"limit": "2"})).json()
@@ -104,6 +115,7 @@ async def test_input_that_cannot_be_read_is_refused_and_named(line):
         assert (await found.http.delete("/v1/commands")).status_code == 405
 
 
+@pytest.mark.slow
 async def test_the_api_at_any_bridge_reaches_the_device_and_a_takeover_has_no_second_effect(line):
     async with two_bridges(line) as pair, pair.gateway() as (downlink, owner, other), api(line, port=pair.port(other)) as found:
         device = Device(downlink, answer=None)
@@ -149,3 +161,31 @@ async def test_a_command_is_cancelled_before_its_device_sees_it_and_not_after(li
                 verdict = await within(operator.cancel(command_id), "no verdict")
                 assert (refused.status_code, refused.json()["detail"]) == (status, verdict.why)
         assert device.ran == [done["id"]]
+
+
+async def test_devices_are_shown_and_a_wrong_argument_is_refused_before_it_travels(line):
+    async with served(line) as (found, downlink, *_), Operator("127.0.0.1", line.port, line.tenant) as operator:
+        device = Device(downlink)
+        downlink.reachable("lamp-1", device)
+        schema = {"switch": {"type": "object", "required": ["on"]}}
+        edit = DeviceAddress(line.tenant, "lamp-1"), "set", json.dumps({"type": "lamp", "commands": schema}).encode()
+        assert (await edit_device(f"127.0.0.1:{line.port}", *edit, security=ClientSecurity())).state == "accepted"
+
+        async def not_shown() -> bool:
+            shown = await found.http.get("/v1/devices/lamp-1")
+            return shown.status_code == 404 or shown.json()["commands"] != schema
+
+        await until_not(not_shown, "the device is not shown")
+        listed = (await found.http.get("/v1/devices", params={"where": "type=lamp", "limit": 1})).json()
+        assert [each["device"] for each in listed["devices"]] == ["lamp-1"]
+        assert (await found.http.get("/v1/devices?where=type=x")).json() == {"devices": [], "next": None}
+        assert (await found.http.get("/v1/devices?where=lamp")).status_code == 400
+        assert (await found.http.get("/v1/devices/nobody")).status_code == 404
+
+        async def taken() -> bool:
+            return (await found.http.post(COMMANDS, json={"name": "switch", "data": {}})).status_code != 422
+
+        await until_not(taken, "the bridge does not know what the device takes")
+        verdict = await within(operator.request(Ask("lamp-1", "switch", b"{}", "application/json")), "no verdict")
+        refused = await found.http.post(COMMANDS, json={"name": "switch", "data": {}})
+        assert (refused.status_code, refused.json()["detail"]) == (verdict.status, verdict.why) == (422, verdict.why)

@@ -2,18 +2,19 @@
 
 `api`: the composition root
 `app`: the routes, and the problems as responses
-`bridge_session`: the AMQP connection of one user
 `command_index`: all commands, and requests that wait for one
 `command_routes`: sends and shows commands
 `context`: the parts that the handlers share
+`device_routes`: shows the registry of devices
 `event_routes`: takes events of services
 `feed`: the latest states and readings
 `http_server`: uvicorn with limits
-`kafka_tail`: reads topics as they grow
 `logins`: the users that are logged in
 `openapi`: the OpenAPI document
 `problems`: the problems that clients get
+`record_tail`: reads topics as they grow
 `requests`: reads bodies and parameters
 `sending`: sends messages to the bridge
 `stream_route`: server-sent events
+`user_session`: the AMQP connection of one user
 """

@@ -24,12 +24,13 @@ from fogline_cloud.api.command_routes import facts_of, take_reply
 from fogline_cloud.api.context import ApiContext
 from fogline_cloud.api.feed import Feed
 from fogline_cloud.api.http_server import HttpServer
-from fogline_cloud.api.kafka_tail import KafkaTail
 from fogline_cloud.api.logins import Logins
+from fogline_cloud.api.record_tail import RecordTail
 from fogline_cloud.api.requests import as_json
 from fogline_cloud.commands.operator_security import password_security
 from fogline_cloud.commands.record import CommandRecord, decode_record
 from fogline_cloud.committed_records import CommittedRecord
+from fogline_cloud.devices.device_table import DeviceTable
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.settings import CloudSettings
 
@@ -67,6 +68,7 @@ class Api:
         policy = Policy(settings.tenant, settings.shards, None, lambda: access.value if access is not None else None)
         shards, tenant = range(settings.shards), settings.tenant
         partitions = {(topics.commands(tenant), shard): True for shard in shards}
+        partitions |= {(topics.devices(tenant), shard): True for shard in shards}
         partitions |= {(topics.canonical(tenant), shard): False for shard in shards}
         return ApiContext(
             tenant=tenant,
@@ -74,7 +76,8 @@ class Api:
             logins=Logins(tenant, host, port, security, self._on_reply),
             commands=CommandIndex(settings.api.max_commands, self._on_command),
             feed=Feed(),
-            tail=KafkaTail(self._clients, partitions, self._on_records),
+            devices=DeviceTable(),
+            tail=RecordTail(self._clients, partitions, self._on_records),
             max_streams=settings.api.max_streams,
         )
 
@@ -82,9 +85,10 @@ class Api:
         """Check the topics, begin to read them, and listen. Return host and port. Raises `Misconfigured`."""
         settings = self._settings
         existing = await asyncio.to_thread(self._clients.topics)
-        topics.require([topics.commands(settings.tenant), topics.canonical(settings.tenant)], existing)
-        if existing[topics.commands(settings.tenant)] != settings.shards:
-            raise Misconfigured(f"shards = {settings.shards}, but the topics have {existing[topics.commands(settings.tenant)]}")
+        tenant = settings.tenant
+        topics.require([topics.commands(tenant), topics.devices(tenant), topics.canonical(tenant)], existing)
+        if (found := existing[topics.commands(tenant)]) != settings.shards:
+            raise Misconfigured(f"shards = {settings.shards}, but topic {topics.commands(tenant)} has {found} partitions")
         bound = await self._server.start(*split_endpoint(settings.api.listen, "api.listen"))
         if settings.api.metrics is not None:
             self._metrics = MetricsServer(settings.api.metrics, "api.metrics", self._read, lambda: self.context.tail.behind)
@@ -133,12 +137,15 @@ class Api:
             self.context.feed.put("command", record.device, record.name, as_json(facts_of(record)))
 
     def _on_records(self, records: list[CommittedRecord]) -> None:
-        canonical = topics.canonical(self._settings.tenant)
+        tenant = self._settings.tenant
+        canonical, devices = topics.canonical(tenant), topics.devices(tenant)
         for each in records:
             try:
                 if each.topic == canonical:
                     device = msgspec.json.decode(each.value, type=_Device).device
                     self.context.feed.put("reading", device, "", each.value.replace(b"\n", b" "))
+                elif each.topic == devices:
+                    self.context.devices.apply_or_log(each.key, each.value)
                 elif each.value:
                     self.context.commands.put(decode_record(each.value))
             except (Poison, msgspec.MsgspecError) as error:

@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from fogline.errors import Poison
 from fogline_cloud.api.command_routes import CommandRoutes
 from fogline_cloud.api.context import ApiContext
+from fogline_cloud.api.device_routes import DeviceRoutes
 from fogline_cloud.api.event_routes import EventRoutes
 from fogline_cloud.api.openapi import document
 from fogline_cloud.api.problems import PROBLEM_JSON, Problem, of_poison
@@ -23,7 +24,13 @@ _log = logging.getLogger("fogline.api")
 
 def make_app(context: ApiContext) -> ASGIApp:
     """Return the application."""
-    commands, events = CommandRoutes(context), EventRoutes(context)
+    handlers = {Problem: _on_problem, Poison: _on_poison, HTTPException: _on_http, Exception: _on_error}
+    return _counting(Starlette(routes=routes_of(context), exception_handlers=handlers), context)
+
+
+def routes_of(context: ApiContext) -> list[Route]:
+    """Return the routes of all requests."""
+    commands, devices, events = CommandRoutes(context), DeviceRoutes(context), EventRoutes(context)
     openapi = as_json(document())
 
     async def serve_document(_: Request) -> Response:
@@ -33,9 +40,11 @@ def make_app(context: ApiContext) -> ASGIApp:
         is_ready = context.tail.ready.is_set() and not context.tail.behind and not context.stopping
         return Response("ok\n" if is_ready else "not ready\n", 200 if is_ready else 503, media_type="text/plain")
 
-    routes = [
+    return [
         Route("/v1/devices/{device}/commands", commands.post, methods=["POST"]),
-        Route("/v1/commands", commands.list, methods=["GET"]),
+        Route("/v1/devices", devices.listing, methods=["GET"]),
+        Route("/v1/devices/{device}", devices.get, methods=["GET"]),
+        Route("/v1/commands", commands.listing, methods=["GET"]),
         Route("/v1/commands/{id}", commands.get, methods=["GET"]),
         Route("/v1/commands/{id}", commands.delete, methods=["DELETE"]),
         Route("/v1/telemetry/{device}", events.telemetry, methods=["POST"]),
@@ -44,8 +53,6 @@ def make_app(context: ApiContext) -> ASGIApp:
         Route("/healthz", serve_health, methods=["GET"]),
         Route("/openapi.json", serve_document, methods=["GET"]),
     ]
-    handlers = {Problem: _on_problem, Poison: _on_poison, HTTPException: _on_http, Exception: _on_error}
-    return _counting(Starlette(routes=routes, exception_handlers=handlers), context)
 
 
 def _counting(app: ASGIApp, context: ApiContext) -> ASGIApp:

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import time
 import uuid
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -15,12 +16,12 @@ from fogline.command import CommandState
 from fogline.event import rfc3339
 from fogline.message import Message, pack_id
 from fogline_cloud.api import requests
-from fogline_cloud.api.bridge_session import REPLY_ID
 from fogline_cloud.api.command_index import request_of
 from fogline_cloud.api.context import ApiContext
 from fogline_cloud.api.problems import Problem, not_at_present
 from fogline_cloud.api.requests import CommandRequest
 from fogline_cloud.api.sending import cancel, send
+from fogline_cloud.api.user_session import REPLY_ID
 from fogline_cloud.commands.client import verdict_of
 from fogline_cloud.commands.record import CommandRecord
 from fogline_cloud.commands.request import reply_owner
@@ -29,6 +30,8 @@ JSON = "application/json"
 APPEAR_S = 5.0
 """The time in which a command that was accepted can be read: its record is on Kafka."""
 MAX_LISTED = 200
+TURN = 500
+"""Commands that are looked at in one turn of the event loop."""
 
 
 class CommandRoutes:
@@ -47,7 +50,7 @@ class CommandRoutes:
         body = await requests.read_body(request, requests.MAX_COMMAND_BYTES)
         wanted = requests.decode_json(body, CommandRequest, "the command")
         context.require_records()
-        message = _message(context.tenant, device, wanted, key or uuid.uuid4().hex)
+        message = message_of(context.tenant, device, wanted, key or uuid.uuid4().hex)
         draft = _draft(message, device, str(user.principal), reply_owner(user.principal))
         name = draft.operator, draft.correlation
         known = context.commands.find(name)
@@ -143,7 +146,7 @@ class CommandRoutes:
             await context.commands.change(command_id, left_s)
         return _response(record, 200 if is_cancelled else 202)
 
-    async def list(self, request: Request) -> Response:
+    async def listing(self, request: Request) -> Response:
         """List commands, the newest first."""
         context = self._context
         user = await context.user(request)
@@ -158,7 +161,10 @@ class CommandRoutes:
             raise Problem(400, f"after={shown(after)}: command {shown(after)} is not known here")
         found: list[CommandRecord] = []
         is_more = False
-        for record in context.commands.newest_first():
+        newest_first = sorted(context.commands.newest_first(), key=attrgetter("accepted_ms"), reverse=True)
+        for number, record in enumerate(newest_first):
+            if number % TURN == 0:
+                await asyncio.sleep(0)  # other requests have their turn
             if after is not None:
                 after = None if record.id == after else after
             elif (
@@ -215,7 +221,8 @@ def _response(record: CommandRecord, status: int, headers: dict[str, str] | None
     return Response(requests.as_json(facts_of(record)), status, headers, JSON)
 
 
-def _message(tenant: str, device: str, wanted: CommandRequest, message_id: str) -> Message:
+def message_of(tenant: str, device: str, wanted: CommandRequest, message_id: str) -> Message:
+    """Return the message of a command. Raises `Problem`."""
     data, content_type = bytes(wanted.data), wanted.content_type
     if wanted.data_base64 is not None:
         if data:

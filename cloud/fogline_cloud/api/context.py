@@ -6,16 +6,18 @@ from dataclasses import dataclass, field
 from starlette.requests import Request
 
 from fogline.address import CommandAddress, Reports
+from fogline.process.settings_file import is_loopback
 from fogline_cloud.access.policy import Action, Policy
 from fogline_cloud.access.principal import Principal
 from fogline_cloud.access.quotas import Quotas, over_quota
 from fogline_cloud.api.command_index import CommandIndex
 from fogline_cloud.api.command_index import Request as CommandRequestKey
 from fogline_cloud.api.feed import Feed
-from fogline_cloud.api.kafka_tail import KafkaTail
 from fogline_cloud.api.logins import Logins, User
 from fogline_cloud.api.problems import Problem, not_at_present
+from fogline_cloud.api.record_tail import RecordTail
 from fogline_cloud.commands.record import CommandRecord
+from fogline_cloud.devices.device_table import DeviceTable
 
 
 @dataclass(slots=True)
@@ -36,7 +38,8 @@ class ApiContext:
     logins: Logins
     commands: CommandIndex
     feed: Feed
-    tail: KafkaTail
+    tail: RecordTail
+    devices: DeviceTable
     max_streams: int
     quotas: Quotas = field(default_factory=Quotas)
     counters: ApiCounters = field(default_factory=ApiCounters)
@@ -48,7 +51,16 @@ class ApiContext:
         """Return the user of a request. Raises `Problem`."""
         if self.stopping:
             raise not_at_present("the API is stopping")
+        self._check_origin(request)
         return await self.logins.user(request.headers.get("authorization"))
+
+    def _check_origin(self, request: Request) -> None:
+        """Raise `Problem` (403) for a request that another web site's page makes in the browser of a user."""
+        host, origin = request.headers.get("host", ""), request.headers.get("origin")
+        if origin is not None and origin.partition("://")[2] != host:
+            raise Problem(403, "requests from pages of other web sites are not allowed")
+        if not self.logins.has_passwords and not is_loopback(_name_of(host)):
+            raise Problem(403, "without TLS at the bridge, the host of a request must be 127.0.0.1 or localhost")
 
     def count(self, principal: Principal, *, events: int = 0, commands: int = 0, size_bytes: int = 0) -> None:
         """Count a message against the quota of a user. Raises `Problem` (429): HTTP has no credit that could be withheld."""
@@ -71,3 +83,8 @@ class ApiContext:
         """Raise `Problem` (503) if the commands on Kafka were not read yet."""
         if not self.tail.ready.is_set():
             raise not_at_present(f"commands cannot be read at present: {self.tail.behind}")
+
+
+def _name_of(host: str) -> str:
+    """Return the name or address in the header `Host`, without the port."""
+    return host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]

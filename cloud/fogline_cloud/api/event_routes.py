@@ -57,7 +57,7 @@ class EventRoutes:
         body = await requests.read_body(request, requests.MAX_EVENT_BYTES)
         content_type = request.headers.get("content-type")
         if content_type is not None and content_type.partition(";")[0].strip().lower() == STRUCTURED:
-            body, content_type, properties = _structured(body)
+            body, content_type, properties = structured_event(body)
         else:
             properties = _binary(request)
         if (key := requests.idempotency_key(request)) is not None:
@@ -82,7 +82,8 @@ def _binary(request: Request) -> dict[str, Property]:
     return found
 
 
-def _structured(body: bytes) -> tuple[bytes, str | None, dict[str, Property]]:
+def structured_event(body: bytes) -> tuple[bytes, str | None, dict[str, Property]]:
+    """Return data, content type and properties of a CloudEvent in structured mode (section 3.2). Raises `Problem`."""
     event = requests.decode_json(body, _Structured, "the CloudEvent")
     if event.specversion != "1.0" or not event.id:
         raise Problem(400, "the CloudEvent: expected specversion 1.0 and an id")

@@ -15,8 +15,8 @@ from fogline.amqp.security import ClientSecurity
 from fogline.errors import Unreachable
 from fogline.message import Message
 from fogline_cloud.access.principal import ASSERTED, Principal, PrincipalKind
-from fogline_cloud.api.bridge_session import BridgeSession, WrongPassword
 from fogline_cloud.api.problems import Problem, not_at_present
+from fogline_cloud.api.user_session import UserSession, WrongPassword
 
 MAX_SESSIONS = 1000
 """Users that are logged in at a time. Beyond that, the one whose last request is the oldest is logged out."""
@@ -35,7 +35,7 @@ class User(NamedTuple):
     """A user who is logged in."""
 
     principal: Principal
-    session: BridgeSession
+    session: UserSession
 
 
 _Key = tuple[str, bytes]
@@ -55,9 +55,14 @@ class Logins:
         self._endpoint = host, port
         self._security = security
         self._on_reply = on_reply
-        self._sessions: OrderedDict[_Key, BridgeSession] = OrderedDict()
-        self._opening: dict[_Key, asyncio.Task[BridgeSession]] = {}
+        self._sessions: OrderedDict[_Key, UserSession] = OrderedDict()
+        self._opening: dict[_Key, asyncio.Task[UserSession]] = {}
         self._refused_s: OrderedDict[_Key, float] = OrderedDict()
+
+    @property
+    def has_passwords(self) -> bool:
+        """True if the bridge checks passwords; else it is on loopback, and every name is believed."""
+        return self._security.tls is not None
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -74,16 +79,17 @@ class Logins:
             session = None
         if session is None:
             session = await self._log_in(key, password)
-        self._sessions.move_to_end(key)
+        if key in self._sessions:  # else others have pushed it out meanwhile; the request may still use it
+            self._sessions.move_to_end(key)
         return User(self._principal(name), session)
 
     def _principal(self, name: str) -> Principal:
-        proof = ASSERTED if self._security.tls is None else "password"
+        proof = "password" if self.has_passwords else ASSERTED
         return Principal(PrincipalKind.CLIENT, self._tenant, name, proof)
 
     def _credentials(self, authorization: str | None) -> tuple[str, str]:
         scheme, _, given = (authorization or "").partition(" ")
-        if authorization is None and self._security.tls is None:
+        if authorization is None and not self.has_passwords:
             return WITHOUT_PASSWORD, ""
         try:
             name, colon, password = base64.b64decode(given, validate=True).decode().partition(":")
@@ -95,7 +101,7 @@ class Logins:
             raise Problem(401, f"user {shown(name)} is no name of a user", headers=_CHALLENGE)
         return name, password
 
-    async def _log_in(self, key: _Key, password: str) -> BridgeSession:
+    async def _log_in(self, key: _Key, password: str) -> UserSession:
         now_s = asyncio.get_running_loop().time()
         if now_s - self._refused_s.get(key, -REFUSED_S) < REFUSED_S:
             raise self._refusal(key)
@@ -112,8 +118,8 @@ class Logins:
         except Unreachable as error:
             raise not_at_present(f"no bridge at present: {error}") from None
 
-    async def _open(self, key: _Key, password: str) -> BridgeSession:
-        session = BridgeSession(self._tenant, key[0], partial(self._on_reply, str(self._principal(key[0]))))
+    async def _open(self, key: _Key, password: str) -> UserSession:
+        session = UserSession(self._tenant, key[0], partial(self._on_reply, str(self._principal(key[0]))))
         tls = self._security.tls
         security = self._security if tls is None else ClientSecurity(Login(PLAIN, key[0], password), tls)
         try:

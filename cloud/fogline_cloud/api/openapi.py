@@ -39,6 +39,8 @@ def document() -> Json:
         "info": {"title": "Fogline", "version": "1", "description": "Commands to devices, and events of services."},
         "paths": {
             "/v1/devices/{device}/commands": {"post": _send_command()},
+            "/v1/devices": {"get": _list_devices()},
+            "/v1/devices/{device}": {"get": _get_device()},
             "/v1/commands": {"get": _list_commands()},
             "/v1/commands/{id}": {"get": _get_command(), "delete": _cancel_command()},
             "/v1/telemetry/{device}": {"post": _send_event("sendTelemetry", "telemetry")},
@@ -53,6 +55,8 @@ def document() -> Json:
                 "Command": _command(),
                 "CommandList": _command_list(),
                 "CommandRequest": _command_request(),
+                "Device": _device(),
+                "DeviceList": _device_list(),
                 "Reply": _reply(),
                 "Problem": _problem(),
             },
@@ -91,6 +95,21 @@ def _list_commands() -> Json:
     ]
     found = {"200": _json("the newest commands first", "#/components/schemas/CommandList")}
     return _operation("listCommands", "List commands", parameters, found, (400, 401, 503))
+
+
+def _list_devices() -> Json:
+    parameters = [
+        _query("where", {"type": "string", "examples": ["type=lamp,site=berlin"]}, "only devices that match every term"),
+        _query("limit", {"type": "integer", "minimum": 1, "maximum": 200}, "devices in one response"),
+        _query("after", {"type": "string"}, "`next` of the page before"),
+    ]
+    found = {"200": _json("devices by name", "#/components/schemas/DeviceList")}
+    return _operation("listDevices", "List devices", parameters, found, (400, 401, 503))
+
+
+def _get_device() -> Json:
+    found = {"200": _json("the device", "#/components/schemas/Device")}
+    return _operation("getDevice", "Show a device", [_DEVICE], found, (400, 401, 404, 503))
 
 
 def _get_command() -> Json:
@@ -203,6 +222,30 @@ def _command_list() -> Json:
     next_page = {"type": ["string", "null"], "description": "`after` of the next page, null on the last one"}
     commands = {"type": "array", "items": _ref("Command")}
     return {"type": "object", "required": ["commands", "next"], "properties": {"commands": commands, "next": next_page}}
+
+
+def _device() -> Json:
+    strings = {"type": "array", "items": {"type": "string"}}
+    return {
+        "type": "object",
+        "required": ["device", "type", "tags", "firmware", "gateways", "seen", "version", "commands"],
+        "properties": {
+            "device": {"type": "string"},
+            "type": {"type": "string"},
+            "tags": {"type": "object", "additionalProperties": {"type": "string"}},
+            "firmware": {"type": "string"},
+            "gateways": {**strings, "description": "those that had events of it, the newest first"},
+            "seen": {"type": ["string", "null"], "format": "date-time", "description": "when its last event came"},
+            "version": {"type": "integer", "description": "0 if nobody has set it"},
+            "commands": {"type": ["object", "null"], "description": "the JSON Schema of the arguments of each command"},
+        },
+    }
+
+
+def _device_list() -> Json:
+    next_page = {"type": ["string", "null"], "description": "`after` of the next page, null on the last one"}
+    devices = {"type": "array", "items": _ref("Device")}
+    return {"type": "object", "required": ["devices", "next"], "properties": {"devices": devices, "next": next_page}}
 
 
 def _problem() -> Json:

@@ -8,8 +8,8 @@ from fogline.amqp.wire import encode
 from fogline.codec import MAX_MESSAGE_BYTES
 from fogline.errors import Unreachable
 from fogline.message import Message
-from fogline_cloud.api.bridge_session import BridgeSession
 from fogline_cloud.api.problems import Problem, not_at_present
+from fogline_cloud.api.user_session import UserSession
 from fogline_cloud.commands.refusals import NOT_CONNECTED, status_of
 
 SEND_S = 10.0
@@ -20,7 +20,7 @@ CANCEL_S = 10.0
 _QUOTA_RETRY_S = 60.0
 
 
-async def send(session: BridgeSession, message: Message, *, again: bool, waits: bool) -> None:
+async def send(session: UserSession, message: Message, *, again: bool, waits: bool) -> None:
     """Send until the bridge has accepted it. Raises `Problem` if it has not.
 
     `again`: the message may be sent again if the bridge may have it, because it has an id. `waits`: a released one too; else
@@ -49,7 +49,7 @@ async def send(session: BridgeSession, message: Message, *, again: bool, waits: 
     raise not_at_present(f"{why}; send it again with the same Idempotency-Key" if again else why)
 
 
-async def cancel(session: BridgeSession, tenant: str, command_id: str) -> bool:
+async def cancel(session: UserSession, tenant: str, command_id: str) -> bool:
     """Cancel a command. Returns True if it is cancelled, False if its gateway has not decided yet. Raises `Problem`."""
     message = Message(to=str(CommandAddress(tenant, "")), properties={"cancel": command_id})
     try:
@@ -67,7 +67,7 @@ async def cancel(session: BridgeSession, tenant: str, command_id: str) -> bool:
     return outcome.state is DeliveryState.ACCEPTED
 
 
-async def _outcome(session: BridgeSession, message: Message) -> Outcome | None:
+async def _outcome(session: UserSession, message: Message) -> Outcome | None:
     try:
         return await session.send(message)
     except Unreachable:

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from fogline.errors import FoglineError
+from fogline.errors import FoglineError, Unreachable
 from fogline.process.log_throttle import LogThrottle
 from fogline.process.loop_calls import call_soon
 from fogline_cloud.committed_records import CommittedRecord, with_values
-from fogline_cloud.kafka import KafkaClients, Partition
+from fogline_cloud.kafka import KafkaClients, Partition, mapped
 
 RETRY_S = 1.0
 """The pause before reading begins again after an error."""
@@ -21,7 +21,7 @@ _log = logging.getLogger("fogline.api.kafka")
 _log.addFilter(LogThrottle())
 
 
-class KafkaTail:
+class RecordTail:
     """Reads partitions from their first record (True), or from their end on. `on_records` runs on the loop.
 
     `behind` tells why the records are not up to date, or is empty.
@@ -61,7 +61,8 @@ class KafkaTail:
 
     def _read(self) -> None:
         """Read until there is an error, or the end. Positions survive an error, unless Kafka has deleted their records."""
-        bounds = self._clients.bounds(self._from_start, committed=True)
+        with mapped("reading the ends of topics"):
+            bounds = self._clients.bounds(self._from_start, committed=True)
         waiting: set[Partition] = set()
         for partition, from_start in self._from_start.items():
             low, high = bounds[partition]
@@ -86,7 +87,9 @@ class KafkaTail:
 
     def _take(self, reader: Consumer, waiting: set[Partition], ends: Mapping[Partition, int]) -> None:
         found = []
-        for message in reader.consume(_BATCH, 0.2):
+        with mapped("reading"):
+            messages = reader.consume(_BATCH, 0.2)
+        for message in messages:
             partition = (message.topic(), message.partition())
             error = message.error()
             if error is None:
@@ -97,9 +100,8 @@ class KafkaTail:
             elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's name for it
                 self._position[partition] = max(self._position[partition], message.offset())
             elif not error.retriable():
-                self._position.pop(partition, None)
-                _log.warning("%s[%d]: %s", *partition, error.str())
-                self._stopping.wait(RETRY_S)
+                self._position.pop(partition, None)  # its records may be deleted: begin with the first one that is there
+                raise Unreachable(f"{partition[0]}[{partition[1]}]: {error.str()}")
         if found:
             call_soon(self._loop, self._on_records, found)
         waiting -= {partition for partition, end in ends.items() if self._position.get(partition, 0) >= end}

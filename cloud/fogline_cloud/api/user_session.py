@@ -26,7 +26,7 @@ class WrongPassword(Exception):
     """The bridge has refused the user name or the password."""
 
 
-class BridgeSession:
+class UserSession:
     """One connection in the name of `user`. `open` it once; `on_reply` gets the replies to its commands. Used on the loop."""
 
     def __init__(self, tenant: str, user: str, on_reply: Callable[[Message], None]) -> None:
