@@ -107,7 +107,7 @@ class CommandSender:
             return
         outcome = future.result()
         if outcome.condition == CONFLICT:
-            self._on_lookup(record, JournalLookup.DIFFERENT)
+            self._on_conflict(record)
         elif outcome.state is not DeliveryState.ACCEPTED:
             refusal = rejected(outcome.condition[:MAX_NAME], outcome.description[:MAX_TEXT])
             _log.warning("gateway %s does not cancel command %s: %s", record.gateway, record.id, refusal)
@@ -116,7 +116,7 @@ class CommandSender:
         if lookup is JournalLookup.ABSENT:
             self._table.end(record, CommandState.CANCELLED, Status.CANCELLED, why_cancelled(record))
         elif lookup is JournalLookup.DIFFERENT:
-            self._on_lookup(record, lookup)
+            self._on_conflict(record)
         elif lookup is not JournalLookup.DISCONNECTED:
             _log.warning("gateway %s is too old to cancel command %s: it goes on", record.gateway, record.id)
 
@@ -134,6 +134,8 @@ class CommandSender:
         peer.control.send(encode_query(query)).add_done_callback(lambda future: done(_lookup(future)))
 
     def _on_lookup(self, record: CommandRecord, lookup: JournalLookup) -> None:
+        if lookup is not JournalLookup.FOUND and self._is_asked_to_cancel(record):
+            return  # the gateway's answer to that ends the command
         why = "the gateway did not get it"
         match lookup:
             case JournalLookup.FOUND if not record.provisional:
@@ -143,10 +145,13 @@ class CommandSender:
             case JournalLookup.ABSENT:
                 self._table.end(record, CommandState.REJECTED, Status.OFFLINE, why, RELEASED)
             case JournalLookup.DIFFERENT:
-                why = f"command {record.id} is known at its gateway with another body"
-                self._table.end(record, CommandState.REJECTED, Status.CONFLICT, why, rejected(CONFLICT, why))
+                self._on_conflict(record)
             case JournalLookup.UNSUPPORTED:
                 _log.warning("gateway %s is too old to report the outcome of command %s", record.gateway, record.id)
+
+    def _on_conflict(self, record: CommandRecord) -> None:
+        why = f"command {record.id} is known at its gateway with another body"
+        self._table.end(record, CommandState.REJECTED, Status.CONFLICT, why, rejected(CONFLICT, why))
 
     def _on_outcome(self, record: CommandRecord, future: "asyncio.Future[Outcome]") -> None:
         if future.cancelled() or isinstance(future.exception(), Unreachable):

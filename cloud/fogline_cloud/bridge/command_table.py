@@ -43,6 +43,7 @@ class OpenCommand:
     timer: asyncio.TimerHandle
     maybe_sent: bool = False  # the gateway may have it
     ending: bool = False  # a verdict of this bridge is being written
+    doubted: bool = False  # a provisional verdict is being written
     cancelling: bool = False  # it is to be cancelled
     waiting: list[Settle] = field(default_factory=list)  # settles the operators' copies
 
@@ -106,10 +107,17 @@ class CommandTable:
         """Ask the shard to write a verdict that no device gave. `outcome` replaces the reply of a direct command."""
         reply = Reply(int(status), why.encode(), "text/plain")
         end = ended(record, state, reply, self.now_ms(), why=why, provisional=state is CommandState.IN_DOUBT)
-        if not end.provisional and (command := self.open.get(record.id)) is not None:
+        command, known = self.open.get(record.id), self.registry.get(record.id) or record
+        if command is not None and end.provisional:
+            if command.ending:
+                return
+            command.doubted = True
+        elif command is not None:
             command.ending = True
         if outcome is not None:
-            delivered = record.reply_delivered if record.provisional else not record.durable
+            # An operator that gets a provisional verdict gets the final one as a further reply.
+            doubted = command.doubted if command is not None else known.provisional and known.attempt == record.attempt
+            delivered = not record.durable and not doubted
             end = msgspec.structs.replace(end, reply_delivered=delivered)
         self.change(end, outcome)
 

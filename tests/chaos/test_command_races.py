@@ -1,0 +1,143 @@
+"""Commands and cancellations race with devices, crashes, takeovers and clocks: one verdict, and no effect that it denies."""
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+
+from chaos.command_world import World
+from fogline.amqp.outcome import DeliveryState
+from fogline.command import CommandState, Status
+
+NUMBERS = st.integers(1, 3)
+RARELY = st.sampled_from([False, False, True])
+DID_NOTHING = (CommandState.EXPIRED, CommandState.CANCELLED)
+
+
+class Races(RuleBasedStateMachine):
+    """Each rule is one step of one part. At the end everything works again, and all have to agree."""
+
+    @initialize(feature=st.sampled_from([True, True, True, False]), reachable=st.booleans())
+    def begin(self, feature, reachable):
+        self.world = World(feature)
+        self.world.set_reachable(reachable=reachable)
+        self.world.connect()
+
+    @rule(number=NUMBERS, durable=st.booleans(), idempotent=RARELY, ttl_s=st.sampled_from([5, 600]))
+    def ask(self, number, durable, idempotent, ttl_s):
+        self.world.ask(number, durable=durable, ttl_ms=ttl_s * 1000, properties={"idempotent": idempotent})
+
+    @rule(number=NUMBERS)
+    def cancel(self, number):
+        if len(self.world.asked) >= number:
+            self.world.cancel(list(self.world.asked)[number - 1])
+
+    @rule(times=st.integers(1, 3))
+    def bridge_commits(self, times):
+        for _ in range(times):
+            self.world.loop.call(self.world.bridge.commit)
+
+    @rule(times=st.integers(1, 3))
+    def gateway_receives(self, times):
+        for _ in range(times):
+            self.world.deliver()
+
+    @rule()
+    def gateway_commits(self):
+        self.world.loop.call(self.world.gateway.commit)
+
+    @rule()
+    def gateway_commits_and_goes_on(self):
+        self.world.loop.call(self.world.gateway.commit)
+        self.world.loop.call(self.world.gateway.notify)
+
+    @rule()
+    def reply_arrives(self):
+        self.world.upload()
+
+    @rule()
+    def all_parts_step(self):
+        self.world.step_all()
+
+    @rule(reachable=st.booleans())
+    def device_comes_or_goes(self, reachable):
+        self.world.set_reachable(reachable=reachable)
+
+    @rule(step=st.sampled_from(["reach", "reach", "reach", "not sent", "lose", "reach and lose"]))
+    def adapter_steps(self, step):
+        self.world.adapter(step)
+
+    @rule(again=st.booleans())
+    def device_answers(self, again):
+        self.world.answer(again=again)
+
+    @rule()
+    def connection_is_lost(self):
+        self.world.disconnect()
+
+    @rule()
+    def gateway_connects(self):
+        self.world.connect()
+
+    @rule(zombie=st.booleans())
+    def another_bridge_takes_over(self, zombie):
+        self.world.bridge_dies(zombie=zombie)
+
+    @rule(reboot=st.booleans())
+    def gateway_dies(self, reboot):
+        self.world.gateway_dies(reboot=reboot)
+
+    @rule(seconds=st.sampled_from([0.1, 1.0, 6.0, 700.0]))
+    def time_passes(self, seconds):
+        self.world.loop.advance(seconds)
+
+    @rule(hours=st.integers(-48, 48))
+    def the_bridges_clock_jumps(self, hours):
+        self.world.jump_ms = hours * 3_600_000
+
+    def teardown(self):
+        if not hasattr(self, "world"):
+            return
+        world = self.world
+        world.settle_down()
+        for command_id, message in world.asked.items():
+            record = world.truth.get(command_id)
+            if record is None:
+                assert not world.effects[command_id], "it was done, and nobody knows it"
+                continue
+            at_bridge, at_gateway = world.bridge.side.table.registry.get(command_id), world.journal_state(command_id)
+            story = f"{record.state} at the topic, {at_bridge.state} at the bridge, {at_gateway} at the gateway"
+            assert record.final, story
+            assert at_bridge.state is record.state, story
+            assert at_gateway in (None, record.state), story
+            heard = world.heard.get(command_id)
+            if heard is not None:
+                assert heard.properties["state"] == record.state.value, (story, heard.properties["state"])
+            else:
+                outcomes = [outcome for settled, outcome in world.settled if settled == command_id]
+                told = outcomes and outcomes[-1].state in (DeliveryState.REJECTED, DeliveryState.RELEASED)
+                assert told, f"{story}, and the operator heard nothing but {outcomes}"
+            effects = world.effects[command_id]
+            assert effects <= 1 or message.properties["idempotent"], story
+            if record.state in DID_NOTHING or record.status in (Status.OFFLINE, Status.QUOTA):
+                assert not effects, f"{story}, but it was done"
+            if record.state is CommandState.SUCCEEDED:
+                assert effects, story
+            for cancelled, attempt, outcome in world.cancels:
+                if cancelled == command_id and attempt == record.attempt and outcome.state is not DeliveryState.MODIFIED:
+                    was_cancelled = record.state is CommandState.CANCELLED
+                    assert (outcome.state is DeliveryState.ACCEPTED) == was_cancelled, (
+                        f"{story}, but a client was told {outcome}"
+                    )
+
+
+def _steps(examples: int, length: int) -> settings:
+    slow = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+    return settings(max_examples=examples, stateful_step_count=length, suppress_health_check=slow, deadline=None, phases=[Phase.explicit, Phase.generate])
+
+
+@pytest.mark.fault("X7")
+def test_everyone_agrees_about_every_command_after_10_000_steps():
+    from hypothesis.stateful import run_state_machine_as_test
+
+    run_state_machine_as_test(Races, settings=_steps(3000, 50))
