@@ -48,7 +48,7 @@ class Cancels:
         record = self._table.registry.get(command_id)
         if record is None:
             if self._shards.all_ready:
-                raise Poison("unknown-command", f"command {shown(command_id)} is not known here")
+                raise Poison("unknown-command", unknown_command(command_id))
             done(None)
             return
         address = CommandAddress(record.tenant, record.device)
@@ -88,6 +88,11 @@ class Cancels:
         if (command := self._table.open.get(command_id)) is not None:
             command.cancelling = False
         self._table.waiters.tell(command_id, None)
+
+
+def unknown_command(command_id: str) -> str:
+    """Return why a request to cancel an unknown command is refused."""
+    return f"command {shown(command_id)} is not known here"
 
 
 def outcome_of(record: CommandRecord | None) -> Outcome:
