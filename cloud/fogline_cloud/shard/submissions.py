@@ -79,7 +79,7 @@ class GatewayBatch:
         if skip:
             self._count_duplicates(owned, skip)
         for device in owned.routes.learn(span.gateway, batch):
-            owned.writer.write_route(device, span.gateway)
+            owned.writer.write_route(device, span.gateway, owned.routes.written_ms(device))
         for device, sighting in owned.sightings.due(span.gateway, batch, owned.writer.tenant, time.time_ns() // 1_000_000):
             owned.writer.write_device(seen_key(device, span.gateway), encode_sighting(sighting))
         for record in replies.records:
