@@ -84,7 +84,7 @@ class Bridge:
                 self.world.land()
             elif isinstance(record := getattr(change, "record", None), CommandRecord):
                 self.world.truth.change(record)
-                change.done(self.world.truth.get(record.id))
+                change.done(self.world.truth.get(record.id) or record)
 
     def cut(self) -> None:
         """Lose the gateway's connection, with all that was on its way."""
@@ -210,7 +210,9 @@ class World:
         def settle(_, outcome):
             self.settled.append((command_id, outcome))
 
-        peer = SimpleNamespace(principal=OPERATOR, check_quota=lambda: None, count=lambda **_: None, settle=settle)
+        peer = SimpleNamespace(
+            principal=OPERATOR, forwarded=False, check_quota=lambda: None, count=lambda **_: None, settle=settle
+        )
         self.loop.call(self.bridge.side.operators.received, peer, None, message, ADDRESS)
 
     def cancel(self, command_id: str) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 
 from e2e.pair import two_bridges
-from e2e.parts import Device
+from e2e.parts import Device, until_not
 from e2e.secure_line import PASSWORD, certified, secure
 from fogline.amqp.driver import connect
 from fogline.amqp.engine import Engine
@@ -61,6 +61,28 @@ async def test_the_same_message_at_both_bridges_is_one_command(line):
                 verdict = await within(operator.request(Ask("lamp-1", "switch", message_id="m-1")), "no answer")
                 assert verdict.state is CommandState.SUCCEEDED
         assert len(device.ran) == 1
+
+
+async def test_a_command_is_cancelled_from_either_bridge(line):
+    async with (
+        two_bridges(line) as pair,
+        pair.gateway() as (downlink, owner, other),
+        Operator(HERE, pair.port(other), line.tenant, name="alice") as alice,
+        Operator(HERE, pair.port(owner), line.tenant) as bob,
+    ):
+        asked = asyncio.create_task(alice.request(Ask("lamp-1", "switch", ttl_s=60, message_id="m-1")))
+        await until_not(lambda: never_received(downlink), "the gateway does not get it")
+        verdict = await within(alice.cancel(message_id="m-1"), "no verdict")
+        end = await within(asked, "the operator hears nothing")
+        assert (verdict.state, end.state) == (CommandState.CANCELLED, CommandState.CANCELLED)
+        for each in (alice, bob):
+            assert (await within(each.cancel(end.command_id), "no verdict")).state is CommandState.CANCELLED
+            unknown = await within(each.cancel("5f0c"), "no verdict")
+            assert (unknown.status, unknown.why) == (404, "command '5f0c' is not known here")
+
+
+async def never_received(downlink) -> bool:
+    return not downlink.counters.received
 
 
 async def test_a_takeover_after_the_command_was_forwarded_has_no_second_effect(line, monkeypatch):

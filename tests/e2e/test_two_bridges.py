@@ -3,9 +3,32 @@
 import asyncio
 from contextlib import AsyncExitStack
 
-from e2e.pair import Pair
+from e2e.pair import Pair, two_bridges
+from e2e.parts import Device, until_not
+from fogline.address import shard_of
+from fogline.command import CommandState
+from fogline_cloud.commands import routes
+from fogline_cloud.commands.client import Ask, Operator
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import EdgeSettings, UplinkSettings
+from fogline_lab.amqp import within
+
+
+async def test_b8_both_bridges_send_to_the_gateway_that_a_device_moved_to(line, monkeypatch):
+    monkeypatch.setattr(routes, "STAY_S", 0.0)
+    moved_to = next(name for name in ("gw-2", "gw-3", "gw-4") if shard_of(name, 2) != shard_of("gw-1", 2))
+    async with two_bridges(line) as pair, pair.gateway("gw-1") as (_, *names), pair.gateway(moved_to) as (there, *_):
+        device = Device(there)
+        there.reachable("lamp-1", device)
+
+        async def differ() -> bool:
+            return {each._routes.gateway_of("lamp-1") for each in pair.bridges.values()} != {moved_to}
+
+        await until_not(differ, "the bridges do not agree on the gateway of the device")
+        for name in names:
+            async with Operator("127.0.0.1", pair.port(name), line.tenant) as operator:
+                verdict = await within(operator.request(Ask("lamp-1", "switch")), f"no answer by {name}")
+                assert verdict.state is CommandState.SUCCEEDED
 
 
 async def test_a_gateway_is_sent_on_to_the_owner_and_the_other_stands_in_for_it(line):

@@ -27,7 +27,9 @@
 `queue_budget`: limits on the bytes that wait for Kafka
 `replies`: sends replies to operators
 `revocation_feed`: the list of revoked certificates, over Kafka
+`route_feed`: the routes to devices, of all bridges
 `shard_table`: the shards of this bridge, and calls from their threads
+`topic_feed`: reads a compacted topic on a thread
 `upstream`: the connection of one peer to another bridge
 `verdict_waiters`: who waits for the end of a command
 """

@@ -37,6 +37,7 @@ from fogline_cloud.bridge.listener import LinkHandlers, Listener
 from fogline_cloud.bridge.metrics import check_bridge, read_bridge
 from fogline_cloud.bridge.operators import OperatorHandler
 from fogline_cloud.bridge.revocation_feed import RevocationFeed
+from fogline_cloud.bridge.route_feed import RouteFeed
 from fogline_cloud.bridge.shard_table import ShardTable
 from fogline_cloud.commands.command_id import CommandIds
 from fogline_cloud.commands.routes import Routes
@@ -70,6 +71,7 @@ class Bridge:
         self._clients = KafkaClients(settings.kafka)
         self._loop = asyncio.get_running_loop()
         self._routes = Routes()
+        self._route_feed = RouteFeed(self._clients, settings.tenant, settings.shards, self._routes)
         self._signer = _signer(settings.commands)
         self._table = CommandTable(self.shards, settings.commands.grace_s)
         self._ids: CommandIds | None = None
@@ -101,6 +103,7 @@ class Bridge:
         self._ids = CommandIds(await asyncio.to_thread(command_key, self._clients, settings.tenant, self._signer))
         self.listener = self._make_listener(self._ids, authentication)
         self._devices.start()
+        self._route_feed.start()
         bound = await self.listener.start(host, port)
         if authentication.revoked is not None and settings.bridge.crl is not None and settings.bridge.tls is not None:
             paths = settings.bridge.crl, settings.bridge.tls.ca
@@ -215,6 +218,7 @@ class Bridge:
         self._devices.stop()
         if self._desired is not None:
             self._desired.stop()
+        self._route_feed.stop()
         self._closing = True
         shards = list(self.shards)  # leaving the group empties the table, but the threads still run
         for shard in shards:
@@ -223,6 +227,7 @@ class Bridge:
             await asyncio.to_thread(self._assignment.stop)
         deadline = self._loop.time() + STOP_S
         await asyncio.to_thread(self._devices.join, STOP_S)
+        await asyncio.to_thread(self._route_feed.join, STOP_S)
         for shard in shards:
             await asyncio.to_thread(shard.join, max(0.0, deadline - self._loop.time()))
 

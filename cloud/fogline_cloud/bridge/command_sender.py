@@ -81,6 +81,7 @@ class CommandSender:
         if deadline is None or command.ending or command.cancelling:
             return
         command.maybe_sent = True
+        crash_point(CrashPoint.BEFORE_COMMAND_SENT)
         outcome = peer.control.send(encode_command(self._signer.sign(command_of(record, deadline))))
         outcome.add_done_callback(partial(self._on_outcome, record))
 
@@ -92,9 +93,10 @@ class CommandSender:
         """
         peer = self._gateways.welcomed(record.gateway)
         command = self._table.open.get(record.id)
-        if peer is None or peer.control is None or command is None:
+        if peer is None or peer.control is None:
             return
-        deadline = peer.deadline(int((command.expires_s - self._loop.time()) * 1000), record.deadline)
+        left_s = command.expires_s - self._loop.time() if command is not None else 0.0
+        deadline = peer.deadline(int(left_s * 1000), record.deadline)
         if FEATURE not in peer.features:
             self.look_up(record, partial(self._on_cancel_lookup, record))
         elif deadline is not None:
@@ -173,7 +175,9 @@ class CommandSender:
 
     def _is_asked_to_cancel(self, record: CommandRecord) -> bool:
         command, peer = self._table.open.get(record.id), self._gateways.welcomed(record.gateway)
-        return command is not None and command.cancelling and peer is not None and FEATURE in peer.features
+        known = self._table.registry.get(record.id)
+        asked = command.cancelling if command is not None else known is not None and known.cancelling
+        return asked and peer is not None and FEATURE in peer.features
 
     def _on_accepted(self, record: CommandRecord) -> None:
         dispatched = msgspec.structs.replace(record, state=CommandState.DISPATCHED, changed_ms=self._table.now_ms())

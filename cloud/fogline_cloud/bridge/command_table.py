@@ -109,8 +109,8 @@ class CommandTable:
         end = ended(record, state, reply, self.now_ms(), why=why, provisional=state is CommandState.IN_DOUBT)
         command, known = self.open.get(record.id), self.registry.get(record.id) or record
         if command is not None and end.provisional:
-            if command.ending:
-                return
+            if command.ending or command.cancelling is not record.cancelling:
+                return  # a verdict or a cancellation is being written, which this record does not have
             command.doubted = True
         elif command is not None:
             command.ending = True

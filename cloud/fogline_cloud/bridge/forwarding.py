@@ -1,7 +1,8 @@
 """Forwards what a peer sends to the bridge that owns the shard, and that bridge's replies to the peer.
 
-So a client may connect to any bridge, and a load balancer may stand in front of them (docs/decisions/0031). A bridge knows the
-devices of its own shards only: a command for a device that it does not know goes to the other bridges, one after the other.
+So a client may connect to any bridge, and a load balancer may stand in front of them (docs/decisions/0031). A
+command for a device that a bridge does not know, and a request to cancel a command of which it has no record, go to the other
+bridges, one after the other.
 """
 
 import asyncio

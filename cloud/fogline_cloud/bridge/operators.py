@@ -16,7 +16,6 @@ from fogline.amqp.scheduler import Share
 from fogline.command import CONFLICT, CommandState, Reply, Status
 from fogline.errors import Poison
 from fogline.message import Message
-from fogline.process.crash_points import CrashPoint, crash_point
 from fogline_cloud.access.policy import Action, Policy
 from fogline_cloud.bridge.cancels import Cancels, outcome_of, unknown_command
 from fogline_cloud.bridge.command_sender import CommandSender, JournalLookup
@@ -85,7 +84,8 @@ class OperatorHandler(LinkHandler):
         if (command_id := read_cancel(message, address, peer.principal, ids=self._ids)) is not None:
             peer.check_quota()
             peer.count(commands=1)
-            self._cancel_or_forward(peer, command_id, message, partial(peer.settle, delivery))
+            own = msgspec.structs.replace(message, to=str(address))
+            self._cancel_or_forward(peer, command_id, own, partial(peer.settle, delivery))
             return
         record = read_command(message, address, peer.principal, self._table.now_ms(), self._settings, ids=self._ids)
         if not self._policy.may(peer.principal, Action.SEND, CommandAddress(address.tenant, record.device), record.name):
@@ -119,6 +119,18 @@ class OperatorHandler(LinkHandler):
             self.submit(record, settle)
         else:
             self._forwarder.send(peer, message, number, settle)
+
+    def _cancel_or_forward(self, peer: Peer, command_id: str, message: Message, settle: Settle) -> None:
+        """Cancel a command whose shard is here. Another bridge gets any other request, unless it came from one."""
+        known = self._table.registry.get(command_id)
+        number = self._shards.number_of(known.gateway) if known is not None else None
+        is_here = self._shards.all_ready if number is None else number in self._shards.owned
+        if peer.forwarded and number is None and self._shards.own_ready:
+            settle(rejected(NOT_FOUND, unknown_command(command_id)))
+        elif is_here or peer.forwarded:
+            self.cancels.cancel(command_id, peer.principal, lambda record: settle(outcome_of(record)))
+        else:
+            self._forwarder.send(peer, message, number, partial(_settle_cancel, settle, command_id))
 
     def detached(self, link: Link | None) -> None:
         """See `LinkHandler`."""
@@ -176,7 +188,6 @@ class OperatorHandler(LinkHandler):
         else:
             self._table.follow(record).waiting.append(settle)
             self._table.change(record)
-            crash_point(CrashPoint.BEFORE_COMMAND_SENT)
             self._sender.send(record)
 
     def _on_committed(self, settle: Settle, digest: str, current: CommandRecord) -> None:
@@ -224,3 +235,7 @@ class OperatorHandler(LinkHandler):
             settle(ACCEPTED)
             doubt = Reply(int(Status.NO_ANSWER), b"its gateway cannot confirm it", "text/plain")
             self._table.replies.send(ended(claim, CommandState.IN_DOUBT, doubt, self._table.now_ms(), provisional=True))
+
+
+def _settle_cancel(settle: Settle, command_id: str, outcome: Outcome) -> None:
+    settle(rejected(NOT_FOUND, unknown_command(command_id)) if outcome.condition == NOT_FOUND else outcome)

@@ -75,8 +75,8 @@ class CommandRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     @property
     def cancelling(self) -> bool:
-        """True if its gateway has to decide whether it is cancelled."""
-        return self.state is CommandState.CANCELLING
+        """True if its gateway has to decide whether it is cancelled, after its time to live too."""
+        return self.state is CommandState.CANCELLING or (self.provisional and bool(self.cancelled_by))
 
     @property
     def released(self) -> bool:

@@ -1,6 +1,7 @@
 """The gateway that reaches each device: the one that sent its last event. Shared by the shards' threads and the loop."""
 
 import logging
+import math
 import threading
 import time
 from collections import OrderedDict
@@ -21,15 +22,22 @@ _log.addFilter(LogThrottle())
 
 @dataclass(slots=True)
 class Route:
-    """A route through `gateway`, last confirmed at `seen_s` (monotonic), or 0 if only read from Kafka (`written_ms`)."""
+    """A route through `gateway`, claimed at `written_ms` (wall clock), and last confirmed at `seen_s` (monotonic).
+
+    A claim that was not read back from Kafka by `due_s` is written again: its transaction may have failed.
+    """
 
     gateway: str
     seen_s: float
-    written_ms: int = 0
+    written_ms: int
+    due_s: float = math.inf
 
 
 class Routes:
     """Routes by device, in the order of their last events. Thread-safe: reads are atomic and take no lock.
+
+    All bridges read each other's claims, and the newest claim of a device counts. A bridge claims a device for a gateway of its
+    own only if it has not just been claimed for another.
 
     Beyond `MAX_ROUTES_A_GATEWAY` the gateway's own oldest route is discarded; beyond `MAX_ROUTES`, the oldest of all.
     """
@@ -54,19 +62,32 @@ class Routes:
                 route = self._routes.get(device)
                 if route is not None and route.gateway == gateway:
                     route.seen_s = now
+                    if now > route.due_s:
+                        route.due_s = now + STAY_S
+                        changed.append(device)
                     self._routes.move_to_end(device)
                     self._by_gateway[gateway].move_to_end(device)
                 elif route is None or device in announced or now - route.seen_s > STAY_S:
-                    self._put(device, Route(gateway, now))
+                    newest_ms = route.written_ms if route is not None else 0
+                    self._put(device, Route(gateway, now, max(_wall_ms(), newest_ms + 1), now + STAY_S))
                     changed.append(device)
         return changed
 
+    def written_ms(self, device: str) -> int:
+        """Return the time of a device's claim, for its record."""
+        route = self._routes.get(device)
+        return route.written_ms if route is not None else _wall_ms()
+
     def recall(self, device: str, gateway: str, written_ms: int) -> None:
-        """Restore a route that an earlier owner of a shard stored. The newest one counts until the device sends an event."""
+        """Take a claim that any bridge has stored, unless a newer one is known."""
+        age_s = max(0, _wall_ms() - written_ms) / 1000
         with self._lock:
             known = self._routes.get(device)
-            if known is None or (not known.seen_s and known.written_ms < written_ms):
-                self._put(device, Route(gateway, 0.0, written_ms))
+            if known is not None and known.gateway == gateway:
+                known.written_ms = max(known.written_ms, written_ms)
+                known.due_s = math.inf
+            elif known is None or known.written_ms < written_ms:
+                self._put(device, Route(gateway, time.monotonic() - age_s, written_ms))
 
     def _put(self, device: str, route: Route) -> None:
         former = self._routes.get(device)
@@ -91,3 +112,7 @@ class Routes:
         del own[device]
         if not own:
             del self._by_gateway[gateway]
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -31,7 +31,7 @@ OWNER = b"owner"
 POSITION = b"position"
 AUDIT = b"audit"
 _STREAM = b"stream/"
-_ROUTE = b"route/"
+ROUTE = b"route/"
 
 _log = logging.getLogger("fogline.shard")
 
@@ -128,7 +128,7 @@ def _stream_key(gateway: str, stream: str) -> bytes:
 
 def route_entry(device: str, route: RouteEntry) -> Entry:
     """Return key and value for the route to one device."""
-    return _ROUTE + device.encode(), msgspec.json.encode(route)
+    return ROUTE + device.encode(), msgspec.json.encode(route)
 
 
 def position_entry(position: dict[str, int]) -> Entry:
@@ -173,8 +173,8 @@ def _read_entry(checkpoint: ShardCheckpoint, key: bytes, value: bytes) -> None:
         checkpoint.layout = msgspec.json.decode(value, type=Layout)
     elif key == COMMAND_KEY:
         checkpoint.command_key = msgspec.json.decode(value, type=CommandKey).key
-    elif key.startswith(_ROUTE):
-        checkpoint.routes[key[len(_ROUTE) :].decode()] = msgspec.json.decode(value, type=RouteEntry)
+    elif key.startswith(ROUTE):
+        checkpoint.routes[key[len(ROUTE) :].decode()] = msgspec.json.decode(value, type=RouteEntry)
     elif key.startswith(_STREAM):
         state = msgspec.json.decode(value, type=StreamState)
         checkpoint.streams[state.gateway, state.stream] = state

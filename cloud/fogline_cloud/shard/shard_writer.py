@@ -101,9 +101,9 @@ class ShardWriter:
         for key, value in entries:
             self._write_entry(topics.checkpoint(self.tenant), key, value)
 
-    def write_route(self, device: str, gateway: str) -> None:
+    def write_route(self, device: str, gateway: str, since_ms: int) -> None:
         """Write the gateway that reaches a device."""
-        self.write_entries([route_entry(device, RouteEntry(gateway, time.time_ns() // 1_000_000))])
+        self.write_entries([route_entry(device, RouteEntry(gateway, since_ms))])
 
     def write_command(self, record: CommandRecord) -> None:
         """Write a command's newest record, and the decision to the audit topic."""

@@ -81,7 +81,7 @@ class GatewayBatch:
         if skip:
             self._count_duplicates(owned, skip)
         for device in owned.routes.learn(span.gateway, batch):
-            owned.writer.write_route(device, span.gateway)
+            owned.writer.write_route(device, span.gateway, owned.routes.written_ms(device))
         now_ms = time.time_ns() // 1_000_000
         for device, sighting in owned.sightings.due(span.gateway, batch, owned.writer.tenant, now_ms):
             owned.writer.write_device(seen_key(device, span.gateway), encode_sighting(sighting))

@@ -53,6 +53,36 @@ def test_a_restored_route_gives_way_to_an_event(clock):
     assert routes.gateway_of("lamp-1") == "gw-2"
 
 
+def test_b8_two_bridges_agree_on_the_gateway_of_a_device_that_moved(clock):
+    here, there = Routes(), Routes()
+    here.learn("gw-1", Batch.of([make_event()]))
+    there.recall("lamp-1", "gw-1", here.written_ms("lamp-1"))
+    clock[0] += STAY_S + 1
+    assert there.learn("gw-2", Batch.of([make_event()])) == ["lamp-1"]
+    here.recall("lamp-1", "gw-2", there.written_ms("lamp-1"))
+    assert (here.gateway_of("lamp-1"), there.gateway_of("lamp-1")) == ("gw-2", "gw-2")
+    there.recall("lamp-1", "gw-1", 1)  # a claim of before, read late
+    assert there.gateway_of("lamp-1") == "gw-2"
+
+
+def test_b8_a_claim_that_was_not_committed_is_written_again(clock):
+    routes = Routes()
+    routes.learn("gw-1", Batch.of([make_event()]))
+    clock[0] += STAY_S + 1
+    assert routes.learn("gw-1", Batch.of([make_event()])) == ["lamp-1"]
+    routes.recall("lamp-1", "gw-1", routes.written_ms("lamp-1"))
+    clock[0] += 10 * STAY_S
+    assert routes.learn("gw-1", Batch.of([make_event()])) == []
+
+
+def test_b8_a_device_of_two_bridges_does_not_flap_between_them(clock):
+    here, there = Routes(), Routes()
+    here.learn("gw-1", Batch.of([make_event()]))
+    there.recall("lamp-1", "gw-1", here.written_ms("lamp-1"))
+    assert there.learn("gw-2", Batch.of([make_event()])) == []
+    assert there.gateway_of("lamp-1") == "gw-1"
+
+
 def test_a_gateway_that_makes_up_devices_pushes_out_its_own_routes_only(clock, monkeypatch):
     monkeypatch.setattr(module, "MAX_ROUTES_A_GATEWAY", 10)
     routes = Routes()

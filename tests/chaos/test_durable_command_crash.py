@@ -1,0 +1,38 @@
+"""The bridge is killed between the steps of a durable command: it is done once, and its operator gets the verdict."""
+
+import asyncio
+import signal
+
+import pytest
+
+from chaos.site import Site, until
+from chaos.test_direct_command_crash import POINTS, TTL_S, gateway, heard_of, operator
+from e2e.parts import Device
+from fogline.command import CommandState
+from fogline.process.crash_points import CrashPoint
+from fogline_cloud.commands.client import Ask
+from fogline_lab.amqp import within
+from fogline_lab.supervisor import start_child
+
+
+@pytest.mark.parametrize(
+    "point", [CrashPoint.BEFORE_COMMAND_SENT, *(pytest.param(point, marks=pytest.mark.slow) for point in POINTS[1:])]
+)
+async def test_a_bridge_killed_during_a_durable_command_does_it_once(kafka, tenant, folder, point):
+    site = Site(tenant, folder, kafka.bootstrap, shards=1)
+    try:
+        crashing = site.bridge("bridge-1")
+        await start_child(crashing, crash_at=point)
+        async with gateway(site) as (outbox, downlink), operator(site) as op:
+            await heard_of(outbox)
+            device = Device(downlink)
+            downlink.reachable("lamp-1", device)
+            asked = asyncio.create_task(op.request(Ask("lamp-1", "switch", b"{}", ttl_s=10 * TTL_S, message_id="m-1")))
+            assert await asyncio.to_thread(crashing.wait) == -signal.SIGKILL
+            await start_child(crashing)
+            verdict = await within(asked, "no verdict", TTL_S)
+            assert verdict.state is CommandState.SUCCEEDED
+            await until(lambda: len(device.ran) == 1, "it was not done exactly once")
+            print(f"{point}: done once")
+    finally:
+        await site.close()
