@@ -32,6 +32,7 @@ import gateway
 import killers
 import memory
 import replay
+import scale
 import tls
 from gateway_rows import CARD, GATEWAY_ROWS, SYSTEMS, GatewayOptions
 from gateway_table import gateway_table, is_gateway_key, missed
@@ -50,9 +51,10 @@ MEASURES = {
     "dedup": dedup.measure,
     "killers": killers.measure,
     "commands": commands.measure,
+    "scale": scale.measure,
     "tls": tls.measure,
 }
-RUNS = {"gateway": 5, "commits": 1, "dedup": 1, "killers": 1}
+RUNS = {"gateway": 5, "commits": 1, "dedup": 1, "killers": 1, "scale": 1}
 
 
 def main() -> int:
