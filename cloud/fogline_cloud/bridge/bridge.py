@@ -26,6 +26,7 @@ from fogline_cloud.bridge.command_key import command_key
 from fogline_cloud.bridge.command_sender import CommandSender
 from fogline_cloud.bridge.command_table import CommandTable
 from fogline_cloud.bridge.connected_gateways import ConnectedGateways
+from fogline_cloud.bridge.desired_states import DesiredStates
 from fogline_cloud.bridge.devices import DeviceHandler, Devices
 from fogline_cloud.bridge.enrolment import EnrolmentHandler
 from fogline_cloud.bridge.forwarding import Forwarder
@@ -78,6 +79,7 @@ class Bridge:
         self._types = _types(settings.devices)
         self._devices = Devices(self._clients, settings, self.shards, types=self._commands_by_type, find_owner=self._find_owner)
         self._enrolment = EnrolmentHandler(settings, self._audit)
+        self._desired: DesiredStates | None = None
         self._feed: RevocationFeed | None = None
         self._files: asyncio.TimerHandle | None = None
         self._metrics: MetricsServer | None = None
@@ -127,6 +129,18 @@ class Bridge:
             refusal=self._devices.refusal,
             forwarder=self._forwarder,
         )
+        self._desired = DesiredStates(
+            self._devices,
+            self.shards,
+            self._table,
+            operators,
+            ids=ids,
+            tenant=settings.tenant,
+            ttl_ms=int(settings.commands.max_ttl_s * 1000),
+            gateway_of=operators.gateway_of,
+        )
+        self._devices.on_change.append(self._desired.changed)
+        self._desired.start()
         events = ClientEventHandler(self.shards, policy, self._forwarder)
         handlers = LinkHandlers(gateways, events, operators, self._enrolment, DeviceHandler(self._devices, policy))
         return Listener(settings.bridge, authentication, policy, self.gateways, handlers, audit=self._audit)
@@ -190,6 +204,8 @@ class Bridge:
         self._forwarder.close()
         self._table.close()
         self._devices.stop()
+        if self._desired is not None:
+            self._desired.stop()
         self._closing = True
         shards = list(self.shards)  # leaving the group empties the table, but the threads still run
         for shard in shards:

@@ -66,6 +66,13 @@ class Cancels:
             command.cancelling = True
             self._begin(record, str(by)[:MAX_NAME], sent=command.maybe_sent)
 
+    def supersede(self, record: CommandRecord, by: str) -> None:
+        """Cancel a command of the bridge's own, because a newer one replaces it. Its record tells the end."""
+        command = self._table.open.get(record.id)
+        if command is not None and not command.ending and not command.cancelling:
+            command.cancelling = True
+            self._begin(record, by, sent=command.maybe_sent)
+
     def _begin(self, record: CommandRecord, by: str, *, sent: bool) -> None:
         now_ms = self._table.now_ms()
         asked = msgspec.structs.replace(record, state=CommandState.CANCELLING, cancelled_by=by, changed_ms=now_ms)

@@ -158,6 +158,10 @@ class CommandTable:
             command.maybe_sent = command.maybe_sent or record.state is not CommandState.ACCEPTED
             command.cancelling = command.cancelling or record.cancelling
 
+    def acknowledge(self, record: CommandRecord) -> None:
+        """Note that the verdict of a command of the bridge's own was taken."""
+        self._on_reply_delivered(record)
+
     def _on_reply_delivered(self, record: CommandRecord) -> None:
         known = self.registry.get(record.id)
         if known is None or same_verdict(known, record):  # else a newer verdict is due to the operator

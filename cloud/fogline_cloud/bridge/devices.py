@@ -5,6 +5,8 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
+import msgspec
+
 from fogline.address import Address, DeviceAddress, shown
 from fogline.amqp.events import Delivery, Link
 from fogline.amqp.outcome import REDIRECT, RELEASED, Outcome, rejected
@@ -17,13 +19,15 @@ from fogline_cloud.bridge.device_feed import DeviceFeed
 from fogline_cloud.bridge.peer import LinkHandler, Peer
 from fogline_cloud.bridge.shard_table import ShardTable
 from fogline_cloud.commands.record import CommandRecord
+from fogline_cloud.commands.request import reply_owner
 from fogline_cloud.device_address import device_of
 from fogline_cloud.devices.argument_check import refusal_of
+from fogline_cloud.devices.desired import read_want
 from fogline_cloud.devices.device_table import DeviceEntry, DeviceTable
-from fogline_cloud.devices.edits import DeviceEdit, check_edit
+from fogline_cloud.devices.edits import WANT, DeviceEdit, check_edit
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.settings import CloudSettings
-from fogline_cloud.shard.device_changes import DeviceChange, SightingRemoval
+from fogline_cloud.shard.device_changes import DeviceChange, DeviceRemoval
 
 CREDIT = 100
 """Changes that an operator may have in flight on one link."""
@@ -52,10 +56,16 @@ class Devices:
         self._types = types
         self._find_owner = find_owner
         self._loop = asyncio.get_running_loop()
+        self.on_change: list[Callable[[str], None]] = []
         self._redirects: set[asyncio.Task[None]] = set()
-        on_forgotten = partial(call_soon, self._loop, self._on_forgotten)
+        on_loop = partial(call_soon, self._loop)
         self._feed = DeviceFeed(
-            clients, settings.tenant, settings.shards, self.table, on_change=lambda _: None, on_forgotten=on_forgotten
+            clients,
+            settings.tenant,
+            settings.shards,
+            self.table,
+            on_change=partial(on_loop, self._on_change),
+            on_forgotten=partial(on_loop, self._on_forgotten),
         )
 
     @property
@@ -88,6 +98,9 @@ class Devices:
         The outcome is accepted after the commit; rejected; released or modified, to be sent again; or rejected with `REDIRECT`.
         """
         check_edit(edit)
+        if edit.action == WANT and (refusal := self._want_refusal(edit)) is not None:
+            settle(refusal)
+            return
         number = self._shards.number_of(edit.device)
         shard = self._shards.ready(number)
         if shard is not None:
@@ -99,14 +112,27 @@ class Devices:
             self._redirects.add(task)
             task.add_done_callback(self._redirects.discard)
 
+    def _want_refusal(self, edit: DeviceEdit) -> Outcome | None:
+        if not self.loaded:
+            return RELEASED
+        device, body = self.table.get(edit.device), read_want(edit.body)
+        if device is None:
+            return None
+        return refusal_of(device, self._types(), body.command, "application/json", msgspec.json.encode(body.desired))
+
     async def _redirect(self, shard_number: int, settle: Callable[[Outcome], None]) -> None:
         owner = await self._find_owner(shard_number)
         settle(rejected(REDIRECT, owner) if owner else RELEASED)
 
+    def _on_change(self, device: str) -> None:
+        for each in self.on_change:
+            each(device)
+
     def _on_forgotten(self, device: DeviceEntry) -> None:
-        for gateway in device.gateways:
+        names = {*device.gateways, *(name for name, _ in (*device.outcomes, *device.reports))}
+        for gateway in sorted(names):
             if (shard := self._shards.ready(self._shards.number_of(gateway or device.name))) is not None:
-                shard.submit(SightingRemoval(device.name, gateway))
+                shard.submit(DeviceRemoval(device.name, gateway))
 
 
 class DeviceHandler(LinkHandler):
@@ -124,7 +150,8 @@ class DeviceHandler(LinkHandler):
         """See `LinkHandler`."""
         assert isinstance(address, DeviceAddress)
         device = device_of(message, address)
-        edit = DeviceEdit(device, message.subject or "", str(peer.principal)[:MAX_WHO], message.body)
+        request = f"{reply_owner(peer.principal)}/{message.message_id}" if message.message_id is not None else ""
+        edit = DeviceEdit(device, message.subject or "", str(peer.principal)[:MAX_WHO], message.body, request[:128])
         require_may_edit(self._policy, peer.principal, edit)
         peer.check_quota()
         peer.count(commands=1, size_bytes=len(message.body))
@@ -132,6 +159,7 @@ class DeviceHandler(LinkHandler):
 
 
 def require_may_edit(policy: Policy, principal: Principal, edit: DeviceEdit) -> None:
-    """Raise `Poison('not-authorised')` if a principal may not make a change."""
-    if not policy.may(principal, Action.SEND, DeviceAddress(principal.tenant, edit.device)):
+    """Raise `Poison('not-authorised')` if a principal may not make a change. `want` needs the right to send its command."""
+    command = read_want(edit.body).command if edit.action == WANT else ""
+    if not policy.may(principal, Action.SEND, DeviceAddress(principal.tenant, edit.device), command):
         raise Poison("not-authorised", f"{principal} may not {shown(edit.action)} device {edit.device}")

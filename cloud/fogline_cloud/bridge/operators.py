@@ -98,7 +98,7 @@ class OperatorHandler(LinkHandler):
     def _take_or_forward(self, peer: Peer, record: CommandRecord, message: Message, settle: Settle) -> None:
         """Take a command whose shard is here. Another bridge gets any other, unless it came from one."""
         known = self._table.registry.get(record.id)
-        gateway = known.gateway if known is not None else self._gateway_of(record.device)
+        gateway = known.gateway if known is not None else self.gateway_of(record.device)
         number = self._shards.number_of(gateway) if gateway is not None else None
         is_here = self._shards.all_ready if number is None else number in self._shards.owned
         if peer.forwarded and number is None and self._shards.own_ready:
@@ -116,7 +116,7 @@ class OperatorHandler(LinkHandler):
     def submit(self, record: CommandRecord, settle: Settle) -> None:
         """Take a command, whose gateway is not known yet. `settle` is called once, now or later."""
         known = self._table.registry.get(record.id)
-        gateway = self._gateway_of(record.device)
+        gateway = self.gateway_of(record.device)
         if known is not None and known.digest and known.digest != record.digest:
             settle(rejected(CONFLICT, f"command {known.id} is known with another body"))
         elif known is not None and known.released:
@@ -136,7 +136,12 @@ class OperatorHandler(LinkHandler):
         else:
             self._begin(msgspec.structs.replace(record, gateway=gateway), settle)
 
-    def _gateway_of(self, device: str) -> str | None:
+    def submit_through(self, gateway: str, record: CommandRecord, settle: Settle) -> None:
+        """Take a durable command of the bridge's own for a device at this gateway. `settle` is called once, now or later."""
+        self._begin(msgspec.structs.replace(record, gateway=gateway), settle)
+
+    def gateway_of(self, device: str) -> str | None:
+        """Return the gateway that reaches a device and may speak for it."""
         gateway = self._routes.gateway_of(device)
         return gateway if gateway is not None and self._policy.may_speak_for(gateway, device) else None
 

@@ -17,9 +17,10 @@ from fogline.process.settings_file import load_toml, split_endpoint
 from fogline_cloud.cli.common import add_command, add_group
 from fogline_cloud.commands.operator_security import operator_security
 from fogline_cloud.devices.client import edit_device
+from fogline_cloud.devices.desired import DEFAULT_COMMAND, difference
 from fogline_cloud.devices.device_filter import read_filter
 from fogline_cloud.devices.device_table import DeviceEntry
-from fogline_cloud.devices.edits import FORGET, SET, DeviceEdit, check_edit
+from fogline_cloud.devices.edits import FORGET, SET, WANT, DeviceEdit, check_edit
 from fogline_cloud.devices.read_devices import read_devices
 from fogline_cloud.devices.types_file import read_commands_table
 from fogline_cloud.kafka import KafkaClients
@@ -30,7 +31,8 @@ examples:
   fogline device set lamp-1 --type lamp --tag site=berlin --tag floor=2
   fogline device set lamp-1 --commands lamp.toml      the commands that it takes, with JSON Schemas
   fogline device list --where type=lamp,site=berlin   * and ? are wildcards: site=b*
-  fogline device show lamp-1 --json
+  fogline device want lamp-1 '{"on": true}' --command switch
+  fogline device show lamp-1 --json                   desired and reported state too
   fogline device forget lamp-1
 
 exit status: 0 done, 1 no such device, or the bridge refuses the change, 2 the input or the settings are wrong
@@ -52,9 +54,13 @@ def register(groups: "argparse._SubParsersAction[Any]") -> None:
     about = "TOML file with a table for each command: the JSON Schema of its arguments; none: any command"
     setting.add_argument("--commands", metavar="FILE", help=about)
     forget = add_command(commands, "forget", run_forget, "remove a device from the registry; its events stay", **raw)
-    for each in (show, setting, forget):
+    want = add_command(commands, "want", run_want, "set the desired state; it is sent when the device is there", **raw)
+    for each in (show, setting, want, forget):
         each.add_argument("device", help="the device")
-    for each in (setting, forget):
+    want.add_argument("desired", metavar="JSON", help="the desired state, an object")
+    about = f"the command that carries the state (default: {DEFAULT_COMMAND})"
+    want.add_argument("--command", default=DEFAULT_COMMAND, help=about)
+    for each in (setting, want, forget):
         each.add_argument("--bridge", help=_ADDRESS)
 
 
@@ -111,6 +117,15 @@ def run_set(arguments: argparse.Namespace) -> int:
     return _edit(arguments, SET, json.dumps(body).encode())
 
 
+def run_want(arguments: argparse.Namespace) -> int:
+    """Set the desired state of a device. Return 1 if the bridge refuses."""
+    try:
+        desired = json.loads(arguments.desired)
+    except ValueError as error:
+        raise Misconfigured(f"{arguments.desired!r} is not JSON: {error}") from None
+    return _edit(arguments, WANT, json.dumps({"desired": desired, "command": arguments.command}).encode())
+
+
 def run_forget(arguments: argparse.Namespace) -> int:
     """Remove a device. Return 1 if the bridge refuses."""
     return _edit(arguments, FORGET, b"")
@@ -154,6 +169,26 @@ def facts(device: DeviceEntry) -> dict[str, Any]:
         "version": record.version if record is not None else 0,
         "changed": _time(record.changed_ms) if record is not None else None,
         "changed_by": record.changed_by if record is not None else "",
+        **desired_facts(device),
+    }
+
+
+def desired_facts(device: DeviceEntry) -> dict[str, Any]:
+    """Return the desired state, the reported one beside it, and the difference, as JSON."""
+    desired, outcome, reported = device.desired, device.outcome, device.reported
+    if desired is None:
+        return {"reported": reported.reported} if reported is not None else {}
+    state = "WAITING" if not desired.sent_id or desired.sent_version != desired.version else "SENT"
+    if state == "SENT" and outcome is not None:
+        state = outcome.state.value
+    return {
+        "desired": desired.desired,
+        "desired_version": desired.version,
+        "desired_state": state,
+        "desired_command_id": desired.sent_id,
+        "desired_why": outcome.why if outcome is not None else "",
+        "reported": reported.reported if reported is not None else None,
+        "difference": difference(desired.desired, reported.reported if reported is not None else None),
     }
 
 

@@ -5,20 +5,20 @@ One thread applies records. Any thread may read: a device is replaced as a whole
 
 import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from fogline.errors import Poison
+from fogline.json_document import read_document
 from fogline.process.log_throttle import LogThrottle
-from fogline_cloud.devices.record import (
-    DeviceRecord,
-    DeviceSighting,
-    decode_device,
-    decode_sighting,
-    device_key,
-    read_key,
-)
+from fogline_cloud.devices import record
+from fogline_cloud.devices.desired import CommandOutcome, DesiredRecord, ReportedState, decode_outcome
+from fogline_cloud.devices.record import DeviceRecord, DeviceSighting, decode_device, decode_sighting, read_key
+
+T = TypeVar("T")
 
 MAX_DEVICES = 250_000
 """Devices to remember. A bridge adds no more to the topic."""
@@ -32,11 +32,17 @@ _log.addFilter(LogThrottle())
 
 
 class DeviceEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A device. `record` is `None` if it is only known by its events. `sightings`: by gateway, the newest first."""
+    """A device. `record` is `None` if nobody has set it.
+
+    `sightings`, `outcomes` and `reports` are by gateway, the newest first.
+    """
 
     name: str
     record: DeviceRecord | None = None
     sightings: tuple[tuple[str, DeviceSighting], ...] = ()
+    desired: DesiredRecord | None = None
+    outcomes: tuple[tuple[str, CommandOutcome], ...] = ()
+    reports: tuple[tuple[str, ReportedState], ...] = ()
 
     @property
     def type(self) -> str:
@@ -62,6 +68,19 @@ class DeviceEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def firmware(self) -> str:
         """The firmware that the device named last."""
         return next((sighting.firmware for _, sighting in self.sightings if sighting.firmware), "")
+
+    @property
+    def reported(self) -> ReportedState | None:
+        """The state that the device reported last."""
+        return self.reports[0][1] if self.reports else None
+
+    @property
+    def outcome(self) -> CommandOutcome | None:
+        """The end of the command that was sent last for the desired state; `None` while it is under way."""
+        if self.desired is None:
+            return None
+        found = next((each for gateway, each in self.outcomes if gateway == self.desired.sent_gateway), None)
+        return found if found is not None and found.command == self.desired.sent_id else None
 
     def seen_by(self, gateway: str) -> DeviceSighting | None:
         """Return the sighting of one gateway."""
@@ -94,14 +113,21 @@ class DeviceTable:
         """Take a record from Kafka; an empty value deletes its key. Return the name of the device. Raises `Poison`."""
         found = read_key(key)
         device = self._devices.get(found.device) or DeviceEntry(name=found.device)
-        if found == device_key(found.device):
-            device = msgspec.structs.replace(device, record=decode_device(value) if value else None)
-        else:
-            others = [each for each in device.sightings if each[0] != found.gateway]
-            if value:
-                others.append((found.gateway, decode_sighting(value)))
-            newest = sorted(others, key=lambda each: -each[1].seen_ms)[:MAX_GATEWAYS]
-            device = msgspec.structs.replace(device, sightings=tuple(newest))
+        match found.kind:
+            case record.DEVICE:
+                device = replace(device, record=decode_device(value) if value else None)
+            case record.DESIRED:
+                wanted = read_document(value, DesiredRecord, "a desired state") if value else None
+                device = replace(device, desired=wanted)
+            case record.SEEN:
+                sighting = decode_sighting(value) if value else None
+                device = replace(device, sightings=_newest(device.sightings, found.gateway, sighting, _seen_ms))
+            case record.OUTCOME:
+                outcome = decode_outcome(value) if value else None
+                device = replace(device, outcomes=_newest(device.outcomes, found.gateway, outcome, _changed_ms))
+            case _:
+                state = read_document(value, ReportedState, "a reported state") if value else None
+                device = replace(device, reports=_newest(device.reports, found.gateway, state, _changed_ms))
         self._put(device)
         return found.device
 
@@ -119,7 +145,7 @@ class DeviceTable:
             self.left_out += 1
             return
         self._count(former, -1)
-        if device.record is None and not device.sightings:
+        if not (device.record or device.sightings or device.desired or device.outcomes or device.reports):
             self._devices.pop(device.name, None)
         else:
             self._devices[device.name] = device
@@ -131,3 +157,20 @@ class DeviceTable:
             self._learnt[gateway] += sign
             if not self._learnt[gateway]:
                 del self._learnt[gateway]
+
+
+def _newest(
+    former: tuple[tuple[str, T], ...], gateway: str, value: T | None, time_ms: Callable[[T], int]
+) -> tuple[tuple[str, T], ...]:
+    others = [each for each in former if each[0] != gateway]
+    if value is not None:
+        others.append((gateway, value))
+    return tuple(sorted(others, key=lambda each: -time_ms(each[1]))[:MAX_GATEWAYS])
+
+
+def _seen_ms(sighting: DeviceSighting) -> int:
+    return sighting.seen_ms
+
+
+def _changed_ms(value: CommandOutcome | ReportedState) -> int:
+    return value.changed_ms

@@ -1,5 +1,7 @@
 """Changes to a device that an operator asks for, from the JSON of a message. Pure.
 
+`want` replaces the desired state (see `fogline_cloud.devices.desired`).
+
 `set` merges its object into the device (RFC 7396): `type`, `tags` and `commands`; null removes. `commands` is replaced as a
 whole: for each command that the device takes, the JSON Schema of its arguments.
 """
@@ -9,12 +11,14 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from fogline.address import shown
 from fogline.command import check_name
 from fogline.errors import Poison
 from fogline.json_document import read_document
 from fogline_cloud.devices.argument_check import check_schema
+from fogline_cloud.devices.desired import DesiredRecord, read_want
 from fogline_cloud.devices.record import (
     MAX_COMMANDS,
     MAX_SCHEMAS_BYTES,
@@ -25,18 +29,20 @@ from fogline_cloud.devices.record import (
 
 SET = "set"
 FORGET = "forget"
+WANT = "want"
 FIELDS = ("type", "device", "gateway", "firmware")
 """Names that a filter gives to fields of a device, so that no tag may have them."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}", re.ASCII)
 
 
 class DeviceEdit(msgspec.Struct, frozen=True):
-    """A change to one device. `body` is the JSON of `set`, empty for `forget`. `who` asks for it."""
+    """A change to one device. `body` is the JSON of `set` or `want`. `who` asks for it, in message `request`."""
 
     device: str
     action: str
     who: str
     body: bytes = b""
+    request: str = ""
 
 
 class _SetBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -47,7 +53,10 @@ class _SetBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def check_edit(edit: DeviceEdit) -> None:
     """Check a change before it goes to its shard. Raises `Poison` (`malformed`, `bad-name`), which names the field."""
-    apply_edit(edit, None, 0)
+    if edit.action == WANT:
+        read_want(edit.body)
+    else:
+        apply_edit(edit, None, 0)
 
 
 def apply_edit(edit: DeviceEdit, current: DeviceRecord | None, now_ms: int) -> DeviceRecord | None:
@@ -57,8 +66,19 @@ def apply_edit(edit: DeviceEdit, current: DeviceRecord | None, now_ms: int) -> D
         FORGET: lambda: None,
     }
     if edit.action not in actions:
-        raise Poison("malformed", f"{shown(edit.action)} is not an action for a device: {', '.join(actions)}")
+        raise Poison("malformed", f"{shown(edit.action)} is not an action for a device: set, want, forget")
     return actions[edit.action]()
+
+
+def apply_want(edit: DeviceEdit, current: DesiredRecord | None, now_ms: int) -> DesiredRecord:
+    """Return the desired state after `want`: `current` itself for a copy of the message that made it. Raises `Poison`."""
+    body = read_want(edit.body)
+    if current is not None and edit.request and current.request == edit.request:
+        return current
+    fields: dict[str, Any] = {"desired": body.desired, "command": body.command, "request": edit.request}
+    if current is None:
+        return DesiredRecord(version=1, changed_ms=now_ms, changed_by=edit.who, **fields)
+    return replace(current, version=current.version + 1, changed_ms=now_ms, changed_by=edit.who, **fields)
 
 
 def _set(edit: DeviceEdit, current: DeviceRecord | None, now_ms: int) -> DeviceRecord:

@@ -3,7 +3,10 @@
 | key | partition | written by | value |
 |---|---|---|---|
 | `device/{device}` | the device's shard | an operator's `set` or `forget` | `DeviceRecord` |
+| `desired/{device}` | the device's shard | an operator's `want` | `DesiredRecord` |
 | `seen/{device}/{gateway}` | the gateway's shard | events of the device | `DeviceSighting` |
+| `outcome/{device}/{gateway}` | the gateway's shard | the end of the command that carried a desired state | `CommandOutcome` |
+| `reported/{device}/{gateway}` | the gateway's shard | answers and events of the device | `ReportedState` |
 
 The partition is the shard of the name that the record is about, so each key has one writer: the bridge that owns the shard. A
 device that speaks AMQP itself has no gateway; its `{gateway}` is empty, and the partition is the device's shard.
@@ -24,8 +27,13 @@ MAX_COMMANDS = 64
 MAX_SCHEMAS_BYTES = 32 * 1024
 """Limit of the schemas of a device's commands, as JSON."""
 MAX_FIRMWARE = 64
-_DEVICE = "device"
-_SEEN = "seen"
+DEVICE = "device"
+DESIRED = "desired"
+SEEN = "seen"
+OUTCOME = "outcome"
+REPORTED = "reported"
+_OF_DEVICE = (DEVICE, DESIRED)
+_OF_GATEWAY = (SEEN, OUTCOME, REPORTED)
 _Ms = Annotated[int, Meta(ge=0, le=2**53)]
 _Tag = Annotated[str, Meta(max_length=64)]
 
@@ -68,7 +76,7 @@ class DeviceKey(msgspec.Struct, frozen=True):
 
     def encode(self) -> bytes:
         """Return the key of the Kafka record."""
-        parts = (self.kind, self.device, self.gateway) if self.kind == _SEEN else (self.kind, self.device)
+        parts = (self.kind, self.device, self.gateway) if self.kind in _OF_GATEWAY else (self.kind, self.device)
         return "/".join(parts).encode()
 
     @property
@@ -79,21 +87,23 @@ class DeviceKey(msgspec.Struct, frozen=True):
 
 def device_key(device: str) -> DeviceKey:
     """Return the key of a device's own record."""
-    return DeviceKey(_DEVICE, device)
+    return DeviceKey(DEVICE, device)
 
 
 def seen_key(device: str, gateway: str) -> DeviceKey:
     """Return the key of the events of a device through a gateway."""
-    return DeviceKey(_SEEN, device, gateway)
+    return DeviceKey(SEEN, device, gateway)
 
 
 def read_key(key: bytes) -> DeviceKey:
     """Return the key of a Kafka record. Raises `Poison('malformed')`."""
     match key.decode("utf-8", "replace").split("/"):
-        case [kind, device] if kind == _DEVICE and is_identifier(device):
-            return DeviceKey(kind, sys.intern(device))
-        case [kind, device, gateway] if kind == _SEEN and is_identifier(device) and (not gateway or is_identifier(gateway)):
-            return DeviceKey(kind, sys.intern(device), sys.intern(gateway))
+        case [kind, device] if kind in _OF_DEVICE and is_identifier(device):
+            return DeviceKey(sys.intern(kind), sys.intern(device))
+        case [kind, device, gateway] if (
+            kind in _OF_GATEWAY and is_identifier(device) and (not gateway or is_identifier(gateway))
+        ):
+            return DeviceKey(sys.intern(kind), sys.intern(device), sys.intern(gateway))
     raise Poison("malformed", f"{ascii(key)[:100]} is not the key of a device")
 
 

@@ -1,15 +1,26 @@
-"""Changes of the registry of devices within a transaction: those of operators, and what follows from a forgotten device."""
+"""Changes of the registry of devices within a transaction: those of operators, and what follows from them."""
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import msgspec
+
 from fogline.amqp.outcome import ACCEPTED, DECODE_ERROR, MODIFIED, NOT_FOUND, RESOURCE_LIMIT, Outcome, rejected
 from fogline.errors import Poison
 from fogline_cloud.audit.record import AuditRecord
+from fogline_cloud.devices.desired import CommandOutcome, DesiredRecord, ReportedState
 from fogline_cloud.devices.device_table import MAX_DEVICES
-from fogline_cloud.devices.edits import FORGET, DeviceEdit, apply_edit
-from fogline_cloud.devices.record import DeviceRecord, device_key, encode_device, seen_key
+from fogline_cloud.devices.edits import FORGET, WANT, DeviceEdit, apply_edit, apply_want
+from fogline_cloud.devices.record import (
+    DESIRED,
+    OUTCOME,
+    REPORTED,
+    SEEN,
+    DeviceKey,
+    device_key,
+    encode_device,
+)
 from fogline_cloud.shard.owned_shard import OwnedShard
 
 
@@ -24,40 +35,113 @@ class DeviceChange:
 
     def perform(self, owned: OwnedShard) -> Callable[[], None]:
         """Write the new record and the decision. The returned callback settles the change."""
-        outcome = self._write(owned)
-        return lambda: self.settle(outcome)
+        outcome = self._refusal(owned)
+        if outcome is None:
+            try:
+                version = self._want(owned) if self.edit.action == WANT else self._edit(owned)
+            except Poison as error:
+                outcome = rejected(DECODE_ERROR, str(error))
+            else:
+                outcome = ACCEPTED
+                if version is not None:
+                    owned.writer.write_audit(_audit(self.edit, version))
+        settled = outcome
+        return lambda: self.settle(settled)
 
     def give_up(self) -> None:
         """Settle as modified: the change may or may not be committed, and the operator sends it again."""
         self.settle(MODIFIED)
 
-    def _write(self, owned: OwnedShard) -> Outcome:
-        edit, now_ms = self.edit, time.time_ns() // 1_000_000
-        current, listed = owned.devices.get(edit.device), owned.sightings.table
-        if current is None and edit.action == FORGET and listed.get(edit.device) is None:
-            return rejected(NOT_FOUND, f"device {edit.device} is not in the registry")
-        if current is None and listed.get(edit.device) is None and len(listed) >= MAX_DEVICES:
+    def _refusal(self, owned: OwnedShard) -> Outcome | None:
+        device, action, listed = self.edit.device, self.edit.action, owned.sightings.table
+        is_known = device in owned.devices.records or listed.get(device) is not None
+        if not is_known and action in (FORGET, WANT):
+            return rejected(NOT_FOUND, f"device {device} is not in the registry")
+        if not is_known and len(listed) >= MAX_DEVICES:
             return rejected(RESOURCE_LIMIT, f"the registry has {MAX_DEVICES} devices already")
-        try:
-            record = apply_edit(edit, current, now_ms)
-        except Poison as error:
-            return rejected(DECODE_ERROR, str(error))
-        if record is None or record is not current:
-            self._write_record(owned, record)
-            owned.writer.write_audit(_audit(edit, record, now_ms))
-        return ACCEPTED
+        return None
 
-    def _write_record(self, owned: OwnedShard, record: DeviceRecord | None) -> None:
+    def _edit(self, owned: OwnedShard) -> int | None:
+        """Return the version that was written, 0 after `forget`, or `None` if nothing changed."""
+        current = owned.devices.records.get(self.edit.device)
+        record = apply_edit(self.edit, current, _now_ms())
+        if record is not None and record is current:
+            return None
         owned.writer.write_device(device_key(self.edit.device), encode_device(record) if record is not None else None)
-        if record is not None:
-            owned.devices[self.edit.device] = record
-        else:
-            owned.devices.pop(self.edit.device, None)
+        owned.devices.put(self.edit.device, record)
+        if record is None and self.edit.device in owned.devices.desired:
+            _write_desired(owned, self.edit.device, None)
+        return record.version if record is not None else 0
+
+    def _want(self, owned: OwnedShard) -> int | None:
+        current = owned.devices.desired.get(self.edit.device)
+        desired = apply_want(self.edit, current, _now_ms())
+        if desired is current:
+            return None
+        _write_desired(owned, self.edit.device, desired)
+        return desired.version
 
 
 @dataclass(slots=True)
-class SightingRemoval:
-    """The end of a sighting of a forgotten device, in the shard of its gateway."""
+class DesiredDispatch:
+    """The decision to send a version of a desired state, under an id, through a gateway. In the device's shard."""
+
+    device: str
+    former: DesiredRecord
+    gateway: str
+    command_id: str
+    done: Callable[[], None]
+    size: int = 1
+    urgent: bool = True
+
+    def perform(self, owned: OwnedShard) -> Callable[[], None]:
+        """Write the decision, unless the desired state or the decision has changed since."""
+        current = owned.devices.desired.get(self.device)
+        if current is not None and (current.version, current.sent_id) == (self.former.version, self.former.sent_id):
+            same = current.sent_version == current.version
+            sent = {"sent_version": current.version, "sent_id": self.command_id, "sent_gateway": self.gateway}
+            decided = msgspec.structs.replace(current, attempt=current.attempt + 1 if same else 1, **sent)
+            _write_desired(owned, self.device, decided)
+        return self.done
+
+    def give_up(self) -> None:
+        """Let the next owner decide."""
+        self.done()
+
+
+@dataclass(slots=True)
+class OutcomeChange:
+    """The end of a command that carried a desired state, and what the device reported in its answer. In the gateway's shard.
+
+    With `never_sent` it is written only if the shard has no such command.
+    """
+
+    device: str
+    gateway: str
+    outcome: CommandOutcome
+    reported: ReportedState | None
+    done: Callable[[], None]
+    never_sent: bool = False
+    size: int = 1
+    urgent: bool = True
+
+    def perform(self, owned: OwnedShard) -> Callable[[], None]:
+        """Write the records."""
+        if not (self.never_sent and owned.registry.get(self.outcome.command) is not None):
+            key = DeviceKey(OUTCOME, self.device, self.gateway)
+            owned.writer.write_device(key, msgspec.json.encode(self.outcome))
+            if self.reported is not None:
+                write_reported(owned, self.device, self.gateway, self.reported)
+        return self.done
+
+    def give_up(self) -> None:
+        """Let the next owner write it."""
+        self.done()
+
+
+@dataclass(slots=True)
+class DeviceRemoval:
+    """The end of the records of a forgotten device that belong to a gateway, in the gateway's shard."""
 
     device: str
     gateway: str
@@ -65,8 +149,9 @@ class SightingRemoval:
     urgent: bool = False
 
     def perform(self, owned: OwnedShard) -> Callable[[], None]:
-        """Delete the record."""
-        owned.writer.write_device(seen_key(self.device, self.gateway), None)
+        """Delete the records."""
+        for kind in (SEEN, OUTCOME, REPORTED):
+            owned.writer.write_device(DeviceKey(kind, self.device, self.gateway), None)
         owned.sightings.forget(self.device, self.gateway)
         return lambda: None
 
@@ -74,11 +159,26 @@ class SightingRemoval:
         """Do nothing: the operator can forget the device again."""
 
 
-def _audit(edit: DeviceEdit, record: DeviceRecord | None, now_ms: int) -> AuditRecord:
+def write_reported(owned: OwnedShard, device: str, gateway: str, state: ReportedState) -> None:
+    """Write the state that a device reports."""
+    owned.writer.write_device(DeviceKey(REPORTED, device, gateway), msgspec.json.encode(state))
+
+
+def _write_desired(owned: OwnedShard, device: str, desired: DesiredRecord | None) -> None:
+    value = msgspec.json.encode(desired) if desired is not None else None
+    owned.writer.write_device(DeviceKey(DESIRED, device), value)
+    owned.devices.want(device, desired)
+
+
+def _audit(edit: DeviceEdit, version: int) -> AuditRecord:
     return AuditRecord(
-        time_ms=now_ms,
+        time_ms=_now_ms(),
         who=edit.who,
         decision=f"DEVICE {edit.action.upper()}",
-        why=f"version {record.version}" if record is not None else "",
+        why=f"version {version}" if version else "",
         device=edit.device,
     )
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

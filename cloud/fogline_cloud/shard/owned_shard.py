@@ -10,7 +10,7 @@ from fogline_cloud.commands.record import CommandRecord
 from fogline_cloud.commands.registry import Registry
 from fogline_cloud.commands.routes import Routes
 from fogline_cloud.devices.device_table import DeviceTable
-from fogline_cloud.devices.record import DeviceRecord
+from fogline_cloud.devices.own_devices import OwnDevices
 from fogline_cloud.settings import DeviceSettings
 from fogline_cloud.shard.admission import Admission
 from fogline_cloud.shard.checkpoint import CheckpointChanges
@@ -44,7 +44,7 @@ class OwnedShard:
     on_commands: Callable[[Sequence[CommandRecord]], None]
     issued: Callable[[str], bool]
     changes: CheckpointChanges  # the state that the checkpoint lacks
-    devices: dict[str, DeviceRecord] = field(default_factory=dict)  # those whose shard it is
+    devices: OwnDevices = field(default_factory=OwnDevices)
     sightings: Sightings = field(default_factory=lambda: Sightings(DeviceTable(), DeviceSettings()))
     may_speak_for: MaySpeakFor = field(default=lambda _gateway, _device: True)
     audits: AuditThrottle = field(default_factory=AuditThrottle)

@@ -9,7 +9,8 @@ from fogline_cloud import topics
 from fogline_cloud.audit.chain import AuditLink, follow
 from fogline_cloud.commands.record import CommandRecord, decode_record
 from fogline_cloud.committed_records import READ_LIMIT_S, read_committed
-from fogline_cloud.devices.record import DeviceRecord, decode_device, device_key, read_key
+from fogline_cloud.devices.own_devices import OwnDevices
+from fogline_cloud.devices.record import read_key
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.records import StreamPosition, position_of
 from fogline_cloud.shard.admission import StreamKey, StreamState
@@ -27,7 +28,7 @@ class Recovered:
     routes: dict[str, RouteEntry]
     commands: list[CommandRecord]  # the newest record of each command
     audit_end: AuditLink
-    devices: dict[str, DeviceRecord]  # the records of the devices whose shard it is
+    devices: OwnDevices
 
 
 def read_commands(clients: KafkaClients, tenant: str, shard: int) -> list[CommandRecord]:
@@ -43,18 +44,12 @@ def read_commands(clients: KafkaClients, tenant: str, shard: int) -> list[Comman
     return sorted(newest.values(), key=lambda each: each.changed_ms)
 
 
-def read_own_devices(clients: KafkaClients, tenant: str, shard: int) -> dict[str, DeviceRecord]:
-    """Return the records of the devices that belong to a shard. Sightings, which gateways' shards write, are passed over."""
-    found: dict[str, DeviceRecord] = {}
+def read_own_devices(clients: KafkaClients, tenant: str, shard: int) -> OwnDevices:
+    """Return the records of the devices that belong to a shard. What gateways' shards write is passed over."""
+    found = OwnDevices()
     for stored in read_committed(clients, {(topics.devices(tenant), shard): None}):
         try:
-            key = read_key(stored.key)
-            if key != device_key(key.device):
-                continue
-            if stored.value:
-                found[key.device] = decode_device(stored.value)
-            else:
-                found.pop(key.device, None)
+            found.apply(read_key(stored.key), stored.value)
         except Poison as error:
             _log.warning("%s[%d] at %d is skipped: %s", stored.topic, shard, stored.offset, error)
     return found

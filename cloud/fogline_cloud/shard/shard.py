@@ -17,7 +17,6 @@ from fogline_cloud.commands.record import CommandRecord
 from fogline_cloud.commands.registry import Registry
 from fogline_cloud.commands.routes import Routes
 from fogline_cloud.devices.device_table import DeviceTable
-from fogline_cloud.devices.record import DeviceRecord
 from fogline_cloud.settings import BridgeSettings, DeviceSettings
 from fogline_cloud.shard.admission import Admission
 from fogline_cloud.shard.checkpoint import ShardOwner
@@ -136,6 +135,7 @@ class Shard:
             registry.put(record)
         for device, route in recovered.routes.items():
             self._routes.recall(device, route.gateway, route.since_ms)
+        recovered.devices.share(self._devices)
         admission = Admission(recovered.known, self._epochs)
         owned = OwnedShard(
             writer,
@@ -146,7 +146,7 @@ class Shard:
             self._on_commands,
             self._issued,
             recovered.changes,
-            self._own_devices(recovered.devices),
+            recovered.devices,
             Sightings(self._devices, self._device_settings),
             self._may_speak_for,
         )
@@ -157,14 +157,6 @@ class Shard:
         _log.info("shard %d is taken: %d streams, %.1f s", self.number, len(recovered.known), seconds)
         self._set_ready(ready=True, why="")
         return self._commits
-
-    def _own_devices(self, found: dict[str, DeviceRecord]) -> dict[str, DeviceRecord]:
-        """Return the devices, each as the object that the table has, if that is equal: there may be many."""
-        own = {}
-        for name, record in found.items():
-            known = self._devices.get(name)
-            own[name] = known.record if known is not None and known.record == record else record
-        return own
 
     def _lose(self, error: Exception) -> None:
         why = str(error)

@@ -6,9 +6,11 @@ all bridges, says when the last one was; what this shard has written and the tab
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
+from typing import Any
 from urllib.parse import parse_qsl
 
 from fogline.codec import Batch
+from fogline_cloud.devices.desired import ReportedState, read_reported
 from fogline_cloud.devices.device_table import DeviceTable
 from fogline_cloud.devices.record import MAX_FIRMWARE, DeviceSighting
 from fogline_cloud.settings import DeviceSettings, Learn
@@ -16,6 +18,8 @@ from fogline_cloud.settings import DeviceSettings, Learn
 MOST = 5_000
 """Sightings to remember until the table has them. Without one, the next event of the device is noted once more."""
 _FIRMWARE = "firmware"
+_REPORTED = "reported"
+_IS_REPORTED = "reported=true"
 _MAX_PROPERTIES = 32
 
 
@@ -67,6 +71,24 @@ class Sightings:
         if len(self._written) > MOST:
             self._written.popitem(last=False)
         return DeviceSighting(seen_ms=now_ms, firmware=firmware)
+
+
+def reported_states(table: DeviceTable, batch: Batch, tenant: str, now_ms: int) -> Iterator[tuple[str, ReportedState]]:
+    """Yield the state that a device with a desired state reports in a gateway's batch, if it is not the one that is known.
+
+    Such an event has type `reported`, or the property `reported=true`.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for event, data in zip(batch.objects, batch.data, strict=True):
+        if event.type == _REPORTED or (event.properties is not None and _IS_REPORTED in event.properties):
+            own, device = batch.devices[event.source]
+            known = table.get(device) if own == tenant else None
+            if known is not None and known.desired is not None and (state := read_reported(data)) is not None:
+                found[device] = state
+    for device, state in found.items():
+        known = table.get(device)
+        if known is None or known.reported is None or known.reported.reported != state:
+            yield device, ReportedState(reported=state, changed_ms=now_ms)
 
 
 def _firmware_of(properties: str | None) -> str:

@@ -15,9 +15,11 @@ from fogline_cloud.commands.record import CommandRecord
 from fogline_cloud.commands.reply_lane import CheckedReplies, check_replies
 from fogline_cloud.devices.record import encode_sighting, seen_key
 from fogline_cloud.shard.admission import Covered, Duplicate, Foreign, Hole, Produce
+from fogline_cloud.shard.device_changes import write_reported
 from fogline_cloud.shard.foreign_devices import refuse_foreign
 from fogline_cloud.shard.owned_shard import OwnedShard
 from fogline_cloud.shard.shard_writer import isolated
+from fogline_cloud.shard.sightings import reported_states
 
 
 @dataclass(slots=True)
@@ -80,8 +82,11 @@ class GatewayBatch:
             self._count_duplicates(owned, skip)
         for device in owned.routes.learn(span.gateway, batch):
             owned.writer.write_route(device, span.gateway)
-        for device, sighting in owned.sightings.due(span.gateway, batch, owned.writer.tenant, time.time_ns() // 1_000_000):
+        now_ms = time.time_ns() // 1_000_000
+        for device, sighting in owned.sightings.due(span.gateway, batch, owned.writer.tenant, now_ms):
             owned.writer.write_device(seen_key(device, span.gateway), encode_sighting(sighting))
+        for device, state in reported_states(owned.sightings.table, batch, owned.writer.tenant, now_ms):
+            write_reported(owned, device, span.gateway, state)
         for record in replies.records:
             owned.registry.put(record)
             owned.writer.write_command(record)
