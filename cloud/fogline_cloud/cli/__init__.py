@@ -7,6 +7,7 @@
 `ca`: `fogline ca`
 `command`: `fogline command`
 `command_cancel`: `fogline command cancel`
+`command_group`: `fogline command send --where` and `fogline command group`
 `common`: shared options
 `dead`: `fogline dead`
 `device`: `fogline device`

@@ -15,6 +15,7 @@ from fogline.command import CommandState
 from fogline.errors import Misconfigured, Poison
 from fogline.signature import make_key
 from fogline_cloud.cli.command_cancel import add_cancel, connected
+from fogline_cloud.cli.command_group import add_groups, require_no_device, send_group
 from fogline_cloud.cli.common import add_command, add_group
 from fogline_cloud.cli.times import seconds
 from fogline_cloud.commands.client import Ask, CommandVerdict, Operator
@@ -27,6 +28,7 @@ EXAMPLE = """\
 examples:
   fogline command send lamp-1 switch --json '{"on": true}' --ttl 30s
   fogline command send lamp-1 reboot --direct          only if the device is reachable now
+  fogline command send --where type=lamp switch --json '{"on": true}' --stop-at-failures 10%
   fogline command list --device lamp-1                 the newest state of each command
   fogline command show 5f0c...                         one command and its reply
   fogline command cancel 5f0c...                       unless the device has seen it
@@ -53,8 +55,9 @@ def register(groups: "argparse._SubParsersAction[Any]") -> None:
     add_cancel(commands, raw)
     key = commands.add_parser("key", help="create a key pair for signatures", epilog="example: fogline command key > key.json")
     key.set_defaults(run=run_key)
-    send.add_argument("device", help="the device")
-    send.add_argument("name", help="the name of the command")
+    device = send.add_argument("device", help="the device (without --where)")
+    name = send.add_argument("name", help="the name of the command")
+    add_groups(commands, send, device, name)
     body = send.add_mutually_exclusive_group()
     body.add_argument("--json", dest="payload", metavar="JSON", help="arguments, as application/json")
     body.add_argument("--text", help="arguments, as text/plain")
@@ -70,7 +73,11 @@ def register(groups: "argparse._SubParsersAction[Any]") -> None:
 def run_send(arguments: argparse.Namespace) -> int:
     """Send a command, show progress and print the reply. Return 1 unless it succeeded."""
     settings = load(arguments.config, kafka=False)
+    if arguments.where is not None:
+        require_no_device(arguments)
     ask = _ask(arguments)
+    if arguments.where is not None:
+        return send_group(arguments, ask)
     verdict = asyncio.run(_send(arguments, settings, ask))
     if arguments.output == "json":
         print(json.dumps({**asdict(verdict), "data": verdict.data.decode("utf-8", "replace")}))
@@ -95,7 +102,7 @@ def _ask(arguments: argparse.Namespace) -> Ask:
         except OSError as error:
             raise Misconfigured(f"--file {arguments.file}: {error.strerror}") from None
     return Ask(
-        device=arguments.device,
+        device=arguments.device or "",
         name=arguments.name,
         data=data,
         content_type=content_type,

@@ -57,11 +57,13 @@ def _sentence(verdict: CancelVerdict) -> str:
 
 
 @asynccontextmanager
-async def connected(arguments: argparse.Namespace, settings: CloudSettings) -> AsyncIterator[Operator]:
-    """Connect an operator as the arguments and the settings say. Raises `Misconfigured`."""
+async def connected(arguments: argparse.Namespace, settings: CloudSettings, name: str = "") -> AsyncIterator[Operator]:
+    """Connect an operator as the arguments and the settings say. `name` is its container id. Raises `Misconfigured`."""
     where = arguments.bridge or settings.operator.bridge or settings.bridge.listen
     host, port = split_endpoint(where, "--bridge" if arguments.bridge else "operator.bridge")
-    async with Operator(host, port, settings.tenant, security=operator_security(settings.operator, host)) as operator:
+    async with Operator(
+        host, port, settings.tenant, name=name, security=operator_security(settings.operator, host)
+    ) as operator:
         try:
             async with asyncio.timeout(_CONNECT_S):
                 await operator.attached()

@@ -1,6 +1,7 @@
 """Values and rules of commands, and the operator's Python client.
 
 `client`: the operator's Python client
+`command_group`: one command for many devices
 `command_id`: identifiers of commands
 `operator_security`: how an operator proves its name
 `record`: the record of a command on Kafka
