@@ -112,7 +112,9 @@ async def test_a_version_has_no_deadline_of_its_own(learning):
     async with commandable(line) as (bridge, _, downlink):
         await known(bridge, lambda table: table.get("lamp-1") is not None)
         assert await edited(line, "lamp-1", "want", want(on=True)) == ACCEPTED
-        await known(bridge, lambda table: table.get("lamp-1").desired.attempt > 2)  # each attempt before has expired
+        await known(
+            bridge, lambda table: (found := table.get("lamp-1").desired) is not None and found.attempt > 2
+        )  # each attempt before has expired
         lamp = Lamp(downlink)
         downlink.reachable("lamp-1", lamp)
         await settled(line, "lamp-1", 1, "SUCCEEDED")
