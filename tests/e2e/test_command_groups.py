@@ -10,7 +10,6 @@ from e2e.parts import Device, commandable, until_not
 from e2e.test_devices import edited, fogline, known
 from fogline.amqp.outcome import ACCEPTED
 from fogline.command import Reply
-from fogline.errors import Misconfigured
 from fogline_cloud.commands.client import Operator
 from fogline_cloud.commands.command_group import GroupCommand, GroupFile, GroupRun
 from fogline_lab.amqp import within
@@ -108,23 +107,12 @@ async def test_a_cancelled_group_sends_nothing_more(line):
         assert (dict(group.states), group.left) == ({"NOT_SENT": 12}, [])
 
 
-def test_a_file_that_a_crash_has_cut_off_is_read_up_to_there(line):
-    group = group_of(line)
-    path = line.folder / "groups" / "g1.jsonl"
-    with path.open("ab") as file:
-        file.write(b'{"device":"lamp-1","state":"SUCCEEDED"}\n{"device":"lamp-2","sta')
-    again = GroupFile.read(line.folder / "groups", "g1")
-    assert (list(again.verdicts), again.command) == (["lamp-1"], group.command)
-    assert path.read_bytes().endswith(b"\n")
-    with pytest.raises(Misconfigured, match="there is no such group"):
-        GroupFile.read(line.folder / "groups", "g2")
-
-
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("send", "lamp-1", "switch", "--where", "type=lamp"), "name one device, or give --where"),
-        (("send", "switch"), "name one device, or give --where"),
+        (("send", "lamp-1", "switch", "--where", "type=lamp"), "name the command and no device"),
+        (("send", "--where", "type=lamp"), "name the command and no device"),
+        (("send", "switch", "--where", "type=nothing"), "no device matches"),
         (("send", "--where", "lamp", "switch"), "--where 'lamp': expected name=value"),
         (("send", "--where", "type=x", "switch", "--stop-at-failures", "200%"), "--stop-at-failures '200%'"),
         (("send", "--where", "type=nothing", "switch"), "no device matches"),

@@ -72,7 +72,7 @@ async def test_a_desired_state_is_sent_once_and_the_reported_one_is_beside_it(le
             {},
         )
         await line.put(outbox, 2, data=b'{"on": false, "level": 5}', type="reported")
-        await known(bridge, lambda table: table.get("lamp-1").reported.reported["on"] is False)
+        await known(bridge, lambda table: (found := table.get("lamp-1").reported) is not None and not found.reported["on"])
         shown = json.loads((await fogline("device", "show", "lamp-1", "--json"))[1])
         assert shown["difference"] == {"on": True}
 
@@ -112,7 +112,9 @@ async def test_a_version_has_no_deadline_of_its_own(learning):
     async with commandable(line) as (bridge, _, downlink):
         await known(bridge, lambda table: table.get("lamp-1") is not None)
         assert await edited(line, "lamp-1", "want", want(on=True)) == ACCEPTED
-        await known(bridge, lambda table: table.get("lamp-1").desired.attempt > 2)  # each attempt before has expired
+        await known(
+            bridge, lambda table: (found := table.get("lamp-1").desired) is not None and found.attempt > 2
+        )  # each attempt before has expired
         lamp = Lamp(downlink)
         downlink.reachable("lamp-1", lamp)
         await settled(line, "lamp-1", 1, "SUCCEEDED")

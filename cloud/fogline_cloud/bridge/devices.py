@@ -11,7 +11,7 @@ from fogline.address import Address, DeviceAddress, shown
 from fogline.amqp.events import Delivery, Link
 from fogline.amqp.outcome import REDIRECT, RELEASED, Outcome, rejected
 from fogline.errors import Poison
-from fogline.message import Message
+from fogline.message import Message, pack_id
 from fogline.process.loop_calls import call_soon
 from fogline_cloud.access.policy import Action, Policy
 from fogline_cloud.access.principal import Principal
@@ -150,7 +150,7 @@ class DeviceHandler(LinkHandler):
         """See `LinkHandler`."""
         assert isinstance(address, DeviceAddress)
         device = device_of(message, address)
-        request = f"{reply_owner(peer.principal)}/{message.message_id}" if message.message_id is not None else ""
+        request = f"{reply_owner(peer.principal)}/{pack_id(message.message_id)}" if message.message_id is not None else ""
         edit = DeviceEdit(device, message.subject or "", str(peer.principal)[:MAX_WHO], message.body, request[:128])
         require_may_edit(self._policy, peer.principal, edit)
         peer.check_quota()

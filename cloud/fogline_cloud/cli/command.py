@@ -15,7 +15,7 @@ from fogline.command import CommandState
 from fogline.errors import Misconfigured, Poison
 from fogline.signature import make_key
 from fogline_cloud.cli.command_cancel import add_cancel, connected
-from fogline_cloud.cli.command_group import add_groups, send_group
+from fogline_cloud.cli.command_group import add_groups, require_no_device, send_group
 from fogline_cloud.cli.common import add_command, add_group
 from fogline_cloud.cli.times import seconds
 from fogline_cloud.commands.client import Ask, CommandVerdict, Operator
@@ -55,9 +55,9 @@ def register(groups: "argparse._SubParsersAction[Any]") -> None:
     add_cancel(commands, raw)
     key = commands.add_parser("key", help="create a key pair for signatures", epilog="example: fogline command key > key.json")
     key.set_defaults(run=run_key)
-    add_groups(commands, send)
-    send.add_argument("device", nargs="?", help="the device (without --where)")
-    send.add_argument("name", help="the name of the command")
+    device = send.add_argument("device", help="the device (without --where)")
+    name = send.add_argument("name", help="the name of the command")
+    add_groups(commands, send, device, name)
     body = send.add_mutually_exclusive_group()
     body.add_argument("--json", dest="payload", metavar="JSON", help="arguments, as application/json")
     body.add_argument("--text", help="arguments, as text/plain")
@@ -73,8 +73,8 @@ def register(groups: "argparse._SubParsersAction[Any]") -> None:
 def run_send(arguments: argparse.Namespace) -> int:
     """Send a command, show progress and print the reply. Return 1 unless it succeeded."""
     settings = load(arguments.config, kafka=False)
-    if (arguments.where is None) == (arguments.device is None):
-        raise Misconfigured("name one device, or give --where: fogline command send lamp-1 switch")
+    if arguments.where is not None:
+        require_no_device(arguments)
     ask = _ask(arguments)
     if arguments.where is not None:
         return send_group(arguments, ask)

@@ -35,20 +35,45 @@ exit status: 0 every command succeeded, 1 not every one, 2 the input or the sett
 _FOLDER = "folder of the groups (default: ~/.local/state/fogline/groups)"
 
 
-def add_groups(commands: "argparse._SubParsersAction[Any]", send: argparse.ArgumentParser) -> None:
+class _Where(argparse.Action):
+    """Option `--where`. With it, `send` takes no device, so the positional arguments are not both required."""
+
+    def __init__(self, *args: Any, device: argparse.Action, name: argparse.Action, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._device, self._name = device, name
+
+    def __call__(self, _parser: Any, namespace: argparse.Namespace, values: Any, _option: str | None = None) -> None:
+        """Take one more filter."""
+        namespace.where = [*(namespace.where or []), values]
+        self._device.nargs = "?"
+        self._device.required = self._name.required = False
+
+
+def require_no_device(arguments: argparse.Namespace) -> None:
+    """Check that `send --where` names a command and no device. Raises `Misconfigured`."""
+    given = [each for each in (arguments.device, arguments.name) if each is not None]
+    if len(given) != 1:
+        raise Misconfigured("--where: name the command and no device, for example: send --where type=lamp switch")
+    arguments.device, arguments.name = None, given[0]
+
+
+def add_groups(
+    commands: "argparse._SubParsersAction[Any]", send: argparse.ArgumentParser, device: argparse.Action, name: argparse.Action
+) -> None:
     """Add the options of `send` for a group, and the subcommands of `group`."""
-    send.add_argument("--where", action="append", metavar="NAME=VALUE,...", help="send to all devices that match")
+    about = "send to all devices that match"
+    send.add_argument("--where", action=_Where, device=device, name=name, metavar="NAME=VALUE,...", help=about)
     send.add_argument("--rate", type=float, default=50.0, help="with --where: commands that begin per second (default: 50)")
     send.add_argument("--stop-at-failures", metavar="SHARE", help="with --where: cancel the rest at this share, such as 10%%")
     send.add_argument("--groups", type=Path, help=_FOLDER)
     raw: dict[str, Any] = {"epilog": EXAMPLE, "formatter_class": argparse.RawDescriptionHelpFormatter}
     group = add_group(commands, "group", "show, resume or cancel one command for many devices", description=__doc__, **raw)
-    for name, run, about in (
+    for word, run, about in (
         ("show", run_show, "print the states"),
         ("resume", run_resume, "send what is left"),
         ("cancel", run_cancel, "cancel what no device has seen"),
     ):
-        each = add_command(group, name, run, about, **raw)
+        each = add_command(group, word, run, about, **raw)
         each.add_argument("id", help="the id of the group")
         each.add_argument("--groups", type=Path, help=_FOLDER)
         each.add_argument("--bridge", help="host:port of the bridge (default: bridge.listen of the settings)")

@@ -10,6 +10,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -175,11 +176,14 @@ class GroupRun:
                     self._slots.release()
                     break
                 task = self._in_flight[device] = asyncio.create_task(self._send(device), name=f"group {device}")
-                task.add_done_callback(lambda _, device=device: self._in_flight.pop(device, None))
+                task.add_done_callback(partial(self._ended, device))
             await self._settle()
         finally:
             for task in self._in_flight.values():
                 task.cancel()
+
+    def _ended(self, device: str, _: "asyncio.Task[None]") -> None:
+        self._in_flight.pop(device, None)
 
     async def cancel(self, devices: Iterable[str]) -> None:
         """Cancel the commands of devices without a verdict. Devices to which nothing was sent become NOT_SENT."""

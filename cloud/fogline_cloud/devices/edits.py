@@ -75,7 +75,7 @@ def apply_want(edit: DeviceEdit, current: DesiredRecord | None, now_ms: int) -> 
     body = read_want(edit.body)
     if current is not None and edit.request and current.request == edit.request:
         return current
-    fields = {"desired": body.desired, "command": body.command, "request": edit.request}
+    fields: dict[str, Any] = {"desired": body.desired, "command": body.command, "request": edit.request}
     if current is None:
         return DesiredRecord(version=1, changed_ms=now_ms, changed_by=edit.who, **fields)
     return replace(current, version=current.version + 1, changed_ms=now_ms, changed_by=edit.who, **fields)

@@ -1,0 +1,108 @@
+"""The run of a group: the share of failures, and what a second run leaves out. tests/e2e/test_command_groups.py has devices."""
+
+import asyncio
+
+import pytest
+
+from fogline.command import CommandState
+from fogline.errors import Misconfigured, Unreachable
+from fogline_cloud.commands.client import CancelVerdict, CommandVerdict
+from fogline_cloud.commands.command_group import GroupCommand, GroupFile, GroupRun
+from fogline_lab.amqp import within
+
+NAMES = [f"lamp-{number}" for number in range(20)]
+
+
+class ScriptedOperator:
+    """An operator whose devices answer as a test says. `cancelled` has the message ids of the requests to cancel."""
+
+    def __init__(self, answer=lambda _: 200):
+        self.answer = answer
+        self.asked: list[str] = []
+        self.cancelled: list[str] = []
+        self.sent = asyncio.Event()
+        self.refusal: CancelVerdict | None = None
+
+    async def request(self, ask):
+        self.asked.append(ask.message_id)
+        self.sent.set()
+        status = self.answer(ask.device)
+        if status is None:
+            await asyncio.Future()
+        return CommandVerdict(CommandState.SUCCEEDED if status == 200 else CommandState.FAILED, status)
+
+    async def cancel(self, *, message_id):
+        self.cancelled.append(message_id)
+        if self.refusal is not None:
+            return self.refusal
+        if message_id not in self.asked:
+            return CancelVerdict(None, 404, "not known")
+        return CancelVerdict(CommandState.CANCELLED, 200)
+
+
+def group_of(folder, **fields) -> GroupFile:
+    given = {"id": "g1", "tenant": "acme", "devices": NAMES, "name": "switch", "ttl_s": 60.0, "rate_s": 1e6, **fields}
+    return GroupFile.create(folder, GroupCommand(**given))
+
+
+async def test_a_second_run_asks_only_for_what_is_left_and_under_the_same_ids(folder):
+    first = ScriptedOperator(lambda name: 200 if name < "lamp-15" else None)
+    group = group_of(folder)
+    running = asyncio.create_task(GroupRun(group, first).run())
+    while len(first.asked) < 20:
+        first.sent.clear()
+        await within(first.sent.wait(), "it does not send")
+    running.cancel()
+    await asyncio.wait({running})
+    again, second = GroupFile.read(folder, "g1"), ScriptedOperator()
+    left = again.left
+    await within(GroupRun(again, second).run(), "it does not end")
+    assert second.asked == [f"group/g1/{name}" for name in left]
+    assert 0 < len(left) < 20
+    assert set(second.asked) <= set(first.asked)
+    assert (dict(GroupFile.read(folder, "g1").states), again.left) == ({"SUCCEEDED": 20}, [])
+
+
+async def test_at_the_share_of_failures_the_rest_is_cancelled_or_not_sent(folder):
+    operator = ScriptedOperator(lambda name: None if name in ("lamp-0", "lamp-1") else 500)
+    group = group_of(folder, stop_share=0.1, rate_s=1000.0)
+    await within(GroupRun(group, operator).run(), "it does not stop")
+    assert sorted(operator.cancelled) == ["group/g1/lamp-0", "group/g1/lamp-1"]
+    assert (group.states["CANCELLED"], group.states["FAILED"]) == (2, len(operator.asked) - 2)
+    assert 2 <= group.states["FAILED"] < 18
+    before = len(operator.asked)
+    operator.answer = lambda _: 200
+    await within(GroupRun(group, operator).run(), "it does not go on")
+    assert (group.left, len(operator.asked) > before) == ([], True)
+
+
+async def test_a_cancelled_group_leaves_nothing_to_send(folder):
+    operator = ScriptedOperator()
+    group = group_of(folder)
+    await GroupRun(group, operator).cancel(group.left)
+    assert (dict(group.states), group.left) == ({"NOT_SENT": 20}, [])
+    await within(GroupRun(group, operator).run(), "it does not end")
+    assert operator.asked == []
+
+
+async def test_without_the_right_to_cancel_the_reason_is_told(folder):
+    operator = ScriptedOperator()
+    operator.refusal = CancelVerdict(None, 403, "alice may not cancel it")
+    group = group_of(folder)
+    with pytest.raises(Unreachable, match="alice may not cancel it"):
+        await GroupRun(group, operator).cancel(group.left)
+
+
+def test_a_file_that_a_crash_has_cut_off_is_read_up_to_there(folder):
+    group = group_of(folder)
+    path = folder / "g1.jsonl"
+    with path.open("ab") as file:
+        file.write(b'{"device":"lamp-1","state":"SUCCEEDED"}\n{"device":"lamp-2","sta')
+    again = GroupFile.read(folder, "g1")
+    assert (list(again.verdicts), again.command) == (["lamp-1"], group.command)
+    assert path.read_bytes().endswith(b"\n")
+    with pytest.raises(Misconfigured, match="there is no such group"):
+        GroupFile.read(folder, "g2")
+    (folder / "g3.jsonl").write_text("x\n")
+    with pytest.raises(Misconfigured, match="not the file of a group"):
+        GroupFile.read(folder, "g3")
