@@ -9,6 +9,7 @@ from e2e.parts import Line, no_commands, until_not
 from e2e.secure_line import secure
 from fogline.amqp.backoff import Backoff
 from fogline_cloud.bridge.bridge import Bridge
+from fogline_cloud.bridge.metrics import read_bridge
 from fogline_edge.downlink.runner import DownlinkCounters
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.statistics import StatisticsReader
@@ -83,6 +84,7 @@ async def test_the_end_of_a_gateway_s_certificate_is_the_one_that_the_bridge_has
     async with line.bridge() as bridge, line.gateway() as outbox:
         await line.put(outbox, 1)
         await line.drained(outbox)
-        found = {each.name: each.value for each in bridge.read_metrics() if "gw-1" in each.labels}
+        samples = read_bridge(bridge.listener, bridge.gateways, bridge._table, bridge.shards, bridge.fleet)
+        found = {each.name: each.value for each in samples if "gw-1" in each.labels}
     left_s = found["fogline_gateway_certificate_end_timestamp_seconds"] - found["fogline_gateway_last_seen_timestamp_seconds"]
     assert 23 * 3600 < left_s < 25 * 3600

@@ -5,9 +5,9 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from edge.mqtt.test_users import line as password_line
 
 from e2e.secure_line import Site
+from edge.test_users import line as password_line
 from fogline_cloud.authority.certificates import Role
 from fogline_edge.cli import main
 from fogline_edge.outbox.outbox import Outbox

@@ -3,13 +3,12 @@
 import asyncio
 import logging
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
 from fogline.errors import Misconfigured
 from fogline.process.loop_calls import call_soon
-from fogline.process.metrics import Sample
 from fogline.process.metrics_server import MetricsServer
 from fogline.process.service_manager import watched
 from fogline.process.settings_file import require_loopback, split_endpoint
@@ -110,9 +109,8 @@ class Bridge:
             self._feed = RevocationFeed(self._clients, settings.tenant, authentication.revoked, *paths)
         self._keep_files()
         if settings.bridge.metrics is not None:
-            self._metrics = MetricsServer(
-                settings.bridge.metrics, "bridge.metrics", self.read_metrics, partial(check_bridge, self.shards)
-            )
+            read = partial(read_bridge, self.listener, self.gateways, self._table, self.shards, self.fleet)
+            self._metrics = MetricsServer(settings.bridge.metrics, "bridge.metrics", read, partial(check_bridge, self.shards))
             self.metrics_address = await self._metrics.start()
         self._join("{}:{}".format(*bound))
         return bound
@@ -157,11 +155,6 @@ class Bridge:
         if not all(shard.alive for shard in self.shards):
             _log.error("the thread of a shard has ended: the service manager has to start this bridge again")
             await asyncio.Future()
-
-    def read_metrics(self) -> Iterator[Sample]:
-        """Return the present samples of this bridge, which has been started."""
-        assert self.listener is not None
-        return read_bridge(self.listener, self.gateways, self._table, self.shards, self.fleet)
 
     def read_again(self) -> None:
         """Read the files that have changed: who may do what, who may connect no longer, and what devices take."""

@@ -17,7 +17,7 @@ async def send_statistics(sender: Sender, read: ReadStatistics, every_s: float) 
     while not sender.closed:
         try:
             statistics = await asyncio.to_thread(read)
-        except FoglineError:  # the next one shows it
+        except (FoglineError, OSError, ValueError):  # numbers that cannot be read must not end the connection
             statistics = None
         if statistics is not None and not sender.closed:
             await sender.send(Message(body=encode_statistics(statistics), content_type=STATISTICS_CONTENT_TYPE))
