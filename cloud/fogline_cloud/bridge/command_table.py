@@ -58,7 +58,7 @@ class CommandTable:
         self.registry = Registry()
         self.open: dict[str, OpenCommand] = {}
         self.unknown_devices = 0
-        self.replies = ReplySender(self._on_reply_delivered)
+        self.replies = ReplySender(self.acknowledge)
         self.waiters = VerdictWaiters(self.registry.get)
         self.now_ms = now_ms
         self._shards = shards
@@ -167,10 +167,7 @@ class CommandTable:
             command.cancelling = command.cancelling or record.cancelling
 
     def acknowledge(self, record: CommandRecord) -> None:
-        """Note that the verdict of a command of the bridge's own was taken."""
-        self._on_reply_delivered(record)
-
-    def _on_reply_delivered(self, record: CommandRecord) -> None:
+        """Note that an operator, or a part of the bridge that had sent the command, has taken its verdict."""
         known = self.registry.get(record.id)
         if known is None or same_verdict(known, record):  # else a newer verdict is due to the operator
             delivered = msgspec.structs.replace(record, reply_delivered=True)

@@ -32,9 +32,9 @@ from fogline_cloud.bridge.operators import OperatorHandler
 from fogline_cloud.bridge.shard_table import ShardTable
 from fogline_cloud.commands.command_id import CommandIds
 from fogline_cloud.commands.record import CommandRecord, command_of
-from fogline_cloud.devices.desired import CommandOutcome, DesiredRecord, ReportedState, read_reported
+from fogline_cloud.devices.desired import DesiredOutcome, DesiredRecord, ReportedState, read_reported
 from fogline_cloud.devices.device_table import DeviceEntry
-from fogline_cloud.shard.device_changes import DesiredDispatch, OutcomeChange
+from fogline_cloud.shard.device_changes import DesiredDispatch, DesiredOutcomeChange
 
 EVERY_S = 0.2
 MOST = 500
@@ -195,7 +195,7 @@ class DesiredStates:
         shard = self._shards.ready(self._shards.number_of(desired.sent_gateway))
         if shard is None:
             return
-        outcome = CommandOutcome(
+        outcome = DesiredOutcome(
             command=desired.sent_id,
             version=desired.sent_version,
             state=state,
@@ -204,10 +204,16 @@ class DesiredStates:
             why=why[:1024],
         )
         self._writing.add(device)
-        shard.submit(OutcomeChange(device, desired.sent_gateway, outcome, reported, self._done(device), never_sent=never_sent))
-
-    def _done(self, device: str) -> Callable[[], None]:
-        return partial(call_soon, self._loop, self._on_written, device)
+        shard.submit(
+            DesiredOutcomeChange(
+                device,
+                desired.sent_gateway,
+                outcome,
+                reported,
+                partial(call_soon, self._loop, self._on_written, device),
+                never_sent=never_sent,
+            )
+        )
 
     def _on_written(self, device: str) -> None:
         self._writing.discard(device)

@@ -95,18 +95,6 @@ class OperatorHandler(LinkHandler):
         own = msgspec.structs.replace(message, to=str(CommandAddress(address.tenant, record.device)))
         self._take_or_forward(peer, record, own, partial(peer.settle, delivery))
 
-    def _cancel_or_forward(self, peer: Peer, command_id: str, message: Message, settle: Settle) -> None:
-        known = self._table.registry.get(command_id)
-        number = self._shards.number_of(known.gateway) if known is not None else None
-        is_here = self._shards.all_ready if number is None else number in self._shards.owned
-        if peer.forwarded and number is None and self._shards.own_ready:
-            settle(rejected(NOT_FOUND, unknown_command(command_id)))
-        elif is_here or peer.forwarded:
-            self.cancels.cancel(command_id, peer.principal, lambda record: settle(outcome_of(record)))
-        else:
-            own = msgspec.structs.replace(message, to=str(CommandAddress(peer.principal.tenant, "")))
-            self._forwarder.send(peer, own, number, settle)
-
     def _take_or_forward(self, peer: Peer, record: CommandRecord, message: Message, settle: Settle) -> None:
         """Take a command whose shard is here. Another bridge gets any other, unless it came from one."""
         known = self._table.registry.get(record.id)

@@ -36,7 +36,7 @@ class DesiredRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     attempt: int = 0
 
 
-class CommandOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+class DesiredOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """The end of the command that carried a version. Written by the gateway's shard."""
 
     command: _Id
@@ -94,6 +94,6 @@ def difference(desired: dict[str, Any], reported: dict[str, Any] | None) -> dict
     return found
 
 
-def decode_outcome(body: bytes) -> CommandOutcome:
+def decode_outcome(body: bytes) -> DesiredOutcome:
     """Return the outcome of a JSON text. Raises `Poison('malformed')`."""
-    return read_document(body, CommandOutcome, "the outcome of a desired state")
+    return read_document(body, DesiredOutcome, "the outcome of a desired state")

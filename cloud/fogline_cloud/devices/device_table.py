@@ -15,7 +15,7 @@ from fogline.errors import Poison
 from fogline.json_document import read_document
 from fogline.process.log_throttle import LogThrottle
 from fogline_cloud.devices import record
-from fogline_cloud.devices.desired import CommandOutcome, DesiredRecord, ReportedState, decode_outcome
+from fogline_cloud.devices.desired import DesiredOutcome, DesiredRecord, ReportedState, decode_outcome
 from fogline_cloud.devices.record import DeviceRecord, DeviceSighting, decode_device, decode_sighting, read_key
 
 T = TypeVar("T")
@@ -41,7 +41,7 @@ class DeviceEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     record: DeviceRecord | None = None
     sightings: tuple[tuple[str, DeviceSighting], ...] = ()
     desired: DesiredRecord | None = None
-    outcomes: tuple[tuple[str, CommandOutcome], ...] = ()
+    outcomes: tuple[tuple[str, DesiredOutcome], ...] = ()
     reports: tuple[tuple[str, ReportedState], ...] = ()
 
     @property
@@ -75,7 +75,7 @@ class DeviceEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.reports[0][1] if self.reports else None
 
     @property
-    def outcome(self) -> CommandOutcome | None:
+    def outcome(self) -> DesiredOutcome | None:
         """The end of the command that was sent last for the desired state; `None` while it is under way."""
         if self.desired is None:
             return None
@@ -172,5 +172,5 @@ def _seen_ms(sighting: DeviceSighting) -> int:
     return sighting.seen_ms
 
 
-def _changed_ms(value: CommandOutcome | ReportedState) -> int:
+def _changed_ms(value: DesiredOutcome | ReportedState) -> int:
     return value.changed_ms

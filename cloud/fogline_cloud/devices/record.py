@@ -5,7 +5,7 @@
 | `device/{device}` | the device's shard | an operator's `set` or `forget` | `DeviceRecord` |
 | `desired/{device}` | the device's shard | an operator's `want` | `DesiredRecord` |
 | `seen/{device}/{gateway}` | the gateway's shard | events of the device | `DeviceSighting` |
-| `outcome/{device}/{gateway}` | the gateway's shard | the end of the command that carried a desired state | `CommandOutcome` |
+| `outcome/{device}/{gateway}` | the gateway's shard | the end of the command that carried a desired state | `DesiredOutcome` |
 | `reported/{device}/{gateway}` | the gateway's shard | answers and events of the device | `ReportedState` |
 
 The partition is the shard of the name that the record is about, so each key has one writer: the bridge that owns the shard. A

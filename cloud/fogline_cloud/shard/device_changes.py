@@ -9,7 +9,7 @@ import msgspec
 from fogline.amqp.outcome import ACCEPTED, DECODE_ERROR, MODIFIED, NOT_FOUND, RESOURCE_LIMIT, Outcome, rejected
 from fogline.errors import Poison
 from fogline_cloud.audit.record import AuditRecord
-from fogline_cloud.devices.desired import CommandOutcome, DesiredRecord, ReportedState
+from fogline_cloud.devices.desired import DesiredOutcome, DesiredRecord, ReportedState
 from fogline_cloud.devices.device_table import MAX_DEVICES
 from fogline_cloud.devices.edits import FORGET, WANT, DeviceEdit, apply_edit, apply_want
 from fogline_cloud.devices.record import (
@@ -110,7 +110,7 @@ class DesiredDispatch:
 
 
 @dataclass(slots=True)
-class OutcomeChange:
+class DesiredOutcomeChange:
     """The end of a command that carried a desired state, and what the device reported in its answer. In the gateway's shard.
 
     With `never_sent` it is written only if the shard has no such command.
@@ -118,7 +118,7 @@ class OutcomeChange:
 
     device: str
     gateway: str
-    outcome: CommandOutcome
+    outcome: DesiredOutcome
     reported: ReportedState | None
     done: Callable[[], None]
     never_sent: bool = False
