@@ -128,7 +128,8 @@ class DesiredStates:
             text = f"{desired.version}/{desired.changed_ms}/{attempt}"
             command_id = self._ids.of_message(self._tenant, "", f"{REPLY_ID}/{entry.name}", text)
             self._writing.add(entry.name)
-            shard.submit(DesiredDispatch(entry.name, desired, gateway, command_id, self._done(entry.name)))
+            written = partial(call_soon, self._loop, self._on_written, entry.name)
+            shard.submit(DesiredDispatch(entry.name, desired, gateway, command_id, written))
         return True
 
     def _gateway(self, entry: DeviceEntry) -> str | None:
