@@ -105,7 +105,7 @@ async def test_slow_clients_are_cut_and_connections_are_bounded(line, monkeypatc
     monkeypatch.setattr("fogline_cloud.api.requests.BODY_S", 0.5)
     async with served(line, max_connections=5) as (found, *_):
         port = int(found.url.rpartition(":")[2])
-        post = b"POST /v1/telemetry/d HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\n"
+        post = f"POST /v1/telemetry/d HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\ncontent-length: 10\r\n\r\n".encode()
         silent = [await asyncio.open_connection(HERE, port) for _ in range(3)]
         silent[1][1].write(b"GET /healthz HTTP/1.1\r\nx: ")
         silent[2][1].write(post + b"abc")

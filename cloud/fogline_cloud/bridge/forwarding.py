@@ -10,6 +10,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
 from fogline.address import CommandResponse
 from fogline.amqp.events import Link
 from fogline.amqp.login import EXTERNAL, Login
@@ -28,6 +30,8 @@ from fogline_cloud.bridge.shard_table import ShardTable
 from fogline_cloud.bridge.upstream import Upstream
 from fogline_cloud.settings import BridgeSettings
 
+SHARDS = "fogline_shards"
+"""Property of a message that is forwarded in search of its device or command: the numbers of the receiver's shards."""
 LOOK_S = 5.0
 """How often the bridge looks for other bridges that may owe replies to its operators."""
 
@@ -73,24 +77,29 @@ class Forwarder:
         if len(data) > MAX_MESSAGE_BYTES:
             settle(rejected(MESSAGE_SIZE_EXCEEDED, f"a message may have {MAX_MESSAGE_BYTES} bytes; this one has {len(data)}"))
             return
-        task = asyncio.create_task(self._send(peer, data, shard_number, settle), name="forward")
+        task = asyncio.create_task(self._send(peer, message, shard_number, settle), name="forward")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _send(self, peer: Peer, data: bytes, shard_number: int | None, settle: Callable[[Outcome], None]) -> None:
+    async def _send(self, peer: Peer, message: Message, shard_number: int | None, settle: Callable[[Outcome], None]) -> None:
         owners = await self._owners()
         if shard_number is None:
-            outcome = await self._search(peer, data, owners)
+            outcome = await self._search(peer, message, owners)
         else:
-            outcome = await self._try(peer, owners.get(shard_number, ""), data)
+            outcome = await self._try(peer, owners.get(shard_number, ""), encode(message))
         if not peer.closed:
             settle(outcome)
 
-    async def _search(self, peer: Peer, data: bytes, owners: dict[int, str]) -> Outcome:
-        """Ask each other bridge. Only if all shards are there, and no bridge knows the device or the command, it is unknown."""
+    async def _search(self, peer: Peer, message: Message, owners: dict[int, str]) -> Outcome:
+        """Ask each other bridge. Only if all shards are there, and no bridge knows the device or the command, it is unknown.
+
+        Kafka may still name a bridge that has lost its shards, so each is told which shards it has to answer for.
+        """
         found = []
         for address in dict.fromkeys(owners.values()):
-            outcome = await self._try(peer, address, data)
+            numbers = ",".join(str(number) for number, owner in owners.items() if owner == address)
+            asked = replace(message, properties={**message.properties, SHARDS: numbers})
+            outcome = await self._try(peer, address, encode(asked))
             if outcome.state is not DeliveryState.RELEASED and outcome.condition != NOT_FOUND:
                 return outcome
             found.append(outcome)

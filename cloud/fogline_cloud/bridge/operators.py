@@ -21,7 +21,7 @@ from fogline_cloud.bridge.cancels import Cancels, outcome_of, unknown_command
 from fogline_cloud.bridge.command_sender import CommandSender, JournalLookup
 from fogline_cloud.bridge.command_table import CommandTable, Settle
 from fogline_cloud.bridge.connected_gateways import ConnectedGateways
-from fogline_cloud.bridge.forwarding import Forwarder, unknown_device
+from fogline_cloud.bridge.forwarding import SHARDS, Forwarder, unknown_device
 from fogline_cloud.bridge.peer import LinkHandler, Peer
 from fogline_cloud.bridge.shard_table import ShardTable
 from fogline_cloud.commands.command_id import CommandIds
@@ -101,7 +101,7 @@ class OperatorHandler(LinkHandler):
         gateway = known.gateway if known is not None else self.gateway_of(record.device)
         number = self._shards.number_of(gateway) if gateway is not None else None
         is_here = self._shards.all_ready if number is None else number in self._shards.owned
-        if peer.forwarded and number is None and self._shards.own_ready:
+        if peer.forwarded and number is None and self._shards.has(str(message.properties.get(SHARDS, ""))):
             settle(rejected(NOT_FOUND, unknown_device(record.device)))
         elif is_here or peer.forwarded:
             self.submit(record, settle)
@@ -113,7 +113,7 @@ class OperatorHandler(LinkHandler):
         known = self._table.registry.get(command_id)
         number = self._shards.number_of(known.gateway) if known is not None else None
         is_here = self._shards.all_ready if number is None else number in self._shards.owned
-        if peer.forwarded and number is None and self._shards.own_ready:
+        if peer.forwarded and number is None and self._shards.has(str(message.properties.get(SHARDS, ""))):
             settle(rejected(NOT_FOUND, unknown_command(command_id)))
         elif is_here or peer.forwarded:
             self.cancels.cancel(command_id, peer.principal, lambda record: settle(outcome_of(record)))

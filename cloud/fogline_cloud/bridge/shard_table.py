@@ -25,12 +25,11 @@ class ShardTable:
         shard = self.owned.get(shard_number)
         return shard if shard is not None and shard.ready else None
 
-    @property
-    def own_ready(self) -> bool:
-        """True if all shards of this bridge accept work."""
-        return all(shard.ready for shard in self)
+    def has(self, numbers: str) -> bool:
+        """Return True if all of these shards, separated by commas, are here and accept work. False without a number."""
+        return all(each.isdecimal() and self.ready(int(each)) is not None for each in numbers.split(","))
 
     @property
     def all_ready(self) -> bool:
         """True if this bridge owns all shards of the tenant, and all of them accept work."""
-        return len(self.owned) == self.count and self.own_ready
+        return len(self.owned) == self.count and all(shard.ready for shard in self)

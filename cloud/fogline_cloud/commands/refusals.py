@@ -20,7 +20,7 @@ NOT_CONNECTED = "the device is not connected"
 """Why a direct command was released."""
 _STATUS = {
     DECODE_ERROR: 400,
-    INVALID_FIELD: 400,
+    INVALID_FIELD: int(Status.UNDELIVERABLE),
     NOT_ALLOWED: 400,
     UNAUTHORIZED: int(Status.FORBIDDEN),
     MESSAGE_SIZE_EXCEEDED: 413,
