@@ -29,13 +29,15 @@ from fogline.amqp.security import ClientSecurity
 from fogline.amqp.sending import Sender
 from fogline.amqp.wire import decode
 from fogline.cancel import TOO_LATE
-from fogline.command import CommandState, Status
+from fogline.command import EXPIRED, CommandState, Status
 from fogline.errors import Poison, Unreachable
 from fogline.message import Message
 from fogline_cloud.commands.refusals import NOT_CONNECTED, status_of
 
 RETRY_S = 0.5
 """The pause before a command is sent again that the bridge could not take at the time."""
+DOUBT_S = 15.0
+"""How long after its time to live a command that a bridge may have taken is still sent, to learn what became of it."""
 CREDIT = 100
 """Replies that the bridge may send before this side settles them."""
 
@@ -239,7 +241,8 @@ class Operator:
             return
         outcome, loop = future.result(), asyncio.get_running_loop()
         pending.maybe_taken = pending.maybe_taken or outcome.state is DeliveryState.MODIFIED
-        verdict = _verdict_on(pending, outcome, expired=loop.time() > pending.give_up_at)
+        patience_s = DOUBT_S if pending.maybe_taken else 0.0
+        verdict = _verdict_on(pending, outcome, expired=loop.time() > pending.give_up_at + patience_s)
         if verdict is not None:
             pending.verdict.set_result(verdict)
         elif outcome.state is not DeliveryState.ACCEPTED:
@@ -305,7 +308,8 @@ def _verdict_on(pending: _Pending, outcome: Outcome, *, expired: bool) -> Comman
     if outcome.state is DeliveryState.ACCEPTED:
         return None if pending.ask.reply else CommandVerdict(CommandState.ACCEPTED, int(Status.TAKEN))
     if outcome.state is DeliveryState.REJECTED:
-        return CommandVerdict(CommandState.REJECTED, status_of(outcome), why=outcome.description or outcome.condition)
+        state = CommandState.EXPIRED if outcome.condition == EXPIRED else CommandState.REJECTED
+        return CommandVerdict(state, status_of(outcome), why=outcome.description or outcome.condition)
     if outcome.state is DeliveryState.RELEASED and not pending.ask.waits and not pending.maybe_taken:
         return CommandVerdict(CommandState.REJECTED, int(Status.OFFLINE), why=NOT_CONNECTED)
     if not expired:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from fogline.amqp.outcome import ACCEPTED, MODIFIED, RELEASED
-from fogline.command import CommandState
+from fogline.amqp.outcome import ACCEPTED, MODIFIED, RELEASED, rejected
+from fogline.command import EXPIRED, CommandState
 from fogline_cloud.commands import client
 from fogline_cloud.commands.client import Ask, Operator
 from fogline_lab.amqp import End, served, within
@@ -26,6 +26,7 @@ class Bridge(End):
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
     monkeypatch.setattr(client, "RETRY_S", 0.01)
+    monkeypatch.setattr(client, "DOUBT_S", 0.2)
 
 
 async def verdict(bridge, *, durable, ttl_s=60.0):
@@ -73,3 +74,12 @@ async def test_a_command_whose_time_is_over_before_a_bridge_is_there_expires_and
         found = await within(operator.request(Ask("lamp-1", "switch", ttl_s=0.0)), "no verdict")
     assert found.state is CommandState.EXPIRED
     assert not bridge.messages
+
+
+async def test_a_command_that_a_bridge_may_have_taken_is_asked_for_after_its_time_to_live(monkeypatch):
+    """The copy that comes too late to run brings its end."""
+    monkeypatch.setattr(client, "DOUBT_S", 60.0)
+    bridge = Bridge(MODIFIED, *[RELEASED] * 5, rejected(EXPIRED, "too late"))
+    found = await verdict(bridge, durable=True, ttl_s=0.02)
+    assert (found.state, found.status) == (CommandState.EXPIRED, 408)
+    assert bridge.messages[-1].ttl_ms == 1
