@@ -1,4 +1,4 @@
-"""Takes requests to cancel commands. The journal decides (docs/decisions/0035)."""
+"""Takes requests to cancel commands. The journal decides (docs/decisions/0032)."""
 
 from collections.abc import Callable
 from functools import partial
