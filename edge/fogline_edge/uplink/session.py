@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 import uuid
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from importlib.metadata import version
 from typing import Any, TypeVar
 
@@ -121,7 +121,8 @@ class BridgeSession:
             )
             self.welcomed = True
             self._outbox.streams.start_sending(self._pumps.wake)
-            await self._send(self._pumps, welcome.statistics_s)
+            async with self._sending_statistics(welcome.statistics_s):
+                await self._pumps.run()
         finally:
             self._outbox.streams.stop_sending()
             connection.close()
@@ -130,12 +131,19 @@ class BridgeSession:
                     await asyncio.shield(self._over)
             connection.abort()
 
-    async def _send(self, pumps: StreamPumps, statistics_s: float) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(pumps.run(), name="pumps")
-            if statistics_s and self._statistics is not None and self._hello is not None:
-                interval_s = max(statistics_s, hello.MIN_STATISTICS_S)
-                tasks.create_task(send_statistics(self._hello, self._statistics, interval_s), name="statistics")
+    @contextlib.asynccontextmanager
+    async def _sending_statistics(self, every_s: float) -> AsyncIterator[None]:
+        """Send the gateway's statistics within this, if the bridge asks for them."""
+        if not every_s or self._statistics is None or self._hello is None:
+            yield
+            return
+        sending = send_statistics(self._hello, self._statistics, max(every_s, hello.MIN_STATISTICS_S))
+        task = asyncio.create_task(sending, name="statistics")
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
 
     async def _say_hello(self, connection: AmqpConnection) -> hello.Welcome:
         with contextlib.suppress(Unreachable):  # without room for another stream, events go in their order
