@@ -80,6 +80,7 @@ async def test_an_interrupted_group_goes_on_and_sends_nothing_twice(line):
         assert [len(device.ran) for device in devices.values()] == [1] * 12
 
 
+@pytest.mark.slow
 async def test_too_many_failures_cancel_the_rest_and_a_cancelled_group_is_over(line):
     async with lamps(line, failing=("lamp-1", "lamp-2", "lamp-3")) as (_, downlink, devices):
         group = group_of(line, stop_share=0.25)
@@ -99,6 +100,7 @@ async def test_too_many_failures_cancel_the_rest_and_a_cancelled_group_is_over(l
         assert [len(device.ran) for device in devices.values()] == [1] * 3 + [0] * 9
 
 
+@pytest.mark.slow
 async def test_a_cancelled_group_sends_nothing_more(line):
     async with lamps(line) as (_, _, _):
         group = group_of(line)

@@ -94,6 +94,7 @@ async def test_the_newest_version_replaces_what_still_waits(learning):
         assert lamp.states == [{"level": 4}]
 
 
+@pytest.mark.slow
 async def test_a_version_in_doubt_is_not_sent_again_and_the_next_one_is(learning):
     line = learning
     line.cloud = replace(line.cloud, commands=replace(line.cloud.commands, max_ttl_s=1.0, grace_s=0.5))
@@ -110,6 +111,7 @@ async def test_a_version_in_doubt_is_not_sent_again_and_the_next_one_is(learning
         assert (lamp.states, shown["reported"]) == ([{"on": True}, {"on": False}], {"on": False})
 
 
+@pytest.mark.slow
 async def test_a_version_has_no_deadline_of_its_own(learning):
     line = learning
     line.cloud = replace(line.cloud, commands=replace(line.cloud.commands, max_ttl_s=0.5, grace_s=0.5))
@@ -138,6 +140,7 @@ async def test_wrong_states_are_refused(learning):
         assert "8192 bytes" in (await edited(line, "lamp-1", "want", want(on="x" * 9000))).description
 
 
+@pytest.mark.slow
 async def test_two_bridges_and_a_takeover_apply_each_version_once(learning):
     line, pair = learning, Pair(learning)
     async with AsyncExitStack() as stack:

@@ -130,6 +130,7 @@ async def test_last_seen_and_gateway_are_learnt_and_forgotten(line):
         assert (await edited(line, "lamp-1", "forget")).condition == NOT_FOUND
 
 
+@pytest.mark.slow
 async def test_no_change_is_lost_between_two_bridges_and_a_takeover(line):
     pair = Pair(line)
     try:

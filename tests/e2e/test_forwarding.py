@@ -1,5 +1,6 @@
 """An operator, or a service, at a bridge that does not own the shard: its messages are forwarded, and the replies come back."""
 
+import pytest
 import asyncio
 
 from e2e.pair import two_bridges
@@ -85,6 +86,7 @@ async def never_received(downlink) -> bool:
     return not downlink.counters.received
 
 
+@pytest.mark.slow
 async def test_a_takeover_after_the_command_was_forwarded_has_no_second_effect(line, monkeypatch):
     monkeypatch.setattr(forwarding, "LOOK_S", 0.1)
     async with two_bridges(line) as pair, pair.gateway() as (downlink, owner, other):
@@ -120,6 +122,7 @@ async def send_event(port, tenant, number):
         connection.abort()
 
 
+@pytest.mark.slow
 async def test_over_tls_a_bridge_forwards_in_the_name_of_its_peer_and_nobody_else_can(line):
     line, site = secure(line)
     async with two_bridges(line) as pair, pair.gateway() as (downlink, owner, other):
