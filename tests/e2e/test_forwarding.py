@@ -1,7 +1,8 @@
 """An operator, or a service, at a bridge that does not own the shard: its messages are forwarded, and the replies come back."""
 
-import pytest
 import asyncio
+
+import pytest
 
 from e2e.pair import two_bridges
 from e2e.parts import Device, until_not
