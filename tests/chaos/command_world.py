@@ -203,6 +203,9 @@ class World:
             **other,
         }
         command_id = IDS.of_message("acme", "op-1", "me", f"ulong:{number}")
+        known = self.truth.get(command_id)
+        if known is not None and known.released:  # a copy is a new attempt: what was heard was about the former one
+            self.heard.pop(command_id, None)
         self.send(self.asked.setdefault(command_id, Message(**attributes)), command_id)
         return command_id
 
