@@ -75,6 +75,9 @@ class DesiredStates:
         self._loop = asyncio.get_running_loop()
         self._pending: dict[str, None] = {}
         self._writing: set[str] = set()
+        self._ended: dict[
+            str, tuple[str, CommandState]
+        ] = {}  # written, and not read yet: writing it twice would undo a newer report
         self._loaded = False
         self._timer: asyncio.TimerHandle | None = None
 
@@ -146,6 +149,8 @@ class DesiredStates:
         if self._shards.ready(self._shards.number_of(desired.sent_gateway)) is None:
             return entry.outcome is None
         record, outcome = self._table.registry.get(desired.sent_id), entry.outcome
+        if outcome is not None and self._ended.get(entry.name) == (desired.sent_id, outcome.state):
+            del self._ended[entry.name]
         if record is None and outcome is None:
             if desired.sent_version == desired.version:
                 self._send(entry.name, desired)
@@ -194,7 +199,7 @@ class DesiredStates:
         never_sent: bool = False,
     ) -> None:
         shard = self._shards.ready(self._shards.number_of(desired.sent_gateway))
-        if shard is None:
+        if shard is None or self._ended.get(device) == (desired.sent_id, state):
             return
         outcome = DesiredOutcome(
             command=desired.sent_id,
@@ -211,12 +216,15 @@ class DesiredStates:
                 desired.sent_gateway,
                 outcome,
                 reported,
+                partial(call_soon, self._loop, self._on_written, device, (desired.sent_id, state)),
                 partial(call_soon, self._loop, self._on_written, device),
                 never_sent=never_sent,
             )
         )
 
-    def _on_written(self, device: str) -> None:
+    def _on_written(self, device: str, end: tuple[str, CommandState] | None = None) -> None:
+        if end is not None:
+            self._ended[device] = end
         self._writing.discard(device)
         self._pending[device] = None
 

@@ -121,6 +121,7 @@ class DesiredOutcomeChange:
     outcome: DesiredOutcome
     reported: ReportedState | None
     done: Callable[[], None]
+    failed: Callable[[], None]
     never_sent: bool = False
     size: int = 1
     urgent: bool = True
@@ -136,7 +137,7 @@ class DesiredOutcomeChange:
 
     def give_up(self) -> None:
         """Let the next owner write it."""
-        self.done()
+        self.failed()
 
 
 @dataclass(slots=True)
