@@ -31,7 +31,6 @@ LIMIT_S = 120.0
 
 
 @pytest.mark.slow
-@pytest.mark.fault("K9")
 def test_records_behind_an_accepted_gap_come_from_table_raw(flow: Flow, make_event) -> None:
     """The query that writes `raw` had read records that Kafka deleted before the parsing query read them."""
     flow.settings = with_flow(flow, raw_days=90)
@@ -86,7 +85,6 @@ def test_flows_of_lanes_share_table_raw(flow: Flow, make_event) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.fault("C6")
 def test_real_batches_land_once_while_their_tables_are_compacted_and_replayed(
     flow: Flow, make_event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
