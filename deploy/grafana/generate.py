@@ -14,7 +14,7 @@ _T = 'tenant=~"$tenant"'
 _G = f'{_T}, gateway=~"$gateway"'
 
 
-class Query(NamedTuple):
+class PanelQuery(NamedTuple):
     """One expression. `legend` is text with `{{label}}`."""
 
     expression: str
@@ -26,7 +26,7 @@ class Panel(NamedTuple):
 
     title: str
     unit: str
-    queries: tuple[Query, ...]
+    queries: tuple[PanelQuery, ...]
     kind: str = "timeseries"
 
 
@@ -39,15 +39,15 @@ class Dashboard(NamedTuple):
 
 
 def _graph(title: str, unit: str, *queries: tuple[str, str]) -> Panel:
-    return Panel(title, unit, tuple(Query(*each) for each in queries))
+    return Panel(title, unit, tuple(PanelQuery(*each) for each in queries))
 
 
 def _stat(title: str, unit: str, expression: str) -> Panel:
-    return Panel(title, unit, (Query(expression),), "stat")
+    return Panel(title, unit, (PanelQuery(expression),), "stat")
 
 
 def _table(title: str, unit: str, expression: str) -> Panel:
-    return Panel(title, unit, (Query(expression),), "table")
+    return Panel(title, unit, (PanelQuery(expression),), "table")
 
 
 def _by_gateway(title: str, unit: str, expression: str) -> Panel:

@@ -14,9 +14,9 @@ collect_ignore_glob = [] if os.environ.get("FOGLINE_PACKAGES") else ["test_*.py"
 
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory):
-    """A Debian 12 with the packages of both versions in /root."""
+    """A Debian 12 with the packages of both versions in /srv."""
     with booted(PACKAGES / "image-amd64", tmp_path_factory.mktemp("container")) as container:
-        shutil.copytree(PACKAGES / "apt", container.root / "root" / "apt")
+        shutil.copytree(PACKAGES / "apt", container.root / "srv" / "apt")
         for package in PACKAGES.glob("fogline-edge_*_amd64.deb"):
-            (container.root / "root" / package.name).write_bytes(package.read_bytes())
+            (container.root / "srv" / package.name).write_bytes(package.read_bytes())
         yield container

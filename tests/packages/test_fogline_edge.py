@@ -45,7 +45,7 @@ def active(machine):
 
 
 def test_it_is_installed_and_acknowledges_an_event(machine):
-    printed = machine.run("sh /root/apt/install.sh file:/root/apt")
+    printed = machine.run("sh /srv/apt/install.sh file:/srv/apt")
     assert "sudo -u fogline fogline-edge init" in printed
     assert not active(machine)
     machine.run("runuser -u fogline -- fogline-edge init --tenant acme --gateway gw-1 --bridge 127.0.0.1:5672")
@@ -88,11 +88,11 @@ def test_a_gateway_that_dies_or_hangs_is_started_again(machine, how):
 
 def test_an_upgrade_keeps_every_event_and_a_downgrade_is_refused(machine):
     former = main_pid(machine)
-    machine.run("apt-get install -y --no-install-recommends /root/fogline-edge_0.1.1_amd64.deb")
+    machine.run("apt-get install -y --no-install-recommends /srv/fogline-edge_0.1.1_amd64.deb")
     until(lambda: active(machine) and main_pid(machine) not in (0, former), RESTART_S, "the new version does not run")
     assert stored(machine) == list(range(1, EVENTS + 1))
     assert publish(machine, EVENTS + 1, 1) == 1
-    printed = machine.run("apt-get install -y --allow-downgrades /root/fogline-edge_0.1.0_amd64.deb", status=100)
+    printed = machine.run("apt-get install -y --allow-downgrades /srv/fogline-edge_0.1.0_amd64.deb", status=100)
     assert "an older version cannot read it" in printed
     assert active(machine)
     assert stored(machine) == list(range(1, EVENTS + 2))
@@ -104,7 +104,7 @@ def test_remove_keeps_the_data_and_purge_leaves_nothing(machine):
     machine.run("test ! -e /usr/lib/fogline")
     machine.run("apt-get purge -y fogline-edge")
     machine.run("rm /usr/share/keyrings/fogline.gpg /etc/apt/sources.list.d/fogline.list")  # as install.sh says
-    elsewhere = " -o ".join(f"-path {each} -prune" for each in ("/proc", "/root", "/var/log", "/var/lib/apt"))
+    elsewhere = " -o ".join(f"-path {each} -prune" for each in ("/proc", "/srv", "/var/log", "/var/lib/apt"))
     left = f"find / -xdev {elsewhere} -o -iname '*fogline*' -print"
     assert [each for each in machine.run(left).splitlines() if "/journal/" not in each] == []
     machine.run("! getent passwd fogline")

@@ -72,7 +72,7 @@ class Isolation:
             except TimeoutError:
                 late = True
                 os.kill(child, signal.SIGKILL)
-            except BaseException:
+            except BaseException:  # cancelled or interrupted too: no child stays
                 os.kill(child, signal.SIGKILL)
                 raise
             finally:

@@ -143,7 +143,7 @@ def _warm_up(spark: SparkSession, flow: FlowSettings) -> None:
 def _stopping_after_failure(stop: threading.Event) -> Iterator[None]:
     try:
         yield
-    except BaseException:
+    except BaseException:  # an interrupt too: the other queries must end
         stop.set()
         raise
 
