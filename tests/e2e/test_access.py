@@ -14,7 +14,7 @@ from fogline.address import shard_of
 from fogline.amqp.driver import AmqpConnection, connect
 from fogline.amqp.engine import Engine
 from fogline.amqp.login import PLAIN, Login
-from fogline.amqp.outcome import UNAUTHORIZED
+from fogline.amqp.outcome import UNAUTHORIZED, DeliveryState
 from fogline.amqp.scheduler import Share
 from fogline.amqp.security import ClientSecurity
 from fogline.command import CommandState
@@ -314,6 +314,30 @@ async def test_commands_over_the_quota_are_refused_with_the_time_to_wait(guarded
         )
         await within(second.is_closed.wait(), "a second connection is let in")
         assert "at most 1 connections" in second.why
+
+
+async def test_a_command_that_is_sent_ten_times_counts_once(guarded, monkeypatch):
+    """The bridge releases it while the device's shard is not here; its copies after that need the verdict, not a quota."""
+    line, site = guarded
+    write_access(line, ACCESS + '[[quota]]\nkind = "client"\nname = "alice"\ncommands_min = 1\n')
+    body = Message(
+        to=f"command/{line.tenant}/lamp-1", subject="switch", message_id="one", durable=True, ttl_ms=60_000, properties={}
+    )
+    async with switchable(line) as (bridge, _, device):
+        async with trying(line, "alice", {}, site.client(Role.OPERATOR, "alice")) as (connection, _):
+            sender = connection.open_sender(connection.open_session(), "x", f"command/{line.tenant}/lamp-1", Share(), {})
+            with monkeypatch.context() as patch:
+                patch.setattr(type(bridge.shards), "ready", lambda *_: None)
+                released = [await within(sender.send(body), "no outcome") for _ in range(5)]
+            assert {each.state for each in released} == {DeliveryState.RELEASED}
+            taken = [await within(sender.send(body), "no outcome") for _ in range(5)]
+        assert {each.state for each in taken} == {DeliveryState.ACCEPTED}
+
+        async def not_run() -> bool:
+            return not device.ran
+
+        await until_not(not_run, "the device does not get the command")
+        assert len(device.ran) == 1
 
 
 async def test_links_over_the_quota_are_refused(guarded):

@@ -23,7 +23,7 @@ class Use:
         self._commands = _bucket(quota.commands_min, 60, now_s)
 
     def count(self, now_s: float, *, events: int = 0, size_bytes: int = 0, commands: int = 0) -> None:
-        """Count a message that was received."""
+        """Count a message that was received. A negative number takes back what was counted in vain."""
         for bucket, amount in ((self._events, events), (self._bytes, size_bytes), (self._commands, commands)):
             if bucket is not None and amount:
                 bucket.pay(now_s, amount)

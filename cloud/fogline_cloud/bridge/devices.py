@@ -155,7 +155,7 @@ class DeviceHandler(LinkHandler):
         require_may_edit(self._policy, peer.principal, edit)
         peer.check_quota()
         peer.count(commands=1, size_bytes=len(message.body))
-        self._devices.change(edit, partial(peer.settle, delivery))
+        self._devices.change(edit, partial(peer.settle_command, delivery))
 
 
 def require_may_edit(policy: Policy, principal: Principal, edit: DeviceEdit) -> None:

@@ -85,15 +85,19 @@ class OperatorHandler(LinkHandler):
             peer.check_quota()
             peer.count(commands=1)
             own = msgspec.structs.replace(message, to=str(address))
-            self._cancel_or_forward(peer, command_id, own, partial(peer.settle, delivery))
+            self._cancel_or_forward(peer, command_id, own, partial(peer.settle_command, delivery))
             return
         record = read_command(message, address, peer.principal, self._table.now_ms(), self._settings, ids=self._ids)
         if not self._policy.may(peer.principal, Action.SEND, CommandAddress(address.tenant, record.device), record.name):
             raise Poison("not-authorised", f"{peer.principal} may not send command {shown(record.name)} to {record.device}")
-        peer.check_quota()
-        peer.count(commands=1, size_bytes=len(message.body))
+        known = self._table.registry.get(record.id)
+        is_copy = known is not None and not known.released  # it has counted, and its sender needs the verdict
+        if not is_copy:
+            peer.check_quota()
+        peer.count(commands=int(not is_copy), size_bytes=len(message.body))
+        settle = peer.settle_command if record.durable and not is_copy else peer.settle
         own = msgspec.structs.replace(message, to=str(CommandAddress(address.tenant, record.device)))
-        self._take_or_forward(peer, record, own, partial(peer.settle, delivery))
+        self._take_or_forward(peer, record, own, partial(settle, delivery))
 
     def _take_or_forward(self, peer: Peer, record: CommandRecord, message: Message, settle: Settle) -> None:
         """Take a command whose shard is here. Another bridge gets any other, unless it came from one."""

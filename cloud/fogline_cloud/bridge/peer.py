@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from fogline.address import Address
 from fogline.amqp.driver import AmqpConnection
 from fogline.amqp.events import Delivery, Link
-from fogline.amqp.outcome import Outcome
+from fogline.amqp.outcome import DeliveryState, Outcome
 from fogline.amqp.sending import Sender
 from fogline.codec import Beacon
 from fogline.command import Deadline
@@ -61,6 +61,12 @@ class Peer:
             asyncio.get_running_loop().call_later(owed_s, self._grant, delivery.link)
         elif size_bytes:
             self._grant(delivery.link)
+
+    def settle_command(self, delivery: Delivery, outcome: Outcome) -> None:
+        """Settle a command that was counted. If the bridge could not take it now, it will come again: it has not counted."""
+        if outcome.state in (DeliveryState.RELEASED, DeliveryState.MODIFIED):
+            self.count(commands=-1)
+        self.settle(delivery, outcome)
 
     def _grant(self, link: Link) -> None:
         if not self.closed:

@@ -23,7 +23,16 @@ from fogline.amqp.backoff import Backoff
 from fogline.amqp.driver import AmqpConnection, connect
 from fogline.amqp.engine import Engine
 from fogline.amqp.events import AmqpPeer, Delivery, Link
-from fogline.amqp.outcome import ACCEPTED, NOT_ALLOWED, RELEASED, Condition, DeliveryState, Outcome
+from fogline.amqp.outcome import (
+    ACCEPTED,
+    NOT_ALLOWED,
+    RELEASED,
+    RESOURCE_LIMIT,
+    UNAUTHORIZED,
+    Condition,
+    DeliveryState,
+    Outcome,
+)
 from fogline.amqp.scheduler import Share
 from fogline.amqp.security import ClientSecurity
 from fogline.amqp.sending import Sender
@@ -307,7 +316,7 @@ class Operator:
 def _verdict_on(pending: _Pending, outcome: Outcome, *, expired: bool) -> CommandVerdict | None:
     if outcome.state is DeliveryState.ACCEPTED:
         return None if pending.ask.reply else CommandVerdict(CommandState.ACCEPTED, int(Status.TAKEN))
-    if outcome.state is DeliveryState.REJECTED:
+    if outcome.state is DeliveryState.REJECTED and not (pending.maybe_taken and outcome.condition in _SAYS_NOTHING):
         state = CommandState.EXPIRED if outcome.condition == EXPIRED else CommandState.REJECTED
         return CommandVerdict(state, status_of(outcome), why=outcome.description or outcome.condition)
     if outcome.state is DeliveryState.RELEASED and not pending.ask.waits and not pending.maybe_taken:
@@ -330,6 +339,8 @@ def _cancel_verdict(outcome: Outcome) -> CancelVerdict | None:
     return CancelVerdict(None, status_of(outcome), outcome.description or outcome.condition)
 
 
+_SAYS_NOTHING = (UNAUTHORIZED, RESOURCE_LIMIT)
+"""Why a copy was refused by a bridge that may not have looked for the command: an earlier copy may have been taken."""
 _NOT_IN_TIME = CommandVerdict(CommandState.EXPIRED, int(Status.EXPIRED), why="the bridge could not take it in time")
 
 

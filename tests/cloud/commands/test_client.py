@@ -2,7 +2,7 @@
 
 import pytest
 
-from fogline.amqp.outcome import ACCEPTED, MODIFIED, RELEASED, rejected
+from fogline.amqp.outcome import ACCEPTED, MODIFIED, RELEASED, RESOURCE_LIMIT, UNAUTHORIZED, rejected
 from fogline.command import EXPIRED, CommandState
 from fogline_cloud.commands import client
 from fogline_cloud.commands.client import Ask, Operator
@@ -54,6 +54,8 @@ async def test_a_released_direct_command_is_sent_again_if_a_former_copy_may_have
         ((MODIFIED, RELEASED), True, CommandState.IN_DOUBT),
         ((MODIFIED, RELEASED), False, CommandState.IN_DOUBT),
         ((None, RELEASED), False, CommandState.IN_DOUBT),
+        ((None, rejected(RESOURCE_LIMIT, "over the quota")), True, CommandState.IN_DOUBT),
+        ((None, rejected(UNAUTHORIZED, "no grant any more")), True, CommandState.IN_DOUBT),
     ],
 )
 async def test_a_command_that_no_bridge_takes_in_time_expires_unless_one_may_have_it(outcomes, durable, state):
