@@ -213,9 +213,8 @@ class World:
         def settle(_, outcome):
             self.settled.append((command_id, outcome))
 
-        peer = SimpleNamespace(
-            principal=OPERATOR, forwarded=False, check_quota=lambda: None, count=lambda **_: None, settle=settle
-        )
+        quota = {"check_quota": lambda: None, "count": lambda **_: None}
+        peer = SimpleNamespace(principal=OPERATOR, forwarded=False, settle=settle, settle_command=settle, **quota)
         self.loop.call(self.bridge.side.operators.received, peer, None, message, ADDRESS)
 
     def cancel(self, command_id: str) -> None:

@@ -30,14 +30,14 @@ LIMIT_S = 60.0
 YES = Reply(200, b'{"ok":true}', "application/json")
 
 
-async def until_not(condition: Callable[[], Awaitable[bool]], what: str) -> None:
+async def until_not(condition: Callable[[], Awaitable[bool]], what: str, limit_s: float = LIMIT_S) -> None:
     """Ask again at every moment until it is no longer so."""
 
     async def gone():
         while await condition():  # noqa: ASYNC110 - the counts of another thread give no event
             await asyncio.sleep(0.01)
 
-    await within(gone(), what, LIMIT_S)
+    await within(gone(), what, limit_s)
 
 
 def no_commands(command, settle):

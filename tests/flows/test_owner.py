@@ -44,9 +44,7 @@ def test_the_newest_of_two_flows_of_one_name_continues_and_the_former_stops(flow
             assert landed.wait(LIMIT_S), "the first flow lands nothing"
             assert sum(each.events for each in other.run()) == 0, "nothing is left for a second flow"
             flow.land([make_event(b"3")])
-            with pytest.raises(
-                Misconfigured, match=r"another flow of this name or lane has taken over the table .*events: stop one"
-            ):
+            with pytest.raises(Misconfigured, match=r"another flow of this name or lane has taken over the table .*: stop one"):
                 former.result(LIMIT_S)
         finally:
             stop.set()
