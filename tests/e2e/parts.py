@@ -164,7 +164,7 @@ async def serving(line):
 @asynccontextmanager
 async def commandable(line):
     """A bridge, and a gateway whose device `lamp-1` has been heard of."""
-    async with line.bridge() as bridge, gateway(line) as (outbox, downlink):
+    async with serving(line) as bridge, gateway(line) as (outbox, downlink):
         await line.put(outbox, 1)
         await line.drained(outbox)
         yield bridge, outbox, downlink

@@ -18,7 +18,7 @@
 `gateway`: `fogline gateway`
 `ledger`: `fogline ledger`
 `main`: the whole command line
-`parsers`: `fogline parser`
+`parser`: `fogline parser`
 `table`: `fogline table`
 `times`: times as people type them
 `topics`: `fogline topics`
