@@ -11,6 +11,7 @@ from fogline_cloud.topic_admin import create_topics
 @pytest.fixture
 def line(kafka, tenant, folder, monkeypatch) -> Line:
     """A tenant on the broker. Its gateways come back soon after a bridge has no shard yet."""
+    monkeypatch.setattr("fogline_cloud.bridge.gateways.RETRY_S", 0.2)
     monkeypatch.setattr("fogline_edge.uplink.uplink.REDIRECTED_S", 0.2)
     settings = CloudSettings(
         tenant=tenant, kafka={"bootstrap.servers": kafka.bootstrap}, shards=2, flow=FlowSettings(tables=str(folder / "tables"))
