@@ -12,6 +12,7 @@
 `connected_gateways`: the gateways that are connected
 `consumer_feed`: reads a topic for one consumer of events
 `consumers`: consumers of events
+`copy_numbers`: numbers the copies of a gateway's outbox
 `desired_states`: sends desired states as commands
 `device_feed`: the table of devices, from Kafka
 `devices`: changes of the registry of devices
