@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from device import Device
+from http_request import HttpConnection
 from processes import Bench, Failed, quantile
 
 from fogline.command import CommandState
@@ -19,6 +20,7 @@ SHARDS = 2
 BACKLOG_BYTES = 20_000_000
 PAYLOAD_BYTES = 16_000
 IN_FLIGHT = 32
+DEVICES = 1000
 LIMIT_S = 60.0
 
 
@@ -29,24 +31,56 @@ class Case:
     name: str
     bits_per_s: float | None
     commands: int
+    events_s: int = 0  # beside the commands
+    http: bool = False
 
 
-CASES = (Case("idle", None, 200), Case("10mbit", 10e6, 60), Case("1mbit", 1e6, 60))
+CASES = (
+    Case("idle", None, 200),
+    Case("http", None, 200, http=True),
+    Case("busy", None, 200, events_s=2000),
+    Case("10mbit", 10e6, 60),
+    Case("1mbit", 1e6, 60),
+)
 
 
 def measure(bench: Bench) -> dict[str, float]:
     """Each case with a gateway of its own, all on one bridge."""
     tenant = f"commands{bench.number}"
     found = {}
-    with bench.bridge(bench.cloud(tenant, SHARDS)) as (_, port):
+    cloud = bench.cloud(tenant, SHARDS)
+    with bench.bridge(cloud) as (_, port), bench.api(cloud, port) as http_port:
         for each in CASES:
             bench.say(f"commands, {each.name}")
-            taken_s = asyncio.run(round_trips(bench, tenant, port, each))
+            taken_s = asyncio.run(round_trips(bench, tenant, port, each, http_port))
             found |= {f"commands.{each.name}_p{percent}": quantile(taken_s, percent / 100) * 1000 for percent in (50, 99)}
+        bench.say("commands, many open")
+        found["commands.many_s"] = asyncio.run(many(bench, tenant, port))
     return found
 
 
-async def round_trips(bench: Bench, tenant: str, bridge_port: int, case: Case) -> list[float]:
+async def many(bench: Bench, tenant: str, bridge_port: int) -> float:
+    """Seconds from the first verdict to the last of commands to as many devices, all open at a time."""
+    async with AsyncExitStack() as stack:
+        _, mqtt_port = stack.enter_context(bench.gateway("gw-many", bridge_port, tenant))
+        operator = await stack.enter_async_context(Operator("127.0.0.1", bridge_port, tenant))
+        names = [f"many-{number}" for number in range(DEVICES)]
+        for name in names:
+            device = await stack.enter_async_context(connected(mqtt_port, name))
+            await device.take_commands()
+            await device.publish("telemetry", b"1")
+        await until_reached(operator, names[-1])
+        ended_s: list[float] = []
+
+        async def one(name: str) -> None:
+            await command(operator, name)
+            ended_s.append(time.monotonic())
+
+        await asyncio.gather(*map(one, names))
+    return ended_s[-1] - ended_s[0]
+
+
+async def round_trips(bench: Bench, tenant: str, bridge_port: int, case: Case, http_port: int) -> list[float]:
     """Seconds of each command, one after the other."""
     gateway, lamp = f"gw-{case.name}", f"lamp-{case.name}"
     async with AsyncExitStack() as stack:
@@ -61,7 +95,20 @@ async def round_trips(bench: Bench, tenant: str, bridge_port: int, case: Case) -
         await until_reached(operator, lamp)
         if case.bits_per_s:
             await fill(bench, gateway, mqtt_port)
-        taken_s = [await command(operator, lamp) for _ in range(case.commands)]
+        if case.events_s:
+            seconds = case.commands // 10 + 60
+            load = mqtt_port, 1, 100, case.events_s * seconds, case.events_s, 100, 500
+            publisher = stack.enter_context(bench.child("load", *bench.program("mqtt_load"), *load))
+            publisher.next_line()
+            publisher.tell("go")
+            await asyncio.sleep(3)  # a rate cannot be waited for
+        if case.http:
+            http = HttpConnection(http_port)
+            await http.open()
+            stack.push_async_callback(http.close)
+            taken_s = [await http_command(http, lamp) for _ in range(case.commands)]
+        else:
+            taken_s = [await command(operator, lamp) for _ in range(case.commands)]
         if case.bits_per_s and not backlog(bench, gateway):
             raise Failed(f"{gateway}: the backlog was over before the last command")
     return taken_s
@@ -84,6 +131,16 @@ async def command(operator: Operator, device: str) -> float:
     verdict = await asyncio.wait_for(operator.request(Ask(device, "ping", durable=False)), LIMIT_S)
     if verdict.state is not CommandState.SUCCEEDED:
         raise Failed(f"a command ended as {verdict.state}: {verdict.status} {verdict.why}")
+    return time.monotonic() - began
+
+
+async def http_command(http: HttpConnection, device: str) -> float:
+    """Seconds until the response has the device's answer."""
+    began = time.monotonic()
+    request = http.post(f"/v1/devices/{device}/commands?wait=30s", {"name": "ping", "durable": False})
+    status, found = await asyncio.wait_for(request, LIMIT_S)
+    if (status, found.get("state")) != (201, CommandState.SUCCEEDED):
+        raise Failed(f"a command over HTTP ended with {status}: {found}")
     return time.monotonic() - began
 
 
