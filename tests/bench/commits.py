@@ -73,6 +73,7 @@ def make_commits(name: str, folder: Path, commits: int) -> None:
     log = folder / "_delta_log"
     template = next(actions for path in sorted(log.glob("*.json"), reverse=True) if "add" in (actions := read_commit(path)))
     table = DeltaTable(folder)
+    keep = TablesSettings().keep_commits
     live: list[dict[str, Any]] = []
     for version in range(table.version() + 1, commits + 1):
         if len(live) == COMPACTED_EVERY:
@@ -82,9 +83,10 @@ def make_commits(name: str, folder: Path, commits: int) -> None:
             live.append({**template["add"], "path": f"{template['add']['path']}-{version}"})
             mark = {**template["txn"], "appId": "made", "version": version}
             write_commit(log, version, {"commitInfo": template["commitInfo"]}, {"txn": mark}, {"add": live[-1]})
-    table.update_incremental()
-    table.create_checkpoint()
-    MaintainedTable(name, TableFolder(str(folder))).expire_log(TablesSettings().keep_commits, dry_run=False)
+        if version in {commits - keep, commits}:  # the log is cut before a checkpoint only
+            table.update_incremental()
+            table.create_checkpoint()
+    MaintainedTable(name, TableFolder(str(folder))).expire_log(keep, dry_run=False)
 
 
 def read_commit(path: Path) -> dict[str, Any]:
