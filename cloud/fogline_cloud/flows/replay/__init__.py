@@ -7,6 +7,8 @@
 `reparse`: parses rows again, in a worker
 `selection`: which rows to parse again
 `staging`: files that workers write
+`stored`: reads rows with their records, in a worker
 `swap`: a commit that removes and adds files
 `table_replay`: one replay, from the selection of rows to the commits
+`windows`: windows of time that are read one after the other
 """

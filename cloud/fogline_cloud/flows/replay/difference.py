@@ -1,7 +1,7 @@
 """What a parser reads differently now: values by metric that came, went or changed. Pure."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from typing import Literal, NamedTuple
 
@@ -31,8 +31,11 @@ class ReadingCells(NamedTuple):
     time: int | None
 
 
-def differences(former: Iterable[ReadingCells], now: Iterable[ReadingCells]) -> Iterator[tuple[str, Change]]:
+def differences(former: Sequence[ReadingCells], now: Sequence[ReadingCells]) -> Iterator[tuple[str, Change]]:
     """Yield the metric and the change of each value that differs. Values of one metric are compared in their order."""
+    if not former:  # most replayed events had no readings
+        yield from ((each.metric, "came") for each in now)
+        return
     before, after = _by_metric(former), _by_metric(now)
     for metric in before.keys() | after.keys():
         for old, new in zip_longest(before[metric], after[metric], fillvalue=MISSING):

@@ -8,17 +8,13 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spar
 from fogline_cloud.flows import schema
 from fogline_cloud.flows.commit import mark_replayed
 from fogline_cloud.flows.replay.reparse import DIFFERENCES, WAS
+from fogline_cloud.flows.replay.stored import POSITION, RUN
 from fogline_cloud.flows.source import RAW
 
 MISSING = "missing"
 """Former outcome of a record without a row."""
 
-POSITION = ["topic", "partition", "offset", "ingested"]
-"""What identifies a record in table `raw`; the time, because a topic may be created again."""
 _PARTITION = ["topic", "topic_id", "partition"]
-
-RUN = "from-raw-"
-"""Prefix of the run of such rows. Each day has one such run, so that a repeated replay replaces its own rows."""
 
 
 def missing_records(raw: DataFrame, events: DataFrame, days: tuple[date, date]) -> DataFrame:

@@ -5,10 +5,10 @@ from functools import reduce
 from operator import and_, or_
 
 import msgspec
-from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark uses
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from fogline_cloud.flows.schema import EventOutcome
+from fogline_cloud.flows.schema import ARROW, EventOutcome
 
 PARSED = frozenset({EventOutcome.OK, EventOutcome.SKIP, EventOutcome.SLOW, EventOutcome.DEAD})
 """Outcomes of a record that a parser decides on. The others are counts, gaps and copies."""
@@ -32,20 +32,25 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     parser: str | None = None
     device: str | None = None
 
-    def condition(self) -> Column:
-        """Return what a row must fulfil, except for `parser`, which is known when the row was parsed again."""
-        every = [F.col("outcome").isin(sorted(self.outcomes & PARSED))]
-        if self.days is not None:
-            every.append(F.col("day").between(*self.days))
+    def condition(self) -> pc.Expression:
+        """Return what a row must fulfil, except for `parser`, which is known when the row was parsed again.
+
+        `days` are the reader's: they choose the files.
+        """
+        outcomes = pa.array(sorted(each.value for each in self.outcomes & PARSED), pa.string())
+        every = [pc.field("outcome").isin(outcomes)]
         if self.since is not None:
-            every += [F.col("ingested") >= F.lit(self.since), F.col("day") >= F.lit(self.since.date())]
+            every.append(pc.field("ingested") >= _moment(self.since))
         if self.ingested is not None:
             every.append(reduce(or_, (_within(each) for each in self.ingested)))
-        every += [F.col(name) == F.lit(value) for name in ("reason", "device") if (value := getattr(self, name)) is not None]
+        every += [pc.field(name) == value for name in ("reason", "device") if (value := getattr(self, name)) is not None]
         return reduce(and_, every)
 
 
-def _within(span: Span) -> Column:
+def _within(span: Span) -> pc.Expression:
     begin, end = span
-    times = (F.col("ingested") >= F.lit(begin)) & (F.col("ingested") < F.lit(end))
-    return times & F.col("day").between(begin.date(), end.date())  # the partition column, so that Spark skips other days
+    return (pc.field("ingested") >= _moment(begin)) & (pc.field("ingested") < _moment(end))
+
+
+def _moment(time: datetime) -> pa.Scalar:
+    return pa.scalar(time, ARROW["TIMESTAMP"])

@@ -19,6 +19,7 @@ from fogline_cloud.flows.files import FileWriter, TableFolder
 from fogline_cloud.flows.parse import STORED
 from fogline_cloud.flows.replay.difference import Difference
 from fogline_cloud.flows.replay.reparse import CHANGED, DIFFERENCES, WAS
+from fogline_cloud.flows.replay.stored import Coverage
 from fogline_cloud.flows.schema import conformed
 from fogline_cloud.flows.tasks import MEASURED
 
@@ -39,7 +40,10 @@ class OutcomeChange(msgspec.Struct, frozen=True):
 
 
 class StagedReplay(msgspec.Struct, frozen=True):
-    """Result of tasks. `rows`: rows that they read. `touched`: day, run and number of micro-batches with a changed event."""
+    """Result of tasks. `rows`: rows that they read. `touched`: day, run and number of micro-batches with a changed event.
+
+    `coverage`: of `stored.read_stored`.
+    """
 
     rows: int = 0
     events: list[File] = []
@@ -47,6 +51,7 @@ class StagedReplay(msgspec.Struct, frozen=True):
     outcomes: list[OutcomeChange] = []
     differences: list[Difference] = []
     touched: list[tuple[date, str, int]] = []
+    coverage: list[Coverage] = []
 
 
 def joined(every: Sequence[StagedReplay]) -> StagedReplay:
@@ -63,6 +68,7 @@ def joined(every: Sequence[StagedReplay]) -> StagedReplay:
         [OutcomeChange(*key, count) for key, count in sorted(outcomes.items())],
         [Difference(*key, count) for key, count in sorted(differences.items())],
         sorted({one for each in every for one in each.touched}),
+        [one for each in every for one in each.coverage],
     )
 
 
@@ -74,7 +80,11 @@ def counted(batches: Iterable[pa.RecordBatch], rows: list[int]) -> Iterator[pa.R
 
 
 def stage_changed(
-    folders: ReplayFolders, below: str | None, rows: list[int], batches: Iterable[pa.RecordBatch]
+    folders: ReplayFolders,
+    below: str | None,
+    rows: list[int],
+    batches: Iterable[pa.RecordBatch],
+    coverage: Sequence[Coverage] = (),
 ) -> Iterator[pa.RecordBatch]:
     """Write rows that are different now, and their readings. `batches`: columns `reparse.CHANGED`. `rows`: see `counted`.
 
@@ -104,6 +114,7 @@ def stage_changed(
                 [OutcomeChange(*key, count) for key, count in outcomes.items()],
                 [Difference(*key, count) for key, count in differences.items()],
                 list(touched),
+                list(coverage),
             )
         )
 

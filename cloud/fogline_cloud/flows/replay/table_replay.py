@@ -14,13 +14,14 @@ files that no commit names.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial, reduce
-from operator import or_
+from datetime import date
+from functools import partial
 from time import monotonic
 from uuid import uuid4
 
 import msgspec
 import pyarrow as pa
+from deltalake import DeltaTable
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -29,20 +30,23 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spar
 from fogline.errors import Misconfigured
 from fogline_cloud.flows.attempt import careful_again
 from fogline_cloud.flows.batch import MicroBatch
-from fogline_cloud.flows.delta_log import DeltaLog
+from fogline_cloud.flows.delta_log import DeltaLog, state_of
 from fogline_cloud.flows.derive import canonical_records, reading_rows
-from fogline_cloud.flows.files import delete_below
+from fogline_cloud.flows.files import TableFolder, delete_below
 from fogline_cloud.flows.parse import STORED, Plan, parse
 from fogline_cloud.flows.publish import publish
 from fogline_cloud.flows.replay.difference import Difference
 from fogline_cloud.flows.replay.landing import ROWS, FileChange, Landing
 from fogline_cloud.flows.replay.micro_batches import micro_batches
-from fogline_cloud.flows.replay.missing import POSITION, RUN, as_changed, missing_records
+from fogline_cloud.flows.replay.missing import as_changed, missing_records
 from fogline_cloud.flows.replay.reparse import reparse
 from fogline_cloud.flows.replay.selection import Selection
 from fogline_cloud.flows.replay.staging import ReplayFolders, StagedReplay, counted, joined, stage_changed, stage_rows
+from fogline_cloud.flows.replay.stored import Coverage, StoredRows, may_miss, read_stored
 from fogline_cloud.flows.replay.swap import swap
+from fogline_cloud.flows.replay.windows import Window, span_files, windows
 from fogline_cloud.flows.schema import EventOutcome, conformed
+from fogline_cloud.flows.table_features import reader_problems
 from fogline_cloud.flows.table_history import others_since
 from fogline_cloud.flows.tables import is_table, tables_in
 from fogline_cloud.flows.tasks import REPLY
@@ -50,8 +54,6 @@ from fogline_cloud.settings import CloudSettings, Scalar
 
 TRIES = 4
 """Number of tries of a commit, in all, while other commits remove the same files."""
-_BODY_IS_KEPT = "(data IS NOT NULL OR size_bytes = 0) AND recordedtime IS NOT NULL"
-"""Without `recordedtime` its headers could not be read, and are lost."""
 
 
 class Replayed(msgspec.Struct, frozen=True):
@@ -87,14 +89,16 @@ class TableReplay:
             if not is_table(spark, folder.path):
                 raise Misconfigured(f"[flow] tables: there is no table in {folder.path}: has `fogline flow run` run?")
         self._spark = spark
-        self._raw = tables.raw.path
+        self._raw = tables.raw
         self._settings = settings
         self._plan = plan
         self._parallel = parallel or spark.sparkContext.defaultParallelism
         self._on_step = on_step
         self._events = DeltaLog("events", tables.events)
         self._readings = DeltaLog("readings", tables.readings)
-        self._seen = {log.table: log.version() for log in (self._events, self._readings)}
+        events = self._events.snapshot()
+        self._seen = {"events": events.version(), "readings": self._readings.version()}
+        self._files = pa.table(events.get_add_actions(flatten=True))
         self._rows = spark.read.format("delta").option("versionAsOf", self._seen["events"]).load(tables.events.path)
         self._folders = ReplayFolders(tables.events, tables.readings)
         self._staging = f"_replay/{uuid4()}/"  # Delta ignores names that begin with `_`
@@ -135,58 +139,78 @@ class TableReplay:
                 self._write_beside(landing, into)
         return result
 
-    def _finished(self, condition: Column) -> DataFrame:
-        """Return the selected rows of micro-batches that the flow has finished."""
+    def _stored(self, selection: Selection, raw: TableFolder | None) -> StoredRows:
         flow = self._settings.flow.name
-        mine = self._rows.where(condition & (F.col("flow") == flow) & (F.col("tenant") == self._settings.tenant))
-        newest = {run: self._readings.newest(MicroBatch(flow, run, 0)) for run in self._runs(mine)}
-        done = ((F.col("run") == run) & (F.col("batch") <= number) for run, number in newest.items())
-        return mine.where(reduce(or_, done, F.col("run").startswith(RUN)))
+        return StoredRows(
+            events=self._folders.events,
+            raw=raw,
+            selection=selection,
+            flow=flow,
+            tenant=self._settings.tenant,
+            finished={run: self._readings.newest(MicroBatch(flow, run, 0)) for run in self._runs(selection)},
+            find_missing=selection.days is not None and EventOutcome.OK in selection.outcomes,
+        )
 
-    def _runs(self, rows: DataFrame) -> set[str]:
-        """Return the runs of these rows, and perhaps others, from the statistics of the table's files if they suffice."""
-        known = pa.table(self._events.snapshot().get_add_actions(flatten=True))
-        if {"min.run", "max.run"} <= {*known.column_names}:
-            least, greatest = (known.column(name).to_pylist() for name in ("min.run", "max.run"))
+    def _runs(self, selection: Selection) -> set[str]:
+        """Return the runs of the flow's rows, and perhaps others, from the statistics of the table's files if they suffice."""
+        if {"min.run", "max.run"} <= {*self._files.column_names}:
+            least, greatest = (self._files.column(name).to_pylist() for name in ("min.run", "max.run"))
             if None not in least and least == greatest:
                 return {*least}
-        return {row["run"] for row in rows.select("run").distinct().collect()}
+        rows = self._rows.where(self._of_flow)
+        of_days = rows if selection.days is None else rows.where(F.col("day").between(*selection.days))
+        return {row["run"] for row in of_days.select("run").distinct().collect()}
 
-    def _with_records(self, rows: DataFrame, selection: Selection) -> DataFrame:
-        """Return the rows whose record is known. Those that are in table `raw` get columns `value` and `headers`."""
-        if not is_table(self._spark, self._raw):
-            if EventOutcome.OK in selection.outcomes:
-                raise Misconfigured(
-                    f"there is no table {self._raw}, and events that were parsed keep no body: [flow] raw_days lets the flow "
-                    "keep the records from now on"
-                )
-            return rows.where(_BODY_IS_KEPT)
-        day = F.col("day")
-        days = [] if selection.days else [row["day"] for row in rows.select("day").distinct().collect()]
-        of_days = day.between(*selection.days) if selection.days else day.isin(days)
-        raw = self._spark.read.format("delta").load(self._raw).where(of_days)
-        records = raw.select(*POSITION, "value", "headers").dropDuplicates(POSITION)
-        return rows.join(records, POSITION, "left").where(f"headers IS NOT NULL OR ({_BODY_IS_KEPT})")
+    @property
+    def _of_flow(self) -> Column:
+        return (F.col("flow") == self._settings.flow.name) & (F.col("tenant") == self._settings.tenant)
 
-    def _missing(self, selection: Selection) -> DataFrame | None:
-        if selection.days is None or EventOutcome.OK not in selection.outcomes:
-            return None
-        mine = (F.col("flow") == self._settings.flow.name) & (F.col("tenant") == self._settings.tenant)
-        raw = self._spark.read.format("delta").load(self._raw)
-        return missing_records(raw.where(mine), self._rows.where(mine), selection.days)
+    def _open_raw(self, selection: Selection) -> pa.Table | None:
+        """Return the files of table `raw`. Raises `Misconfigured` without them if the bodies of parsed events are needed."""
+        folder = self._raw
+        if is_table(self._spark, folder.path):
+            table = DeltaTable(folder.uri, storage_options=folder.storage)
+            if found := reader_problems(state_of(table, folder.path)):
+                raise Misconfigured(found[0])
+            return pa.table(table.get_add_actions(flatten=True))
+        if EventOutcome.OK in selection.outcomes:
+            raise Misconfigured(
+                f"there is no table {folder.path}, and events that were parsed keep no body: [flow] raw_days lets the flow "
+                "keep the records from now on"
+            )
+        return None
 
     def _staged(self, selection: Selection, below: str | None) -> StagedReplay:
         """Parse records once, and write what is different now: a parser may answer differently another time."""
-        rows = self._with_records(self._finished(selection.condition()), selection)
-        staged = [self._replies(rows, partial(_reparse, self._plan, selection.parser, self._folders, below))]
-        if (missing := self._missing(selection)) is not None:
-            read = self._replies(missing, partial(_parse, self._plan, self._settings.flow.name, self._folders, self._staging))
-            if read.events:
-                found = self._read(read)
-                mine = found if selection.parser is None else found.where(F.col("parser") == selection.parser)
-                came = as_changed(mine, self._rows.where(F.col("flow") == self._settings.flow.name))
-                staged.append(self._replies(came, partial(stage_changed, self._folders, below, [])))
+        raw = self._open_raw(selection)
+        raw_files = [] if raw is None else span_files(raw, selection.days)
+        every = windows(span_files(self._files, selection.days), raw_files)
+        stored = self._stored(selection, None if raw is None else self._raw)
+        staged = [self._read_windows(every, partial(_reparse, self._plan, stored, self._folders, below))]
+        if raw is not None and selection.days is not None and stored.find_missing:
+            to_the_end = all(day <= selection.days[1] for day in raw.column("partition.day").to_pylist())
+            if may_miss(staged[0].coverage, to_the_end=to_the_end):
+                staged += self._staged_missing(selection.days, selection.parser, below)
         return joined(staged)
+
+    def _staged_missing(self, days: tuple[date, date], parser: str | None, below: str | None) -> list[StagedReplay]:
+        """Parse the records of table `raw` that have no row, if there are any."""
+        mine = self._rows.where(self._of_flow)
+        raw = self._spark.read.format("delta").load(self._raw.path).where(self._of_flow)
+        missing = missing_records(raw, mine, days)
+        read = self._replies(missing, partial(_parse, self._plan, self._settings.flow.name, self._folders, self._staging))
+        if not read.events:
+            return []
+        found = self._read(read)
+        came = as_changed(found if parser is None else found.where(F.col("parser") == parser), mine)
+        return [self._replies(came, partial(stage_changed, self._folders, below, []))]
+
+    def _read_windows(self, every: list[Window], work: Callable[[list[Window]], Iterator[pa.RecordBatch]]) -> StagedReplay:
+        """Let workers `work` on windows."""
+        if not every:
+            return StagedReplay()
+        numbers = self._spark.range(0, len(every), 1, min(len(every), self._parallel))
+        return self._replies(numbers, partial(_of_numbers, work, every))
 
     def _replies(self, rows: DataFrame, work: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]) -> StagedReplay:
         replies = rows.coalesce(self._parallel).mapInArrow(work, REPLY).collect()
@@ -229,12 +253,19 @@ class TableReplay:
                 return
 
 
-def _reparse(
-    plan: Plan, parser: str | None, folders: ReplayFolders, below: str | None, batches: Iterable[pa.RecordBatch]
+def _of_numbers(
+    work: Callable[[list[Window]], Iterator[pa.RecordBatch]], every: list[Window], numbers: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    rows: list[int] = []
-    changed = reparse(careful_again(plan), parser, counted(batches, rows))
-    return stage_changed(folders, below, rows, changed)
+    return work([every[number] for each in numbers for number in each.column("id").to_pylist()])
+
+
+def _reparse(
+    plan: Plan, stored: StoredRows, folders: ReplayFolders, below: str | None, every: list[Window]
+) -> Iterator[pa.RecordBatch]:
+    rows, coverage = list[int](), list[Coverage]()
+    batches = read_stored(stored, every, coverage)
+    changed = reparse(careful_again(plan), stored.selection.parser, counted(batches, rows))
+    return stage_changed(folders, below, rows, changed, coverage)
 
 
 def _parse(
