@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from fogline.process import command_line
+
 COMMANDS = (
     "ca",
     "gateway",
