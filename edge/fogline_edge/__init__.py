@@ -1,6 +1,7 @@
 """The gateway: devices' events, stored on disk before they are acknowledged, sent over one AMQP connection.
 
 `adapters`: the protocols of devices
+`backup`: a gateway in one file, for another machine
 `ble_settings`: settings of Bluetooth LE
 `boot`: the machine's clocks
 `cli`: the command `fogline-edge`
@@ -15,6 +16,8 @@
 `outbox`: the durable queue of events
 `profiles`: knowledge about device types
 `renewal`: renews the certificate in time
+`replaced`: a gateway that a restored copy has replaced
+`reset`: wipes a gateway
 `settings`: the settings file
 `settings_types`: types of the settings' tables
 `statistics`: the gateway's numbers for its bridge

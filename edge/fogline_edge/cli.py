@@ -37,6 +37,9 @@ examples:
   fogline-edge diag --config edge.toml       pack logs, settings and state into an archive without secrets
   fogline-edge outbox --config edge.toml     show the waiting events, oldest first
   fogline-edge outbox --quarantine --resend  resend the events that the bridge rejected
+  fogline-edge backup gw-1.backup            write the gateway with its keys into one file; it may run meanwhile
+  fogline-edge restore gw-1.backup           make the gateway of a backup on another machine
+  fogline-edge reset --yes-wipe-everything   revoke the certificate, delete data, keys and settings
   fogline-edge ble scan                      show the Bluetooth devices in range, and their profiles
 """
 BLE_EXAMPLE = """\
@@ -60,6 +63,8 @@ def build_parser() -> argparse.ArgumentParser:
         ("outbox", run_outbox, "show the waiting events, oldest first"),
         ("doctor", run_doctor, "check everything; a line each, with the remedy; exit status 1 if something fails"),
         ("diag", run_diag, "pack logs, settings without secrets, statistics and the outbox's health into an archive"),
+        ("backup", run_backup, "write outbox, settings, keys and certificate into one file, also while the gateway runs"),
+        ("reset", run_reset, "revoke the certificate, and delete data, keys, certificates and settings"),
     ):
         command = commands.add_parser(name, help=text, epilog=f"example: fogline-edge {name} --config edge.toml")
         which = "the settings file (default: edge.toml, here or in /etc/fogline)"
@@ -71,7 +76,11 @@ def build_parser() -> argparse.ArgumentParser:
             )
         if name == "diag":
             command.add_argument("--out", type=Path, default=Path(), help="folder of the archive (default: this one)")
-        if name in {"status", "outbox", "doctor", "diag"}:
+        if name == "backup":
+            command.add_argument("file", type=Path, help="the file to write; it holds keys, and only its owner may read it")
+        if name == "reset":
+            command.add_argument("--yes-wipe-everything", action="store_true", help="without it, nothing is done")
+        if name in {"status", "outbox", "doctor", "diag", "backup", "reset"}:
             command.add_argument("--json", action="store_true", help="print JSON")
         if name == "outbox":
             command.add_argument("--limit", type=int, default=20, help="number of rows (default: 20)")
@@ -81,6 +90,7 @@ def build_parser() -> argparse.ArgumentParser:
             act.add_argument("--resend", action="store_true", help="resend the listed events (stop the gateway first)")
     _add_init(commands)
     _add_enroll(commands)
+    _add_restore(commands)
     _add_ble(commands)
     return parser
 
@@ -106,6 +116,16 @@ def _add_enroll(commands: Any) -> None:
     text = "folder of the settings (default: this one; /etc/fogline with the Debian package)"
     enrolling.add_argument("--out", type=Path, default=settings_folder(FILE), help=text)
     enrolling.set_defaults(run=run_enroll)
+
+
+def _add_restore(commands: Any) -> None:
+    example = "example: sudo fogline-edge restore gw-1.backup"
+    restoring = commands.add_parser("restore", help="make the gateway of a backup; overwrites nothing", epilog=example)
+    restoring.add_argument("file", type=Path, help="a file of `fogline-edge backup`")
+    text = "folder of the settings (default: this one; /etc/fogline with the Debian package)"
+    restoring.add_argument("--out", type=Path, default=settings_folder(FILE), help=text)
+    restoring.add_argument("--json", action="store_true", help="print JSON")
+    restoring.set_defaults(run=run_restore)
 
 
 def _add_ble(commands: Any) -> None:
@@ -202,6 +222,10 @@ def run_status(arguments: argparse.Namespace) -> int:
         print(json.dumps(status))
         return 0
     print(f"gateway {status['gateway']}, {status['bytes']:,} bytes")
+    if (copy := status["copy"])["restored"]:
+        print(f"it was restored from a backup of {copy['restored']}")
+    if copy["replaced"]:
+        print("it was replaced by a gateway that was restored from its backup later: it only delivers what it has")
     columns = "lane stream stored duplicate filtered dead sent settled backlog dropped quarantined"
     _table(status["streams"], tuple(columns.split()))
     if "ble" in status:
@@ -223,6 +247,47 @@ def run_diag(arguments: argparse.Namespace) -> int:
     path = write_archive(arguments.config, arguments.out)
     print(json.dumps({"archive": str(path)}) if arguments.json else f"wrote {path}. Look into it before you send it")
     return 0
+
+
+def run_backup(arguments: argparse.Namespace) -> int:
+    """Write the backup."""
+    from fogline_edge.backup import write_backup  # noqa: PLC0415 - not needed to run
+
+    made = write_backup(arguments.config, arguments.file)
+    if arguments.json:
+        print(json.dumps({"file": str(arguments.file), **made._asdict()}))
+        return 0
+    print(f"wrote {arguments.file}: the outbox as of {made.made}, and {', '.join(made.files)}")
+    for each in made.left_out:
+        print(f"warning: {each} is not in it, because it is not in the folder of the settings", file=sys.stderr)
+    print("warning: the file holds the gateway's private keys and passwords: whoever has it can speak for it", file=sys.stderr)
+    return 0
+
+
+def run_restore(arguments: argparse.Namespace) -> int:
+    """Make the gateway of a backup, with a certificate of its own if the bridge can be reached."""
+    from fogline_edge.backup import renew_restored, restore  # noqa: PLC0415 - not needed to run
+
+    made = restore(arguments.file, arguments.out)
+    not_renewed = renew_restored(made.settings)
+    if arguments.json:
+        print(json.dumps({**made._asdict(), "settings": str(made.settings), "not_renewed": not_renewed}))
+        return 0
+    print(f"restored gateway {made.gateway} as of {made.made}, with {made.waiting:,} events at most. Settings: {made.settings}")
+    if not_renewed:
+        print(f"warning: it has the certificate of the former gateway still, because {not_renewed}", file=sys.stderr)
+        print("Run `fogline-edge renew` before you reset or revoke the former gateway", file=sys.stderr)
+    return 0
+
+
+def run_reset(arguments: argparse.Namespace) -> int:
+    """Wipe the gateway, and say what could not be done."""
+    from fogline_edge.reset import reset  # noqa: PLC0415 - not needed to run
+
+    if not arguments.yes_wipe_everything:
+        what = "all events that wait, the keys, the certificate and the settings"
+        raise Misconfigured(f"this deletes {what} of the gateway in {arguments.config}: add --yes-wipe-everything")
+    return checkup.show(reset(arguments.config), as_json=arguments.json)
 
 
 def run_outbox(arguments: argparse.Namespace) -> int:

@@ -26,6 +26,7 @@ from fogline.process.tls_files import client_context
 from fogline_edge.ble_settings import BleSettings
 from fogline_edge.gateway import check
 from fogline_edge.machine import read_machine
+from fogline_edge.outbox.copy_file import read_copy
 from fogline_edge.outbox.startup import FILE
 from fogline_edge.settings import EdgeSettings, load
 from fogline_edge.status import read_oldest, read_status
@@ -102,6 +103,9 @@ def _process(folder: Path) -> Iterator[Finding]:
         yield Finding(Grade.WARN, "gateway", "it does not run", "Start it: fogline-edge run")
     else:
         yield Finding(Grade.OK, "gateway", f"it runs, process {pid}")
+    if read_copy(folder).replaced:
+        remedy = "See docs/install-gateway.md, To another machine"
+        yield Finding(Grade.FAIL, "gateway", "one that was restored from its backup later has replaced it", remedy)
 
 
 def _outbox(settings: EdgeSettings) -> Iterator[Finding]:

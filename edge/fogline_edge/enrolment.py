@@ -3,9 +3,10 @@
 import asyncio
 import contextlib
 import os
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -21,7 +22,7 @@ from fogline.amqp.outcome import ACCEPTED, NOT_ALLOWED, Condition
 from fogline.amqp.scheduler import Share
 from fogline.amqp.security import ClientSecurity
 from fogline.amqp.wire import decode
-from fogline.enrolment import PRODUCT, USER_PREFIX, Enrolled, EnrolmentToken
+from fogline.enrolment import PRODUCT, REQUEST_TYPE, REVOKE_TYPE, USER_PREFIX, Enrolled, EnrolmentToken
 from fogline.errors import Misconfigured, Poison, Unreachable
 from fogline.json_document import read_document
 from fogline.message import Message
@@ -33,6 +34,7 @@ from fogline_edge.settings import EdgeSettings, load
 from fogline_edge.uplink.session import uplink_security
 
 LIMIT_S = 30.0
+T = TypeVar("T")
 
 
 class Identity(NamedTuple):
@@ -91,13 +93,28 @@ def renew(settings: EdgeSettings) -> None:
 
 async def _renewed(settings: EdgeSettings) -> Identity:
     """Return a new certificate of the first bridge that issues one. Raises `Unreachable`, `Misconfigured`."""
+    security = uplink_security(settings.uplink)
+    return await _first(settings, lambda bridge: _request(bridge, settings.tenant, settings.gateway, security))
+
+
+async def _first(settings: EdgeSettings, ask: Callable[[str], Awaitable[T]]) -> T:
+    """Return the answer of the first bridge that can be reached. Raises `Unreachable`, and what `ask` raises."""
     reasons: list[str] = []
     for bridge in settings.uplink.bridges:
         try:
-            return await _request(bridge, settings.tenant, settings.gateway, uplink_security(settings.uplink))
+            return await ask(bridge)
         except Unreachable as error:
             reasons.append(f"{bridge}: {error}")
     raise Unreachable("; ".join(reasons))
+
+
+def revoke(settings: EdgeSettings) -> str:
+    """Have the gateway's certificate revoked. Returns its serial number. Raises `Unreachable`, `Misconfigured`."""
+    security, who = uplink_security(settings.uplink), EnrollAddress(settings.tenant, settings.gateway)
+    answer = asyncio.run(_first(settings, lambda bridge: _converse(bridge, who, security, Message(content_type=REVOKE_TYPE))))
+    if not answer.revoked:
+        raise Misconfigured(f"the bridge revokes nothing: {answer.refused or 'it is of a former version'}")
+    return answer.revoked
 
 
 async def _request(bridge: str, tenant: str, gateway: str, security: ClientSecurity) -> Identity:
@@ -105,14 +122,25 @@ async def _request(bridge: str, tenant: str, gateway: str, security: ClientSecur
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, gateway)])
     request = x509.CertificateSigningRequestBuilder().subject_name(name).sign(key, hashes.SHA256())
-    body = request.public_bytes(serialization.Encoding.PEM)
+    message = Message(body=request.public_bytes(serialization.Encoding.PEM), content_type=REQUEST_TYPE)
+    answer = await _converse(bridge, EnrollAddress(tenant, gateway), security, message)
+    if answer.refused:
+        raise Misconfigured(f"the bridge at {bridge} issues no certificate: {answer.refused}")
+    encoding, kind = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    secret = key.private_bytes(encoding, kind, serialization.NoEncryption())
+    certificate = check_certificate(answer.certificate, key.public_key())
+    return Identity(_times(certificate).encode() + answer.certificate.encode() + secret, answer.ca)
+
+
+async def _converse(bridge: str, who: EnrollAddress, security: ClientSecurity, message: Message) -> Enrolled:
+    """Return the answer of a bridge to one message. Raises `Unreachable`."""
     host, port = split_endpoint(bridge, "--bridge")
-    engine = Engine(gateway, hostname=host, properties={"tenant": tenant, "product": PRODUCT}, security=security)
-    handler = _Conversation(EnrollAddress(tenant, gateway), body)
+    engine = Engine(who.gateway, hostname=host, properties={"tenant": who.tenant, "product": PRODUCT}, security=security)
+    handler = _Conversation(who, message)
     connection = await connect(host, port, engine, handler)
     try:
         async with asyncio.timeout(LIMIT_S):
-            answer = await handler.answer
+            return await handler.answer
     except TimeoutError:
         raise Unreachable(f"the bridge at {bridge} does not answer in {LIMIT_S:.0f} s") from None
     finally:
@@ -120,12 +148,6 @@ async def _request(bridge: str, tenant: str, gateway: str, security: ClientSecur
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(asyncio.shield(handler.over), 1.0)
         connection.abort()
-    if answer.refused:
-        raise Misconfigured(f"the bridge at {bridge} issues no certificate: {answer.refused}")
-    encoding, kind = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
-    secret = key.private_bytes(encoding, kind, serialization.NoEncryption())
-    certificate = check_certificate(answer.certificate, key.public_key())
-    return Identity(_times(certificate).encode() + answer.certificate.encode() + secret, answer.ca)
 
 
 def check_certificate(text: str, key: ec.EllipticCurvePublicKey) -> x509.Certificate:
@@ -147,19 +169,17 @@ def _times(certificate: x509.Certificate) -> str:
 class _Conversation:
     """The handler of the connection: sends the request when both links are there. `answer`, `over`: complete once."""
 
-    def __init__(self, address: EnrollAddress, body: bytes) -> None:
+    def __init__(self, address: EnrollAddress, message: Message) -> None:
         loop = asyncio.get_running_loop()
         self.answer: asyncio.Future[Enrolled] = loop.create_future()
         self.over: asyncio.Future[None] = loop.create_future()
-        self._address, self._body = str(address), body
+        self._address, self._message = str(address), message
 
     def opened(self, connection: AmqpConnection, peer: AmqpPeer) -> None:  # noqa: ARG002 - the handler's interface
         session = connection.open_session()
         connection.open_receiver(session, "certificates", self._address, credit=1)
         sender = connection.open_sender(session, "requests", self._address, Share(), {})
-        sender.send(Message(body=self._body, content_type="application/pkcs10")).add_done_callback(
-            lambda sent: sent.exception()
-        )
+        sender.send(self._message).add_done_callback(lambda sent: sent.exception())
 
     def link_requested(self, connection: AmqpConnection, link: Link) -> None:
         connection.refuse_link(link, Condition(NOT_ALLOWED, "a gateway serves no links"))

@@ -32,6 +32,7 @@ from fogline_edge.outbox.free_space import NoRoom
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.outbox.startup import FILE
 from fogline_edge.renewal import read_times, renew_in_time
+from fogline_edge.replaced import deliver_the_rest
 from fogline_edge.settings import EdgeSettings
 from fogline_edge.statistics import StatisticsReader
 from fogline_edge.uplink.session import uplink_security
@@ -67,22 +68,35 @@ async def run_gateway(settings: EdgeSettings, on_ready: Callable[[dict[str, str]
     if outbox is None:
         return
     try:
-        keys = read_keys(settings.commands.keys, "commands.keys", partial=settings.commands.partial_signatures)
-        downlink = Downlink(outbox, keys)
-        await downlink.start()
-        async with contextlib.AsyncExitStack() as open_adapters:
-            open_adapters.callback(downlink.close)
-            adapters = await _open_adapters(settings, outbox, downlink, open_adapters)
-            statistics = StatisticsReader(settings, downlink.counters, outbox.clock)
-            uplink = Uplink(outbox, settings.uplink, downlink.received, statistics=statistics.read)
-            addresses = {name: address for each in adapters for name, address in each.addresses.items()}
-            if settings.metrics is not None:
-                addresses["metrics"] = await _serve_metrics(settings, outbox, uplink, downlink, adapters, stack=open_adapters)
-            on_ready(addresses)
-            async with _renewing(settings, config), watched(outbox.answers):
-                await _serve(uplink, outbox, stop)
+        if outbox.copy.replaced.is_set():
+            on_ready({})
+        else:
+            await _serve_devices(settings, outbox, stop, on_ready, config)
+        if outbox.copy.replaced.is_set() and not stop.is_set():
+            async with watched(outbox.answers):
+                await deliver_the_rest(outbox, settings.uplink, stop)
     finally:
         await outbox.close()
+
+
+async def _serve_devices(
+    settings: EdgeSettings, outbox: Outbox, stop: asyncio.Event, on_ready: Callable[[dict[str, str]], None], config: Path
+) -> None:
+    """Serve until `stop`, or until a restored copy has replaced this gateway. Raises `Misconfigured`."""
+    keys = read_keys(settings.commands.keys, "commands.keys", partial=settings.commands.partial_signatures)
+    downlink = Downlink(outbox, keys)
+    await downlink.start()
+    async with contextlib.AsyncExitStack() as open_adapters:
+        open_adapters.callback(downlink.close)
+        adapters = await _open_adapters(settings, outbox, downlink, open_adapters)
+        statistics = StatisticsReader(settings, downlink.counters, outbox.clock)
+        uplink = Uplink(outbox, settings.uplink, downlink.received, statistics=statistics.read)
+        addresses = {name: address for each in adapters for name, address in each.addresses.items()}
+        if settings.metrics is not None:
+            addresses["metrics"] = await _serve_metrics(settings, outbox, uplink, downlink, adapters, stack=open_adapters)
+        on_ready(addresses)
+        async with _renewing(settings, config), watched(outbox.answers):
+            await _serve(uplink, outbox, stop)
 
 
 @contextlib.asynccontextmanager
@@ -246,8 +260,9 @@ def _spare_collections() -> None:
 async def _serve(uplink: Uplink, outbox: Outbox, stop: asyncio.Event) -> None:
     up = asyncio.create_task(uplink.run(), name="uplink")
     stopped = asyncio.create_task(stop.wait(), name="stop")
+    replaced = asyncio.create_task(outbox.copy.replaced.wait(), name="replaced")
     try:
-        waited: set[asyncio.Future[Any]] = {up, stopped, outbox.failed}
+        waited: set[asyncio.Future[Any]] = {up, stopped, replaced, outbox.failed}
         await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
         if outbox.failed.done():
             raise Misconfigured(outbox.failed.result())
@@ -255,8 +270,8 @@ async def _serve(uplink: Uplink, outbox: Outbox, stop: asyncio.Event) -> None:
             up.result()
         _log.info("stopping")
     finally:
-        for task in (up, stopped):
+        for task in (up, stopped, replaced):
             task.cancel()
-        for ended in await asyncio.gather(up, stopped, return_exceptions=True):
+        for ended in await asyncio.gather(up, stopped, replaced, return_exceptions=True):
             if isinstance(ended, FoglineError):
                 _log.error("%s", ended)

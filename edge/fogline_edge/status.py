@@ -13,6 +13,7 @@ from fogline.codec import decode_event
 from fogline.errors import Misconfigured, Poison
 from fogline.event import Lane, parse_rfc3339
 from fogline_edge.adapters.ble.state import STATE_KEY, decode_state
+from fogline_edge.outbox.copy_file import read_copy
 from fogline_edge.outbox.stored_body import unpack_body
 
 _STREAMS = """
@@ -46,7 +47,7 @@ def _open_read_only(folder: Path) -> Iterator[sqlite3.Connection]:
 
 
 def read_status(folder: Path) -> dict[str, Any]:
-    """Return the counts per stream and in total, the file's size in bytes, and Bluetooth's state. Raises `Misconfigured`."""
+    """Return the counts per stream and in total, the file's size, the copy, and Bluetooth's state. Raises `Misconfigured`."""
     with _open_read_only(folder) as connection:
         streams = [dict(row) for row in connection.execute(_STREAMS)]
         (pages,) = connection.execute("PRAGMA page_count").fetchone()
@@ -60,6 +61,7 @@ def read_status(folder: Path) -> dict[str, Any]:
         "bytes": pages * page_bytes,
         "used_bytes": (pages - free_pages) * page_bytes,
         **totals,
+        "copy": msgspec.to_builtins(read_copy(folder)),
         "streams": streams,
     }
     return status if ble is None else {**status, "ble": msgspec.to_builtins(decode_state(ble[0]))}

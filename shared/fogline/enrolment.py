@@ -3,6 +3,8 @@
 It logs in by a one-time token (SASL PLAIN, user `enroll/{gateway}`), or, to renew, by the certificate that it has. It sends
 the request in PEM to `enroll/{tenant}/{gateway}`, and an `Enrolled` comes from there. The token holds the authority's
 certificate, so the gateway trusts nobody else from its first byte on.
+
+A gateway that is given up sends an empty message of type `REVOKE_TYPE` there, and the certificate of its login is revoked.
 """
 
 import base64
@@ -17,6 +19,8 @@ PRODUCT: Final = "fogline-enroll"
 """The connection property `product` of a gateway that enrols or renews."""
 USER_PREFIX: Final = "enroll/"
 MAX_REQUEST_BYTES: Final = 8192
+REQUEST_TYPE: Final = "application/pkcs10"
+REVOKE_TYPE: Final = "application/vnd.fogline-revoke"
 _FIRST: Final = "fogline1."
 
 
@@ -37,11 +41,15 @@ class EnrolmentToken(msgspec.Struct, frozen=True):
 
 
 class Enrolled(msgspec.Struct, frozen=True):
-    """The answer to a request: certificate of the gateway and of the authority (PEM), or why there is none."""
+    """The answer to a request: certificate of the gateway and of the authority (PEM), or why the request is refused.
+
+    `revoked`: the serial number of the certificate that was revoked, in hexadecimal digits.
+    """
 
     certificate: str = ""
     ca: str = ""
     refused: str = ""
+    revoked: str = ""
 
 
 def decode_token(text: str) -> EnrolmentToken:

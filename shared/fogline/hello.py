@@ -30,6 +30,7 @@ MAX_STATISTICS_S = 3600
 MIN_STATISTICS_S = 1
 """Shortest interval at which a gateway sends statistics, whatever its bridge asks for."""
 Small = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+CopyNumber = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 
 class OpenStream(msgspec.Struct, frozen=True):
@@ -42,7 +43,8 @@ class OpenStream(msgspec.Struct, frozen=True):
 class Hello(msgspec.Struct, frozen=True, kw_only=True):
     """A gateway's first message. `shards`: the number of shards that it knows, 0 for unknown.
 
-    `features`: what it can do beyond the first version of the protocol.
+    `features`: what it can do beyond the first version of the protocol. `copy`: the number of this copy of the outbox, 0 if the
+    bridge has not given it one; a former version has none. A copy that was restored later has a higher number.
     """
 
     protocol: Small
@@ -53,6 +55,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
     shards: Small = 0
     epoch: Epoch = ""
     features: Annotated[list[Identifier], msgspec.Meta(max_length=64)] = msgspec.field(default_factory=list)
+    copy: CopyNumber | None = None
 
 
 class Mark(msgspec.Struct, frozen=True):
@@ -77,6 +80,8 @@ class Welcome(msgspec.Struct, frozen=True, kw_only=True):
     redirect: Annotated[str, msgspec.Meta(max_length=300)] = ""  # `host:port` of the bridge that owns the shard
     time_ms: Annotated[int, msgspec.Meta(ge=0, le=2**53)] = 0  # the bridge's clock, since 1970, 0 for unknown
     statistics_s: Annotated[float, msgspec.Meta(ge=0, le=MAX_STATISTICS_S)] = 0.0  # interval, 0: the bridge takes none
+    copy: CopyNumber = 0  # the number of the gateway's copy of the outbox, which is new if it had none
+    replaced: bool = False  # a copy with a higher number has said hello
 
 
 def encode_hello(value: Hello | Welcome) -> bytes:

@@ -15,8 +15,9 @@ from msgspec.structs import replace
 
 from e2e.parts import Line, until_not
 from e2e.secure_line import HERE, Site, secure
-from fogline.enrolment import MAX_REQUEST_BYTES, EnrolmentToken, decode_token
+from fogline.enrolment import MAX_REQUEST_BYTES, REQUEST_TYPE, EnrolmentToken, decode_token
 from fogline.errors import FoglineError, Misconfigured, Poison, Unreachable
+from fogline.message import Message
 from fogline_cloud.authority.ca_folder import LIST, CaFolder
 from fogline_cloud.authority.certificates import Role, Subject, make_key, now_utc, pem
 from fogline_cloud.settings import CaSettings
@@ -167,7 +168,8 @@ async def test_a_request_that_is_none_uses_no_token_up(issuing, folder, monkeypa
     token = token_of(site)
     async with line.bridge():
         with monkeypatch.context() as patch:
-            patch.setattr("fogline_edge.enrolment._Conversation", lambda address, _: Conversation(address, body))
+            bad = Message(body=body, content_type=REQUEST_TYPE)
+            patch.setattr("fogline_edge.enrolment._Conversation", lambda address, _: Conversation(address, bad))
             with pytest.raises(Misconfigured, match="certificate signing request"):
                 await enrolled(line, token, folder / "pi")
         await enrolled(line, token, folder / "pi")

@@ -10,6 +10,7 @@
 `command_sender`: sends commands to gateways, and asks their journals
 `command_table`: the state of all commands, with their timers and waiting operators
 `connected_gateways`: the gateways that are connected
+`copy_numbers`: numbers the copies of a gateway's outbox
 `desired_states`: sends desired states as commands
 `device_feed`: the table of devices, from Kafka
 `devices`: changes of the registry of devices

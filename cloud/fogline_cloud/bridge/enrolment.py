@@ -1,6 +1,7 @@
 """Issues certificates to gateways that log in by a token or by the certificate that they have (`fogline.enrolment`).
 
-It also signs the list of revoked certificates anew in time: a bridge with an old list refuses everybody.
+It revokes the certificate of a gateway that is given up and asks for it. It also signs the list of revoked certificates anew
+in time: a bridge with an old list refuses everybody.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from fogline.amqp.events import Delivery, Link
 from fogline.amqp.outcome import ACCEPTED, NOT_IMPLEMENTED, Condition, Outcome
 from fogline.amqp.scheduler import Share
 from fogline.amqp.sending import Sender
-from fogline.enrolment import MAX_REQUEST_BYTES, Enrolled
+from fogline.enrolment import MAX_REQUEST_BYTES, REVOKE_TYPE, Enrolled
 from fogline.errors import FoglineError, Misconfigured, Unreachable
 from fogline.message import Message
 from fogline_cloud.authority.ca_folder import CaFolder
@@ -61,7 +62,7 @@ class EnrolmentHandler(LinkHandler):
     def received(self, peer: Peer, delivery: Delivery, message: Message, address: Address) -> None:  # noqa: ARG002 - its own name
         """Take a request, and answer when the certificate is on the authority's disk."""
         peer.connection.settle(delivery, ACCEPTED)  # without credit for another one: it takes another connection
-        self._run(self._answer(peer, bytes(message.body)), "enrolment")
+        self._run(self._answer(peer, message), "enrolment")
 
     def keep_list(self) -> None:
         """Sign the list of revoked certificates anew if half of its time has passed."""
@@ -81,19 +82,32 @@ class EnrolmentHandler(LinkHandler):
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _answer(self, peer: Peer, request: bytes) -> None:
+    async def _answer(self, peer: Peer, message: Message) -> None:
         async with self._turn:  # a token counts once, however many connections show it
             try:
-                answer = await asyncio.to_thread(self._issue, peer.principal.name, peer.secret, request)
-                _log.info("a certificate was issued to %s", peer.principal)
-                self._audit.note(peer.principal, "CERTIFICATE ISSUED")
+                if message.content_type == REVOKE_TYPE:
+                    answer = await asyncio.to_thread(self._revoke, peer.serial)
+                    _log.warning("%s has asked to revoke its certificate %s: done", peer.principal, answer.revoked)
+                    self._audit.note(peer.principal, "CERTIFICATE REVOKED", answer.revoked)
+                else:
+                    answer = await asyncio.to_thread(self._issue, peer.principal.name, peer.secret, bytes(message.body))
+                    _log.info("a certificate was issued to %s", peer.principal)
+                    self._audit.note(peer.principal, "CERTIFICATE ISSUED")
             except (FoglineError, OSError) as error:
                 answer = Enrolled(refused=str(error))
-                _log.warning("no certificate is issued to %s: %s", peer.principal, error)
+                _log.warning("a request of %s about its certificate is refused: %s", peer.principal, error)
                 self._audit.note(peer.principal, "CERTIFICATE REFUSED", str(error))
         if (sender := self._senders.get(peer)) is not None and not sender.closed:
-            message = Message(body=msgspec.json.encode(answer), content_type="application/json")
-            sender.send(message).add_done_callback(_note_failure)
+            reply = Message(body=msgspec.json.encode(answer), content_type="application/json")
+            sender.send(reply).add_done_callback(_note_failure)
+
+    def _revoke(self, serial: str) -> Enrolled:
+        """Revoke the one certificate by which the gateway has logged in: another one may be in use at a restored copy."""
+        assert self.ca is not None
+        if not serial:
+            raise Misconfigured("a gateway revokes the certificate by which it logs in, and this one has none")
+        self.ca.revoke(serial, now_utc(), self._crl_days)
+        return Enrolled(revoked=serial)
 
     def _issue(self, gateway: str, secret: str, request: bytes) -> Enrolled:
         assert self.ca is not None

@@ -16,6 +16,7 @@ from fogline.gateway_statistics import STATISTICS_CONTENT_TYPE, decode_statistic
 from fogline.message import Message
 from fogline.process.loop_calls import call_soon
 from fogline_cloud.bridge.connected_gateways import ConnectedGateways
+from fogline_cloud.bridge.copy_numbers import Copy, CopyNumbers
 from fogline_cloud.bridge.fleet import FleetStatistics
 from fogline_cloud.bridge.hello_pacer import RETRY_S, HelloPacer
 from fogline_cloud.bridge.peer import GatewayPeer, LinkHandler, Peer
@@ -57,6 +58,7 @@ class GatewayHandler(LinkHandler):
         self._redirects: set[asyncio.Task[None]] = set()
         self._fleet = fleet
         self._statistics_s = settings.statistics_s
+        self._copies = CopyNumbers()
         self._pacer = HelloPacer(settings.hellos_s, self._loop.time())
 
     def attach(self, peer: Peer, link: Link, address: Address) -> None:
@@ -106,7 +108,11 @@ class GatewayHandler(LinkHandler):
             self._refuse(peer, message, "too many gateways connect at once", wait_s)
         else:
             _log.info("gateway %s says hello (%s, %d streams)", request.gateway, request.version, len(request.streams))
-            on_marks = partial(call_soon, self._loop, self._welcome, peer, message)
+            copy = self._copies.judge(request.gateway, request.copy, _now_ms())
+            if copy.replaced:
+                why = "a copy of its outbox that was restored later has replaced it: it delivers what it has"
+                _log.warning("gateway %s connects, but %s", request.gateway, why)
+            on_marks = partial(call_soon, self._loop, self._welcome, peer, message, copy)
             shard.submit(MarksQuery(request.gateway, [each.stream for each in request.streams], on_marks, request.epoch))
 
     async def _redirect(self, peer: GatewayPeer, message: Message) -> None:
@@ -118,18 +124,20 @@ class GatewayHandler(LinkHandler):
         refusal = hello.Welcome(protocol=hello.PROTOCOL, refused=why, retry_after_s=retry_after_s, redirect=redirect)
         self._send(peer, message, refusal)
 
-    def _welcome(self, peer: GatewayPeer, message: Message, marks: list[hello.Mark]) -> None:
+    def _welcome(self, peer: GatewayPeer, message: Message, copy: Copy, marks: list[hello.Mark]) -> None:
         welcome = hello.Welcome(
             protocol=hello.PROTOCOL,
             shard=peer.shard_number,
             shards=self._shards.count,
             max_message_bytes=MAX_MESSAGE_BYTES,
             marks=marks,
-            time_ms=time.time_ns() // 1_000_000,
+            time_ms=_now_ms(),
             statistics_s=self._statistics_s,
+            copy=copy.number,
+            replaced=copy.replaced,
         )
         sent = self._send(peer, message, welcome)
-        if sent and not peer.welcomed and self._gateways.get(peer.principal.name) is peer:
+        if sent and not copy.replaced and not peer.welcomed and self._gateways.get(peer.principal.name) is peer:
             peer.welcomed = True
             self._fleet.seen(peer.principal.name, peer.shard_number)
             self._on_welcomed(peer)
@@ -172,3 +180,7 @@ class GatewayHandler(LinkHandler):
             peer.queue(delivery, message)
             self._fleet.seen(span.gateway, peer.shard_number)
             shard.submit(GatewayBatch(span, message, partial(call_soon, self._loop, peer.settle, delivery)))
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

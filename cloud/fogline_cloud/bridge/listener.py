@@ -9,6 +9,8 @@ import logging
 from functools import partial
 from typing import NamedTuple
 
+from cryptography import x509
+
 from fogline.address import (
     Address,
     CommandAddress,
@@ -176,6 +178,8 @@ class Listener:
             secret = remote.login.password if principal.kind is PrincipalKind.ENROLLEE else ""
             by = str(remote.properties.get(FORWARDED_BY, ""))
             peer = Peer(principal, connection, self._budget, secret, forwarded=bool(by))
+            if remote.certificate is not None:
+                peer.serial = format(x509.load_der_x509_certificate(remote.certificate).serial_number, "x")
             why = f"by bridge {shown(by)}" if by else ""
         self.peers.add(peer, remote.certificate)
         self._audit.note(principal, "CONNECTED", why)

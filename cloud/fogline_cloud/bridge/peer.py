@@ -29,6 +29,7 @@ class Peer:
     connection: AmqpConnection
     budget: QueueBudget
     secret: str = ""  # of the token by which a gateway has logged in to enrol
+    serial: str = ""  # of the peer's certificate, in hexadecimal digits
     forwarded: bool = False  # another bridge has opened the connection for the peer (`fogline_cloud.bridge.forwarding`)
     addresses: dict[Link, Address] = field(default_factory=dict)
     links: set[Link] = field(default_factory=set)

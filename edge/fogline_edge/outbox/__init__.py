@@ -3,6 +3,7 @@
 `age`: the gateway's own running time
 `carving`: rows of a damaged file
 `clock_correction`: times of events stored before the clock was set
+`copy_file`: the number of this copy of the outbox
 `data_folder`: the folder of the file, with its lock
 `drop_oldest`: deletion of the oldest events of a lane
 `duplicate_filter`: new event, duplicate or unchanged report

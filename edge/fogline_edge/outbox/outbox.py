@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from fogline_edge.boot import SYSTEM, Clock
 from fogline_edge.outbox import requests
+from fogline_edge.outbox.copy_file import CopyFile
 from fogline_edge.outbox.data_folder import DataFolder, RunEnd
 from fogline_edge.outbox.free_space import is_damage, may_wait, opening
 from fogline_edge.outbox.gathering import Gathering
@@ -34,7 +35,7 @@ class Outbox:
     """The durable queue. Open it with `Outbox.open`. Call all methods on the loop.
 
     `port`: for adapters and the downlink, which store arrivals. `streams`: for the uplink, which reads and settles events.
-    `failed` completes with a reason when the file fails.
+    `failed` completes with a reason when the file fails. `copy`: which copy of the outbox this is.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class Outbox:
         self.gateway = settings.gateway
         self.max_bytes = settings.outbox.max_bytes
         self._folder = folder
+        self.copy = CopyFile(folder.path)
         self._gathering = Gathering(settings.outbox, clock, self._submit)
         self.port = OutboxPort(settings, self._gathering, dict(connection.execute(SQL["all_kept"]).fetchall()))
         store = OutboxStore(

@@ -113,6 +113,7 @@ class BridgeSession:
             await self._until_over(self._opened, HELLO_S)
             welcome = await self._say_hello(connection)
             self._compare_clocks(welcome)
+            await self._learn_copy(welcome)
             await self._reconcile(welcome)
             target = str(address.IngestAddress(self._outbox.tenant, welcome.shard))
             self._lanes = LaneLinks(connection, target, self._hello_id.hex)
@@ -163,6 +164,7 @@ class BridgeSession:
             streams=streams,
             epoch=self._hello_id.hex,
             features=[FEATURE],
+            copy=await self._outbox.copy.number(),
         )
         message = Message(
             body=hello.encode_hello(request),
@@ -187,6 +189,13 @@ class BridgeSession:
                 " Until then, events are marked `unsynced`",
                 differ_s,
             )
+
+    async def _learn_copy(self, welcome: hello.Welcome) -> None:
+        """Keep the number that the bridge gave this copy of the outbox, and whether a newer copy has replaced it."""
+        try:
+            await self._outbox.copy.learn(welcome.copy, replaced=welcome.replaced)
+        except OSError as error:
+            raise Unreachable(f"the number of this copy of the outbox cannot be written: {error.strerror}") from None
 
     async def _reconcile(self, welcome: hello.Welcome) -> None:
         """Open a new stream for each one whose sequences cannot be trusted (see `hello.resume`)."""
