@@ -269,6 +269,10 @@ class CoapSettings(StrictTable, frozen=True, kw_only=True):
     """Devices that wait for a command (`hono-ttd`) at the same time."""
     max_ttd_s: Annotated[int, Meta(ge=1, le=3600)] = 60
     """Longest `hono-ttd`, in seconds."""
+    max_observers: Positive = 1000
+    """Devices that observe their commands (RFC 7641) at the same time."""
+    observation_s: Annotated[int, Meta(ge=1, le=86_400)] = 900
+    """Time after its registration at which an observation ends, in seconds: Max-Age of the response."""
     ack_timeout_s: Annotated[float, Meta(gt=0)] = 2.0
     """ACK_TIMEOUT of RFC 7252, section 4.8, in seconds."""
     ack_delay_s: Annotated[float, Meta(gt=0)] = 0.5

@@ -162,6 +162,8 @@ _MEANINGS = {  # Meaning by name, for each part of a process and each type. A pa
         "undelivered": "separate responses that were reset or not acknowledged in time",
         "asks": "requests that waited for a command",
         "asks_over_limit": "requests for a command that were refused because too many waited",
+        "observations": "registrations of devices that observe their commands",
+        "observations_over_limit": "registrations that were refused because too many devices observed",
         "commands": "commands sent",
         "answers": "responses of devices to commands",
         "refused reason": "requests answered with another error",

@@ -4,12 +4,14 @@
 `blocks`: block-wise transfer with Block1
 `command_client`: commands to devices that are CoAP servers
 `command_polls`: commands in the response to a poll
+`command_response`: commands as responses
 `counters`: counters of the listener
 `exchanges`: recent exchanges and their responses
 `intake`: requests as arrivals
 `limits`: rate limits of endpoints
 `listener`: the socket, and composition
 `message_layer`: the message layer
+`observations`: commands as notifications to devices that observe
 `paths`: device and lane of a path
 `request_handler`: requests to the port, responses after the commit
 `requests`: options of a message as a request

@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from functools import partial
 
 from fogline.command import Command
+from fogline_edge.adapters.coap.command_response import command_options, why_unfit
 from fogline_edge.adapters.coap.counters import CoapCounters
 from fogline_edge.adapters.coap.exchanges import Exchange
-from fogline_edge.adapters.coap.message_layer import MessageLayer
-from fogline_edge.adapters.coap.paths import RESPONSES
+from fogline_edge.adapters.coap.message_layer import Confirmation, MessageLayer
 from fogline_edge.adapters.coap.requests import Request
-from fogline_edge.adapters.coap.wire import MAX_PIECE_BYTES, CoapResponse, Code, Option, Options, number_of, uint
+from fogline_edge.adapters.coap.wire import CoapResponse, Code, Options
 from fogline_edge.adapters.port import CommandPort
-from fogline_edge.profiles.names import device_name
 
 
 @dataclass(slots=True)
@@ -65,7 +64,7 @@ class CommandPolls:
         if poll is None or not self.messages.can_confirm:
             self.commands.not_sent(command.id)
             return
-        why = _unfit(command, poll.request)
+        why = why_unfit(command, poll.request)
         if why is not None:
             self.commands.refused(command.id, why)
             return
@@ -74,7 +73,7 @@ class CommandPolls:
         self.commands.unreachable(command.device, self)
         self.counters.commands += 1
         self._sent[command.id] = poll.exchange
-        reply = CoapResponse(Code.CHANGED, (*poll.echo, *self._options(command)), command.data)
+        reply = CoapResponse(Code.CHANGED, (*poll.echo, *command_options(command, self.tenant)), command.data)
         self.messages.reply(poll.exchange, reply, partial(self._on_outcome, command.id))
 
     def abandon(self, command: Command) -> None:
@@ -88,11 +87,11 @@ class CommandPolls:
         for device in list(self._waiting):
             self._end(device)
         for command_id in list(self._sent):
-            self._on_outcome(command_id, False)
+            self._on_outcome(command_id, Confirmation.UNKNOWN)
 
-    def _on_outcome(self, command_id: str, acknowledged: bool) -> None:  # noqa: FBT001 - called by position
+    def _on_outcome(self, command_id: str, outcome: Confirmation) -> None:
         if self._sent.pop(command_id, None) is not None:
-            (self.commands.taken if acknowledged else self.commands.lost)(command_id)
+            (self.commands.taken if outcome is Confirmation.ACKNOWLEDGED else self.commands.lost)(command_id)
 
     def _end(self, device: str) -> None:
         self._release(self._waiting.pop(device))
@@ -101,21 +100,3 @@ class CommandPolls:
     def _release(self, poll: _Poll) -> None:
         poll.timer.cancel()
         self.messages.reply(poll.exchange, CoapResponse(Code.CHANGED, poll.echo))
-
-    def _options(self, command: Command) -> Options:
-        path = (RESPONSES, self.tenant, device_name(command.device), command.id) if command.reply else ()
-        content_format = number_of(command.content_type)
-        return (
-            *((int(Option.LOCATION_PATH), each.encode()) for each in path),
-            *(((int(Option.CONTENT_FORMAT), uint(content_format)),) if content_format is not None else ()),
-            (Option.LOCATION_QUERY, f"hono-command={command.name}".encode()),
-        )
-
-
-def _unfit(command: Command, request: Request) -> str | None:
-    most = min(MAX_PIECE_BYTES, request.block2.size if request.block2 else MAX_PIECE_BYTES)
-    if len(command.data) > most:
-        return f"a command in a CoAP response has at most {most} bytes"
-    if request.accept is not None and number_of(command.content_type) != request.accept:
-        return f"the device accepts content format {request.accept} only"
-    return None

@@ -22,6 +22,8 @@ class CoapCounters:
     undelivered: int = 0
     asks: int = 0
     asks_over_limit: int = 0
+    observations: int = 0
+    observations_over_limit: int = 0
     commands: int = 0
     answers: int = 0
     refused: dict[str, int] = field(default_factory=dict)

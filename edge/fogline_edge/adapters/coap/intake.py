@@ -25,12 +25,15 @@ def arrival(target: PathTarget, request: Request, body: bytes, exchange: Exchang
         content_type=content_type(request, target.content_type, body),
         data=body,
         adapter=ADAPTER,
-        retransmission=Retransmission(
-            slot(exchange), again=True, window_s=EXCHANGE_LIFETIME_S, number=exchange.mid, token=exchange.token
-        ),
+        retransmission=retransmission_of(exchange),
         ttd_s=ttd_s,
         properties=_properties(request),
     )
+
+
+def retransmission_of(exchange: Exchange) -> Retransmission:
+    """Return how a retransmission of this request is recognised, also after a restart."""
+    return Retransmission(slot(exchange), again=True, window_s=EXCHANGE_LIFETIME_S, number=exchange.mid, token=exchange.token)
 
 
 def slot(exchange: Exchange) -> bytes:

@@ -13,6 +13,7 @@ from fogline_edge.adapters.coap.command_client import CoapCommandClient
 from fogline_edge.adapters.coap.command_polls import CommandPolls
 from fogline_edge.adapters.coap.counters import CoapCounters
 from fogline_edge.adapters.coap.message_layer import MessageLayer
+from fogline_edge.adapters.coap.observations import Observations
 from fogline_edge.adapters.coap.paths import Paths
 from fogline_edge.adapters.coap.request_handler import CoapRequestHandler
 from fogline_edge.adapters.coap.wire import Endpoint
@@ -74,7 +75,7 @@ class UdpSocket:
 class CoapListener:
     """Listens at the address of `settings`, puts requests into `port`, and responds after the commit.
 
-    Without `commands`, `hono-ttd` and `coap.devices` are ignored. Raises `Misconfigured` for an invalid path pattern.
+    Without `commands`, `hono-ttd`, Observe and `coap.devices` are ignored. Raises `Misconfigured` for an invalid path pattern.
     """
 
     def __init__(self, port: Port, settings: CoapSettings, commands: CommandPort | None = None) -> None:
@@ -86,6 +87,7 @@ class CoapListener:
         self._socket: UdpSocket | None = None
         self._messages: MessageLayer | None = None
         self._polls: CommandPolls | None = None
+        self._observations: Observations | None = None
         self._client: CoapCommandClient | None = None
 
     async def start(self) -> None:
@@ -100,11 +102,20 @@ class CoapListener:
         messages = self._messages = MessageLayer(settings, counters, self._socket.send)
         if commands is not None:
             self._polls = CommandPolls(commands, self._port.tenant, settings.max_asks, messages=messages, counters=counters)
-        handler = CoapRequestHandler(self._port, settings, self._paths, messages, commands, self._polls, counters)
+            self._observations = self._make_observations(commands, messages)
+        handler = CoapRequestHandler(
+            self._port, settings, self._paths, messages, commands, self._polls, self._observations, counters
+        )
         self._socket.listen(lambda data, endpoint: messages.received(data, endpoint, handler.serve))
         if self._client is not None:
             await self._client.start()
         _log.info("CoAP listens on %s:%s", *self.address)
+
+    def _make_observations(self, commands: CommandPort, messages: MessageLayer) -> Observations:
+        port, settings = self._port, self._settings
+        return Observations(
+            commands, port.put, port.tenant, settings.max_observers, settings.observation_s, messages, self.counters
+        )
 
     @property
     def address(self) -> tuple[str, int]:
@@ -114,9 +125,14 @@ class CoapListener:
         return host, port
 
     async def close(self) -> None:
-        """Respond to polls and stop. Uncommitted requests are not answered: devices retransmit them. Safe at any time."""
+        """Respond to polls, end observations and stop. Devices retransmit uncommitted requests, which get no response.
+
+        Safe at any time.
+        """
         if self._polls is not None:
             self._polls.close()
+        if self._observations is not None:
+            self._observations.close()
         if self._messages is not None:
             self._messages.close()
         if self._socket is not None:

@@ -5,6 +5,7 @@ import random
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum, auto
 
 import msgspec
 
@@ -20,13 +21,24 @@ MAX_SEPARATE = 4096
 """Separate responses that may await their Acknowledgement; further ones are Non-confirmable."""
 
 
+class Confirmation(Enum):
+    """The outcome of a Confirmable response. `RESET`: the client rejected its only copy, so it has not processed it."""
+
+    ACKNOWLEDGED = auto()
+    RESET = auto()
+    UNKNOWN = auto()
+
+
+OnOutcome = Callable[[Confirmation], None]
+
+
 @dataclass(slots=True)
 class _Separate:
     data: bytes
     exchange: Exchange
     timeout_s: float
     left: int  # retransmissions
-    on_outcome: Callable[[bool], None] | None
+    on_outcome: OnOutcome | None
     timer: asyncio.TimerHandle | None = None
 
 
@@ -75,7 +87,7 @@ class MessageLayer:
                 self._reset(endpoint, error.reject)
             return
         if message.kind in (MessageType.ACK, MessageType.RST):
-            self._finish(endpoint, message.mid, acknowledged=message.kind == MessageType.ACK)
+            self._finish(endpoint, message.mid, MessageType(message.kind))
         elif 0 < message.code < 32:
             self._request(data, message, endpoint, verdict, serve)
         elif message.kind == MessageType.CON:  # a CoAP ping (section 4.3), or an unexpected response
@@ -88,22 +100,24 @@ class MessageLayer:
             exchange.cached = encode(CoapMessage(MessageType.ACK, Code.EMPTY, exchange.mid))
             self._put(exchange.cached, exchange.endpoint)
 
-    def reply(self, exchange: Exchange, reply: CoapResponse, on_outcome: Callable[[bool], None] | None = None) -> None:
-        """Send the response, once. With `on_outcome` it is Confirmable, and `on_outcome` gets True if it was acknowledged.
+    def reply(
+        self, exchange: Exchange, reply: CoapResponse, on_outcome: OnOutcome | None = None, *, notification: bool = False
+    ) -> None:
+        """Send the response, once; or one more, a `notification` (RFC 7641). With `on_outcome` it is Confirmable.
 
-        Without an Acknowledgement, `on_outcome` is called after at most 46 times `ack_timeout_s`; after `close`, never.
+        `on_outcome` is called once: without an Acknowledgement after at most 46 times `ack_timeout_s`; after `close`, never.
         """
-        if exchange.replied or self._closed:
+        if self._closed or (exchange.replied and not notification):
             return
         if on_outcome is not None:
             self.acknowledge(exchange)
         exchange.replied = True
-        if exchange.confirmable and not exchange.acknowledged:
+        if exchange.confirmable and not exchange.acknowledged and not notification:
             exchange.cached = _encoded(MessageType.ACK, exchange.mid, exchange, reply)
             self._put(exchange.cached, exchange.endpoint)
             return
         mid = self._limits.next_mid(exchange.endpoint, self._loop.time())
-        if on_outcome is None and not (exchange.confirmable and self.can_confirm):
+        if on_outcome is None and (notification or not (exchange.confirmable and self.can_confirm)):
             self._put(_encoded(MessageType.NON, mid, exchange, reply), exchange.endpoint)
             return
         self._counters.separate += 1
@@ -162,19 +176,23 @@ class MessageLayer:
 
     def _on_timeout(self, mid: int, separate: _Separate) -> None:
         if not separate.left:
-            self._finish(separate.exchange.endpoint, mid, acknowledged=False)
+            self._finish(separate.exchange.endpoint, mid, None)
             return
         separate.left -= 1
         separate.timeout_s *= 2
         self._transmit(mid, separate)
 
-    def _finish(self, endpoint: Endpoint, mid: int, *, acknowledged: bool) -> None:
+    def _finish(self, endpoint: Endpoint, mid: int, kind: MessageType | None) -> None:
+        """End a separate response with an ACK, with a RST, or with neither."""
         separate = self._drop(endpoint, mid)
         if separate is None:
             return
-        self._counters.undelivered += not acknowledged
+        outcome = Confirmation.ACKNOWLEDGED if kind is MessageType.ACK else Confirmation.UNKNOWN
+        if kind is MessageType.RST and separate.left == MAX_RETRANSMIT:
+            outcome = Confirmation.RESET
+        self._counters.undelivered += outcome is not Confirmation.ACKNOWLEDGED
         if separate.on_outcome is not None:
-            separate.on_outcome(acknowledged)
+            separate.on_outcome(outcome)
 
     def _drop(self, endpoint: Endpoint, mid: int) -> _Separate | None:
         separate = self._separate.pop((endpoint, mid), None)

@@ -6,6 +6,7 @@
 | `event/{tenant}/{device}`, `e//{device}` | the same, lane alarm |
 | `telemetry`, `t`, `event`, `e` | the authenticated device; refused, because the listener has no authentication |
 | `command_response/{tenant}/{device}/{command id}` | the device's reply to a command |
+| `command/{tenant}/{device}`, `c//{device}` | the commands of that device, to observe |
 | a pattern of the settings, such as `plant/{device}/#` | the device at `{device}`, the lane of the entry |
 
 A device name that is not an identifier is escaped (`profiles/names.py`): `t//Küche` is device `K:C3:BCche`.
@@ -48,6 +49,12 @@ class ResponsePath(msgspec.Struct, frozen=True):
     command_id: str
 
 
+class CommandPath(msgspec.Struct, frozen=True):
+    """The commands of a device."""
+
+    device: str
+
+
 class Paths:
     """All paths of a gateway. Raises `Misconfigured` for an invalid pattern."""
 
@@ -58,7 +65,7 @@ class Paths:
             for each in patterns
         ]
 
-    def resolve(self, path: Sequence[str]) -> PathTarget | ResponsePath:
+    def resolve(self, path: Sequence[str]) -> PathTarget | ResponsePath | CommandPath:
         """Return the target of a path. Raises `RequestRefused` (4.04, 4.00, 4.01, 4.03)."""
         joined = "/".join(path)
         if len(joined) > MAX_PATH or not joined.isprintable() or any("/" in each for each in path):
@@ -71,6 +78,8 @@ class Paths:
             case [first, tenant, device] if first in _LANES:
                 lane = _LANES[first]
                 return PathTarget(self._device(tenant, device), joined, lane, _TYPES[lane])
+            case ["command" | "c", tenant, device]:
+                return CommandPath(self._device(tenant, device))
             case ["command_response", tenant, device, command_id]:
                 return ResponsePath(self._device(tenant, device), _checked(check_identifier, command_id, "command id"))
         return self._free(joined)

@@ -18,7 +18,8 @@ from fogline_edge.adapters.coap.counters import CoapCounters
 from fogline_edge.adapters.coap.exchanges import Exchange
 from fogline_edge.adapters.coap.intake import arrival, content_type, slot
 from fogline_edge.adapters.coap.message_layer import MessageLayer
-from fogline_edge.adapters.coap.paths import Paths, PathTarget, ResponsePath
+from fogline_edge.adapters.coap.observations import Observations
+from fogline_edge.adapters.coap.paths import CommandPath, Paths, PathTarget, ResponsePath
 from fogline_edge.adapters.coap.requests import EMPTY, Request, read_request, seconds, status
 from fogline_edge.adapters.coap.wire import CoapMessage, CoapResponse, Code, Option, Options, RequestRefused, encode, uint
 from fogline_edge.adapters.port import CommandPort, Port
@@ -39,7 +40,7 @@ class _Case:
 
 @dataclass(eq=False)
 class CoapRequestHandler:
-    """Serves requests. Without `commands` and `polls`, `hono-ttd` is ignored."""
+    """Serves requests. Without `commands`, `polls` and `observations`, no device gets a command."""
 
     port: Port
     settings: CoapSettings
@@ -47,6 +48,7 @@ class CoapRequestHandler:
     messages: MessageLayer
     commands: CommandPort | None
     polls: CommandPolls | None
+    observations: Observations | None
     counters: CoapCounters
 
     def __post_init__(self) -> None:
@@ -71,10 +73,12 @@ class CoapRequestHandler:
     def _take(self, message: CoapMessage, exchange: Exchange) -> None:
         request = read_request(message)
         target = self.paths.resolve(request.path)
-        if request.method not in (Code.POST, Code.PUT):
-            raise RequestRefused(Code.METHOD_NOT_ALLOWED, "bad-method", "events are sent with POST or PUT")
+        _check_method(request, target)
         if request.block2 is not None and request.block2.number:
             raise RequestRefused(Code.BAD_REQUEST, "bad-block", "no response of this server has more than one block")
+        if isinstance(target, CommandPath):
+            self._observe(target, request, exchange)
+            return
         block = request.block1
         case = _Case(message, exchange, request, ((Option.BLOCK1, block.encode()),) if block else ())
         try:
@@ -91,6 +95,11 @@ class CoapRequestHandler:
             self._answer(target, case, body)
         else:
             self._store(target, case, body)
+
+    def _observe(self, target: CommandPath, request: Request, exchange: Exchange) -> None:
+        if self.observations is None:
+            raise RequestRefused(Code.NOT_FOUND, "no-command", "this gateway takes no commands")
+        self.observations.serve(target.device, request, exchange)
 
     def _store(self, target: PathTarget, case: _Case, body: bytes) -> None:
         if not body and case.request.parameter(EMPTY) is None:
@@ -110,6 +119,8 @@ class CoapRequestHandler:
         """Respond after the commit. A retransmission gets no second command."""
         if ttd_s and self.polls is not None and receipt is Receipt.STORED:
             self.counters.acknowledged += 1
+            if self.observations is not None:
+                self.observations.end(device)
             self.polls.hold(device, case.request, case.exchange, ttd_s, case.echo)
         else:
             self._answered(case)
@@ -171,6 +182,15 @@ class LastBlocks:
             self._known.discard(oldest)
             self._port.keep(oldest, None, lambda: None)
         self._port.keep(key, b"", done)
+
+
+def _check_method(request: Request, target: PathTarget | ResponsePath | CommandPath) -> None:
+    """Raise `RequestRefused` (4.05) for a method that this target does not have."""
+    if isinstance(target, CommandPath):
+        if request.method != Code.GET:
+            raise RequestRefused(Code.METHOD_NOT_ALLOWED, "bad-method", "commands are observed with GET")
+    elif request.method not in (Code.POST, Code.PUT):
+        raise RequestRefused(Code.METHOD_NOT_ALLOWED, "bad-method", "events are sent with POST or PUT")
 
 
 def _key(message: CoapMessage, exchange: Exchange) -> str:

@@ -36,6 +36,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     block1: Block | None
     block2: Block | None
     size1: int | None
+    observe: int | None
     tag: bytes | None
     payload: bytes
 
@@ -46,6 +47,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 _LENGTHS: dict[int, tuple[int, int]] = {  # shortest and longest values of the supported options (RFC 7252, section 5.10)
     Option.URI_HOST: (1, 255),
+    Option.OBSERVE: (0, 3),
     Option.URI_PORT: (0, 2),
     Option.URI_PATH: (0, 255),
     Option.CONTENT_FORMAT: (0, 2),
@@ -89,6 +91,7 @@ def read_request(message: CoapMessage) -> Request:
         block1=_block(once.get(Option.BLOCK1)),
         block2=_block(once.get(Option.BLOCK2)),
         size1=_number(once.get(Option.SIZE1)),
+        observe=_number(once.get(Option.OBSERVE)),
         tag=once.get(Option.REQUEST_TAG),
         payload=message.payload,
     )

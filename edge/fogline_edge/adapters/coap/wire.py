@@ -57,6 +57,7 @@ class Code(IntEnum):
     PUT = 3
     DELETE = 4
     CHANGED = 68
+    CONTENT = 69
     CONTINUE = 95
     BAD_REQUEST = 128
     UNAUTHORIZED = 129
@@ -77,9 +78,10 @@ class Code(IntEnum):
 
 
 class Option(IntEnum):
-    """Option numbers (section 12.2; RFC 7959, RFC 9175). Odd numbers are critical."""
+    """Option numbers (section 12.2; RFC 7641, RFC 7959, RFC 9175). Odd numbers are critical."""
 
     URI_HOST = 3
+    OBSERVE = 6
     URI_PORT = 7
     LOCATION_PATH = 8
     URI_PATH = 11
