@@ -27,6 +27,7 @@ from fogline_cloud.commands.command_id import CommandIds
 from fogline_cloud.commands.record import CommandRecord
 from fogline_cloud.commands.registry import Registry
 from fogline_cloud.commands.reply_lane import check_replies
+from fogline_cloud.shard.command_changes import CommandChange
 from fogline_edge.downlink import journal
 from fogline_edge.downlink.downlink import Downlink
 from fogline_edge.outbox import outbox as outbox_module
@@ -82,9 +83,13 @@ class Bridge:
             change = self.changes.popleft()
             if change is LANDING:
                 self.world.land()
-            elif isinstance(record := getattr(change, "record", None), CommandRecord):
-                self.world.truth.change(record)
-                change.done(self.world.truth.get(record.id) or record)
+            elif isinstance(change, CommandChange):
+                change.perform(SimpleNamespace(registry=self.world.truth, writer=self))()
+
+    def write_command(self, record: CommandRecord) -> None:
+        """Note the order in which durable commands are accepted."""
+        if record.state is CommandState.ACCEPTED and record.durable:
+            self.world.accepted.append(record.id)
 
     def cut(self) -> None:
         """Lose the gateway's connection, with all that was on its way."""
@@ -175,6 +180,8 @@ class World:
     jump_ms: int = 0
     effects: Counter = field(default_factory=Counter)
     at_device: list[str] = field(default_factory=list)
+    accepted: list[str] = field(default_factory=list)  # the durable commands, in the order of their commits
+    done: list[str] = field(default_factory=list)  # the commands that the device did, in their order
     heard: dict[str, Message] = field(default_factory=dict)  # the operator's newest answer to each command
     asked: dict[str, Message] = field(default_factory=dict)  # by command id
     settled: list[tuple[str, Outcome]] = field(default_factory=list)
@@ -315,6 +322,7 @@ class World:
         command_id = self.gateway.held.pop(0)
         if step in ("reach", "reach and lose"):
             self.effects[command_id] += 1
+            self.done.append(command_id)
             self.at_device.append(command_id)
         if step == "not sent":
             self.loop.call(self.gateway.downlink.not_sent, command_id)

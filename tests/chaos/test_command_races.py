@@ -14,6 +14,7 @@ from fogline.command import CommandState, Status
 NUMBERS = st.integers(1, 3)
 RARELY = st.sampled_from([False, False, True])
 ENDS: Counter[str] = Counter()
+REPLACED: Counter[str] = Counter()
 DID_NOTHING = (CommandState.EXPIRED, CommandState.CANCELLED)
 
 
@@ -31,7 +32,12 @@ class Races(RuleBasedStateMachine):
     def ask(self, number, durable, idempotent, ttl_s):
         self.world.ask(number, durable=durable, ttl_ms=ttl_s * 1000, properties={"idempotent": idempotent})
 
-    @rule(number=NUMBERS)
+    @rule(number=st.integers(4, 6), ttl_s=st.sampled_from([5, 600, 600]))
+    def replace(self, number, ttl_s):
+        """A command that replaces what waits."""
+        self.world.ask(number, durable=True, ttl_ms=ttl_s * 1000, properties={"idempotent": False, "newest_wins": True})
+
+    @rule(number=st.integers(1, 6))
     def cancel(self, number):
         if len(self.world.asked) >= number:
             self.world.cancel(list(self.world.asked)[number - 1])
@@ -64,7 +70,7 @@ class Races(RuleBasedStateMachine):
         for _ in range(times):
             self.world.step_all()
 
-    @rule(number=NUMBERS)
+    @rule(number=st.integers(1, 6))
     def cancel_and_step(self, number):
         self.cancel(number)
         self.world.step_all()
@@ -141,6 +147,21 @@ class Races(RuleBasedStateMachine):
                     assert (outcome.state is DeliveryState.ACCEPTED) == was_cancelled, (
                         f"{story}, but a client was told {outcome}"
                     )
+            if record.replaced_by and record.state is CommandState.CANCELLED:
+                REPLACED[record.state] += 1
+                assert heard is None or heard.body.decode() == f"replaced by {record.replaced_by}"
+        self.check_order()
+
+    def check_order(self):
+        """The device does durable commands in the order of their acceptance, and none after one that has replaced it."""
+        world = self.world
+        first = {command_id: world.done.index(command_id) for command_id in world.effects}
+        in_order = [first[command_id] for command_id in world.accepted if command_id in first]
+        assert in_order == sorted(in_order), f"accepted {world.accepted}, done {world.done}"
+        for place, newest in enumerate(world.accepted):
+            if world.truth.get(newest).newest_wins and newest in first:
+                older = set(world.accepted[:place]) & set(world.done[first[newest] :])
+                assert not older, f"{older} came after {newest}, which has replaced it"
 
 
 def _steps(examples: int, length: int) -> settings:
@@ -165,7 +186,9 @@ def test_everyone_agrees_after_250_000_steps():
 
 def run(examples):
     ENDS.clear()
+    REPLACED.clear()
     run_state_machine_as_test(Races, settings=_steps(examples, 50))
     found = ", ".join(f"{count} {state}" for state, count in sorted(ENDS.items()))
     print(f"{examples * 50} steps: at most one effect, none of what expired or was cancelled, one end everywhere: {found}")
     assert ENDS.keys() >= {"SUCCEEDED", "REJECTED", "EXPIRED", "CANCELLED", "IN_DOUBT"}
+    assert REPLACED, "no command was replaced"

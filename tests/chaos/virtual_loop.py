@@ -41,7 +41,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     call_soon_threadsafe = call_soon
 
     def call_later(self, delay, callback, *args, context=None) -> asyncio.TimerHandle:
-        return self.call_at(self._now_s + delay, callback, *args, context=context)
+        least = 1e-6 if delay > 0 else 0.0  # else a rest of a float would be over at the same moment, for ever
+        return self.call_at(self._now_s + max(delay, least), callback, *args, context=context)
 
     def call_at(self, when, callback, *args, context=None) -> asyncio.TimerHandle:
         handle = asyncio.TimerHandle(when, callback, args, self, context)

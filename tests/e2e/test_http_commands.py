@@ -11,6 +11,7 @@ from e2e.pair import two_bridges
 from e2e.parts import Device, until_not
 from fogline.address import DeviceAddress
 from fogline.amqp.security import ClientSecurity
+from fogline.command import CommandState
 from fogline_cloud.commands.client import Ask, Operator
 from fogline_cloud.devices.client import edit_device
 from fogline_lab.amqp import within
@@ -189,3 +190,24 @@ async def test_devices_are_shown_and_a_wrong_argument_is_refused_before_it_trave
         verdict = await within(operator.request(Ask("lamp-1", "switch", b"{}", "application/json")), "no verdict")
         refused = await found.http.post(COMMANDS, json={"name": "switch", "data": {}})
         assert (refused.status_code, refused.json()["detail"]) == (verdict.status, verdict.why) == (422, verdict.why)
+
+
+async def test_commands_wait_in_order_and_the_newest_replaces_those_of_its_name(line):
+    """X7: over HTTP and AMQP alike."""
+    async with served(line) as (found, downlink, *_):
+        sent = [(await found.http.post(COMMANDS, json={"name": "dim", "data": number})).json()["id"] for number in range(2)]
+        replaced = (await found.http.post(COMMANDS, json=SWITCH)).json()["id"]
+        newest = (await found.http.post(COMMANDS, json={**SWITCH, "newest_wins": True})).json()["id"]
+        end = (await found.http.get(f"/v1/commands/{replaced}", params={"wait": "30s"})).json()
+        assert (end["state"], end["status"], end["why"]) == ("CANCELLED", 410, f"replaced by {newest}")
+        async with Operator("127.0.0.1", line.port, line.tenant) as operator:
+            asked = asyncio.create_task(operator.request(Ask("lamp-1", "switch", newest_wins=True)))
+            end = (await found.http.get(f"/v1/commands/{newest}", params={"wait": "30s"})).json()
+            device = Device(downlink)
+            downlink.reachable("lamp-1", device)
+            verdict = await within(asked, "no verdict")
+        assert (verdict.state, end["why"]) == (CommandState.SUCCEEDED, f"replaced by {verdict.command_id}")
+        assert device.ran == [*sent, verdict.command_id]
+        direct = await found.http.post(COMMANDS, json={**SWITCH, "newest_wins": True, "durable": False})
+        why = "newest_wins is for a command that waits for its device: make it durable, with a ttl"
+        assert (direct.status_code, direct.json()["detail"]) == (400, why)

@@ -240,7 +240,7 @@ def message_of(tenant: str, device: str, wanted: CommandRequest, message_id: str
         body=data,
         durable=wanted.durable,
         ttl_ms=round((wanted.ttl_s or 30.0) * 1000) if wanted.durable or wanted.ttl_s else None,
-        properties={"idempotent": wanted.idempotent},
+        properties={"idempotent": wanted.idempotent, "newest_wins": wanted.newest_wins},
     )
 
 

@@ -182,6 +182,11 @@ def _command_request() -> Json:
             "ttl_s": {"type": "number", "description": "time to live in seconds; 30 without it"},
             "durable": {"type": "boolean", "default": True, "description": "false: deliver it now or refuse it"},
             "idempotent": {"type": "boolean", "default": False, "description": "the gateway may repeat it if in doubt"},
+            "newest_wins": {
+                "type": "boolean",
+                "default": False,
+                "description": "it replaces commands of the same name that still wait for the device",
+            },
             "one_way": {"type": "boolean", "default": False, "description": "the device gives no reply"},
         },
     }

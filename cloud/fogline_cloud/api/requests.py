@@ -33,6 +33,7 @@ class CommandRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     ttl_s: Annotated[float, msgspec.Meta(ge=0.001, le=4_000_000)] | None = None
     durable: bool = True
     idempotent: bool = False
+    newest_wins: bool = False
     one_way: bool = False
 
 

@@ -3,6 +3,8 @@
 A command that may have left the bridge becomes CANCELLING, and that is committed before its gateway is asked. From then on
 the command is not sent again, and the gateway's journal decides: at once, or when the gateway is back. The end of the command
 is the verdict for everyone who asks: CANCELLED, or the state that it has.
+
+A command that a newer one replaces (newest wins) is cancelled in the same way; only its reason is another.
 """
 
 from functools import partial
@@ -22,10 +24,10 @@ from fogline_cloud.bridge.command_table import CommandTable
 from fogline_cloud.bridge.shard_table import ShardTable
 from fogline_cloud.bridge.verdict_waiters import Decided
 from fogline_cloud.commands.record import CommandRecord, ended, why_cancelled
+from fogline_cloud.commands.replacement import MAX_NAME, as_replaced
 
 WAIT_S = 10.0
 """Time that an AMQP client waits for the verdict. Then it has to ask again."""
-MAX_NAME = 256
 
 
 class Cancels:
@@ -64,18 +66,34 @@ class Cancels:
         self._table.waiters.add(command_id, done, wait_s)
         if not command.ending and not command.cancelling:
             command.cancelling = True
-            self._begin(record, str(by)[:MAX_NAME], sent=command.maybe_sent)
+            asked = msgspec.structs.replace(
+                record, state=CommandState.CANCELLING, cancelled_by=str(by)[:MAX_NAME], changed_ms=self._table.now_ms()
+            )
+            self._begin(record, asked, sent=command.maybe_sent)
 
-    def supersede(self, record: CommandRecord, by: str) -> None:
-        """Cancel a command of the bridge's own, because a newer one replaces it. Its record tells the end."""
+    def supersede(self, record: CommandRecord, newer: str, by: str) -> None:
+        """Cancel a command of the bridge's own, because `newer` replaces it. Its record tells the end."""
         command = self._table.open.get(record.id)
         if command is not None and not command.ending and not command.cancelling:
             command.cancelling = True
-            self._begin(record, by, sent=command.maybe_sent)
+            self._begin(record, as_replaced(record, newer, by, self._table.now_ms()), sent=command.maybe_sent)
 
-    def _begin(self, record: CommandRecord, by: str, *, sent: bool) -> None:
-        now_ms = self._table.now_ms()
-        asked = msgspec.structs.replace(record, state=CommandState.CANCELLING, cancelled_by=by, changed_ms=now_ms)
+    def replaced(self, record: CommandRecord) -> None:
+        """Go on with a command that a newer one replaces, as its shard has committed: end it here, or ask its gateway."""
+        command = self._table.open.get(record.id)
+        is_here = command is not None and not command.maybe_sent
+        self._table.take_over(record)
+        known, command = self._table.registry.get(record.id), self._table.open.get(record.id)
+        if known is None or command is None or not known.cancelling or command.ending:
+            return  # it is over, or about to be: a verdict of this bridge follows
+        command.cancelling = True
+        if is_here:
+            self._table.end(known, CommandState.CANCELLED, Status.CANCELLED, why_cancelled(known))
+        else:
+            self._sender.cancel(known)
+
+    def _begin(self, record: CommandRecord, asked: CommandRecord, *, sent: bool) -> None:
+        now_ms = asked.changed_ms
         if not sent and record.state is CommandState.ACCEPTED:
             why = why_cancelled(asked)
             asked = ended(asked, CommandState.CANCELLED, Reply(Status.CANCELLED, why.encode(), "text/plain"), now_ms, why=why)

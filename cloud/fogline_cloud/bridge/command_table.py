@@ -85,18 +85,24 @@ class CommandTable:
         """Send an operator's replies over a new link, beginning with those that are due."""
         self.replies.add_link(address, sender, self.registry.owed_to(address))
 
-    def write(self, record: CommandRecord, committed: Callable[[CommandRecord], None], unknown: Callable[[], None]) -> None:
-        """Ask the shard to write a record. Exactly one of the two callbacks follows, on the loop.
+    def write(
+        self,
+        record: CommandRecord,
+        committed: Callable[[CommandRecord], None],
+        unknown: Callable[[], None],
+        replaced: Callable[[CommandRecord], None] = lambda _: None,
+    ) -> None:
+        """Ask the shard to write a record. Exactly one of `committed` and `unknown` follows, on the loop.
 
         `committed` gets the record that is current after the commit: this one, or one that it may not replace. `unknown`: the
-        shard is not here, or went away before the commit was certain.
+        shard is not here, or went away before the commit was certain. `replaced` gets each command that a new one replaces.
         """
         shard = self._shards.ready(self._shards.number_of(record.gateway))
         if shard is None:
             unknown()
             return
         on_loop = partial(call_soon, self._loop)
-        shard.submit(CommandChange(record, partial(on_loop, committed), partial(on_loop, unknown)))
+        shard.submit(CommandChange(record, partial(on_loop, committed), partial(on_loop, unknown), partial(on_loop, replaced)))
 
     def change(self, record: CommandRecord, outcome: Outcome | None = None) -> None:
         """Ask the shard to write a record if the current one allows it. `outcome` settles its copies; MODIFIED if in doubt."""
@@ -126,7 +132,8 @@ class CommandTable:
             crash_point(CrashPoint.BEFORE_COMMAND_SETTLED)
             self._settle_copies(current.id, outcome)
         self.take_over(current)
-        if (command := self.open.get(current.id)) is not None:
+        command = self.open.get(current.id)
+        if command is not None and state.terminal and state is not CommandState.IN_DOUBT:  # else a verdict may still follow
             command.ending = False
 
     def _on_unknown(self, command_id: str, outcome: Outcome | None) -> None:

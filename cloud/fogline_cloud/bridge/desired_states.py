@@ -155,7 +155,7 @@ class DesiredStates:
             if desired.sent_version == desired.version:
                 self._send(entry.name, desired)
             else:
-                why = "a newer version replaced it"
+                why = f"replaced by {_version(desired)}"
                 self._write_outcome(entry.name, desired, CommandState.CANCELLED, why, never_sent=True)
         elif record is not None and record.state.terminal:
             if outcome is None or outcome.state is not record.state:
@@ -164,7 +164,7 @@ class DesiredStates:
                 self._table.acknowledge(record)
             return not record.final or outcome is None
         elif record is not None and desired.version > desired.sent_version:
-            self._cancels.supersede(record, f"version {desired.version} of the desired state")
+            self._cancels.supersede(record, _version(desired), desired.changed_by)
         return outcome is None
 
     def _send(self, device: str, desired: DesiredRecord) -> None:
@@ -227,6 +227,10 @@ class DesiredStates:
             self._ended[device] = end
         self._writing.discard(device)
         self._pending[device] = None
+
+
+def _version(desired: DesiredRecord) -> str:
+    return f"version {desired.version} of the desired state"
 
 
 def command_for(desired: DesiredRecord, device: str, tenant: str, now_ms: int, expires_ms: int) -> CommandRecord:

@@ -172,7 +172,8 @@ class OperatorHandler(LinkHandler):
         elif (why := self._table.registry.capacity_error(record)) is not None:
             settle(rejected(RESOURCE_LIMIT, why))
         elif record.durable:
-            self._table.write(record, partial(self._on_committed, settle, record.digest), partial(settle, MODIFIED))
+            committed = partial(self._on_committed, settle, record.digest)
+            self._table.write(record, committed, partial(settle, MODIFIED), self.cancels.replaced)
         elif peer is None:
             refusal = Reply(int(Status.OFFLINE))
             shard.submit(AuditNote(audit_of(ended(record, CommandState.REJECTED, refusal, now_ms, why="the gateway is away"))))

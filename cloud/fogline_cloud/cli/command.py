@@ -66,6 +66,8 @@ def register(groups: "argparse._SubParsersAction[Any]") -> None:
     send.add_argument("--direct", action="store_true", help="do not wait for an unreachable device")
     send.add_argument("--one-way", action="store_true", help="do not expect a reply")
     send.add_argument("--idempotent", action="store_true", help="the gateway may repeat the command if its outcome is unknown")
+    about = "it replaces commands of the same name that still wait for the device"
+    send.add_argument("--newest-wins", action="store_true", help=about)
     send.add_argument("--bridge", help="host:port of the bridge (default: bridge.listen of the settings)")
     send.add_argument("--output", choices=("text", "json"), default="text", help="output format")
 
@@ -101,6 +103,8 @@ def _ask(arguments: argparse.Namespace) -> Ask:
             data, content_type = arguments.file.read_bytes(), "application/octet-stream"
         except OSError as error:
             raise Misconfigured(f"--file {arguments.file}: {error.strerror}") from None
+    if arguments.newest_wins and arguments.direct:
+        raise Misconfigured("--newest-wins is for a command that waits for its device: leave --direct away")
     return Ask(
         device=arguments.device or "",
         name=arguments.name,
@@ -109,6 +113,7 @@ def _ask(arguments: argparse.Namespace) -> Ask:
         ttl_s=seconds("--ttl", arguments.ttl),
         durable=not arguments.direct,
         idempotent=arguments.idempotent,
+        newest_wins=arguments.newest_wins,
         reply=not arguments.one_way,
     )
 

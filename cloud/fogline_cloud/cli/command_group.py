@@ -105,6 +105,7 @@ def send_group(arguments: argparse.Namespace, ask: Ask) -> int:
         ttl_s=ask.ttl_s or 30.0,
         durable=ask.durable,
         idempotent=ask.idempotent,
+        newest_wins=ask.newest_wins,
         rate_s=arguments.rate,
         stop_share=share,
     )

@@ -8,6 +8,7 @@
 `refusals`: the status of a refusal
 `registry`: all commands of a shard
 `reply_lane`: checks of the replies that gateways send
+`replacement`: commands that a newer one replaces
 `request`: the command in an operator's message
 `routes`: the gateway that reaches each device
 """

@@ -59,7 +59,8 @@ class Ask:
 
     It expires after `ttl_s` seconds; `None` leaves the time to the bridge. A `durable` command with a `ttl_s` waits for an
     absent device. Any other command is direct: it is delivered now, or rejected with status 503. `idempotent` lets the
-    gateway run it again if it does not know whether the device ran it. With `reply=False` the device gives no reply.
+    gateway run it again if it does not know whether the device ran it. With `reply=False` the device gives no reply. With
+    `newest_wins` a durable command replaces those of the same device and name that still wait: they end CANCELLED.
 
     `message_id` identifies the command; two requests in progress must not share one. By default each `request` makes a new
     id. The same id from an `Operator` with the same name and reply id continues the command after a restart.
@@ -72,6 +73,7 @@ class Ask:
     ttl_s: float | None = 30.0
     durable: bool = True
     idempotent: bool = False
+    newest_wins: bool = False
     reply: bool = True
     message_id: str | None = None
 
@@ -194,7 +196,7 @@ class Operator:
             body=ask.data,
             durable=ask.durable,
             ttl_ms=round(ask.ttl_s * 1000) if ask.ttl_s is not None else None,
-            properties={"idempotent": ask.idempotent},
+            properties={"idempotent": ask.idempotent, "newest_wins": ask.newest_wins},
         )
         loop = asyncio.get_running_loop()
         pending = _Pending(message, ask, loop.create_future(), loop.time() + (ask.ttl_s or 0))

@@ -39,6 +39,7 @@ class GroupCommand(msgspec.Struct, frozen=True, kw_only=True):
     ttl_s: float
     durable: bool = True
     idempotent: bool = False
+    newest_wins: bool = False
     rate_s: Annotated[float, Meta(gt=0)]
     stop_share: Annotated[float, Meta(gt=0, le=1)] | None = None
 
@@ -52,6 +53,7 @@ class GroupCommand(msgspec.Struct, frozen=True, kw_only=True):
             ttl_s=self.ttl_s,
             durable=self.durable,
             idempotent=self.idempotent,
+            newest_wins=self.newest_wins,
             message_id=self.message_id(device),
         )
 

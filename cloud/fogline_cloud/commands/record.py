@@ -42,6 +42,7 @@ class CommandRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     data_base64: str = ""
     durable: bool = False
     idempotent: bool = False
+    newest_wins: bool = False  # it replaces the commands of the same device and name that still wait
     provisional: bool = False  # the bridge's own verdict; the gateway's verdict supersedes it
     status: int | None = None
     reply_type: str | None = None
@@ -50,7 +51,8 @@ class CommandRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     reply_delivered: bool = False  # the operator has accepted the reply
     deadline_boot: str = ""  # the deadline on the gateway's own clock, if known when the command was accepted
     deadline_ms: int = 0
-    cancelled_by: str = ""  # the first client that asked to cancel it
+    cancelled_by: str = ""  # the first client that asked to cancel it, or the sender of what replaces it
+    replaced_by: str = ""  # the id of the newer command, or the version of a desired state, that replaces it
     attempt: int = 1  # sent how often, if direct; the gateway took none of the earlier attempts
 
     @property
@@ -156,7 +158,7 @@ def cancel_of(record: CommandRecord, deadline: Deadline) -> CancelRequest:
 
 def why_cancelled(record: CommandRecord) -> str:
     """Return the text of a verdict CANCELLED."""
-    return f"cancelled by {record.cancelled_by}"
+    return f"replaced by {record.replaced_by}" if record.replaced_by else f"cancelled by {record.cancelled_by}"
 
 
 def audit_of(record: CommandRecord) -> AuditRecord:

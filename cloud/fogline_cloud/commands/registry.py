@@ -110,8 +110,10 @@ class Registry:
         return self._records.get(command_id)
 
     def put(self, record: CommandRecord) -> None:
-        """Store a record as it is: the caller knows that it is the current one."""
-        self._remove(record.id)
+        """Store a record as it is: the caller knows that it is the current one. An open command keeps its place."""
+        former = self._records.get(record.id)
+        keeps_place = former is not None and not former.final and not record.final and former.gateway == record.gateway
+        self._remove(record.id, keep_place=keeps_place)
         self._records[record.id] = record
         if not record.final:
             self._open.setdefault(record.gateway, {})[record.id] = None
@@ -135,9 +137,11 @@ class Registry:
         return True
 
     def open_for(self, gateway: str) -> list[CommandRecord]:
-        """Return the commands of a gateway that have no final verdict, oldest first."""
-        found = [self._records[each] for each in self._open.get(gateway, ())]
-        return sorted(found, key=lambda each: each.accepted_ms)
+        """Return the commands of a gateway that have no final verdict, in the order in which they were put.
+
+        That is the order of their first commit, whatever the clocks of the bridges said.
+        """
+        return [self._records[each] for each in self._open.get(gateway, ())]
 
     def owed_to(self, address: ReplyAddress) -> list[CommandRecord]:
         """Return the commands whose replies are still due at an address."""
@@ -158,11 +162,12 @@ class Registry:
         """Return all records."""
         return list(self._records.values())
 
-    def _remove(self, command_id: str) -> None:
+    def _remove(self, command_id: str, *, keep_place: bool = False) -> None:
         record = self._records.pop(command_id, None)
         if record is None:
             return
-        _discard(self._open, record.gateway, command_id)
+        if not keep_place:
+            _discard(self._open, record.gateway, command_id)
         _discard(self._owed_to, record.reply_address, command_id)
         self._ended.discard(command_id)
         self._owed.discard(command_id)

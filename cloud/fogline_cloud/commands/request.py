@@ -2,8 +2,9 @@
 
 The message follows Eclipse Hono's command and control API: `to` is `command/{tenant}[/{device}]`, `subject` is the command's
 name, `reply-to` is `command_response/{tenant}/{reply_id}` (absent: one-way), and `correlation-id` or `message-id` names it.
-Fogline adds header fields `durable` and `ttl`, and property `idempotent` (it may run twice). A `durable` command with a `ttl`
-waits for an absent device; any other is direct. The default `ttl` is `direct_ttl_s` (JMS sets `durable` by default).
+Fogline adds header fields `durable` and `ttl`, and properties `idempotent` (it may run twice) and `newest_wins` (it replaces
+what waits). A `durable` command with a `ttl` waits for an absent device; any other is direct. The default `ttl` is
+`direct_ttl_s` (JMS sets `durable` by default).
 
 Messages with the same message id, container id and reply address are copies of one command, at any time and any bridge.
 """
@@ -47,6 +48,9 @@ def read_command(
     if reply_to and correlation is None:
         raise Poison("malformed", "a command with a reply-to needs a correlation-id or a message-id")
     command_id = ids.new() if own_id is None else ids.of_message(tenant, operator.name, reply_to, pack_id(own_id))
+    waits, newest_wins = message.durable and message.ttl_ms is not None, message.properties.get("newest_wins") is True
+    if newest_wins and not waits:
+        raise Poison("malformed", "newest_wins is for a command that waits for its device: make it durable, with a ttl")
     record = CommandRecord(
         id=command_id,
         tenant=tenant,
@@ -64,8 +68,9 @@ def read_command(
         reply_owner=reply_owner(operator),
         content_type=_content_type(message),
         data_base64=base64.b64encode(message.body).decode(),
-        durable=message.durable and message.ttl_ms is not None,
+        durable=waits,
         idempotent=message.properties.get("idempotent") is True,
+        newest_wins=newest_wins,
     )
     return replace(record, digest=digest(command_of(record, Deadline("", 0))).hex())
 

@@ -4,8 +4,10 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from fogline.command import CommandState
 from fogline_cloud.audit.record import AuditRecord
 from fogline_cloud.commands.record import CommandRecord
+from fogline_cloud.commands.replacement import replaced_by
 from fogline_cloud.shard.owned_shard import OwnedShard
 
 _log = logging.getLogger("fogline.audit")
@@ -13,20 +15,35 @@ _log = logging.getLogger("fogline.audit")
 
 @dataclass(slots=True)
 class CommandChange:
-    """A new state of a command. One of the callbacks is called, on the shard's thread."""
+    """A new state of a command. `done` or `given_up` is called, on the shard's thread.
+
+    In the same transaction, a new command takes the place of those that it replaces: so none of them is sent after it, whoever
+    owns the shard next.
+    """
 
     record: CommandRecord
     done: Callable[[CommandRecord], None]  # after the commit: the valid record, this one or one that it must not replace
     given_up: Callable[[], None]  # the shard is lost; the record may or may not be written
+    replaced: Callable[[CommandRecord], None] = lambda _: None  # after the commit, before `done`: a command that is replaced
     size: int = 1
     urgent: bool = True
 
     def perform(self, owned: OwnedShard) -> Callable[[], None]:
         """Write the record if it may follow the known one."""
-        if owned.registry.change(self.record):
+        registry, replaced = owned.registry, []
+        if registry.change(self.record):
             owned.writer.write_command(self.record)
-        valid = owned.registry.get(self.record.id) or self.record
-        return lambda: self.done(valid)
+            replaced = replaced_by(self.record, registry) if self.record.state is CommandState.ACCEPTED else []
+            for each in replaced:
+                registry.put(each)
+                owned.writer.write_command(each)
+        valid = registry.get(self.record.id) or self.record
+        return lambda: self._committed(valid, replaced)
+
+    def _committed(self, valid: CommandRecord, replaced: list[CommandRecord]) -> None:
+        for each in replaced:
+            self.replaced(each)
+        self.done(valid)
 
     def give_up(self) -> None:
         """Report that this bridge lost the shard."""

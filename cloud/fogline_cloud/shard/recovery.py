@@ -1,6 +1,7 @@
 """Reads the committed state of a shard from the Kafka records, after the fence: no other producer can commit then."""
 
 import logging
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -32,7 +33,10 @@ class Recovered:
 
 
 def read_commands(clients: KafkaClients, tenant: str, shard: int) -> list[CommandRecord]:
-    """Return the newest record of every command of a shard, in the order in which they changed."""
+    """Return the newest record of every command of a shard: those that are over, by the time of that; then the open ones.
+
+    The open ones are in the order in which they were accepted, which is that of the log.
+    """
     newest: dict[bytes, CommandRecord] = {}
     for stored in read_committed(clients, {(topics.commands(tenant), shard): None}):
         if not stored.value:  # a tombstone
@@ -41,7 +45,7 @@ def read_commands(clients: KafkaClients, tenant: str, shard: int) -> list[Comman
             newest[stored.key] = decode_record(stored.value)
         except Poison as error:
             _log.warning("%s[%d] at %d is skipped: %s", stored.topic, shard, stored.offset, error)
-    return sorted(newest.values(), key=lambda each: each.changed_ms)
+    return sorted(newest.values(), key=lambda each: each.changed_ms if each.final else math.inf)
 
 
 def read_own_devices(clients: KafkaClients, tenant: str, shard: int) -> OwnDevices:

@@ -1,5 +1,7 @@
 """X7: commands are cancelled at the bridge, if it cannot have sent them, or by their gateway."""
 
+from types import SimpleNamespace
+
 import pytest
 from msgspec.structs import replace
 
@@ -222,3 +224,68 @@ def test_a_request_names_the_command_by_its_id_or_by_the_operators_own():
     for wrong in (replace(message, correlation_id=None), Message(properties={"cancel": 7})):
         with pytest.raises(Poison):
             read_cancel(wrong, address, WHO, ids=ids)
+
+
+# --- newest wins
+
+
+def newer(command_id="C2", **change):
+    return {"id": command_id, "durable": True, "newest_wins": True, **change}
+
+
+async def test_a_newer_command_replaces_what_waits_at_the_bridge_and_alone_is_sent():
+    bench = CancelBench()
+    for command_id in ("C1", "C2", "C3"):
+        bench.submit(**newer(command_id))
+        await bench.commit()
+    bench.connect()
+    known = bench.commands.table.registry.get
+    for command_id, newest in (("C1", "C2"), ("C2", "C3")):
+        end = known(command_id)
+        assert (end.state, end.status, end.why) == (CommandState.CANCELLED, 410, f"replaced by {newest}")
+        assert (audit_of(end).who, bench.truth.get(command_id).state) == (end.operator, CommandState.CANCELLED)
+    assert known("C3").state is CommandState.ACCEPTED
+    assert bench.kinds == ["command"]
+    bench.commands.close()
+
+
+async def test_what_may_be_at_the_gateway_is_cancelled_there_before_the_newer_command_is_sent():
+    bench = CancelBench()
+    bench.connect()
+    bench.submit(durable=True)
+    await bench.commit()
+    await bench.settle(ACCEPTED)
+    await bench.commit()
+    bench.submit(**newer())
+    await bench.commit()
+    assert (bench.kinds, bench.known.state) == (["command", "cancel", "command"], CommandState.CANCELLING)
+    await bench.end(CommandState.CANCELLED, Status.CANCELLED)
+    assert bench.known.state is CommandState.CANCELLED
+    bench.commands.close()
+
+
+async def test_an_heir_goes_on_with_a_replacement_that_was_committed_and_not_asked_for():
+    """The newer command and the end of the older one are one transaction."""
+    bench = CancelBench()
+    bench.submit(durable=True)
+    await bench.commit()
+    bench.submit(**newer())
+    change = bench.shard.changes.get_nowait()
+    change.perform(SimpleNamespace(registry=bench.truth, writer=SimpleNamespace(write_command=lambda _: None)))
+    heir = bench.heir()
+    await heir.turn()
+    heir.connect()
+    assert sorted(kind for kind, _ in heir.sent) == ["cancel", "command"]
+    heir.commands.close()
+
+
+@pytest.mark.parametrize("change", [{"device": "lamp-2"}, {"name": "dim"}, {"newest_wins": False}])
+async def test_other_commands_are_not_replaced(change):
+    bench = CancelBench()
+    bench.commands.routes.recall("lamp-2", "gw-1", 1)
+    bench.submit(durable=True)
+    await bench.commit()
+    bench.submit(**newer(**change))
+    await bench.commit()
+    assert bench.known.state is CommandState.ACCEPTED
+    bench.commands.close()

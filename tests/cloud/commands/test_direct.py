@@ -71,8 +71,7 @@ class Bench:
         """Commit every change that waits."""
         while not self.shard.changes.empty():
             change = self.shard.changes.get_nowait()
-            current = change.record if self.truth.change(change.record) else self.truth.get(change.record.id)
-            change.done(current)
+            change.perform(SimpleNamespace(registry=self.truth, writer=SimpleNamespace(write_command=lambda _: None)))()
             await self.turn()
 
     @property

@@ -105,6 +105,8 @@ def test_the_same_message_of_the_same_operator_is_the_same_command():
         ({"content_type": "a\nb"}, "malformed"),
         ({"body": bytes(MAX_COMMAND_BYTES + 1)}, "too-big"),
         ({"ttl_ms": 604_800_001}, "ttl"),
+        ({"durable": False, "properties": {"newest_wins": True}}, "malformed"),
+        ({"ttl_ms": None, "properties": {"newest_wins": True}}, "malformed"),
     ],
 )
 def test_a_message_that_is_no_command_is_refused_with_the_reason(change, reason):

@@ -6,6 +6,7 @@ import time
 import pytest
 from confluent_kafka import OFFSET_END, TopicPartition
 
+from cloud.commands.test_registry import record
 from cloud.shard.shard_bench import (
     LIMIT_S,
     Answers,
@@ -14,9 +15,13 @@ from cloud.shard.shard_bench import (
 )
 from fogline.amqp.outcome import ACCEPTED
 from fogline.codec import read_batch
+from fogline.command import CommandState
 from fogline.event import Lane
 from fogline.hello import Own, resume
 from fogline_cloud import topics
+from fogline_cloud.commands.record import encode
+from fogline_cloud.committed_records import CommittedRecord
+from fogline_cloud.shard import recovery
 from fogline_cloud.shard.checkpoint import ShardOwner
 from fogline_cloud.shard.inbox import MarksQuery
 from fogline_cloud.shard.recovery import read_checkpoint, recover
@@ -179,3 +184,14 @@ def test_a_record_that_cannot_be_read_does_not_close_its_shard(bench, caplog):
     shard, answers = bench.shard(), Answers()
     assert "is skipped" in caplog.text
     assert answers.of(shard, 1, 3, tenant=bench.tenant) == ACCEPTED
+
+
+def test_open_commands_are_read_in_the_order_of_their_acceptance_whatever_the_clocks_said(monkeypatch):
+    """The clock of a bridge was set back between the two."""
+    first, second = record("C1", accepted_ms=9000, changed_ms=9000), record("C2", accepted_ms=10, changed_ms=10)
+    over = record("C0", state=CommandState.CANCELLED, status=410, changed_ms=5000)
+    log = [
+        CommittedRecord("commands", 0, at, each.id.encode(), encode(each), []) for at, each in enumerate((first, over, second))
+    ]
+    monkeypatch.setattr(recovery, "read_committed", lambda *_: iter(log))
+    assert [each.id for each in recovery.read_commands(None, "acme", 0)] == ["C0", "C1", "C2"]
