@@ -35,12 +35,13 @@ async def test_the_lines_for_curl_do_what_they_say(line):  # noqa: F811
             command = each.replace("http://127.0.0.1:8080", found.url)
             shell = await asyncio.create_subprocess_shell(command, stdout=asyncio.subprocess.PIPE)
             answers.append((await asyncio.wait_for(shell.communicate(), 60))[0].decode())
-    assert len(answers) == 5
+    assert len(answers) == 6
     assert json.loads(answers[0])["state"] == "SUCCEEDED"
     assert json.loads(answers[1])["name"] == "switch"
     assert len(json.loads(answers[2])["commands"]) == 1
     assert answers[3] == "202"
     assert json.loads(answers[4])["detail"] == "device nobody is not known here: it has sent no event"
+    assert json.loads(answers[5])["detail"] == "device lamp-1 is not in the registry"
 
 
 @pytest.fixture

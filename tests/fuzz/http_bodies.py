@@ -42,6 +42,7 @@ COMMAND = {
     "ttl_s": 30.5,
     "durable": True,
     "idempotent": False,
+    "newest_wins": False,
     "one_way": False,
 }
 EVENT = {

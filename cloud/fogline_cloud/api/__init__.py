@@ -5,6 +5,7 @@
 `command_index`: all commands, and requests that wait for one
 `command_routes`: sends and shows commands
 `context`: the parts that the handlers share
+`desired_routes`: shows and replaces desired states
 `device_routes`: shows the registry of devices
 `event_routes`: takes events of services
 `feed`: the latest states and readings

@@ -150,6 +150,8 @@ class Api:
                     self.context.commands.put(decode_record(each.value))
             except (Poison, msgspec.MsgspecError) as error:
                 _log.warning("%s[%d] at %d is skipped: %s", each.topic, each.partition, each.offset, error)
+        self.context.device_change.set()
+        self.context.device_change = asyncio.Event()
 
     def _read(self) -> Iterator[Sample]:
         context = self.context

@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from fogline.errors import Poison
 from fogline_cloud.api.command_routes import CommandRoutes
 from fogline_cloud.api.context import ApiContext
+from fogline_cloud.api.desired_routes import DesiredRoutes
 from fogline_cloud.api.device_routes import DeviceRoutes
 from fogline_cloud.api.event_routes import EventRoutes
 from fogline_cloud.api.openapi import document
@@ -31,7 +32,7 @@ def make_app(context: ApiContext) -> ASGIApp:
 def routes_of(context: ApiContext) -> list[Route]:
     """Return the routes of all requests."""
     commands, devices, events = CommandRoutes(context), DeviceRoutes(context), EventRoutes(context)
-    openapi = as_json(document())
+    desired, openapi = DesiredRoutes(context), as_json(document())
 
     async def serve_document(_: Request) -> Response:
         return Response(openapi, media_type="application/json")
@@ -44,6 +45,8 @@ def routes_of(context: ApiContext) -> list[Route]:
         Route("/v1/devices/{device}/commands", commands.post, methods=["POST"]),
         Route("/v1/devices", devices.listing, methods=["GET"]),
         Route("/v1/devices/{device}", devices.get, methods=["GET"]),
+        Route("/v1/devices/{device}/desired", desired.get, methods=["GET"]),
+        Route("/v1/devices/{device}/desired", desired.put, methods=["PUT"]),
         Route("/v1/commands", commands.listing, methods=["GET"]),
         Route("/v1/commands/{id}", commands.get, methods=["GET"]),
         Route("/v1/commands/{id}", commands.delete, methods=["DELETE"]),

@@ -1,5 +1,6 @@
 """The parts of the API that its handlers share: logins, rights, quotas, commands and the feed."""
 
+import asyncio
 import time
 from dataclasses import dataclass, field
 
@@ -44,6 +45,8 @@ class ApiContext:
     quotas: Quotas = field(default_factory=Quotas)
     counters: ApiCounters = field(default_factory=ApiCounters)
     drafts: dict[CommandRequestKey, CommandRecord] = field(default_factory=dict)
+    device_change: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set at the next change of a device; then there is a new one."""
     streams: int = 0
     stopping: bool = False
 

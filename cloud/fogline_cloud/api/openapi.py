@@ -11,6 +11,7 @@ _PROBLEMS = {
     403: "the user may not do this (access.toml)",
     404: "the device, or the command, is not known here",
     409: "the same key came with another body",
+    412: "the desired state has another version",
     413: "the body is too big",
     422: "the gateway or the device cannot take this command",
     429: "the user is over its quota; `Retry-After` says when to come again",
@@ -41,6 +42,7 @@ def document() -> Json:
             "/v1/devices/{device}/commands": {"post": _send_command()},
             "/v1/devices": {"get": _list_devices()},
             "/v1/devices/{device}": {"get": _get_device()},
+            "/v1/devices/{device}/desired": {"get": _get_desired(), "put": _put_desired()},
             "/v1/commands": {"get": _list_commands()},
             "/v1/commands/{id}": {"get": _get_command(), "delete": _cancel_command()},
             "/v1/telemetry/{device}": {"post": _send_event("sendTelemetry", "telemetry")},
@@ -55,6 +57,8 @@ def document() -> Json:
                 "Command": _command(),
                 "CommandList": _command_list(),
                 "CommandRequest": _command_request(),
+                "DesiredRequest": _desired_request(),
+                "DesiredState": _desired_state(),
                 "Device": _device(),
                 "DeviceList": _device_list(),
                 "Reply": _reply(),
@@ -110,6 +114,28 @@ def _list_devices() -> Json:
 def _get_device() -> Json:
     found = {"200": _json("the device", "#/components/schemas/Device")}
     return _operation("getDevice", "Show a device", [_DEVICE], found, (400, 401, 404, 503))
+
+
+def _desired_found() -> Json:
+    etag = {"ETag": {"description": "the version, for `If-Match`", "schema": {"type": "string"}}}
+    return {"200": {**_json("the desired state, and the reported one", "#/components/schemas/DesiredState"), "headers": etag}}
+
+
+def _get_desired() -> Json:
+    return _operation("getDesired", "Show the desired state", [_DEVICE], _desired_found(), (400, 401, 404, 503))
+
+
+def _put_desired() -> Json:
+    conditions: list[Json] = [
+        {"name": "If-Match", "in": "header", "description": "the ETag that it must have", "schema": {"type": "string"}},
+        {"name": "If-None-Match", "in": "header", "description": "*: there must be none", "schema": {"type": "string"}},
+    ]
+    problems = (400, 401, 403, 404, 412, 413, 422, 429, 503)
+    parameters = [_DEVICE, _KEY, *conditions]
+    return {
+        **_operation("putDesired", "Replace the desired state", parameters, _desired_found(), problems),
+        "requestBody": {"required": True, "content": {"application/json": {"schema": _ref("DesiredRequest")}}},
+    }
 
 
 def _get_command() -> Json:
@@ -227,6 +253,38 @@ def _command_list() -> Json:
     next_page = {"type": ["string", "null"], "description": "`after` of the next page, null on the last one"}
     commands = {"type": "array", "items": _ref("Command")}
     return {"type": "object", "required": ["commands", "next"], "properties": {"commands": commands, "next": next_page}}
+
+
+def _desired_request() -> Json:
+    return {
+        "type": "object",
+        "required": ["desired"],
+        "additionalProperties": False,
+        "properties": {
+            "desired": {"type": "object", "description": "the state, at most 8 KiB", "examples": [{"on": True}]},
+            "command": {"type": "string", "default": "desired", "description": "the command that carries the state"},
+        },
+    }
+
+
+def _desired_state() -> Json:
+    return {
+        "type": "object",
+        "required": ["device", "desired", "command", "version", "state", "changed", "changed_by", "reported", "difference"],
+        "properties": {
+            "device": {"type": "string"},
+            "desired": {"type": "object"},
+            "command": {"type": "string"},
+            "version": {"type": "integer"},
+            "state": {"type": "string", "description": "WAITING, SENT, or the end of the command that carries it"},
+            "command_id": {"type": "string"},
+            "why": {"type": "string"},
+            "changed": {"type": "string", "format": "date-time"},
+            "changed_by": {"type": "string"},
+            "reported": {"type": ["object", "null"]},
+            "difference": {"type": "object", "description": "the part of `desired` that `reported` does not have"},
+        },
+    }
 
 
 def _device() -> Json:

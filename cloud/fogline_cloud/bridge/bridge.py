@@ -81,7 +81,7 @@ class Bridge:
         self._access = _access(settings.bridge)
         self._policy = _policy(settings, self._access)
         self._types = _types(settings.devices)
-        self._devices = Devices(self._clients, settings, self.shards, types=self._commands_by_type, find_owner=self._find_owner)
+        self._devices = Devices(self._clients, settings, self.shards, types=self._commands_by_type)
         self._enrolment = EnrolmentHandler(settings, self._audit)
         self._desired: DesiredStates | None = None
         self._feed: RevocationFeed | None = None
@@ -147,7 +147,8 @@ class Bridge:
         self._devices.on_change.append(self._desired.changed)
         self._desired.start()
         events = ClientEventHandler(self.shards, policy, self._forwarder)
-        handlers = LinkHandlers(gateways, events, operators, self._enrolment, DeviceHandler(self._devices, policy))
+        devices = DeviceHandler(self._devices, policy, self.shards, self._forwarder)
+        handlers = LinkHandlers(gateways, events, operators, self._enrolment, devices)
         return Listener(settings.bridge, authentication, policy, self.gateways, handlers, audit=self._audit)
 
     async def answers(self) -> None:

@@ -2,20 +2,21 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import msgspec
 
 from fogline.address import Address, DeviceAddress, shown
 from fogline.amqp.events import Delivery, Link
-from fogline.amqp.outcome import REDIRECT, RELEASED, Outcome, rejected
+from fogline.amqp.outcome import RELEASED, Outcome
 from fogline.errors import Poison
 from fogline.message import Message, pack_id
 from fogline.process.loop_calls import call_soon
 from fogline_cloud.access.policy import Action, Policy
 from fogline_cloud.access.principal import Principal
 from fogline_cloud.bridge.device_feed import DeviceFeed
+from fogline_cloud.bridge.forwarding import Forwarder
 from fogline_cloud.bridge.peer import LinkHandler, Peer
 from fogline_cloud.bridge.shard_table import ShardTable
 from fogline_cloud.commands.record import CommandRecord
@@ -24,7 +25,7 @@ from fogline_cloud.device_address import device_of
 from fogline_cloud.devices.argument_check import refusal_of
 from fogline_cloud.devices.desired import read_want
 from fogline_cloud.devices.device_table import DeviceEntry, DeviceTable
-from fogline_cloud.devices.edits import WANT, DeviceEdit, check_edit
+from fogline_cloud.devices.edits import IF_VERSION, WANT, DeviceEdit, check_edit, request_of
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.settings import CloudSettings
 from fogline_cloud.shard.device_changes import DeviceChange, DeviceRemoval
@@ -39,7 +40,7 @@ _log = logging.getLogger("fogline.devices")
 class Devices:
     """The registry of one bridge: the table of all devices, and the way to change one.
 
-    `types` returns the commands by type of device. `find_owner` returns `host:port` of the bridge that owns a shard, or "".
+    `types` returns the commands by type of device.
     """
 
     def __init__(
@@ -49,15 +50,12 @@ class Devices:
         shards: ShardTable,
         *,
         types: Callable[[], Mapping[str, str]],
-        find_owner: Callable[[int], Awaitable[str]],
     ) -> None:
         self.table = DeviceTable()
         self._shards = shards
         self._types = types
-        self._find_owner = find_owner
         self._loop = asyncio.get_running_loop()
         self.on_change: list[Callable[[str], None]] = []
-        self._redirects: set[asyncio.Task[None]] = set()
         on_loop = partial(call_soon, self._loop)
         self._feed = DeviceFeed(
             clients,
@@ -95,22 +93,17 @@ class Devices:
     def change(self, edit: DeviceEdit, settle: Callable[[Outcome], None]) -> None:
         """Change a device. `settle` is called once, on the loop. Raises `Poison` if the change is not readable.
 
-        The outcome is accepted after the commit; rejected; released or modified, to be sent again; or rejected with `REDIRECT`.
+        The outcome is accepted after the commit; rejected; released or modified, to be sent again.
         """
         check_edit(edit)
         if edit.action == WANT and (refusal := self._want_refusal(edit)) is not None:
             settle(refusal)
             return
-        number = self._shards.number_of(edit.device)
-        shard = self._shards.ready(number)
-        if shard is not None:
-            shard.submit(DeviceChange(edit, partial(call_soon, self._loop, settle)))
-        elif number in self._shards.owned:
+        shard = self._shards.ready(self._shards.number_of(edit.device))
+        if shard is None:
             settle(RELEASED)
         else:
-            task = self._loop.create_task(self._redirect(number, settle), name=f"redirect {edit.device}")
-            self._redirects.add(task)
-            task.add_done_callback(self._redirects.discard)
+            shard.submit(DeviceChange(edit, partial(call_soon, self._loop, settle)))
 
     def _want_refusal(self, edit: DeviceEdit) -> Outcome | None:
         if not self.loaded:
@@ -119,10 +112,6 @@ class Devices:
         if device is None:
             return None
         return refusal_of(device, self._types(), body.command, "application/json", msgspec.json.encode(body.desired))
-
-    async def _redirect(self, shard_number: int, settle: Callable[[Outcome], None]) -> None:
-        owner = await self._find_owner(shard_number)
-        settle(rejected(REDIRECT, owner) if owner else RELEASED)
 
     def _on_change(self, device: str) -> None:
         for each in self.on_change:
@@ -136,11 +125,13 @@ class Devices:
 
 
 class DeviceHandler(LinkHandler):
-    """Serves `device/`."""
+    """Serves `device/`. A change goes to the bridge that owns the device's shard."""
 
-    def __init__(self, devices: Devices, policy: Policy) -> None:
+    def __init__(self, devices: Devices, policy: Policy, shards: ShardTable, forwarder: Forwarder) -> None:
         self._devices = devices
         self._policy = policy
+        self._shards = shards
+        self._forwarder = forwarder
 
     def attach(self, peer: Peer, link: Link, address: Address) -> None:
         """See `LinkHandler`."""
@@ -150,12 +141,27 @@ class DeviceHandler(LinkHandler):
         """See `LinkHandler`."""
         assert isinstance(address, DeviceAddress)
         device = device_of(message, address)
-        request = f"{reply_owner(peer.principal)}/{pack_id(message.message_id)}" if message.message_id is not None else ""
-        edit = DeviceEdit(device, message.subject or "", str(peer.principal)[:MAX_WHO], message.body, request[:128])
+        request = ""
+        if message.message_id is not None:
+            request = request_of(reply_owner(peer.principal), pack_id(message.message_id))
+        who = str(peer.principal)[:MAX_WHO]
+        edit = DeviceEdit(device, message.subject or "", who, message.body, request, _if_version(message))
         require_may_edit(self._policy, peer.principal, edit)
         peer.check_quota()
         peer.count(commands=1, size_bytes=len(message.body))
-        self._devices.change(edit, partial(peer.settle_command, delivery))
+        settle, number = partial(peer.settle_command, delivery), self._shards.number_of(device)
+        if number in self._shards.owned or peer.forwarded:
+            self._devices.change(edit, settle)
+        else:
+            to = str(DeviceAddress(address.tenant, device))
+            self._forwarder.send(peer, msgspec.structs.replace(message, to=to), number, settle)
+
+
+def _if_version(message: Message) -> int | None:
+    version = message.properties.get(IF_VERSION)
+    if version is not None and (not isinstance(version, int) or isinstance(version, bool) or version < 0):
+        raise Poison("malformed", f"property {IF_VERSION} must be the version of a desired state, 0 if there must be none")
+    return version
 
 
 def require_may_edit(policy: Policy, principal: Principal, edit: DeviceEdit) -> None:

@@ -259,7 +259,9 @@ class Listener:
     def _relay_address(self, peer: Peer, message: Message) -> Address:
         """Return the address of a message on the anonymous relay. Raises `Poison` (`bad-address`, `not-authorised`)."""
         address = parse_address(message.to or "")
-        if isinstance(address, Relay) or not self._policy.may(peer.principal, Action.SEND, address):
+        # What may be done to a device depends on the action, which its handler reads.
+        subject = DeviceAddress(address.tenant, "") if isinstance(address, DeviceAddress) else address
+        if isinstance(address, Relay) or not self._policy.may(peer.principal, Action.SEND, subject):
             raise Poison("not-authorised", f"{peer.principal} may not send at {address}")
         return address
 

@@ -178,13 +178,10 @@ def desired_facts(device: DeviceEntry) -> dict[str, Any]:
     desired, outcome, reported = device.desired, device.outcome, device.reported
     if desired is None:
         return {"reported": reported.reported} if reported is not None else {}
-    state = "WAITING" if not desired.sent_id or desired.sent_version != desired.version else "SENT"
-    if state == "SENT" and outcome is not None:
-        state = outcome.state.value
     return {
         "desired": desired.desired,
         "desired_version": desired.version,
-        "desired_state": state,
+        "desired_state": device.desired_state,
         "desired_command_id": desired.sent_id,
         "desired_why": outcome.why if outcome is not None else "",
         "reported": reported.reported if reported is not None else None,

@@ -236,4 +236,6 @@ def apply_reply(event: Event, former: CommandRecord | None, now_ms: int) -> Comm
     if len(event.data) > MAX_COMMAND_BYTES:  # Kafka would reject the record, and the shard would retry it for ever
         reply = Reply(event.status)
         why = f"the reply has {len(event.data)} bytes, more than {MAX_COMMAND_BYTES}: only its status is kept"
+    elif state is CommandState.CANCELLED and record.cancelled_by:
+        why = why_cancelled(record)
     return ended(record, state, reply, now_ms, why=why)

@@ -1,4 +1,4 @@
-"""Changes devices over AMQP, at whichever bridge owns the device's shard."""
+"""Changes devices over AMQP, at any bridge."""
 
 import asyncio
 import uuid
@@ -9,7 +9,7 @@ from fogline.address import DeviceAddress
 from fogline.amqp.driver import AmqpConnection, connect
 from fogline.amqp.engine import Engine
 from fogline.amqp.events import AmqpPeer, Delivery, Link
-from fogline.amqp.outcome import NOT_ALLOWED, REDIRECT, Condition, DeliveryState, Outcome
+from fogline.amqp.outcome import NOT_ALLOWED, Condition, DeliveryState, Outcome
 from fogline.amqp.scheduler import Share
 from fogline.amqp.security import ClientSecurity
 from fogline.amqp.sending import Sender
@@ -53,7 +53,7 @@ async def edit_device(
 ) -> Outcome:
     """Send a change until a bridge has taken or rejected it, and return that outcome. Raises `Unreachable` after `limit_s`.
 
-    A bridge that does not own the shard names the one that does; there the change is sent next, under the same message id.
+    Each copy has the same message id.
     """
     message = Message(
         to=str(address),
@@ -63,21 +63,18 @@ async def edit_device(
         body=body,
         durable=True,
     )
-    where, why = bridge, "no connection"
+    why = "no connection"
     try:
         async with asyncio.timeout(limit_s):
             while True:
                 try:
-                    outcome = await _send(where, address.tenant, message, security)
+                    outcome = await _send(bridge, address.tenant, message, security)
                 except Unreachable as error:
-                    where, why = bridge, str(error)
+                    why = str(error)
                 else:
-                    if outcome.state in (DeliveryState.ACCEPTED, DeliveryState.REJECTED) and outcome.condition != REDIRECT:
+                    if outcome.state in (DeliveryState.ACCEPTED, DeliveryState.REJECTED):
                         return outcome
                     why = str(outcome)
-                    where = outcome.description if outcome.condition == REDIRECT else bridge
-                    if outcome.condition == REDIRECT:
-                        continue
                 await asyncio.sleep(RETRY_S)
     except TimeoutError:
         raise Unreachable(f"no bridge at {bridge} has taken the change: {why}") from None

@@ -82,6 +82,15 @@ class DeviceEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         found = next((each for gateway, each in self.outcomes if gateway == self.desired.sent_gateway), None)
         return found if found is not None and found.command == self.desired.sent_id else None
 
+    @property
+    def desired_state(self) -> str:
+        """The progress of the newest version: `WAITING`, `SENT`, or the end of its command; "" without a desired state."""
+        if self.desired is None:
+            return ""
+        if not self.desired.sent_id or self.desired.sent_version != self.desired.version:
+            return "WAITING"
+        return self.outcome.state.value if self.outcome is not None else "SENT"
+
     def seen_by(self, gateway: str) -> DeviceSighting | None:
         """Return the sighting of one gateway."""
         return next((sighting for name, sighting in self.sightings if name == gateway), None)

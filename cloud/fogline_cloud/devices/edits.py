@@ -30,25 +30,41 @@ from fogline_cloud.devices.record import (
 SET = "set"
 FORGET = "forget"
 WANT = "want"
+IF_VERSION = "if_version"
+"""Property of a message with `want`: the version that the desired state must have, 0 for none."""
 FIELDS = ("type", "device", "gateway", "firmware")
 """Names that a filter gives to fields of a device, so that no tag may have them."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}", re.ASCII)
 
 
 class DeviceEdit(msgspec.Struct, frozen=True):
-    """A change to one device. `body` is the JSON of `set` or `want`. `who` asks for it, in message `request`."""
+    """A change to one device. `body` is the JSON of `set` or `want`. `who` asks for it, in message `request`.
+
+    `if_version`: the version that a desired state must have, 0 for none; `None` for any.
+    """
 
     device: str
     action: str
     who: str
     body: bytes = b""
     request: str = ""
+    if_version: int | None = None
 
 
 class _SetBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     type: str | msgspec.UnsetType | None = msgspec.UNSET
     tags: dict[str, str | None] | msgspec.UnsetType | None = msgspec.UNSET
     commands: dict[str, Any] | msgspec.UnsetType | None = msgspec.UNSET
+
+
+def request_of(owner: str, message_id: str) -> str:
+    """Return what names the message of a change: its sender, if its name is proven, and its packed id."""
+    return f"{owner}/{message_id}"[:128]
+
+
+def is_copy(edit: DeviceEdit, current: DesiredRecord | None) -> bool:
+    """Return True if the message of this change has made the current desired state already."""
+    return current is not None and bool(edit.request) and current.request == edit.request
 
 
 def check_edit(edit: DeviceEdit) -> None:
@@ -73,7 +89,7 @@ def apply_edit(edit: DeviceEdit, current: DeviceRecord | None, now_ms: int) -> D
 def apply_want(edit: DeviceEdit, current: DesiredRecord | None, now_ms: int) -> DesiredRecord:
     """Return the desired state after `want`: `current` itself for a copy of the message that made it. Raises `Poison`."""
     body = read_want(edit.body)
-    if current is not None and edit.request and current.request == edit.request:
+    if current is not None and is_copy(edit, current):
         return current
     fields: dict[str, Any] = {"desired": body.desired, "command": body.command, "request": edit.request}
     if current is None:

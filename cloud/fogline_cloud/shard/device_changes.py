@@ -6,12 +6,21 @@ from dataclasses import dataclass
 
 import msgspec
 
-from fogline.amqp.outcome import ACCEPTED, DECODE_ERROR, MODIFIED, NOT_FOUND, RESOURCE_LIMIT, Outcome, rejected
+from fogline.amqp.outcome import (
+    ACCEPTED,
+    DECODE_ERROR,
+    MODIFIED,
+    NOT_FOUND,
+    PRECONDITION_FAILED,
+    RESOURCE_LIMIT,
+    Outcome,
+    rejected,
+)
 from fogline.errors import Poison
 from fogline_cloud.audit.record import AuditRecord
 from fogline_cloud.devices.desired import DesiredOutcome, DesiredRecord, ReportedState
 from fogline_cloud.devices.device_table import MAX_DEVICES
-from fogline_cloud.devices.edits import FORGET, WANT, DeviceEdit, apply_edit, apply_want
+from fogline_cloud.devices.edits import FORGET, WANT, DeviceEdit, apply_edit, apply_want, is_copy
 from fogline_cloud.devices.record import (
     DESIRED,
     OUTCOME,
@@ -59,6 +68,10 @@ class DeviceChange:
             return rejected(NOT_FOUND, f"device {device} is not in the registry")
         if not is_known and len(listed) >= MAX_DEVICES:
             return rejected(RESOURCE_LIMIT, f"the registry has {MAX_DEVICES} devices already")
+        desired, expected = owned.devices.desired.get(device), self.edit.if_version
+        version = desired.version if desired is not None else 0
+        if action == WANT and expected not in (None, version) and not is_copy(self.edit, desired):
+            return rejected(PRECONDITION_FAILED, f"the desired state of {device} has version {version}, not {expected}")
         return None
 
     def _edit(self, owned: OwnedShard) -> int | None:

@@ -1,0 +1,138 @@
+"""`/v1/devices/{device}/desired`: shows and replaces the desired state of a device (docs/devices.md)."""
+
+import asyncio
+import re
+import time
+import uuid
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from fogline.address import DeviceAddress, shown
+from fogline.event import rfc3339
+from fogline.message import Message, Property, pack_id
+from fogline_cloud.access.policy import Action
+from fogline_cloud.access.principal import Principal
+from fogline_cloud.api import requests
+from fogline_cloud.api.context import ApiContext
+from fogline_cloud.api.problems import Problem, not_at_present
+from fogline_cloud.api.sending import send
+from fogline_cloud.commands.request import reply_owner
+from fogline_cloud.devices.desired import MAX_STATE_BYTES, difference, read_want
+from fogline_cloud.devices.device_table import DeviceEntry
+from fogline_cloud.devices.edits import IF_VERSION, WANT, request_of
+
+JSON = "application/json"
+APPEAR_S = 5.0
+"""The time that a version which the bridge has committed may take until this process has read it."""
+_ETAG = re.compile(r'"(\d{1,15})"', re.ASCII)
+
+
+class DesiredRoutes:
+    """The handlers of desired states."""
+
+    def __init__(self, context: ApiContext) -> None:
+        self._context = context
+
+    async def get(self, request: Request) -> Response:
+        """Show the desired state of a device, and the reported one beside it."""
+        context = self._context
+        user = await context.user(request)
+        requests.allow(request)
+        name = requests.device_of(request)
+        context.require_records()
+        device = context.devices.get(name)
+        if device is None or not self._may_read(user.principal, name):
+            raise Problem(404, f"device {shown(name)} is not in the registry")
+        if device.desired is None:
+            raise Problem(404, f"device {shown(name)} has no desired state")
+        return _response(device)
+
+    async def put(self, request: Request) -> Response:
+        """Replace the desired state: `If-Match` if it has this version, `If-None-Match: *` if there is none."""
+        context = self._context
+        user = await context.user(request)
+        requests.allow(request)
+        name, wanted_version = requests.device_of(request), _wanted_version(request)
+        key = requests.idempotency_key(request) or uuid.uuid4().hex
+        body = await requests.read_body(request, MAX_STATE_BYTES)
+        read_want(body)
+        context.require_records()
+        context.count(user.principal, commands=1, size_bytes=len(body))
+        version: dict[str, Property] = {} if wanted_version is None else {IF_VERSION: wanted_version}
+        message = Message(
+            to=str(DeviceAddress(context.tenant, name)),
+            subject=WANT,
+            message_id=key,
+            content_type=JSON,
+            body=body,
+            durable=True,
+            properties=version,
+        )
+        former = context.devices.get(name)
+        await send(user.session, message, again=True, waits=True)
+        return _response(await self._written(name, request_of(reply_owner(user.principal), pack_id(key)), former))
+
+    async def _written(self, name: str, request: str, former: DeviceEntry | None) -> DeviceEntry:
+        """Return the device once its desired state is that of a request, or a newer one that has replaced it meanwhile."""
+        context, deadline = self._context, time.monotonic() + APPEAR_S
+        former_version = former.desired.version if former is not None and former.desired is not None else 0
+        while True:
+            device = context.devices.get(name)
+            if device is not None and device.desired is not None and device.desired.request == request:
+                return device
+            left_s = deadline - time.monotonic()
+            if left_s <= 0 or context.stopping:
+                if device is not None and device.desired is not None and device.desired.version > former_version:
+                    return device
+                raise not_at_present("the desired state is changed, but cannot be read yet")
+            try:
+                async with asyncio.timeout(left_s):
+                    await context.device_change.wait()
+            except TimeoutError:
+                continue
+
+    def _may_read(self, principal: Principal, device: str) -> bool:
+        return self._context.policy.may(principal, Action.RECEIVE, DeviceAddress(self._context.tenant, device))
+
+
+def _wanted_version(request: Request) -> int | None:
+    """Return the version that the desired state must have: 0 for none, `None` for any. Raises `Problem`."""
+    match, none_match = request.headers.get("if-match"), request.headers.get("if-none-match")
+    if none_match is not None:
+        if none_match != "*" or match is not None:
+            raise Problem(400, "If-None-Match: expected *, and no If-Match beside it")
+        return 0
+    if match is None:
+        return None
+    found = _ETAG.fullmatch(match)
+    if found is None:
+        raise Problem(400, f'If-Match: {shown(match)} is not an ETag of this address, for example "3"')
+    return int(found[1])
+
+
+def _response(device: DeviceEntry) -> Response:
+    desired = device.desired
+    assert desired is not None
+    return Response(requests.as_json(facts_of(device)), 200, {"etag": f'"{desired.version}"'}, JSON)
+
+
+def facts_of(device: DeviceEntry) -> dict[str, Any]:
+    """Return what the API shows of the desired state of a device that has one."""
+    desired, outcome = device.desired, device.outcome
+    assert desired is not None
+    reported = device.reported.reported if device.reported is not None else None
+    return {
+        "device": device.name,
+        "desired": desired.desired,
+        "command": desired.command,
+        "version": desired.version,
+        "state": device.desired_state,
+        "command_id": desired.sent_id,
+        "why": outcome.why if outcome is not None else "",
+        "changed": rfc3339(desired.changed_ms * 1_000_000),
+        "changed_by": desired.changed_by,
+        "reported": reported,
+        "difference": difference(desired.desired, reported),
+    }
