@@ -30,3 +30,13 @@ def as_replaced(record: CommandRecord, newer: str, by: str, now_ms: int) -> Comm
     return msgspec.structs.replace(
         record, state=CommandState.CANCELLING, replaced_by=newer, cancelled_by=by[:MAX_NAME], changed_ms=now_ms
     )
+
+
+def keep_cancellation(current: CommandRecord | None, record: CommandRecord) -> CommandRecord:
+    """Return the next record of a command, which is being cancelled if the current one says so.
+
+    A bridge may have decided about the command before it learnt that a newer one replaces it.
+    """
+    if current is None or not current.cancelling or record.cancelled_by or record.attempt != current.attempt:
+        return record
+    return msgspec.structs.replace(record, cancelled_by=current.cancelled_by, replaced_by=current.replaced_by)

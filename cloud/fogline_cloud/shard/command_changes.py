@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fogline.command import CommandState
 from fogline_cloud.audit.record import AuditRecord
 from fogline_cloud.commands.record import CommandRecord
-from fogline_cloud.commands.replacement import replaced_by
+from fogline_cloud.commands.replacement import keep_cancellation, replaced_by
 from fogline_cloud.shard.owned_shard import OwnedShard
 
 _log = logging.getLogger("fogline.audit")
@@ -31,13 +31,14 @@ class CommandChange:
     def perform(self, owned: OwnedShard) -> Callable[[], None]:
         """Write the record if it may follow the known one."""
         registry, replaced = owned.registry, []
-        if registry.change(self.record):
-            owned.writer.write_command(self.record)
-            replaced = replaced_by(self.record, registry) if self.record.state is CommandState.ACCEPTED else []
+        record = keep_cancellation(registry.get(self.record.id), self.record)
+        if registry.change(record):
+            owned.writer.write_command(record)
+            replaced = replaced_by(record, registry) if record.state is CommandState.ACCEPTED else []
             for each in replaced:
                 registry.put(each)
                 owned.writer.write_command(each)
-        valid = registry.get(self.record.id) or self.record
+        valid = registry.get(record.id) or record
         return lambda: self._committed(valid, replaced)
 
     def _committed(self, valid: CommandRecord, replaced: list[CommandRecord]) -> None:

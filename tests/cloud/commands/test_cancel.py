@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from cloud.commands.test_direct import GONE, OTHER, Bench
+from cloud.commands.test_registry import record
 from fogline.address import CommandAddress
 from fogline.amqp.outcome import ACCEPTED, RELEASED
 from fogline.command import CommandState, Reply, Status
@@ -17,6 +18,7 @@ from fogline_cloud.access.principal import Principal, PrincipalKind
 from fogline_cloud.bridge.cancels import outcome_of
 from fogline_cloud.commands.command_id import CommandIds
 from fogline_cloud.commands.record import audit_of, ended
+from fogline_cloud.commands.replacement import as_replaced, keep_cancellation
 from fogline_cloud.commands.request import read_cancel
 
 WHO = Principal(PrincipalKind.CLIENT, "acme", "op-2", "password")
@@ -289,3 +291,11 @@ async def test_other_commands_are_not_replaced(change):
     await bench.commit()
     assert bench.known.state is CommandState.ACCEPTED
     bench.commands.close()
+
+
+def test_a_doubt_that_was_decided_before_the_replacement_was_known_leaves_the_command_to_its_gateway():
+    doubt = ended(record(), CommandState.IN_DOUBT, Reply(Status.NO_ANSWER), 9, provisional=True)
+    replaced = as_replaced(record(), "C2", "client acme/me (asserted)", 5)
+    kept = keep_cancellation(replaced, doubt)
+    assert (kept.state, kept.cancelling, kept.replaced_by) == (CommandState.IN_DOUBT, True, "C2")
+    assert keep_cancellation(record(), doubt) == keep_cancellation(None, doubt) == doubt
