@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from base64 import b64encode
 
 import pytest
 
@@ -70,21 +69,6 @@ async def test_the_same_key_is_the_same_command_also_at_another_api(line):
             assert "is known with another body" in refused.json()["detail"]
         await found.http.get(created[0].headers["location"], params={"wait": "30s"})
         assert len(device.ran) == 1
-
-
-async def test_a_refusal_is_the_same_sentence_over_amqp_and_http(line):
-    async with served(line) as (found, *_), Operator("127.0.0.1", line.port, line.tenant) as operator:
-        big = b"1" * 262_145
-        for ask, path, body, status in (
-            (Ask("nobody", "switch"), "/v1/devices/nobody/commands", SWITCH, 404),
-            (Ask("lamp-1", "switch", ttl_s=3_000_000.0), COMMANDS, {**SWITCH, "ttl_s": 3_000_000}, 400),
-            (Ask("lamp-1", "switch", big), COMMANDS, {"name": "switch", "data_base64": b64encode(big).decode()}, 413),
-        ):
-            verdict = await within(operator.request(ask), "no verdict")
-            refused = await found.http.post(path, json=body)
-            assert (refused.status_code, refused.headers["content-type"]) == (status, "application/problem+json")
-            problem = refused.json()
-            assert (problem["status"], problem["detail"]) == (verdict.status, verdict.why)
 
 
 async def test_input_that_cannot_be_read_is_refused_and_named(line):
