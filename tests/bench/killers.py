@@ -25,6 +25,8 @@ MICRO_BATCH = 50_000
 GATEWAY_EVENTS = 50_000
 PLUGIN = HERE.parent / "flows" / "plugin"
 LIMIT_S = 300
+SLOWEST = 2000
+"""Events a second of the slowest flow that this waits for."""
 _PARSER = '[flow.parsers]\n"application/json" = "test-deadly-json"\n'
 
 
@@ -79,7 +81,7 @@ def run_flow(bench: Bench, cloud: Path, events: int) -> tuple[float, Counter[str
     outcomes: Counter[str] = Counter()
     ends = []
     with bench.child("flow-killers", *command, environment=found) as child:
-        for line in child.lines(LIMIT_S):
+        for line in child.lines(LIMIT_S + events / SLOWEST):
             if line.get("events"):
                 outcomes.update(line["outcomes"])
                 ends.append((time.perf_counter(), outcomes.total()))
