@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the packages in two versions, and tries them in a booted Debian 12 (systemd-nspawn). Needs root.
+# Builds the packages in two versions, and tries them in a booted Debian 12 (systemd-nspawn); that for arm64 in emulation, if it was built. Needs root.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 case ${1:-} in -h | --help) sed -n '2p' "$0" | sed 's/^# //'; exit 0 ;; esac
