@@ -20,6 +20,7 @@
 `maintenance`: maintenance of the tables beside the flow
 `parser_kit`: tools for writers of parsers
 `records`: Kafka records to events and back
+`selector`: selector filters of AMQP consumers
 `settings`: the settings file
 `shard`: the thread that writes to Kafka
 `topic_admin`: creates and checks topics

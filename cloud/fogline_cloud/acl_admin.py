@@ -28,8 +28,8 @@ def create_acls(clients: KafkaClients, rights: Iterable[Right]) -> None:
     bindings = [
         AclBinding(
             ResourceType[each.kind.upper()],
-            each.name,
-            ResourcePatternType.LITERAL,
+            each.name.removesuffix("*"),
+            ResourcePatternType.PREFIXED if each.name.endswith("*") else ResourcePatternType.LITERAL,
             each.principal,
             "*",
             AclOperation[each.operation.upper()],

@@ -96,6 +96,23 @@ class KafkaClients:
         }
         return self._make(Consumer, settings)
 
+    def subscriber(self, group: str, *, from_beginning: bool) -> Consumer:
+        """Return a consumer of a group, which keeps few records in memory. Its owner commits the offsets."""
+        settings = {
+            "group.id": group,
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest" if from_beginning else "latest",
+            "partition.assignment.strategy": "cooperative-sticky",
+            "session.timeout.ms": SESSION_TIMEOUT_MS,
+            "heartbeat.interval.ms": SESSION_TIMEOUT_MS // 6,
+            "fetch.wait.max.ms": 50,
+            "queued.max.messages.kbytes": 1024,
+            "max.partition.fetch.bytes": 1_048_576,
+            "fetch.max.bytes": 2_097_152,
+        }
+        return self._make(Consumer, settings)
+
     def member(self, group: str, name: str, client_id: str) -> Consumer:
         """Return a member of the group of bridges, assigned the shards that it should take. `client_id` holds its address."""
         settings = {

@@ -22,7 +22,7 @@ class KafkaRole(StrEnum):
 
 
 class Right(NamedTuple):
-    """One operation of a principal on one resource."""
+    """One operation of a principal on one resource. A `name` that ends with `*` stands for all that begin so."""
 
     principal: str
     operation: str
@@ -118,6 +118,7 @@ def _exclusive(tenant: str, shards: int) -> Iterator[tuple[str, str, str]]:
     yield from _each(("write",), [*topics.raw_topics(tenant), *own])
     yield from _each(("read", "write"), [topics.checkpoint(tenant)])
     yield "read", "group", topics.bridge_group(tenant)
+    yield "read", "group", topics.consumer_group(tenant, "*")
     for each in (*range(shards), topics.COMMAND_KEY):
         yield "write", "transactional_id", topics.transactional_id(tenant, each)
 

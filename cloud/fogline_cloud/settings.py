@@ -54,6 +54,8 @@ class BridgeSettings(_Strict, frozen=True, kw_only=True):
     """Bytes of all connections that may wait for a Kafka transaction. Above half of it, senders get no credit."""
     queue_connection_bytes: Annotated[int, Meta(ge=1_048_576)] = 16_777_216
     """Bytes of one connection that may wait for a Kafka transaction."""
+    max_consumers: Annotated[int, Meta(ge=0)] = 16
+    """Largest number of AMQP links that receive events. Each takes a thread and some MiB of memory."""
     metrics: str | None = None
     """Address of `/metrics` and `/healthz` as `host:port`, for example `127.0.0.1:9465`. Only loopback. Default: none."""
     enrolment: bool = False

@@ -63,6 +63,11 @@ def bridge_group(tenant: str) -> str:
     return f"fogline-bridge-{tenant}"
 
 
+def consumer_group(tenant: str, *what: str) -> str:
+    """Return a consumer group of AMQP consumers: by name, endpoint and selector; `*` stands for all groups."""
+    return "/".join((f"fogline-consumer-{tenant}", *what))
+
+
 def of_lane(lane: Lane, tenant: str) -> str:
     """Return the topic of a lane."""
     return _OF_LANE[lane](tenant)

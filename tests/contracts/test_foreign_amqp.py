@@ -153,12 +153,18 @@ async def test_a_link_that_a_client_may_not_have_is_refused_with_the_reason(line
     assert (relayed.state, relayed.condition) == ("rejected", "amqp:unauthorized-access")
 
 
-async def test_b19_a_receiver_of_events_is_told_to_read_kafka(line, client):  # noqa: F811
+async def test_b19_a_receiver_of_events_gets_those_that_its_selector_selects(line, client):  # noqa: F811
+    def address(device=""):
+        return f"event/{line.tenant}/{device}".rstrip("/")
+
     async with serving(line):
-        told = await client().refused(receivers=[f"telemetry/{line.tenant}", f"event/{line.tenant}"])
-    assert [(each.state, each.condition) for each in told] == [("ended", "amqp:not-implemented")] * 2
-    assert "hono.telemetry" in told[0].description
-    assert "hono.event" in told[1].description
+        foreign = client()
+        for device in ("lamp-1", "meter-1", "meter-2"):
+            assert await foreign.send(address(device), Note(device, content_type="text/plain")) == [Sent("accepted")]
+        selected = await foreign.events(address(), 1, "device_id LIKE 'meter-%' AND device_id <> 'meter-1'")
+        everything = await foreign.events(address(), 3)
+    assert selected == [("meter-2", "meter-2")]
+    assert sorted(everything) == [(each, each) for each in ("lamp-1", "meter-1", "meter-2")]
 
 
 async def test_rheas_body_in_several_sections_lands_whole(line):  # noqa: F811

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError, Producer
+from proton import Message
+from proton.reactor import Container
+from proton.utils import BlockingConnection
 from pyspark.sql import SparkSession
 
 from e2e.parts import Device, Line, commandable
@@ -74,6 +77,21 @@ async def use(line: Line) -> None:
     async with line.bridge(), line.gateway() as outbox:
         await line.put(outbox, *range(2, EVENTS + 1))
         await line.drained(outbox)
+        await asyncio.to_thread(consume, line)
+
+
+def consume(line: Line) -> None:
+    """Receive over AMQP what the gateway has sent: the bridge reads it as a member of the client's own group."""
+    container = Container()
+    container.container_id = "app-1"
+    connection = BlockingConnection(f"127.0.0.1:{line.port}", allowed_mechs="ANONYMOUS", timeout=30, container=container)
+    try:
+        source = connection.create_receiver(f"event/{line.tenant}", credit=1)
+        connection.create_sender(f"event/{line.tenant}/lamp-1").send(Message(b"1"), timeout=30)
+        assert source.receive(timeout=30).properties["device_id"] == "lamp-1"
+        source.accept()
+    finally:
+        connection.close()
 
 
 def test_every_process_works_with_its_own_rights_and_shows_no_secret(
@@ -86,7 +104,7 @@ def test_every_process_works_with_its_own_rights_and_shows_no_secret(
     flow = Flow(spark, users.settings("flow"))
     flow.check()
     assert sum(batch.events for batch in flow.run()) >= EVENTS
-    assert len(flow.rows("readings")) == EVENTS
+    assert len(flow.rows("readings")) == EVENTS + 1  # with the AMQP client's
 
     capfd.readouterr()
     assert main(["ledger", "verify", "--config", users.path("operator")]) == 0

@@ -45,8 +45,15 @@ class ManagerGrant(_Strict, frozen=True):
     devices: Patterns
 
 
+class ConsumerGrant(_Strict, frozen=True):
+    """`[[consumer]]`: clients that receive events of devices."""
+
+    name: Pattern
+    devices: Patterns = msgspec.field(default_factory=lambda: ["*"])
+
+
 class AdminGrant(_Strict, frozen=True):
-    """`[[admin]]`: clients that may send every command and every event of the tenant, and manage every device."""
+    """`[[admin]]`: clients that may send every command, send and receive every event, and manage every device."""
 
     name: Pattern
 
@@ -83,6 +90,7 @@ class AccessFile(_Strict, frozen=True):
     operator: list[OperatorGrant] = msgspec.field(default_factory=list)
     service: list[ServiceGrant] = msgspec.field(default_factory=list)
     manager: list[ManagerGrant] = msgspec.field(default_factory=list)
+    consumer: list[ConsumerGrant] = msgspec.field(default_factory=list)
     admin: list[AdminGrant] = msgspec.field(default_factory=list)
     device: list[DeviceBinding] = msgspec.field(default_factory=list)
     quota: list[Quota] = msgspec.field(default_factory=list)
@@ -122,6 +130,12 @@ class Permissions:
         if self._is_admin(client):
             return True
         return any(fnmatchcase(client, each.name) and _any(device, each.devices) for each in self._file.manager)
+
+    def may_consume(self, client: str, device: str) -> bool:
+        """Return True if a client may receive events of this device; "" for any. Thread-safe."""
+        if self._is_admin(client):
+            return True
+        return any(fnmatchcase(client, each.name) and _any(device, each.devices) for each in self._file.consumer)
 
     def quota(self, kind: PrincipalKind, name: str) -> Quota | None:
         """Return the quota of a peer, if it has one."""

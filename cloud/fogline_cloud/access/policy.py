@@ -32,7 +32,8 @@ class Action(StrEnum):
 class Policy(msgspec.Struct, frozen=True):
     """The permissions of all principals. `gateways`: the known ones, `None` for any.
 
-    `access` returns what `access.toml` says now. Without that file, every client may send all commands and events.
+    `access` returns what `access.toml` says now. Without that file, every client may send all commands and
+    events, and receive all events.
     """
 
     tenant: str
@@ -84,7 +85,8 @@ class Policy(msgspec.Struct, frozen=True):
             case DeviceAddress(device=device):
                 return access is None or self._device_access(access, name, action, device, command)
             case Reports(device=device):
-                return action is Action.SEND and (access is None or access.may_report(name, device))
+                receives = action is Action.RECEIVE
+                return access is None or (access.may_consume if receives else access.may_report)(name, device)
             case Relay():
                 return action is Action.SEND
             case _:

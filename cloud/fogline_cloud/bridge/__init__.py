@@ -10,10 +10,13 @@
 `command_sender`: sends commands to gateways, and asks their journals
 `command_table`: the state of all commands, with their timers and waiting operators
 `connected_gateways`: the gateways that are connected
+`consumer_feed`: reads a topic for one consumer of events
+`consumers`: consumers of events
 `desired_states`: sends desired states as commands
 `device_feed`: the table of devices, from Kafka
 `devices`: changes of the registry of devices
 `enrolment`: issues certificates to gateways
+`event_messages`: Kafka records as messages for consumers
 `fleet`: the gateways of this bridge's shards, and what they report
 `forwarding`: sends on what belongs to the shards of other bridges
 `gateways`: hello, batches and statistics
@@ -28,6 +31,7 @@
 `replies`: sends replies to operators
 `revocation_feed`: the list of revoked certificates, over Kafka
 `route_feed`: the routes to devices, of all bridges
+`settled_offsets`: the position of a consumer
 `shard_table`: the shards of this bridge, and calls from their threads
 `topic_feed`: reads a compacted topic on a thread
 `upstream`: the connection of one peer to another bridge

@@ -26,6 +26,7 @@ from fogline_cloud.bridge.command_key import command_key
 from fogline_cloud.bridge.command_sender import CommandSender
 from fogline_cloud.bridge.command_table import CommandTable
 from fogline_cloud.bridge.connected_gateways import ConnectedGateways
+from fogline_cloud.bridge.consumers import ConsumerHandler
 from fogline_cloud.bridge.desired_states import DesiredStates
 from fogline_cloud.bridge.devices import DeviceHandler, Devices
 from fogline_cloud.bridge.enrolment import EnrolmentHandler
@@ -84,6 +85,7 @@ class Bridge:
         self._devices = Devices(self._clients, settings, self.shards, types=self._commands_by_type, find_owner=self._find_owner)
         self._enrolment = EnrolmentHandler(settings, self._audit)
         self._desired: DesiredStates | None = None
+        self._consumers = ConsumerHandler(self._clients, self._policy, self._audit, settings.bridge.max_consumers)
         self._feed: RevocationFeed | None = None
         self._files: asyncio.TimerHandle | None = None
         self._metrics: MetricsServer | None = None
@@ -147,7 +149,8 @@ class Bridge:
         self._devices.on_change.append(self._desired.changed)
         self._desired.start()
         events = ClientEventHandler(self.shards, policy, self._forwarder)
-        handlers = LinkHandlers(gateways, events, operators, self._enrolment, DeviceHandler(self._devices, policy))
+        devices = DeviceHandler(self._devices, policy)
+        handlers = LinkHandlers(gateways, events, operators, self._enrolment, devices, self._consumers)
         return Listener(settings.bridge, authentication, policy, self.gateways, handlers, audit=self._audit)
 
     async def answers(self) -> None:
@@ -207,6 +210,7 @@ class Bridge:
         if self.listener is not None:
             await self.listener.close()
         self._forwarder.close()
+        await self._consumers.close()
         self._table.close()
         self._devices.stop()
         if self._desired is not None:
@@ -260,7 +264,7 @@ def _access(settings: BridgeSettings) -> ReadAgain[Permissions] | None:
     if settings.access is not None:
         return ReadAgain(partial(read_permissions, settings.access), [settings.access])
     if settings.tls is not None:
-        _log.warning("bridge.access is not set: every client that logs in may send all commands and events")
+        _log.warning("bridge.access is not set: every client that logs in may do everything")
     return None
 
 

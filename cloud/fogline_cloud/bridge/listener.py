@@ -80,6 +80,7 @@ class LinkHandlers(NamedTuple):
     operators: LinkHandler
     enrolment: LinkHandler
     devices: LinkHandler
+    consumers: LinkHandler
 
 
 class Listener:
@@ -198,10 +199,7 @@ class Listener:
             connection.refuse_link(link, Condition(NOT_FOUND, str(error)))
             return
         action = Action.RECEIVE if link.sending else Action.SEND
-        if isinstance(address, Reports) and link.sending:
-            why = f"events are not sent over AMQP: read the Kafka topic hono.{address.endpoint}.<tenant> instead"
-            connection.refuse_link(link, Condition(NOT_IMPLEMENTED, why))
-        elif isinstance(address, DeviceAddress) and link.sending:
+        if isinstance(address, DeviceAddress) and link.sending:
             why = "devices are not sent over AMQP: read the Kafka topic fogline.devices.<tenant> instead"
             connection.refuse_link(link, Condition(NOT_IMPLEMENTED, why))
         elif not self._policy.may(peer.principal, action, address):
@@ -215,7 +213,8 @@ class Listener:
             peer.accept_link(link, address, CREDIT)
         else:
             peer.links.add(link)
-            self._handler(address).attach(peer, link, address)
+            receives = isinstance(address, Reports) and link.sending
+            (self._handlers.consumers if receives else self._handler(address)).attach(peer, link, address)
 
     def _handler(self, address: Address) -> LinkHandler:
         match address:

@@ -66,5 +66,5 @@ def run_may(arguments: argparse.Namespace) -> int:
 
 def _path(settings: CloudSettings) -> str:
     if settings.bridge.access is None:
-        raise Misconfigured("bridge.access is not set: every client that logs in may send all commands and events")
+        raise Misconfigured("bridge.access is not set: every client that logs in may do everything")
     return settings.bridge.access

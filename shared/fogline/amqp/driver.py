@@ -122,10 +122,15 @@ class AmqpConnection:
         self.protocol.turn()
         return link
 
-    def accept_link(self, link: Link, *, credit: int = 0, share: Share | None = None) -> Sender | None:
-        """Attach to a requested link: with `credit` if the peer sends on it, with `share` and a `Sender` if this side does."""
+    def accept_link(
+        self, link: Link, *, credit: int = 0, share: Share | None = None, on_credit: Callable[[], None] = lambda: None
+    ) -> Sender | None:
+        """Attach to a requested link: with `credit` if the peer sends on it, with `share` and a `Sender` if this side does.
+
+        `on_credit` is called when the peer has changed the credit of the `Sender`.
+        """
         self._engine.links.accept(link, credit)
-        sender = self._outbound.add(link, share or Share()) if link.sending else None
+        sender = self._outbound.add(link, share or Share(), on_credit) if link.sending else None
         self.protocol.turn()
         return sender
 
@@ -224,8 +229,8 @@ class SocketProtocol(asyncio.Protocol):
                     self._handler.received(connection, delivery, data)
                 case Settled(delivery, outcome):
                     self.outbound.settled(delivery, outcome)
-                case Credit(link, credit):
-                    self.outbound.set_credit(link, credit)
+                case Credit(link, credit, drain):
+                    self.outbound.set_credit(link, credit, drain=drain)
                 case LinkRequested(link):
                     self._handler.link_requested(connection, link)
                 case LinkClosed(link, condition):

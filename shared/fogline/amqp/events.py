@@ -36,6 +36,7 @@ class Link:
     partial: bytearray = field(default_factory=bytearray, repr=False)  # bytes of an unfinished message
     credit: int = 0  # messages that the peer may still send
     closed: bool = False
+    filters: Mapping[str, str] = field(default_factory=dict)  # that the peer asks for, by the name of their type
 
 
 @dataclass(eq=False, slots=True)
@@ -73,10 +74,11 @@ class LinkClosed(msgspec.Struct, frozen=True):
 
 
 class Credit(msgspec.Struct, frozen=True):
-    """The peer takes `credit` messages on a sending link."""
+    """The peer takes `credit` messages on a sending link. `drain`: only those that are there now."""
 
     link: Link
     credit: int
+    drain: bool = False
 
 
 class Received(msgspec.Struct, frozen=True):

@@ -91,6 +91,13 @@ class LocalLinks:
         """Return True if the link's session holds less than `limit` bytes that proton has not framed yet."""
         return not link.closed and bool(link.native.session.outgoing_bytes < limit)
 
+    def drained(self, link: Link) -> bool:
+        """Give back the credit of a sending link if the peer asks for it (AMQP 1.0 part 2, section 2.6.7). True if it does."""
+        is_drained = not link.closed and bool(link.native.drain_mode)
+        if is_drained:
+            link.native.drained()
+        return is_drained
+
     def begin(self, link: Link) -> Delivery:
         """Start a message on a sending link."""
         self._last_tag += 1

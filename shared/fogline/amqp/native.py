@@ -15,6 +15,8 @@ STATES = {
     proton.Delivery.MODIFIED: DeliveryState.MODIFIED,
 }
 NATIVE = {state: native for native, state in STATES.items()}
+SELECTOR = "apache.org:selector-filter:string"
+"""The type of filter that selects messages by their properties."""
 UNREADABLE = (
     proton.ProtonException,
     ArithmeticError,
@@ -37,6 +39,22 @@ def plain(properties: object) -> dict[str, Property]:
     kinds = bool | int | float | str | bytes
     found = {text_of(str(name)): value for name, value in properties.items() if isinstance(value, kinds)}
     return {name: text_of(value) if isinstance(value, str) else value for name, value in found.items()}
+
+
+_SELECTOR_CODE = 0x0000468C_00000004
+
+
+def filters_of(terminus: Any) -> dict[str, str]:
+    """Return the filters of a source, by the name of their type (AMQP 1.0 part 3, 3.5.8). Raises one of `UNREADABLE`."""
+    data = terminus.filter
+    data.rewind()
+    found = data.get_object() if data.next() else None
+    filters: dict[str, str] = {}
+    for name, value in dict(found or {}).items():
+        descriptor = getattr(value, "descriptor", name)
+        kind = SELECTOR if isinstance(descriptor, int) and int(descriptor) == _SELECTOR_CODE else str(descriptor)
+        filters[kind] = text_of(str(getattr(value, "value", value)))
+    return filters
 
 
 def text_of(value: str) -> str:

@@ -8,7 +8,7 @@ import proton
 from fogline.amqp.events import Credit, Delivery, EngineEvent, Link, LinkClosed, LinkRequested, Received, Settled
 from fogline.amqp.link_table import LinkTable
 from fogline.amqp.links import LocalLinks
-from fogline.amqp.native import condition_of, outcome_of, plain
+from fogline.amqp.native import condition_of, filters_of, outcome_of, plain
 from fogline.amqp.outcome import LINK_STOLEN, MESSAGE_SIZE_EXCEEDED, NOT_IMPLEMENTED, RESOURCE_LIMIT, TRANSFER_LIMIT, Condition
 
 MAX_LINKS: Final = 64
@@ -41,7 +41,7 @@ class PeerEvents:
             case proton.Event.LINK_FLOW:
                 link = self._table.get(native.link)
                 if link is not None and link.sending:
-                    yield Credit(link, native.link.credit)
+                    yield Credit(link, native.link.credit, native.link.drain_mode)
             case proton.Event.LINK_REMOTE_OPEN:
                 yield from self._on_link_opened(native.link)
             case proton.Event.LINK_REMOTE_CLOSE | proton.Event.LINK_REMOTE_DETACH:
@@ -58,6 +58,8 @@ class PeerEvents:
         remote = native.remote_source if native.is_sender else native.remote_target
         unsupported = remote.dynamic or remote.type == proton.Terminus.COORDINATOR
         link = Link(native.name, remote.address or "", native.is_sender, plain(native.remote_properties), native)
+        if native.is_sender:
+            link.filters = filters_of(remote)
         if (former := self._table.find(link.name, sending=link.sending)) is not None:
             stolen = Condition(LINK_STOLEN, f"link {link.name} was attached again")
             self._links.refuse(former, stolen)

@@ -83,6 +83,11 @@ class Scheduler(Generic[Key, Token]):
         """Return the number of the link's messages that were not returned whole as chunks."""
         return len(self._queues[link].waiting) if link in self._queues else 0
 
+    def room(self, link: Key) -> int:
+        """Return the credit of a link that no waiting message needs."""
+        queue = self._queues.get(link)
+        return 0 if queue is None else max(0, queue.credit - len(queue.waiting) + (queue.sent > 0))
+
     def next(self, may_send: Callable[[Key], bool] = lambda _: True) -> Chunk[Key, Token] | None:
         """Return the next chunk, of a link with a message, credit to begin it, and `may_send`; `None` if there is none."""
         ready = [queue for queue in self._queues.values() if queue.ready and may_send(queue.link)]

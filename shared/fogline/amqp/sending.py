@@ -11,12 +11,16 @@ from fogline.amqp.wire import encode
 from fogline.errors import Unreachable
 from fogline.message import Message
 
+DRAIN_S = 0.5
+"""Time in which a message counts as there when a peer drains its credit. A message may come from Kafka in that time."""
+
 
 class Sender:
-    """A sending link. `credit`: the number of messages that the peer takes at present."""
+    """A sending link. `credit`: the number of messages that the peer takes at present. `on_credit`: called when it changes."""
 
-    def __init__(self, queues: "SendQueues", link: Link) -> None:
+    def __init__(self, queues: "SendQueues", link: Link, on_credit: Callable[[], None]) -> None:
         self.link = link
+        self.on_credit = on_credit
         self.credit = 0
         self._queues = queues
 
@@ -35,6 +39,11 @@ class Sender:
     def queued(self) -> int:
         """Number of messages that the connection has not taken whole."""
         return self._queues.queued(self.link)
+
+    @property
+    def room(self) -> int:
+        """Number of further messages that the peer takes, beside those that are queued."""
+        return self._queues.room(self.link)
 
     @property
     def closed(self) -> bool:
@@ -61,9 +70,9 @@ class SendQueues:
         """Count the messages that the peer has not settled, including those that wait to be sent."""
         return len(self._futures)
 
-    def add(self, link: Link, share: Share) -> Sender:
+    def add(self, link: Link, share: Share, on_credit: Callable[[], None] = lambda: None) -> Sender:
         """Add a sending link."""
-        sender = self._senders[link] = Sender(self, link)
+        sender = self._senders[link] = Sender(self, link, on_credit)
         self._scheduler.add(link, share)
         return sender
 
@@ -94,6 +103,10 @@ class SendQueues:
         """See `Sender.queued`."""
         return self._scheduler.waiting(link)
 
+    def room(self, link: Link) -> int:
+        """See `Sender.room`."""
+        return self._scheduler.room(link)
+
     def hand_over(self) -> bool:
         """Give proton the next chunk. Returns True if there was one."""
         chunk = self._scheduler.next(lambda link: self._links.has_room(link, CHUNK_BYTES))
@@ -111,11 +124,24 @@ class SendQueues:
         if token is not None and not (future := self._futures.pop(token)).done():
             future.set_result(outcome)
 
-    def set_credit(self, link: Link, credit: int) -> None:
-        """Set the number of messages that the peer takes on a link."""
+    def set_credit(self, link: Link, credit: int, *, drain: bool = False) -> None:
+        """Set the number of messages that the peer takes on a link; with `drain`, only of those that are there now."""
         if (sender := self._senders.get(link)) is not None:
             sender.credit = credit
             self._scheduler.set_credit(link, credit)
+            sender.on_credit()
+            if drain and credit > 0:
+                self._loop.call_later(DRAIN_S, self._give_back, link)
+
+    def _give_back(self, link: Link) -> None:
+        """Give back the credit of a link whose peer asked for it, after what was there has been sent."""
+        if self._ended or link not in self._senders:
+            return
+        if self._scheduler.waiting(link):
+            self._loop.call_later(DRAIN_S, self._give_back, link)
+        elif self._links.drained(link):
+            self.set_credit(link, 0)
+            self._turn()
 
     def end(self, why: str) -> None:
         """End with the connection: every unsettled message fails with `Unreachable`."""

@@ -30,7 +30,7 @@ class NoLinks(LinkHandler):
 async def listening() -> AsyncIterator[int]:
     """The port of a bridge's listener that takes two connections."""
     settings = CloudSettings(tenant="acme", bridge=BridgeSettings(max_connections=2))
-    handlers = LinkHandlers(*[NoLinks()] * 5)
+    handlers = LinkHandlers(*[NoLinks()] * 6)
     audit = AuditTrail(ShardTable(1))
     listener = Listener(
         settings.bridge, Authentication(settings), Policy("acme", 1), ConnectedGateways(), handlers, audit=audit

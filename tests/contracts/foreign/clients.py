@@ -56,5 +56,8 @@ class ForeignClient(Protocol):
     async def refused(self, *, senders: Sequence[str] = (), receivers: Sequence[str] = ()) -> Sequence[Sent]:
         """Links that the bridge does not want, and what it says of each."""
 
+    async def events(self, address: str, count: int, selector: str | None = None) -> Sequence[tuple[str, str]]:
+        """Device and body of the next events at an address."""
+
     async def oversize(self, target: str, size_bytes: int) -> tuple[Sent, Sent]:
         """A message that is too big, then a small one on another link that was there before."""

@@ -88,6 +88,15 @@ class QpidJms:
 
         return await self._run(work)
 
+    async def events(self, address: str, count: int, selector: str | None = None) -> list[tuple[str, str]]:
+        def work(session: Any) -> list[tuple[str, str]]:
+            consumer = session.createConsumer(session.createQueue(address), *([selector] if selector else []))
+            found = [consumer.receive(CALL_LIMIT_MS) for _ in range(count)]
+            assert consumer.receiveNoWait() is None, "nothing is left; the client asks for it by draining its credit"
+            return [(each.getStringProperty("device_id"), each.getText()) for each in found]
+
+        return await self._run(work)
+
     async def oversize(self, target: str, size_bytes: int) -> tuple[Sent, Sent]:
         def work(session: Any) -> tuple[Sent, Sent]:
             big, small = (session.createProducer(session.createQueue(target)) for _ in range(2))

@@ -32,6 +32,10 @@ class Rhea:
         told = await self._run("links.js", senders=senders, receivers=receivers)
         return [Sent("ended", **each) for each in told]
 
+    async def events(self, address: str, count: int, selector: str | None = None) -> list[tuple[str, str]]:
+        found = await self._run("events.js", address=address, selector=selector, count=count)
+        return [(device, body) for device, body in found]
+
     async def oversize(self, target: str, size_bytes: int) -> tuple[Sent, Sent]:
         told = await self._run("oversize.js", target=target, sizeBytes=size_bytes)
         return Sent("ended", **told["end"]), Sent(**told["other"])

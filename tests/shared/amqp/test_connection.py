@@ -6,6 +6,7 @@ import uuid
 
 import pytest
 
+from fogline.amqp import sending
 from fogline.amqp.driver import HANDSHAKE_S, connect
 from fogline.amqp.engine import Engine
 from fogline.amqp.outcome import ACCEPTED, DECODE_ERROR, MESSAGE_SIZE_EXCEEDED, MODIFIED, RELEASED, Condition, rejected
@@ -69,6 +70,31 @@ async def test_nothing_goes_out_without_credit():
         server.connection.grant(server.links[0], 1)
         await within(waiting, "credit did not help")
     assert [message.subject for message in server.messages] == ["second", "first"]
+
+
+async def test_a_peer_that_drains_its_credit_gets_what_is_there_and_the_rest_of_the_credit_back(monkeypatch):
+    monkeypatch.setattr(sending, "DRAIN_S", 0.01)
+    client, server = End(), End(credit=0)
+    async with pair(client, server) as connection:
+        sender = open_sender(connection)
+        await within(server.link_is_there(1), "the link did not come")
+        receiver = server.links[0].native
+        receiver.drain_mode = True
+        outcome = sender.send(Message(subject="first"))
+        server.connection.grant(server.links[0], 3)
+        await within(outcome, "no outcome")
+
+        async def drained():
+            while receiver.credit:
+                server.connection.protocol.turn()
+                await asyncio.sleep(0)
+
+        await within(drained(), "the credit does not come back")
+        assert sender.credit == 0
+        receiver.drain_mode = False
+        server.connection.grant(server.links[0], 1)
+        await within(sender.send(Message(subject="second")), "the link is of no use after a drain")
+    assert [message.subject for message in server.messages] == ["first", "second"]
 
 
 async def test_what_is_unsettled_when_the_connection_ends_is_unknown():

@@ -1,0 +1,167 @@
+"""Reads one topic for one AMQP consumer, on a thread: only committed events, and no more than the consumer takes.
+
+Position and assignment are those of a Kafka consumer group, so that consumers of one name share the events, at all bridges.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+
+from fogline_cloud.bridge.settled_offsets import SettledOffsets
+from fogline_cloud.committed_records import CommittedRecord, with_values
+from fogline_cloud.kafka import KafkaClients, Partition, readable
+
+Selected = TypeVar("Selected")
+COMMIT_S = 1.0
+"""Interval at which the position is committed."""
+_POLL_S = 0.2
+_IDLE_S = 2.0
+"""Time without credit after which the consumer reads nothing ahead."""
+_MOST = 500
+"""Records to read before the position may be committed again."""
+_log = logging.getLogger("fogline.consumers")
+
+
+class ConsumerFeed(threading.Thread, Generic[Selected]):
+    """Reads until `stop`.
+
+    On its thread it calls `select`, which returns None for a record that the consumer does not want, and `deliver` with what
+    the consumer gets. An error of Kafka or of `select` ends it: it calls `failed` with it, once.
+    """
+
+    def __init__(
+        self,
+        clients: KafkaClients,
+        group: str,
+        topic: str,
+        *,
+        from_beginning: bool,
+        select: Callable[[CommittedRecord], Selected | None],
+        deliver: Callable[[Sequence[Selected]], None],
+        failed: Callable[[Exception], None],
+    ) -> None:
+        super().__init__(name=f"consumer {group}", daemon=True)
+        self._make: Callable[[], Consumer] = partial(clients.subscriber, group, from_beginning=from_beginning)
+        self._topic = topic
+        self._select = select
+        self._deliver = deliver
+        self._failed = failed
+        self._changed = threading.Condition()
+        self._granted = self._granted_bytes = 0
+        self._taken = self._taken_bytes = 0
+        self._stopping = False
+        self._settled: list[tuple[Partition, int]] = []
+        self._offsets = SettledOffsets()
+        self._committed: dict[Partition, int] = {}
+        self._commit_at_s = 0.0
+        self._paused = False
+
+    def grant(self, events: int, size_bytes: int) -> None:
+        """Take events up to these totals since the start; the last one may exceed the bytes. Thread-safe."""
+        with self._changed:
+            self._granted, self._granted_bytes = events, size_bytes
+            self._changed.notify()
+
+    def settle(self, partition: Partition, offset: int) -> None:
+        """Note that the consumer has settled a record. Thread-safe."""
+        with self._changed:
+            self._settled.append((partition, offset))
+
+    def stop(self) -> None:
+        """Commit the position and end. Thread-safe; safe to call twice."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify()
+
+    def run(self) -> None:
+        """See `threading.Thread`."""
+        try:
+            consumer = self._make()
+            try:
+                consumer.subscribe([self._topic], on_revoke=self._on_revoked, on_lost=self._on_lost)
+                while not self._stopping:
+                    self._turn(consumer)
+                self._commit(consumer, wait=True)
+            finally:
+                consumer.close()
+        except Exception as error:  # noqa: BLE001 - the thread's last: its link is ended with the reason
+            _log.warning("a consumer of %s ends: %s", self._topic, readable(error))
+            self._failed(error)
+
+    def _turn(self, consumer: Consumer) -> None:
+        with self._changed:
+            if not self._has_room() and not self._paused:
+                self._changed.wait_for(lambda: self._has_room() or self._stopping, _IDLE_S)
+        self._pause(consumer, paused=not self._has_room())
+        selected: list[Selected] = []
+        message = consumer.poll(_POLL_S)
+        for _ in range(_MOST):
+            if message is None:
+                break
+            self._take(message, selected)
+            message = consumer.poll(0) if self._has_room() else None
+        if message is not None:
+            self._take(message, selected)
+        if selected:
+            self._deliver(selected)
+        if time.monotonic() >= self._commit_at_s:
+            self._commit(consumer, wait=False)
+
+    def _has_room(self) -> bool:
+        return self._taken < self._granted and self._taken_bytes < self._granted_bytes
+
+    def _take(self, message: Message, selected: list[Selected]) -> None:
+        error = message.error()
+        if error is not None:
+            if error.retriable():
+                return
+            raise KafkaException(error)
+        partition, offset, value = (message.topic(), message.partition()), message.offset(), message.value() or b""
+        self._offsets.taken(partition, offset)
+        found = self._select(CommittedRecord(*partition, offset, message.key() or b"", value, with_values(message.headers())))
+        if found is None:
+            self._offsets.settled(partition, offset)
+            return
+        self._taken += 1
+        self._taken_bytes += len(value)
+        selected.append(found)
+
+    def _pause(self, consumer: Consumer, *, paused: bool) -> None:
+        assigned = consumer.assignment()
+        if paused:
+            consumer.pause(assigned)  # also those that came by a rebalance meanwhile
+        elif self._paused:
+            consumer.resume(assigned)
+        self._paused = paused
+
+    def _commit(self, consumer: Consumer, *, wait: bool) -> None:
+        self._commit_at_s = time.monotonic() + COMMIT_S
+        with self._changed:
+            settled, self._settled = self._settled, []
+        for partition, offset in settled:
+            self._offsets.settled(partition, offset)
+        positions = self._offsets.positions()
+        # What was committed without waiting may have failed, so the last commit of a position has all of them.
+        committed = {} if wait else self._committed
+        due = [TopicPartition(*each, offset) for each, offset in positions.items() if committed.get(each) != offset]
+        if not due:
+            return
+        self._committed = positions
+        try:
+            consumer.commit(offsets=due, asynchronous=not wait)
+        except KafkaException as error:  # the records come again
+            _log.warning("the position of a consumer of %s is not committed: %s", self._topic, readable(error))
+
+    def _on_revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._commit(consumer, wait=True)
+        self._on_lost(consumer, partitions)
+
+    def _on_lost(self, _: Any, partitions: list[TopicPartition]) -> None:
+        for each in partitions:
+            self._offsets.forget((each.topic, each.partition))
+            self._committed.pop((each.topic, each.partition), None)

@@ -1,0 +1,76 @@
+"""Selectors of AMQP consumers."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fogline.errors import Poison
+from fogline_cloud.selector import MAX_SELECTOR, read_selector
+
+EVENT = {
+    "device_id": "lamp-1",
+    "orig_adapter": "mqtt",
+    "ttd": 30,
+    "content-type": "text/plain",
+    "cloudEvents_subject": "plant/7/x",
+    "on": True,
+}
+
+
+@pytest.mark.parametrize(
+    ("selector", "found"),
+    [
+        ("device_id = 'lamp-1'", True),
+        ("device_id <> 'lamp-1'", False),
+        ("device_id = 'it''s'", False),
+        ("ttd > 29.5 AND ttd <= 30 and ttd <> 31", True),
+        ("ttd BETWEEN 1 AND 29", False),
+        ("ttd NOT BETWEEN 1 AND 29", True),
+        ("ttd = '30'", False),
+        ("device_id > 'a'", False),
+        ("orig_adapter IN ('ble', 'mqtt')", True),
+        ("orig_adapter NOT IN ('ble', 'mqtt')", False),
+        ("cloudEvents_subject LIKE 'plant/%/_'", True),
+        ("cloudEvents_subject LIKE 'plant/_'", False),
+        ("cloudEvents_subject NOT LIKE 'p%'", False),
+        ("device_id LIKE 'lamp!-1' ESCAPE '!'", True),
+        ("status IS NULL AND ttd IS NOT NULL", True),
+        ("status = 200", None),
+        ("NOT status = 200", None),
+        ("status = 200 OR ttd = 30", True),
+        ("status = 200 AND ttd = 31", False),
+        ("status LIKE 'x' OR status IN ('x') OR status BETWEEN 1 AND 2", None),
+        ("\"content-type\" = 'text/plain'", True),
+        ("on", True),
+        ("NOT on OR on = FALSE", False),
+        ("NOT (device_id = 'a' OR device_id = 'b') AND (on = TRUE)", True),
+        ("30 = ttd AND 3e1 = ttd AND -1 < ttd AND .5 < ttd", True),
+    ],
+)
+def test_what_a_selector_finds(selector, found):
+    assert read_selector(selector)(EVENT) is found
+
+
+@pytest.mark.parametrize(
+    "selector",
+    ["", " ", "device_id =", "= 'a'", "a = 'b", "a = 'b' c", "a IN ()", "a IN ('b'", "a LIKE b", "a LIKE 'b' ESCAPE 'cd'",
+     "a IS 'b'", "a NOT = 'b'", "'text'", "(a = 'b'", "a = 'b')", "a + 1 = 2", "a = 'b' AND", "NOT", "a = ~", "a = 'ä' ÄND",
+     "(" * 40 + "a" + ")" * 40, "NOT " * 40 + "a", "a" * (MAX_SELECTOR + 1), "a BETWEEN 1", "IN = 'a'"],
+)  # fmt: skip
+def test_what_is_no_selector_is_named(selector):
+    with pytest.raises(Poison, match=r"selector|ESCAPE"):
+        read_selector(selector)
+
+
+@given(st.text(alphabet="ab'\"()=<>%_ ,.1NOTINLIKEANDORISULBETWEEN-", max_size=80))
+def test_a_selector_is_read_or_refused(text):
+    try:
+        condition = read_selector(text)
+    except Poison:
+        return
+    assert condition(EVENT) in (True, False, None)
+
+
+def test_a_long_pattern_takes_no_time():
+    pattern = "%a" * 900
+    assert read_selector(f"x LIKE '{pattern}b'")({"x": "a" * 5000}) is False
