@@ -15,7 +15,7 @@ from demo.workspace import SHARDS, TENANT, Workspace
 from fogline.command import CommandState
 from fogline.errors import FoglineError, Unreachable
 from fogline.message import unpack_id
-from fogline_cloud.commands.client import Ask, Operator
+from fogline_cloud.commands.client import DOUBT_S, Ask, Operator
 from fogline_cloud.commands.operator_security import operator_security
 from fogline_cloud.commands.record import CommandRecord
 from fogline_cloud.kafka import KafkaClients
@@ -23,8 +23,8 @@ from fogline_cloud.shard.recovery import read_commands
 
 RATE = 4.0
 """Commands per second, unless another rate is given."""
-OVER_S = TTLS_S[-1] + 10.0 + 10.0
-"""The longest time to a result: the time to live, the bridge's grace, and a reserve for the last restart."""
+OVER_S = TTLS_S[-1] + DOUBT_S + 10.0
+"""The longest time to a result: the time to live, the operator's patience with a doubt, and a reserve for the last restart."""
 VALVE_EVERY = 3
 """One command of so many goes to a Bluetooth device."""
 _LOOK_S = 1.0

@@ -45,7 +45,7 @@ from fogline_cloud.commands.refusals import NOT_CONNECTED, status_of
 
 RETRY_S = 0.5
 """The pause before a command is sent again that the bridge could not take at the time."""
-DOUBT_S = 15.0
+DOUBT_S = 60.0
 """How long after its time to live a command that a bridge may have taken is still sent, to learn what became of it."""
 CREDIT = 100
 """Replies that the bridge may send before this side settles them."""
@@ -116,7 +116,7 @@ class CancelVerdict:
 
 @dataclass(slots=True)
 class _Pending:
-    """A command without a verdict. `maybe_taken`: the outcome of a copy is unknown, so a bridge may have taken it."""
+    """A command without a verdict. `maybe_taken`: a bridge has taken a copy, or may have: its outcome is unknown."""
 
     message: Message
     ask: Ask
@@ -251,7 +251,7 @@ class Operator:
             pending.maybe_taken = True
             return
         outcome, loop = future.result(), asyncio.get_running_loop()
-        pending.maybe_taken = pending.maybe_taken or outcome.state is DeliveryState.MODIFIED
+        pending.maybe_taken = pending.maybe_taken or outcome.state in (DeliveryState.ACCEPTED, DeliveryState.MODIFIED)
         patience_s = DOUBT_S if pending.maybe_taken else 0.0
         verdict = _verdict_on(pending, outcome, expired=loop.time() > pending.give_up_at + patience_s)
         if verdict is not None:

@@ -15,6 +15,9 @@ from fogline_edge.outbox.outbox import Outbox
 BUDGET = RESERVE / 2
 """Share of the outbox that open commands may take: half of its reserve, so that their answers find room there."""
 
+LEAST_LEFT_MS = 500
+"""Time that a command needs before its deadline to begin: no device would answer in less, and the command would be in doubt."""
+
 
 @dataclass(slots=True)
 class DownlinkCounters:
@@ -78,7 +81,7 @@ class CommandRunner:
         if self.commands.get(task.command.id) is None or not self.queues.is_current(task):
             return
         executor = self.queues.executor(task.command.device)
-        if task.command.deadline.left_ms(self._now()) <= 0:
+        if task.command.deadline.left_ms(self._now()) <= LEAST_LEFT_MS:
             self._expire(task, unseen=not task.doubts)
         elif task.cancelled is not None:
             self.end_cancelled(task)

@@ -1,5 +1,7 @@
 """The operator's client, against a bridge with scripted outcomes."""
 
+import asyncio
+
 import pytest
 
 from fogline.amqp.outcome import ACCEPTED, MODIFIED, RELEASED, RESOURCE_LIMIT, UNAUTHORIZED, rejected
@@ -85,3 +87,18 @@ async def test_a_command_that_a_bridge_may_have_taken_is_asked_for_after_its_tim
     found = await verdict(bridge, durable=True, ttl_s=0.02)
     assert (found.state, found.status) == (CommandState.EXPIRED, 408)
     assert bridge.messages[-1].ttl_ms == 1
+
+
+async def test_a_command_that_a_bridge_took_is_in_doubt_if_no_verdict_comes():
+    """The connection ends after the bridge has accepted it, and no bridge takes a copy until its time is over."""
+    bridge = Bridge(ACCEPTED, RELEASED)
+    async with served(bridge) as port, Operator("127.0.0.1", port, "acme") as operator:
+        asked = asyncio.create_task(operator.request(Ask("lamp-1", "switch", ttl_s=0.3)))
+
+        async def taken():
+            while not any(each.maybe_taken for each in operator._pending.values()):  # noqa: ASYNC110 - nothing tells it
+                await asyncio.sleep(0.01)
+
+        await within(taken(), "no outcome")
+        bridge.connection.abort()
+        assert (await within(asked, "no verdict")).state is CommandState.IN_DOUBT

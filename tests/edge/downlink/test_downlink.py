@@ -14,6 +14,7 @@ from fogline.signature import TrustedKeys, make_key, read_keys, read_signer
 from fogline_edge.boot import beacon
 from fogline_edge.downlink import budget as module
 from fogline_edge.downlink.downlink import Downlink
+from fogline_edge.downlink.runner import LEAST_LEFT_MS
 from fogline_edge.outbox.memory_expiry import REMEMBER_COMMANDS_S
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import EdgeSettings, OutboxSettings
@@ -154,13 +155,22 @@ async def test_a_deadline_beyond_what_the_journal_remembers_is_refused(folder):
         assert await gw.receive(command(in_s=REMEMBER_COMMANDS_S - 86_400)) == ACCEPTED
 
 
+async def test_a_command_that_its_device_could_not_answer_in_time_does_not_begin(folder):
+    async with gateway(folder) as gw:
+        device = Device()
+        gw.downlink.reachable("lamp-1", device)
+        await gw.receive(command("C1", in_s=LEAST_LEFT_MS / 1000))
+        assert await gw.replies(1) == [("C1", "EXPIRED", 408)]
+        assert device.got == []
+
+
 @pytest.mark.fault("X4")
 async def test_a_deadline_ends_what_waits_and_doubts_what_was_sent(folder):
     async with gateway(folder) as gw:
         await gw.receive(command("C1", in_s=0.1))
         device = Device()
         gw.downlink.reachable("lamp-2", device)
-        await gw.receive(command("C2", in_s=0.2, device="lamp-2"))
+        await gw.receive(command("C2", in_s=LEAST_LEFT_MS / 1000 + 0.3, device="lamp-2"))
         assert sorted(await gw.replies(2)) == [("C1", "EXPIRED", 408), ("C2", "IN_DOUBT", 504)]
         assert device.abandoned == ["C2"]
         assert await gw.answer("C1") is Receipt.DEAD
