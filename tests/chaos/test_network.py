@@ -258,7 +258,13 @@ class Nothing:
         self.tenant = tenant
         self.gateway = gateway
         self.clock = SYSTEM
-        self.streams = self
+        self.streams = self.copy = self
+
+    async def number(self):
+        return 0
+
+    async def learn(self, number, *, replaced):
+        """It remembers nothing."""
 
     def start_sending(self, wake):
         """There is nothing to wake for."""

@@ -151,11 +151,11 @@ async def gateway(line, name="gw-1", keys: TrustedKeys | None = None):
 
 @asynccontextmanager
 async def serving(line):
-    """A bridge that has its shards: it takes what comes."""
+    """A bridge that has its shards and has read the registry: it takes what comes."""
     async with line.bridge() as bridge:
 
         async def not_yet() -> bool:
-            return not bridge.shards.all_ready
+            return not (bridge.shards.all_ready and bridge._devices.loaded)
 
         await until_not(not_yet, "the bridge does not get its shards")
         yield bridge

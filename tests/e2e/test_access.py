@@ -330,6 +330,11 @@ async def test_a_command_that_is_sent_ten_times_counts_once(guarded, monkeypatch
                 patch.setattr(type(bridge.shards), "ready", lambda *_: None)
                 released = [await within(sender.send(body), "no outcome") for _ in range(5)]
             assert {each.state for each in released} == {DeliveryState.RELEASED}
+
+            async def not_taken() -> bool:
+                return (await sender.send(body)).state is not DeliveryState.ACCEPTED
+
+            await until_not(not_taken, "the bridge does not take it")
             taken = [await within(sender.send(body), "no outcome") for _ in range(5)]
         assert {each.state for each in taken} == {DeliveryState.ACCEPTED}
 
