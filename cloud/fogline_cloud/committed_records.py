@@ -25,6 +25,7 @@ class CommittedRecord(msgspec.Struct, frozen=True):
     key: bytes
     value: bytes
     headers: list[tuple[str, bytes]]
+    time_ms: int = 0  # the record's time, where its reader asks for it
 
 
 def read_committed(

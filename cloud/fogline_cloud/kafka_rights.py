@@ -102,6 +102,7 @@ def _needs(role: KafkaRole, tenant: str, shards: int) -> Iterator[tuple[str, str
         yield from _each(("read", "describe_configs"), raw)
         yield from _each(("read",), [topics.commands(tenant), topics.audit(tenant), topics.devices(tenant), topics.crl(tenant)])
         yield from _each(("describe",), derived)
+        yield "read", "topic", topics.command(tenant)
     elif role is KafkaRole.FLOW:
         yield from _each(("read",), raw)
         yield from _each(("write",), derived)
@@ -118,6 +119,7 @@ def _exclusive(tenant: str, shards: int) -> Iterator[tuple[str, str, str]]:
     yield from _each(("write",), [*topics.raw_topics(tenant), *own])
     yield from _each(("read", "write"), [topics.checkpoint(tenant)])
     yield "read", "group", topics.bridge_group(tenant)
+    yield "read", "group", topics.command_group(tenant)
     yield "read", "group", topics.consumer_group(tenant, "*")
     for each in (*range(shards), topics.COMMAND_KEY):
         yield "write", "transactional_id", topics.transactional_id(tenant, each)

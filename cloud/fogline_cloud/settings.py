@@ -74,6 +74,9 @@ class CommandPolicySettings(_Strict, frozen=True, kw_only=True):
     """Time to live of a direct command without one, in seconds."""
     grace_s: Annotated[float, Meta(ge=0)] = 10.0
     """Seconds that the bridge waits for the gateway's report after a command's time to live, before it reports IN_DOUBT."""
+    kafka: bool = False
+    """If true, applications may send commands over Kafka, to `hono.command.{tenant}` (docs/clients-kafka.md). Whoever may write
+    that topic may send every command: Kafka's ACLs decide, `bridge.access` does not. Then run `fogline topics create` again."""
     signing_key: str | None = None
     """File with the Ed25519 private key (base64) that signs commands. `fogline command key` creates one."""
     key_id: Identifier = "key-1"

@@ -20,7 +20,7 @@ def create_topics(clients: KafkaClients, settings: CloudSettings, replication: i
     existing = clients.topics()
     if problems := _partition_problems(existing, settings):
         raise Misconfigured(problems[0])
-    missing = [topic for topic in topics.all_topics(settings.tenant, settings.shards) if topic.name not in existing]
+    missing = [topic for topic in _topics(settings) if topic.name not in existing]
     names = [topic.name for topic in missing]
     if missing:
         admin = clients.admin()
@@ -34,6 +34,10 @@ def create_topics(clients: KafkaClients, settings: CloudSettings, replication: i
     if read_checkpoint(clients, settings.tenant, 0).layout is None:
         _write_layout(clients, settings)
     return names
+
+
+def _topics(settings: CloudSettings) -> list[topics.Topic]:
+    return topics.all_topics(settings.tenant, settings.shards, kafka_commands=settings.commands.kafka)
 
 
 def _wait_until_visible(clients: KafkaClients, names: list[str]) -> None:
@@ -57,7 +61,7 @@ def _write_layout(clients: KafkaClients, settings: CloudSettings) -> None:
 def check_topics(clients: KafkaClients, settings: CloudSettings) -> list[str]:
     """Return the problems of the topics, one line each. Raises `Misconfigured` without Kafka, or if a topic is missing."""
     existing = clients.topics()
-    topics.require([topic.name for topic in topics.all_topics(settings.tenant, settings.shards)], existing)
+    topics.require([topic.name for topic in _topics(settings)], existing)
     if problems := _partition_problems(existing, settings):
         return problems
     # A killed bridge may have left a transaction open until the next owner ends it, so the first read does not wait for that.
@@ -76,7 +80,7 @@ def _partition_problems(existing: dict[str, int], settings: CloudSettings) -> li
         return [_changed(settings, shards)]
     return [
         f"topic {topic.name} has {existing[topic.name]} partitions, but needs {topic.partitions}"
-        for topic in topics.all_topics(settings.tenant, settings.shards)
+        for topic in _topics(settings)
         if existing.get(topic.name, topic.partitions) != topic.partitions
     ]
 

@@ -32,6 +32,8 @@ event = _named("hono.event")
 """Raw events of lane alarm; partition = shard."""
 command_response = _named("hono.command_response")
 """Replies to commands; partition = shard."""
+command = _named("hono.command")
+"""Commands of applications in the form of Eclipse Hono's Kafka API, key = device; only with `commands.kafka`."""
 canonical = _named("fogline.canonical")
 """Readings, at least once, with stable ids."""
 slow = _named("fogline.slow")
@@ -63,6 +65,11 @@ def bridge_group(tenant: str) -> str:
     return f"fogline-bridge-{tenant}"
 
 
+def command_group(tenant: str) -> str:
+    """Return the consumer group of the bridges that read commands."""
+    return f"fogline-command-{tenant}"
+
+
 def consumer_group(tenant: str, *what: str) -> str:
     """Return a consumer group of AMQP consumers: by name, endpoint and selector; `*` stands for all groups."""
     return "/".join((f"fogline-consumer-{tenant}", *what))
@@ -91,7 +98,7 @@ def derived_topics(tenant: str) -> list[str]:
     return [canonical(tenant), slow(tenant), dead(tenant), fleet(tenant)]
 
 
-def all_topics(tenant: str, shards: int) -> list[Topic]:
+def all_topics(tenant: str, shards: int, *, kafka_commands: bool = False) -> list[Topic]:
     """Return all topics that `fogline topics create` creates."""
     kept = {"cleanup.policy": "delete", "retention.ms": str(7 * _DAY_MS)}
     # LogAppendTime: a producer's wrong clock must neither expire a record nor stop Spark.
@@ -100,6 +107,7 @@ def all_topics(tenant: str, shards: int) -> list[Topic]:
     compacted = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1", "segment.ms": str(_DAY_MS)}
     return [
         *(Topic(name, shards, raw) for name in raw_topics(tenant)),
+        *([Topic(command(tenant), shards, raw)] if kafka_commands else []),
         Topic(canonical(tenant), shards, kept),
         Topic(slow(tenant), shards, long),
         Topic(dead(tenant), shards, long),

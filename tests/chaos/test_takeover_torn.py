@@ -190,9 +190,9 @@ def test_takeover_after_a_late_copy_that_commits_half_of_the_next_transaction(to
     class Copied(ShardWriter):
         code = None
 
-        def write_batch(self, batch, span):
+        def write_batch(self, batch, span, *headers):
             if span.first != 11 or Copied.code is not None:
-                return super().write_batch(batch, span)
+                return super().write_batch(batch, span, *headers)
             events = batch.events()
             super().write_batch(Batch.of(events[:5]), span)
             assert self.producer._producer.flush(30) == 0

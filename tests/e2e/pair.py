@@ -7,7 +7,6 @@ from msgspec.structs import replace
 from e2e.parts import gateway, until_not
 from fogline.address import shard_of
 from fogline_cloud.bridge.bridge import Bridge
-from fogline_cloud.settings import CloudSettings
 
 NAMES = ("bridge-1", "bridge-2")
 
@@ -22,11 +21,8 @@ class Pair:
 
     async def start(self):
         for name in NAMES:
-            settings = CloudSettings(
-                tenant=self.line.tenant,
-                kafka=self.line.cloud.kafka,
-                shards=2,
-                bridge=replace(self.line.cloud.bridge, name=name, listen="127.0.0.1:0", checkpoint_s=0.2),
+            settings = replace(
+                self.line.cloud, bridge=replace(self.line.cloud.bridge, name=name, listen="127.0.0.1:0", checkpoint_s=0.2)
             )
             self.bridges[name] = Bridge(settings)
             self.addresses[name] = "{}:{}".format(*await self.bridges[name].start())

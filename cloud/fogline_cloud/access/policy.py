@@ -19,7 +19,7 @@ from fogline.address import (
     shard_of,
 )
 from fogline_cloud.access.access_file import Permissions, Quota
-from fogline_cloud.access.principal import Principal, PrincipalKind
+from fogline_cloud.access.principal import KAFKA, Principal, PrincipalKind
 
 
 class Action(StrEnum):
@@ -55,6 +55,8 @@ class Policy(msgspec.Struct, frozen=True):
         if not self.knows(principal) or subject.tenant != self.tenant:
             return False
         match principal.kind:
+            case PrincipalKind.CLIENT if principal.proof == KAFKA:
+                return action is Action.SEND and isinstance(subject, CommandAddress | Relay)
             case PrincipalKind.CLIENT:
                 return self._client_may(principal.name, action, subject, command)
             case PrincipalKind.DEVICE:
@@ -71,8 +73,8 @@ class Policy(msgspec.Struct, frozen=True):
         return access is None or not access.binds_devices or access.may_speak_for(gateway, device)
 
     def quota(self, principal: Principal) -> Quota | None:
-        """Return the quota of a peer, if it has one."""
-        access = self.access()
+        """Return the quota of a peer, if it has one. Kafka has quotas of its own for those who write to it."""
+        access = self.access() if principal.proof != KAFKA else None
         return access.quota(principal.kind, principal.name) if access is not None else None
 
     def _client_may(self, name: str, action: Action, subject: Address, command: str) -> bool:

@@ -9,6 +9,9 @@ from fogline.address import is_identifier, shown
 ASSERTED = "asserted"
 """The proof of a name that nothing proves: the peer's own claim, on loopback only."""
 
+KAFKA = "kafka"
+"""The proof of the sender of `hono.command.{tenant}`: Kafka's ACLs say who may write there."""
+
 
 class PrincipalKind(StrEnum):
     """The kind of a principal."""

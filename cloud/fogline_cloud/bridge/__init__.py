@@ -22,6 +22,7 @@
 `forwarding`: sends on what belongs to the shards of other bridges
 `gateways`: hello, batches and statistics
 `hello_pacer`: limits the rate at which gateways connect
+`kafka_commands`: commands that applications write to Kafka
 `listener`: accepts connections and links
 `metrics`: the metrics and the health of a bridge
 `operators`: commands of operators

@@ -18,11 +18,12 @@ from fogline.amqp.security import ServerSecurity
 from fogline.enrolment import PRODUCT, USER_PREFIX
 from fogline.errors import Misconfigured
 from fogline.process.tls_files import ReadAgain, server_context
-from fogline_cloud.access.principal import Principal, PrincipalKind
+from fogline_cloud.access.principal import ASSERTED, KAFKA, Principal, PrincipalKind
 from fogline_cloud.authority.ca_folder import CaFolder
 from fogline_cloud.authority.certificates import Role, now_utc, subject_of
 from fogline_cloud.authority.revocation import RevocationList, read_revocation_list
 from fogline_cloud.bridge.passwords import Passwords
+from fogline_cloud.bridge.upstream import FORWARDED_BY
 from fogline_cloud.settings import CloudSettings
 
 CAPABILITIES = ("ANONYMOUS-RELAY",)
@@ -32,7 +33,7 @@ _ROLES = {
     Role.OPERATOR: (PrincipalKind.CLIENT,),
     Role.DEVICE: (PrincipalKind.DEVICE,),
 }
-_PROOFS = ("certificate", "password")
+_PROOFS = ("certificate", "password", KAFKA)
 _log = logging.getLogger("fogline.bridge")
 
 
@@ -97,7 +98,8 @@ class Authentication:
         if self._tls is None:
             if kind is PrincipalKind.ENROLLEE:
                 raise NotAuthenticated("a gateway enrols over TLS only")
-            return Principal(kind, tenant, remote.container, "asserted")
+            is_of_kafka = kind is PrincipalKind.CLIENT and FORWARDED_BY in remote.properties and _proof(remote) == KAFKA
+            return Principal(kind, tenant, remote.container, KAFKA if is_of_kafka else ASSERTED)
         if remote.login.mechanism == PLAIN:
             return _by_password(remote.login.user, kind, tenant)
         if remote.certificate is None:
@@ -106,7 +108,7 @@ class Authentication:
 
     def _forwarded(self, remote: AmqpPeer) -> Principal:
         """Return the principal for which another bridge has opened the connection, and whose name it has established."""
-        kind, proof = remote.properties.get("kind"), str(remote.properties.get("proof"))
+        kind, proof = remote.properties.get("kind"), _proof(remote)
         is_kind = kind in (PrincipalKind.CLIENT, PrincipalKind.DEVICE)
         if not is_kind or proof not in _PROOFS or not is_identifier(remote.container):
             raise NotAuthenticated(f"a bridge has no peer of kind {shown(str(kind))} named {shown(remote.container)}")
@@ -140,6 +142,10 @@ class Authentication:
         if self.revoked is not None and self.revoked.get().revokes(certificate):
             return "it is revoked"
         return "it has expired" if certificate.not_valid_after_utc <= now_utc() else None
+
+
+def _proof(remote: AmqpPeer) -> str:
+    return str(remote.properties.get("proof"))
 
 
 def _by_password(user: str, kind: PrincipalKind, tenant: str) -> Principal:

@@ -33,6 +33,7 @@ from fogline_cloud.bridge.enrolment import EnrolmentHandler
 from fogline_cloud.bridge.fleet import FleetStatistics
 from fogline_cloud.bridge.forwarding import Forwarder
 from fogline_cloud.bridge.gateways import GatewayHandler
+from fogline_cloud.bridge.kafka_commands import KafkaCommands
 from fogline_cloud.bridge.listener import LinkHandlers, Listener
 from fogline_cloud.bridge.metrics import check_bridge, read_bridge
 from fogline_cloud.bridge.operators import OperatorHandler
@@ -85,6 +86,7 @@ class Bridge:
         self._devices = Devices(self._clients, settings, self.shards, types=self._commands_by_type)
         self._enrolment = EnrolmentHandler(settings, self._audit)
         self._desired: DesiredStates | None = None
+        self._kafka_commands: KafkaCommands | None = None
         self._consumers = ConsumerHandler(self._clients, self._policy, self._audit, settings.bridge.max_consumers)
         self._feed: RevocationFeed | None = None
         self._files: asyncio.TimerHandle | None = None
@@ -115,6 +117,8 @@ class Bridge:
             self._metrics = MetricsServer(settings.bridge.metrics, "bridge.metrics", read, partial(check_bridge, self.shards))
             self.metrics_address = await self._metrics.start()
         self._join("{}:{}".format(*bound))
+        if self._kafka_commands is not None:
+            self._kafka_commands.start()
         return bound
 
     def _make_listener(self, ids: CommandIds, authentication: Authentication) -> Listener:
@@ -146,6 +150,8 @@ class Bridge:
             ttl_ms=int(settings.commands.max_ttl_s * 1000),
             gateway_of=operators.gateway_of,
         )
+        if settings.commands.kafka:
+            self._kafka_commands = KafkaCommands(self._clients, settings, self.shards, operators, self._audit)
         self._devices.on_change.append(self._desired.changed)
         self._desired.start()
         events = ClientEventHandler(self.shards, policy, self._forwarder)
@@ -211,6 +217,8 @@ class Bridge:
             await self.listener.close()
         self._forwarder.close()
         await self._consumers.close()
+        if self._kafka_commands is not None:
+            await self._kafka_commands.close()
         self._table.close()
         self._devices.stop()
         if self._desired is not None:

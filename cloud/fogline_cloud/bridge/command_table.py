@@ -123,7 +123,7 @@ class CommandTable:
         if outcome is not None:
             # An operator that gets a provisional verdict gets the final one as a further reply.
             doubted = command.doubted if command is not None else known.provisional and known.attempt == record.attempt
-            delivered = not record.durable and not doubted
+            delivered = not record.durable and not doubted and not record.of_kafka
             end = msgspec.structs.replace(end, reply_delivered=delivered)
         self.change(end, outcome)
 

@@ -123,7 +123,8 @@ class ConsumerFeed(threading.Thread, Generic[Selected]):
             raise KafkaException(error)
         partition, offset, value = (message.topic(), message.partition()), message.offset(), message.value() or b""
         self._offsets.taken(partition, offset)
-        found = self._select(CommittedRecord(*partition, offset, message.key() or b"", value, with_values(message.headers())))
+        headers, (_, time_ms) = with_values(message.headers()), message.timestamp()
+        found = self._select(CommittedRecord(*partition, offset, message.key() or b"", value, headers, time_ms))
         if found is None:
             self._offsets.settled(partition, offset)
             return

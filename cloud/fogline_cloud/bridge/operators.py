@@ -4,6 +4,7 @@ A durable command is sent to its gateway after its record is committed. A direct
 written; the operator learns the gateway's outcome (accepted, released, rejected) after the record of it is committed.
 """
 
+import asyncio
 from collections.abc import Callable
 from functools import partial
 
@@ -90,6 +91,9 @@ class OperatorHandler(LinkHandler):
         record = read_command(message, address, peer.principal, self._table.now_ms(), self._settings, ids=self._ids)
         if not self._policy.may(peer.principal, Action.SEND, CommandAddress(address.tenant, record.device), record.name):
             raise Poison("not-authorised", f"{peer.principal} may not send command {shown(record.name)} to {record.device}")
+        if record.of_kafka:
+            self._take_or_forward(peer, record, message, _of_kafka(self._table, record.id, partial(peer.settle, delivery)))
+            return
         known = self._table.registry.get(record.id)
         is_copy = known is not None and not known.released  # it has counted, and its sender needs the verdict
         if not is_copy:
@@ -98,6 +102,15 @@ class OperatorHandler(LinkHandler):
         settle = peer.settle_command if record.durable and not is_copy else peer.settle
         own = msgspec.structs.replace(message, to=str(CommandAddress(address.tenant, record.device)))
         self._take_or_forward(peer, record, own, partial(settle, delivery))
+
+    def take(self, peer: Peer, message: Message, address: CommandAddress, settle: Settle) -> None:
+        """Take a command that came over Kafka. `settle` is called once, now or later.
+
+        ACCEPTED: its record is committed. REJECTED: it has none, and is not delivered. Else it has to be taken again. Raises
+        `Poison`.
+        """
+        record = read_command(message, address, peer.principal, self._table.now_ms(), self._settings, ids=self._ids)
+        self._take_or_forward(peer, record, message, _of_kafka(self._table, record.id, settle))
 
     def _take_or_forward(self, peer: Peer, record: CommandRecord, message: Message, settle: Settle) -> None:
         """Take a command whose shard is here. Another bridge gets any other, unless it came from one."""
@@ -135,7 +148,7 @@ class OperatorHandler(LinkHandler):
         gateway = self.gateway_of(record.device)
         if known is not None and known.digest and known.digest != record.digest:
             settle(rejected(CONFLICT, f"command {known.id} is known with another body"))
-        elif known is not None and known.released:
+        elif known is not None and known.released and not known.of_kafka:
             attempt = msgspec.structs.replace(record, gateway=gateway or known.gateway, attempt=known.attempt + 1)
             self._begin(attempt, settle)
         elif known is not None and not known.digest:
@@ -174,6 +187,10 @@ class OperatorHandler(LinkHandler):
         elif record.durable:
             committed = partial(self._on_committed, settle, record.digest)
             self._table.write(record, committed, partial(settle, MODIFIED), self.cancels.replaced)
+        elif peer is None and record.of_kafka:
+            refusal = Reply(int(Status.OFFLINE), b"the gateway is not connected", "text/plain")
+            end = ended(record, CommandState.REJECTED, refusal, now_ms, why="the gateway is away")
+            self._table.write(end, partial(self._on_committed, settle, end.digest), partial(settle, MODIFIED))
         elif peer is None:
             refusal = Reply(int(Status.OFFLINE))
             shard.submit(AuditNote(audit_of(ended(record, CommandState.REJECTED, refusal, now_ms, why="the gateway is away"))))
@@ -232,3 +249,16 @@ class OperatorHandler(LinkHandler):
 
 def _settle_cancel(settle: Settle, command_id: str, outcome: Outcome) -> None:
     settle(rejected(NOT_FOUND, unknown_command(command_id)) if outcome.condition == NOT_FOUND else outcome)
+
+
+def _of_kafka(table: CommandTable, command_id: str, settle: Settle) -> Settle:
+    """Return a `settle` that waits for the table to have the verdict. With a verdict, the response is in Kafka too."""
+
+    def decided(outcome: Outcome) -> None:
+        known = table.registry.get(command_id)
+        settle(ACCEPTED if known is not None and known.state.terminal else outcome)
+
+    def later(outcome: Outcome) -> None:
+        asyncio.get_running_loop().call_soon(decided, outcome)
+
+    return later

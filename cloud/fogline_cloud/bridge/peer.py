@@ -4,6 +4,7 @@ import asyncio
 import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from typing import cast
 
 from fogline.address import Address
 from fogline.amqp.driver import AmqpConnection
@@ -40,6 +41,11 @@ class Peer:
 
     def __post_init__(self) -> None:
         self.queued = QueuedBytes(self.connection)
+
+    @classmethod
+    def of_kafka(cls, principal: Principal) -> "Peer":
+        """Return the sender of commands that are read from Kafka, which has no connection."""
+        return cls(principal, cast("AmqpConnection", None), cast("QueueBudget", None))
 
     def accept_link(self, link: Link, address: Address, credit: int) -> None:
         """Accept a link on which the peer sends."""

@@ -3,6 +3,8 @@
 `client`: the operator's Python client
 `command_group`: one command for many devices
 `command_id`: identifiers of commands
+`kafka_form`: responses in the form of Hono's Kafka API
+`kafka_request`: the command in a Kafka record
 `operator_security`: how an operator proves its name
 `record`: the record of a command on Kafka
 `refusals`: the status of a refusal

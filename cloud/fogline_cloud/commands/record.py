@@ -14,6 +14,10 @@ from fogline_cloud.audit.record import AuditRecord
 
 STATUSES = range(200, 600)
 """Statuses that a reply may have."""
+FAILURE_METADATA = "delivery-failure-notification-metadata"
+"""Beginning of the names of the headers that a notification adopts from its command (Eclipse Hono)."""
+KAFKA_OWNER = "fogline/kafka"
+"""Owner of the replies to commands that came over Kafka. It is no identifier, so no AMQP peer has this name."""
 _CANCELS = (CommandState.CANCELLING, CommandState.CANCELLED)
 _WIRE_NAMES = {"reply_delivered": "told", "reply_type": "answer_type", "reply_base64": "answer_base64"}
 
@@ -53,6 +57,7 @@ class CommandRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     deadline_ms: int = 0
     cancelled_by: str = ""  # the first client that asked to cancel it, or the sender of what replaces it
     replaced_by: str = ""  # the id of the newer command, or the version of a desired state, that replaces it
+    failure_headers: dict[str, str] = {}  # of a notification that the command was not delivered, if it came over Kafka
     attempt: int = 1  # sent how often, if direct; the gateway took none of the earlier attempts
 
     @property
@@ -64,6 +69,11 @@ class CommandRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     def deadline(self) -> Deadline | None:
         """The deadline on the gateway's own clock, if that is known."""
         return Deadline(self.deadline_boot, self.deadline_ms) if self.deadline_boot else None
+
+    @property
+    def of_kafka(self) -> bool:
+        """True if the command came over Kafka, where its response belongs too."""
+        return self.reply_owner == KAFKA_OWNER
 
     @property
     def final(self) -> bool:

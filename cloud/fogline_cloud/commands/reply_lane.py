@@ -12,8 +12,10 @@ from fogline.errors import Poison
 from fogline.event import Event
 from fogline.gap import GAP_CONTENT_TYPE, Gap, GapReason, gap_event
 from fogline_cloud.audit.record import AuditRecord
+from fogline_cloud.commands.kafka_form import in_hono_form, response_headers
 from fogline_cloud.commands.record import CommandRecord, apply_reply
 from fogline_cloud.commands.registry import may_replace
+from fogline_cloud.records import Headers
 
 MAX_SHOWN = 256
 """Characters of a refused event's attributes that its gap record repeats, at most."""
@@ -27,6 +29,8 @@ class CheckedReplies:
     records: list[CommandRecord] = field(default_factory=list)
     audits: list[AuditRecord] = field(default_factory=list)
     refused: int = 0
+    headers: dict[int, Headers] = field(default_factory=dict)
+    """Further headers of responses to commands that came over Kafka, by sequence."""
 
 
 def check_replies(
@@ -53,7 +57,13 @@ def check_replies(
             checked.audits.append(_audit(event, error, now_ms))
             checked.refused += 1
             continue
-        checked.events.append(event)
+        if former is not None and former.of_kafka:
+            response = in_hono_form(event, former)
+            checked.events.append(response)
+            checked.headers[event.sequence] = response_headers(response, former.failure_headers)
+            record = replace(record, reply_delivered=True) if record is not None else None
+        else:
+            checked.events.append(event)
         if record is not None and (former is None or may_replace(former, record)):
             newest[record.id] = record
             checked.records.append(record)

@@ -18,9 +18,9 @@ from fogline.address import CommandAddress, CommandResponse, parse_address, show
 from fogline.command import MAX_COMMAND_BYTES, CommandState, Deadline, check_name, digest
 from fogline.errors import Poison
 from fogline.message import Message, pack_id
-from fogline_cloud.access.principal import ASSERTED, Principal
+from fogline_cloud.access.principal import ASSERTED, KAFKA, Principal
 from fogline_cloud.commands.command_id import CommandIds
-from fogline_cloud.commands.record import CommandRecord, command_of
+from fogline_cloud.commands.record import FAILURE_METADATA, KAFKA_OWNER, CommandRecord, command_of
 from fogline_cloud.device_address import device_of
 from fogline_cloud.settings import CommandPolicySettings
 
@@ -71,6 +71,7 @@ def read_command(
         durable=waits,
         idempotent=message.properties.get("idempotent") is True,
         newest_wins=newest_wins,
+        failure_headers=_failure_headers(message) if operator.proof == KAFKA else {},
     )
     return replace(record, digest=digest(command_of(record, Deadline("", 0))).hex())
 
@@ -96,7 +97,13 @@ def read_cancel(message: Message, address: CommandAddress, operator: Principal, 
 
 def reply_owner(operator: Principal) -> str:
     """Return the owner of a peer's reply addresses: its name if that is proven, else "", which stands for all such peers."""
+    if operator.proof == KAFKA:
+        return KAFKA_OWNER
     return "" if operator.proof == ASSERTED else operator.name
+
+
+def _failure_headers(message: Message) -> dict[str, str]:
+    return {name: str(value) for name, value in message.properties.items() if name.startswith(FAILURE_METADATA)}
 
 
 def _reply_id(message: Message, tenant: str) -> str:

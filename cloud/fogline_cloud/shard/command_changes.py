@@ -1,12 +1,17 @@
 """Command records that the dispatcher writes through the shard's thread, each within a transaction."""
 
 import logging
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from fogline.command import CommandState
+from fogline.event import Event
 from fogline_cloud.audit.record import AuditRecord
-from fogline_cloud.commands.record import CommandRecord
+from fogline_cloud.commands.kafka_form import verdict_event
+from fogline_cloud.commands.record import CommandRecord, same_verdict
 from fogline_cloud.commands.replacement import keep_cancellation, replaced_by
 from fogline_cloud.shard.owned_shard import OwnedShard
 
@@ -31,9 +36,15 @@ class CommandChange:
     def perform(self, owned: OwnedShard) -> Callable[[], None]:
         """Write the record if it may follow the known one."""
         registry, replaced = owned.registry, []
-        record = keep_cancellation(registry.get(self.record.id), self.record)
+        former = registry.get(self.record.id)
+        record = keep_cancellation(former, self.record)
+        owes_response = record.of_kafka and record.owes_reply and (former is None or not same_verdict(former, record))
+        if owes_response:
+            record = replace(record, reply_delivered=True)
         if registry.change(record):
             owned.writer.write_command(record)
+            if owes_response:
+                owned.writer.write_response(verdict_event(record, time.time_ns()), record.failure_headers)
             replaced = replaced_by(record, registry) if record.state is CommandState.ACCEPTED else []
             for each in replaced:
                 registry.put(each)
@@ -45,6 +56,27 @@ class CommandChange:
         for each in replaced:
             self.replaced(each)
         self.done(valid)
+
+    def give_up(self) -> None:
+        """Report that this bridge lost the shard."""
+        self.given_up()
+
+
+@dataclass(slots=True)
+class FailureNotification:
+    """The response to a command of Kafka that has no record. One of the callbacks is called, on the shard's thread."""
+
+    event: Event
+    headers: Mapping[str, str]
+    done: Callable[[], None]  # after the commit
+    given_up: Callable[[], None]  # the shard is lost; the response may or may not be written
+    size: int = 1
+    urgent: bool = True
+
+    def perform(self, owned: OwnedShard) -> Callable[[], None]:
+        """Write the response."""
+        owned.writer.write_response(self.event, self.headers)
+        return self.done
 
     def give_up(self) -> None:
         """Report that this bridge lost the shard."""

@@ -3,7 +3,7 @@
 import contextlib
 import logging
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from fogline.bridge_notice import notice_event
 from fogline.codec import Batch, Range, event_of
@@ -13,11 +13,12 @@ from fogline.gap import Gap, GapReason, gap_event
 from fogline_cloud import topics
 from fogline_cloud.audit.chain import AuditLink, append
 from fogline_cloud.audit.record import AuditRecord
+from fogline_cloud.commands.kafka_form import response_headers
 from fogline_cloud.commands.record import CommandRecord, audit_of, encode
 from fogline_cloud.commands.reply_lane import MAX_SHOWN
 from fogline_cloud.devices.record import DeviceKey
 from fogline_cloud.kafka import KafkaClients
-from fogline_cloud.records import record_of, record_of_object
+from fogline_cloud.records import Headers, record_of, record_of_object
 from fogline_cloud.shard.checkpoint import Entry, RouteEntry, ShardOwner, entry_of, route_entry
 from fogline_cloud.shard.hanging_transactions import find_hanging
 from fogline_cloud.shard.producer import ShardProducer
@@ -25,6 +26,8 @@ from fogline_cloud.shard.recovery import Recovered, recover
 
 _NOTICE = "Kafka left a transaction open; this record's transaction has taken it in"
 _NOTHING = b"-"  # the key of a tombstone that deletes nothing, because no command or device has this name
+
+_NO_HEADERS: Mapping[int, Headers] = {}
 
 _log = logging.getLogger("fogline.shard")
 
@@ -72,8 +75,11 @@ class ShardWriter:
                 self._write_entry(topic, _NOTHING, None)
         self.producer.commit()
 
-    def write_batch(self, batch: Batch, span: Range) -> int:
-        """Write a batch. Return the number of events replaced by gap records. Raises `Poison` before anything is written."""
+    def write_batch(self, batch: Batch, span: Range, headers: Mapping[int, Headers] = _NO_HEADERS) -> int:
+        """Write a batch. Return the number of events replaced by gap records. Raises `Poison` before anything is written.
+
+        `headers`: further ones, by sequence.
+        """
         replaced = 0
         topic = topics.of_lane(span.lane, self.tenant)
         own, last, write, devices = self.tenant, span.last, self.producer.write, batch.devices
@@ -84,7 +90,8 @@ class ShardWriter:
             ]
         for event, data, record in zip(batch.objects, batch.data, records, strict=True):
             tenant, device = devices[event.source]
-            if tenant == own and write(topic, record.value, record.key, record.headers):
+            more = headers.get(event.sequence, ())
+            if tenant == own and write(topic, record.value, record.key, [*record.headers, *more] if more else record.headers):
                 continue
             replaced += 1
             chain = span.chain if event.sequence == last else None
@@ -95,6 +102,13 @@ class ShardWriter:
         """Write one event. Return False if it is too large for the broker."""
         record = record_of(event, chain)
         return self.producer.write(topic, record.value, record.key, record.headers)
+
+    def write_response(self, event: Event, failure_headers: Mapping[str, str]) -> None:
+        """Write the response of a bridge to a command of Kafka."""
+        record = record_of(event)
+        headers = [*record.headers, *response_headers(event, failure_headers)]
+        if not self.producer.write(topics.command_response(self.tenant), record.value, record.key, headers):
+            _log.error("the response to command %s is too large for Kafka", event.commandid)
 
     def write_entries(self, entries: Iterable[Entry]) -> None:
         """Write checkpoint entries."""

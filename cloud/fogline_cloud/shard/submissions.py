@@ -73,7 +73,7 @@ class GatewayBatch:
         span = self.span
         try:
             batch, replies, foreign = self._read(owned, skip)
-            refused = owned.writer.write_batch(batch, span) + foreign + replies.refused
+            refused = owned.writer.write_batch(batch, span, replies.headers) + foreign + replies.refused
         except Poison as error:
             return rejected(DECODE_ERROR, str(error)), []
         owned.admission.wrote(span, refused)
@@ -109,7 +109,7 @@ class GatewayBatch:
                 return batch, CheckedReplies(audits=audits), foreign
             known, issued = owned.registry.get, owned.issued
             replies = check_replies(batch.events(), known, issued=issued, tenant=tenant, now_ms=now_ms)
-            batch = Batch.of(replies.events) if replies.refused else batch
+            batch = Batch.of(replies.events) if replies.refused or replies.headers else batch
             replies.audits += audits
             return batch, replies, foreign
 

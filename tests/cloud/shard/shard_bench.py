@@ -101,8 +101,8 @@ class StumblesOnce(ShardWriter):
 
     stumbled = False
 
-    def write_batch(self, batch, span):
+    def write_batch(self, batch, span, *headers):
         if not StumblesOnce.stumbled:
             StumblesOnce.stumbled = True
             raise ZeroDivisionError("a bug")
-        return super().write_batch(batch, span)
+        return super().write_batch(batch, span, *headers)
