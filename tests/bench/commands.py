@@ -54,6 +54,7 @@ def measure(bench: Bench) -> dict[str, float]:
             bench.say(f"commands, {each.name}")
             taken_s = asyncio.run(round_trips(bench, tenant, port, each, http_port))
             found |= {f"commands.{each.name}_p{percent}": quantile(taken_s, percent / 100) * 1000 for percent in (50, 99)}
+        found["commands.http_more"] = found["commands.http_p50"] - found["commands.idle_p50"]
         bench.say("commands, many open")
         found["commands.many_s"] = asyncio.run(many(bench, tenant, port))
     return found
