@@ -41,7 +41,7 @@ async def test_the_end_of_a_command_that_was_put_back_lets_the_next_one_begin(fo
     async with gateway(folder) as gw:
         device = Device()
         gw.downlink.reachable("lamp-1", device)
-        await gw.receive(command("C1", in_s=1.0))
+        await gw.receive(command("C1", in_s=2.0))
         await device.has(1)
         gw.downlink.not_sent("C1")
         await gw.receive(command("C2"))
@@ -57,7 +57,7 @@ async def test_a_command_of_unknown_outcome_that_expires_before_its_next_attempt
     async with gateway(folder) as gw:
         device = Device()
         gw.downlink.reachable("lamp-1", device)
-        await gw.receive(command("C1", in_s=1.0, idempotent=True))
+        await gw.receive(command("C1", in_s=2.0, idempotent=True))
         await device.has(1)
         gw.downlink.lost("C1")
         gw.downlink.lost("C1")
