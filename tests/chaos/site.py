@@ -119,9 +119,10 @@ class Site:
         """The name of a gateway whose shard it is."""
         return next(name for name in (f"gw-{n}" for n in range(1000)) if shard_of(name, self.shards) == shard)
 
-    def open_gateway(self, name: str, *bridges: str, backoff: Backoff | None = None) -> Outbox:
+    def open_gateway(self, name: str, *bridges: str, backoff: Backoff | None = None, idle_timeout_s: float = 15.0) -> Outbox:
         """A gateway that is connected and under load until `drain`."""
-        uplink = UplinkSettings(bridge=[f"127.0.0.1:{self.ports[each]}" for each in bridges], batch_events=100)
+        addresses = [f"127.0.0.1:{self.ports[each]}" for each in bridges]
+        uplink = UplinkSettings(bridge=addresses, batch_events=100, idle_timeout_s=idle_timeout_s)
         outbox = Outbox.open(EdgeSettings(tenant=self.tenant, gateway=name, data=str(self.folder / name), uplink=uplink))
         self.outboxes[name] = outbox
         serve = Uplink(outbox, uplink, _no_commands, backoff).run()

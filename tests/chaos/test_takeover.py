@@ -3,13 +3,11 @@
 import asyncio
 import signal
 from contextlib import asynccontextmanager
-from functools import partial
 
 import pytest
 
 from chaos.site import Site
 from fogline.amqp.backoff import Backoff
-from fogline.amqp.engine import Engine
 from fogline_lab.supervisor import kill_child, start_child, stop_children
 
 TAKEOVER_S = 15.0
@@ -45,11 +43,10 @@ async def test_takeover_after_kill_lands_new_data_in_15_s(kafka, tenant, folder)
 
 
 @pytest.mark.fault("K3")
-async def test_takeover_from_a_frozen_bridge_which_wakes_up_and_commits_nothing(kafka, tenant, folder, monkeypatch):
+async def test_takeover_from_a_frozen_bridge_which_wakes_up_and_commits_nothing(kafka, tenant, folder):
     """K3: the owner is stopped under load, the other takes over, the owner goes on: 0 lost, 0 duplicate."""
-    impatient = partial(Engine, idle_timeout_s=2.0)
-    monkeypatch.setattr("fogline_edge.uplink.session.Engine", impatient)
-    async with two_bridges(kafka, tenant, folder, backoff=Backoff(base_s=0.5, cap_s=1.0)) as (site, owners):
+    impatient = {"backoff": Backoff(base_s=0.5, cap_s=1.0), "idle_timeout_s": 2.0}
+    async with two_bridges(kafka, tenant, folder, **impatient) as (site, owners):
         frozen = site.bridges["bridge-1"]
         frozen.send(signal.SIGSTOP)
         heir_has = await site.shared("bridge-2")

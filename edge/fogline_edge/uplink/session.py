@@ -107,7 +107,10 @@ class BridgeSession:
             security = uplink_security(self._settings)
         except Misconfigured as error:  # files that are just being replaced
             raise Unreachable(str(error)) from None
-        engine = Engine(self._outbox.gateway, hostname=host, properties=properties, security=security)
+        idle_timeout_s = self._settings.idle_timeout_s
+        engine = Engine(
+            self._outbox.gateway, hostname=host, properties=properties, security=security, idle_timeout_s=idle_timeout_s
+        )
         connection = await connect(host, port, engine, self)
         try:
             await self._until_over(self._opened, HELLO_S)

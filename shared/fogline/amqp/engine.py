@@ -15,8 +15,12 @@ from fogline.amqp.security import ClientSecurity, SecurityError, SecurityLayers,
 from fogline.codec import MAX_MESSAGE_BYTES
 from fogline.message import Property
 
-IDLE_TIMEOUT_S: Final = 30.0
-"""Idle time-out of this side (AMQP 1.0 part 2, section 2.4.5): a peer that sends nothing for so long is gone."""
+SERVER_IDLE_TIMEOUT_S: Final = 30.0
+CLIENT_IDLE_TIMEOUT_S: Final = 15.0
+"""Idle time-outs (AMQP 1.0 part 2, section 2.4.5): a peer that sends nothing for so long is gone.
+
+A client's is the shorter: who connects again mends the line, and commands wait for it meanwhile.
+"""
 MAX_FRAME_BYTES: Final = 8 * 1024
 
 
@@ -24,7 +28,7 @@ class Engine:
     """One side of one connection. After every call take `events` and `data_to_send`. `links` holds the operations on links.
 
     Deliveries that are unsettled at its end have an unknown outcome. `hostname`: the host that a client asks for, which the
-    certificate of a server must name. `security`: default is plain text and ANONYMOUS.
+    certificate of a server must name. `security`: default is plain text and ANONYMOUS. `idle_timeout_s`: default by the side.
     """
 
     def __init__(
@@ -36,7 +40,7 @@ class Engine:
         properties: Mapping[str, Property] | None = None,
         capabilities: Sequence[str] = (),
         max_message_bytes: int = MAX_MESSAGE_BYTES,
-        idle_timeout_s: float = IDLE_TIMEOUT_S,
+        idle_timeout_s: float | None = None,
         security: ServerSecurity | ClientSecurity | None = None,
     ) -> None:
         self._layers = SecurityLayers(security or (ServerSecurity() if server else ClientSecurity()), hostname)
@@ -54,7 +58,7 @@ class Engine:
             self._connection.offered_capabilities = [proton.symbol(each) for each in capabilities]
         self._transport = proton.Transport(proton.Transport.SERVER if server else proton.Transport.CLIENT)
         self._transport.max_frame_size = MAX_FRAME_BYTES
-        self._transport.idle_timeout = idle_timeout_s
+        self._transport.idle_timeout = idle_timeout_s or (SERVER_IDLE_TIMEOUT_S if server else CLIENT_IDLE_TIMEOUT_S)
         self._transport.channel_max = MAX_LINKS - 1
         self._transport.bind(self._connection)
         self._table = LinkTable()
