@@ -180,6 +180,7 @@ def test_everyone_agrees_about_every_command_however_its_steps_are_mixed():
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1500)
 def test_everyone_agrees_after_250_000_steps():
     run(5000)
 
