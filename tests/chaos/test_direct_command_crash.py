@@ -81,6 +81,8 @@ async def test_a_bridge_killed_during_a_direct_command_neither_repeats_nor_start
                 downlink.reachable("lamp-1", device)
             async with operator(site) as first:
                 asked = asyncio.create_task(first.request(DIRECT))
+                await until(lambda: not crashing.running or asked.done(), "the bridge neither answers nor is killed")
+                assert not asked.done() or asked.result().state is CommandState.SUCCEEDED, asked.result()
                 assert await asyncio.to_thread(crashing.wait) == -signal.SIGKILL
                 if asked.done():  # by the device's own answer, which the gateway had committed before it sent it
                     assert present

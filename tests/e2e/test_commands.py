@@ -12,6 +12,7 @@ from fogline.command import CommandState
 from fogline.errors import Unreachable
 from fogline.event import Lane
 from fogline.signature import make_key, read_keys
+from fogline_cloud.bridge.operators import REGISTRY_S
 from fogline_cloud.commands.client import Ask, Operator
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.shard.recovery import read_commands
@@ -37,6 +38,19 @@ async def test_a_command_reaches_the_device_and_its_answer_the_operator(line):
             verdict = await within(operator.request(Ask("lamp-1", "switch", b"{}", durable=durable)), "no answer")
             assert (verdict.state, verdict.status, verdict.data) == (CommandState.SUCCEEDED, 200, b'{"ok":true}')
         assert len(device.ran) == 2
+
+
+async def test_a_command_to_a_bridge_that_reads_the_registry_waits_for_it(line):
+    async with everything(line) as (bridge, _, downlink, operator):
+        device = Device(downlink)
+        downlink.reachable("lamp-1", device)
+        for durable in (True, False):
+            bridge._devices._feed.loaded = False
+            asked = asyncio.create_task(operator.request(Ask("lamp-1", "switch", durable=durable)))
+            done, _ = await asyncio.wait({asked}, timeout=3 * REGISTRY_S)
+            assert not done
+            bridge._devices._feed.loaded = True
+            assert (await within(asked, "no answer")).state is CommandState.SUCCEEDED
 
 
 @pytest.mark.fault("X1", "X4")

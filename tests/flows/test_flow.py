@@ -38,13 +38,17 @@ def canonical_readings(flow: Flow) -> list[dict[str, Any]]:
     return [{**record, **reading} for record in records for reading in record["readings"]]
 
 
+TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+TRACED = f"traceparent=no&room=&traceparent={TRACE}"
+
+
 @pytest.mark.fault("D7")
 def test_every_committed_record_gets_its_row_and_its_topics(flow: Flow, make_event: MakeEvent) -> None:
     tenant = flow.settings.tenant
     letter = DeadLetter(reason="bad-identifier", detail="no such device", sender="'x'", channel="'y'", body_base64="")
     stamp = {"tenant": tenant, "gateway": "gw-1", "stream": STREAM, "lane": Lane.TELEMETRY, "now_ns": 1_700_000_000_000_000_000}
     events = [
-        make_event(b'{"t": 21.5, "state": "on"}', time="2026-01-02T03:04:00Z", tenant=tenant),
+        make_event(b'{"t": 21.5, "state": "on"}', time="2026-01-02T03:04:00Z", tenant=tenant, properties=TRACED),
         make_event(b"17", content_type="text/plain", subject="plant/t", tenant=tenant, lane=Lane.ALARM),
         make_event(b'[{"n":"x","u":"Cel","v":1,"t":1700000000}]', content_type="application/senml+json", tenant=tenant),
         make_event(b"\x89PNG", content_type="image/png", tenant=tenant),
@@ -90,6 +94,7 @@ def test_every_committed_record_gets_its_row_and_its_topics(flow: Flow, make_eve
     assert (rows[2]["topic"], rows[2]["lane"]) == (topics.event(tenant), "alarm")
     assert "LookupError: the table of this device is empty" in rows[7]["detail"]
     assert (rows[1]["data"], rows[5]["data"], rows[4]["data"]) == (None, b'{"a": 1, "a": 2}', b"\x89PNG")
+    assert (dict(rows[1]["properties"]), rows[2]["properties"]) == ({"traceparent": TRACE, "room": ""}, None)
     _check_readings(flow, tenant)
     _check_topics(flow, tenant)
 

@@ -34,12 +34,14 @@ from fogline_cloud.shard.command_changes import AuditNote
 
 CREDIT = 100
 """Commands that an operator may have in flight on one link."""
+REGISTRY_S = 0.2
+"""Pause until a command is looked at again that came before the bridge had read the registry."""
 
 
 class OperatorHandler(LinkHandler):
     """Serves `command/` and `command_response/`. All methods run on the loop.
 
-    `refusal` returns the outcome for a new command that its device does not take, or `None`.
+    `refusal` returns the outcome for a new command that its device does not take, RELEASED while that is not known, or `None`.
     """
 
     def __init__(
@@ -155,7 +157,10 @@ class OperatorHandler(LinkHandler):
             self._confirm(known, record, settle)
         elif known is not None:
             self._take_copy(known, record, settle)
-        elif (refusal := self._refusal(record)) is not None:
+        elif (refusal := self._refusal(record)) is RELEASED and left_ms(record, self._table.now_ms()) > 0:
+            # The registry is being read. An operator of a direct command would take `released` for an absent device.
+            asyncio.get_running_loop().call_later(REGISTRY_S, self.submit, record, settle)
+        elif refusal is not None:
             settle(refusal)
         elif gateway is None and not self._shards.all_ready:
             settle(RELEASED)  # a shard that is not here at present may know the device

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from urllib.parse import parse_qsl
 
 import msgspec
 
@@ -52,6 +53,7 @@ class EventRow(msgspec.Struct, frozen=True, kw_only=True):
     timequality: str | None = None
     content_type: str | None = None
     adapter: str | None = None
+    properties: dict[str, str] | None = None
     outcome: str
     reason: str | None = None
     detail: str | None = None
@@ -123,6 +125,7 @@ def row_of(record: ReadRecord, result: ParseResult) -> EventRow:
         timequality=event.timequality.value,
         content_type=event.content_type,
         adapter=event.adapter,
+        properties=dict(parse_qsl(event.properties, keep_blank_values=True)) if event.properties else None,
         outcome=result.outcome.value,
         reason=result.reason,
         detail=result.detail,

@@ -106,7 +106,9 @@ def _canonical(readings: pa.Table, topic: str) -> Iterator[DerivedRecord]:
             yield DerivedRecord(topic, device.encode(), value, _JSON)
 
 
-FLEET = tuple(column for column in schema.in_file(schema.EVENTS) if column.name not in {"data", "readings", "detail"})
+FLEET = tuple(
+    column for column in schema.in_file(schema.EVENTS) if column.name not in {"data", "readings", "detail", "properties"}
+)
 """Members of an entry of a fleet record, besides `readings`, the number of readings."""
 _Fleet = msgspec.defstruct(
     "_Fleet", [*((column.name, Any, None) for column in FLEET), ("readings", Any, None)], omit_defaults=True
@@ -114,7 +116,7 @@ _Fleet = msgspec.defstruct(
 
 
 def _fleet(events: pa.Table, topic: str) -> Iterator[DerivedRecord]:
-    """Yield the metadata of every event, without body, readings and `detail`, which may quote them. The key is the gateway."""
+    """Yield the metadata of every event, without what its device sent. The key is the gateway."""
     counts = pc.list_value_length(events.column("readings")).to_pylist()
     entries = map(_Fleet, *_columns(events, [column.name for column in FLEET]), counts)
     by_gateway: dict[str | None, list[Any]] = {}

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 READINGS_TYPE = "ARRAY<STRUCT<ordinal: INT, metric: STRING, value: DOUBLE, text: STRING, unit: STRING, time: TIMESTAMP>>"
 HEADERS_TYPE = "ARRAY<STRUCT<key: STRING, value: BINARY>>"
+PROPERTIES_TYPE = "MAP<STRING, STRING>"
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 READING = pa.struct(
     [
@@ -34,6 +35,7 @@ ARROW = {
     "TIMESTAMP": _TIMESTAMP,
     "BINARY": pa.binary(),
     READINGS_TYPE: pa.list_(READING),
+    PROPERTIES_TYPE: pa.map_(pa.string(), pa.string()),
     HEADERS_TYPE: pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
 }
 
@@ -108,6 +110,12 @@ DECIDED = (
     Column("timequality", "STRING", "state of the gateway's clock: synced, unsynced, or corrected afterwards"),
     Column("content_type", "STRING", "media type of the body, as the device gave it"),
     Column("adapter", "STRING", "protocol of the device: mqtt, coap, http, ble, amqp or another"),
+    Column(
+        "properties",
+        PROPERTIES_TYPE,
+        "what the device sent beside the body: MQTT 5 user properties, query and CloudEvents attributes of a request, AMQP "
+        "application properties; of a repeated name the last; null if none. traceparent is that of W3C Trace Context",
+    ),
     Column("outcome", "STRING", "ok, skip, slow, dead, gap, statement, forgotten or duplicate"),
     Column("reason", "STRING", "short stable word that says why the outcome is not ok; null if it is ok"),
     Column(

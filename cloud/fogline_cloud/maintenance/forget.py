@@ -20,7 +20,7 @@ from fogline_cloud.maintenance.table import HOOK, WRITER, MaintainedTable, quote
 from fogline_cloud.settings import CloudSettings
 
 FORGOTTEN = (
-    *("source", "id", "device", "type", "subject", "dedup", "time", "content_type", "adapter"),
+    *("source", "id", "device", "type", "subject", "dedup", "time", "content_type", "adapter", "properties"),
     *("reason", "detail", "parser", "readings", "data"),
 )
 """Columns of `events` that become null."""

@@ -174,7 +174,13 @@ async def test_what_the_request_says_of_its_event(listening, dial):
     paths = [PathSettings(path="plant/{device}/#", lane="bulk", type="log", content_type="text/csv")]
     async with listening(port, paths=paths) as listener, dial(listener) as talker:
         for each in (
-            request("/event//d1?hono-ttl=60&room=a%20b", b"{}", idempotency_key="k1", ce_time="2026-01-02T03:04:05Z"),
+            request(
+                "/event//d1?hono-ttl=60&room=a%20b",
+                b"{}",
+                idempotency_key="k1",
+                ce_time="2026-01-02T03:04:05Z",
+                traceparent="00-1-2-01",
+            ),
             request("http://gw/plant/d2/x", b"1,2"),
             request("/t//K%C3%BCche%20", b"", content_type=EMPTY_NOTIFICATION),
             request("/t//d1", b"", content_type=EMPTY_NOTIFICATION, hono_ttl="9"),
@@ -184,7 +190,7 @@ async def test_what_the_request_says_of_its_event(listening, dial):
     assert (first.evidence, first.expiry_s, first.properties, first.content_type) == (
         UniqueId(b"k1"),
         60,
-        "room=a+b&time=2026-01-02T03%3A04%3A05Z".partition("&")[0],
+        "room=a+b&traceparent=00-1-2-01",
         "application/json",
     )
     assert first.time_ns == 1_767_323_045_000_000_000

@@ -17,6 +17,7 @@ STATUS = "hono-cmd-status"
 MAX_PROPERTIES = 4096
 """Longest `properties` of an event, in characters."""
 _SECONDS = re.compile(r"[0-9]{1,9}")
+_TRACE = ("traceparent", "tracestate")  # W3C Trace Context; a CloudEvent's own attributes win
 _PARAMETERS = frozenset({TTD, TTL, STATUS, "qos-level"})
 
 
@@ -74,7 +75,8 @@ def _guess(data: bytes) -> str:
 
 def _properties(request: HttpRequest, given: GivenEvent) -> str | None:
     query = [each for each in request.query if each[0] not in _PARAMETERS]
-    properties = urlencode([*query, *given.attributes])
+    trace = [(name, request.headers[name]) for name in _TRACE if name in request.headers]
+    properties = urlencode([*query, *trace, *given.attributes])
     if len(properties) > MAX_PROPERTIES:
         raise HttpRefused(400, "long-query", f"query and CloudEvents attributes have at most {MAX_PROPERTIES} characters")
     return properties or None
