@@ -107,9 +107,9 @@ class MicroBatchCommitter:
             stage = partial(tasks.stage_rows, self.task)
             files += collected(marked.coalesce(self.parallel).mapInArrow(stage, tasks.REPLY)).files
         if staged.shared:
-            suspects = self.spark.sparkContext.parallelize([self._suspects(staged.shared)], 1)
-            (reply,) = suspects.map(partial(tasks.stage_shared, self.task)).collect()
-            files += msgspec.json.decode(reply, type=StagedFiles).files
+            compare = partial(tasks.stage_shared, self.task, self._suspects(staged.shared))
+            one = self.spark.range(0, 1, 1, 1)  # a frame, so that the workers of step 1 serve it
+            files += collected(one.mapInArrow(compare, tasks.REPLY)).files
         delete_below(self.events.folder, tasks.contested_folder(batch))
         return files
 

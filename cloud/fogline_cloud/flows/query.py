@@ -115,14 +115,16 @@ class Query:
             for max_events in sizes:
                 self._was_quick = False
                 query = self._stream(starting, max_events, once=once)
-                on_ready()
                 while not query.awaitTermination(_POLL_S):
+                    if self._began or query.lastProgress is not None:  # Spark takes seconds until it knows Kafka's offsets
+                        on_ready()
                     self._report_offsets(query)
                     if monotonic() - self._began < BATCH_LIMIT_S or self._idle.is_set():
                         tell_progress()
                     if stop.is_set() or (self._was_quick and max_events != sizes[-1]):
                         self._end(query)
                         break
+                on_ready()
                 self._report_offsets(query)
                 if stop.is_set():
                     return

@@ -85,8 +85,8 @@ def stage_rows(task: WorkerTask, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.
         yield reply(StagedFiles(events.close()))
 
 
-def stage_shared(task: WorkerTask, suspects: Suspects) -> bytes:
-    """Compare rows that several gateways may have sent, and write them. Returns one `StagedFiles`, JSON."""
+def stage_shared(task: WorkerTask, suspects: Suspects, _: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Compare rows that several gateways may have sent, and write them. One task does it."""
     rows = pa.concat_tables(conformed(read_rows(task.events, each), STORED) for each in suspects.staged)
     relevant = (
         (pc.field("dedup") == Dedup.SHARED.value)
@@ -101,7 +101,7 @@ def stage_shared(task: WorkerTask, suspects: Suspects) -> bytes:
     with FileWriter(task.events, MEASURED["events"]) as events:
         for some in with_verdicts(rows, table, Rules(task.shared)).to_batches():
             events.add(some)
-        return msgspec.json.encode(StagedFiles(events.close()))
+        yield reply(StagedFiles(events.close()))
 
 
 def reply(staged: StagedFiles) -> pa.RecordBatch:
