@@ -54,8 +54,8 @@ class KafkaBroker:
     """One broker. A context manager; `kill` and `start` again keep the data and the port.
 
     `data`: its folder. `properties`: more broker settings. `format_options`: of the command that formats the folder. `heap` and
-    `java_options`: of the JVM. `node`, `quorum` and `cluster_id`: its place in a cluster. `quorum` holds the controller ports of
-    all nodes, by node id.
+    `java_options`: of the JVM. `node`, `quorum` and `cluster_id`: its place in a cluster; `quorum` holds the controller port of
+    each node.
     """
 
     def __init__(
