@@ -63,6 +63,7 @@ class Site:
     folder: Path
     bootstrap: str
     shards: int = 4
+    replication: int = 1
     acknowledged: set[Fact] = field(default_factory=set)
     outboxes: dict[str, Outbox] = field(default_factory=dict)
     bridges: dict[str, ChildProcess] = field(default_factory=dict)
@@ -74,7 +75,7 @@ class Site:
     def __post_init__(self) -> None:
         self.cloud = CloudSettings(tenant=self.tenant, kafka={"bootstrap.servers": self.bootstrap}, shards=self.shards)
         self.clients = KafkaClients(self.cloud.kafka)
-        create_topics(self.clients, self.cloud, 1)
+        create_topics(self.clients, self.cloud, self.replication)
 
     # --- bridges
 

@@ -9,6 +9,7 @@
 `disk`: a disk that records writes and syncs
 `events`: events for tests
 `kafka_broker`: a Kafka broker on loopback
+`kafka_cluster`: three Kafka brokers on loopback
 `kafka_line`: a line that loses the end of Kafka transactions
 `loop_disk`: a file system on a loop device
 `memory`: memory of a process

@@ -15,7 +15,7 @@ import signal
 import socket
 import sys
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -45,11 +45,17 @@ def _first_outgoing_port() -> int:
     return int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text("ascii").split()[0])
 
 
+def new_cluster_id() -> str:
+    """Return a random id, as Kafka wants it for a cluster."""
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "A")
+
+
 class KafkaBroker:
     """One broker. A context manager; `kill` and `start` again keep the data and the port.
 
     `data`: its folder. `properties`: more broker settings. `format_options`: of the command that formats the folder. `heap` and
-    `java_options`: of the JVM.
+    `java_options`: of the JVM. `node`, `quorum` and `cluster_id`: its place in a cluster; `quorum` holds the controller port of
+    each node.
     """
 
     def __init__(
@@ -61,11 +67,17 @@ class KafkaBroker:
         properties: dict[str, str] | None = None,
         format_options: Sequence[str] = (),
         java_options: Sequence[str] = (),
+        node: int = 1,
+        quorum: Mapping[int, int] | None = None,
+        cluster_id: str = "",
     ) -> None:
         self.data = data.absolute()
         self.port = port or free_port()
         self.bootstrap = f"127.0.0.1:{self.port}"
-        self._controller_port = free_port()
+        self._node = node
+        self._quorum = quorum or {node: free_port()}
+        self._controller_port = self._quorum[node]
+        self._cluster_id = cluster_id or new_cluster_id()
         self._heap = heap
         self._java_options = java_options
         self._format_options = format_options
@@ -77,20 +89,26 @@ class KafkaBroker:
 
     def start(self) -> Self:
         """Format the folder if it is new, start, and return when the port is open. Raises `Misconfigured`."""
+        self.launch()
+        self.wait()
+        return self
+
+    def launch(self) -> None:
+        """Format the folder if it is new, and start; `wait` waits until the port is open. Raises `Misconfigured`."""
         self.data.mkdir(parents=True, exist_ok=True)
         configuration = self.data / "server.properties"
         configuration.write_text("".join(f"{key}={value}\n" for key, value in self._settings().items()))
         if not (self.data / "log" / "meta.properties").exists():
-            cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "A")
-            command = self._java(
-                "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(configuration), *self._format_options
-            )
+            format_folder = ("format", "-t", self._cluster_id, "-c", str(configuration))
+            command = self._java("kafka.tools.StorageTool", *format_folder, *self._format_options)
             status, _ = run_to_end(command, self.process.log)
             if status:
                 raise Misconfigured(f"the Kafka broker's folder could not be formatted: see {self.process.log}")
         self.process.start()
+
+    def wait(self) -> None:
+        """Wait until the port is open. Raises `Misconfigured`."""
         wait_for_port(self.process, self.port, START_LIMIT_S)
-        return self
 
     def stop(self) -> None:
         """Stop the broker in order."""
@@ -108,8 +126,8 @@ class KafkaBroker:
     def _settings(self) -> dict[str, str]:
         return {
             "process.roles": "broker,controller",
-            "node.id": "1",
-            "controller.quorum.voters": f"1@127.0.0.1:{self._controller_port}",
+            "node.id": str(self._node),
+            "controller.quorum.voters": ",".join(f"{node}@127.0.0.1:{port}" for node, port in self._quorum.items()),
             "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self._controller_port}",
             "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
