@@ -7,7 +7,8 @@
 #
 # 1. the system packages that are missing, by apt, named aloud before they are installed
 # 2. .venv: uv, then the hashed Python dependencies of requirements.lock, then our four distributions
-# 3. .fogline/jars: the pinned jars of Kafka, Spark's connectors (tests: an AMQP client), by Ivy, checked against their sha256
+# 3. .fogline/jars: the pinned jars of Kafka, Spark's connectors (tests: an AMQP client; Eclipse Hono's clients
+#    and a Java compiler), by Ivy, checked against their sha256
 # 4. tests: node_modules of tests/contracts/foreign (an AMQP client, a Kafka client with the CloudEvents SDK), by npm, checked
 #    against their lock files
 # 5. tests: .fogline/bin/cloudevents-go, a Kafka client with the CloudEvents SDK for Go, by go, checked against its go.sum
@@ -125,10 +126,11 @@ install_python() {
 
 # --- 3. jars ------------------------------------------------------------------------------------------------------
 install_jars() {
-    local name=$1 want folder=$state/jars/$1
+    local name=$1 want size_mb folder=$state/jars/$1
     want=$(digest "deploy/setup/$name-ivy.xml" "deploy/setup/$name-jars.lock")
     is_done "jars-$name" "$want" && return 0
-    say "fetching the jars of $name from Maven Central by Ivy into $folder"
+    size_mb=$(awk '{ bytes += $3 } END { printf "%.0f", bytes / 1e6 }' "deploy/setup/$name-jars.lock")
+    say "fetching the jars of $name ($size_mb MB) from Maven Central by Ivy into $folder"
     local pyspark
     pyspark=$("$python" -c 'import importlib.util as u; print(u.find_spec("pyspark").submodule_search_locations[0])')
     rm -rf "$folder" && mkdir -p "$folder"
@@ -175,6 +177,7 @@ install_jars kafka
 install_jars spark
 if [ -n "$for_tests" ]; then
     install_jars amqp
+    install_jars hono
     install_javascript tests/contracts/foreign/rhea
     install_javascript tests/contracts/foreign/cloudevents-js
     install_go tests/contracts/foreign/cloudevents-go

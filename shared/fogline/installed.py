@@ -17,7 +17,7 @@ def find_java() -> str:
 
 
 def find_jars(name: str) -> list[Path]:
-    """Return the jars of `kafka`, `spark` or `amqp`, from $FOGLINE_JARS or the checkout. Raises `Misconfigured` without any."""
+    """Return the jars of `kafka`, `spark`, `amqp` or `hono`, from $FOGLINE_JARS or the checkout. Raises `Misconfigured`."""
     root = Path(os.environ.get("FOGLINE_JARS") or Path(__file__).parents[2] / ".fogline" / "jars")
     jars = sorted((root / name).glob("*.jar"))
     if not jars:

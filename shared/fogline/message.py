@@ -14,7 +14,10 @@ Property = str | int | bool | bytes | float | None
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """One message. `body`: content of the Data sections. `ttl_ms`: time to live, `None` for no limit."""
+    """One message. `body`: content of the Data sections. `ttl_ms`: time to live, `None` for no limit.
+
+    `created_ms`: creation time, in milliseconds since 1970.
+    """
 
     body: bytes = b""
     to: str | None = None
@@ -24,6 +27,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     correlation_id: CorrelationId | None = None
     content_type: str | None = None
     content_encoding: str | None = None
+    created_ms: int | None = None
     durable: bool = False
     ttl_ms: int | None = None
     properties: Mapping[str, Property] = msgspec.field(default_factory=dict)

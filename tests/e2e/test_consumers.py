@@ -5,13 +5,16 @@ import itertools
 from contextlib import contextmanager
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from msgspec.structs import replace
 from proton import Message
 from proton.reactor import Container, Selector
 from proton.utils import BlockingConnection, LinkDetached
 
 from e2e.parts import serving
+from fogline.address import shard_of
 from fogline_cloud.access.access_file import AccessFile, ConsumerGrant, Permissions, ServiceGrant
+from fogline_cloud.bridge.consumer_feed import ConsumerFeed
 
 LIMIT_S = 30
 _numbers = itertools.count(1)
@@ -71,6 +74,39 @@ async def test_events_come_once_in_order_and_the_next_consumer_of_the_name_goes_
     properties = message.properties
     assert (properties["device_id"], properties["orig_adapter"], properties["cloudEvents_type"]) == ("meter-1", "amqp", "alarm")
     assert properties["creation-time"] > 0
+
+
+async def test_telemetry_comes_since_the_receiver_was_attached_and_the_next_receiver_of_the_name_goes_on(line):
+    def use():
+        with connected(line) as connection:
+            send(connection, line, b"before", endpoint="telemetry")
+            source = receiver(connection, line, endpoint="telemetry")
+            send(connection, line, b"1", b"2", endpoint="telemetry")
+            first = read(source, 1)
+        with connected(line) as connection:
+            send(connection, line, b"3", endpoint="telemetry", device=other_partition)
+            return first, read(receiver(connection, line, endpoint="telemetry"), 2)
+
+    other_partition = next(each for each in ("a", "b", "c", "d", "e") if shard_of(each, 2) != shard_of("meter-1", 2))
+    async with serving(line):
+        first, second = await asyncio.to_thread(use)
+    assert [bytes(each.body) for each in first] == [b"1"]
+    assert {bytes(each.body) for each in second} == {b"2", b"3"}
+
+
+async def test_a_receiver_whose_position_is_not_to_be_had_ends_with_the_reason(line, monkeypatch):
+    def fail(*_):
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no position"))
+
+    def use():
+        with connected(line) as connection:
+            source = receiver(connection, line, endpoint="telemetry")
+            with pytest.raises(LinkDetached, match=r"internal-error.*no position"):
+                source.receive(timeout=LIMIT_S)
+
+    monkeypatch.setattr(ConsumerFeed, "_begins", fail)
+    async with serving(line):
+        await asyncio.to_thread(use)
 
 
 async def test_what_is_not_settled_comes_again(line):

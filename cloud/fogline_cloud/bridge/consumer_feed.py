@@ -24,6 +24,7 @@ _IDLE_S = 2.0
 """Time without credit after which the consumer reads nothing ahead."""
 _MOST = 500
 """Records to read before the position may be committed again."""
+_QUERY_S = 10.0
 _log = logging.getLogger("fogline.consumers")
 
 
@@ -47,6 +48,7 @@ class ConsumerFeed(threading.Thread, Generic[Selected]):
     ) -> None:
         super().__init__(name=f"consumer {group}", daemon=True)
         self._make: Callable[[], Consumer] = partial(clients.subscriber, group, from_beginning=from_beginning)
+        self._since_ms = None if from_beginning else time.time_ns() // 1_000_000
         self._topic = topic
         self._select = select
         self._deliver = deliver
@@ -60,6 +62,7 @@ class ConsumerFeed(threading.Thread, Generic[Selected]):
         self._committed: dict[Partition, int] = {}
         self._commit_at_s = 0.0
         self._paused = False
+        self._failure: KafkaException | None = None
 
     def grant(self, events: int, size_bytes: int) -> None:
         """Take events up to these totals since the start; the last one may exceed the bytes. Thread-safe."""
@@ -83,7 +86,9 @@ class ConsumerFeed(threading.Thread, Generic[Selected]):
         try:
             consumer = self._make()
             try:
-                consumer.subscribe([self._topic], on_revoke=self._on_revoked, on_lost=self._on_lost)
+                consumer.subscribe(
+                    [self._topic], on_assign=self._on_assigned, on_revoke=self._on_revoked, on_lost=self._on_lost
+                )
                 while not self._stopping:
                     self._turn(consumer)
                 self._commit(consumer, wait=True)
@@ -100,6 +105,8 @@ class ConsumerFeed(threading.Thread, Generic[Selected]):
         self._pause(consumer, paused=not self._has_room())
         selected: list[Selected] = []
         message = consumer.poll(_POLL_S)
+        if self._failure is not None:
+            raise self._failure
         for _ in range(_MOST):
             if message is None:
                 break
@@ -157,6 +164,27 @@ class ConsumerFeed(threading.Thread, Generic[Selected]):
             consumer.commit(offsets=due, asynchronous=not wait)
         except KafkaException as error:  # the records come again
             _log.warning("the position of a consumer of %s is not committed: %s", self._topic, readable(error))
+
+    def _on_assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        try:
+            consumer.incremental_assign(self._begins(consumer, partitions))
+        except KafkaException as error:  # as an error of this callback it would end the thread, and not be caught
+            self._failure = error
+
+    def _begins(self, consumer: Consumer, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        """Return where to begin: with the first record since this feed was made, not since Kafka has assigned the partition."""
+        if self._since_ms is None or not partitions:
+            return partitions
+        kept: list[TopicPartition] = consumer.committed(partitions, timeout=_QUERY_S)
+        since = [TopicPartition(each.topic, each.partition, self._since_ms) for each in kept if each.offset < 0]
+        if not since:
+            return kept
+        begins: list[TopicPartition] = consumer.offsets_for_times(since, timeout=_QUERY_S)
+        for each in begins:
+            if each.offset < 0:  # there is no such record yet
+                _, each.offset = consumer.get_watermark_offsets(each, timeout=_QUERY_S, cached=False)
+        consumer.commit(offsets=begins, asynchronous=True)  # the next consumer goes on here, if nothing comes meanwhile
+        return [each for each in kept if each.offset >= 0] + begins
 
     def _on_revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._commit(consumer, wait=True)

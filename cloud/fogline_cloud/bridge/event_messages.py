@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 
+from fogline.amqp.wire import as_int
 from fogline.media_type import RESERVED
 from fogline.message import Message
 from fogline_cloud.committed_records import CommittedRecord
@@ -14,6 +15,9 @@ _CLOUD_EVENT = "ce_"
 _AMQP_PREFIX = "cloudEvents_"
 """Prefix of CloudEvents attributes (CloudEvents AMQP binding 1.0, section 3.1.3.1)."""
 _OWN = "fogline_"
+_AT_LEAST_ONCE = as_int(1)
+"""Hono's property `qos`, of every event."""
+_MAX_INT = 2**31
 
 
 def properties_of(record: CommittedRecord) -> dict[str, str | int]:
@@ -35,12 +39,16 @@ def is_event(properties: Mapping[str, str | int]) -> bool:
 
 def message_of(record: CommittedRecord, properties: Mapping[str, str | int], address: str) -> Message:
     """Return the message. `address`: that of the link, such as `telemetry/acme`."""
-    content_type = properties.get("content-type")
+    content_type, created_ms, ttd_s = (properties.get(name) for name in ("content-type", "creation-time", "ttd"))
+    hono: dict[str, str | int] = {"qos": _AT_LEAST_ONCE}
+    if isinstance(ttd_s, int) and abs(ttd_s) < _MAX_INT:
+        hono["ttd"] = as_int(ttd_s)
     return Message(
         body=record.value,
         to=address,
         message_id=str(properties.get("cloudEvents_id", f"{record.topic}/{record.partition}/{record.offset}")),
         content_type=None if content_type is None else str(content_type),
+        created_ms=created_ms if isinstance(created_ms, int) else None,
         durable=True,
-        properties={name: value for name, value in properties.items() if name != "content-type"},
+        properties={**{name: value for name, value in properties.items() if name != "content-type"}, **hono},
     )

@@ -145,6 +145,7 @@ def reply_message(record: CommandRecord) -> Message:
         subject=record.name,
         correlation_id=unpack_id(record.correlation),
         content_type=record.reply_type,
+        created_ms=record.changed_ms,
         properties={
             "status": None if record.status is None else as_int(record.status),
             "device_id": record.device,

@@ -14,6 +14,7 @@ _DATA = 0x75
 _HEADER, _PROPERTIES, _APPLICATION_PROPERTIES, _BODY = (bytes((0, 0x53, code)) for code in (0x70, 0x73, 0x74, _DATA))
 _NULL = b"\x40"
 _MAX_BYTE, _MAX_UINT, _MAX_LONG = 2**8 - 1, 2**32 - 1, 2**63 - 1
+_EXACT_FLOAT = 2**53
 _WITH_SIZE = frozenset([*range(0x70, _DATA + 1), 0x78])  # lists, maps and binaries: header to Data, footer
 _EMPTY_LIST = 0x45
 _SIZE_BYTES = {0xA0: 1, 0xC0: 1, 0xC1: 1, 0xB0: 4, 0xD0: 4, 0xD1: 4}  # by constructor (AMQP 1.0 part 1, section 1.6)
@@ -27,8 +28,10 @@ def encode(message: Message) -> bytes:
     ttl = _NULL if message.ttl_ms is None else b"\x70" + min(message.ttl_ms, _MAX_UINT).to_bytes(4, "big")
     header = [_value(message.durable), _NULL, ttl]
     kinds = [_symbol_or_null(message.content_type), _symbol_or_null(message.content_encoding)]
+    created = _NULL if message.created_ms is None else b"\x83" + message.created_ms.to_bytes(8, "big", signed=True)
+    times = [_NULL, created]  # the first: absolute-expiry-time
     places = [_value(message.to), _value(message.subject), _value(message.reply_to), _id_value(message.correlation_id)]
-    sections = [_HEADER, _list(header), _PROPERTIES, _list([_id_value(message.message_id), _NULL, *places, *kinds])]
+    sections = [_HEADER, _list(header), _PROPERTIES, _list([_id_value(message.message_id), _NULL, *places, *kinds, *times])]
     if message.properties:
         pairs = [part for name, value in message.properties.items() for part in (_value(name), _value(value))]
         sections += [_APPLICATION_PROPERTIES, _compound(0xC1, 0xD1, pairs)]
@@ -104,6 +107,7 @@ def decode(data: bytes) -> Message:
             correlation_id=_id(native.correlation_id),
             content_type=_symbol(native.content_type),
             content_encoding=_symbol(native.content_encoding),
+            created_ms=_created_ms(native.creation_time),
             durable=bool(native.durable),
             ttl_ms=round(native.ttl * 1000) if native.ttl else None,
             properties=_properties(native.properties),
@@ -129,6 +133,12 @@ def _text(value: object) -> str | None:
 def _symbol(value: object) -> str | None:
     """Return a symbol as text. Proton returns an absent one as the text "None"."""
     return None if value == "None" else _text(value)
+
+
+def _created_ms(seconds: float) -> int | None:
+    """Return a creation time. Proton returns a float, and 0 for an absent one."""
+    since_ms = round(seconds * 1000)
+    return since_ms if 0 < since_ms < _EXACT_FLOAT else None
 
 
 def _id(value: object) -> CorrelationId | None:

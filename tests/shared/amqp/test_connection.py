@@ -31,6 +31,7 @@ async def test_a_message_arrives_as_it_was_sent():
         correlation_id=uuid.uuid4(),
         content_type="application/x",
         content_encoding="zstd",
+        created_ms=1_790_000_000_123,
         durable=True,
         ttl_ms=1500,
         properties={"first": 1, "chain": "ab", "raw": b"\x00", "on": True},
