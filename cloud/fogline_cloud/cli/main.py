@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return command_line.main(build_parser(known), words)
     except ModuleNotFoundError as error:
-        if error.name not in SPARK:
+        if (error.name or "").partition(".")[0] not in SPARK:
             raise
         remedy = "install the package fogline-flow, or: pip install 'fogline-cloud[spark]'"
         sys.stderr.write(f"fogline: this command needs Spark: {remedy}\n")
