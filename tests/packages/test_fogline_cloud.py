@@ -168,7 +168,7 @@ def test_a_secret_that_only_root_reads_is_a_credential(machine):
 
 def test_an_upgrade_starts_what_runs_and_a_downgrade_is_refused(machine):
     former = {each: shown(machine, each, "MainPID") for each in SERVICES}
-    packages = " ".join(f"/srv/apt/fogline-{each}_0.1.1_amd64.deb" for each in ("cloud", "flow"))
+    packages = " ".join(f"/srv/fogline-{each}_0.1.1_amd64.deb" for each in ("cloud", "flow"))
     machine.run(f"apt-get install -y --no-install-recommends {packages}")
     for service in SERVICES:
         again = partial(started_again, machine, service, former[service])
