@@ -14,8 +14,8 @@ import pytest
 from packages.container import until
 from packages.test_fogline_edge import PUBLISH
 
-HEALED_S = 60
-START_S = 120
+HEALED_S = 120
+START_S = 300
 SERVICES = ("fogline-bridge", "fogline-api", "fogline-flow")
 SETTINGS = "/etc/fogline/cloud/cloud.toml"
 WATCHED = {"fogline-bridge": "", "fogline-api": "", "fogline-flow": "[Service]\nWatchdogSec=20\n"}
