@@ -76,8 +76,8 @@ fi
 printf '%s\n' $sources | lock sources --no-deps
 mkdir -p "$wheels"
 rm -f "$wheels"/fogline*.whl
-platforms=(--platform "manylinux2014_$platform" --platform "manylinux_2_17_$platform" --platform "manylinux_2_28_$platform"
-    --platform "manylinux_2_34_$platform" --platform "manylinux_2_31_$platform")
+platforms=(--platform "manylinux2014_$platform")
+for minor in 17 28 34 31 $(seq 18 36); do platforms+=(--platform "manylinux_2_${minor}_$platform"); done  # Debian 12 has glibc 2.36
 fetch() { "$python" -m pip download -q --no-deps --require-hashes -d "$wheels" "$@"; }
 for each in "${locks[@]}"; do
     fetch --only-binary :all: --python-version 3.11 "${platforms[@]}" -r "$state/$each.lock"
