@@ -1,5 +1,6 @@
 """What bridge and API tell systemd, over a real socket: they are ready, they make progress, and why they wait."""
 
+import asyncio
 import contextlib
 import os
 import signal
@@ -8,6 +9,8 @@ import sys
 
 import pytest
 
+from e2e.http_api import api
+from fogline_lab.amqp import within
 from fogline_lab.kafka_broker import free_port
 from fogline_lab.supervisor import ChildProcess
 
@@ -71,3 +74,13 @@ def test_a_process_that_finds_no_kafka_tells_why_it_ends(folder, manager):
         process.join()
     assert told.startswith("STATUS=")
     assert "Kafka" in told
+
+
+async def test_an_api_whose_reader_of_kafka_has_ended_makes_no_progress(line):
+    async with api(line, port=1) as served:
+        await within(served.api.answers(), "the API does not answer", LIMIT_S)
+        await asyncio.to_thread(served.api.context.tail.stop)
+        task = asyncio.create_task(served.api.answers())
+        done, _ = await asyncio.wait([task], timeout=0.1)
+        assert not done
+        task.cancel()
