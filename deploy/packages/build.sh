@@ -76,6 +76,7 @@ fi
 printf '%s\n' $sources | lock sources --no-deps
 mkdir -p "$wheels"
 rm -f "$wheels"/fogline*.whl
+cmp -s "$state/sources.lock" "$wheels/sources.lock" || rm -rf "$wheels/built" "$wheels"/*.tar.gz  # of former versions
 platforms=(--platform "manylinux2014_$platform")
 for minor in 17 28 34 31 $(seq 18 36); do platforms+=(--platform "manylinux_2_${minor}_$platform"); done  # Debian 12 has glibc 2.36
 fetch() { "$python" -m pip download -q --no-deps --require-hashes -d "$wheels" "$@"; }
@@ -83,6 +84,7 @@ for each in "${locks[@]}"; do
     fetch --only-binary :all: --python-version 3.11 "${platforms[@]}" -r "$state/$each.lock"
 done
 fetch --no-binary :all: -r "$state/sources.lock"
+cp "$state/sources.lock" "$wheels/"
 for part in shared edge cloud; do
     "$uv" build --quiet --wheel --out-dir "$wheels" "$part"
 done
@@ -104,6 +106,7 @@ cp deploy/packages/*.default deploy/packages/fogline*.sh deploy/packages/cloud.t
 cp docs/install-gateway.md docs/install-cloud.md "$source/docs/"
 for each in "${locks[@]}"; do cp "$state/$each.lock" "$source/"; done
 cp -r "$wheels" "$source/wheels"
+[ -z "$again" ] || rm -rf "$source/wheels/built"
 cp -r .fogline/jars/spark "$source/jars"
 [ -z "$version" ] || sed -i "1s/(.*)/($version)/" "$source/debian/changelog"
 version=$(sed -n '1s/.*(\(.*\)).*/\1/p' "$source/debian/changelog")
