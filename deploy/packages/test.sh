@@ -6,6 +6,7 @@ case ${1:-} in -h | --help) sed -n '2p' "$0" | sed 's/^# //'; exit 0 ;; esac
 . deploy/packages/need.sh
 deploy/packages/build.sh
 deploy/packages/build.sh --again
+rm -f "$state"/fogline-*_0.1.1_*.deb  # of a former run: the repository has one version
 deploy/packages/apt_repository.sh
 deploy/packages/build.sh --version 0.1.1
 image=$state/image-amd64
