@@ -5,7 +5,7 @@
 #   make check                                         ruff, mypy, imports, sizes, words, generated pages
 #   make test                                          every test that is not slow (includes check)
 #   make chaos                                         power cuts, damaged disks, zombies, bad lines, forged ledgers, all slow tests
-#   make packages ARGS="--arch arm64"                  the Debian package of the gateway; make apt-repository, test-packages
+#   make packages ARGS="--arch arm64"                  the Debian packages; make apt-repository, test-packages
 #   make faults                                        every test of a fault; writes docs/faults.md
 #   make docs                                              writes docs/settings.md, docs/columns.md, docs/metrics.md and the dashboards of deploy/grafana
 #   make soak ARGS="--minutes 60 --seed 7"             two bridges, two gateways, and every kind of fault for an hour

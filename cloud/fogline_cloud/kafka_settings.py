@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from fogline.errors import Misconfigured
+from fogline.installed import credential
 from fogline.process.tls_files import check_private
 
 KafkaValue = str | int | float | bool
@@ -28,7 +29,7 @@ _OF_FILE: Final = "_file"
 
 
 def resolve_files(kafka: Mapping[str, KafkaValue], path: Path) -> dict[str, KafkaValue]:
-    """Return `[kafka]` of the settings file `path` with absolute names of files.
+    """Return `[kafka]` of the settings file `path` with absolute names of files. A credential of that name comes first.
 
     Raises `Misconfigured` if the settings file holds a secret and everybody may read it.
     """
@@ -36,7 +37,11 @@ def resolve_files(kafka: Mapping[str, KafkaValue], path: Path) -> dict[str, Kafk
     if secret is not None:
         check_private(str(path), f"[kafka] {secret}")
     folder = path.parent.resolve()
-    return {key: str(folder / str(value)) if _names_file(key, value) else value for key, value in kafka.items()}
+
+    def found(name: str) -> str:
+        return str(credential(name) or folder / name)
+
+    return {key: found(str(value)) if _names_file(key, value) else value for key, value in kafka.items()}
 
 
 def read_secrets(kafka: Mapping[str, KafkaValue]) -> dict[str, KafkaValue]:

@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from fogline.errors import Misconfigured
 from fogline.event import Lane
+from fogline.installed import credential
 from fogline.process.settings_file import load_settings
 from fogline.process.tls_files import TlsSettings, resolve_tls
 from fogline_cloud.kafka_settings import resolve_files
@@ -291,7 +292,7 @@ def load(path: Path, *, kafka: bool = True) -> CloudSettings:
         settings,
         kafka=resolve_files(settings.kafka, path),
         flow=flow,
-        commands=msgspec.structs.replace(commands, signing_key=_beside(commands.signing_key, path)),
+        commands=msgspec.structs.replace(commands, signing_key=_secret(commands.signing_key, path)),
         devices=msgspec.structs.replace(settings.devices, types=_beside(settings.devices.types, path)),
         bridge=msgspec.structs.replace(
             bridge,
@@ -301,7 +302,7 @@ def load(path: Path, *, kafka: bool = True) -> CloudSettings:
             tls=_tls_beside(bridge.tls, path),
         ),
         operator=msgspec.structs.replace(
-            operator, password_file=_beside(operator.password_file, path), tls=_tls_beside(operator.tls, path)
+            operator, password_file=_secret(operator.password_file, path), tls=_tls_beside(operator.tls, path)
         ),
         api=msgspec.structs.replace(settings.api, tls=_api_tls_beside(settings.api.tls, path)),
         ca=msgspec.structs.replace(settings.ca, folder=_absolute(settings.ca.folder, path)),
@@ -310,6 +311,13 @@ def load(path: Path, *, kafka: bool = True) -> CloudSettings:
 
 def _beside(file: str | None, path: Path) -> str | None:
     return None if file is None else _absolute(file, path)
+
+
+def _secret(file: str | None, path: Path) -> str | None:
+    """Return the path of a file with a secret that is read at the start only: a credential of that name comes first."""
+    if file is not None and (given := credential(file)) is not None:
+        return str(given)
+    return _beside(file, path)
 
 
 def _tls_beside(tls: TlsSettings | None, path: Path) -> TlsSettings | None:

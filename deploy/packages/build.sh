@@ -43,22 +43,49 @@ fi
 # --- Python packages: the versions and hashes of requirements.lock, for this architecture, and ours
 say "fetching the Python packages for $arch"
 export UV_CACHE_DIR=$PWD/.fogline/uv-cache
-sed 's/^    "fogline==.*//' edge/pyproject.toml shared/pyproject.toml | grep -E '^    "' | tr -d '",' | sed 's/^ *//' >"$state/edge.in"
-"$uv" pip compile --quiet --no-annotate --no-header --generate-hashes --no-emit-package python-qpid-proton \
-    --python-version 3.11 --python-platform "$platform-unknown-linux-gnu" --constraint requirements.lock \
-    --output-file "$state/edge.lock" "$state/edge.in"
-echo python-qpid-proton >"$state/proton.in"
-"$uv" pip compile --quiet --no-annotate --no-header --generate-hashes --no-deps --python-version 3.11 \
-    --constraint requirements.lock --output-file "$state/proton.lock" "$state/proton.in"
+python=$state/../bootstrap/bin/python
+sources="python-qpid-proton pyspark"  # no wheels of these are in the registry
+
+# requirements PROJECT [EXTRA]: the requirements of a project
+requirements() {
+    "$python" -c 'import sys, tomllib; from pathlib import Path
+project = tomllib.loads(Path(sys.argv[1], "pyproject.toml").read_text("utf-8"))["project"]
+found = project["dependencies"] + [each for extra in sys.argv[2:] for each in project["optional-dependencies"][extra]]
+print(*(each for each in found if not each.startswith("fogline==")), sep="\n")' "$@"
+}
+
+# lock NAME [OPTION...]: pins what is read, into $state/NAME.lock
+lock() {
+    local name=$1
+    shift
+    cat >"$state/$name.in"
+    "$uv" pip compile --quiet --no-annotate --no-header --generate-hashes --python-version 3.11 --constraint requirements.lock \
+        "$@" --output-file "$state/$name.lock" "$state/$name.in"
+}
+
+platform_options=(--python-platform "$platform-unknown-linux-gnu")
+for each in $sources; do platform_options+=(--no-emit-package "$each"); done
+{ requirements shared; requirements edge; } | lock edge "${platform_options[@]}"
+locks=(edge)
+if [ "$arch" != armhf ]; then
+    { requirements shared; requirements cloud; } | lock cloud "${platform_options[@]}"
+    mapfile -t present < <(sed -n 's/^\([a-z0-9-]*\)==.*/--no-emit-package=\1/p' "$state/cloud.lock")
+    { requirements shared; requirements cloud spark; } | lock flow "${platform_options[@]}" "${present[@]}"
+    locks+=(cloud flow)
+fi
+printf '%s\n' $sources | lock sources --no-deps
 mkdir -p "$wheels"
 rm -f "$wheels"/fogline*.whl
-platforms=(--platform "manylinux2014_$platform" --platform "manylinux_2_17_$platform" --platform "manylinux_2_28_$platform"
-    --platform "manylinux_2_34_$platform" --platform "manylinux_2_31_$platform")
-"$state/../bootstrap/bin/python" -m pip download -q --no-deps --require-hashes --only-binary :all: --python-version 3.11 \
-    "${platforms[@]}" -d "$wheels" -r "$state/edge.lock"
-ls "$wheels"/python_qpid_proton-*.tar.gz >/dev/null 2>&1 || ls "$wheels"/python-qpid-proton-*.tar.gz >/dev/null 2>&1 \
-    || "$state/../bootstrap/bin/python" -m pip download -q --no-deps --require-hashes --no-binary :all: -d "$wheels" -r "$state/proton.lock"
-for part in shared edge; do
+cmp -s "$state/sources.lock" "$wheels/sources.lock" || rm -rf "$wheels/built" "$wheels"/*.tar.gz  # of former versions
+platforms=(--platform "manylinux2014_$platform")
+for minor in 17 28 34 31 $(seq 18 36); do platforms+=(--platform "manylinux_2_${minor}_$platform"); done  # Debian 12 has glibc 2.36
+fetch() { "$python" -m pip download -q --no-deps --require-hashes -d "$wheels" "$@"; }
+for each in "${locks[@]}"; do
+    fetch --only-binary :all: --python-version 3.11 "${platforms[@]}" -r "$state/$each.lock"
+done
+fetch --no-binary :all: -r "$state/sources.lock"
+cp "$state/sources.lock" "$wheels/"
+for part in shared edge cloud; do
     "$uv" build --quiet --wheel --out-dir "$wheels" "$part"
 done
 
@@ -75,24 +102,29 @@ fi
 source=$root/build/fogline
 rm -rf "$root/build" && mkdir -p "$source/docs"
 cp -r deploy/packages/debian "$source/"
-cp deploy/packages/fogline-edge.sh deploy/packages/fogline-edge.default deploy/packages/sbom.py README.md "$source/"
-cp docs/install-gateway.md "$source/docs/"
-cp "$state/edge.lock" "$state/proton.lock" "$source/"
+cp deploy/packages/*.default deploy/packages/fogline*.sh deploy/packages/cloud.toml deploy/packages/sbom.py README.md "$source/"
+cp docs/install-gateway.md docs/install-cloud.md "$source/docs/"
+for each in "${locks[@]}"; do cp "$state/$each.lock" "$source/"; done
 cp -r "$wheels" "$source/wheels"
+[ -z "$again" ] || rm -rf "$source/wheels/built"
+cp -r .fogline/jars/spark "$source/jars"
 [ -z "$version" ] || sed -i "1s/(.*)/($version)/" "$source/debian/changelog"
 version=$(sed -n '1s/.*(\(.*\)).*/\1/p' "$source/debian/changelog")
-sed -i "s/@VERSION@/$version/" "$source/debian/fogline-edge.preinst"
-say "building fogline-edge $version for $arch"
+say "building the packages $version for $arch"
 chroot "$root" /bin/sh -c "cd /build/fogline && DEB_BUILD_OPTIONS=noautodbgsym dpkg-buildpackage -b -us -uc" >"$state/build-$arch.log" 2>&1 \
     || { tail -n 40 "$state/build-$arch.log" >&2; echo "build.sh: see $state/build-$arch.log" >&2; exit 1; }
-package=$state/fogline-edge_${version}_$arch.deb
+[ ! -d "$source/built/pyspark" ] || { mkdir -p "$wheels/built" && cp -r "$source/built/pyspark" "$wheels/built/"; }
 if [ -n "$again" ]; then
-    cmp "$root/build/$(basename "$package")" "$package" || { echo "build.sh: the second build differs from $package" >&2; exit 1; }
-    say "the second build has the same bytes: $(sha256sum <"$package" | cut -c1-64)"
+    for package in "$root"/build/*.deb; do
+        cmp "$package" "$state/$(basename "$package")" || { echo "build.sh: the second build differs from the first" >&2; exit 1; }
+        say "the second build has the same bytes: $(sha256sum <"$package" | cut -c1-64) $(basename "$package")"
+    done
     exit 0
 fi
 cp "$root"/build/*.deb "$state/"
 say "checking with lintian"
 chroot "$root" /bin/sh -c "cd /build && lintian --allow-root --fail-on error --suppress-tags bad-distribution-in-changes-file *.deb" >"$state/lintian-$arch.log" 2>&1 \
     || { cat "$state/lintian-$arch.log" >&2; exit 1; }
-say "made $package: $(du -m "$package" | cut -f1) MB"
+for package in "$root"/build/*.deb; do
+    say "made $state/$(basename "$package"): $(du -m "$package" | cut -f1) MB"
+done

@@ -1,2 +1,2 @@
 #!/bin/sh
-exec /usr/lib/fogline/edge/bin/python3 -m fogline_edge.cli "$@"
+exec /usr/lib/fogline/edge/bin/python3 -P -m fogline_edge.cli "$@"

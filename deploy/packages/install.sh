@@ -2,7 +2,7 @@
 # Installs a Fogline package from an apt repository, and nothing else. Read it first: it runs as root.
 #
 #   sh install.sh URL [PACKAGE]      URL: folder of the repository, for example https://packages.example/fogline
-#                                    PACKAGE: fogline-edge (the default)
+#                                    PACKAGE: fogline-edge (the default), fogline-cloud or fogline-flow
 #
 # It puts the repository's key into /usr/share/keyrings/fogline.gpg and its address into /etc/apt/sources.list.d/fogline.list.
 # To undo it: apt-get purge PACKAGE, and remove these two files.

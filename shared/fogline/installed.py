@@ -29,6 +29,22 @@ SETTINGS, STATE = Path("/etc/fogline"), Path("/var/lib/fogline")
 """Folders of the settings and of the data on a machine where a Debian package has made them."""
 
 
-def settings_folder(file: str) -> Path:
-    """Return the folder of a settings file that is not named: this folder if it has the file or no package is installed."""
-    return SETTINGS if SETTINGS.is_dir() and not os.path.exists(file) else Path()  # noqa: PTH110 - no error where it may not look
+def settings_folder(file: str, part: str = "") -> Path:
+    """Return the folder of a settings file that is not named: this folder if it has the file or no package is installed.
+
+    `part`: the package's part of the folder of settings.
+    """
+    if os.path.exists(file):  # noqa: PTH110 - no error where it may not look
+        return Path()
+    folder = SETTINGS / part
+    try:
+        return folder if folder.is_dir() else Path()
+    except PermissionError:  # the package's, which only root and the user fogline read
+        return folder
+
+
+def credential(name: str) -> Path | None:
+    """Return the file of a credential that systemd has given to this service (`LoadCredential=`), or None."""
+    folder = os.environ.get("CREDENTIALS_DIRECTORY")
+    found = Path(folder, name) if folder and "/" not in name else None
+    return found if found is not None and found.is_file() else None

@@ -30,6 +30,23 @@ def test_files_are_relative_to_the_settings_file(folder):
     }
 
 
+def test_a_credential_of_the_service_comes_before_a_file_of_that_name(folder, monkeypatch):
+    """The `LoadCredential=` of systemd gives a service secrets that only root reads."""
+    given = folder / "credentials"
+    given.mkdir()
+    private(given / "kafka.password")
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(given))
+    (folder / "cloud.toml").write_text(
+        'tenant = "t"\n[kafka]\n"bootstrap.servers" = "a:1"\n"sasl.password_file" = "kafka.password"\n'
+        '"ssl.key.location" = "kafka.key"\n[operator]\npassword_file = "kafka.password"\n'
+        '[commands]\nsigning_key = "signing.key"\n'
+    )
+    settings = load(folder / "cloud.toml")
+    assert settings.kafka["sasl.password_file"] == settings.operator.password_file == str(given / "kafka.password")
+    assert settings.kafka["ssl.key.location"] == str(folder / "kafka.key")
+    assert settings.commands.signing_key == str(folder / "signing.key")
+
+
 @pytest.mark.parametrize("key", ["sasl.password", "sasl.oauthbearer.client.secret", "ssl.key.password", "ssl.key.pem"])
 def test_a_settings_file_with_a_secret_that_everybody_may_read_is_refused(folder, key):
     path = folder / "cloud.toml"

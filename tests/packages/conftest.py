@@ -17,6 +17,6 @@ def machine(tmp_path_factory):
     """A Debian 12 with the packages of both versions in /srv."""
     with booted(PACKAGES / "image-amd64", tmp_path_factory.mktemp("container")) as container:
         shutil.copytree(PACKAGES / "apt", container.root / "srv" / "apt")
-        for package in PACKAGES.glob("fogline-edge_*_amd64.deb"):
-            (container.root / "srv" / package.name).write_bytes(package.read_bytes())
+        for package in PACKAGES.glob("fogline-*_amd64.deb"):
+            shutil.copy(package, container.root / "srv")
         yield container

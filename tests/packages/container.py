@@ -100,6 +100,8 @@ def booted(image: Path, folder: Path) -> Iterator[Container]:
     """Boot a copy of an image."""
     root = folder / "root"
     subprocess.run(["cp", "-a", "--reflink=auto", str(image), str(root)], check=True)
+    name = (root / "etc" / "hostname").read_text().strip()
+    (root / "etc" / "hosts").write_text(f"127.0.0.1 localhost\n127.0.1.1 {name}\n")  # as Debian's installer does
     container = Container(root, folder / "boot.log")
     container.boot()
     try:

@@ -12,6 +12,7 @@ from fogline.errors import Misconfigured, Poison
 from fogline.message import Message
 from fogline.process.metrics import Sample, samples_of
 from fogline.process.metrics_server import MetricsServer
+from fogline.process.service_manager import watched
 from fogline.process.settings_file import is_loopback, split_endpoint
 from fogline.process.statistics import answer_sigusr1, read_process
 from fogline.process.tls_files import ReadAgain
@@ -117,6 +118,12 @@ class Api:
             await self._metrics.close()
         await asyncio.to_thread(self.context.tail.stop)
 
+    async def answers(self) -> None:
+        """Return if the thread that reads Kafka runs; else wait for ever. A thread that waits for Kafka runs."""
+        if not self.context.tail.alive:
+            _log.error("the thread that reads Kafka has ended: the service manager has to start this process again")
+            await asyncio.Future()
+
     def read_files(self) -> None:
         """Read the file of permissions again, if it has changed."""
         if self._access is not None:
@@ -187,7 +194,8 @@ async def run_api(settings: CloudSettings, on_ready: Callable[[str, int], None])
     loop.add_signal_handler(signal.SIGHUP, api.read_files)
     on_ready(host, port)
     try:
-        await stop.wait()
+        async with watched(api.answers, lambda: api.context.tail.behind):
+            await stop.wait()
         _log.info("stopping")
     finally:
         await api.close()

@@ -41,6 +41,11 @@ class RecordTail:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kafka tail", daemon=True)
 
+    @property
+    def alive(self) -> bool:
+        """True while the thread runs."""
+        return self._thread.is_alive()
+
     def start(self) -> None:
         """Begin to read."""
         self._thread.start()

@@ -308,7 +308,7 @@ async def run_bridge(settings: CloudSettings, on_ready: Callable[[str, int], Non
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, bridge.read_again)
     on_ready(host, port)
     try:
-        async with watched(bridge.answers):
+        async with watched(bridge.answers, partial(check_bridge, bridge.shards)):
             await stop.wait()
         _log.info("stopping")
     finally:

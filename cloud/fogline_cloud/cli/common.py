@@ -4,7 +4,10 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from fogline.installed import settings_folder
 from fogline.process.command_line import Run
+
+_FILE = "cloud.toml"
 
 
 def add_group(groups: Any, name: str, about: str, **more: Any) -> Any:
@@ -18,7 +21,8 @@ def add_command(
     """Add a command with `--config` and, unless it has another way, `--json`. `more`: arguments of `ArgumentParser`."""
     parser: argparse.ArgumentParser = commands.add_parser(name, help=about, **more)
     if config:
-        parser.add_argument("--config", type=Path, default=Path("cloud.toml"), help="the settings file (default: cloud.toml)")
+        which = f"the settings file (default: {_FILE}, here or in /etc/fogline/cloud)"
+        parser.add_argument("--config", type=Path, default=settings_folder(_FILE, "cloud") / _FILE, help=which)
     if as_json:
         parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)

@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Iterator
 from functools import partial
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -51,9 +52,10 @@ def _checks(settings: CloudSettings) -> dict[str, Check]:
     checks: dict[str, Check] = {
         "clock": checkup.check_clock,
         "Kafka": partial(_kafka, settings),
-        "Java": _java,
         "bridge": partial(_bridge, settings),
     }
+    if find_spec("pyspark") is not None:
+        checks["Java"] = _java
     for where, tls in (("bridge.tls", settings.bridge.tls), ("operator.tls", settings.operator.tls)):
         if tls is not None and tls.certificate is not None:
             checks[where] = partial(checkup.check_certificate, tls.certificate, "TLS", "Make a new one: fogline ca issue")

@@ -7,10 +7,12 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from fogline.process.command_line import announce
 from fogline.process.metrics_server import serve_in_thread
+from fogline.process.service_manager import tell_status
 from fogline_cloud.cli import flow_state
 from fogline_cloud.cli.common import add_command, add_group
 from fogline_cloud.cli.flow_replay import add_replay
@@ -20,6 +22,7 @@ from fogline_cloud.settings import load
 
 if TYPE_CHECKING:
     from fogline_cloud.flows.commit import Progress
+    from fogline_cloud.flows.metrics import FlowMetrics
     from fogline_cloud.flows.raw_sink import RawProgress
 
 EXAMPLE = """\
@@ -69,6 +72,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
     def on_progress(progress: "Progress") -> None:
         metrics.on_progress(progress)
+        tell_status(metrics.problem)
         if arguments.json:
             announce(**_facts(progress))
         else:
@@ -76,11 +80,13 @@ def _run(arguments: argparse.Namespace) -> int:
 
     def on_raw_progress(progress: "RawProgress") -> None:
         metrics.on_raw_progress(progress)
+        tell_status(metrics.problem)
         if arguments.json:
             announce(**_raw_facts(progress))
         else:
             _print_raw(progress)
 
+    on_failure, on_raw_failure = (_telling(metrics, note) for note in (metrics.on_failure, metrics.on_raw_failure))
     with contextlib.ExitStack() as serving:
         if settings.flow.metrics is not None:
             serve = serve_in_thread(settings.flow.metrics, "flow.metrics", metrics.read, lambda: metrics.problem)
@@ -102,15 +108,27 @@ def _run(arguments: argparse.Namespace) -> int:
             settings,
             counts,
             on_ready=on_ready,
-            parsing=QueryCallbacks(on_progress=on_progress, on_offsets=metrics.on_offsets, on_failure=metrics.on_failure),
+            parsing=QueryCallbacks(on_progress=on_progress, on_offsets=metrics.on_offsets, on_failure=on_failure),
             raw=QueryCallbacks(
-                on_progress=on_raw_progress, on_offsets=metrics.on_raw_offsets, on_failure=metrics.on_raw_failure
+                on_progress=on_raw_progress,
+                on_offsets=metrics.on_raw_offsets,
+                on_failure=on_raw_failure,
             ),
             stop=stop,
             once=arguments.once,
             accept_new_topics=arguments.accept_new_topics,
         )
     return 0
+
+
+def _telling(metrics: "FlowMetrics", note: Callable[[str], None]) -> Callable[[str], None]:
+    """Return a callback that notes why a query waits, and tells it to the service manager."""
+
+    def on_failure(why: str) -> None:
+        note(why)
+        tell_status(metrics.problem)
+
+    return on_failure
 
 
 def _print(progress: "Progress") -> None:

@@ -26,6 +26,8 @@ COMMANDS = (
     "doctor",
 )
 """The commands, in the order of the help. Each is a module of this package."""
+SPARK = ("pyspark", "py4j")
+"""Modules that only the package fogline-flow and the extra `spark` bring."""
 EXAMPLE = """\
 examples:
   fogline ca init --config cloud.toml           make a certificate authority, once
@@ -54,7 +56,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run `fogline`."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     known = words[:1] if words and words[0] in COMMANDS else COMMANDS
-    return command_line.main(build_parser(known), words)
+    try:
+        return command_line.main(build_parser(known), words)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in SPARK:
+            raise
+        remedy = "install the package fogline-flow, or: pip install 'fogline-cloud[spark]'"
+        sys.stderr.write(f"fogline: this command needs Spark: {remedy}\n")
+        return 2
 
 
 if __name__ == "__main__":

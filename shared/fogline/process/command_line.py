@@ -32,6 +32,7 @@ def main(parser: argparse.ArgumentParser, arguments: Sequence[str] | None = None
         return run(parsed)
     except FoglineError as error:
         sys.stderr.write(f"{parser.prog}: {error}\n")
+        service_manager.tell_status(str(error))
         return 2
     except KeyboardInterrupt:
         return 0

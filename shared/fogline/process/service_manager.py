@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 READY = "READY=1"
 STOPPING = "STOPPING=1"
 _PROGRESS = "WATCHDOG=1"
+_MAX_STATUS = 500
 _last_told = 0.0
 
 
@@ -44,14 +45,25 @@ def tell_progress() -> None:
         tell(_PROGRESS)
 
 
+def tell_status(text: str) -> None:
+    """Set the line that `systemctl status` shows. An empty text removes it."""
+    tell(f"STATUS={' '.join(text.split())[:_MAX_STATUS]}")
+
+
 @contextlib.asynccontextmanager
-async def watched(answers: Callable[[], Awaitable[object]]) -> AsyncIterator[None]:
-    """Within this, tell of progress each time that `answers` has returned. It returns when the parts of the process work."""
+async def watched(answers: Callable[[], Awaitable[object]], status: Callable[[], str] = str) -> AsyncIterator[None]:
+    """Within this, tell of progress each time that `answers` has returned. It returns when the parts of the process work.
+
+    `status` returns the line that `systemctl status` shows, for example why a working process waits.
+    """
 
     async def tell_again_and_again() -> None:
+        shown = ""
         while True:
             await answers()
             tell(_PROGRESS)
+            if (text := status()) != shown:
+                tell_status(shown := text)
             await asyncio.sleep(patience_s() / 3)
 
     if not patience_s():

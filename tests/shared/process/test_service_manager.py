@@ -8,7 +8,7 @@ import pytest
 
 from fogline.process import service_manager
 from fogline.process.command_line import announce
-from fogline.process.service_manager import patience_s, tell, tell_progress, watched
+from fogline.process.service_manager import patience_s, tell, tell_progress, tell_status, watched
 
 
 @pytest.fixture(params=["path", "abstract"])
@@ -85,3 +85,32 @@ async def test_a_process_that_answers_is_watched_and_one_that_does_not_is_not_ke
         await asyncio.wait_for(stuck.wait(), 10)
     assert [told(manager) for _ in range(3)] == ["WATCHDOG=1"] * 3
     assert nothing_is_told(manager)
+
+
+def test_a_status_is_one_line(manager):
+    tell_status("shard 1:\nREADY=1")
+    assert told(manager) == "STATUS=shard 1: READY=1"
+
+
+async def test_a_watched_process_tells_each_new_status_once(manager, monkeypatch):
+    monkeypatch.setenv("WATCHDOG_USEC", "30000")
+    statuses = iter(["", "it waits", "it waits", ""])
+    done = asyncio.Event()
+
+    def status():
+        try:
+            return next(statuses)
+        except StopIteration:
+            done.set()
+            return ""
+
+    async def answers():
+        pass
+
+    async with watched(answers, status):
+        await asyncio.wait_for(done.wait(), 10)
+    manager.setblocking(False)
+    found = []
+    while not found or found[-1] != "STATUS=":
+        found.append(told(manager))
+    assert [each for each in found if each != "WATCHDOG=1"] == ["STATUS=it waits", "STATUS="]
