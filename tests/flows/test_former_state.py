@@ -38,7 +38,8 @@ def test_a_flow_continues_after_the_last_batch_of_an_earlier_version(former: Flo
 
     assert (replayed.batch, replayed.events, new.batch, new.events) == (1, 2, 2, 1), "batch 1 had no note in the checkpoint"
     events, readings = former.rows("events"), former.rows("readings")
-    assert (events[:5], readings[:8]) == before
+    assert events[:5] == [{**dict.fromkeys(events[0]), **row} for row in before[0]], "columns that came since are null"
+    assert readings[:8] == before[1]
     assert [(row["sequence"], row["outcome"], row["batch"]) for row in events[2:]] == [
         (3, "dead", 0),
         (4, "ok", 1),
