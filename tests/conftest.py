@@ -16,8 +16,8 @@ from coroutines import run_test
 from fogline_lab.kafka_broker import KafkaBroker
 from secured_kafka import SecuredKafka
 
-hypothesis.settings.register_profile("fogline", deadline=None)  # how long a case takes is the machine's affair
-hypothesis.settings.load_profile("fogline")
+hypothesis.settings.register_profile("same", deadline=None, derandomize=True)  # how long a case takes is the machine's affair
+hypothesis.settings.register_profile("other", deadline=None)
 
 pytest_plugins = ("faults.plugin", "pytester")
 _numbers = itertools.count(1)
@@ -39,6 +39,8 @@ LONG_FIRST = (
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "slow: too long for `make test`; `make chaos` runs it")
+    # `make chaos` tries other cases each time; `make test` the same ones, so that a change fails for its own faults only.
+    hypothesis.settings.load_profile("other" if config.getoption("chaos") else "same")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -179,6 +179,19 @@ def test_everyone_agrees_about_every_command_however_its_steps_are_mixed():
     run(300)
 
 
+def test_a_gateway_is_not_asked_to_cancel_what_the_bridge_is_ending():
+    """A command that expires is replaced before its end is committed: EXPIRED everywhere."""
+    races = Races()
+    races.begin(feature=True, reachable=False, durable=True)
+    races.something_fails("line")
+    races.all_parts_step(1)
+    races.replace(4, ttl_s=5)
+    races.time_passes(700.0, hours=0)
+    races.bridge_commits(1)
+    races.teardown()
+    assert {record.state for record in map(races.world.truth.get, races.world.asked)} == {CommandState.EXPIRED}
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
 def test_everyone_agrees_after_250_000_steps():

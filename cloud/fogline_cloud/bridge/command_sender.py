@@ -93,8 +93,8 @@ class CommandSender:
         """
         peer = self._gateways.welcomed(record.gateway)
         command = self._table.open.get(record.id)
-        if peer is None or peer.control is None:
-            return
+        if peer is None or peer.control is None or (command is not None and command.ending):
+            return  # with `ending`, a verdict of this bridge is being written, and the journal must not have another
         left_s = command.expires_s - self._loop.time() if command is not None else 0.0
         deadline = peer.deadline(int(left_s * 1000), record.deadline)
         if FEATURE not in peer.features:
