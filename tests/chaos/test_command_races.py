@@ -192,6 +192,27 @@ def test_a_gateway_is_not_asked_to_cancel_what_the_bridge_is_ending():
     assert {record.state for record in map(races.world.truth.get, races.world.asked)} == {CommandState.EXPIRED}
 
 
+@pytest.mark.parametrize(("waits_s", "state"), [(0.0, CommandState.EXPIRED), (6.0, CommandState.IN_DOUBT)])
+def test_the_verdict_on_an_attempt_whose_record_was_lost_is_everybodys(waits_s, state):
+    """A refused direct command is sent again and taken; the bridge dies before it has written that."""
+    races = Races()
+    races.begin(feature=True, reachable=False, durable=False)
+    races.ask(2, durable=False, idempotent=False, ttl_s=5)
+    races.all_parts_step(2)
+    races.device_comes_or_goes(reachable=True)
+    races.ask(2, durable=False, idempotent=False, ttl_s=5)
+    races.gateway_receives(1)
+    races.something_fails("bridge")
+    if waits_s:
+        races.time_passes(waits_s, hours=0)
+        races.gateway_connects()
+        races.all_parts_step(1)
+        races.ask(2, durable=False, idempotent=False, ttl_s=5)
+    races.teardown()
+    second = list(races.world.asked)[1]
+    assert races.world.truth.get(second).state is state
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
 def test_everyone_agrees_after_250_000_steps():

@@ -242,6 +242,8 @@ def apply_reply(event: Event, former: CommandRecord | None, now_ms: int) -> Comm
         digest="",
         correlation=(event.correlationid or "")[:MAX_TEXT],
     )
+    if record.released:  # the gateway took a later attempt, whose record was lost with its bridge
+        record = msgspec.structs.replace(record, attempt=record.attempt + 1)
     reply, why = Reply(event.status, event.data, event.content_type if event.data else None), ""
     if len(event.data) > MAX_COMMAND_BYTES:  # Kafka would reject the record, and the shard would retry it for ever
         reply = Reply(event.status)
