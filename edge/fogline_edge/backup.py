@@ -23,7 +23,7 @@ from fogline.command import CommandState
 from fogline.errors import FoglineError, Misconfigured
 from fogline_edge.first_settings import require_none
 from fogline_edge.outbox.copy_file import OLDEST, CopyRecord, change_copy
-from fogline_edge.outbox.data_folder import DataFolder, RunEnd
+from fogline_edge.outbox.data_folder import DataFolder, RunEnd, sync_path
 from fogline_edge.outbox.schema import NEWEST_MIGRATION, open_database
 from fogline_edge.outbox.startup import FILE
 from fogline_edge.settings import EdgeSettings, load
@@ -95,9 +95,9 @@ def write_backup(config: Path, file: Path) -> Backup:
         _number(Path(settings.data))
         _copy(outbox, part)
         _add(part, (made, version("fogline-edge"), config.name), named.inside)
-        _sync(part)
+        sync_path(part)
         part.replace(file)
-        _sync(file.parent)
+        sync_path(file.parent)
     except (OSError, sqlite3.Error) as error:
         with contextlib.suppress(OSError):
             part.unlink()
@@ -175,7 +175,7 @@ def restore(file: Path, folder: Path) -> Restored:
         for name in sorted({name for name, _, _ in content.files} - {content.settings}):
             _beside(folder / name).replace(folder / name)
         _beside(config).replace(config)
-        _sync(folder)
+        sync_path(folder)
     except (OSError, sqlite3.Error) as error:
         raise Misconfigured(f"{file} cannot be restored to {folder}: {error}. Check the folder and the free space") from None
     return Restored(config, content.made, f"{settings.gateway} of {settings.tenant}", waiting)
@@ -217,11 +217,11 @@ def _restore_outbox(file: Path, settings: EdgeSettings, made: str) -> int:
         with file.open("rb") as source, os.fdopen(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o640), "wb") as target:
             shutil.copyfileobj(source, target, 1024 * 1024)
         waiting = _prepare(part, settings.outbox.max_bytes, name)
-        _sync(part)
+        sync_path(part)
         change_copy(data, lambda _: CopyRecord(restored=made))
         folder.note(RunEnd.CLOSING)
         part.replace(data / FILE)
-        _sync(data)
+        sync_path(data)
         for each in (FILE, "lock"):
             _give(data / each, data)
     finally:
@@ -268,11 +268,3 @@ def _give(path: Path, folder: Path) -> None:
     if os.geteuid() == 0:
         owner = folder.stat()
         os.chown(path, owner.st_uid, owner.st_gid)
-
-
-def _sync(path: Path) -> None:
-    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)

@@ -124,10 +124,10 @@ class Query:
                     if stop.is_set() or (self._was_quick and max_events != sizes[-1]):
                         self._end(query)
                         break
-                on_ready()
                 self._report_offsets(query)
                 if stop.is_set():
                     return
+                on_ready()
         except (PySparkException, Py4JError) as error:
             failure = self._failure or explained(error, log_file(self._settings))
             if isinstance(failure, Misconfigured) and self._topic_ids is not None:

@@ -98,3 +98,12 @@ def check_owner(connection: sqlite3.Connection, folder: DataFolder) -> None:
         connection.execute(SQL["set_meta"], ("gateway", folder.name))
     elif row[0] != folder.name:
         raise foreign(folder.path, row[0], folder.name)
+
+
+def sync_path(path: Path) -> None:
+    """Have the disk keep a file's content, or a folder's names."""
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)

@@ -22,6 +22,7 @@ from fogline.event import Lane
 from fogline.gap import Gap, GapReason, Lost
 from fogline_edge.boot import Clock
 from fogline_edge.outbox.carving import CarvedRow, Carving, Images, event_of, stream_values
+from fogline_edge.outbox.data_folder import sync_path
 from fogline_edge.outbox.ingest import insert_many
 from fogline_edge.outbox.quarantine import GapRecords
 from fogline_edge.outbox.queries import SQL
@@ -102,7 +103,7 @@ def finish(path: Path, aside: Path) -> None:
         log.replace(aside.with_name(aside.name + "-wal"))
     index.unlink(missing_ok=True)
     salvaged.replace(path)
-    _sync(path.parent)
+    sync_path(path.parent)
     _tidy(path, aside)
 
 
@@ -142,16 +143,8 @@ def _make(making: Path, damaged: Path | None, *, identity: tuple[str, str], cloc
         connection.execute("COMMIT")
     finally:
         connection.close()
-    _sync(making)
+    sync_path(making)
     return rebuilt.report
-
-
-def _sync(path: Path) -> None:
-    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
 
 
 def _lacks(error: Exception) -> bool:
