@@ -213,6 +213,42 @@ def test_the_verdict_on_an_attempt_whose_record_was_lost_is_everybodys(waits_s, 
     assert races.world.truth.get(second).state is state
 
 
+def test_a_device_that_comes_between_two_commands_gets_the_first_one_first():
+    """The journal has not committed the first one when the device comes and the second one arrives."""
+    races = waiting_at_the_gateway()
+    races.device_comes_or_goes(reachable=True)
+    races.ask(2, durable=True, idempotent=False, ttl_s=600)
+    races.bridge_commits(1)
+    races.gateway_receives(1)
+    for _ in range(4):
+        races.gateway_commits_and_goes_on()
+        races.device_does_it(again=False)
+    assert races.world.done == races.world.accepted
+    races.teardown()
+
+
+def test_a_command_that_expires_before_the_journal_has_it_stops_no_other_one():
+    races = waiting_at_the_gateway()
+    races.time_passes(700.0, hours=0)
+    races.device_comes_or_goes(reachable=True)
+    races.all_parts_step(2)
+    races.ask(2, durable=True, idempotent=False, ttl_s=600)
+    races.all_parts_step(2)
+    races.device_does_it(again=False)
+    states = [races.world.truth.get(each).state for each in races.world.asked]
+    assert states == [CommandState.EXPIRED, CommandState.SUCCEEDED]
+    races.teardown()
+
+
+def waiting_at_the_gateway() -> Races:
+    """A durable command has arrived at the gateway, and its journal has not committed it."""
+    races = Races()
+    races.begin(feature=True, reachable=False, durable=True)
+    races.bridge_commits(1)
+    races.gateway_receives(1)
+    return races
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
 def test_everyone_agrees_after_250_000_steps():

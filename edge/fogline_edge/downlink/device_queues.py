@@ -17,6 +17,7 @@ class CommandTask:
 
     `doubts`: attempts with an unknown outcome. After one, `state` stays `SENDING`: `QUEUED` means that the device never got it.
     `cancelled`: the reason of a request to cancel it: no attempt begins any more.
+    `stored`: the journal has it. Before, it only holds its place in the queue.
     """
 
     command: Command
@@ -24,6 +25,7 @@ class CommandTask:
     timer: asyncio.TimerHandle | None = None
     doubts: int = 0
     cancelled: str | None = None
+    stored: bool = True
 
 
 @dataclass(slots=True)
@@ -93,7 +95,7 @@ class DeviceQueues:
     def next(self, device: str, now_s: float) -> CommandTask | None:
         """Take the first command of a device, if one may begin; it is under way from now on."""
         queue = self._queues.get(device)
-        if queue is None or not queue.free(now_s) or not queue.waiting:
+        if queue is None or not queue.free(now_s) or not queue.waiting or not queue.waiting[0].stored:
             self._discard_if_empty(device)
             return None
         queue.current = queue.waiting.popleft()

@@ -87,8 +87,11 @@ class Downlink:
         task: CommandTask | None = None
         if first is not None and self._runner.commands.get(command.id) is None:
             task = self._runner.commands.add(command, first)
+            task.stored = False
             if at_once:
                 self._runner.queues.begin(task)
+            else:
+                self._runner.queues.append(task)
         store = partial(journal.store, command=command, first=first)
         stored = partial(self._stored, command, task, refusal, settle)
         self._outbox.port.act(store, stored, urgent=True, size=len(command.data))
@@ -128,10 +131,11 @@ class Downlink:
     ) -> None:
         if stored is JournalResult.NEW and task is not None:
             settle(ACCEPTED)
-            if task.state is CommandState.SENDING:
+            task.stored = True
+            if self._runner.queues.is_current(task):
                 self._runner.execute(task)
             else:
-                self._runner.queue(task)
+                self._runner.start_next(command.device)
             return
         if task is not None:
             self._runner.discard(task)
