@@ -96,6 +96,14 @@ class Disk:
         """Record an event outside the disk, in order with the steps."""
         self.record.append(Step(DiskOperation.NOTE, note=what))
 
+    def write_again(self, path: Path) -> None:
+        """Write and sync a whole file in place, as a gateway does with its log after a failed sync."""
+        content = path.read_bytes()
+        self.ask(DiskOperation.WRITE, path.name)
+        self.record.append(Step(DiskOperation.WRITE, path.name, data=content))
+        self.ask(DiskOperation.SYNC, path.name)
+        self.record.append(Step(DiskOperation.SYNC, path.name))
+
     def ask(self, kind: DiskOperation, file: str) -> None:
         """Call `before`, which may raise the disk's error."""
         if self._beside is not None and (now := self._beside.read_bytes()) != self._beside_was:

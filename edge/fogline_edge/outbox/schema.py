@@ -3,8 +3,8 @@
 WAL and `synchronous=FULL`: a commit that returned survives a power cut. `max_page_count` bounds the file and
 `journal_size_limit` the WAL, so that the outbox reports a full disk before SQLite wedges.
 
-A WAL that a former run left is copied into the file before anything is added. If that run's last sync failed, its commits can
-be read only until the machine ends, and SQLite would stop reading the WAL there later.
+A WAL that a former run left is copied into the file before anything is added. If its last sync failed, and the run ended before
+it recorded that, its commits can be read only until the machine ends, and SQLite would stop reading the WAL there later.
 """
 
 import sqlite3

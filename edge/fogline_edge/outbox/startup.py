@@ -8,7 +8,7 @@ from fogline.errors import Misconfigured
 from fogline_edge.boot import Clock
 from fogline_edge.outbox import salvage
 from fogline_edge.outbox.age import Age
-from fogline_edge.outbox.data_folder import DataFolder, RunEnd, check_owner, foreign, note_start
+from fogline_edge.outbox.data_folder import DataFolder, RunEnd, check_owner, foreign, note_start, write_again
 from fogline_edge.outbox.free_space import is_damage
 from fogline_edge.outbox.integrity import examine
 from fogline_edge.outbox.queries import SQL
@@ -58,6 +58,8 @@ def _prepare(settings: EdgeSettings, folder: DataFolder, clock: Clock) -> None:
         if why is not None:
             salvage.salvage(path, why, identity=(settings.tenant, settings.gateway), clock=clock)
             folder.note(RunEnd.CLOSING)
+        elif last.how is RunEnd.FAILED and (log := path.with_name(path.name + "-wal")).exists() and log.stat().st_size:
+            write_again(log)
     except (OSError, sqlite3.Error) as error:
         raise _cannot("salvaged", path, error) from error
 
