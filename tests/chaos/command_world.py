@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 
+from chaos.reply_event import reply_event
 from chaos.virtual_loop import VirtualLoop
 from cloud.bridge.test_command_table import CommandSide
 from fogline.address import CommandAddress
@@ -18,11 +19,11 @@ from fogline.cancel import FEATURE, decode_cancel, is_cancel
 from fogline.codec import Beacon
 from fogline.command import CommandState, Deadline, Reply, decode_command, decode_query, is_command
 from fogline.errors import Poison, Unreachable
-from fogline.event import Lane
 from fogline.message import Message
 from fogline.signature import TrustedKeys
 from fogline_cloud.access.principal import Principal, PrincipalKind
 from fogline_cloud.bridge.cancels import outcome_of
+from fogline_cloud.bridge.early_verdicts import EarlyVerdicts
 from fogline_cloud.commands.command_id import CommandIds
 from fogline_cloud.commands.record import CommandRecord
 from fogline_cloud.commands.registry import Registry
@@ -32,7 +33,6 @@ from fogline_edge.downlink import journal
 from fogline_edge.downlink.downlink import Downlink
 from fogline_edge.outbox import outbox as outbox_module
 from fogline_edge.outbox.group import Group
-from fogline_lab.events import make_event
 
 SCHEMA = Path(outbox_module.__file__).parent / "schema.sql"
 IDS = CommandIds(b"k" * 32)
@@ -59,6 +59,7 @@ class Bridge:
         self.changes: deque = deque()
         self.wire: deque[Sent] = deque()
         self.side = CommandSide(self, world.wall_ms)
+        self.early = EarlyVerdicts(self.side.table, "acme", lambda _gateway, _device: True)
         self.side.routes.recall("lamp-1", "gw-1", 1)
         self.side.table.learn(world.truth.everything())
         self.side.table.add_reply_link(("op-1", "me"), self)
@@ -282,26 +283,15 @@ class World:
 
     def upload(self) -> None:
         """The bridge gets the next event of lane `reply`. It lands in its order among the changes of the shard."""
-        if self.landed + self.bridge.changes.count(LANDING) < len(self.replies):
+        arrived = self.landed + self.bridge.changes.count(LANDING)
+        if arrived < len(self.replies):
             self.bridge.changes.append(LANDING)
+            self.loop.call(self.bridge.early.take, [reply_event(arrived + 1, self.replies[arrived])])
 
     def land(self) -> None:
         """The oldest event of lane `reply` lands, exactly once."""
-        arrival = self.replies[self.landed]
         self.landed += 1
-        outcome = arrival.outcome
-        event = make_event(
-            self.landed,
-            lane=Lane.REPLY,
-            device=arrival.device,
-            subject=arrival.channel,
-            data=arrival.data,
-            content_type=arrival.content_type,
-            commandid=outcome.command,
-            commandstate=outcome.state,
-            status=outcome.status,
-            correlationid=outcome.correlation,
-        )
+        event = reply_event(self.landed, self.replies[self.landed - 1])
         checked = check_replies([event], self.truth.get, issued=IDS.issued, tenant="acme", now_ms=self.wall_ms())
         assert not checked.refused
         for record in checked.records:

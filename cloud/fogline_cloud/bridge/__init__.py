@@ -16,6 +16,7 @@
 `desired_states`: sends desired states as commands
 `device_feed`: the table of devices, from Kafka
 `devices`: changes of the registry of devices
+`early_verdicts`: verdicts that operators get before Kafka has them
 `enrolment`: issues certificates to gateways
 `event_messages`: Kafka records as messages for consumers
 `fleet`: the gateways of this bridge's shards, and what they report

@@ -29,6 +29,7 @@ from fogline_cloud.bridge.connected_gateways import ConnectedGateways
 from fogline_cloud.bridge.consumers import ConsumerHandler
 from fogline_cloud.bridge.desired_states import DesiredStates
 from fogline_cloud.bridge.devices import DeviceHandler, Devices
+from fogline_cloud.bridge.early_verdicts import EarlyVerdicts
 from fogline_cloud.bridge.enrolment import EnrolmentHandler
 from fogline_cloud.bridge.fleet import FleetStatistics
 from fogline_cloud.bridge.forwarding import Forwarder
@@ -126,7 +127,13 @@ class Bridge:
         policy = self._policy
         sender = CommandSender(self._table, self.gateways, self._signer)
         gateways = GatewayHandler(
-            self.shards, self.gateways, self.fleet, settings.bridge, on_welcomed=sender.resume, find_owner=self._find_owner
+            self.shards,
+            self.gateways,
+            self.fleet,
+            settings.bridge,
+            on_welcomed=sender.resume,
+            on_replies=EarlyVerdicts(self._table, settings.tenant, policy.may_speak_for).received,
+            find_owner=self._find_owner,
         )
         operators = OperatorHandler(
             self.shards,

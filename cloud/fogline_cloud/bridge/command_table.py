@@ -91,23 +91,29 @@ class CommandTable:
         committed: Callable[[CommandRecord], None],
         unknown: Callable[[], None],
         replaced: Callable[[CommandRecord], None] = lambda _: None,
+        *,
+        urgent: bool = True,
     ) -> None:
         """Ask the shard to write a record. Exactly one of `committed` and `unknown` follows, on the loop.
 
         `committed` gets the record that is current after the commit: this one, or one that it may not replace. `unknown`: the
         shard is not here, or went away before the commit was certain. `replaced` gets each command that a new one replaces.
+        `urgent`: somebody waits for the commit.
         """
         shard = self._shards.ready(self._shards.number_of(record.gateway))
         if shard is None:
             unknown()
             return
-        on_loop = partial(call_soon, self._loop)
-        shard.submit(CommandChange(record, partial(on_loop, committed), partial(on_loop, unknown), partial(on_loop, replaced)))
+        done, given_up, others = (partial(call_soon, self._loop, each) for each in (committed, unknown, replaced))
+        shard.submit(CommandChange(record, done, given_up, others, urgent=urgent))
 
-    def change(self, record: CommandRecord, outcome: Outcome | None = None) -> None:
-        """Ask the shard to write a record if the current one allows it. `outcome` settles its copies; MODIFIED if in doubt."""
+    def change(self, record: CommandRecord, outcome: Outcome | None = None, *, urgent: bool = False) -> None:
+        """Ask the shard to write a record if the current one allows it. `outcome` settles its copies; MODIFIED if in doubt.
+
+        Unless it is `urgent`, it is committed with the answer of a device that answers at once.
+        """
         unknown = partial(self._on_unknown, record.id, MODIFIED if outcome is not None else None)
-        self.write(record, partial(self._on_changed, outcome, record.state), unknown)
+        self.write(record, partial(self._on_changed, outcome, record.state), unknown, urgent=urgent)
 
     def end(self, record: CommandRecord, state: CommandState, status: Status, why: str, outcome: Outcome | None = None) -> None:
         """Ask the shard to write a verdict that no device gave. `outcome` replaces the reply of a direct command."""
@@ -125,7 +131,7 @@ class CommandTable:
             doubted = command.doubted if command is not None else known.provisional and known.attempt == record.attempt
             delivered = not record.durable and not doubted and not record.of_kafka
             end = msgspec.structs.replace(end, reply_delivered=delivered)
-        self.change(end, outcome)
+        self.change(end, outcome, urgent=True)
 
     def _on_changed(self, outcome: Outcome | None, state: CommandState, current: CommandRecord) -> None:
         if outcome is not None and (current.state is state or (current.cancelling and outcome == ACCEPTED)):
@@ -154,7 +160,7 @@ class CommandTable:
     def take_over(self, record: CommandRecord) -> None:
         """Store a record that a shard reports as current, and send its reply if one is due."""
         known = self.registry.get(record.id)
-        # A shard reports a verdict before its commit, so the verdict may overtake an older record that was committed.
+        # A verdict is taken over before its commit, so it may overtake an older record that was committed.
         if known is not None and (is_outdated(known, record) or may_replace(record, known)):
             return
         forgotten = self.registry.forgotten_replies

@@ -11,7 +11,8 @@ from fogline.address import Address, Control, HelloAddress, IngestAddress, shown
 from fogline.amqp.events import Delivery, Link
 from fogline.amqp.outcome import ACCEPTED, DECODE_ERROR, NOT_FOUND, RELEASED, RESOURCE_LIMIT, UNAUTHORIZED, Condition, rejected
 from fogline.amqp.scheduler import Share
-from fogline.codec import MAX_MESSAGE_BYTES, decode_beacon, decode_range
+from fogline.codec import MAX_MESSAGE_BYTES, Range, decode_beacon, decode_range
+from fogline.event import Lane
 from fogline.gateway_statistics import STATISTICS_CONTENT_TYPE, decode_statistics
 from fogline.message import Message
 from fogline.process.loop_calls import call_soon
@@ -37,7 +38,8 @@ _log = logging.getLogger("fogline.bridge")
 class GatewayHandler(LinkHandler):
     """Serves `hello/`, `ingest/` and `control/`. `fleet` gets what the gateways report.
 
-    `on_welcomed`: a gateway can receive commands. `find_owner`: `host:port` of the other bridge that owns a shard, or "".
+    `on_welcomed`: a gateway can receive commands. `on_replies` gets each batch of lane `reply`. `find_owner`: `host:port` of
+    the other bridge that owns a shard, or "".
     """
 
     def __init__(
@@ -48,11 +50,13 @@ class GatewayHandler(LinkHandler):
         settings: BridgeSettings,
         *,
         on_welcomed: Callable[[GatewayPeer], None],
+        on_replies: Callable[[Range, Message], None],
         find_owner: Callable[[int], Awaitable[str]],
     ) -> None:
         self._shards = shards
         self._gateways = gateways
         self._on_welcomed = on_welcomed
+        self._on_replies = on_replies
         self._find_owner = find_owner
         self._loop = asyncio.get_running_loop()
         self._redirects: set[asyncio.Task[None]] = set()
@@ -180,6 +184,8 @@ class GatewayHandler(LinkHandler):
             peer.queue(delivery, message)
             self._fleet.seen(span.gateway, peer.shard_number)
             shard.submit(GatewayBatch(span, message, partial(call_soon, self._loop, peer.settle, delivery)))
+            if span.lane is Lane.REPLY:
+                self._on_replies(span, message)
 
 
 def _now_ms() -> int:

@@ -18,6 +18,10 @@ from fogline_cloud.shard.retirement import Retirement
 URGENT_EVENTS = 1000
 """Largest number of events in a transaction with urgent work."""
 
+PIPELINED_EVENTS = 100
+"""Least number of events at the beginning of a transaction that begins before the former one is visible. Kafka delays such a
+transaction by 20 ms, in which many events can be written, and in which a command would wait."""
+
 _log = logging.getLogger("fogline.shard")
 
 _turn = threading.Lock()
@@ -112,7 +116,7 @@ class GroupCommit:
                 case _:
                     if deadline is None:
                         deadline = time.monotonic() + self._settings.transaction_ms / 1000
-                        if item.urgent:  # Kafka delays a new transaction by 20 ms if it has not finished the former one
+                        if item.urgent or item.size < PIPELINED_EVENTS:
                             self._settle()
                     events += item.size
                     urgent = urgent or item.urgent

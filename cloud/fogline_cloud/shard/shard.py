@@ -36,10 +36,11 @@ _log = logging.getLogger("fogline.shard")
 class Shard:
     """Owned by this bridge from `start` until `stop`. `submit` may be called from any thread.
 
-    On the shard's thread, `on_change` is called when `ready` or `why_not` changes, and `on_commands` with command records when
-    they are first known, and again after their commit. `issued` returns True if a bridge of this tenant made a command id;
-    `may_speak_for`, if a gateway may send events of a device. `devices` is the table of all bridges. `on_gateways` is called
-    when the shard is taken, with the time of each gateway's last commit in milliseconds since 1970, on the shard's thread.
+    On the shard's thread, `on_change` is called when `ready` or `why_not` changes, and `on_commands` with the command records
+    of a shard that is taken, and with those of replies after their commit. `issued` returns True if a bridge of this tenant
+    made a command id; `may_speak_for`, if a gateway may send events of a device. `devices` is the table of all bridges.
+    `on_gateways` is called when the shard is taken, with the time of each gateway's last commit in milliseconds since 1970, on
+    the shard's thread.
     """
 
     def __init__(

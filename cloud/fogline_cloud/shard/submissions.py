@@ -43,8 +43,6 @@ class GatewayBatch:
     def perform(self, owned: OwnedShard) -> Callable[[], None]:
         """Admit and write the batch. The returned callback settles it."""
         outcome, records = self._admit(owned)
-        if records:
-            owned.on_commands(records)
 
         def committed() -> None:
             if records:
