@@ -24,6 +24,7 @@ from fogline_lab.events import make_arrival
 from fogline_lab.supervisor import start_child
 
 POINTS = (CrashPoint.BEFORE_COMMAND_SENT, CrashPoint.BEFORE_COMMAND_END_COMMIT, CrashPoint.BEFORE_COMMAND_SETTLED)
+WITH_DEVICE = (CrashPoint.BEFORE_COMMAND_SENT, CrashPoint.BEFORE_VERDICT_COMMIT)
 TTL_S = 60.0
 
 
@@ -65,7 +66,8 @@ DIRECT = Ask("lamp-1", "switch", b"{}", durable=False, ttl_s=TTL_S, message_id="
 
 
 @pytest.mark.parametrize(
-    ("point", "present"), [(POINTS[0], True), *((point, present) for point in POINTS[1:] for present in (False, True))]
+    ("point", "present"),
+    [*((point, True) for point in WITH_DEVICE), *((point, present) for point in POINTS[1:] for present in (False, True))],
 )
 @pytest.mark.fault("X8")
 async def test_a_bridge_killed_during_a_direct_command_neither_repeats_nor_starts_it(kafka, tenant, folder, point, present):

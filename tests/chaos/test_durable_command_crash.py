@@ -16,7 +16,12 @@ from fogline_lab.supervisor import start_child
 
 
 @pytest.mark.parametrize(
-    "point", [CrashPoint.BEFORE_COMMAND_SENT, *(pytest.param(point, marks=pytest.mark.slow) for point in POINTS[1:])]
+    "point",
+    [
+        CrashPoint.BEFORE_COMMAND_SENT,
+        CrashPoint.BEFORE_VERDICT_COMMIT,
+        *(pytest.param(point, marks=pytest.mark.slow) for point in POINTS[1:]),
+    ],
 )
 async def test_a_bridge_killed_during_a_durable_command_does_it_once(kafka, tenant, folder, point):
     site = Site(tenant, folder, kafka.bootstrap, shards=1)

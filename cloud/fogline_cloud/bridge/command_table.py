@@ -163,6 +163,8 @@ class CommandTable:
         # A verdict is taken over before its commit, so it may overtake an older record that was committed.
         if known is not None and (is_outdated(known, record) or may_replace(record, known)):
             return
+        if known is not None and known.digest and not record.digest and not known.state.terminal:
+            return  # a reply to a former bridge's attempt: the gateway's outcome of this one follows (`keep_verdict`)
         forgotten = self.registry.forgotten_replies
         self.registry.put(record)
         if self.registry.forgotten_replies > forgotten:

@@ -11,6 +11,7 @@ from fogline.codec import Range, read_batch
 from fogline.errors import Poison
 from fogline.event import Event
 from fogline.message import Message
+from fogline.process.crash_points import CrashPoint, crash_point
 from fogline_cloud.bridge.command_table import CommandTable
 from fogline_cloud.commands.reply_lane import check_replies
 from fogline_cloud.shard.foreign_devices import MaySpeakFor
@@ -43,6 +44,7 @@ class EarlyVerdicts:
         checked = check_replies(clear, known, issued=lambda _: False, tenant=self._tenant, now_ms=now_ms)
         for record in checked.records:
             self._table.take_over(record)
+            crash_point(CrashPoint.BEFORE_VERDICT_COMMIT)
 
     def _awaits_gateway(self, command_id: str) -> bool:
         """Return True if only its gateway can end a command: nobody cancels it, and no verdict of a bridge is being written."""

@@ -26,7 +26,7 @@ from fogline_cloud.bridge.forwarding import SHARDS, Forwarder, unknown_device
 from fogline_cloud.bridge.peer import LinkHandler, Peer
 from fogline_cloud.bridge.shard_table import ShardTable
 from fogline_cloud.commands.command_id import CommandIds
-from fogline_cloud.commands.record import CommandRecord, audit_of, ended, left_ms
+from fogline_cloud.commands.record import CommandRecord, audit_of, ended, left_ms, with_request
 from fogline_cloud.commands.request import read_cancel, read_command, reply_owner
 from fogline_cloud.commands.routes import Routes
 from fogline_cloud.settings import CommandPolicySettings
@@ -232,10 +232,7 @@ class OperatorHandler(LinkHandler):
 
     def _confirm(self, known: CommandRecord, record: CommandRecord, settle: Settle) -> None:
         """Take a copy of a command that is known from its gateway's reply alone, if the journal has the same command."""
-        request = {
-            name: getattr(record, name) for name in ("operator", "digest", "correlation", "reply_to", "reply_owner", "durable")
-        }
-        claim = msgspec.structs.replace(known, **request, reply_delivered=False)
+        claim = with_request(known, record)
         self._sender.look_up(claim, partial(self._on_confirmed, claim, settle))
 
     def _on_confirmed(self, claim: CommandRecord, settle: Settle, lookup: JournalLookup) -> None:

@@ -196,6 +196,12 @@ def same_verdict(one: CommandRecord, other: CommandRecord) -> bool:
     return (one.state, one.provisional) == (other.state, other.provisional)
 
 
+def with_request(verdict: CommandRecord, request: CommandRecord) -> CommandRecord:
+    """Return the record of a verdict that was known from its gateway's reply alone, with the operator's request."""
+    names = ("operator", "digest", "correlation", "reply_to", "reply_owner", "durable")
+    return msgspec.structs.replace(verdict, **{name: getattr(request, name) for name in names}, reply_delivered=False)
+
+
 def ended(
     record: CommandRecord, state: CommandState, reply: Reply, now_ms: int, *, why: str = "", provisional: bool = False
 ) -> CommandRecord:

@@ -1,9 +1,9 @@
-"""Newest wins: the commands that a newer one of the same device and name replaces. Pure."""
+"""What the next record of a command keeps of the current one, and which commands a newer one replaces. Pure."""
 
 import msgspec
 
 from fogline.command import CommandState
-from fogline_cloud.commands.record import CommandRecord
+from fogline_cloud.commands.record import CommandRecord, with_request
 from fogline_cloud.commands.registry import Registry
 
 MAX_NAME = 256
@@ -40,3 +40,15 @@ def keep_cancellation(current: CommandRecord | None, record: CommandRecord) -> C
     if current is None or not current.cancelling or record.cancelled_by or record.attempt != current.attempt:
         return record
     return msgspec.structs.replace(record, cancelled_by=current.cancelled_by, replaced_by=current.replaced_by)
+
+
+def keep_verdict(current: CommandRecord | None, record: CommandRecord) -> CommandRecord:
+    """Return the next record of a command, which has the current one's verdict if that is known from a reply alone.
+
+    The reply came while a bridge that had not known the command sent it again. Its gateway has accepted the copy meanwhile,
+    so it is the same command, or the bridge has no answer from the gateway.
+    """
+    unconfirmed = record.state in (CommandState.ACCEPTED, CommandState.REJECTED)
+    if current is None or current.digest or not record.digest or unconfirmed or not current.state.terminal:
+        return record
+    return with_request(current, record)

@@ -12,7 +12,7 @@ from fogline.event import Event
 from fogline_cloud.audit.record import AuditRecord
 from fogline_cloud.commands.kafka_form import verdict_event
 from fogline_cloud.commands.record import CommandRecord, same_verdict
-from fogline_cloud.commands.replacement import keep_cancellation, replaced_by
+from fogline_cloud.commands.replacement import keep_cancellation, keep_verdict, replaced_by
 from fogline_cloud.shard.owned_shard import OwnedShard
 
 _log = logging.getLogger("fogline.audit")
@@ -37,7 +37,7 @@ class CommandChange:
         """Write the record if it may follow the known one."""
         registry, replaced = owned.registry, []
         former = registry.get(self.record.id)
-        record = keep_cancellation(former, self.record)
+        record = keep_verdict(former, keep_cancellation(former, self.record))
         owes_response = record.of_kafka and record.owes_reply and (former is None or not same_verdict(former, record))
         if owes_response:
             record = replace(record, reply_delivered=True)

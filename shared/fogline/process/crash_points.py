@@ -25,6 +25,7 @@ class CrashPoint(StrEnum):
     BEFORE_COMMAND_SENT = "before_command_sent"
     BEFORE_COMMAND_END_COMMIT = "before_command_end_commit"
     BEFORE_COMMAND_SETTLED = "before_command_settled"
+    BEFORE_VERDICT_COMMIT = "before_verdict_commit"
     BEFORE_CANCELLING_COMMIT = "before_cancelling_commit"
     BEFORE_CANCEL_SENT = "before_cancel_sent"
 

@@ -17,6 +17,7 @@ from fogline_cloud.bridge.forwarding import Forwarder
 from fogline_cloud.bridge.operators import OperatorHandler
 from fogline_cloud.bridge.shard_table import ShardTable
 from fogline_cloud.commands.command_id import CommandIds
+from fogline_cloud.commands.replacement import keep_verdict
 from fogline_cloud.commands.routes import Routes
 from fogline_cloud.settings import BridgeSettings, CommandPolicySettings
 from fogline_lab.amqp import within
@@ -102,5 +103,27 @@ async def test_a_command_that_expires_while_kafka_is_away_is_ended_when_it_is_ba
     change = await within(shard.changes.get(), "the verdict is never written")
     assert change.record.state is CommandState.EXPIRED
     commands.table.take_over(change.record)
+    assert not commands.table.open
+    commands.close()
+
+
+async def test_a_reply_to_an_attempt_of_a_former_bridge_waits_until_the_gateway_has_confirmed_the_copy():
+    """The operator's copy came to a bridge that had not read the reply: its verdict goes with the copy's request."""
+    commands = CommandSide(OneShard())
+    asked = record(expires_ms=int(time.time() * 1000) + 60_000)
+    commands.table.take_over(asked)
+    reply = record(state=CommandState.SUCCEEDED, status=200, digest="", operator="", reply_to="")
+    commands.table.take_over(reply)
+    assert commands.table.registry.get("C1") == asked
+    for unconfirmed in (asked, record(state=CommandState.REJECTED), record(digest="", state=CommandState.DISPATCHED)):
+        assert keep_verdict(reply, unconfirmed) == unconfirmed
+    confirmed = keep_verdict(reply, record(state=CommandState.DISPATCHED))
+    assert (confirmed.state, confirmed.status, confirmed.reply_to, confirmed.owes_reply) == (
+        CommandState.SUCCEEDED,
+        200,
+        "me",
+        True,
+    )
+    commands.table.take_over(confirmed)
     assert not commands.table.open
     commands.close()
