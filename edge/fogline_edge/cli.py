@@ -222,6 +222,8 @@ def run_status(arguments: argparse.Namespace) -> int:
         print(json.dumps(status))
         return 0
     print(f"gateway {status['gateway']}, {status['bytes']:,} bytes")
+    if status["full"]:
+        print(status["full"]["sentence"])
     if (copy := status["copy"])["restored"]:
         print(f"it was restored from a backup of {copy['restored']}")
     if copy["replaced"]:
