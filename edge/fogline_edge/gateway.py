@@ -125,7 +125,7 @@ async def _open_outbox(settings: EdgeSettings, stop: asyncio.Event) -> Outbox | 
             if not file.exists() or not file.stat().st_size:
                 raise  # at the very first start an operator reads the message
             why = FullRecord(file.parent, settings.outbox.max_bytes).begin(FullCause.DISK)
-            _log.error("%s (retrying every %.0f s): %s", error, ROOM_S, why)
+            _log.error("%s (retrying every %.0f s): %s", error, ROOM_S, why, extra={"reason": FullCause.DISK.value})
             service_manager.tell(f"EXTEND_TIMEOUT_USEC={round(2e6 * ROOM_S)}")
             service_manager.tell_status(why)
         with contextlib.suppress(TimeoutError):

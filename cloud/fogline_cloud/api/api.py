@@ -121,7 +121,8 @@ class Api:
     async def answers(self) -> None:
         """Return if the thread that reads Kafka runs; else wait for ever. A thread that waits for Kafka runs."""
         if not self.context.tail.alive:
-            _log.error("the thread that reads Kafka has ended: the service manager has to start this process again")
+            text = "the thread that reads Kafka has ended: the service manager has to start this process again"
+            _log.error(text, extra={"reason": "thread-ended"})
             await asyncio.Future()
 
     def read_files(self) -> None:

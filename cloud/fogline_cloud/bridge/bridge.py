@@ -169,7 +169,8 @@ class Bridge:
     async def answers(self) -> None:
         """Return if the thread of each shard runs; else wait for ever. A shard that waits for Kafka runs."""
         if not all(shard.alive for shard in self.shards):
-            _log.error("the thread of a shard has ended: the service manager has to start this bridge again")
+            text = "the thread of a shard has ended: the service manager has to start this bridge again"
+            _log.error(text, extra={"reason": "thread-ended"})
             await asyncio.Future()
 
     def read_again(self) -> None:

@@ -69,7 +69,7 @@ class FileRoom:
         used = used_pages(self._store.connection) * self._page_bytes
         wanted = 0 if self._nearly_full else self._store.max_bytes - used
         cause = FullCause.DISK if disk_is_full(self._record.folder, wanted) else FullCause.BOUND
-        _log.warning("the outbox is full: devices wait: %s", self._record.begin(cause, used))
+        _log.warning("the outbox is full: devices wait: %s", self._record.begin(cause, used), extra={"reason": cause.value})
 
     def note_room(self) -> None:
         """Note that there is room, after the items that waited for it were tried again: a full disk has shown by now."""

@@ -111,7 +111,7 @@ class Outbox:
 
     def suspect(self, why: str) -> None:
         """Report a contradiction in the data read: the process must end, and the next start salvages the file."""
-        _log.error("the outbox is damaged: %s", why)
+        _log.error("the outbox is damaged: %s", why, extra={"reason": "outbox-damaged"})
         self._folder.note(RunEnd.DAMAGED)
         self._fatal(f"the outbox is damaged: {why}")
 

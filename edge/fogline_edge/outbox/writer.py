@@ -68,7 +68,7 @@ class Writer:
             while (item := self._queue.get()) is not None:
                 self._do(item)
         except Exception as error:  # noqa: BLE001 - after any error nothing more may be acknowledged: the process ends
-            _log.exception("the outbox's writer failed")
+            _log.exception("the outbox's writer failed", extra={"reason": "outbox-failed"})
             self._callbacks.fatal(f"the outbox failed: {error}")
             failure = error
         try:
