@@ -38,6 +38,7 @@ def test_a_full_disk_delays_events_and_heals_without_a_person(machine):
     assert (machine.root / "srv" / "acknowledged").read_text() == ""
     assert "events are not acknowledged since" in (sentence := machine.status()["full"]["sentence"])
     assert "the disk, or this user's quota of it, is full" in sentence
+    assert "the outbox is full" in machine.run(f"{journal} FOGLINE_GATEWAY=gw-1 FOGLINE_REASON=disk"), "no fields"
     machine.run("rm /var/lib/fogline/filler")
     done = machine.root / "srv" / "acknowledged"
     healed_s = until(lambda: bool(done.read_text()), HEALED_S, "the events are not acknowledged")
