@@ -15,6 +15,7 @@ from fogline.enrolment import decode_token
 from fogline.errors import Misconfigured, Poison
 from fogline.installed import settings_folder
 from fogline.process import checkup, command_line
+from fogline.process.journal import name_gateway
 from fogline.process.one_cpu import stay_on_one_cpu
 from fogline.process.tls_files import require_tls
 from fogline_edge.adapters.ble.state import BleState, lines_of
@@ -156,6 +157,7 @@ def run_run(arguments: argparse.Namespace) -> int:
     """Serve until a signal."""
     settings = load(arguments.config)
     require_tls(settings.uplink.tls, "uplink.tls", insecure_dev=arguments.insecure_dev)
+    name_gateway(settings.tenant, settings.gateway)
     if settings.one_cpu:
         stay_on_one_cpu()
     announce = partial(command_line.announce, ready="gateway", name=settings.gateway)
@@ -222,6 +224,8 @@ def run_status(arguments: argparse.Namespace) -> int:
         print(json.dumps(status))
         return 0
     print(f"gateway {status['gateway']}, {status['bytes']:,} bytes")
+    if status["full"]:
+        print(status["full"]["sentence"])
     if (copy := status["copy"])["restored"]:
         print(f"it was restored from a backup of {copy['restored']}")
     if copy["replaced"]:

@@ -115,6 +115,8 @@ def _outbox(settings: EdgeSettings) -> Iterator[Finding]:
         return
     yield _integrity(folder / FILE)
     status, oldest = read_status(folder), max(read_oldest(folder).values(), default=0.0)
+    if (full := status["full"]) is not None:
+        yield Finding(Grade.FAIL if full["remedy"] else Grade.OK, "outbox", full["reason"], full["remedy"].capitalize())
     share = status["used_bytes"] / settings.outbox.max_bytes
     waits = f", the oldest for {oldest:,.0f} s" if status["backlog"] else ""
     text = f"{status['backlog']:,} events wait{waits}; {share:.0%} of outbox.max_bytes are used"

@@ -29,6 +29,7 @@ from fogline_edge.ble_settings import BleSettings
 from fogline_edge.downlink.downlink import Downlink
 from fogline_edge.metrics import AdapterCounters, read_gateway
 from fogline_edge.outbox.free_space import NoRoom
+from fogline_edge.outbox.full_record import FullCause, FullRecord
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.outbox.startup import FILE
 from fogline_edge.renewal import read_times, renew_in_time
@@ -73,7 +74,7 @@ async def run_gateway(settings: EdgeSettings, on_ready: Callable[[dict[str, str]
         else:
             await _serve_devices(settings, outbox, stop, on_ready, config)
         if outbox.copy.replaced.is_set() and not stop.is_set():
-            async with watched(outbox.answers):
+            async with watched(outbox.answers, outbox.why_full):
                 await deliver_the_rest(outbox, settings.uplink, stop)
     finally:
         await outbox.close()
@@ -95,7 +96,7 @@ async def _serve_devices(
         if settings.metrics is not None:
             addresses["metrics"] = await _serve_metrics(settings, outbox, uplink, downlink, adapters, stack=open_adapters)
         on_ready(addresses)
-        async with _renewing(settings, config), watched(outbox.answers):
+        async with _renewing(settings, config), watched(outbox.answers, outbox.why_full):
             await _serve(uplink, outbox, stop)
 
 
@@ -123,8 +124,10 @@ async def _open_outbox(settings: EdgeSettings, stop: asyncio.Event) -> Outbox | 
         except NoRoom as error:
             if not file.exists() or not file.stat().st_size:
                 raise  # at the very first start an operator reads the message
-            _log.error("%s (retrying every %.0f s)", error, ROOM_S)
-            service_manager.tell(f"EXTEND_TIMEOUT_USEC={round(2e6 * ROOM_S)}\nSTATUS={error}")
+            why = FullRecord(file.parent, settings.outbox.max_bytes).begin(FullCause.DISK)
+            _log.error("%s (retrying every %.0f s): %s", error, ROOM_S, why, extra={"reason": FullCause.DISK.value})
+            service_manager.tell(f"EXTEND_TIMEOUT_USEC={round(2e6 * ROOM_S)}")
+            service_manager.tell_status(why)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), ROOM_S)
     return None

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from fogline.gateway_statistics import MachineNumbers
+from fogline_edge.outbox.free_space import free_bytes
 
 SECTOR_BYTES = 512
 """The kernel counts in sectors of this size, whatever the disk's own are (Documentation/block/stat)."""
@@ -24,7 +25,7 @@ def read_machine(folder: Path, *, sys: Path = Path("/sys"), proc: Path = Path("/
     bits = _number(_text(sys / _THROTTLED), 16)
     return MachineNumbers(
         disk_size_bytes=None if sectors is None else sectors * SECTOR_BYTES,
-        disk_free_bytes=_free_bytes(folder),
+        disk_free_bytes=free_bytes(folder),
         disk_written_bytes=written,
         disk_life_used=_life_used(_text(disk / "device/life_time") if disk else None),
         written_bytes=_own_writes(_text(proc / "self/io")),
@@ -56,14 +57,6 @@ def _disk(folder: Path, sys: Path) -> Path | None:
     except OSError:
         return None
     return found.parent if (found / "partition").exists() else found
-
-
-def _free_bytes(folder: Path) -> int | None:
-    try:
-        free = os.statvfs(folder)
-    except OSError:
-        return None
-    return free.f_bavail * free.f_frsize
 
 
 def _life_used(text: str | None) -> float | None:

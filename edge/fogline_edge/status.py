@@ -14,6 +14,8 @@ from fogline.errors import Misconfigured, Poison
 from fogline.event import Lane, parse_rfc3339
 from fogline_edge.adapters.ble.state import STATE_KEY, decode_state
 from fogline_edge.outbox.copy_file import read_copy
+from fogline_edge.outbox.free_space import free_bytes
+from fogline_edge.outbox.full_record import read_full, state_of
 from fogline_edge.outbox.stored_body import unpack_body
 
 _STREAMS = """
@@ -43,11 +45,16 @@ def _open_read_only(folder: Path) -> Iterator[sqlite3.Connection]:
             connection.row_factory = sqlite3.Row
             yield connection
     except sqlite3.Error as error:
-        raise Misconfigured(f"the outbox {path} cannot be read: {error}") from None
+        period = read_full(folder)
+        full = f"; {state_of(period, folder).sentence}" if period is not None and period.lasted_s is None else ""
+        raise Misconfigured(f"the outbox {path} cannot be read: {error}{full}") from None
 
 
 def read_status(folder: Path) -> dict[str, Any]:
-    """Return the counts per stream and in total, the file's size, the copy, and Bluetooth's state. Raises `Misconfigured`."""
+    """Return the counts per stream and in total, the file's size, the last time without room, the copy, and Bluetooth's state.
+
+    Raises `Misconfigured`.
+    """
     with _open_read_only(folder) as connection:
         streams = [dict(row) for row in connection.execute(_STREAMS)]
         (pages,) = connection.execute("PRAGMA page_count").fetchone()
@@ -61,10 +68,20 @@ def read_status(folder: Path) -> dict[str, Any]:
         "bytes": pages * page_bytes,
         "used_bytes": (pages - free_pages) * page_bytes,
         **totals,
+        "full": _full(folder),
         "copy": msgspec.to_builtins(read_copy(folder)),
         "streams": streams,
     }
     return status if ble is None else {**status, "ble": msgspec.to_builtins(decode_state(ble[0]))}
+
+
+def _full(folder: Path) -> dict[str, Any] | None:
+    period = read_full(folder)
+    if period is None:
+        return None
+    state = state_of(period, folder)
+    present = {"free_bytes": free_bytes(folder), "sentence": state.sentence, **state._asdict()}
+    return {**msgspec.to_builtins(period), **present}
 
 
 def read_oldest(folder: Path) -> dict[Lane, float]:

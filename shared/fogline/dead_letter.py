@@ -1,6 +1,8 @@
 """Dead letters: messages of a device that cannot become its events. The gateway stores them as events of its own."""
 
 import base64
+import logging
+import re
 
 import msgspec
 
@@ -8,9 +10,13 @@ from fogline.errors import Poison
 from fogline.event import Arrival, Lane
 from fogline.identity import Retransmission
 from fogline.json_document import read_document
+from fogline.process.log_throttle import LogThrottle
 
 DEAD_CONTENT_TYPE = "application/vnd.fogline-dead+json"
 DEAD_TYPE = "dead"
+
+_log = logging.getLogger("fogline.dead_letters")
+_log.addFilter(LogThrottle(variable=re.compile(r": of .*", re.DOTALL)))  # a device that repeats itself must not fill the disk
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,7 +37,12 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
 def dead_letter(
     error: Poison, *, gateway: str, adapter: str, sender: str, channel: str, data: bytes, retransmission: Retransmission | None
 ) -> Arrival:
-    """Return a refused message as an arrival of the gateway itself. `sender` and `channel` may hold any text."""
+    """Return a refused message as an arrival of the gateway itself, and log it. `sender` and `channel` may hold any text."""
+    _log.warning(
+        "%s: a message becomes a dead letter (%s): of %s: %s",
+        *(adapter, error.reason, ascii(sender)[:256], error),
+        extra={"device": sender, "reason": error.reason},
+    )
     letter = DeadLetter(
         reason=error.reason,
         detail=str(error),

@@ -2,6 +2,7 @@
 
 from chaos.books import Books, Found
 from chaos.workload import settings
+from fogline_edge.outbox import full_record
 from fogline_edge.outbox.outbox import Outbox
 from fogline_lab.disk import DiskOperation
 from fogline_lab.power_cut import PowerCut
@@ -32,5 +33,7 @@ async def found_in(folder, books: Books) -> Found:
             found = await books.judge_resends(outbox)
     finally:
         await outbox.close()
-    found.wrong += [f"set aside: {each.name}" for each in folder.iterdir() if each.name not in {"outbox.db", LOCK}]
+    found.wrong += [
+        f"set aside: {each.name}" for each in folder.iterdir() if each.name not in {"outbox.db", LOCK, full_record.FILE}
+    ]
     return found

@@ -36,10 +36,16 @@ def test_a_full_disk_delays_events_and_heals_without_a_person(machine):
     journal = "journalctl -u fogline-edge --no-pager"
     until(lambda: "the outbox is full: devices wait" in machine.run(journal), HEALED_S, "the journal does not say why")
     assert (machine.root / "srv" / "acknowledged").read_text() == ""
+    assert "events are not acknowledged since" in (sentence := machine.status()["full"]["sentence"])
+    assert "the disk, or this user's quota of it, is full" in sentence
+    assert "the outbox is full" in machine.run(f"{journal} FOGLINE_GATEWAY=gw-1 FOGLINE_REASON=disk"), "no fields"
     machine.run("rm /var/lib/fogline/filler")
     done = machine.root / "srv" / "acknowledged"
     healed_s = until(lambda: bool(done.read_text()), HEALED_S, "the events are not acknowledged")
     print(f"all events were acknowledged {healed_s:.1f} s after there was room")
     assert done.read_text().strip() == str(WAITING)
-    assert machine.status()["acknowledged"] == WAITING + 1
+    status = machine.status()
+    assert status["acknowledged"] == WAITING + 1
+    assert 0 < status["full"]["lasted_s"] < HEALED_S
+    assert "events were not acknowledged from" in status["full"]["sentence"]
     assert shown(machine, "MainPID") == former, "the gateway need not be started again for that"

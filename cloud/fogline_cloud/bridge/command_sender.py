@@ -169,7 +169,8 @@ class CommandSender:
                 self._table.end(record, CommandState.REJECTED, Status.OFFLINE, "the device is not connected", RELEASED)
             case DeliveryState.REJECTED:
                 outcome = rejected(outcome.condition[:MAX_NAME], outcome.description[:MAX_TEXT])
-                _log.info("gateway %s rejects command %s: %s", record.gateway, record.id, outcome)
+                extra = {"gateway": record.gateway, "device": record.device, "reason": outcome.condition}
+                _log.info("gateway %s rejects command %s: %s", record.gateway, record.id, outcome, extra=extra)
                 state, status = _REFUSALS.get(outcome.condition, (CommandState.REJECTED, Status.UNDELIVERABLE))
                 self._table.end(record, state, status, outcome.description, outcome)
 

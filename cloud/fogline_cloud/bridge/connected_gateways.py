@@ -32,7 +32,8 @@ class ConnectedGateways:
         """Add a new connection. An older connection of the same gateway is closed."""
         name = peer.principal.name
         if (former := self._by_name.pop(name, None)) is not None:
-            _log.warning("gateway %s connected a second time: the first connection is closed", name)
+            text = "gateway %s connected a second time: the first connection is closed"
+            _log.warning(text, name, extra={"gateway": name, "reason": "connected-twice"})
             former.connection.close(Condition(LINK_STOLEN, f"gateway {name} connected a second time"))
         self._by_name[name] = peer
 

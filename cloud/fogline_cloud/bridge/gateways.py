@@ -115,7 +115,7 @@ class GatewayHandler(LinkHandler):
             copy = self._copies.judge(request.gateway, request.copy, _now_ms())
             if copy.replaced:
                 why = "a copy of its outbox that was restored later has replaced it: it delivers what it has"
-                _log.warning("gateway %s connects, but %s", request.gateway, why)
+                _log.warning("gateway %s connects, but %s", request.gateway, why, extra={"gateway": request.gateway})
             on_marks = partial(call_soon, self._loop, self._welcome, peer, message, copy)
             shard.submit(MarksQuery(request.gateway, [each.stream for each in request.streams], on_marks, request.epoch))
 

@@ -134,7 +134,7 @@ class KafkaCommands:
         """Write that a command was not delivered."""
         command = answerable(record, self._tenant)
         where = f"{record.topic}[{record.partition}] {record.offset}"
-        _log.warning("the command at %s is not delivered: %s", where, why)
+        _log.warning("the command at %s is not delivered: %s", where, why, extra={"device": command.device, "reason": status})
         self._audit.note(self._peer.principal, "MESSAGE REFUSED", f"{where}: {why}", name=command.name)
         shard = next((each for each in self._shards if each.ready), None)
         if not command.correlation or not is_identifier(command.device):

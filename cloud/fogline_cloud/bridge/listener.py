@@ -254,7 +254,7 @@ class Listener:
                 address = self._relay_address(peer, message)
             self._handler(address).received(peer, delivery, message, address)
         except Poison as error:
-            _log.info("a message of %s is rejected: %s", peer.principal, error)
+            _log.info("a message of %s is rejected: %s", peer.principal, error, extra={"reason": error.reason})
             if error.reason in ("not-authorised", "quota"):
                 self._audit.note(peer.principal, "MESSAGE REFUSED", str(error), name=str(address))
             peer.settle(delivery, rejected(_CONDITIONS.get(error.reason, DECODE_ERROR), str(error)))

@@ -12,6 +12,7 @@
 `expiry`: events past their message expiry
 `file_room`: the bound of the file, and the policy of a full one
 `free_space`: free pages of the file, and errors that mean a full disk or damage
+`full_record`: the last time without room, for `status`
 `gathering`: the next group, and when it is handed over
 `group_commit`: groups in transactions, and the items that wait for room
 `group`: the rows of one transaction

@@ -34,7 +34,8 @@ def drop(store: OutboxStore, lanes: frozenset[Lane], wanted_bytes: int) -> int:
         if found >= wanted_bytes:
             break
     if not stream.dropped.upto:
-        _log.warning("the outbox is nearly full: lane %s drops its oldest events, from %d on", stream.lane, after + 1)
+        text, extra = "the outbox is nearly full: lane %s drops its oldest events, from %d on", {"reason": "dropped"}
+        _log.warning(text, stream.lane, after + 1, extra={"lane": stream.lane.value, **extra})
     _drop(store, stream, upto)
     return upto - after
 

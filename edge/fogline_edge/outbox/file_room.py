@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 from fogline.event import Lane
 from fogline_edge.outbox import drop_oldest
-from fogline_edge.outbox.free_space import page_bytes, used_pages
+from fogline_edge.outbox.free_space import disk_is_full, page_bytes, used_pages
+from fogline_edge.outbox.full_record import FullCause, FullRecord
 from fogline_edge.outbox.ingest import Act, Waiting
 from fogline_edge.outbox.store import PURGED_ROWS, OutboxStore
 
@@ -25,15 +26,19 @@ class FileRoom:
     """The policy of a full file. Used on the writer's thread.
 
     `full`: a change found no room, and only items that may use the reserve are stored. `drops_oldest`: the lanes whose oldest
-    events are dropped when the file is nearly full. `on_full`: called with each new value of `full`.
+    events are dropped when the file is nearly full. `on_full`: called with each new value of `full`. `record`: for operators.
     """
 
-    def __init__(self, store: OutboxStore, drops_oldest: frozenset[Lane], on_full: Callable[[bool], None]) -> None:
+    def __init__(
+        self, store: OutboxStore, drops_oldest: frozenset[Lane], on_full: Callable[[bool], None], record: FullRecord
+    ) -> None:
         self.full = False
         self._store = store
+        self._record = record
         self._drops_oldest = drops_oldest
         self._on_full = on_full
-        self._max_pages = store.max_bytes // page_bytes(store.connection)
+        self._page_bytes = page_bytes(store.connection)
+        self._max_pages = store.max_bytes // self._page_bytes
         self._next_purge = 0.0
 
     @property
@@ -44,6 +49,8 @@ class FileRoom:
         """Mark the outbox as full; the caller's change is retried later. Raises `error` if it has another cause than room."""
         if not self._store.may_wait(error):
             raise error
+        if not self._record.lasts:
+            self._note_full()
         self._set_full(True)
 
     def regained(self) -> bool:
@@ -56,8 +63,18 @@ class FileRoom:
     def _set_full(self, full: bool) -> None:  # noqa: FBT001 - a state, not an option
         if full != self.full:
             self.full = full
-            _log.warning("the outbox is full: devices wait" if full else "the outbox has room again")
             self._on_full(full)
+
+    def _note_full(self) -> None:
+        used = used_pages(self._store.connection) * self._page_bytes
+        wanted = 0 if self._nearly_full else self._store.max_bytes - used
+        cause = FullCause.DISK if disk_is_full(self._record.folder, wanted) else FullCause.BOUND
+        _log.warning("the outbox is full: devices wait: %s", self._record.begin(cause, used), extra={"reason": cause.value})
+
+    def note_room(self) -> None:
+        """Note that there is room, after the items that waited for it were tried again: a full disk has shown by now."""
+        if self._record.lasts and not self.full:
+            _log.warning("the outbox has room again, after %.0f s", self._record.end())
 
     def spare_reserve(self, group: list[Waiting | Act]) -> None:
         """Within a transaction: raise SQLite's error for a full file if a group that may not use the reserve has used it."""

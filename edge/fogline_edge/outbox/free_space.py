@@ -44,6 +44,21 @@ def opening(folder: Path) -> Iterator[None]:
         raise
 
 
+def free_bytes(folder: Path) -> int | None:
+    """Return the bytes of the folder's file system that this user may still take, quotas aside. None if they are unknown."""
+    try:
+        free = os.statvfs(folder)
+    except OSError:
+        return None
+    return free.f_bavail * free.f_frsize
+
+
+def disk_is_full(folder: Path, wanted_bytes: int) -> bool:
+    """Return True if the disk, or this user's quota of it, has not got as many bytes for the folder, nor `PROBE_BYTES`."""
+    free = free_bytes(folder)
+    return (free is not None and free < wanted_bytes) or not _has_room(folder)
+
+
 def _has_room(folder: Path) -> bool:
     """Return False if a file of `PROBE_BYTES` finds no room in the folder."""
     probe = folder / "room.probe"

@@ -14,6 +14,7 @@ from fogline_edge.outbox import requests
 from fogline_edge.outbox.copy_file import CopyFile
 from fogline_edge.outbox.data_folder import DataFolder, RunEnd
 from fogline_edge.outbox.free_space import is_damage, may_wait, opening
+from fogline_edge.outbox.full_record import FullRecord
 from fogline_edge.outbox.gathering import Gathering
 from fogline_edge.outbox.ingest import Act, Waiting
 from fogline_edge.outbox.port import OutboxPort
@@ -65,7 +66,10 @@ class Outbox:
             closing=self._closing,
         )
         self._statement_s = settings.uplink.statement_s
-        self._writer = Writer(store, callbacks, drops_oldest=settings.outbox.drops_oldest, statement_s=self._statement_s)
+        self._full_record = FullRecord(folder.path, settings.outbox.max_bytes, clock)
+        self._full_record.opened()
+        drops = settings.outbox.drops_oldest
+        self._writer = Writer(store, callbacks, drops_oldest=drops, statement_s=self._statement_s, record=self._full_record)
         self._calls = LoopCalls(self._writer.submit)
         self.failed = self._calls.failed
         self.streams = UplinkStreams(self._calls)
@@ -107,7 +111,7 @@ class Outbox:
 
     def suspect(self, why: str) -> None:
         """Report a contradiction in the data read: the process must end, and the next start salvages the file."""
-        _log.error("the outbox is damaged: %s", why)
+        _log.error("the outbox is damaged: %s", why, extra={"reason": "outbox-damaged"})
         self._folder.note(RunEnd.DAMAGED)
         self._fatal(f"the outbox is damaged: {why}")
 
@@ -118,6 +122,10 @@ class Outbox:
     async def answers(self) -> None:
         """Return when the writer has answered. Raises `Misconfigured` if the outbox fails."""
         await self._calls.call(lambda _: None)
+
+    def why_full(self) -> str:
+        """Return the reason why no events are acknowledged, and what to do about it; "" if there is room."""
+        return self._full_record.sentence
 
     async def empty_quarantine(self, keys: Sequence[EventKey], *, resend: bool) -> int:
         """Delete events from the quarantine for good, or move them to the ends of their lanes' streams.

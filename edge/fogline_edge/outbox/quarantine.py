@@ -103,7 +103,7 @@ class Quarantine:
             used, last = used - size - ROW_BYTES, rowid
         self._connection.execute(SQL["trim_quarantine"], (last,))
         self._used = used
-        _log.warning("%s: the %d oldest were deleted", WHY, len(keys))
+        _log.warning("%s: the %d oldest were deleted", WHY, len(keys), extra={"reason": "dropped"})
         for lost, lane in self._runs(keys):
             self._append_gap(lane, lost)
         return len(keys)

@@ -110,7 +110,8 @@ class UplinkStreams:
         """
         self.hand_over()
         for each in await self._calls.call(partial(requests.split_backlog, lanes=lanes, events=events)):
-            _log.warning("lane %s: %d events wait; new events are sent before them", each.lane, each.backlog)
+            text, extra = "lane %s: %d events wait; new events are sent before them", {"lane": each.lane.value}
+            _log.warning(text, each.lane, each.backlog, extra=extra)
 
     # --- the outbox's side
 

@@ -13,6 +13,7 @@ import threading
 from fogline.errors import Unreachable
 from fogline.event import Lane
 from fogline_edge.outbox.file_room import FileRoom
+from fogline_edge.outbox.full_record import FullRecord
 from fogline_edge.outbox.group_commit import GroupCommitter
 from fogline_edge.outbox.housekeeping import Housekeeping, Statements
 from fogline_edge.outbox.store import OutboxStore
@@ -25,15 +26,21 @@ class Writer:
     """Runs the items of its queue on one thread.
 
     `store`: used by this thread alone once it runs. `drops_oldest`: the lanes whose oldest events are dropped when the file is
-    nearly full. `statement_s`: the interval of statements of counts, in seconds.
+    nearly full. `statement_s`: the interval of statements of counts, in seconds. `record`: of the times without room.
     """
 
     def __init__(
-        self, store: OutboxStore, callbacks: WriterCallbacks, *, drops_oldest: frozenset[Lane] = frozenset(), statement_s: float
+        self,
+        store: OutboxStore,
+        callbacks: WriterCallbacks,
+        *,
+        drops_oldest: frozenset[Lane] = frozenset(),
+        statement_s: float,
+        record: FullRecord,
     ) -> None:
         self._store = store
         self._callbacks = callbacks
-        self._room = FileRoom(store, drops_oldest, self._report_full)
+        self._room = FileRoom(store, drops_oldest, self._report_full, record)
         self._statements = Statements(store, statement_s)
         self._committer = GroupCommitter(store, self._room, self._statements)
         self._housekeeping = Housekeeping(store, self._room, self._continue_later)
@@ -61,7 +68,7 @@ class Writer:
             while (item := self._queue.get()) is not None:
                 self._do(item)
         except Exception as error:  # noqa: BLE001 - after any error nothing more may be acknowledged: the process ends
-            _log.exception("the outbox's writer failed")
+            _log.exception("the outbox's writer failed", extra={"reason": "outbox-failed"})
             self._callbacks.fatal(f"the outbox failed: {error}")
             failure = error
         try:
@@ -88,6 +95,7 @@ class Writer:
         forgotten = self._housekeeping.run(idle=self._queue.empty())
         if not forgotten and self._room.relieve():
             self._continue_later()
+        self._room.note_room()
 
     def _call(self, call: Call) -> None:
         try:

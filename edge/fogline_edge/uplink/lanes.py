@@ -87,7 +87,8 @@ class LaneLinks:
         wait_s = lane_link.backoff.next_s()
         lane_link.may_attach.clear()
         asyncio.get_running_loop().call_later(wait_s, lane_link.may_attach.set)
-        _log.warning("the bridge closed link %s: %s; retry in %.1f s", link.name, condition or "no reason given", wait_s)
+        text, extra = "the bridge closed link %s: %s; retry in %.1f s", {"reason": name}
+        _log.warning(text, link.name, condition or "no reason given", wait_s, extra=extra)
         return True
 
     def _attach(self, lane: Lane, name: str, share: Share) -> Sender:

@@ -136,16 +136,18 @@ class Pump:
                 crash_point(CrashPoint.AFTER_SEND_BEFORE_SETTLE)
                 self._outbox.streams.settle(self._stream, upto)
             case PauseSending(why):
-                _log.info("%s: %s", self.lane.value, why)
+                _log.info("%s: %s", self.lane.value, why, extra={"lane": self.lane.value})
                 await self._drain_flight()
                 await asyncio.sleep(RETRY_S)
             case Halve(why):
-                _log.warning("%s: %s", self.lane.value, why)
+                _log.warning("%s: %s", self.lane.value, why, extra={"lane": self.lane.value})
                 await self._drain_flight()
             case QuarantineEvent(first, sequence, condition, description) if first < sequence:
                 raise Unreachable(f"the bridge refuses the gap record of {first}..{sequence}: {condition} {description}")
             case QuarantineEvent(_, sequence, condition, description):
-                _log.error("the bridge refuses event %s/%d for good: %s %s", self._stream, sequence, condition, description)
+                extra = {"lane": self.lane.value, "reason": condition}
+                text = "the bridge refuses event %s/%d for good: %s %s"
+                _log.error(text, self._stream, sequence, condition, description, extra=extra)
                 await self._drain_flight()
                 if not await self._outbox.streams.quarantine(self._stream, sequence, condition, description):
                     raise Unreachable(f"the bridge refuses the gap record at {sequence}: {condition} {description}")

@@ -3,6 +3,7 @@
 `checkup`: the findings of `doctor`, and the checks that gateway and cloud side share
 `command_line`: exit statuses, one-line errors, Ctrl-C, logging, no core files
 `crash_points`: named points at which a test kills the process
+`journal`: the log, with fields if systemd's journal reads it
 `kernel_clock`: tells if the wall clock is synchronized
 `log_throttle`: repeated log lines
 `loop_calls`: calls from any thread into an event loop

@@ -15,6 +15,7 @@ from typing import Any
 
 from fogline.errors import FoglineError
 from fogline.process import service_manager
+from fogline.process.journal import log_handler
 
 Run = Callable[[argparse.Namespace], int]
 
@@ -27,7 +28,7 @@ def main(parser: argparse.ArgumentParser, arguments: Sequence[str] | None = None
         parser.print_help(sys.stderr)
         return 2
     forbid_core_dumps()
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.basicConfig(level=logging.INFO, handlers=[log_handler(parser.prog)])
     try:
         return run(parsed)
     except FoglineError as error:

@@ -69,7 +69,7 @@ async def watched(answers: Callable[[], Awaitable[str | None]], status: Callable
             if (text := stuck or status()) != shown:
                 tell_status(shown := text)
                 if stuck:
-                    _log.error("the service manager has to start this process again: %s", stuck)
+                    _log.error("the service manager has to start this process again: %s", stuck, extra={"reason": "stuck"})
             await asyncio.sleep(patience_s() / 3)
 
     if not patience_s():

@@ -141,12 +141,14 @@ class BleAdapter:
         for known in self._roster.newly_silent(now_s, may_be_silent):
             self.counters.silent += 1
             self._supervisor.ladder.device_silent()
-            _log.warning("Bluetooth: %s (%s) has been silent for %.0f s", known.device, known.address, known.silence_s)
+            text, extra = "Bluetooth: %s (%s) has been silent for %.0f s", {"device": known.device, "reason": "silent"}
+            _log.warning(text, known.device, known.address, known.silence_s, extra=extra)
             link = self._links.get(known.address)
             if link is not None:
                 link.renew()
         for known in self._roster.listed.values():
             if known.refused is not None and known.address not in self._refused:
                 self._refused.add(known.address)
-                _log.warning("Bluetooth: %s is ignored: %s", known.address, known.refused)
+                extra = {"device": known.device, "reason": "ignored"}
+                _log.warning("Bluetooth: %s is ignored: %s", known.address, known.refused, extra=extra)
         self._publisher.publish()

@@ -160,7 +160,7 @@ class DeviceLink:
             await connection.subscribe()
             self.state, self._why, self._failures, self._up_s = LinkState.UP, None, 0, self._loop.time()
             self.counters.connected += 1
-            _log.info("Bluetooth: connected to %s (%s)", self.known.device, self.known.address)
+            _log.info("Bluetooth: connected to %s (%s)", self.known.device, self.known.address, extra=self._fields)
             self.alive(self.known)
             self.commands.up(name, connected)
             await connection.read_until_over()
@@ -176,12 +176,17 @@ class DeviceLink:
     def _warn_once(self, why: str) -> None:
         if why not in self._warned:
             self._warned.add(why)
-            _log.warning("Bluetooth: %s (%s): %s", self.known.device, self.known.address, why)
+            _log.warning("Bluetooth: %s (%s): %s", self.known.device, self.known.address, why, extra=self._fields)
 
     def _failed(self, why: str) -> None:
         if why != self._why:
-            _log.info("Bluetooth: %s (%s): %s; trying again", self.known.device, self.known.address, why)
+            text = "Bluetooth: %s (%s): %s; trying again"
+            _log.info(text, self.known.device, self.known.address, why, extra=self._fields)
         self._why = why
+
+    @property
+    def _fields(self) -> dict[str, str]:
+        return {"device": self.known.device}
 
 
 async def _disconnect(client: BleakClient) -> None:

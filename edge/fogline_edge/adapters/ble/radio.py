@@ -134,7 +134,7 @@ class Radio:
         if supervisor.problem is None:
             _log.info("Bluetooth: scanning with %s", self.adapter)
         else:
-            _log.warning("Bluetooth: %s; %s", supervisor.problem, supervisor.action)
+            _log.warning("Bluetooth: %s; %s", supervisor.problem, supervisor.action, extra={"reason": "bluetooth"})
 
     async def _perform(self, effects: list[Effect]) -> None:
         supervisor = self.supervisor
@@ -182,5 +182,5 @@ async def _unending(run: Callable[[], Awaitable[None]]) -> None:
         try:
             await run()
         except Exception:  # noqa: BLE001 - an unexpected error must not end the repairs
-            _log.exception("Bluetooth: unexpected error; restarting the task")
+            _log.exception("Bluetooth: unexpected error; restarting the task", extra={"reason": "task-restarted"})
         await asyncio.sleep(_AGAIN_S)

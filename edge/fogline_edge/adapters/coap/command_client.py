@@ -108,7 +108,8 @@ class CoapCommandClient:
         device = command.device
         pause_s, _ = self._pauses.get(device, (_FIRST_PAUSE_S / 2, None))
         pause_s = min(_LONGEST_PAUSE_S, pause_s * 2)
-        _log.warning("device %s at %s: %s; next try in %.0f s", device, self._uris[device], why, pause_s)
+        text = "device %s at %s: %s; next try in %.0f s"
+        _log.warning(text, device, self._uris[device], why, pause_s, extra={"device": device})
         self._commands.unreachable(device, self)
         self._pauses[device] = pause_s, self._loop.call_later(pause_s, self._commands.reachable, device, self)
 

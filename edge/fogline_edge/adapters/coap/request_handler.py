@@ -152,7 +152,8 @@ class CoapRequestHandler:
         self.counters.refused[error.reason] = before + 1
         if not before:
             where = "{}:{}".format(*exchange.endpoint[:2])
-            _log.info("refused (%s, %s) first from %s: %s", error.code.dotted, error.reason, where, error)
+            extra = {"reason": error.reason}
+            _log.info("refused (%s, %s) first from %s: %s", error.code.dotted, error.reason, where, error, extra=extra)
         self.messages.reply(exchange, CoapResponse(error.code, error.options, error.reason.encode()))
 
 

@@ -61,7 +61,8 @@ class HttpRequestHandler:
         before = self.counters.refused.get(error.reason, 0)
         self.counters.refused[error.reason] = before + 1
         if not before:
-            _log.info("refused (%d, %s) for the first time: %s", error.status, error.reason, error)
+            extra = {"reason": error.reason}
+            _log.info("refused (%d, %s) for the first time: %s", error.status, error.reason, error, extra=extra)
         return problem(error)
 
     def _take(self, exchange: HttpExchange) -> None:

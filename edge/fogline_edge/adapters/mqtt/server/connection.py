@@ -163,7 +163,8 @@ class ClientConnection(asyncio.Protocol):
         setattr(counters, reason, getattr(counters, reason) + 1)
         level = logging.INFO if reason in _NOTED or (key is None and reason is CloseReason.TIMED_OUT) else logging.DEBUG
         client = "a client" if key is None else f"client {shown(key[1])}"
-        _log.log(level, "the connection of %s at %s ended (%s): %s", client, _address(self._transport), reason, detail)
+        text, extra = "the connection of %s at %s ended (%s): %s", {"reason": reason.value}
+        _log.log(level, text, client, _address(self._transport), reason, detail, extra=extra)
         now, taken_over, drained = self._loop.time(), reason is CloseReason.TAKEN_OVER, runner.drained()
         ended = self.protocol.end(now, taken_over=taken_over, resumed=resumed, drained=drained)
         runner.perform(ended.effects)
