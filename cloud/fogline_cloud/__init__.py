@@ -9,6 +9,7 @@
 `cli`: the command `fogline`
 `commands`: values and rules of commands
 `committed_records`: reads committed Kafka records
+`consumer_thread`: a thread that uses one Kafka consumer
 `device_address`: the device that a message is about
 `devices`: the registry of devices
 `flows`: the Spark flow
@@ -19,6 +20,7 @@
 `ledger`: compares gateways, Kafka and tables
 `maintenance`: maintenance of the tables beside the flow
 `parser_kit`: tools for writers of parsers
+`record_tail`: reads topics as they grow
 `records`: Kafka records to events and back
 `selector`: selector filters of AMQP consumers
 `settings`: the settings file

@@ -33,7 +33,7 @@ async def api(line, port=None, *, auth=None, verify=True, **settings):
     scheme = "https" if settings.get("tls") else "http"
 
     async def behind() -> bool:
-        return not made.context.tail.ready.is_set()
+        return not made.context.tail_loaded
 
     try:
         await until_not(behind, "the API does not read Kafka")

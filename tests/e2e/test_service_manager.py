@@ -79,7 +79,8 @@ def test_a_process_that_finds_no_kafka_tells_why_it_ends(folder, manager):
 async def test_an_api_whose_reader_of_kafka_has_ended_makes_no_progress(line):
     async with api(line, port=1) as served:
         await within(served.api.answers(), "the API does not answer", LIMIT_S)
-        await asyncio.to_thread(served.api.context.tail.stop)
+        served.api.context.tail.stop()
+        await asyncio.to_thread(served.api.context.tail.join, LIMIT_S)
         task = asyncio.create_task(served.api.answers())
         done, _ = await asyncio.wait([task], timeout=0.1)
         assert not done

@@ -13,7 +13,6 @@
 `logins`: the users that are logged in
 `openapi`: the OpenAPI document
 `problems`: the problems that clients get
-`record_tail`: reads topics as they grow
 `requests`: reads bodies and parameters
 `sending`: sends messages to the bridge
 `stream_route`: server-sent events

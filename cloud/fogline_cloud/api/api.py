@@ -10,6 +10,7 @@ import msgspec
 
 from fogline.errors import Misconfigured, Poison
 from fogline.message import Message
+from fogline.process.loop_calls import call_soon
 from fogline.process.metrics import Sample, samples_of
 from fogline.process.metrics_server import MetricsServer
 from fogline.process.service_manager import watched
@@ -26,13 +27,13 @@ from fogline_cloud.api.context import ApiContext
 from fogline_cloud.api.feed import Feed
 from fogline_cloud.api.http_server import HttpServer
 from fogline_cloud.api.logins import Logins
-from fogline_cloud.api.record_tail import RecordTail
 from fogline_cloud.api.requests import as_json
 from fogline_cloud.commands.operator_security import password_security
 from fogline_cloud.commands.record import CommandRecord, decode_record
 from fogline_cloud.committed_records import CommittedRecord
 from fogline_cloud.devices.device_table import DeviceTable
 from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.record_tail import RecordTail
 from fogline_cloud.settings import CloudSettings
 
 FILES_S = 5.0
@@ -54,7 +55,6 @@ class Api:
         self._metrics: MetricsServer | None = None
         self.metrics_address = ""
         self._files: asyncio.TimerHandle | None = None
-        self._ready: asyncio.Task[None] | None = None
 
     def _make_context(self) -> ApiContext:
         settings = self._settings
@@ -71,6 +71,7 @@ class Api:
         partitions = {(topics.commands(tenant), shard): True for shard in shards}
         partitions |= {(topics.devices(tenant), shard): True for shard in shards}
         partitions |= {(topics.canonical(tenant), shard): False for shard in shards}
+        on_loop = partial(partial, call_soon, self._loop)
         return ApiContext(
             tenant=tenant,
             policy=policy,
@@ -78,7 +79,7 @@ class Api:
             commands=CommandIndex(settings.api.max_commands, self._on_command),
             feed=Feed(),
             devices=DeviceTable(),
-            tail=RecordTail(self._clients, partitions, self._on_records),
+            tail=RecordTail(self._clients, partitions, on_loop(self._on_records), on_loop(self._on_loaded)),
             max_streams=settings.api.max_streams,
         )
 
@@ -95,13 +96,8 @@ class Api:
             self._metrics = MetricsServer(settings.api.metrics, "api.metrics", self._read, lambda: self.context.tail.behind)
             self.metrics_address = await self._metrics.start()
         self.context.tail.start()
-        self._ready = asyncio.create_task(self._sort(), name="first reading")
         self._read_files()
         return bound
-
-    async def _sort(self) -> None:
-        await self.context.tail.ready.wait()
-        self.context.commands.sort()
 
     async def close(self) -> None:
         """Stop listening, end requests that wait with 503, and close all connections."""
@@ -111,16 +107,16 @@ class Api:
         self.context.feed.stop()
         await self._server.close()
         self.context.logins.close()
-        for each in (self._files, self._ready):
-            if each is not None:
-                each.cancel()
+        if self._files is not None:
+            self._files.cancel()
         if self._metrics is not None:
             await self._metrics.close()
-        await asyncio.to_thread(self.context.tail.stop)
+        self.context.tail.stop()
+        await asyncio.to_thread(self.context.tail.join)
 
     async def answers(self) -> None:
         """Return if the thread that reads Kafka runs; else wait for ever. A thread that waits for Kafka runs."""
-        if not self.context.tail.alive:
+        if not self.context.tail.is_alive():
             _log.error("the thread that reads Kafka has ended: the service manager has to start this process again")
             await asyncio.Future()
 
@@ -140,7 +136,7 @@ class Api:
         take_reply(self.context, operator, message)
 
     def _on_command(self, record: CommandRecord) -> None:
-        if self.context.tail.ready.is_set():
+        if self.context.tail_loaded:
             self.context.feed.put("command", record.device, record.name, as_json(facts_of(record)))
 
     def _on_records(self, records: list[CommittedRecord]) -> None:
@@ -159,6 +155,10 @@ class Api:
                 _log.warning("%s[%d] at %d is skipped: %s", each.topic, each.partition, each.offset, error)
         self.context.device_change.set()
         self.context.device_change = asyncio.Event()
+
+    def _on_loaded(self) -> None:
+        self.context.commands.sort()
+        self.context.tail_loaded = True
 
     def _read(self) -> Iterator[Sample]:
         context = self.context

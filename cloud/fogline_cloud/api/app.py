@@ -38,7 +38,7 @@ def routes_of(context: ApiContext) -> list[Route]:
         return Response(openapi, media_type="application/json")
 
     async def serve_health(_: Request) -> Response:
-        is_ready = context.tail.ready.is_set() and not context.tail.behind and not context.stopping
+        is_ready = context.tail_loaded and not context.tail.behind and not context.stopping
         return Response("ok\n" if is_ready else "not ready\n", 200 if is_ready else 503, media_type="text/plain")
 
     return [

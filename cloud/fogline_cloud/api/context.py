@@ -16,9 +16,9 @@ from fogline_cloud.api.command_index import Request as CommandRequestKey
 from fogline_cloud.api.feed import Feed
 from fogline_cloud.api.logins import Logins, User
 from fogline_cloud.api.problems import Problem, not_at_present
-from fogline_cloud.api.record_tail import RecordTail
 from fogline_cloud.commands.record import CommandRecord
 from fogline_cloud.devices.device_table import DeviceTable
+from fogline_cloud.record_tail import RecordTail
 
 
 @dataclass(slots=True)
@@ -47,6 +47,8 @@ class ApiContext:
     drafts: dict[CommandRequestKey, CommandRecord] = field(default_factory=dict)
     device_change: asyncio.Event = field(default_factory=asyncio.Event)
     """Set at the next change of a device; then there is a new one."""
+    tail_loaded: bool = False
+    """True once all records were taken that Kafka had at the start."""
     streams: int = 0
     stopping: bool = False
 
@@ -84,7 +86,7 @@ class ApiContext:
 
     def require_records(self) -> None:
         """Raise `Problem` (503) if the commands on Kafka were not read yet."""
-        if not self.tail.ready.is_set():
+        if not self.tail_loaded:
             raise not_at_present(f"commands cannot be read at present: {self.tail.behind}")
 
 

@@ -36,7 +36,6 @@
 `route_feed`: the routes to devices, of all bridges
 `settled_offsets`: the position of a consumer
 `shard_table`: the shards of this bridge, and calls from their threads
-`topic_feed`: reads a compacted topic on a thread
 `upstream`: the connection of one peer to another bridge
 `verdict_waiters`: who waits for the end of a command
 """

@@ -39,7 +39,7 @@ from fogline_cloud.bridge.listener import LinkHandlers, Listener
 from fogline_cloud.bridge.metrics import check_bridge, read_bridge
 from fogline_cloud.bridge.operators import OperatorHandler
 from fogline_cloud.bridge.revocation_feed import RevocationFeed
-from fogline_cloud.bridge.route_feed import RouteFeed
+from fogline_cloud.bridge.route_feed import route_feed
 from fogline_cloud.bridge.shard_table import ShardTable
 from fogline_cloud.commands.command_id import CommandIds
 from fogline_cloud.commands.routes import Routes
@@ -73,7 +73,7 @@ class Bridge:
         self._clients = KafkaClients(settings.kafka)
         self._loop = asyncio.get_running_loop()
         self._routes = Routes()
-        self._route_feed = RouteFeed(self._clients, settings.tenant, settings.shards, self._routes)
+        self._route_feed = route_feed(self._clients, settings.tenant, settings.shards, self._routes)
         self._signer = _signer(settings.commands)
         self._table = CommandTable(self.shards, settings.commands.grace_s)
         self._ids: CommandIds | None = None
@@ -236,7 +236,8 @@ class Bridge:
         for shard in shards:
             shard.stop()
         if self._assignment is not None:
-            await asyncio.to_thread(self._assignment.stop)
+            self._assignment.stop()
+            await asyncio.to_thread(self._assignment.join)
         deadline = self._loop.time() + STOP_S
         await asyncio.to_thread(self._devices.join, STOP_S)
         await asyncio.to_thread(self._route_feed.join, STOP_S)

@@ -6,12 +6,12 @@ owns it. Each member's client id is `{name}@{host}:{port}`. A bridge that has no
 
 import asyncio
 import logging
-import threading
 import time
 from collections.abc import Callable
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+from fogline_cloud.consumer_thread import ConsumerThread
 from fogline_cloud.kafka import KafkaClients, readable
 
 FRESH_S = 2.0
@@ -24,38 +24,26 @@ librdkafka aborts the process (2.16: `rd_kafka_admin_coord_request` drops its re
 _log = logging.getLogger("fogline.bridge")
 
 
-class ShardAssignment:
-    """The membership of this bridge in its group, on a thread that alone uses the consumer. Callbacks must not block."""
+class ShardAssignment(ConsumerThread):
+    """The membership of this bridge in its group. Callbacks run on its thread, and must not block."""
 
     def __init__(
         self, make_consumer: Callable[[], Consumer], topic: str, gained: Callable[[int], None], lost: Callable[[int], None]
     ) -> None:
-        self._make_consumer = make_consumer
+        super().__init__(f"group of bridges, {topic}", make_consumer)
         self._topic = topic
         self._gained = gained
         self._lost = lost
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="ownership", daemon=True)
 
-    def start(self) -> None:
-        """Join the group."""
-        self._thread.start()
+    def begin(self, consumer: Consumer) -> None:
+        """See `ConsumerThread`."""
+        consumer.subscribe([self._topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_revoke)
 
-    def stop(self) -> None:
-        """Leave the group. Blocks until that is done."""
-        self._stopping.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        consumer = self._make_consumer()
-        try:
-            consumer.subscribe([self._topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_revoke)
-            while not self._stopping.is_set():
-                message = consumer.poll(0.5)  # serves the group; the partitions are paused
-                if message is not None and message.error() is not None:
-                    _log.warning("group of bridges: %s", message.error().str())
-        finally:
-            consumer.close()
+    def turn(self, consumer: Consumer) -> None:
+        """See `ConsumerThread`."""
+        message = consumer.poll(0.5)  # serves the group; the partitions are paused
+        if message is not None and message.error() is not None:
+            _log.warning("group of bridges: %s", message.error().str())
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         try:

@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from fogline_cloud.bridge.settled_offsets import SettledOffsets
 from fogline_cloud.committed_records import CommittedRecord, with_values
+from fogline_cloud.consumer_thread import ConsumerThread
 from fogline_cloud.kafka import KafkaClients, Partition, readable
 
 Selected = TypeVar("Selected")
@@ -28,7 +29,7 @@ _QUERY_S = 10.0
 _log = logging.getLogger("fogline.consumers")
 
 
-class ConsumerFeed(threading.Thread, Generic[Selected]):
+class ConsumerFeed(ConsumerThread, Generic[Selected]):
     """Reads until `stop`.
 
     On its thread it calls `select`, which returns None for a record that the consumer does not want, and `deliver` with what
@@ -46,8 +47,7 @@ class ConsumerFeed(threading.Thread, Generic[Selected]):
         deliver: Callable[[Sequence[Selected]], None],
         failed: Callable[[Exception], None],
     ) -> None:
-        super().__init__(name=f"consumer {group}", daemon=True)
-        self._make: Callable[[], Consumer] = partial(clients.subscriber, group, from_beginning=from_beginning)
+        super().__init__(f"consumer {group} of {topic}", partial(clients.subscriber, group, from_beginning=from_beginning))
         self._since_ms = None if from_beginning else time.time_ns() // 1_000_000
         self._topic = topic
         self._select = select
@@ -56,7 +56,6 @@ class ConsumerFeed(threading.Thread, Generic[Selected]):
         self._changed = threading.Condition()
         self._granted = self._granted_bytes = 0
         self._taken = self._taken_bytes = 0
-        self._stopping = False
         self._settled: list[tuple[Partition, int]] = []
         self._offsets = SettledOffsets()
         self._committed: dict[Partition, int] = {}
@@ -77,31 +76,25 @@ class ConsumerFeed(threading.Thread, Generic[Selected]):
 
     def stop(self) -> None:
         """Commit the position and end. Thread-safe; safe to call twice."""
+        super().stop()
         with self._changed:
-            self._stopping = True
             self._changed.notify()
 
-    def run(self) -> None:
-        """See `threading.Thread`."""
-        try:
-            consumer = self._make()
-            try:
-                consumer.subscribe(
-                    [self._topic], on_assign=self._on_assigned, on_revoke=self._on_revoked, on_lost=self._on_lost
-                )
-                while not self._stopping:
-                    self._turn(consumer)
-                self._commit(consumer, wait=True)
-            finally:
-                consumer.close()
-        except Exception as error:  # noqa: BLE001 - the thread's last: its link is ended with the reason
-            _log.warning("a consumer of %s ends: %s", self._topic, readable(error))
-            self._failed(error)
+    def begin(self, consumer: Consumer) -> None:
+        """See `ConsumerThread`."""
+        consumer.subscribe([self._topic], on_assign=self._on_assigned, on_revoke=self._on_revoked, on_lost=self._on_lost)
 
-    def _turn(self, consumer: Consumer) -> None:
+    def on_error(self, error: Exception) -> None:
+        """See `ConsumerThread`."""
+        self.stop()
+        _log.warning("a consumer of %s ends: %s", self._topic, readable(error))
+        self._failed(error)
+
+    def turn(self, consumer: Consumer) -> None:
+        """See `ConsumerThread`."""
         with self._changed:
             if not self._has_room() and not self._paused:
-                self._changed.wait_for(lambda: self._has_room() or self._stopping, _IDLE_S)
+                self._changed.wait_for(lambda: self._has_room() or self._stopping.is_set(), _IDLE_S)
         self._pause(consumer, paused=not self._has_room())
         selected: list[Selected] = []
         message = consumer.poll(_POLL_S)
@@ -186,7 +179,7 @@ class ConsumerFeed(threading.Thread, Generic[Selected]):
         consumer.commit(offsets=begins, asynchronous=True)  # the next consumer goes on here, if nothing comes meanwhile
         return [each for each in kept if each.offset >= 0] + begins
 
-    def _on_revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+    def _on_revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:  # also when the consumer is closed
         self._commit(consumer, wait=True)
         self._on_lost(consumer, partitions)
 

@@ -3,13 +3,14 @@
 from collections.abc import Callable
 
 from fogline_cloud import topics
-from fogline_cloud.bridge.topic_feed import TopicFeed
+from fogline_cloud.committed_records import CommittedRecord
 from fogline_cloud.devices.device_table import DeviceEntry, DeviceTable
 from fogline_cloud.devices.record import device_key
 from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.record_tail import RecordTail
 
 
-class DeviceFeed(TopicFeed):
+class DeviceFeed(RecordTail):
     """The feed of one bridge. `loaded` is True once the table had all devices.
 
     `on_change` gets the name of each device that changed after that. `on_forgotten` gets a device, as it was, that an
@@ -26,17 +27,17 @@ class DeviceFeed(TopicFeed):
         on_change: Callable[[str], None],
         on_forgotten: Callable[[DeviceEntry], None],
     ) -> None:
-        super().__init__(clients, topics.devices(tenant), shards)
+        super().__init__(clients, {(topics.devices(tenant), shard): True for shard in range(shards)}, self._take)
         self._table = table
         self._on_change = on_change
         self._on_forgotten = on_forgotten
 
-    def apply(self, key: bytes, value: bytes) -> None:
-        """See `TopicFeed`."""
-        name = self._table.apply_or_log(key, value)
-        if not name or not self.loaded:
-            return
-        device = self._table.get(name)
-        if not value and device is not None and key == device_key(name).encode():
-            self._on_forgotten(device)
-        self._on_change(name)
+    def _take(self, records: list[CommittedRecord]) -> None:
+        for each in records:
+            name = self._table.apply_or_log(each.key, each.value)
+            if not name or not self.loaded:
+                continue
+            device = self._table.get(name)
+            if not each.value and device is not None and each.key == device_key(name).encode():
+                self._on_forgotten(device)
+            self._on_change(name)

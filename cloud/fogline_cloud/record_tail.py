@@ -1,0 +1,78 @@
+"""Reads committed records of topics as they come, on a thread of its own."""
+
+from collections.abc import Callable, Mapping
+
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, TopicPartition
+
+from fogline.errors import Unreachable
+from fogline_cloud.committed_records import CommittedRecord, with_values
+from fogline_cloud.consumer_thread import ConsumerThread
+from fogline_cloud.kafka import KafkaClients, Partition, readable
+
+_BATCH = 500
+_WAIT_S = 0.2
+_END = KafkaError._PARTITION_EOF  # noqa: SLF001 - librdkafka's name for it
+
+
+class RecordTail(ConsumerThread):
+    """Reads partitions from their first record (True), or from their end on.
+
+    On its thread it calls `on_records`, and `on_loaded` once, after all records that were there at the start. After an error,
+    also one of `on_records`, it goes on with the first record that was not taken. `behind` tells why the records are not up
+    to date, or is empty.
+    """
+
+    def __init__(
+        self,
+        clients: KafkaClients,
+        partitions: Mapping[Partition, bool],
+        on_records: Callable[[list[CommittedRecord]], None],
+        on_loaded: Callable[[], None] = lambda: None,
+    ) -> None:
+        super().__init__(f"tail of {', '.join(sorted({topic for topic, _ in partitions}))}", clients.reader)
+        self.loaded = False
+        self.behind = "it is reading what Kafka has"
+        self._first = {each: OFFSET_BEGINNING if whole else OFFSET_END for each, whole in partitions.items()}
+        self._position = dict(self._first)
+        self._unread: set[Partition] = set()
+        self._on_records = on_records
+        self._on_loaded = on_loaded
+
+    def begin(self, consumer: Consumer) -> None:
+        """See `ConsumerThread`."""
+        self._unread = set(self._position)
+        consumer.assign([TopicPartition(*partition, offset) for partition, offset in self._position.items()])
+
+    def turn(self, consumer: Consumer) -> None:
+        """See `ConsumerThread`."""
+        found: list[CommittedRecord] = []
+        position: dict[Partition, int] = {}
+        failure = ""
+        for message in consumer.consume(_BATCH, _WAIT_S):
+            partition, error = (message.topic(), message.partition()), message.error()
+            if error is None:
+                position[partition] = message.offset() + 1
+                key, value, headers = message.key() or b"", message.value() or b"", with_values(message.headers())
+                found.append(CommittedRecord(*partition, message.offset(), key, value, headers))
+            elif error.code() == _END:
+                position[partition] = message.offset()
+                self._unread.discard(partition)
+            elif not error.retriable():
+                if partition in self._first:  # its records may be deleted: begin with the first one that is there
+                    position[partition] = self._first[partition]
+                failure = f"{partition[0]}[{partition[1]}]: {error.str()}"
+        if found:
+            self._on_records(found)
+        self._position |= position
+        if failure:
+            raise Unreachable(failure)
+        if not self._unread:
+            self.behind = ""
+            if not self.loaded:
+                self.loaded = True
+                self._on_loaded()
+
+    def on_error(self, error: Exception) -> None:
+        """See `ConsumerThread`."""
+        self.behind = readable(error)
+        super().on_error(error)
