@@ -1,7 +1,9 @@
 """A thread that alone uses one Kafka consumer, from its creation until it is closed."""
 
 import logging
+import math
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
@@ -12,6 +14,9 @@ from fogline_cloud.kafka import readable
 
 RETRY_S = 1.0
 """The pause before a thread begins again after an error."""
+STUCK_S = 300.0
+"""Time after which a thread that is still in the same turn is stuck. In an outage of Kafka the longest turn is a rebalance:
+10 s for each question about positions, and a commit, for which librdkafka asks three times within a minute each."""
 
 _log = logging.getLogger("fogline.kafka")
 
@@ -26,6 +31,8 @@ class ConsumerThread(threading.Thread, ABC):
         super().__init__(name=name, daemon=True)
         self._make = make
         self._stopping = threading.Event()
+        self.progress_s = math.inf
+        """The time at which the present turn began."""
 
     def stop(self) -> None:
         """Ask the thread to end. Thread-safe; safe to call twice."""
@@ -53,6 +60,7 @@ class ConsumerThread(threading.Thread, ABC):
     def run(self) -> None:
         """See `threading.Thread`."""
         while not self._stopping.is_set():
+            self.progress_s = time.monotonic()
             try:
                 self._use_consumer()
             except Exception as error:  # noqa: BLE001 - an unexpected error must not end the thread unseen
@@ -63,6 +71,15 @@ class ConsumerThread(threading.Thread, ABC):
         try:
             self.begin(consumer)
             while not self._stopping.is_set():
+                self.progress_s = time.monotonic()
                 self.turn(consumer)
         finally:
+            self.progress_s = time.monotonic()
             consumer.close()
+
+
+def stuck_consumers() -> str:
+    """Return which threads of this process do not come back from librdkafka, or an empty text."""
+    threads = [each for each in threading.enumerate() if isinstance(each, ConsumerThread)]
+    names = sorted(each.name for each in threads if time.monotonic() - each.progress_s > STUCK_S)
+    return f"no progress for {STUCK_S:.0f} s: {'; '.join(names)}" if names else ""

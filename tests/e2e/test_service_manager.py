@@ -6,11 +6,15 @@ import os
 import signal
 import socket
 import sys
+import threading
 
 import pytest
 
 from e2e.http_api import api
-from fogline_lab.amqp import within
+from e2e.parts import serving
+from fogline.process.service_manager import watched
+from fogline_cloud import consumer_thread, topics
+from fogline_cloud.kafka import KafkaClients
 from fogline_lab.kafka_broker import free_port
 from fogline_lab.supervisor import ChildProcess
 
@@ -76,12 +80,64 @@ def test_a_process_that_finds_no_kafka_tells_why_it_ends(folder, manager):
     assert "Kafka" in told
 
 
-async def test_an_api_whose_reader_of_kafka_has_ended_makes_no_progress(line):
+class BlockingConsumer:
+    """A consumer whose polls block while `is_free` is not set."""
+
+    def __init__(self, consumer, is_free):
+        self._consumer, self._is_free = consumer, is_free
+
+    def __getattr__(self, name):
+        return getattr(self._consumer, name)
+
+    def poll(self, timeout):
+        assert self._is_free.wait(LIMIT_S), "the test did not free its consumer"
+        return self._consumer.poll(timeout)
+
+    def consume(self, count, timeout):
+        assert self._is_free.wait(LIMIT_S), "the test did not free its consumer"
+        return self._consumer.consume(count, timeout)
+
+
+@pytest.fixture
+def watched_here(manager, folder, monkeypatch):
+    """This process has a service manager, and no consumer may be in its poll for longer than two seconds."""
+    monkeypatch.setenv("NOTIFY_SOCKET", str(folder / "notify"))
+    monkeypatch.setenv("WATCHDOG_USEC", str(PATIENCE_US))
+    monkeypatch.delenv("WATCHDOG_PID", raising=False)
+    monkeypatch.setattr(consumer_thread, "STUCK_S", 2.0)
+
+
+async def is_killed_while(answers, manager, is_free, topic):
+    """Block the consumers: progress ends, and the status names the topic. Free them: progress goes on."""
+
+    def told():
+        told_until(manager, "WATCHDOG=1")
+        is_free.clear()
+        for message in iter(lambda: manager.recv(4096).decode(), None):
+            if message.startswith("STATUS=no progress") and topic in message:
+                break
+        manager.settimeout(SILENCE_S)
+        with pytest.raises(TimeoutError):
+            pytest.fail(f"a stuck process told {manager.recv(4096)}")
+        is_free.set()
+        manager.settimeout(LIMIT_S)
+        assert told_until(manager, "STATUS=")[0] == "WATCHDOG=1"
+
+    async with watched(answers):
+        await asyncio.to_thread(told)
+
+
+async def test_a_bridge_whose_group_member_is_stuck_in_its_poll_makes_no_progress(line, manager, watched_here, monkeypatch):
+    is_free, make = threading.Event(), KafkaClients.member
+    monkeypatch.setattr(KafkaClients, "member", lambda *arguments: BlockingConsumer(make(*arguments), is_free))
+    is_free.set()
+    async with serving(line) as bridge:
+        await is_killed_while(bridge.answers, manager, is_free, topics.telemetry(line.tenant))
+
+
+async def test_an_api_whose_reader_is_stuck_in_its_poll_makes_no_progress(line, manager, watched_here, monkeypatch):
+    is_free, make = threading.Event(), KafkaClients.reader
+    monkeypatch.setattr(KafkaClients, "reader", lambda *arguments, **more: BlockingConsumer(make(*arguments, **more), is_free))
+    is_free.set()
     async with api(line, port=1) as served:
-        await within(served.api.answers(), "the API does not answer", LIMIT_S)
-        served.api.context.tail.stop()
-        await asyncio.to_thread(served.api.context.tail.join, LIMIT_S)
-        task = asyncio.create_task(served.api.answers())
-        done, _ = await asyncio.wait([task], timeout=0.1)
-        assert not done
-        task.cancel()
+        await is_killed_while(served.api.answers, manager, is_free, topics.commands(line.tenant))

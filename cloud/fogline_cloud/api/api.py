@@ -31,6 +31,7 @@ from fogline_cloud.api.requests import as_json
 from fogline_cloud.commands.operator_security import password_security
 from fogline_cloud.commands.record import CommandRecord, decode_record
 from fogline_cloud.committed_records import CommittedRecord
+from fogline_cloud.consumer_thread import stuck_consumers
 from fogline_cloud.devices.device_table import DeviceTable
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.record_tail import RecordTail
@@ -38,6 +39,8 @@ from fogline_cloud.settings import CloudSettings
 
 FILES_S = 5.0
 """Interval at which the file of permissions is read again if it has changed."""
+STOP_S = 5.0
+"""The time that the thread that reads Kafka gets to end. One that waits for Kafka for longer ends with the process."""
 
 _log = logging.getLogger("fogline.api")
 
@@ -112,13 +115,11 @@ class Api:
         if self._metrics is not None:
             await self._metrics.close()
         self.context.tail.stop()
-        await asyncio.to_thread(self.context.tail.join)
+        await asyncio.to_thread(self.context.tail.join, STOP_S)
 
-    async def answers(self) -> None:
-        """Return if the thread that reads Kafka runs; else wait for ever. A thread that waits for Kafka runs."""
-        if not self.context.tail.is_alive():
-            _log.error("the thread that reads Kafka has ended: the service manager has to start this process again")
-            await asyncio.Future()
+    async def answers(self) -> str:
+        """Return which thread is stuck, or an empty text. A thread that waits for Kafka is not."""
+        return stuck_consumers()
 
     def read_files(self) -> None:
         """Read the file of permissions again, if it has changed."""

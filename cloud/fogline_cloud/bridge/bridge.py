@@ -43,6 +43,7 @@ from fogline_cloud.bridge.route_feed import route_feed
 from fogline_cloud.bridge.shard_table import ShardTable
 from fogline_cloud.commands.command_id import CommandIds
 from fogline_cloud.commands.routes import Routes
+from fogline_cloud.consumer_thread import stuck_consumers
 from fogline_cloud.devices.types_file import read_types
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.settings import BridgeSettings, CloudSettings, CommandPolicySettings, DeviceSettings
@@ -52,7 +53,7 @@ from fogline_cloud.shard.shard_writer import ShardWriter
 from fogline_cloud.topic_admin import check_topics
 
 STOP_S = 5.0
-"""The time that the shards' threads get to end. A thread that waits for Kafka for longer ends with the process."""
+"""The time that threads get to end. A thread that waits for Kafka for longer ends with the process."""
 
 FILES_S = 5.0
 """Interval at which changed files are read again, and open connections compared with the list of revoked certificates."""
@@ -166,11 +167,10 @@ class Bridge:
         handlers = LinkHandlers(gateways, events, operators, self._enrolment, devices, self._consumers)
         return Listener(settings.bridge, authentication, policy, self.gateways, handlers, audit=self._audit)
 
-    async def answers(self) -> None:
-        """Return if the thread of each shard runs; else wait for ever. A shard that waits for Kafka runs."""
-        if not all(shard.alive for shard in self.shards):
-            _log.error("the thread of a shard has ended: the service manager has to start this bridge again")
-            await asyncio.Future()
+    async def answers(self) -> str:
+        """Return which thread has ended or is stuck, or an empty text. A shard that waits for Kafka runs."""
+        ended = [f"the thread of shard {shard.number} has ended" for shard in self.shards if not shard.alive]
+        return "; ".join(ended) or stuck_consumers()
 
     def read_again(self) -> None:
         """Read the files that have changed: who may do what, who may connect no longer, and what devices take."""
@@ -237,7 +237,7 @@ class Bridge:
             shard.stop()
         if self._assignment is not None:
             self._assignment.stop()
-            await asyncio.to_thread(self._assignment.join)
+            await asyncio.to_thread(self._assignment.join, STOP_S)
         deadline = self._loop.time() + STOP_S
         await asyncio.to_thread(self._devices.join, STOP_S)
         await asyncio.to_thread(self._route_feed.join, STOP_S)

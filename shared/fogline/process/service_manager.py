@@ -6,6 +6,7 @@ that has told of no progress, and starts it again.
 
 import asyncio
 import contextlib
+import logging
 import os
 import socket
 import time
@@ -16,6 +17,8 @@ STOPPING = "STOPPING=1"
 _PROGRESS = "WATCHDOG=1"
 _MAX_STATUS = 500
 _last_told = 0.0
+
+_log = logging.getLogger("fogline.watchdog")
 
 
 def tell(text: str) -> None:
@@ -51,8 +54,8 @@ def tell_status(text: str) -> None:
 
 
 @contextlib.asynccontextmanager
-async def watched(answers: Callable[[], Awaitable[object]], status: Callable[[], str] = str) -> AsyncIterator[None]:
-    """Within this, tell of progress each time that `answers` has returned. It returns when the parts of the process work.
+async def watched(answers: Callable[[], Awaitable[str | None]], status: Callable[[], str] = str) -> AsyncIterator[None]:
+    """Within this, tell of progress each time that `answers` has returned, unless it returns what makes no progress.
 
     `status` returns the line that `systemctl status` shows, for example why a working process waits.
     """
@@ -60,10 +63,13 @@ async def watched(answers: Callable[[], Awaitable[object]], status: Callable[[],
     async def tell_again_and_again() -> None:
         shown = ""
         while True:
-            await answers()
-            tell(_PROGRESS)
-            if (text := status()) != shown:
+            stuck = await answers()
+            if not stuck:
+                tell(_PROGRESS)
+            if (text := stuck or status()) != shown:
                 tell_status(shown := text)
+                if stuck:
+                    _log.error("the service manager has to start this process again: %s", stuck)
             await asyncio.sleep(patience_s() / 3)
 
     if not patience_s():

@@ -87,6 +87,25 @@ async def test_a_process_that_answers_is_watched_and_one_that_does_not_is_not_ke
     assert nothing_is_told(manager)
 
 
+async def test_what_is_stuck_ends_the_progress_and_is_the_status_and_in_the_log(manager, monkeypatch, caplog):
+    monkeypatch.setenv("WATCHDOG_USEC", "30000")
+    checks = iter(["", *["the reader of topic-1"] * 3, ""])
+    done = asyncio.Event()
+
+    async def answers():
+        try:
+            return next(checks)
+        except StopIteration:
+            done.set()
+            return "the end"
+
+    async with watched(answers, lambda: "it waits"):
+        await asyncio.wait_for(done.wait(), 10)
+    expected = ["WATCHDOG=1", "STATUS=it waits", "STATUS=the reader of topic-1", "WATCHDOG=1", "STATUS=it waits"]
+    assert [told(manager) for _ in range(5)] == expected
+    assert caplog.text.count("the service manager has to start this process again: the reader of topic-1") == 1
+
+
 def test_a_status_is_one_line(manager):
     tell_status("shard 1:\nREADY=1")
     assert told(manager) == "STATUS=shard 1: READY=1"

@@ -1,0 +1,81 @@
+"""A thread with a consumer that fails or blocks, without a broker."""
+
+import queue
+import threading
+
+import pytest
+
+from fogline_cloud import consumer_thread
+from fogline_cloud.consumer_thread import ConsumerThread, stuck_consumers
+
+LIMIT_S = 10
+
+
+class Closed:
+    """A consumer that can only be closed."""
+
+    def __init__(self, told):
+        self._told = told
+
+    def close(self):
+        self._told.put("closed")
+
+
+class Reader(ConsumerThread):
+    """Tells what happens to it. Each turn does what the test wants."""
+
+    def __init__(self, turn):
+        self.told: queue.SimpleQueue[str] = queue.SimpleQueue()
+        super().__init__("reader of topic-1", lambda: Closed(self.told))
+        self._turn = turn
+
+    def begin(self, _):
+        self.told.put("begins")
+
+    def turn(self, _):
+        self.told.put("turn")
+        self._turn()
+
+    def next(self):
+        return self.told.get(timeout=LIMIT_S)
+
+    def end(self):
+        self.stop()
+        self.join(LIMIT_S)
+        assert not self.is_alive(), "the thread did not end"
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no"), KeyError("no")])
+def test_a_thread_begins_again_with_a_new_consumer_after_any_error(monkeypatch, caplog, error):
+    def fail():
+        raise error
+
+    monkeypatch.setattr(consumer_thread, "RETRY_S", 0.0)
+    reader = Reader(fail)
+    reader.start()
+    assert [reader.next() for _ in range(6)] == ["begins", "turn", "closed"] * 2
+    reader.end()
+    assert "reader of topic-1 begins again" in caplog.text
+
+
+def test_a_thread_that_does_not_come_back_is_named_until_it_does(monkeypatch):
+    entered, free = threading.Event(), threading.Event()
+
+    def block():
+        entered.set()
+        assert free.wait(LIMIT_S), "the test did not free the thread"
+
+    reader = Reader(block)
+    assert stuck_consumers() == ""
+    reader.start()
+    assert entered.wait(LIMIT_S), "the thread did not begin"
+    assert stuck_consumers() == ""
+    monkeypatch.setattr(consumer_thread, "STUCK_S", 0.0)
+    assert stuck_consumers() == "no progress for 0 s: reader of topic-1"
+    free.set()
+    reader.end()
+    assert stuck_consumers() == ""
+
+
+def test_a_thread_that_was_not_started_can_be_stopped():
+    Reader(lambda: None).end()
