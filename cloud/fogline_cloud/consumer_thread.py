@@ -15,8 +15,9 @@ from fogline_cloud.kafka import readable
 RETRY_S = 1.0
 """The pause before a thread begins again after an error."""
 STUCK_S = 300.0
-"""Time after which a thread that is still in the same turn is stuck. In an outage of Kafka the longest turn is a rebalance:
-10 s for each question about positions, and a commit, for which librdkafka asks three times within a minute each."""
+"""Time after which a thread that is still in the same turn is stuck. The longest turn is a rebalance that asks for positions:
+10 s for each question. A commit that is waited for, and the end of a consumer, do not count: in an outage of Kafka librdkafka
+repeats them until it is over (https://github.com/confluentinc/librdkafka/issues/3740)."""
 
 _log = logging.getLogger("fogline.kafka")
 
@@ -32,7 +33,7 @@ class ConsumerThread(threading.Thread, ABC):
         self._make = make
         self._stopping = threading.Event()
         self.progress_s = math.inf
-        """The time at which the present turn began."""
+        """The time at which the present turn began, or infinite while it waits for the end of an outage of Kafka."""
 
     def stop(self) -> None:
         """Ask the thread to end. Thread-safe; safe to call twice."""
@@ -74,7 +75,7 @@ class ConsumerThread(threading.Thread, ABC):
                 self.progress_s = time.monotonic()
                 self.turn(consumer)
         finally:
-            self.progress_s = time.monotonic()
+            self.progress_s = math.inf
             consumer.close()
 
 

@@ -4,6 +4,7 @@ Position and assignment are those of a Kafka consumer group, so that consumers o
 """
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -179,8 +180,9 @@ class ConsumerFeed(ConsumerThread, Generic[Selected]):
         consumer.commit(offsets=begins, asynchronous=True)  # the next consumer goes on here, if nothing comes meanwhile
         return [each for each in kept if each.offset >= 0] + begins
 
-    def _on_revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:  # also when the consumer is closed
-        self._commit(consumer, wait=True)
+    def _on_revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self.progress_s = math.inf
+        self._commit(consumer, wait=True)  # also when the consumer is closed
         self._on_lost(consumer, partitions)
 
     def _on_lost(self, _: Any, partitions: list[TopicPartition]) -> None:
