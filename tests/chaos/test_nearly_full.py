@@ -122,7 +122,7 @@ async def test_what_a_killed_gateway_dropped_is_known_by_its_number_and_nothing_
     landed = [json.loads(each.value)["n"] for each in line.records() if each.value.startswith(b'{"n"')]
     assert len(set(landed)) == len(landed), "something is there twice"
     assert set(landed) <= set(range(site.acknowledged)), "something is there that nobody said"
-    evidence = gather(KafkaClients(line.cloud.kafka), line.cloud)
+    evidence = gather(KafkaClients(line.cloud.kafka), line.cloud).streams
     assert [finding for each in evidence for finding in judge(each)] == []
     losses = [loss for each in evidence for loss in each.losses]
     assert {loss.reason for loss in losses} == {"dropped"}

@@ -103,7 +103,7 @@ def judge_landed(line, expected: set[int], closed: int) -> None:
     assert all(each == list(range(1, len(each) + 1)) for each in streams.values())
     assert len(ended) == closed
     assert all(streams[stream][-1] == last for stream, last in ended)
-    evidence = gather(KafkaClients(line.cloud.kafka), line.cloud)
+    evidence = gather(KafkaClients(line.cloud.kafka), line.cloud).streams
     assert [finding for each in evidence for finding in judge(each)] == []
 
 

@@ -68,5 +68,7 @@ def test_honest_events_land_beside_the_garbage_of_a_foreign_producer(flow: Flow,
         (2, 2.0),
     ]
     assert sum((Counter(batch.outcomes) for batch in batches), Counter())["dead"] >= 7
-    findings = [finding for stream in gather(KafkaClients(flow.settings.kafka), flow.settings) for finding in judge(stream)]
+    findings = [
+        finding for stream in gather(KafkaClients(flow.settings.kafka), flow.settings).streams for finding in judge(stream)
+    ]
     assert [finding.text for finding in findings if finding.gateway == "gw-1"] == []

@@ -87,7 +87,7 @@ def test_after_an_accepted_gap_the_flow_continues_and_the_loss_has_a_row(flow: F
     (row,) = [row for row in flow.rows("events") if row["reason"] == "retention"]
     assert (row["outcome"], row["topic"], row["partition"], row["offset"]) == ("gap", name, 0, 5)
     assert row["detail"].endswith(f"{name}[0]: offsets 3 to 5 (3 records at most)")
-    streams = gather(KafkaClients(flow.settings.kafka), flow.settings)
+    streams = gather(KafkaClients(flow.settings.kafka), flow.settings).streams
     assert [finding for each in streams for finding in judge(each)] == []
     assert [(loss.first, loss.last, loss.reason) for each in streams for loss in each.losses] == [(3, 5, "retention")]
     status, facts = run_command(flow, monkeypatch, capsys, "status")

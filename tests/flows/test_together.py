@@ -59,7 +59,7 @@ def test_records_behind_an_accepted_gap_come_from_table_raw(flow: Flow, make_eve
     outcomes = [row["outcome"] for row in flow.rows("events")]
     assert (outcomes.count("ok"), outcomes.count("gap")) == (7, 1)
     assert len(flow.raw_rows()) == 7
-    streams = gather(KafkaClients(flow.settings.kafka), flow.settings)
+    streams = gather(KafkaClients(flow.settings.kafka), flow.settings).streams
     assert [finding for each in streams for finding in judge(each)] == []
 
 

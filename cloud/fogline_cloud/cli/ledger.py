@@ -13,7 +13,7 @@ from fogline_cloud.cli.common import add_command, add_group
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.ledger.balance import LedgerFinding, StreamEvidence, judge
 from fogline_cloud.ledger.ranges import shown, size
-from fogline_cloud.ledger.sources import gather
+from fogline_cloud.ledger.sources import GatheredEvidence, gather
 from fogline_cloud.settings import load
 
 MOST_LOSSES = 20
@@ -24,19 +24,28 @@ def register(groups: "argparse._SubParsersAction[Any]") -> None:
     """Add the subcommands."""
     commands = add_group(groups, "ledger", "prove that no event is lost or duplicated")
     about = "compare gateways' counts, Kafka and the tables; exit status 1 if they do not balance"
-    add_command(commands, "verify", run_verify, about, epilog="example: fogline ledger verify --config cloud.toml")
+    parser = add_command(commands, "verify", run_verify, about, epilog="example: fogline ledger verify --config cloud.toml")
+    full = "read all rows of the tables, also those that an earlier run has read, and check the marks of that run"
+    parser.add_argument("--full", action="store_true", help=full)
 
 
 def run_verify(arguments: argparse.Namespace) -> int:
     """Compare the evidence of every stream. Return 1 if there is a finding."""
     settings = load(arguments.config)
-    streams = gather(KafkaClients(settings.kafka), settings)
-    findings = [finding for stream in streams for finding in judge(stream)]
+    gathered = gather(KafkaClients(settings.kafka), settings, full=arguments.full)
+    findings = [finding for stream in gathered.streams for finding in judge(stream)]
     if arguments.json:
-        print(json.dumps(as_json(streams, findings)))
+        print(json.dumps({**as_json(gathered.streams, findings), "read": _read_as_json(gathered)}))
     else:
-        show(streams, findings)
-    return 1 if findings else 0
+        show(gathered, findings)
+    return 1 if findings or gathered.tables.wrong else 0
+
+
+def _read_as_json(gathered: GatheredEvidence) -> dict[str, Any]:
+    return {
+        "tables": asdict(gathered.tables),
+        "kafka": {"records": gathered.records, "seconds": gathered.records_seconds},
+    }
 
 
 def as_json(streams: list[StreamEvidence], findings: list[LedgerFinding]) -> dict[str, Any]:
@@ -63,8 +72,9 @@ def as_json(streams: list[StreamEvidence], findings: list[LedgerFinding]) -> dic
     }
 
 
-def show(streams: list[StreamEvidence], findings: list[LedgerFinding]) -> None:
+def show(gathered: GatheredEvidence, findings: list[LedgerFinding]) -> None:
     """Print the result as text."""
+    streams = gathered.streams
     console = Console(width=max(Console().width, 110))  # stream names are copied from here, so they must not be cut
     columns = ("gateway", "lane", "stream", "acknowledged", "Kafka", "table", "pending", "resends refused: edge", "bridge")
     table = Table(box=None)
@@ -84,4 +94,15 @@ def show(streams: list[StreamEvidence], findings: list[LedgerFinding]) -> None:
             console.print(f"and {len(each.losses) - MOST_LOSSES} more gap records of stream {each.stream}: --json prints all")
     for finding in findings:
         console.print(f"[red]{finding.kind}[/red] {escape(finding.text)}", highlight=False, soft_wrap=True)  # one line each
+    for line in _read_as_text(gathered):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
     console.print("the ledger balances" if not findings else f"the ledger does not balance: {len(findings)} findings")
+
+
+def _read_as_text(gathered: GatheredEvidence) -> list[str]:
+    tables = gathered.tables
+    lines = [f"read again: {why}" for why in tables.again]
+    lines += [f"wrong marks: {day or 'all rows'}: the rows have changed without a commit, or the marks" for day in tables.wrong]
+    known = "" if tables.full else f", {tables.known:,} known from earlier runs (--full reads them again)"
+    kafka = f"Kafka {gathered.records:,} records in {gathered.records_seconds:.1f} s"
+    return [*lines, f"read: tables {tables.rows:,} rows in {tables.seconds:.1f} s{known}; {kafka}"]

@@ -2,8 +2,12 @@
 
 `arrow_rows`: streams, contiguous sequences and fingerprints of many rows at once
 `balance`: the verdict on one stream
+`day_changes`: decides which files of a day must be read after earlier ones were
 `evidence`: collects the evidence about each stream
+`marked_tables`: reads the rows that came after the marks, and writes new marks
+`marks`: what the rows of each day say about each stream
 `ranges`: sets of sequences as ranges
 `readings`: compares the readings of `events` with the rows of `readings`
 `sources`: reads Kafka and the tables
+`table_reader`: reads columns of a table's files, and the files of its commits
 """

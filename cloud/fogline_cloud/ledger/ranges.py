@@ -48,6 +48,14 @@ class SpanCollector:
         if len(waiting) > max(_MOST_WAITING, len(self._found.spans)):
             self._merge()
 
+    def include(self, found: SequenceSet) -> None:
+        """Add what another collector has found."""
+        for first, last in found.spans:
+            self.add(first, last)
+        if found.duplicates:
+            self._merge()
+            self._found.duplicates = collect(chain(self._found.duplicates, found.duplicates)).spans
+
     def result(self) -> SequenceSet:
         """Return the sequences that were added, and those that were added more than once."""
         if self._waiting:

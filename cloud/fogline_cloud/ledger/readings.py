@@ -13,10 +13,12 @@ import pyarrow.compute as pc
 
 from fogline_cloud.flows.schema import EventOutcome
 from fogline_cloud.ledger.arrow_rows import equals, fingerprints, runs, streams_of
+from fogline_cloud.ledger.marks import ReadingMarks
 from fogline_cloud.ledger.ranges import SpanCollector
 from fogline_cloud.shard.admission import StreamKey
 
-_RANGE_BITS = 12
+RANGE_BITS = 12
+"""Number of bits of a sequence within its range."""
 _COMPARED_AT_ONCE = 512  # ranges whose rows are in memory at the same time
 _MODULUS = 1 << 64
 
@@ -51,10 +53,21 @@ class ReadingSums:
         self._add(numbers, keys, sequences, ordinals.fill_null(-1), -1)
 
     def _add(self, numbers: pa.Array, keys: list[StreamKey], sequences: pa.Array, ordinals: pa.Array, sign: int) -> None:
-        parts = [numbers, pc.shift_right(sequences, _RANGE_BITS), fingerprints(sequences, ordinals)]
+        parts = [numbers, pc.shift_right(sequences, RANGE_BITS), fingerprints(sequences, ordinals)]
         sums = pa.table(parts, names=["stream", "range", "of"]).group_by(["stream", "range"]).aggregate([("of", "sum")])
         for number, part, total in zip(*(sums.column(each).to_pylist() for each in ("stream", "range", "of_sum")), strict=True):
             self._sums[keys[number], part] += sign * total
+
+    def take_marks(self, marks: ReadingMarks) -> None:
+        """Add the rows that these marks stand for."""
+        self.streams.update(marks.streams)
+        for gateway, stream, part, total in marks.sums:
+            self._sums[(gateway, stream), part] += total
+
+    def marks(self) -> ReadingMarks:
+        """Return marks that stand for the rows so far."""
+        sums = [(*key, part, self._sums[key, part] % _MODULUS) for key, part in self.unequal()]
+        return ReadingMarks(sums, sorted(self.streams))
 
     def unequal(self) -> list[SequenceRange]:
         """Return the ranges whose rows have to be compared one by one."""
@@ -113,7 +126,7 @@ class _Comparison:
         numbers, keys = streams_of(rows)
         known = pa.array([self._numbers.get(key) for key in keys], pa.int64()).take(numbers)
         sequences = rows.column("sequence")
-        columns = [known, sequences, pc.shift_right(sequences, _RANGE_BITS), values]
+        columns = [known, sequences, pc.shift_right(sequences, RANGE_BITS), values]
         found = pa.table(columns, names=["stream", "sequence", "range", name])
         return found.join(self._ranges, ["stream", "range"], join_type="left semi").select(["stream", "sequence", name])
 

@@ -1,0 +1,95 @@
+"""Marks: what the rows of each day say about each stream, so that a later run need not read these rows again. Pure."""
+
+import lzma
+from typing import Any
+
+import msgspec
+
+from fogline_cloud.ledger.ranges import Span
+from fogline_cloud.shard.admission import StreamKey
+
+FORMAT = 1
+"""Version of the marks. Marks of another version are not used."""
+
+
+class StreamMarks(msgspec.Struct, frozen=True, array_like=True):
+    """The rows of one stream on one day.
+
+    `twice`: sequences that more than one row has. `losses`: first and last sequence, reason and detail of gap records.
+    `places`: topic, partition, lowest and highest offset, highest sequence. `around`: topic, partition and last offset of a
+    gap by retention, the last sequence before it and the first one after it.
+    """
+
+    gateway: str
+    stream: str
+    lane: str
+    spans: list[Span]
+    twice: list[Span]
+    losses: list[tuple[int, int, str, str]]
+    places: list[tuple[str, int, int, int, int]]
+    around: list[tuple[str, int, int, int, int]]
+
+
+class EvidenceMarks(msgspec.Struct, frozen=True):
+    """The rows of `events` of one day. `read`: the highest offset of each partition."""
+
+    streams: list[StreamMarks] = []
+    read: list[tuple[str, int, int]] = []
+    others: list[StreamKey] = []  # streams of other tenants
+
+
+class ReadingMarks(msgspec.Struct, frozen=True):
+    """Fingerprints of `events` minus those of `readings`, of the ranges of sequences in which they differ."""
+
+    sums: list[tuple[str, str, int, int]] = []
+    streams: list[StreamKey] = []
+
+
+class DayMarks(msgspec.Struct, frozen=True):
+    """One day of both tables. `files`: sizes of the files that were read, by table and path. `rows`: their rows by table.
+
+    `gaps`: topic, partition, last offset and detail of the gaps by retention among the rows.
+    """
+
+    files: dict[str, dict[str, int]]
+    rows: dict[str, int]
+    gaps: list[tuple[str, int, int, str]]
+    evidence: EvidenceMarks
+    readings: ReadingMarks
+
+
+class TableMark(msgspec.Struct, frozen=True):
+    """Identity of a table, the version that was read, and the types of the columns that were read."""
+
+    id: str
+    version: int
+    types: dict[str, Any]
+
+
+class LedgerMarks(msgspec.Struct, frozen=True):
+    """The marks of one tenant, by day of ingest."""
+
+    format: int
+    tenant: str
+    tables: dict[str, TableMark]
+    days: dict[str, DayMarks]
+
+
+def encode_marks(marks: LedgerMarks) -> bytes:
+    """Return the marks as compressed JSON, with a checksum."""
+    return lzma.compress(msgspec.json.encode(marks), check=lzma.CHECK_SHA256, preset=1)
+
+
+def decode_marks(data: bytes) -> LedgerMarks:
+    """Return the marks. Raises `ValueError` if they are damaged or of another version."""
+    try:
+        text = lzma.decompress(data)
+        if msgspec.json.decode(text, type=_Version).format != FORMAT:
+            raise ValueError("another version of Fogline wrote them")
+        return msgspec.json.decode(text, type=LedgerMarks)
+    except (lzma.LZMAError, EOFError, msgspec.DecodeError) as error:
+        raise ValueError(f"they are damaged ({error})") from None
+
+
+class _Version(msgspec.Struct):
+    format: int
