@@ -169,7 +169,8 @@ async def test_the_gateway_dies_at(folder, point):
 
 
 def test_every_place_is_come_to_in_a_test():
-    assert {*LIVES, *test_bridge_crash.POINTS, *test_direct_command_crash.POINTS, *test_cancel_crash.POINTS} == set(CrashPoint)
+    direct = {*test_direct_command_crash.POINTS, *test_direct_command_crash.WITH_DEVICE}
+    assert {*LIVES, *test_bridge_crash.POINTS, *direct, *test_cancel_crash.POINTS} == set(CrashPoint)
 
 
 def test_a_place_that_does_not_exist_is_an_error():

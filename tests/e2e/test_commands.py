@@ -3,6 +3,7 @@
 import asyncio
 from contextlib import asynccontextmanager
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 from msgspec.structs import replace
@@ -40,16 +41,16 @@ async def test_a_command_reaches_the_device_and_its_answer_the_operator(line):
         assert len(device.ran) == 2
 
 
-async def test_a_command_to_a_bridge_that_reads_the_registry_waits_for_it(line):
+async def test_a_command_to_a_bridge_that_reads_the_registry_waits_for_it(line, monkeypatch):
     async with everything(line) as (bridge, _, downlink, operator):
         device = Device(downlink)
         downlink.reachable("lamp-1", device)
         for durable in (True, False):
-            bridge._devices._feed.loaded = False
-            asked = asyncio.create_task(operator.request(Ask("lamp-1", "switch", durable=durable)))
-            done, _ = await asyncio.wait({asked}, timeout=3 * REGISTRY_S)
+            with monkeypatch.context() as reading:
+                reading.setattr(bridge._devices, "_feed", SimpleNamespace(loaded=False))
+                asked = asyncio.create_task(operator.request(Ask("lamp-1", "switch", durable=durable)))
+                done, _ = await asyncio.wait({asked}, timeout=3 * REGISTRY_S)
             assert not done
-            bridge._devices._feed.loaded = True
             assert (await within(asked, "no answer")).state is CommandState.SUCCEEDED
 
 
