@@ -26,8 +26,8 @@ async def test_what_is_acknowledged_lands_once_and_the_ledger_agrees(line):
         await line.drained(outbox)
     assert sorted(line.landed(Lane.TELEMETRY, Lane.ALARM)) == list(range(1100))
     assert line.landed(Lane.TELEMETRY) == list(range(1000))
-    evidence = await asyncio.to_thread(gather, KafkaClients(line.cloud.kafka), line.cloud)
-    assert [finding for each in evidence for finding in judge(each)] == []
+    gathered = await asyncio.to_thread(gather, KafkaClients(line.cloud.kafka), line.cloud)
+    assert [finding for each in gathered.streams for finding in judge(each)] == []
 
 
 async def test_a_statement_goes_out_when_nothing_else_does(line):
