@@ -236,7 +236,9 @@ class Soak:
         counted = self._options.reconnects or self._options.ble
         if counted and not self.stop.is_set():
             problems += not_flat(samples, LIVING)
-        problems += grown(samples, [each for each in self._site.parts if each.startswith(("bridge", "gateway"))])
+        problems += grown(samples, [each for each in self._site.parts if each.startswith("gateway")])
+        bridges = [each for each in self._site.parts if each.startswith("bridge")]
+        problems += grown(samples, bridges, commands.judgement.sent if commands is not None else 0)
         minutes = self._options.certificate_minutes
         if len(self._at_rest) == 2:
             problems += not_at_rest(*self._at_rest)

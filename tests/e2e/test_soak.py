@@ -16,7 +16,7 @@ from fogline.command import CommandState
 from fogline_lab.tcp_line import HALF_OPEN
 from soak.breaker import AppliedFault
 from soak.command_judgement import count_commands, disturbances
-from soak.flat import COUNTS, GROWN_MB, RSS_MB, ProcessSample, grown, held, not_at_rest, not_flat, over_time, warm
+from soak.flat import COMMAND_MB, COUNTS, GROWN_MB, RSS_MB, ProcessSample, grown, held, not_at_rest, not_flat, over_time, warm
 from soak.reconnects import FaultPlans
 from soak.schedule import JITTER_S, STEP_S, VICTIMS, FaultKind, ScheduledFault, kills, schedule
 from soak.verdict import CertificateCounts, Load, SoakVerdict
@@ -103,6 +103,8 @@ def test_memory_that_grows_from_life_to_life_is_a_problem():
     (problem,) = grown(samples(lambda n: 50.0 + 4 * (n // 10) * GROWN_MB / 10, **lives), ["gateway-1", "gateway-2"])
     assert problem.startswith("gateway-1: its memory grew from")
     assert grown(samples(lambda n: 50.0 + GROWN_MB * (n % 10) / 10, **lives), ["gateway-1"]) == []
+    remembered = samples(lambda n: 50.0 + 4 * (n // 10) * GROWN_MB / 10, **lives)
+    assert grown(remembered, ["gateway-1"], round(3 * GROWN_MB / COMMAND_MB)) == []
 
 
 def test_one_sample_too_high_is_not_flat():
