@@ -122,9 +122,10 @@ def position_of(headers: Sequence[tuple[str, bytes]], value: bytes) -> StreamPos
 
 def known_position(headers: Sequence[tuple[str, bytes]], value: bytes) -> StreamPosition | None:
     """Return the position of a record as far as it can be read: a malformed gap record stands for its last sequence only."""
-    for readable in (headers, [header for header in headers if header[0] != "content-type"]):
-        with contextlib.suppress(Poison):
-            return position_of(readable, value)
+    with contextlib.suppress(Poison):
+        return position_of(headers, value)
+    with contextlib.suppress(Poison):
+        return position_of([header for header in headers if header[0] != "content-type"], value)
     return None
 
 

@@ -12,6 +12,7 @@ from fogline.event import Lane
 from fogline.installed import credential
 from fogline.process.settings_file import load_settings
 from fogline.process.tls_files import TlsSettings, resolve_tls
+from fogline.tracing.settings import TracingSettings, resolve_tracing
 from fogline_cloud.kafka_settings import resolve_files
 
 Identifier = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._:\-]{1,64}$")]
@@ -274,6 +275,7 @@ class CloudSettings(_Strict, frozen=True, kw_only=True):
     operator: OperatorSettings = msgspec.field(default_factory=OperatorSettings)
     api: ApiSettings = msgspec.field(default_factory=ApiSettings)
     ca: CaSettings = msgspec.field(default_factory=CaSettings)
+    tracing: TracingSettings | None = None
 
 
 def load(path: Path, *, kafka: bool = True) -> CloudSettings:
@@ -306,6 +308,7 @@ def load(path: Path, *, kafka: bool = True) -> CloudSettings:
         ),
         api=msgspec.structs.replace(settings.api, tls=_api_tls_beside(settings.api.tls, path)),
         ca=msgspec.structs.replace(settings.ca, folder=_absolute(settings.ca.folder, path)),
+        tracing=resolve_tracing(settings.tracing, path.parent.resolve()),
     )
 
 

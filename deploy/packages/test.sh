@@ -10,14 +10,16 @@ rm -f "$state"/fogline-*_0.1.1_*.deb  # of a former run: the repository has one 
 deploy/packages/apt_repository.sh
 deploy/packages/build.sh --version 0.1.1
 image=$state/image-amd64
-[ ! -e "$image" ] || [ -e "$image/usr/bin/java" ] || rm "$image/.complete"  # of a time without fogline-flow
+for each in java faketime; do  # of a time without fogline-flow, or without tests of the clock
+    [ ! -e "$image" ] || [ -e "$image/usr/bin/$each" ] || rm -f "$image/.complete"
+done
 need systemd-nspawn systemd-container
 if [ ! -e "$image/.complete" ]; then
     say "making a Debian to boot in $image"
     rm -rf "$image"
     # what the packages depend on is there: the container has no network
     # shellcheck disable=SC2046  # no file: mmdebstrap takes Debian's own mirror
-    mmdebstrap --quiet --variant=minbase --include=adduser,ca-certificates,dbus,libsasl2-2,libssl3,openjdk-17-jre-headless,procps,python3,systemd,systemd-sysv \
+    mmdebstrap --quiet --variant=minbase --include=adduser,ca-certificates,dbus,faketime,libsasl2-2,libssl3,openjdk-17-jre-headless,procps,python3,systemd,systemd-sysv \
         bookworm "$image" $(ls /etc/apt/sources.list.d/debian.sources 2>/dev/null || true)
     touch "$image/.complete"
 fi

@@ -24,6 +24,7 @@ from fogline_edge.gateway import check, require_bluetooth, run_gateway
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.outbox.quarantine import EventKey
 from fogline_edge.profiles.ble_files import built_in_profiles, find_profiles
+from fogline_edge.run_record import RunState, lines_of_run
 from fogline_edge.settings import EdgeSettings, load
 from fogline_edge.status import read_events, read_status
 
@@ -75,6 +76,8 @@ def build_parser() -> argparse.ArgumentParser:
             command.add_argument(
                 "--insecure-dev", action="store_true", help="connect without TLS: on loopback, for development only"
             )
+            bound = "end in order above this memory, for a service manager that starts it again (default: 0, no bound)"
+            command.add_argument("--max-memory-mib", type=int, default=0, metavar="MIB", help=bound)
         if name == "diag":
             command.add_argument("--out", type=Path, default=Path(), help="folder of the archive (default: this one)")
         if name == "backup":
@@ -161,7 +164,8 @@ def run_run(arguments: argparse.Namespace) -> int:
     if settings.one_cpu:
         stay_on_one_cpu()
     announce = partial(command_line.announce, ready="gateway", name=settings.gateway)
-    asyncio.run(run_gateway(settings, lambda addresses: announce(**addresses), arguments.config))
+    bound = arguments.max_memory_mib
+    asyncio.run(run_gateway(settings, lambda addresses: announce(**addresses), arguments.config, bound))
     return 0
 
 
@@ -224,6 +228,8 @@ def run_status(arguments: argparse.Namespace) -> int:
         print(json.dumps(status))
         return 0
     print(f"gateway {status['gateway']}, {status['bytes']:,} bytes")
+    if status["run"]:
+        print(*lines_of_run(msgspec.convert(status["run"], RunState)), sep="\n")
     if status["full"]:
         print(status["full"]["sentence"])
     if (copy := status["copy"])["restored"]:

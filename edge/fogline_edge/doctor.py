@@ -23,11 +23,14 @@ from fogline.process.checkup import (
     megabytes,
 )
 from fogline.process.tls_files import client_context
+from fogline.tracing.collector import check_collector
 from fogline_edge.ble_settings import BleSettings
 from fogline_edge.gateway import check
 from fogline_edge.machine import read_machine
 from fogline_edge.outbox.copy_file import read_copy
 from fogline_edge.outbox.startup import FILE
+from fogline_edge.process_end import EndCause
+from fogline_edge.run_record import read_run
 from fogline_edge.settings import EdgeSettings, load
 from fogline_edge.status import read_oldest, read_status
 
@@ -64,6 +67,8 @@ def diagnose(config: Path) -> Iterator[Finding]:
         checks["TLS"] = partial(check_certificate, settings.uplink.tls.certificate, "TLS", remedy)
     for bridge in settings.uplink.bridges:
         checks[f"bridge {bridge}"] = partial(_bridge, settings, bridge)
+    if settings.tracing is not None:
+        checks["tracing"] = partial(check_collector, settings.tracing)
     if settings.ble is not None:
         checks["bluetooth"] = partial(_bluetooth, settings.ble, folder)
     yield from examine(checks)
@@ -103,6 +108,10 @@ def _process(folder: Path) -> Iterator[Finding]:
         yield Finding(Grade.WARN, "gateway", "it does not run", "Start it: fogline-edge run")
     else:
         yield Finding(Grade.OK, "gateway", f"it runs, process {pid}")
+    run = read_run(folder)
+    if run is not None and run.ends and (last := run.ends[-1]).cause is not EndCause.STOPPED:
+        text = f"the run before: {last.text}" + (f", at {last.at}" if last.at else "")
+        yield Finding(Grade.WARN, "gateway", text, "See docs/operations.md, Why a gateway was started again")
     if read_copy(folder).replaced:
         remedy = "See docs/install-gateway.md, To another machine"
         yield Finding(Grade.FAIL, "gateway", "one that was restored from its backup later has replaced it", remedy)

@@ -6,7 +6,7 @@ import gc
 import logging
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
 from importlib.util import find_spec
@@ -20,6 +20,9 @@ from fogline.process.service_manager import watched
 from fogline.process.settings_file import require_loopback, split_endpoint
 from fogline.process.statistics import answer_sigusr1
 from fogline.signature import read_keys
+from fogline.tracing.activation import tracing
+from fogline.tracing.settings import collector_address
+from fogline.tracing.spans import ExportSpans
 from fogline_edge.adapters.ble.roster import read_settings
 from fogline_edge.adapters.coap.access import check_coap
 from fogline_edge.adapters.http.access import check_http
@@ -32,12 +35,15 @@ from fogline_edge.outbox.free_space import NoRoom
 from fogline_edge.outbox.full_record import FullCause, FullRecord
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.outbox.startup import FILE
+from fogline_edge.process_end import STOPPED_TEXT, EndCause
 from fogline_edge.renewal import read_times, renew_in_time
 from fogline_edge.replaced import deliver_the_rest
+from fogline_edge.run_record import RunRecord
 from fogline_edge.settings import EdgeSettings
 from fogline_edge.statistics import StatisticsReader
 from fogline_edge.uplink.session import uplink_security
 from fogline_edge.uplink.uplink import Uplink
+from fogline_edge.watchman import MemoryExceeded, Watchman
 
 if TYPE_CHECKING:
     from fogline_edge.adapters.ble.adapter import BleAdapter
@@ -53,11 +59,13 @@ ROOM_S = 30.0
 _log = logging.getLogger("fogline.gateway")
 
 
-async def run_gateway(settings: EdgeSettings, on_ready: Callable[[dict[str, str]], None], config: Path) -> None:
+async def run_gateway(
+    settings: EdgeSettings, on_ready: Callable[[dict[str, str]], None], config: Path, max_memory_mib: int = 0
+) -> None:
     """Serve until SIGINT or SIGTERM. `on_ready` gets the addresses of the listeners. `config`: the settings file.
 
-    Raises `Misconfigured` if an operator must change something first, or if the outbox's file fails. No event is acknowledged
-    after the failure, and a restart continues from the durable state.
+    Raises `Misconfigured` if an operator must change something first, or if the outbox's file fails, and `MemoryExceeded` above
+    `max_memory_mib` (0: no bound). No event is acknowledged after that, and a restart continues from the durable state.
     """
     check(settings)
     _spare_collections()
@@ -65,25 +73,64 @@ async def run_gateway(settings: EdgeSettings, on_ready: Callable[[dict[str, str]
     for each in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(each, stop.set)
     answer_sigusr1()
-    outbox = await _open_outbox(settings, stop)
+    with tracing(settings.tracing, "fogline-edge", tenant=settings.tenant, instance=settings.gateway) as export:
+        await _run(settings, stop, on_ready, config, max_memory_mib=max_memory_mib, export=export)
+
+
+async def _run(
+    settings: EdgeSettings,
+    stop: asyncio.Event,
+    on_ready: Callable[[dict[str, str]], None],
+    config: Path,
+    *,
+    max_memory_mib: int,
+    export: ExportSpans | None,
+) -> None:
+    outbox = await _open_outbox(settings, stop, export)
     if outbox is None:
         return
     try:
-        if outbox.copy.replaced.is_set():
-            on_ready({})
-        else:
-            await _serve_devices(settings, outbox, stop, on_ready, config)
-        if outbox.copy.replaced.is_set() and not stop.is_set():
-            async with watched(outbox.answers, outbox.why_full):
-                await deliver_the_rest(outbox, settings.uplink, stop)
+        with _recorded(settings, outbox) as record:
+            watchman = Watchman(record, outbox.clock, max_memory_mib)
+            if outbox.copy.replaced.is_set():
+                on_ready({})
+            else:
+                await _serve_devices(settings, outbox, stop, on_ready, config, watchman=watchman, export=export)
+            if outbox.copy.replaced.is_set() and not stop.is_set():
+                async with watched(outbox.answers, outbox.why_full):
+                    await deliver_the_rest(outbox, settings.uplink, stop)
     finally:
         await outbox.close()
 
 
+@contextlib.contextmanager
+def _recorded(settings: EdgeSettings, outbox: Outbox) -> Iterator[RunRecord]:
+    """Log how the last run ended, and note how this one ends."""
+    record = RunRecord(Path(settings.data), outbox.clock)
+    record.log_last_end()
+    try:
+        yield record
+    except MemoryExceeded as error:
+        record.leave(EndCause.MEMORY, f"it left by itself: {error}")
+        raise
+    except FoglineError as error:
+        record.leave(EndCause.ERROR, f"it left by itself: {error}")
+        raise
+    else:
+        record.leave(EndCause.STOPPED, STOPPED_TEXT)
+
+
 async def _serve_devices(
-    settings: EdgeSettings, outbox: Outbox, stop: asyncio.Event, on_ready: Callable[[dict[str, str]], None], config: Path
+    settings: EdgeSettings,
+    outbox: Outbox,
+    stop: asyncio.Event,
+    on_ready: Callable[[dict[str, str]], None],
+    config: Path,
+    *,
+    watchman: Watchman,
+    export: ExportSpans | None,
 ) -> None:
-    """Serve until `stop`, or until a restored copy has replaced this gateway. Raises `Misconfigured`."""
+    """Serve until `stop`, or until a restored copy has replaced this gateway. Raises `Misconfigured`, `MemoryExceeded`."""
     keys = read_keys(settings.commands.keys, "commands.keys", partial=settings.commands.partial_signatures)
     downlink = Downlink(outbox, keys)
     await downlink.start()
@@ -91,13 +138,13 @@ async def _serve_devices(
         open_adapters.callback(downlink.close)
         adapters = await _open_adapters(settings, outbox, downlink, open_adapters)
         statistics = StatisticsReader(settings, downlink.counters, outbox.clock)
-        uplink = Uplink(outbox, settings.uplink, downlink.received, statistics=statistics.read)
+        uplink = Uplink(outbox, settings.uplink, downlink.received, statistics=statistics.read, export=export)
         addresses = {name: address for each in adapters for name, address in each.addresses.items()}
         if settings.metrics is not None:
             addresses["metrics"] = await _serve_metrics(settings, outbox, uplink, downlink, adapters, stack=open_adapters)
         on_ready(addresses)
         async with _renewing(settings, config), watched(outbox.answers, outbox.why_full):
-            await _serve(uplink, outbox, stop)
+            await _serve(uplink, outbox, stop, watchman)
 
 
 @contextlib.asynccontextmanager
@@ -115,12 +162,12 @@ async def _renewing(settings: EdgeSettings, config: Path) -> AsyncIterator[None]
         await asyncio.wait([task])
 
 
-async def _open_outbox(settings: EdgeSettings, stop: asyncio.Event) -> Outbox | None:
+async def _open_outbox(settings: EdgeSettings, stop: asyncio.Event, export: ExportSpans | None = None) -> Outbox | None:
     """Open the outbox, as soon as the disk has room for it. Returns None if `stop` comes first. Raises `Misconfigured`."""
     file = Path(settings.data) / FILE
     while not stop.is_set():
         try:
-            return Outbox.open(settings)
+            return Outbox.open(settings, export=export)
         except NoRoom as error:
             if not file.exists() or not file.stat().st_size:
                 raise  # at the very first start an operator reads the message
@@ -234,6 +281,8 @@ def check(settings: EdgeSettings) -> None:
     if settings.metrics is not None:
         require_loopback(split_endpoint(settings.metrics, "metrics")[0], "metrics")
     read_keys(settings.commands.keys, "commands.keys")
+    if settings.tracing is not None:
+        collector_address(settings.tracing)
     _check_adapters(settings)
 
 
@@ -260,21 +309,24 @@ def _spare_collections() -> None:
     gc.set_threshold(50_000, 20, 20)
 
 
-async def _serve(uplink: Uplink, outbox: Outbox, stop: asyncio.Event) -> None:
+async def _serve(uplink: Uplink, outbox: Outbox, stop: asyncio.Event, watchman: Watchman) -> None:
     up = asyncio.create_task(uplink.run(), name="uplink")
     stopped = asyncio.create_task(stop.wait(), name="stop")
     replaced = asyncio.create_task(outbox.copy.replaced.wait(), name="replaced")
+    watching = asyncio.create_task(watchman.run(), name="watchman")
+    tasks = (up, stopped, replaced, watching)
     try:
-        waited: set[asyncio.Future[Any]] = {up, stopped, replaced, outbox.failed}
+        waited: set[asyncio.Future[Any]] = {*tasks, outbox.failed}
         await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
         if outbox.failed.done():
             raise Misconfigured(outbox.failed.result())
-        if up.done():
-            up.result()
+        for each in (up, watching):
+            if each.done():
+                each.result()
         _log.info("stopping")
     finally:
-        for task in (up, stopped, replaced):
+        for task in tasks:
             task.cancel()
-        for ended in await asyncio.gather(up, stopped, replaced, return_exceptions=True):
-            if isinstance(ended, FoglineError):
+        for ended in await asyncio.gather(*tasks, return_exceptions=True):
+            if isinstance(ended, FoglineError) and not isinstance(ended, MemoryExceeded):
                 _log.error("%s", ended)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from fogline.errors import FoglineError, Misconfigured
 from fogline.process.checkup import Finding, Grade
+from fogline_edge import run_record
 from fogline_edge.backup import named_files
 from fogline_edge.outbox import copy_file, full_record, startup
 from fogline_edge.outbox.data_folder import DataFolder
@@ -72,7 +73,7 @@ def _wiped(config: Path, settings: EdgeSettings, data: Path) -> Iterator[Finding
     """Delete the files. The settings are the last, so that a reset that was interrupted can be repeated."""
     named = named_files(config, settings)
     inside = sorted(named.inside.values(), key=lambda path: path.name == config.name)
-    patterns = (f"{startup.FILE}*", f"{copy_file.FILE}*", full_record.FILE, "lock")
+    patterns = (f"{startup.FILE}*", f"{copy_file.FILE}*", full_record.FILE, run_record.FILE, run_record.NOTE, "lock")
     found = [*(each for pattern in patterns for each in sorted(data.glob(pattern))), *inside]
     deleted = 0
     for path in found:

@@ -11,6 +11,7 @@ from fogline.event import Lane
 from fogline.media_type import check_media_type
 from fogline.process.settings_file import load_settings
 from fogline.process.tls_files import TlsSettings, resolve_tls
+from fogline.tracing.settings import TracingSettings, resolve_tracing
 from fogline_edge.ble_settings import BleSettings
 from fogline_edge.settings_types import DeviceLane, Identifier, Port, Positive, StrictTable
 
@@ -340,6 +341,7 @@ class EdgeSettings(StrictTable, frozen=True, kw_only=True):
     http: HttpSettings | None = None
     ble: BleSettings | None = None
     mqtt_clients: list[MqttClientSettings] = msgspec.field(default_factory=list)
+    tracing: TracingSettings | None = None
 
 
 def load(path: Path) -> EdgeSettings:
@@ -353,7 +355,10 @@ def load(path: Path) -> EdgeSettings:
     data, ble, uplink = str(path.parent / settings.data), _resolve_ble(path, settings.ble), settings.uplink
     if uplink.tls is not None:
         uplink = msgspec.structs.replace(uplink, tls=resolve_tls(uplink.tls, path.parent))
-    return msgspec.structs.replace(settings, data=data, uplink=uplink, mqtt=mqtt, http=http, mqtt_clients=clients, ble=ble)
+    tracing = resolve_tracing(settings.tracing, path.parent)
+    return msgspec.structs.replace(
+        settings, data=data, uplink=uplink, mqtt=mqtt, http=http, mqtt_clients=clients, ble=ble, tracing=tracing
+    )
 
 
 def _resolve_ble(path: Path, ble: BleSettings | None) -> BleSettings | None:

@@ -17,6 +17,7 @@ from fogline_edge.outbox.copy_file import read_copy
 from fogline_edge.outbox.free_space import free_bytes
 from fogline_edge.outbox.full_record import read_full, state_of
 from fogline_edge.outbox.stored_body import unpack_body
+from fogline_edge.run_record import read_run
 
 _STREAMS = """
 SELECT stream, lane, open, head + unsaved AS head, settled, head + unsaved - settled AS backlog,
@@ -68,6 +69,7 @@ def read_status(folder: Path) -> dict[str, Any]:
         "bytes": pages * page_bytes,
         "used_bytes": (pages - free_pages) * page_bytes,
         **totals,
+        "run": msgspec.to_builtins(read_run(folder)),
         "full": _full(folder),
         "copy": msgspec.to_builtins(read_copy(folder)),
         "streams": streams,

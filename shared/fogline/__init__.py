@@ -8,6 +8,7 @@
 `certificate_names`: names in certificates
 `codec`: batches and CloudEvents to bytes and back
 `command`: commands, replies and their states
+`connection_clock`: the end of a time to live, on the clock of the other side of a connection
 `dead_letter`: messages of a device that cannot become an event
 `enrolment`: tokens and messages of a gateway that enrols
 `errors`: errors by the reaction that they ask for
@@ -27,4 +28,5 @@
 `short_cache`: a bounded cache of short texts
 `signature`: Ed25519 signatures of commands
 `tls`: the TLS layer, without IO
+`tracing`: OpenTelemetry spans of events
 """

@@ -24,15 +24,18 @@ from importlib.metadata import version
 from pathlib import Path
 
 import bridge
+import closed_day
 import commands
 import commits
 import dedup
 import flow
 import gateway
 import killers
+import ledger
 import memory
 import replay
 import scale
+import start
 import tls
 from gateway_rows import CARD, GATEWAY_ROWS, SYSTEMS, GatewayOptions
 from gateway_table import gateway_table, is_gateway_key, missed
@@ -44,17 +47,20 @@ from fogline.installed import find_jars
 MEASURES = {
     "gateway": gateway.measure,
     "memory": memory.measure,
+    "start": start.measure,
     "bridge": bridge.measure,
     "flow": flow.measure,
     "replay": replay.measure,
     "commits": commits.measure,
     "dedup": dedup.measure,
+    "closed_day": closed_day.measure,
+    "ledger": ledger.measure,
     "killers": killers.measure,
     "commands": commands.measure,
     "scale": scale.measure,
     "tls": tls.measure,
 }
-RUNS = {"gateway": 5, "commits": 1, "dedup": 1, "killers": 1, "scale": 1}
+RUNS = {"gateway": 5, "commits": 1, "dedup": 1, "closed_day": 1, "ledger": 1, "killers": 1, "scale": 1}
 
 
 def main() -> int:

@@ -119,13 +119,13 @@ def fill(table: TableFolder, tenant: str, rows: int, number: int) -> float:
     return time.perf_counter() - began
 
 
-def made_rows(tenant: str, batch: MicroBatch, rows: int, files: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of each file. Columns that are null in all of them are left out."""
+def made_rows(tenant: str, batch: MicroBatch, rows: int, files: int, days: int = DAYS) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of each file, of one of the last days in turn. Columns that are null in all of them are left out."""
     random = np.random.default_rng(batch_seed := int(batch.run.rpartition("-")[2]))
     today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     for file in range(files):
         count = rows * (file + 1) // files - rows * file // files
-        time_of_file = pa.repeat(pa.scalar(today - timedelta(days=1 + file % DAYS), pa.timestamp("us", "UTC")), count)
+        time_of_file = pa.repeat(pa.scalar(today - timedelta(days=1 + file % days), pa.timestamp("us", "UTC")), count)
         devices = pa.array([f"{tenant}-{device}" for device in range(_DEVICES)])
         device = devices.take(pa.array(random.integers(0, _DEVICES, count)))
         chars = _ALPHABET[random.integers(0, len(_ALPHABET), count * _ID_CHARS, dtype=np.uint8)]

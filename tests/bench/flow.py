@@ -6,6 +6,8 @@ from pathlib import Path
 from bridge import bare_producer
 from processes import BIN, Bench, Failed, cpu_s
 
+from fogline_lab.supervisor import run_to_end
+
 SHARDS = 4
 TIMES = 6
 """Events, as a multiple of those of the gateway's row."""
@@ -41,6 +43,13 @@ def settings(bench: Bench, tenant: str, events: int, raw_days: int, *, name: str
     folder = bench.subfolder(f"flow-{name or raw_days}")
     place = f'tables = "{folder}/tables"\ncheckpoint = "{folder}/checkpoint"\nraw_days = {raw_days}\n'
     return bench.cloud(tenant, SHARDS, f"[flow]\n{place}max_events_per_batch = {events // BATCHES}\n{more}")
+
+
+def create_tables(bench: Bench, cloud: Path) -> None:
+    """Create the tables of a flow whose topics are empty, by one run of it."""
+    log = bench.folder / "create-tables.log"
+    if run_to_end([BIN / "fogline", "flow", "run", "--once", "--config", cloud], log)[0]:
+        raise Failed(f"fogline flow run: {log.read_text('utf-8').strip()}")
 
 
 def run_flow(bench: Bench, tenant: str, events: int, raw_days: int) -> tuple[float, float]:

@@ -192,8 +192,11 @@ def test_a_gateway_is_not_asked_to_cancel_what_the_bridge_is_ending():
     assert {record.state for record in map(races.world.truth.get, races.world.asked)} == {CommandState.EXPIRED}
 
 
-@pytest.mark.parametrize(("waits_s", "state"), [(0.0, CommandState.EXPIRED), (6.0, CommandState.IN_DOUBT)])
-def test_the_verdict_on_an_attempt_whose_record_was_lost_is_everybodys(waits_s, state):
+@pytest.mark.parametrize(
+    ("waits_s", "begins", "state"),
+    [(0.0, False, CommandState.EXPIRED), (6.0, False, CommandState.EXPIRED), (6.0, True, CommandState.IN_DOUBT)],
+)
+def test_the_verdict_on_an_attempt_whose_record_was_lost_is_everybodys(waits_s, begins, state):
     """A refused direct command is sent again and taken; the bridge dies before it has written that."""
     races = Races()
     races.begin(feature=True, reachable=False, durable=False)
@@ -202,6 +205,10 @@ def test_the_verdict_on_an_attempt_whose_record_was_lost_is_everybodys(waits_s, 
     races.device_comes_or_goes(reachable=True)
     races.ask(2, durable=False, idempotent=False, ttl_s=5)
     races.gateway_receives(1)
+    if begins:
+        races.gateway_commits_and_goes_on()
+        races.gateway_commits_and_goes_on()
+        races.adapter_steps("reach")
     races.something_fails("bridge")
     if waits_s:
         races.time_passes(waits_s, hours=0)

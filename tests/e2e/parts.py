@@ -73,15 +73,22 @@ class Line:
         return EdgeSettings(tenant=self.tenant, gateway=gateway, data=str(self.folder / gateway), uplink=uplink)
 
     @asynccontextmanager
-    async def gateway(self, name: str = "gw-1"):
+    async def gateway(self, name: str = "gw-1", backoff: Backoff | None = None):
         outbox = Outbox.open(self.settings(name))
-        async with self.uplink(outbox):
+        async with self.uplink(outbox, backoff=backoff):
             yield outbox
         await outbox.close()
 
     @asynccontextmanager
-    async def uplink(self, outbox: Outbox, on_command: OnCommand = no_commands, settings: UplinkSettings | None = None):
-        uplink = Uplink(outbox, settings or self.settings().uplink, on_command, Backoff(base_s=0.05, cap_s=0.5))
+    async def uplink(
+        self,
+        outbox: Outbox,
+        on_command: OnCommand = no_commands,
+        settings: UplinkSettings | None = None,
+        backoff: Backoff | None = None,
+    ):
+        backoff = backoff or Backoff(base_s=0.05, cap_s=0.5)
+        uplink = Uplink(outbox, settings or self.settings().uplink, on_command, backoff)
         task = asyncio.create_task(uplink.run())
         try:
             yield uplink

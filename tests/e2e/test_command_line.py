@@ -84,5 +84,5 @@ async def test_a_device_that_fails_or_stays_silent(line):
         failed = await fogline(line, "send", "lamp-1", "switch")
         assert (failed.status, "FAILED 503, busy" in failed.err) == (1, True)
         device.answer = None
-        silent = await fogline(line, "send", "lamp-1", "switch", "--ttl", "1s")
+        silent = await fogline(line, "send", "lamp-1", "switch", "--ttl", "3s")
         assert (silent.status, "IN_DOUBT 504" in silent.err, len(device.ran)) == (1, True, 2)

@@ -14,6 +14,7 @@ from fogline.errors import Unreachable
 from fogline.event import Lane
 from fogline.signature import make_key, read_keys
 from fogline_cloud.bridge.operators import REGISTRY_S
+from fogline_cloud.bridge.peer import GatewayPeer
 from fogline_cloud.commands.client import Ask, Operator
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.shard.recovery import read_commands
@@ -54,6 +55,27 @@ async def test_a_command_to_a_bridge_that_reads_the_registry_waits_for_it(line, 
             assert (await within(asked, "no answer")).state is CommandState.SUCCEEDED
 
 
+@pytest.mark.fault("X4")
+async def test_the_time_in_which_a_bridge_reads_nothing_counts(line):
+    """The bridge begins to read when the command's time to live is over. AMQP's `ttl` would begin then."""
+    async with everything(line) as (bridge, _, downlink, operator):
+        device = Device(downlink)
+        downlink.reachable("lamp-1", device)
+        connections = [peer.connection for peer in bridge.listener.peers if not isinstance(peer, GatewayPeer)]
+        for each in connections:
+            each.pause_reading()
+        asked = [
+            asyncio.create_task(operator.request(Ask("lamp-1", "switch", durable=each, ttl_s=2.5))) for each in (True, False)
+        ]
+        done, _ = await asyncio.wait(asked, timeout=2.6)
+        assert not done
+        for each in connections:
+            each.resume_reading()
+        verdicts = [await within(each, "no verdict") for each in asked]
+        assert [each.state for each in verdicts] == [CommandState.EXPIRED] * 2
+        assert device.ran == []
+
+
 @pytest.mark.fault("X1", "X4")
 async def test_a_durable_command_waits_for_its_device_a_direct_one_does_not(line):
     async with everything(line) as (_, _, downlink, operator):
@@ -79,7 +101,7 @@ async def test_without_an_answer_it_is_in_doubt(line):
     async with everything(line) as (_, _, downlink, operator):
         device = Device(downlink, answer=None)
         downlink.reachable("lamp-1", device)
-        verdict = await within(operator.request(Ask("lamp-1", "switch", ttl_s=2.0)), "no verdict")
+        verdict = await within(operator.request(Ask("lamp-1", "switch", ttl_s=3.0)), "no verdict")
         assert (verdict.state, verdict.status, len(device.ran)) == (CommandState.IN_DOUBT, 504, 1)
 
 
@@ -90,7 +112,7 @@ async def test_a_lost_connection_runs_it_again_only_if_that_does_no_harm(line, i
         device = Device(downlink)
         device.tell = "lost"
         downlink.reachable("lamp-1", device)
-        asked = asyncio.create_task(operator.request(Ask("lamp-1", "switch", ttl_s=2, idempotent=idempotent)))
+        asked = asyncio.create_task(operator.request(Ask("lamp-1", "switch", ttl_s=3, idempotent=idempotent)))
         await within(device.came.wait(), "it was not run")
         device.tell = "answer"
         downlink.reachable("lamp-1", device)

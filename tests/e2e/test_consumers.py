@@ -16,7 +16,7 @@ from fogline.address import shard_of
 from fogline_cloud.access.access_file import AccessFile, ConsumerGrant, Permissions, ServiceGrant
 from fogline_cloud.bridge.consumer_feed import ConsumerFeed
 
-LIMIT_S = 30
+LIMIT_S = 60
 _numbers = itertools.count(1)
 
 

@@ -97,7 +97,7 @@ async def test_the_newest_version_replaces_what_still_waits(learning):
 @pytest.mark.slow
 async def test_a_version_in_doubt_is_not_sent_again_and_the_next_one_is(learning):
     line = learning
-    line.cloud = replace(line.cloud, commands=replace(line.cloud.commands, max_ttl_s=2.0, grace_s=0.5))
+    line.cloud = replace(line.cloud, commands=replace(line.cloud.commands, max_ttl_s=2.5, grace_s=0.5))
     async with commandable(line) as (bridge, _, downlink):
         await known(bridge, lambda table: table.get("lamp-1") is not None)
         lamp = Lamp(downlink, answer=None)
@@ -114,7 +114,7 @@ async def test_a_version_in_doubt_is_not_sent_again_and_the_next_one_is(learning
 @pytest.mark.slow
 async def test_a_version_has_no_deadline_of_its_own(learning):
     line = learning
-    line.cloud = replace(line.cloud, commands=replace(line.cloud.commands, max_ttl_s=1.5, grace_s=0.5))
+    line.cloud = replace(line.cloud, commands=replace(line.cloud.commands, max_ttl_s=2.0, grace_s=0.5))
     async with commandable(line) as (bridge, _, downlink):
         await known(bridge, lambda table: table.get("lamp-1") is not None)
         assert await edited(line, "lamp-1", "want", want(on=True)) == ACCEPTED

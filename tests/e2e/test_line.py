@@ -9,6 +9,7 @@ from contextlib import closing
 import pytest
 
 from e2e.parts import Line, until_not
+from fogline.amqp.backoff import Backoff
 from fogline.event import Lane
 from fogline.gap import GAP_CONTENT_TYPE, decode_gap
 from fogline_cloud.bridge.connected_gateways import ConnectedGateways
@@ -185,12 +186,13 @@ async def test_two_live_copies_lose_nothing_where_the_bridge_cannot_close_the_fi
 
 @pytest.mark.fault("C13")
 async def test_two_connections_of_one_name_the_second_takes_over_and_the_bridge_warns(line, caplog):
-    async with line.bridge() as bridge, line.gateway() as outbox:
+    # Each takes over again after its pause, so the pauses must be longer than a slow machine needs to connect.
+    async with line.bridge() as bridge, line.gateway(backoff=Backoff(1.0, 5.0)) as outbox:
         await line.put(outbox, 1)
         await line.drained(outbox)
         assert bridge.gateways.names == ["gw-1"]
         copy = Line(line.tenant, line.folder / "copy", line.cloud, line.port)
-        async with copy.gateway() as other:
+        async with copy.gateway(backoff=Backoff(1.0, 5.0)) as other:
             await copy.put(other, 2)
             await copy.drained(other)
             assert bridge.gateways.names == ["gw-1"]

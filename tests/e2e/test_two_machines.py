@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "two-machines.md").read_text("utf-8").partition("## Who may connect")[0]
 BIN = Path(sys.executable).parent
 MAX_COMMANDS = 10
-LIMIT_S = 120.0
+LIMIT_S = 300.0
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes network namespaces")
 

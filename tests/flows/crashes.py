@@ -14,11 +14,10 @@ def crash_at(step: str) -> Iterator[None]:
     """Kill the driver before `step` of a micro-batch: "derive", or the commit to "events" or "readings"."""
     append = delta_log.DeltaLog.append
 
-    def die(log: object = None, *given: object) -> None:
+    def die(log: object = None, *given: object, **_: object) -> bool:
         if isinstance(log, delta_log.DeltaLog) and not log.folder.path.endswith(step):
-            append(log, *given)
-        else:
-            raise ConnectionResetError(f"killed before {step}")
+            return append(log, *given)
+        raise ConnectionResetError(f"killed before {step}")
 
     with pytest.MonkeyPatch.context() as patch:
         owner, name = (commit, step) if step == "derive" else (delta_log.DeltaLog, "append")

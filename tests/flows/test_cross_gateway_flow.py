@@ -10,6 +10,8 @@ from deltalake import DeltaTable, write_deltalake
 
 from flows.parsers.ble_samples import BTHOME_ADDRESS, BTHOME_ENCRYPTED, BTHOME_KEY
 from fogline.advertisement import CONTENT_TYPE, Advertisement, ReceivedAdvertisement, encode, encode_heard, short_uuid
+from fogline_cloud.flows import commit
+from fogline_cloud.flows.batch import StagedFiles
 from fogline_cloud.settings import SharedSettings, Strategy
 
 BTHOME = short_uuid(0xFCD2)
@@ -83,6 +85,28 @@ def test_an_advertisement_that_two_gateways_received_is_one_row(flow, heard):
         done.unlink()
     flow.run()
     assert (flow.rows("events"), flow.rows("readings")) == before, "a replay decides the same"
+
+
+def test_workers_compare_and_derive_the_rows_of_a_large_micro_batch(flow, heard, monkeypatch):
+    monkeypatch.setattr(commit, "FEW_EVENTS", 0)
+    flow.land([heard("gw-1", 0, 7), heard("gw-1", 10, 8)])
+    flow.land([heard("gw-2", 1, 7)], partition=1)
+    (batch,) = flow.run()
+
+    assert told(flow) == [
+        ("gw-1", "00:00", "ok", None, False),
+        ("gw-2", "00:01", "duplicate", "shared", True),
+        ("gw-1", "00:10", "ok", None, False),
+    ]
+    assert [at for at, _, _ in temperatures(flow)] == ["00:00", "00:10"]
+    assert batch.outcomes == {"duplicate": 1, "ok": 2}
+
+
+def test_a_worker_reads_all_of_its_input():
+    """Spark would end it, and the next micro-batch would wait for a new worker."""
+    given = iter([pa.RecordBatch.from_pydict({"id": [0]})])
+    assert len(list(commit._staged(lambda: StagedFiles([], [], [], [], []), given))) == 1
+    assert next(given, None) is None
 
 
 def test_a_copy_of_a_gateway_that_was_offline_for_weeks_is_recognised(flow, heard):

@@ -28,7 +28,7 @@ LIMIT_S = 120.0
 @pytest.fixture
 def raw_flow(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> Flow:
     """The flow with table `raw`."""
-    monkeypatch.setattr(job, "FIRST_ROWS_S", 1)
+    monkeypatch.setattr(job, "CATCH_UP_S", 1)
     flow.settings = msgspec.structs.replace(flow.settings, flow=msgspec.structs.replace(flow.settings.flow, raw_days=90))
     return flow
 
@@ -46,10 +46,10 @@ def raw_killed() -> Iterator[None]:
     """Kill the driver before the commit to `raw`."""
     append = delta_log.DeltaLog.append
 
-    def die(log: delta_log.DeltaLog, *given: object) -> None:
+    def die(log: delta_log.DeltaLog, *given: object) -> bool:
         if log.table == "raw":
             raise ConnectionResetError("killed before raw")
-        append(log, *given)  # type: ignore[arg-type]
+        return append(log, *given)  # type: ignore[arg-type]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(delta_log.DeltaLog, "append", die)

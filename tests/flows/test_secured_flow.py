@@ -67,13 +67,14 @@ def users(secured_kafka: SecuredKafka, tmp_path_factory: pytest.TempPathFactory)
 async def use(line: Line) -> None:
     """Run a command, then store events and let another bridge accept them, which reads what the first one wrote."""
     async with (
-        commandable(line) as (_, _, downlink),
+        commandable(line) as (_, outbox, downlink),
         Operator("127.0.0.1", line.port, line.tenant) as operator,
     ):
         await within(operator.attached(), "the operator cannot attach")
         downlink.reachable("lamp-1", Device(downlink))
         verdict = await within(operator.request(Ask("lamp-1", "switch", b"{}", durable=True)), "no answer")
         assert verdict.state is CommandState.SUCCEEDED
+        await line.drained(outbox)  # so the verdict is in Kafka, and the next bridge does not send the command again
     async with line.bridge(), line.gateway() as outbox:
         await line.put(outbox, *range(2, EVENTS + 1))
         await line.drained(outbox)

@@ -96,6 +96,12 @@ def test_it_is_installed_and_starts_nothing_by_itself(machine):
     assert not {"pip", "pyspark", "fogline-edge"} & names
 
 
+def test_without_spark_every_command_is_there(machine):
+    printed = machine.run("fogline --help")
+    assert "usage: fogline " in printed
+    assert "usage: fogline table" in machine.run("fogline table maintain --help")
+
+
 def test_without_spark_the_command_says_what_to_install(machine):
     assert "install the package fogline-flow" in machine.run("fogline flow status", status=2)
 

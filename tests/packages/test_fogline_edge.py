@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 
 import pytest
 
@@ -10,6 +11,9 @@ from packages.container import until
 EVENTS = 10_000
 HEALED_S = 60
 RESTART_S = 20
+INSTALLED_GOAL_S = 180
+"""From install.sh to an acknowledged event, without the time for downloads: packages lie in a folder, and the container has
+those of Debian that they need."""
 PUBLISH = """
 import sys, time
 import paho.mqtt.client as mqtt
@@ -45,6 +49,7 @@ def active(machine):
 
 
 def test_it_is_installed_and_acknowledges_an_event(machine):
+    began = time.monotonic()
     printed = machine.run("sh /srv/apt/install.sh file:/srv/apt")
     assert "sudo -u fogline fogline-edge init" in printed
     assert not active(machine)
@@ -52,6 +57,9 @@ def test_it_is_installed_and_acknowledges_an_event(machine):
     machine.run("echo OPTIONS=--insecure-dev > /etc/default/fogline-edge")
     machine.run("systemctl enable --now fogline-edge")
     assert publish(machine, 1, 1) == 1
+    took_s = time.monotonic() - began
+    verdict = "met" if took_s <= INSTALLED_GOAL_S else "SHORT"
+    print(f"from install.sh to an acknowledged event: {took_s:.0f} s <= {INSTALLED_GOAL_S}  {verdict}")
 
 
 def test_it_says_what_it_brings(machine):

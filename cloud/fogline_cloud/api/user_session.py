@@ -14,6 +14,7 @@ from fogline.amqp.scheduler import Share
 from fogline.amqp.security import ClientSecurity
 from fogline.amqp.sending import Sender
 from fogline.amqp.wire import decode
+from fogline.connection_clock import monotonic_ms, offset_of, with_time_left
 from fogline.errors import Poison, Unreachable
 from fogline.message import Message
 
@@ -41,6 +42,7 @@ class UserSession:
         self._connection: AmqpConnection | None = None
         self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._retired = False
+        self._offset_ms: int | None = None  # of the bridge's clock
         self.why = ""
 
     @property
@@ -64,6 +66,9 @@ class UserSession:
             raise Unreachable(self.why or "no connection to the bridge")
         self.in_use += 1
         try:
+            if message.ttl_ms is not None:
+                now_ms = monotonic_ms()
+                message = with_time_left(message, now_ms + message.ttl_ms, now_ms, self._offset_ms)
             return await self._sender.send(message)
         finally:
             self.in_use -= 1
@@ -81,8 +86,9 @@ class UserSession:
         if self._connection is not None and not self.is_closed:
             self._connection.close()
 
-    def opened(self, connection: AmqpConnection, peer: AmqpPeer) -> None:  # noqa: ARG002 - the handler's interface
+    def opened(self, connection: AmqpConnection, peer: AmqpPeer) -> None:
         """Attach the link for messages, and the one for replies."""
+        self._offset_ms = offset_of(peer.properties, monotonic_ms())
         session = connection.open_session()
         self._sender = connection.open_sender(session, "http", "", Share(), {})
         address = str(CommandResponse(self._tenant, REPLY_ID))

@@ -15,6 +15,8 @@ from fogline.process.settings_file import require_loopback, split_endpoint
 from fogline.process.statistics import answer_sigusr1
 from fogline.process.tls_files import ReadAgain
 from fogline.signature import Signer, read_signer
+from fogline.tracing.activation import tracing
+from fogline.tracing.spans import ExportSpans
 from fogline_cloud import topics
 from fogline_cloud.access.access_file import Permissions, read_permissions
 from fogline_cloud.access.policy import Policy
@@ -62,15 +64,16 @@ _log = logging.getLogger("fogline.bridge")
 
 
 class Bridge:
-    """One bridge process. Call `start`, then `close`, both on the event loop."""
+    """One bridge process. Call `start`, then `close`, both on the event loop. `export`: takes the spans of landed events."""
 
-    def __init__(self, settings: CloudSettings) -> None:
+    def __init__(self, settings: CloudSettings, export: ExportSpans | None = None) -> None:
         self.shards = ShardTable(settings.shards)
         self.gateways = ConnectedGateways()
         self.fleet = FleetStatistics()
         self.listener: Listener | None = None
         self.metrics_address = ""
         self._settings = settings
+        self._export = export
         self._clients = KafkaClients(settings.kafka)
         self._loop = asyncio.get_running_loop()
         self._routes = Routes()
@@ -135,6 +138,7 @@ class Bridge:
             on_welcomed=sender.resume,
             on_replies=EarlyVerdicts(self._table, settings.tenant, policy.may_speak_for).received,
             find_owner=self._find_owner,
+            export=self._export,
         )
         operators = OperatorHandler(
             self.shards,
@@ -162,7 +166,7 @@ class Bridge:
             self._kafka_commands = KafkaCommands(self._clients, settings, self.shards, operators, self._audit)
         self._devices.on_change.append(self._desired.changed)
         self._desired.start()
-        events = ClientEventHandler(self.shards, policy, self._forwarder)
+        events = ClientEventHandler(self.shards, policy, self._forwarder, self._export)
         devices = DeviceHandler(self._devices, policy, self.shards, self._forwarder)
         handlers = LinkHandlers(gateways, events, operators, self._enrolment, devices, self._consumers)
         return Listener(settings.bridge, authentication, policy, self.gateways, handlers, audit=self._audit)
@@ -307,7 +311,12 @@ def _signer(settings: CommandPolicySettings) -> Signer:
 
 async def run_bridge(settings: CloudSettings, on_ready: Callable[[str, int], None]) -> None:
     """Serve until SIGINT or SIGTERM. `on_ready` gets host and port. Raises `Misconfigured`."""
-    bridge = Bridge(settings)
+    instance = settings.bridge.name
+    with tracing(settings.tracing, "fogline-bridge", tenant=settings.tenant, instance=instance) as export:
+        await _run(Bridge(settings, export), on_ready)
+
+
+async def _run(bridge: Bridge, on_ready: Callable[[str, int], None]) -> None:
     stop = asyncio.Event()
     for each in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(each, stop.set)

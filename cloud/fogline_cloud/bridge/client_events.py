@@ -8,6 +8,7 @@ import asyncio
 import secrets
 import time
 from functools import partial
+from urllib.parse import urlencode
 
 from msgspec.structs import replace
 
@@ -20,11 +21,13 @@ from fogline.identity import Dedup, semantic_id
 from fogline.media_type import check_media_type
 from fogline.message import Message
 from fogline.process.loop_calls import call_soon
+from fogline.tracing.spans import ExportSpans
 from fogline_cloud.access.policy import Action, Policy
 from fogline_cloud.bridge.forwarding import Forwarder
 from fogline_cloud.bridge.peer import LinkHandler, Peer
 from fogline_cloud.bridge.shard_table import ShardTable
 from fogline_cloud.device_address import device_of
+from fogline_cloud.shard.land_trace import LandTrace
 from fogline_cloud.shard.submissions import ClientEvent
 
 OCTETS = "application/octet-stream"
@@ -33,15 +36,21 @@ CREDIT = 200
 _LANES = {"telemetry": Lane.TELEMETRY, "event": Lane.ALARM}
 _TYPES = {Lane.TELEMETRY: "telemetry", Lane.ALARM: "alarm"}
 _MAX_TEXT = 256
+MAX_PROPERTIES = 4096
+"""Longest `properties` of an event, in characters. With longer ones it has none, as an event of MQTT."""
+_PREFIXES = ("cloudEvents:", "cloudEvents_")
+_OF_EVENT = frozenset({"specversion", "id", "source", "type", "subject", "time", "datacontenttype"})
+"""CloudEvents attributes that an event has as such."""
 
 
 class ClientEventHandler(LinkHandler):
-    """Serves `telemetry/` and `event/`."""
+    """Serves `telemetry/` and `event/`. `export`: takes the spans of landed events."""
 
-    def __init__(self, shards: ShardTable, policy: Policy, forwarder: Forwarder) -> None:
+    def __init__(self, shards: ShardTable, policy: Policy, forwarder: Forwarder, export: ExportSpans | None = None) -> None:
         self._shards = shards
         self._forwarder = forwarder
         self._policy = policy
+        self._export = export
         self._loop = asyncio.get_running_loop()
 
     def attach(self, peer: Peer, link: Link, address: Address) -> None:
@@ -66,7 +75,8 @@ class ClientEventHandler(LinkHandler):
         if shard is None:
             self._forwarder.send(peer, replace(message, to=str(own)), number, partial(peer.settle, delivery))
             return
-        shard.submit(ClientEvent(event, partial(call_soon, self._loop, peer.settle, delivery)))
+        trace = LandTrace(self._export) if self._export is not None else None
+        shard.submit(ClientEvent(event, partial(call_soon, self._loop, peer.settle, delivery), trace))
 
 
 def event_of(message: Message, address: Reports, now_ns: int) -> Event:
@@ -99,12 +109,34 @@ def event_of(message: Message, address: Reports, now_ns: int) -> Event:
         adapter="amqp",
         time=_event_time(message),
         expirytime=rfc3339(now_ns + message.ttl_ms * 1_000_000) if message.ttl_ms else None,
+        properties=_properties(message),
     )
+
+
+def _properties(message: Message) -> str | None:
+    """Return the application properties as one URL query, or None if it is empty or too long.
+
+    Further attributes of CloudEvents, such as `cloudEvents_traceparent`, come last and without their prefix.
+    """
+    own: list[tuple[str, str]] = []
+    attributes: list[tuple[str, str]] = []
+    for name, value in message.properties.items():
+        if not isinstance(value, str | int | float) or name == "device_id":
+            continue
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        prefix = next(filter(name.startswith, _PREFIXES), "")
+        plain = name.removeprefix(prefix)
+        if not prefix:
+            own.append((name, text))
+        elif plain not in _OF_EVENT:
+            attributes.append((plain, text))
+    query = urlencode([*own, *attributes])
+    return query if 0 < len(query) <= MAX_PROPERTIES else None
 
 
 def _attribute(message: Message, name: str) -> str | None:
     """Return a CloudEvents attribute (CloudEvents AMQP binding 1.0, section 3.1.3). Raises `Poison`."""
-    for prefix in ("cloudEvents:", "cloudEvents_"):
+    for prefix in _PREFIXES:
         value = message.properties.get(prefix + name)
         if isinstance(value, str) and value:
             if len(value) > _MAX_TEXT:

@@ -173,11 +173,14 @@ class ConsumerFeed(ConsumerThread, Generic[Selected]):
         since = [TopicPartition(each.topic, each.partition, self._since_ms) for each in kept if each.offset < 0]
         if not since:
             return kept
+        # The ends are asked for first: a record that comes between the two questions is found by its time.
+        ends = {each.partition: consumer.get_watermark_offsets(each, timeout=_QUERY_S, cached=False)[1] for each in since}
         begins: list[TopicPartition] = consumer.offsets_for_times(since, timeout=_QUERY_S)
         for each in begins:
             if each.offset < 0:  # there is no such record yet
-                _, each.offset = consumer.get_watermark_offsets(each, timeout=_QUERY_S, cached=False)
-        consumer.commit(offsets=begins, asynchronous=True)  # the next consumer goes on here, if nothing comes meanwhile
+                each.offset = ends[each.partition]
+            self._offsets.begin((each.topic, each.partition), each.offset)
+        self._commit_at_s = 0.0  # the next consumer goes on here, if nothing comes meanwhile
         return [each for each in kept if each.offset >= 0] + begins
 
     def _on_revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:

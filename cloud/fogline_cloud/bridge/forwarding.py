@@ -68,29 +68,43 @@ class Forwarder:
         self._tasks: set[asyncio.Task[None]] = set()
         self._watching: asyncio.Task[None] | None = None
 
-    def send(self, peer: Peer, message: Message, shard_number: int | None, settle: Callable[[Outcome], None]) -> None:
+    def send(
+        self,
+        peer: Peer,
+        message: Message,
+        shard_number: int | None,
+        settle: Callable[[Outcome], None],
+        ends_ms: int | None = None,
+    ) -> None:
         """Forward a message, whose `to` is its whole address, to a shard's owner; None: to the bridge that knows its device.
 
-        `settle` is called once, later.
+        `settle` is called once, later. `ends_ms`: the end of its time to live on this machine's monotonic clock.
         """
-        data = encode(message)
-        if len(data) > MAX_MESSAGE_BYTES:
-            settle(rejected(MESSAGE_SIZE_EXCEEDED, f"a message may have {MAX_MESSAGE_BYTES} bytes; this one has {len(data)}"))
+        size = len(encode(message))
+        if size > MAX_MESSAGE_BYTES:
+            settle(rejected(MESSAGE_SIZE_EXCEEDED, f"a message may have {MAX_MESSAGE_BYTES} bytes; this one has {size}"))
             return
-        task = asyncio.create_task(self._send(peer, message, shard_number, settle), name="forward")
+        task = asyncio.create_task(self._send(peer, message, shard_number, settle, ends_ms), name="forward")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _send(self, peer: Peer, message: Message, shard_number: int | None, settle: Callable[[Outcome], None]) -> None:
+    async def _send(
+        self,
+        peer: Peer,
+        message: Message,
+        shard_number: int | None,
+        settle: Callable[[Outcome], None],
+        ends_ms: int | None,
+    ) -> None:
         owners = await self._owners()
         if shard_number is None:
-            outcome = await self._search(peer, message, owners)
+            outcome = await self._search(peer, message, owners, ends_ms)
         else:
-            outcome = await self._try(peer, owners.get(shard_number, ""), encode(message))
+            outcome = await self._try(peer, owners.get(shard_number, ""), message, ends_ms)
         if not peer.closed:
             settle(outcome)
 
-    async def _search(self, peer: Peer, message: Message, owners: dict[int, str]) -> Outcome:
+    async def _search(self, peer: Peer, message: Message, owners: dict[int, str], ends_ms: int | None) -> Outcome:
         """Ask each other bridge. Only if all shards are there, and no bridge knows the device or the command, it is unknown.
 
         Kafka may still name a bridge that has lost its shards, so each is told which shards it has to answer for.
@@ -99,7 +113,7 @@ class Forwarder:
         for address in dict.fromkeys(owners.values()):
             numbers = ",".join(str(number) for number, owner in owners.items() if owner == address)
             asked = replace(message, properties={**message.properties, SHARDS: numbers})
-            outcome = await self._try(peer, address, encode(asked))
+            outcome = await self._try(peer, address, asked, ends_ms)
             if outcome.state is not DeliveryState.RELEASED and outcome.condition != NOT_FOUND:
                 return outcome
             found.append(outcome)
@@ -107,13 +121,13 @@ class Forwarder:
         is_whole = len(here | owners.keys()) == self._shards.count and all(each.condition == NOT_FOUND for each in found)
         return found[0] if found and is_whole else RELEASED
 
-    async def _try(self, peer: Peer, address: str, data: bytes) -> Outcome:
+    async def _try(self, peer: Peer, address: str, message: Message, ends_ms: int | None) -> Outcome:
         if not address or peer.closed:
             return RELEASED
         upstream = self._upstream(self._forwarded(peer), address)
         if upstream is None:
             return RELEASED
-        outcome, maybe_taken = await upstream.send(data)
+        outcome, maybe_taken = await upstream.send(message, ends_ms)
         return outcome or (MODIFIED if maybe_taken else RELEASED)
 
     def add_reply_link(self, peer: Peer, address: CommandResponse, sender: Sender) -> None:

@@ -16,6 +16,7 @@ from fogline.event import Lane
 from fogline.gateway_statistics import STATISTICS_CONTENT_TYPE, decode_statistics
 from fogline.message import Message
 from fogline.process.loop_calls import call_soon
+from fogline.tracing.spans import ExportSpans
 from fogline_cloud.bridge.connected_gateways import ConnectedGateways
 from fogline_cloud.bridge.copy_numbers import Copy, CopyNumbers
 from fogline_cloud.bridge.fleet import FleetStatistics
@@ -24,6 +25,7 @@ from fogline_cloud.bridge.peer import GatewayPeer, LinkHandler, Peer
 from fogline_cloud.bridge.shard_table import ShardTable
 from fogline_cloud.settings import BridgeSettings
 from fogline_cloud.shard.inbox import MarksQuery
+from fogline_cloud.shard.land_trace import LandTrace
 from fogline_cloud.shard.submissions import GatewayBatch
 
 INGEST_CREDIT = 16
@@ -39,7 +41,7 @@ class GatewayHandler(LinkHandler):
     """Serves `hello/`, `ingest/` and `control/`. `fleet` gets what the gateways report.
 
     `on_welcomed`: a gateway can receive commands. `on_replies` gets each batch of lane `reply`. `find_owner`: `host:port` of
-    the other bridge that owns a shard, or "".
+    the other bridge that owns a shard, or "". `export`: takes the spans of landed events.
     """
 
     def __init__(
@@ -52,12 +54,14 @@ class GatewayHandler(LinkHandler):
         on_welcomed: Callable[[GatewayPeer], None],
         on_replies: Callable[[Range, Message], None],
         find_owner: Callable[[int], Awaitable[str]],
+        export: ExportSpans | None = None,
     ) -> None:
         self._shards = shards
         self._gateways = gateways
         self._on_welcomed = on_welcomed
         self._on_replies = on_replies
         self._find_owner = find_owner
+        self._export = export
         self._loop = asyncio.get_running_loop()
         self._redirects: set[asyncio.Task[None]] = set()
         self._fleet = fleet
@@ -183,7 +187,8 @@ class GatewayHandler(LinkHandler):
             peer.count(events=span.last - span.first + 1, size_bytes=len(message.body))
             peer.queue(delivery, message)
             self._fleet.seen(span.gateway, peer.shard_number)
-            shard.submit(GatewayBatch(span, message, partial(call_soon, self._loop, peer.settle, delivery)))
+            trace = LandTrace(self._export) if self._export is not None else None
+            shard.submit(GatewayBatch(span, message, partial(call_soon, self._loop, peer.settle, delivery), trace))
             if span.lane is Lane.REPLY:
                 self._on_replies(span, message)
 

@@ -41,6 +41,7 @@ from fogline.amqp.outcome import (
     rejected,
 )
 from fogline.amqp.wire import decode
+from fogline.connection_clock import CLOCK, monotonic_ms
 from fogline.errors import Misconfigured, Poison
 from fogline.message import Message
 from fogline.process.log_throttle import LogThrottle
@@ -184,7 +185,7 @@ class Listener:
             why = f"by bridge {shown(by)}" if by else ""
         self.peers.add(peer, remote.certificate)
         self._audit.note(principal, "CONNECTED", why)
-        connection.accept()
+        connection.accept({CLOCK: monotonic_ms()})
 
     def _refuse(self, connection: AmqpConnection, condition: Condition) -> None:
         connection.accept()

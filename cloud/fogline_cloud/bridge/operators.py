@@ -15,6 +15,7 @@ from fogline.amqp.events import Delivery, Link
 from fogline.amqp.outcome import ACCEPTED, MODIFIED, NOT_ALLOWED, NOT_FOUND, RELEASED, RESOURCE_LIMIT, Outcome, rejected
 from fogline.amqp.scheduler import Share
 from fogline.command import CONFLICT, CommandState, Reply, Status
+from fogline.connection_clock import monotonic_ms, time_left_ms
 from fogline.errors import Poison
 from fogline.message import Message
 from fogline_cloud.access.policy import Action, Policy
@@ -90,7 +91,8 @@ class OperatorHandler(LinkHandler):
             own = msgspec.structs.replace(message, to=str(address))
             self._cancel_or_forward(peer, command_id, own, partial(peer.settle_command, delivery))
             return
-        record = read_command(message, address, peer.principal, self._table.now_ms(), self._settings, ids=self._ids)
+        stated_ms, now_ms = time_left_ms(message, monotonic_ms()), self._table.now_ms()
+        record = read_command(message, address, peer.principal, now_ms, self._settings, ids=self._ids, left_ms=stated_ms)
         if not self._policy.may(peer.principal, Action.SEND, CommandAddress(address.tenant, record.device), record.name):
             raise Poison("not-authorised", f"{peer.principal} may not send command {shown(record.name)} to {record.device}")
         if record.of_kafka:
@@ -125,7 +127,8 @@ class OperatorHandler(LinkHandler):
         elif is_here or peer.forwarded:
             self.submit(record, settle)
         else:
-            self._forwarder.send(peer, message, number, settle)
+            ends_ms = monotonic_ms() + left_ms(record, self._table.now_ms())
+            self._forwarder.send(peer, message, number, settle, ends_ms)
 
     def _cancel_or_forward(self, peer: Peer, command_id: str, message: Message, settle: Settle) -> None:
         """Cancel a command whose shard is here. Another bridge gets any other request, unless it came from one."""

@@ -10,6 +10,10 @@ class SettledOffsets:
         self._open: dict[Partition, dict[int, bool]] = {}  # offsets in their order, and whether they are settled
         self._next: dict[Partition, int] = {}
 
+    def begin(self, partition: Partition, offset: int) -> None:
+        """Note where reading begins, in a partition without a position."""
+        self._next[partition] = offset
+
     def taken(self, partition: Partition, offset: int) -> None:
         """Note a record that was read and is not settled."""
         self._open.setdefault(partition, {})[offset] = False

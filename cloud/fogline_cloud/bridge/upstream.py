@@ -16,8 +16,9 @@ from fogline.amqp.outcome import NOT_ALLOWED, RELEASED, Condition, Outcome
 from fogline.amqp.scheduler import Share
 from fogline.amqp.security import ClientSecurity
 from fogline.amqp.sending import Sender
+from fogline.connection_clock import monotonic_ms, offset_of, with_time_left
 from fogline.errors import Unreachable
-from fogline.message import Property
+from fogline.message import Message, Property
 from fogline_cloud.access.principal import Principal
 
 REPLY_CREDIT = 32
@@ -51,6 +52,7 @@ class Upstream:
         self._opened: asyncio.Future[Sender] = asyncio.get_running_loop().create_future()
         self._connection: AmqpConnection | None = None
         self._session: Any = None
+        self._offset_ms: int | None = None
         self._listening: dict[CommandResponse, Link] = {}
         self._addresses: set[CommandResponse] = set()
         self._task: asyncio.Task[None] | None = None
@@ -67,14 +69,19 @@ class Upstream:
         except Unreachable as error:
             self._end(str(error))
 
-    async def send(self, data: bytes) -> "tuple[Outcome | None, bool]":
-        """Send an encoded message. Returns its outcome, None if there is none; and True if the bridge may have it."""
+    async def send(self, message: Message, ends_ms: int | None) -> "tuple[Outcome | None, bool]":
+        """Send a message. Returns its outcome, None if there is none; and True if the bridge may have it.
+
+        `ends_ms`: the end of its time to live on this machine's monotonic clock.
+        """
         try:
             sender = await asyncio.shield(self._opened)
         except Unreachable:
             return None, False
         try:
-            return await sender.send_encoded(data), True
+            if ends_ms is not None:
+                message = with_time_left(message, ends_ms, monotonic_ms(), self._offset_ms)
+            return await sender.send(message), True
         except Unreachable:
             return None, True
 
@@ -101,9 +108,10 @@ class Upstream:
             self._task.cancel()
             self._end("the peer is gone")
 
-    def opened(self, connection: AmqpConnection, peer: AmqpPeer) -> None:  # noqa: ARG002 - the handler's interface
+    def opened(self, connection: AmqpConnection, peer: AmqpPeer) -> None:
         """Attach the anonymous relay for messages, and a link for each reply address."""
         self._connection = connection
+        self._offset_ms = offset_of(peer.properties, monotonic_ms())
         self._session = connection.open_session()
         sender = connection.open_sender(self._session, "forwarded", "", Share(), {})
         if not self._opened.done():

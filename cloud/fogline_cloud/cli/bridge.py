@@ -8,6 +8,7 @@ from fogline.process.command_line import announce
 from fogline.process.one_cpu import stay_on_one_cpu
 from fogline.process.settings_file import require_loopback, split_endpoint
 from fogline.process.tls_files import require_tls
+from fogline.tracing.settings import collector_address
 from fogline_cloud import topic_admin
 from fogline_cloud.bridge.bridge import run_bridge
 from fogline_cloud.cli.common import add_command, add_group
@@ -46,6 +47,8 @@ def run_check(arguments: argparse.Namespace) -> int:
         require_loopback(split_endpoint(settings.bridge.listen, "bridge.listen")[0], "bridge.listen")
     if settings.bridge.metrics is not None:
         require_loopback(split_endpoint(settings.bridge.metrics, "bridge.metrics")[0], "bridge.metrics")
+    if settings.tracing is not None:
+        collector_address(settings.tracing)
     clients = KafkaClients(settings.kafka)
     problems = topic_admin.check_topics(clients, settings)
     if not problems and not arguments.single_node:

@@ -18,6 +18,7 @@ from fogline.process import checkup
 from fogline.process.checkup import Check, Finding, Grade
 from fogline.process.settings_file import split_endpoint
 from fogline.process.tls_files import client_context
+from fogline.tracing.collector import check_collector
 from fogline_cloud import topic_admin
 from fogline_cloud.cli.common import add_command
 from fogline_cloud.kafka import KafkaClients
@@ -61,6 +62,8 @@ def _checks(settings: CloudSettings) -> dict[str, Check]:
             checks[where] = partial(checkup.check_certificate, tls.certificate, "TLS", "Make a new one: fogline ca issue")
     if settings.bridge.crl is not None:
         checks["CRL"] = partial(_revoked, settings.bridge.crl)
+    if settings.tracing is not None:
+        checks["tracing"] = partial(check_collector, settings.tracing)
     for name, address in (("bridge", settings.bridge.metrics), ("flow", settings.flow.metrics), ("api", settings.api.metrics)):
         if address is not None:
             checks[f"{name} health"] = partial(_health, name, address)

@@ -8,17 +8,20 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from fogline.process.command_line import announce
 from fogline.process.metrics_server import serve_in_thread
 from fogline.process.service_manager import tell_status
+from fogline.tracing.activation import tracing
+from fogline.tracing.spans import ExportSpans
 from fogline_cloud.cli import flow_state
 from fogline_cloud.cli.common import add_command, add_group
 from fogline_cloud.cli.flow_replay import add_replay
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.maintenance.beside_flow import maintained
-from fogline_cloud.settings import load
+from fogline_cloud.settings import CloudSettings, load
 
 if TYPE_CHECKING:
     from fogline_cloud.flows.commit import Progress
@@ -96,6 +99,7 @@ def _run(arguments: argparse.Namespace) -> int:
             command = ["table", "maintain", "--config", str(arguments.config), "--json"]
             every_s = settings.tables.maintain_every_min * 60
             serving.enter_context(maintained(command, every_s, metrics.on_failed_maintenance))
+        export = serving.enter_context(_tracing(settings))
         spark = serving.enter_context(spark_session(settings))
         began = time.monotonic()
 
@@ -108,17 +112,19 @@ def _run(arguments: argparse.Namespace) -> int:
             settings,
             counts,
             on_ready=on_ready,
-            parsing=QueryCallbacks(on_progress=on_progress, on_offsets=metrics.on_offsets, on_failure=on_failure),
-            raw=QueryCallbacks(
-                on_progress=on_raw_progress,
-                on_offsets=metrics.on_raw_offsets,
-                on_failure=on_raw_failure,
+            parsing=QueryCallbacks(
+                on_progress=on_progress, on_offsets=metrics.on_offsets, on_failure=on_failure, export=export
             ),
+            raw=QueryCallbacks(on_progress=on_raw_progress, on_offsets=metrics.on_raw_offsets, on_failure=on_raw_failure),
             stop=stop,
             once=arguments.once,
             accept_new_topics=arguments.accept_new_topics,
         )
     return 0
+
+
+def _tracing(settings: CloudSettings) -> AbstractContextManager[ExportSpans | None]:
+    return tracing(settings.tracing, "fogline-flow", tenant=settings.tenant, instance=settings.flow.name)
 
 
 def _telling(metrics: "FlowMetrics", note: Callable[[str], None]) -> Callable[[str], None]:

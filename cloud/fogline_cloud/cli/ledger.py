@@ -25,7 +25,7 @@ def register(groups: "argparse._SubParsersAction[Any]") -> None:
     commands = add_group(groups, "ledger", "prove that no event is lost or duplicated")
     about = "compare gateways' counts, Kafka and the tables; exit status 1 if they do not balance"
     parser = add_command(commands, "verify", run_verify, about, epilog="example: fogline ledger verify --config cloud.toml")
-    full = "read all rows of the tables, also those that an earlier run has read, and check the marks of that run"
+    full = "read all records and rows, also those that an earlier run has read, and check the marks of that run"
     parser.add_argument("--full", action="store_true", help=full)
 
 
@@ -38,14 +38,11 @@ def run_verify(arguments: argparse.Namespace) -> int:
         print(json.dumps({**as_json(gathered.streams, findings), "read": _read_as_json(gathered)}))
     else:
         show(gathered, findings)
-    return 1 if findings or gathered.tables.wrong else 0
+    return 1 if findings or gathered.tables.wrong or gathered.kafka.wrong else 0
 
 
 def _read_as_json(gathered: GatheredEvidence) -> dict[str, Any]:
-    return {
-        "tables": asdict(gathered.tables),
-        "kafka": {"records": gathered.records, "seconds": gathered.records_seconds},
-    }
+    return {"tables": asdict(gathered.tables), "kafka": asdict(gathered.kafka)}
 
 
 def as_json(streams: list[StreamEvidence], findings: list[LedgerFinding]) -> dict[str, Any]:
@@ -100,9 +97,12 @@ def show(gathered: GatheredEvidence, findings: list[LedgerFinding]) -> None:
 
 
 def _read_as_text(gathered: GatheredEvidence) -> list[str]:
-    tables = gathered.tables
-    lines = [f"read again: {why}" for why in tables.again]
+    tables, kafka = gathered.tables, gathered.kafka
+    lines = [f"read again: {why}" for why in (*tables.again, *kafka.again)]
     lines += [f"wrong marks: {day or 'all rows'}: the rows have changed without a commit, or the marks" for day in tables.wrong]
-    known = "" if tables.full else f", {tables.known:,} known from earlier runs (--full reads them again)"
-    kafka = f"Kafka {gathered.records:,} records in {gathered.records_seconds:.1f} s"
-    return [*lines, f"read: tables {tables.rows:,} rows in {tables.seconds:.1f} s{known}; {kafka}"]
+    lines += [f"wrong marks: {where}: the records have changed, or the marks" for where in kafka.wrong]
+    known = f" ({tables.known + kafka.known:,} known from earlier runs: --full reads them again)" * bool(
+        tables.known + kafka.known
+    )
+    records = f"Kafka {kafka.records:,} records in {kafka.seconds:.1f} s"
+    return [*lines, f"read: tables {tables.rows:,} rows in {tables.seconds:.1f} s, {records}{known}"]

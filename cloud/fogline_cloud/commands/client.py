@@ -16,8 +16,6 @@ import uuid
 from dataclasses import dataclass
 from typing import Any, Self
 
-from msgspec.structs import replace
-
 from fogline import address
 from fogline.amqp.backoff import Backoff
 from fogline.amqp.driver import AmqpConnection, connect
@@ -39,6 +37,7 @@ from fogline.amqp.sending import Sender
 from fogline.amqp.wire import decode
 from fogline.cancel import TOO_LATE
 from fogline.command import EXPIRED, CommandState, Status
+from fogline.connection_clock import monotonic_ms, offset_of, with_time_left
 from fogline.errors import Poison, Unreachable
 from fogline.message import Message
 from fogline_cloud.commands.refusals import NOT_CONNECTED, status_of
@@ -151,6 +150,7 @@ class Operator:
         self._name = name or f"operator-{uuid.uuid4().hex[:12]}"
         self._reply_to = address.CommandResponse(tenant, reply_id or self._name)
         self._pending: dict[str, _Pending] = {}
+        self._offset_ms: int | None = None  # of the bridge's clock
         self._sender: Sender | None = None
         self._closed: asyncio.Future[str] | None = None
         self._task: asyncio.Task[None] | None = None
@@ -241,7 +241,8 @@ class Operator:
             if left_s <= 0 and not pending.maybe_taken:
                 pending.verdict.set_result(_NOT_IN_TIME)
                 return
-            message = replace(message, ttl_ms=max(1, round(left_s * 1000)))
+            now_ms = monotonic_ms()
+            message = with_time_left(message, now_ms + round(left_s * 1000), now_ms, self._offset_ms)
         self._sender.send(message).add_done_callback(lambda future: self._on_outcome(pending, future))
 
     def _on_outcome(self, pending: _Pending, future: "asyncio.Future[Outcome]") -> None:
@@ -281,8 +282,9 @@ class Operator:
             self._attached.clear()
             await asyncio.sleep(backoff.next_s())
 
-    def opened(self, connection: AmqpConnection, peer: AmqpPeer) -> None:  # noqa: ARG002 - the handler's interface
+    def opened(self, connection: AmqpConnection, peer: AmqpPeer) -> None:
         """Attach the links, and send every command that has no verdict yet."""
+        self._offset_ms = offset_of(peer.properties, monotonic_ms())
         session: Any = connection.open_session()
         connection.open_receiver(session, "replies", str(self._reply_to), CREDIT)
         target = str(address.CommandAddress(self._tenant, ""))

@@ -35,8 +35,12 @@ def read_command(
     settings: CommandPolicySettings,
     *,
     ids: CommandIds,
+    left_ms: int | None = None,
 ) -> CommandRecord:
-    """Return the record of the command in a message, without its gateway. Raises `Poison`."""
+    """Return the record of the command in a message, without its gateway. Raises `Poison`.
+
+    `left_ms`: what is left of the time to live, if its sender stated the end.
+    """
     tenant = address.tenant
     device = device_of(message, address)
     if len(message.body) > MAX_COMMAND_BYTES:
@@ -60,7 +64,7 @@ def read_command(
         state=CommandState.ACCEPTED,
         operator=str(operator)[:MAX_ID],
         accepted_ms=now_ms,
-        expires_ms=now_ms + _ttl_ms(message, settings),
+        expires_ms=now_ms + _ttl_ms(message, settings, left_ms),
         changed_ms=now_ms,
         digest="",
         correlation=_packed(correlation),
@@ -118,12 +122,11 @@ def _reply_id(message: Message, tenant: str) -> str:
     return reply_address.reply_id
 
 
-def _ttl_ms(message: Message, settings: CommandPolicySettings) -> int:
-    if message.ttl_ms is None:
-        return int(settings.direct_ttl_s * 1000)
-    if message.ttl_ms > settings.max_ttl_s * 1000:
-        raise Poison("ttl", f"a ttl may be {settings.max_ttl_s:.0f} s at most; this one is {message.ttl_ms / 1000:.0f} s")
-    return message.ttl_ms
+def _ttl_ms(message: Message, settings: CommandPolicySettings, left_ms: int | None) -> int:
+    ttl_ms = int(settings.direct_ttl_s * 1000) if message.ttl_ms is None else message.ttl_ms
+    if message.ttl_ms is not None and ttl_ms > settings.max_ttl_s * 1000:
+        raise Poison("ttl", f"a ttl may be {settings.max_ttl_s:.0f} s at most; this one is {ttl_ms / 1000:.0f} s")
+    return ttl_ms if left_ms is None else min(ttl_ms, left_ms)
 
 
 def _content_type(message: Message) -> str | None:

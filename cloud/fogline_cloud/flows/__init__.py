@@ -25,6 +25,7 @@
 `overruns`: bounds the time lost to parsers that overrun
 `owner`: the owner of a flow's tables
 `parse`: one pass of parsing over Arrow batches
+`parse_spans`: spans of traced events
 `parsed_sink`: the sink of the parsing query
 `parser_choice`: the parser for an event
 `parser_runner`: runs a parser on one event

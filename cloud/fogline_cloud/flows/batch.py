@@ -4,6 +4,8 @@ from datetime import datetime
 
 import msgspec
 
+from fogline_cloud.flows.parse_spans import TracedRow
+
 
 class MicroBatch(msgspec.Struct, frozen=True):
     """One micro-batch of one checkpoint (`run`) of one flow."""
@@ -28,9 +30,10 @@ class File(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StagedFiles(msgspec.Struct, frozen=True):
-    """Files with rows of `events` that one task wrote and no commit names yet."""
+    """Files that one task wrote and no commit names yet: with rows of `events`, and of `readings` where the list says so."""
 
     files: list[File]  # to commit as they are
+    readings: list[File] = []  # to commit after them: rows of `readings`
     replayed: list[File] = []  # to compare with the table first: a gateway may have sent them before
     shared: list[File] = []  # to compare with the table first: other gateways may have sent them too
     killers: list[str] = []  # parsers that ended their process
@@ -45,8 +48,12 @@ class Suspects(msgspec.Struct, frozen=True):
 
 
 class Derived(msgspec.Struct, frozen=True):
-    """Result of one task that derived readings from committed rows. `files`: of table `readings`. The others are counts."""
+    """Result of one task that derived records from committed rows.
+
+    `files`: of table `readings`. `outcomes`, `readings`: counts. `traced`: rows with a trace, if the task asks for them.
+    """
 
     files: list[File]
     outcomes: dict[str, int]
     readings: int
+    traced: list[TracedRow] = []

@@ -2,10 +2,10 @@
 
 | step | action | if the batch is replayed |
 |---|---|---|
-| 1 | workers parse the records, once, and write files of `events` | repeated only if step 2 did not happen |
+| 1 | workers parse the records, once, and write files of `events` and `readings` | repeated only if step 2 did not happen |
 | 2 | the driver commits the files to `events` | the transaction id is known: nothing is committed |
-| 3 | workers read the committed rows, send derived records to Kafka, write files of `readings` | repeated, with the same ids |
-| 4 | the driver commits the files to `readings` | the transaction id is known: nothing is committed |
+| 3 | the driver commits the files to `readings` | if it did not happen, workers write them again, from the committed rows |
+| 4 | workers, or the driver for few rows, read them, and send derived records to Kafka | repeated, with the same ids |
 
 If a parser kills its worker in step 1, Spark repeats the task, then with every parser in a child process.
 
@@ -14,11 +14,11 @@ dead, fleet). `fogline table maintain` removes files that no commit names.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
-from time import monotonic
+from time import monotonic, time_ns
 
 import msgspec
 import numpy as np
@@ -26,14 +26,16 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark uses
 
+from fogline.tracing.spans import ExportSpans
 from fogline_cloud.flows import schema, tasks
 from fogline_cloud.flows.attempt import careful_again
 from fogline_cloud.flows.batch import Derived, File, MicroBatch, StagedFiles, Suspects
 from fogline_cloud.flows.cross_gateway_dedup import KafkaPosition
 from fogline_cloud.flows.delta_log import DeltaLog, file_sizes
-from fogline_cloud.flows.files import delete_below, span_of
+from fogline_cloud.flows.files import count_rows, delete_below, span_of
 from fogline_cloud.flows.id_keys import IdIndex, Keys, keys_in
 from fogline_cloud.flows.owner import Owner
+from fogline_cloud.flows.parse_spans import parse_spans
 from fogline_cloud.flows.parsers import installed
 from fogline_cloud.flows.probation import Probation
 from fogline_cloud.flows.schema import EventOutcome
@@ -41,6 +43,8 @@ from fogline_cloud.flows.topic_ids import TopicIds
 from fogline_cloud.settings import SharedSettings
 
 _IDENTITY = ("source", "id")
+FEW_EVENTS = 2000
+"""Number of events up to which the driver compares and derives by itself: a job of Spark takes longer than the work in it."""
 EARLY = timedelta(days=2)
 """Time by which Kafka may have got an event before a gateway's clock says that it was stored."""
 
@@ -57,7 +61,10 @@ class Progress(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class MicroBatchCommitter:
-    """Takes micro-batches through the four steps, one after the other. `parallel`: number of tasks that run at once."""
+    """Takes micro-batches through the four steps, one after the other. `parallel`: number of tasks that run at once.
+
+    `export`: takes the spans of committed rows, if `task.tracing` is set.
+    """
 
     spark: SparkSession
     events: DeltaLog
@@ -68,6 +75,7 @@ class MicroBatchCommitter:
     ids: IdIndex
     parallel: int
     probation: Probation = field(default_factory=Probation)
+    export: ExportSpans | None = None
 
     def process(self, raw: DataFrame, batch: MicroBatch, *, decided: bool, on_progress: Callable[[Progress], None]) -> None:
         """Take one micro-batch through every step that is left. `decided`: its rows are in `events` already."""
@@ -79,24 +87,35 @@ class MicroBatchCommitter:
 
     def finish(self, batch: MicroBatch) -> Derived:
         """Do steps 3 and 4 of a batch whose rows are in `events`. Idempotent."""
-        return self._derive(self.events.holding(batch), batch)
+        write = self.readings.newest(batch) < batch.number
+        work = partial(tasks.derive, self.task, batch, write=write)
+        derived = derive(self.spark, work, self.events.holding(batch), self.parallel)
+        self.readings.append(derived.files, batch, self.owner)
+        return derived
 
     def _parse_and_commit(self, raw: DataFrame, batch: MicroBatch) -> Derived:
+        begun_ns = time_ns()
         plan = msgspec.structs.replace(self.task.plan, suspects=self.probation.parsers)
         stage = partial(_stage, msgspec.structs.replace(self.task, plan=plan), batch)
         staged = collected(raw.coalesce(self.parallel).mapInArrow(stage, tasks.REPLY))
         self.probation.landed({*staged.killers})
-        files = staged.files
         if staged.replayed or staged.shared:
-            files = files + self._deduplicated(staged, batch)
+            staged = joined([staged, *self._deduplicated(staged, batch)])
         # After reading: if a topic was created again meanwhile, the offsets of these records belong to another topic.
         self.topic_ids.check()
-        self.events.append(files, batch, self.owner)
-        return self._derive([each.path for each in files], batch)
+        if not self.events.append(staged.files, batch, self.owner):
+            return self.finish(batch)
+        committed_ns = time_ns()
+        self.readings.append(staged.readings, batch, self.owner)
+        work, paths = partial(tasks.derive, self.task, batch, write=False), [each.path for each in staged.files]
+        derived = derive(self.spark, work, paths, self.parallel, alone=count_rows(staged.files) <= FEW_EVENTS)
+        if self.export is not None:
+            self.export(parse_spans(derived.traced, batch.flow, (begun_ns, committed_ns)))
+        return derived
 
-    def _deduplicated(self, staged: StagedFiles, batch: MicroBatch) -> list[File]:
+    def _deduplicated(self, staged: StagedFiles, batch: MicroBatch) -> list[StagedFiles]:
         """Compare rows that may be duplicates with the table and with the rest of the batch. Returns files to commit."""
-        files: list[File] = []
+        found: list[StagedFiles] = []
         known = file_sizes(self.events.snapshot())
         self.ids.forget_all_but(known)
         if staged.replayed:
@@ -105,13 +124,19 @@ class MicroBatchCommitter:
             settled = self._read(paths) if paths else self._read([staged.replayed[0].path]).limit(0)
             marked = mark_replayed(contested, settled.select("outcome", *_IDENTITY))
             stage = partial(tasks.stage_rows, self.task)
-            files += collected(marked.coalesce(self.parallel).mapInArrow(stage, tasks.REPLY)).files
+            found.append(collected(marked.coalesce(self.parallel).mapInArrow(stage, tasks.REPLY)))
         if staged.shared:
-            compare = partial(tasks.stage_shared, self.task, self._suspects(staged.shared))
-            one = self.spark.range(0, 1, 1, 1)  # a frame, so that the workers of step 1 serve it
-            files += collected(one.mapInArrow(compare, tasks.REPLY)).files
+            found.append(self._with_verdicts(staged.shared))
         delete_below(self.events.folder, tasks.contested_folder(batch))
-        return files
+        return found
+
+    def _with_verdicts(self, shared: list[File]) -> StagedFiles:
+        """Compare rows that several gateways may have sent."""
+        compare = partial(tasks.stage_shared, self.task, self._suspects(shared))
+        if count_rows(shared) <= FEW_EVENTS:
+            return compare()
+        one = self.spark.range(0, 1, 1, 1)  # a frame, so that the workers of step 1 serve it
+        return collected(one.mapInArrow(partial(_staged, compare), tasks.REPLY))
 
     def _suspects(self, shared: list[File]) -> Suspects:
         span = suspected_span(shared, self.task.shared)
@@ -126,14 +151,15 @@ class MicroBatchCommitter:
     def _read(self, paths: list[str]) -> DataFrame:
         return self.spark.read.parquet(*(f"{self.events.folder.path}/{each}" for each in paths))
 
-    def _derive(self, paths: list[str], batch: MicroBatch) -> Derived:
-        derived = derive(self.spark, partial(tasks.derive, self.task, batch), paths, self.parallel)
-        self.readings.append(derived.files, batch, self.owner)
-        return derived
-
 
 def _stage(task: tasks.WorkerTask, batch: MicroBatch, records: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     return tasks.stage_records(msgspec.structs.replace(task, plan=careful_again(task.plan)), batch, records)
+
+
+def _staged(work: Callable[[], StagedFiles], numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for _ in numbers:  # Spark ends a worker that leaves input unread, and the next micro-batch waits for a new one
+        pass
+    yield tasks.reply(work())
 
 
 def suspected_span(shared: list[File], rules: list[SharedSettings]) -> tuple[datetime, datetime]:
@@ -146,21 +172,36 @@ def suspected_span(shared: list[File], rules: list[SharedSettings]) -> tuple[dat
 
 def collected(replies: DataFrame) -> StagedFiles:
     """Run the tasks, and join their replies."""
-    every = [msgspec.json.decode(row["reply"], type=StagedFiles) for row in replies.collect()]
+    return joined([msgspec.json.decode(row["reply"], type=StagedFiles) for row in replies.collect()])
+
+
+def joined(every: Sequence[StagedFiles]) -> StagedFiles:
+    """Return all files of some tasks."""
     return StagedFiles(*([one for each in every for one in getattr(each, kind)] for kind in StagedFiles.__struct_fields__))
 
 
-def derive(spark: SparkSession, work: Callable[[Iterable[str]], Iterator[bytes]], paths: list[str], parallel: int) -> Derived:
-    """Do step 3: let workers `work` on the files, and join their replies."""
-    if not paths:
-        return Derived([], {}, 0)
+def derive(
+    spark: SparkSession,
+    work: Callable[[Iterable[str]], Iterator[bytes]],
+    paths: list[str],
+    parallel: int,
+    *,
+    alone: bool = False,
+) -> Derived:
+    """Do step 4: let workers `work` on the files, or the driver `alone`, and join the replies."""
+    if alone or not paths:
+        return _joined(work(paths))
     numbers = spark.range(0, len(paths), 1, min(len(paths), parallel))  # a frame, so that the workers of step 1 serve it
-    replies = numbers.mapInArrow(partial(_replies, work, paths), tasks.REPLY).collect()
-    every = [msgspec.json.decode(row["reply"], type=Derived) for row in replies]
+    return _joined(row["reply"] for row in numbers.mapInArrow(partial(_replies, work, paths), tasks.REPLY).collect())
+
+
+def _joined(replies: Iterable[bytes]) -> Derived:
+    every = [msgspec.json.decode(reply, type=Derived) for reply in replies]
     return Derived(
         [file for each in every for file in each.files],
         dict(sum((Counter(each.outcomes) for each in every), Counter())),
         sum(each.readings for each in every),
+        [row for each in every for row in each.traced],
     )
 
 

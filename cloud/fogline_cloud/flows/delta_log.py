@@ -99,8 +99,8 @@ class DeltaLog:
             raise Misconfigured(f"{self.folder.path}: the table has changed meanwhile: stop the flow, then run this again")
         self._commit(_actions(files), {**owner.marks, **marks}, owner)
 
-    def append(self, files: Sequence[File], batch: MicroBatch, owner: Owner) -> None:
-        """Commit files (or none) as the rows of one batch. Does nothing if the batch is committed already.
+    def append(self, files: Sequence[File], batch: MicroBatch, owner: Owner) -> bool:
+        """Commit files (or none) as the rows of one batch. Returns False, and does nothing, if the batch is committed already.
 
         Raises `Misconfigured` if `owner` is not the owner any more, the table was restored, or a file is missing or incomplete.
         """
@@ -108,9 +108,11 @@ class DeltaLog:
         self._require(owner)
         application = batch.application(self.table)
         newest = self._table.transaction_version(application)
-        if newest is None or newest < batch.number:
-            require_files(self.folder, files)
-            self._commit(_actions(files), {**owner.marks, application: batch.number}, owner)
+        if newest is not None and newest >= batch.number:
+            return False
+        require_files(self.folder, files)
+        self._commit(_actions(files), {**owner.marks, application: batch.number}, owner)
+        return True
 
     def _require(self, owner: Owner) -> None:
         """Raise unless `owner` owns this snapshot, and the table was not restored since the last commit."""

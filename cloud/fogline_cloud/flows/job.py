@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -17,11 +17,12 @@ from pyspark.sql import SparkSession
 
 from fogline.errors import Misconfigured, Unreachable
 from fogline.process.service_manager import tell_progress
+from fogline.tracing.spans import ExportSpans
 from fogline_cloud import topics
 from fogline_cloud.flows.commit import Progress, warm_up
 from fogline_cloud.flows.kafka import spark_options
 from fogline_cloud.flows.metrics import Offsets
-from fogline_cloud.flows.parsed_sink import ParsedSink
+from fogline_cloud.flows.parsed_sink import FIRST_EVENTS, ParsedSink
 from fogline_cloud.flows.plan import plan_of
 from fogline_cloud.flows.query import Query, QuerySink
 from fogline_cloud.flows.raw_sink import RawProgress, RawSink
@@ -33,8 +34,8 @@ from fogline_cloud.settings import CloudSettings, FlowSettings
 log = logging.getLogger(__name__)
 
 _BACK_OFF_S = (1.0, 2.0, 5.0, 10.0, 30.0)
-FIRST_ROWS_S = 30.0
-"""Time that the query which writes `raw` leaves the machine to the first rows of a started flow: parsers may hang for ever."""
+CATCH_UP_S = 30.0
+"""Time for which a started flow that parses a backlog has the machine without the query that writes `raw`."""
 
 
 def preflight(settings: CloudSettings) -> dict[str, int]:
@@ -66,12 +67,13 @@ P = TypeVar("P")
 class QueryCallbacks(Generic[P]):
     """Reports of one query. `on_progress`: after each micro-batch, on another thread. `on_offsets`: soon after it.
 
-    `on_failure`: before each wait for Kafka.
+    `on_failure`: before each wait for Kafka. `export`: takes the spans of committed rows; only of the query that parses.
     """
 
     on_progress: Callable[[P], None] = lambda _: None
     on_offsets: Callable[[Offsets], None] = lambda _: None
     on_failure: Callable[[str], None] = lambda _: None
+    export: ExportSpans | None = None
 
 
 def run_flow(
@@ -89,7 +91,7 @@ def run_flow(
     """Run the flow's queries until `stop` is set, or with `once` to the end of the records that Kafka has now.
 
     The query that parses starts first. When the tables are claimed, two threads begin beside it: the query that writes `raw`
-    (if `[flow] raw_days` is not 0; after the first rows, or `FIRST_ROWS_S`) and the slow lane (if `[flow] slow_limit_ms` is not
+    (if `[flow] raw_days` is not 0; after the backlog, or `CATCH_UP_S`) and the slow lane (if `[flow] slow_limit_ms` is not
     0, and not with `once`). A query waits for Kafka by itself. If one fails for another reason, `stop` is set, and the error is
     raised when the other has ended.
 
@@ -98,16 +100,17 @@ def run_flow(
     """
     loop = _QueryLoop(spark, settings, counts, stop, once=once, accept_new_topics=accept_new_topics)
     beside: list[Future[None]] = []
-    has_rows = threading.Event()
+    caught_up = threading.Event()
     if once:
-        has_rows.set()
+        caught_up.set()
 
     def on_progress(progress: Progress) -> None:
-        has_rows.set()
+        if progress.events < FIRST_EVENTS:
+            caught_up.set()
         parsing.on_progress(progress)
 
     def write_raw() -> None:
-        has_rows.wait(FIRST_ROWS_S)
+        caught_up.wait(CATCH_UP_S)
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", RAW_POOL)
         with _stopping_after_failure(stop):
             loop.run(RawSink, raw, lambda: None)
@@ -126,9 +129,10 @@ def run_flow(
     with ThreadPoolExecutor(3, thread_name_prefix="flow") as pool, _stopping_after_failure(stop):
         pool.submit(_warm_up, spark, settings.flow)
         try:
-            loop.run(ParsedSink, replace(parsing, on_progress=on_progress), cache(begin))  # every query begins to read
+            sink = partial(ParsedSink, export=parsing.export)
+            loop.run(sink, replace(parsing, on_progress=on_progress), cache(begin))  # every query begins to read
         finally:
-            has_rows.set()
+            caught_up.set()
             spark.sparkContext.cancelJobGroup(SLOW_LANE)
     for each in beside:
         each.result()

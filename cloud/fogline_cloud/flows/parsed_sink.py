@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
+from fogline.tracing.spans import ExportSpans
 from fogline_cloud.flows.batch import MicroBatch
 from fogline_cloud.flows.commit import MicroBatchCommitter, Progress
 from fogline_cloud.flows.delta_log import DeltaLog
@@ -23,14 +24,25 @@ _GROWTH = 5
 
 
 class ParsedSink:
-    """Parses the records of a micro-batch, and writes what follows from them. `on_progress` is called after each batch."""
+    """Parses the records of a micro-batch, and writes what follows from them. `on_progress` is called after each batch.
 
-    def __init__(self, spark: SparkSession, settings: CloudSettings, on_progress: Callable[[Progress], None]) -> None:
+    `export`: takes the spans of committed rows.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        settings: CloudSettings,
+        on_progress: Callable[[Progress], None],
+        *,
+        export: ExportSpans | None = None,
+    ) -> None:
         self.name = settings.flow.name
         self.checkpoint = settings.flow.checkpoint
         self._spark = spark
         self._settings = settings
         self._on_progress = on_progress
+        self._export = export
         self._tables = tables_in(settings.flow.tables, settings.flow.storage)
 
     def batch_sizes(self) -> list[int]:
@@ -74,11 +86,13 @@ class ParsedSink:
                 readings=self._tables.readings,
                 kafka=self._settings.kafka,
                 shared=flow.shared,
+                tracing=self._export is not None,
             ),
             owner=owner,
             topic_ids=topic_ids,
             ids=IdIndex(self._tables.events),
             parallel=parsing_slots(self._spark.sparkContext.defaultParallelism, flow),
+            export=self._export,
         )
 
     def resume(self, bounds: Bounds) -> Positions:

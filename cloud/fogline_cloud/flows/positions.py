@@ -33,7 +33,7 @@ FROM raw WHERE tenant = '{tenant}' GROUP BY topic, "partition", topic_id
 
 
 class Landed(msgspec.Struct, frozen=True):
-    """Contents of the tables. `unfinished`: batches that may have been interrupted before their readings were committed."""
+    """Contents of the tables. `unfinished`: batches that may have been interrupted after their commit to `events`."""
 
     positions: Positions
     unfinished: list[MicroBatch]

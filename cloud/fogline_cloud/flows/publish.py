@@ -1,4 +1,4 @@
-"""Sends derived records to Kafka from a worker."""
+"""Sends derived records to Kafka, from a worker or the driver."""
 
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -39,7 +39,7 @@ def _produce(producer: Producer, record: DerivedRecord) -> None:
 
 @cache
 def _producer(kafka: tuple[tuple[str, Scalar], ...]) -> tuple[Producer, list[KafkaError]]:
-    """Return this process's producer and its list of delivery errors. A worker keeps them for many micro-batches."""
+    """Return this process's producer and its list of delivery errors, kept for many micro-batches. For one thread of it."""
     failed: list[KafkaError] = []
 
     def report(error: KafkaError, _message: Any) -> None:

@@ -15,6 +15,11 @@ from fogline_cloud.settings import CloudSettings
 RAW = ("topic", "partition", "offset", "ingested", "value", "headers")
 """Columns of a raw record."""
 _EARLIEST = -2
+_FETCH_WAIT_MS = 20
+"""Time for which Kafka may hold a request at the end of a topic.
+
+Each of Spark's consumers leaves such a request behind when a micro-batch ends, and the next micro-batch waits for its answer:
+with Kafka's default of 500 ms, five records took 1.7 s instead of 0.2 s."""
 
 
 def partitions(settings: CloudSettings) -> dict[str, int]:
@@ -47,6 +52,7 @@ def raw_stream(spark: SparkSession, settings: CloudSettings, starting: str, max_
         spark.readStream.format("kafka")
         .options(**spark_options(settings.kafka))
         .option("kafka.isolation.level", "read_committed")
+        .option("kafka.fetch.max.wait.ms", _FETCH_WAIT_MS)
         .option("subscribe", ",".join(topics.of_lanes(settings.flow.lanes, settings.tenant)))
         .option("startingOffsets", starting)
         .option("failOnDataLoss", "true")

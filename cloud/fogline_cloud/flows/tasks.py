@@ -2,6 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from types import TracebackType
+from typing import Self
 
 import msgspec
 import pyarrow as pa
@@ -13,6 +15,7 @@ from fogline_cloud.flows.cross_gateway_dedup import COMPARED, Rules, with_verdic
 from fogline_cloud.flows.derive import derived_records, reading_rows
 from fogline_cloud.flows.files import FileWriter, TableFolder, read_rows
 from fogline_cloud.flows.parse import STORED, Plan, parse
+from fogline_cloud.flows.parse_spans import MAX_TRACED, TracedRow, traced_rows
 from fogline_cloud.flows.publish import publish
 from fogline_cloud.flows.schema import EventOutcome, conformed
 from fogline_cloud.settings import Scalar, SharedSettings, Strategy
@@ -28,13 +31,42 @@ MEASURED = {
 
 
 class WorkerTask(msgspec.Struct, frozen=True, kw_only=True):
-    """Input of every task. `kafka`: librdkafka's settings. `shared`: rules for events that several gateways receive."""
+    """Input of every task. `kafka`: librdkafka's settings. `shared`: rules for events that several gateways receive.
+
+    `tracing`: replies name the rows with a trace.
+    """
 
     plan: Plan
     events: TableFolder
     readings: TableFolder
     kafka: dict[str, Scalar]
     shared: list[SharedSettings] = []
+    tracing: bool = False
+
+
+class RowWriter:
+    """Writes rows of `events`, and their rows of `readings`. A context manager, which deletes the files after an error."""
+
+    def __init__(self, task: WorkerTask) -> None:
+        self._events = FileWriter(task.events, MEASURED["events"])
+        self._readings = FileWriter(task.readings, MEASURED["readings"])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for each in (self._events, self._readings):
+            each.__exit__(kind, error, trace)
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Add rows of `events`."""
+        self._events.add(rows)
+        for some in reading_rows(pa.Table.from_batches([rows])).to_batches():
+            self._readings.add(some)
+
+    def close(self) -> tuple[list[File], list[File]]:
+        """Write the remaining rows. Returns the files of `events`, and those of `readings`."""
+        return self._events.close(), self._readings.close()
 
 
 def contested_folder(batch: MicroBatch) -> str:
@@ -43,19 +75,19 @@ def contested_folder(batch: MicroBatch) -> str:
 
 
 def stage_records(task: WorkerTask, batch: MicroBatch, records: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Parse raw records and write rows of `events`. Rows that may be duplicates go to files of their own."""
+    """Parse raw records and write rows of both tables. Rows that may be duplicates go to files of their own."""
     rules = Rules(task.shared)
-    events = FileWriter(task.events, MEASURED["events"])
+    certain = RowWriter(task)
     replayed = FileWriter(task.events, MEASURED["events"], below=contested_folder(batch))
     shared = FileWriter(task.events, MEASURED["events"], below=contested_folder(batch))
     killers: set[str] = set()
-    with events, replayed, shared:
+    with certain, replayed, shared:
         for rows in parse(task.plan, batch, records, killers):
             may_be_replayed, may_be_shared = contested(rows, rules)
             replayed.add(rows.filter(may_be_replayed))
             shared.add(rows.filter(may_be_shared))
-            events.add(rows.filter(pc.invert(pc.or_(may_be_replayed, may_be_shared))))
-        yield reply(StagedFiles(events.close(), replayed.close(), shared.close(), sorted(killers)))
+            certain.add(rows.filter(pc.invert(pc.or_(may_be_replayed, may_be_shared))))
+        yield reply(StagedFiles(*certain.close(), replayed.close(), shared.close(), sorted(killers)))
 
 
 def contested(rows: pa.RecordBatch, rules: Rules) -> tuple[pa.Array, pa.Array]:
@@ -77,16 +109,16 @@ def contested(rows: pa.RecordBatch, rules: Rules) -> tuple[pa.Array, pa.Array]:
 
 
 def stage_rows(task: WorkerTask, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Write rows of `events` that Spark has compared with the table."""
-    with FileWriter(task.events, MEASURED["events"]) as events:
+    """Write rows of `events` that Spark has compared with the table, and their readings."""
+    with RowWriter(task) as writer:
         for each in rows:
             for some in conformed(pa.Table.from_batches([each]), STORED).to_batches():
-                events.add(some)
-        yield reply(StagedFiles(events.close()))
+                writer.add(some)
+        yield reply(StagedFiles(*writer.close()))
 
 
-def stage_shared(task: WorkerTask, suspects: Suspects, _: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Compare rows that several gateways may have sent, and write them. One task does it."""
+def stage_shared(task: WorkerTask, suspects: Suspects) -> StagedFiles:
+    """Compare rows that several gateways may have sent, and write them and their readings. One process does it."""
     rows = pa.concat_tables(conformed(read_rows(task.events, each), STORED) for each in suspects.staged)
     relevant = (
         (pc.field("dedup") == Dedup.SHARED.value)
@@ -98,10 +130,10 @@ def stage_shared(task: WorkerTask, suspects: Suspects, _: Iterable[pa.RecordBatc
     compared = pa.schema([STORED.field(name) for name in COMPARED])
     committed = [conformed(read_rows(task.events, each, list(COMPARED), relevant), compared) for each in suspects.committed]
     table = pa.concat_tables([compared.empty_table(), *committed])
-    with FileWriter(task.events, MEASURED["events"]) as events:
+    with RowWriter(task) as writer:
         for some in with_verdicts(rows, table, Rules(task.shared)).to_batches():
-            events.add(some)
-        yield reply(StagedFiles(events.close()))
+            writer.add(some)
+        return StagedFiles(*writer.close())
 
 
 def reply(staged: StagedFiles) -> pa.RecordBatch:
@@ -109,21 +141,28 @@ def reply(staged: StagedFiles) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"reply": [msgspec.json.encode(staged)]})
 
 
-def derive(task: WorkerTask, batch: MicroBatch, paths: Iterable[str]) -> Iterator[bytes]:
-    """Send the derived records of committed files of `events` to Kafka and write their readings. Yields one `Derived`, JSON."""
+def derive(task: WorkerTask, batch: MicroBatch, paths: Iterable[str], *, write: bool) -> Iterator[bytes]:
+    """Send the derived records of committed files of `events` to Kafka. Yields one `Derived`, JSON.
+
+    `write`: write the rows of `readings` as well, because the process that parsed them was killed before it committed them.
+    """
     outcomes: Counter[str] = Counter()
     total = 0
+    traced: list[TracedRow] = []
     with FileWriter(task.readings, MEASURED["readings"]) as writer:
         for path in paths:
             rows = _of_batch(conformed(read_rows(task.events, path), STORED), batch)
             readings = reading_rows(rows)
             publish(task.kafka, derived_records(rows, readings, task.plan.tenant))
-            for some in readings.to_batches():
-                writer.add(some)
+            if write:
+                for some in readings.to_batches():
+                    writer.add(some)
             outcomes.update(rows.column("outcome").to_pylist())
             total += readings.num_rows
+            if task.tracing:
+                traced += traced_rows(rows)
         files: list[File] = writer.close()
-        yield msgspec.json.encode(Derived(files, outcomes, total))
+        yield msgspec.json.encode(Derived(files, outcomes, total, traced[:MAX_TRACED]))
 
 
 def _of_batch(rows: pa.Table, batch: MicroBatch) -> pa.Table:

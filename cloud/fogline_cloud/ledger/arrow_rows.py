@@ -1,4 +1,4 @@
-"""Rows of a table as Arrow columns: their streams, their contiguous sequences, and a fingerprint of their readings. Pure."""
+"""Rows of a table as Arrow columns: tenant, streams, contiguous sequences, and a fingerprint of readings. Pure."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -6,8 +6,11 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fogline_cloud.flows.schema import RETENTION, EventOutcome
 from fogline_cloud.shard.admission import StreamKey
 
+KafkaPosition = tuple[str, int, int]
+"""Topic, partition and offset."""
 _TEXT = pa.dictionary(pa.int32(), pa.string())
 TYPES: dict[str, pa.DataType] = {
     **dict.fromkeys(("tenant", "topic", "gateway", "stream", "lane", "outcome"), _TEXT),
@@ -46,6 +49,26 @@ def equals(column: pa.ChunkedArray, value: str) -> pa.Array:
     """Return a mask of the rows with this value in a column of texts; null where the column is null."""
     array = column.combine_chunks()
     return pc.equal(array.dictionary, value).take(array.indices)
+
+
+def is_of_tenant(rows: pa.Table, tenant: str) -> pa.Array:
+    """Return a mask of the rows of `events` that belong to the tenant. A row without a tenant does."""
+    return equals(rows.column("tenant"), tenant).fill_null(True)
+
+
+def stream_rows(rows: pa.Table, tenant: str) -> pa.Table:
+    """Return those rows of `events` that belong to a stream of the tenant."""
+    return rows.filter(pc.and_(is_of_tenant(rows, tenant), rows.column("stream").is_valid()))
+
+
+def retention_gaps(rows: pa.Table, tenant: str) -> dict[KafkaPosition, str]:
+    """Return the gaps by retention among rows of `events`, by topic, partition and last offset. They stand for no sequences."""
+    gaps = pc.and_(equals(rows.column("outcome"), EventOutcome.GAP.value), pc.equal(rows.column("reason"), RETENTION))
+    found = pc.and_(pc.fill_null(gaps, False), pc.is_null(rows.column("stream")))
+    return {
+        (row["topic"], row["partition"], row["offset"]): row["detail"] or ""
+        for row in rows.filter(pc.and_(is_of_tenant(rows, tenant), found)).to_pylist()
+    }
 
 
 def streams_of(rows: pa.Table) -> tuple[pa.Array, list[StreamKey]]:

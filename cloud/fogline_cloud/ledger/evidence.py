@@ -4,7 +4,7 @@ The rows come first. Memory grows with the number of streams, gap records and ho
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -16,15 +16,13 @@ from fogline.ledger import STATEMENT_CONTENT_TYPE, decode_statement
 from fogline_cloud.committed_records import CommittedRecord
 from fogline_cloud.flows.schema import RETENTION, EventOutcome
 from fogline_cloud.kafka import Partition
-from fogline_cloud.ledger.arrow_rows import equals, runs, streams_of
+from fogline_cloud.ledger.arrow_rows import KafkaPosition, equals, is_of_tenant, runs, stream_rows, streams_of
 from fogline_cloud.ledger.balance import Loss, StreamEvidence
-from fogline_cloud.ledger.marks import EvidenceMarks, StreamMarks
+from fogline_cloud.ledger.marks import EvidenceMarks, StreamMarks, StreamRecords
 from fogline_cloud.ledger.ranges import SequenceSet, SpanCollector, size, without
 from fogline_cloud.records import StreamPosition, is_replayed, known_position
 from fogline_cloud.shard.admission import StreamKey
 
-KafkaPosition = tuple[str, int, int]
-"""Topic, partition and offset."""
 _NONE = 1 << 62  # instead of a sequence: there is none
 
 
@@ -43,12 +41,39 @@ class _Collected:
     losses: dict[int, Loss] = field(default_factory=dict)
     around: dict[KafkaPosition, tuple[int, int]] = field(default_factory=dict)  # by accepted gap: last before, first after
 
+    def widen(self, gap: KafkaPosition, before: int, after: int) -> None:
+        """Note a sequence before an accepted gap, and one after it."""
+        known = self.around.get(gap, (0, _NONE))
+        self.around[gap] = (max(known[0], before), min(known[1], after))
+
+    def take_around(self, accepted: Collection[KafkaPosition], around: Iterable[tuple[str, int, int, int, int]]) -> None:
+        """Note what marks say about the sequences around gaps, as far as these are accepted."""
+        for topic, partition, end, before, after in around:
+            if (topic, partition, end) in accepted:
+                self.widen((topic, partition, end), before, after)
+
+    def take_place(self, partition: Partition, lowest: int, highest: int, last: int) -> None:
+        """Note between which offsets rows are, and their highest sequence."""
+        known = self.places.get(partition, (lowest, highest, last))
+        self.places[partition] = (min(known[0], lowest), max(known[1], highest), max(known[2], last))
+
+    def marked_losses(self) -> list[tuple[int, int, str, str]]:
+        """Return the losses for marks."""
+        return [(each.first, each.last, each.reason, each.detail) for _, each in sorted(self.losses.items())]
+
+    def marked_around(self) -> list[tuple[str, int, int, int, int]]:
+        """Return the sequences around accepted gaps for marks."""
+        return [(*gap, *ends) for gap, ends in sorted(self.around.items())]
+
 
 _ByStream = Mapping[StreamKey, _Collected]
 
 
 class EvidenceReader:
-    """Collects the evidence about the streams of a tenant. `low`: the first offset that Kafka still has of each partition."""
+    """Collects the evidence about the streams of a tenant. `low`: the first offset that Kafka still has of each partition.
+
+    `accepted`: the gaps by retention, with the detail of each.
+    """
 
     def __init__(self, tenant: str, low: Mapping[Partition, int]) -> None:
         self.streams: dict[StreamKey, StreamEvidence] = {}
@@ -58,12 +83,12 @@ class EvidenceReader:
         self.low = low
         self._read: dict[Partition, int] = {}  # the last offset that the flow has read
         self._collected: dict[StreamKey, _Collected] = defaultdict(_Collected)
-        self._accepted: dict[KafkaPosition, str] = {}  # detail of each gap by retention, by its last offset
+        self.accepted: dict[KafkaPosition, str] = {}  # by the last offset of each gap
 
-    def of_day(self) -> "EvidenceReader":
-        """Return a reader for the rows of one day, which knows the same gaps by retention."""
+    def part(self) -> "EvidenceReader":
+        """Return a reader for some of the rows or records, which knows the same gaps by retention."""
         reader = EvidenceReader(self._tenant, {})
-        reader.accept(self._accepted)
+        reader.accept(self.accepted)
         return reader
 
     def stream(self, gateway: str, stream: str, lane: str) -> StreamEvidence:
@@ -72,12 +97,7 @@ class EvidenceReader:
 
     def accept(self, gaps: Mapping[KafkaPosition, str]) -> None:
         """Take note of gaps by retention, before any row is added."""
-        self._accepted.update(gaps)
-
-    def retention_gaps(self, rows: pa.Table) -> dict[KafkaPosition, str]:
-        """Return the gaps by retention among rows of `events`, by topic, partition and last offset."""
-        found = rows.filter(pc.and_(self._is_ours(rows), is_retention_gap(rows))).to_pylist()
-        return {(row["topic"], row["partition"], row["offset"]): row["detail"] or "" for row in found}
+        self.accepted.update(gaps)
 
     def take_record(self, record: CommittedRecord) -> None:
         """Add a record."""
@@ -87,10 +107,10 @@ class EvidenceReader:
         collected = self._collected[position.gateway, position.stream]
         evidence = self.stream(position.gateway, position.stream, position.lane.value)
         collected.kafka.add(position.first, position.last)
-        for topic, partition, end in self._accepted:
+        for topic, partition, end in self.accepted:
             if (topic, partition) == (record.topic, record.partition):
                 before, after = (position.last, _NONE) if record.offset <= end else (0, position.first)
-                _widen(collected, (topic, partition, end), before, after)
+                collected.widen((topic, partition, end), before, after)
         if record.offset > self._read.get((record.topic, record.partition), -1):
             collected.waiting.add(position.first, position.last)
         headers = {name: value for name, value in dict(record.headers).items() if value is not None}
@@ -103,22 +123,15 @@ class EvidenceReader:
         elif not is_replayed(headers):
             collected.arrivals.add(position.last, position.last)
 
-    def ours(self, rows: pa.Table) -> pa.Table:
-        """Return those rows of `events` that belong to a stream of this tenant."""
-        return rows.filter(pc.and_(self._is_ours(rows), rows.column("stream").is_valid()))
-
-    def _is_ours(self, rows: pa.Table) -> pa.Array:
-        return equals(rows.column("tenant"), self._tenant).fill_null(True)
-
     def take_rows(self, rows: pa.Table) -> pa.Table:
-        """Add rows of `events`. Returns `ours` of them."""
-        is_ours = self._is_ours(rows)
+        """Add rows of `events`. Returns those of the tenant's streams."""
+        is_ours = is_of_tenant(rows, self._tenant)
         others = rows.filter(pc.and_(pc.invert(is_ours), rows.column("stream").is_valid()))
         if others.num_rows:
             self._of_others.update(streams_of(others)[1])
         for partition, offset in _greatest_offsets(rows.filter(is_ours)):
             self._read[partition] = max(self._read.get(partition, -1), offset)
-        ours = self.ours(rows)
+        ours = stream_rows(rows, self._tenant)
         numbers, keys = streams_of(ours)
         self._ours.update(keys)
         first, last = (ours.column(name).combine_chunks() for name in ("first_sequence", "sequence"))
@@ -132,7 +145,7 @@ class EvidenceReader:
             self._collected[row["gateway"], row["stream"]].losses.setdefault(row["sequence"], loss)
         self.take_deleted(ours, self.low)
         _take_places(self._collected, numbers, keys, ours)
-        for gap in self._accepted:
+        for gap in self.accepted:
             _take_neighbours(self._collected, ours, gap)
         return ours
 
@@ -147,13 +160,11 @@ class EvidenceReader:
             self.stream(*key, each.lane)
             collected = self._collected[key]
             collected.table.include(SequenceSet(each.spans, each.twice))
+            for topic, partition, *place in each.places:
+                collected.take_place((topic, partition), *place)
             for first, last, reason, detail in each.losses:
                 collected.losses.setdefault(last, Loss(first, last, reason, detail))
-            for topic, partition, *place in each.places:
-                _take_place(collected, (topic, partition), *place)
-            for topic, partition, end, before, after in each.around:
-                if (topic, partition, end) in self._accepted:
-                    _widen(collected, (topic, partition, end), before, after)
+            collected.take_around(self.accepted, each.around)
 
     def marks(self) -> EvidenceMarks:
         """Return marks that stand for the rows so far. No record may have been added."""
@@ -161,13 +172,57 @@ class EvidenceReader:
         for key in sorted(self._ours):
             collected = self._collected[key]
             table = collected.table.result()
-            losses = [(each.first, each.last, each.reason, each.detail) for _, each in sorted(collected.losses.items())]
             places = [(*partition, *place) for partition, place in sorted(collected.places.items())]
-            around = [(*gap, *ends) for gap, ends in sorted(collected.around.items())]
             lane = self.streams[key].lane
-            streams.append(StreamMarks(*key, lane, table.spans, table.duplicates, losses, places, around))
+            streams.append(
+                StreamMarks(
+                    *key, lane, table.spans, table.duplicates, collected.marked_losses(), places, collected.marked_around()
+                )
+            )
         read = [(*partition, offset) for partition, offset in sorted(self._read.items())]
         return EvidenceMarks(streams, read, sorted(self._of_others))
+
+    def take_record_marks(self, marks: Iterable[StreamRecords]) -> None:
+        """Add the records that these marks stand for. The flow has read them."""
+        for each in marks:
+            evidence = self.stream(each.gateway, each.stream, each.lane)
+            collected = self._collected[each.gateway, each.stream]
+            collected.kafka.include(SequenceSet(each.spans, each.twice))
+            collected.arrivals.include(SequenceSet(each.arrivals))
+            collected.gaps.include(SequenceSet(each.gaps))
+            for first, last, reason, detail in each.losses:
+                collected.losses[last] = Loss(first, last, reason, detail)
+            collected.take_around(self.accepted, each.around)
+            if each.statement_at > evidence.statement_at:
+                evidence.statement, evidence.statement_at = each.statement, each.statement_at
+            evidence.closed_at = max(evidence.closed_at, each.closed_at)
+
+    def record_marks(self) -> list[StreamRecords]:
+        """Return marks that stand for the records so far. No row may have been added."""
+        marks = []
+        for key, evidence in sorted(self.streams.items()):
+            collected = self._collected[key]
+            kafka, arrivals, gaps = (each.result() for each in (collected.kafka, collected.arrivals, collected.gaps))
+            marks.append(
+                StreamRecords(
+                    *key,
+                    lane=evidence.lane,
+                    spans=kafka.spans,
+                    twice=kafka.duplicates,
+                    arrivals=arrivals.spans,
+                    gaps=gaps.spans,
+                    losses=collected.marked_losses(),
+                    around=collected.marked_around(),
+                    statement=evidence.statement,
+                    statement_at=evidence.statement_at,
+                    closed_at=evidence.closed_at,
+                )
+            )
+        return marks
+
+    def next_offset(self, partition: Partition) -> int:
+        """Return the first offset of a partition that the flow has not read, as far as the rows tell."""
+        return self._read.get(partition, -1) + 1
 
     @property
     def of_others(self) -> set[StreamKey]:
@@ -204,7 +259,7 @@ class EvidenceReader:
             collected = self._collected[key]
             evidence.kafka, evidence.table = collected.kafka.result(), collected.table.result()
             evidence.gaps = collected.gaps.result().spans
-            unread = _unread(collected, self._accepted)
+            unread = _unread(collected, self.accepted)
             evidence.deleted = [(loss.first, loss.last) for loss in unread]
             evidence.losses = sorted([*collected.losses.values(), *unread], key=lambda loss: loss.first)
             evidence.pending = without(collected.waiting.result().spans, evidence.table.spans)
@@ -225,7 +280,7 @@ def _take_places(into: _ByStream, numbers: pa.Array, keys: list[StreamKey], ours
     )
     for row in found.to_pylist():
         place = (row["offset_min"], row["offset_max"], row["sequence_max"])
-        _take_place(into[keys[row["stream"]]], (row["topic"], row["partition"]), *place)
+        into[keys[row["stream"]]].take_place((row["topic"], row["partition"]), *place)
 
 
 def _take_neighbours(into: _ByStream, ours: pa.Table, gap: KafkaPosition) -> None:
@@ -240,7 +295,7 @@ def _take_neighbours(into: _ByStream, ours: pa.Table, gap: KafkaPosition) -> Non
     after = pc.if_else(is_before, _NONE, here.column("first_sequence"))
     ends = pa.table([numbers, before, after], names=["stream", "before", "after"]).group_by("stream")
     for row in ends.aggregate([("before", "max"), ("after", "min")]).to_pylist():
-        _widen(into[keys[row["stream"]]], gap, row["before_max"], row["after_min"])
+        into[keys[row["stream"]]].widen(gap, row["before_max"], row["after_min"])
 
 
 def _unread(collected: _Collected, accepted: Mapping[KafkaPosition, str]) -> list[Loss]:
@@ -252,22 +307,6 @@ def _unread(collected: _Collected, accepted: Mapping[KafkaPosition, str]) -> lis
         if before + 1 < after < _NONE
         for first, last in without([(before + 1, after - 1)], known)
     ]
-
-
-def is_retention_gap(rows: pa.Table) -> pa.Array:
-    """Return a mask of the rows of `events` that stand for offsets, not for sequences."""
-    found = pc.and_(equals(rows.column("outcome"), EventOutcome.GAP.value), pc.equal(rows.column("reason"), RETENTION))
-    return pc.and_(pc.fill_null(found, False), pc.is_null(rows.column("stream")))
-
-
-def _widen(collected: _Collected, gap: KafkaPosition, before: int, after: int) -> None:
-    known = collected.around.get(gap, (0, _NONE))
-    collected.around[gap] = (max(known[0], before), min(known[1], after))
-
-
-def _take_place(collected: _Collected, partition: Partition, lowest: int, highest: int, last: int) -> None:
-    known = collected.places.get(partition, (lowest, highest, last))
-    collected.places[partition] = (min(known[0], lowest), max(known[1], highest), max(known[2], last))
 
 
 def _take_loss(losses: dict[int, Loss], position: StreamPosition, value: bytes) -> None:

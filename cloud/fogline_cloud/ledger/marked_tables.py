@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 
 import msgspec
 import pyarrow as pa
-from deltalake.exceptions import DeltaError
 
 from fogline_cloud.flows.files import TableFolder
 from fogline_cloud.kafka import Partition
+from fogline_cloud.ledger.arrow_rows import KafkaPosition, retention_gaps, stream_rows
 from fogline_cloud.ledger.day_changes import DayPlan, plan_day
-from fogline_cloud.ledger.evidence import EvidenceReader, KafkaPosition
-from fogline_cloud.ledger.marks import FORMAT, DayMarks, LedgerMarks, decode_marks, encode_marks
+from fogline_cloud.ledger.evidence import EvidenceReader
+from fogline_cloud.ledger.marks import FORMAT, DayMarks, LedgerMarks
+from fogline_cloud.ledger.marks_file import MarksFile
 from fogline_cloud.ledger.readings import RANGE_BITS, ReadingSums, SequenceRange
 from fogline_cloud.ledger.table_reader import TableReader
 from fogline_cloud.settings import CloudSettings
@@ -53,8 +54,8 @@ class MarkedTables:
         self.readings = TableReader(folders["readings"], _READINGS)
         self.summary = TablesRead()
         self._readers = {"events": self.events, "readings": self.readings}
-        self._tenant = settings.tenant
-        self._path = f"_ledger/{settings.tenant}.json.xz"
+        self.tenant = settings.tenant
+        self._file = MarksFile(folders["events"], settings.tenant, LedgerMarks)
         self._days: dict[str, DayMarks] = {}  # all rows of each day
         self._kept: dict[str, DayMarks] = {}  # the part of them that was not read
         self._read: dict[str, Sequence[str]] = {}  # files of `events` that were read, by day
@@ -67,7 +68,7 @@ class MarkedTables:
         plans: dict[str, dict[str, DayPlan]] = {}
         if known is not None:
             plans = self._plans(known)
-            gaps = self._gaps(reader, plans, known)
+            gaps = self._gaps(plans, known)
             if {gap for of_day in gaps.values() for gap in of_day} - _gaps_of(known):
                 self.summary.again.append("a gap by retention was accepted: all days")
                 known = None
@@ -94,7 +95,7 @@ class MarkedTables:
             day: {name: DayPlan(sorted(table.days.get(day, ())), "all") for name, table in self._readers.items()}
             for day in sorted({*self.events.days, *self.readings.days})
         }
-        gaps = self._gaps(reader, plans, None)
+        gaps = self._gaps(plans, None)
         for of_day in gaps.values():
             reader.accept(of_day)
         self._days = {day: self._day(reader, day, plan, None, gaps[day]) for day, plan in plans.items()}
@@ -127,7 +128,7 @@ class MarkedTables:
         return plan
 
     def _gaps(
-        self, reader: EvidenceReader, plans: Mapping[str, Mapping[str, DayPlan]], known: LedgerMarks | None
+        self, plans: Mapping[str, Mapping[str, DayPlan]], known: LedgerMarks | None
     ) -> dict[str, dict[KafkaPosition, str]]:
         """Return the gaps by retention of each day, also those that the marks know."""
         gaps: dict[str, dict[KafkaPosition, str]] = {}
@@ -135,7 +136,7 @@ class MarkedTables:
             marks = known.days.get(day) if known is not None and not plan["events"].why else None
             gaps[day] = {(topic, number, end): detail for topic, number, end, detail in marks.gaps} if marks else {}
             for rows in self.events.rows(plan["events"].paths, _GAPS):
-                gaps[day] |= reader.retention_gaps(rows)
+                gaps[day] |= retention_gaps(rows, self.tenant)
         return gaps
 
     def _day(
@@ -149,7 +150,7 @@ class MarkedTables:
         """Read what is planned of a day. Returns its marks."""
         events, readings = plan["events"], plan["readings"]
         kept = None if events.why else marks
-        of_day, sums = reader.of_day(), ReadingSums()
+        of_day, sums = reader.part(), ReadingSums()
         rows = dict.fromkeys(_TABLES, 0) if kept is None else dict(kept.rows)
         if kept is not None:
             of_day.take_marks(kept.evidence)
@@ -168,7 +169,7 @@ class MarkedTables:
             why = "a compacted file has not the rows of its files"
             self.summary.again.append(f"{day or 'all rows'}: {why}")
             again = {name: DayPlan(sorted(table.days.get(day, ())), why) for name, table in self._readers.items()}
-            return self._day(reader, day, again, None, self._gaps(reader, {day: again}, None)[day])
+            return self._day(reader, day, again, None, self._gaps({day: again}, None)[day])
         self._read[day] = events.paths
         if kept is not None:
             self._kept[day] = kept
@@ -183,7 +184,7 @@ class MarkedTables:
         for paths in self._read.values():
             for rows in self.events.rows(paths):
                 self.summary.rows += len(rows)
-                reader.take_deleted(reader.ours(rows), low)
+                reader.take_deleted(stream_rows(rows, self.tenant), low)
         for marks in self._kept.values():
             reader.take_deleted_marks(marks.evidence, low)
 
@@ -201,21 +202,18 @@ class MarkedTables:
         if self.events.mark is None:
             return None
         try:
-            (file,) = self.events.folder.file_system().get_file_info([self._path])
-            if not file.is_file:
+            if (marks := self._file.read()) is None:
                 return None
-            with self.events.folder.file_system({self._path: file.size}).open_input_file(self._path) as source:
-                marks = decode_marks(source.read())
             if why := self._distrust(marks):
                 raise ValueError(why)  # noqa: TRY301 - one place reports it
-        except (ValueError, OSError, DeltaError) as error:
-            self.summary.again.append(f"the marks cannot be used: {str(error).partition(chr(10))[0]}: all days")
+        except ValueError as error:
+            self.summary.again.append(f"the marks cannot be used: {error}: all days")
             return None
         return marks
 
     def _distrust(self, marks: LedgerMarks) -> str:
         """Return why the marks do not belong to these tables, or an empty string."""
-        if marks.tenant != self._tenant:
+        if marks.tenant != self.tenant:
             return "they are of another tenant"
         for name, table in self._readers.items():
             then, now = marks.tables.get(name), table.mark
@@ -232,16 +230,9 @@ class MarkedTables:
         tables = {name: mark for name, table in self._readers.items() if (mark := table.mark) is not None}
         if "events" not in tables:
             return
-        data = encode_marks(LedgerMarks(FORMAT, self._tenant, tables, self._days))
-        try:
-            # Without a buffer for all of it, delta-rs refuses the object that Arrow passes.
-            with self.events.folder.file_system().open_output_stream(self._path, buffer_size=len(data) + 1) as out:
-                out.write(data)
-        except (OSError, DeltaError) as error:
-            line = str(error).partition("\n")[0]
-            self.summary.again.append(f"marks cannot be written, so the next run reads all rows: {line}")
-        else:
-            self.summary.marks_bytes = len(data)
+        if why := self._file.write(LedgerMarks(FORMAT, self.tenant, tables, self._days)):
+            self.summary.again.append(why)
+        self.summary.marks_bytes = self._file.size
 
 
 def with_stream(rows: pa.Table) -> pa.Table:

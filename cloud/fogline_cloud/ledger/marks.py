@@ -1,15 +1,18 @@
-"""Marks: what the rows of each day say about each stream, so that a later run need not read these rows again. Pure."""
+"""Marks: what rows and records that were read say about each stream, so that a later run need not read them again. Pure."""
 
 import lzma
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
+from fogline.ledger import Counts
 from fogline_cloud.ledger.ranges import Span
 from fogline_cloud.shard.admission import StreamKey
 
 FORMAT = 1
 """Version of the marks. Marks of another version are not used."""
+OFFSETS = 1 << 17
+"""Offsets of one range of a partition. Its marks are dropped when Kafka has deleted all of its records."""
 
 
 class StreamMarks(msgspec.Struct, frozen=True, array_like=True):
@@ -75,18 +78,62 @@ class LedgerMarks(msgspec.Struct, frozen=True):
     days: dict[str, DayMarks]
 
 
-def encode_marks(marks: LedgerMarks) -> bytes:
+class StreamRecords(msgspec.Struct, frozen=True, array_like=True):
+    """The records of one stream in one range of offsets. `losses`, `around`: see `StreamMarks`.
+
+    `arrivals`: sequences of devices' events. `gaps`: sequences for which gap records stand. `statement`: the gateway's last
+    counts, with the sequence of that statement, and of the one that closed the stream, 0 for none.
+    """
+
+    gateway: str
+    stream: str
+    lane: str
+    spans: list[Span]
+    twice: list[Span]
+    arrivals: list[Span]
+    gaps: list[Span]
+    losses: list[tuple[int, int, str, str]]
+    around: list[tuple[str, int, int, int, int]]
+    statement: Counts | None
+    statement_at: int
+    closed_at: int
+
+
+class PartitionMarks(msgspec.Struct, frozen=True):
+    """The records of a partition below offset `next`, by range of `OFFSETS` offsets. `counts`: their number in each range."""
+
+    topic: str
+    partition: int
+    next: int
+    counts: dict[int, int]
+    ranges: dict[int, list[StreamRecords]]
+
+
+class RecordMarks(msgspec.Struct, frozen=True):
+    """The marks of a tenant's records. `topics`: ids of the topics. `gaps`: last offsets of the accepted gaps by retention."""
+
+    format: int
+    tenant: str
+    topics: dict[str, str]
+    gaps: list[tuple[str, int, int]]
+    partitions: list[PartitionMarks]
+
+
+M = TypeVar("M", bound=LedgerMarks | RecordMarks)
+
+
+def encode_marks(marks: LedgerMarks | RecordMarks) -> bytes:
     """Return the marks as compressed JSON, with a checksum."""
     return lzma.compress(msgspec.json.encode(marks), check=lzma.CHECK_SHA256, preset=1)
 
 
-def decode_marks(data: bytes) -> LedgerMarks:
+def decode_marks(data: bytes, kind: type[M]) -> M:
     """Return the marks. Raises `ValueError` if they are damaged or of another version."""
     try:
         text = lzma.decompress(data)
         if msgspec.json.decode(text, type=_Version).format != FORMAT:
             raise ValueError("another version of Fogline wrote them")
-        return msgspec.json.decode(text, type=LedgerMarks)
+        return msgspec.json.decode(text, type=kind)
     except (lzma.LZMAError, EOFError, msgspec.DecodeError) as error:
         raise ValueError(f"they are damaged ({error})") from None
 

@@ -4,10 +4,11 @@ import time
 from dataclasses import dataclass
 
 from fogline_cloud import topics
-from fogline_cloud.committed_records import read_committed
 from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.ledger.arrow_rows import stream_rows
 from fogline_cloud.ledger.balance import StreamEvidence
 from fogline_cloud.ledger.evidence import EvidenceReader
+from fogline_cloud.ledger.marked_records import MarkedRecords, RecordsRead
 from fogline_cloud.ledger.marked_tables import MarkedTables, TablesRead, with_stream
 from fogline_cloud.ledger.readings import ReadingSums, differences
 from fogline_cloud.settings import CloudSettings
@@ -17,30 +18,28 @@ from fogline_cloud.shard.recovery import read_checkpoint
 
 @dataclass(frozen=True, slots=True)
 class GatheredEvidence:
-    """The evidence about every stream, and how it was read. `records`: those in Kafka; `records_seconds`: time for them."""
+    """The evidence about every stream, and how it was read."""
 
     streams: list[StreamEvidence]
     tables: TablesRead
-    records: int
-    records_seconds: float
+    kafka: RecordsRead
 
 
 def gather(clients: KafkaClients, settings: CloudSettings, *, full: bool = False) -> GatheredEvidence:
-    """Read all evidence. Rows of the tables that an earlier run read are not read again, unless `full`.
+    """Read all evidence. Rows and records that an earlier run read are not read again, unless `full`.
 
     Raises `Misconfigured` if Kafka or a topic is missing, `Unreachable` if reading fails.
     """
     existing = clients.topics()
     topics.require(topics.raw_topics(settings.tenant), existing)
     partitions = {(name, shard): None for name in topics.raw_topics(settings.tenant) for shard in range(settings.shards)}
-    low = {partition: first for partition, (first, _) in clients.bounds(partitions).items()}
+    bounds = clients.bounds(partitions)
+    low = {partition: first for partition, (first, _) in bounds.items()}
     reader, sums = EvidenceReader(settings.tenant, low), ReadingSums()
     tables = MarkedTables(settings)
     tables.read(reader, sums, full=full)  # before Kafka, so that each row's record was already written
-    begun, records = time.monotonic(), 0
-    for records, record in enumerate(read_committed(clients, partitions), 1):  # noqa: B007 - it is counted
-        reader.take_record(record)
-    seconds = time.monotonic() - begun
+    records = MarkedRecords(clients, settings.tenant, tables.events.folder)
+    records.read(reader, bounds, full=full, keep=tables.events.mark is not None)
     # Read again after the records: those above it were there to be read.
     later = {partition: first for partition, (first, _) in clients.bounds(partitions).items()}
     if later != low:
@@ -56,14 +55,14 @@ def gather(clients: KafkaClients, settings: CloudSettings, *, full: bool = False
     tables.summary.seconds += time.monotonic() - begun
     if topics.checkpoint(settings.tenant) in existing:  # Kafka hides it from an operator, because it may hold a secret
         _add_bridge_counts(evidence, clients, settings)
-    return GatheredEvidence(evidence, tables.summary, records, seconds)
+    return GatheredEvidence(evidence, tables.summary, records.summary)
 
 
 def _add_readings(streams: list[StreamEvidence], sums: ReadingSums, reader: EvidenceReader, tables: MarkedTables) -> None:
     unequal = [each for each in sums.unequal() if each[0] not in reader.of_others]
     found = differences(
         unequal,
-        lambda: map(reader.ours, tables.rows_in(tables.events, unequal)),
+        lambda: (stream_rows(rows, tables.tenant) for rows in tables.rows_in(tables.events, unequal)),
         lambda: map(with_stream, tables.rows_in(tables.readings, unequal)),
     )
     for evidence in streams:

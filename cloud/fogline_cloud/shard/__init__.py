@@ -8,6 +8,7 @@
 `group_commit`: collects, commits and settles the deliveries of a transaction
 `hanging_transactions`: transactions without a marker (KIP-664)
 `inbox`: the queue between event loop and thread
+`land_trace`: spans of traced events
 `owned_shard`: the state of a shard while this bridge owns it
 `producer`: the transactional Kafka producer
 `recovery`: reads the committed state from Kafka

@@ -17,6 +17,7 @@ from fogline_cloud.devices.record import encode_sighting, seen_key
 from fogline_cloud.shard.admission import Covered, Duplicate, Foreign, Hole, Produce
 from fogline_cloud.shard.device_changes import write_reported
 from fogline_cloud.shard.foreign_devices import refuse_foreign
+from fogline_cloud.shard.land_trace import LandTrace
 from fogline_cloud.shard.owned_shard import OwnedShard
 from fogline_cloud.shard.shard_writer import isolated
 from fogline_cloud.shard.sightings import reported_states
@@ -24,11 +25,12 @@ from fogline_cloud.shard.sightings import reported_states
 
 @dataclass(slots=True)
 class GatewayBatch:
-    """A batch from a gateway. `settle` is called once, on the shard's thread."""
+    """A batch from a gateway. `settle` is called once, on the shard's thread. `trace`: None if nothing is traced."""
 
     span: Range
     message: Message
     settle: Callable[[Outcome], None]
+    trace: LandTrace | None = None
 
     @property
     def size(self) -> int:
@@ -48,6 +50,8 @@ class GatewayBatch:
             if records:
                 owned.on_commands(records)
             self.settle(outcome)
+            if self.trace is not None and outcome == ACCEPTED:
+                self.trace.landed(topics.of_lane(self.span.lane, owned.writer.tenant), owned.writer.producer.shard)
 
         return committed
 
@@ -76,6 +80,8 @@ class GatewayBatch:
             return rejected(DECODE_ERROR, str(error)), []
         owned.admission.wrote(span, refused)
         owned.counters.landed += len(batch.objects)
+        if self.trace is not None:
+            self.trace.wrote(batch.objects)
         if skip:
             self._count_duplicates(owned, skip)
         for device in owned.routes.learn(span.gateway, batch):
@@ -119,23 +125,33 @@ class GatewayBatch:
 
 @dataclass(slots=True)
 class ClientEvent:
-    """One event of a client without sequences. `settle` is called once, on the shard's thread."""
+    """One event of a client without sequences. `settle`, `trace`: see `GatewayBatch`."""
 
     event: Event
     settle: Callable[[Outcome], None]
+    trace: LandTrace | None = None
     size: int = 1
     urgent: bool = False
 
     def perform(self, owned: OwnedShard) -> Callable[[], None]:
         """Write the event. The returned callback accepts it."""
-        if not owned.writer.write_event(topics.of_lane(self.event.lane, self.event.tenant), self.event):
+        topic = topics.of_lane(self.event.lane, self.event.tenant)
+        if not owned.writer.write_event(topic, self.event):
             outcome = rejected("amqp:link:message-size-exceeded", "too big for Kafka")
             return lambda: self.settle(outcome)
         owned.counters.loose += 1
         sighting = owned.sightings.due_of(self.event.device, self.event.properties, time.time_ns() // 1_000_000)
         if sighting is not None:
             owned.writer.write_device(seen_key(self.event.device, ""), encode_sighting(sighting))
-        return lambda: self.settle(ACCEPTED)
+        if self.trace is not None:
+            self.trace.wrote([self.event])
+
+        def committed() -> None:
+            self.settle(ACCEPTED)
+            if self.trace is not None:
+                self.trace.landed(topic, owned.writer.producer.shard)
+
+        return committed
 
     def give_up(self) -> None:
         """Release the event: it may or may not be committed, and the client sends it again."""

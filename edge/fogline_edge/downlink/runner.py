@@ -15,8 +15,8 @@ from fogline_edge.outbox.outbox import Outbox
 BUDGET = RESERVE / 2
 """Share of the outbox that open commands may take: half of its reserve, so that their answers find room there."""
 
-LEAST_LEFT_MS = 500
-"""Time that a command needs before its deadline to begin: no device would answer in less, and the command would be in doubt."""
+LEAST_LEFT_MS = 1000
+"""Time that a command needs before its deadline to begin: with less, its device could not answer in time on a busy line."""
 
 
 @dataclass(slots=True)
@@ -90,6 +90,7 @@ class CommandRunner:
         else:
             self._counters.executed += 1
             crash_point(CrashPoint.AFTER_SENDING_COMMIT_BEFORE_DEVICE)
+            task.begun = True
             executor.execute(task.command)
 
     def retry_later(self, task: CommandTask) -> None:
@@ -100,7 +101,7 @@ class CommandRunner:
         device = task.command.device
         pause_s = self.queues.put_back(task, self._loop.time())
         if not task.doubts:
-            task.state = CommandState.QUEUED
+            task.state, task.begun = CommandState.QUEUED, False
             act = partial(journal.set_state, command_id=task.command.id, state=CommandState.QUEUED)
             self._outbox.port.act(act, lambda _: None, urgent=True)
         if (former := self._retries.pop(device, None)) is not None:
@@ -142,10 +143,11 @@ class CommandRunner:
 
     def _on_deadline(self, task: CommandTask) -> None:
         executor = self.queues.executor(task.command.device)
-        if executor is not None and self.queues.is_current(task):
+        if executor is not None and task.begun and self.queues.is_current(task):
             executor.abandon(task.command)  # the adapter may report the command as not sent, or as over, within this call
         if self.commands.get(task.command.id) is not None:
-            self._expire(task, unseen=task.state is CommandState.QUEUED)
+            # With `SENDING` on its way to the journal the adapter does not have it yet, and will not get it.
+            self._expire(task, unseen=not task.begun and not task.doubts)
 
     def _expire(self, task: CommandTask, *, unseen: bool) -> None:
         """End a command after its deadline. `unseen`: the device certainly never got it."""

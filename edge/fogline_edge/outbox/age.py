@@ -40,6 +40,12 @@ class Age:
         self._connection.executemany(SQL["set_meta"], [("age_s", str(age_s)), ("age_at", at)])
 
 
+def boot_of_last_run(connection: sqlite3.Connection) -> str:
+    """Return the id of the boot in which a gateway last used the file; "" if it is not known."""
+    row = connection.execute(SQL["get_meta"], ("age_at",)).fetchone()
+    return str(row[0]).partition(" ")[0] if row else ""
+
+
 def _born_ms(connection: sqlite3.Connection, clock: Clock) -> int:
     """Return the time since boot at which the age was 0, which may be negative."""
     now = clock.beacon()

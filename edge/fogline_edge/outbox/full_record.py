@@ -1,11 +1,5 @@
-"""The last time that the outbox had no room, in `full.json` in the data folder, where `fogline-edge status` reads it.
+"""The last time that the outbox had no room, in `full.json` in the data folder, where `fogline-edge status` reads it."""
 
-The file has its full size from the start and is overwritten in place, because a full disk has no room for a new file. On a file
-system that copies what it overwrites (btrfs, f2fs) it may keep its former content.
-"""
-
-import contextlib
-import os
 import time
 from enum import StrEnum
 from pathlib import Path
@@ -15,6 +9,7 @@ import msgspec
 
 from fogline.event import parse_rfc3339, rfc3339
 from fogline_edge.boot import SYSTEM, Clock
+from fogline_edge.fixed_file import overwrite
 from fogline_edge.outbox.free_space import free_bytes
 
 FILE = "full.json"
@@ -128,9 +123,4 @@ class FullRecord:
 
     def _write(self, period: FullPeriod | None) -> None:
         self.period = period
-        with contextlib.suppress(OSError):  # the log and the status of the service say it too
-            file = os.open(self.folder / FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
-            try:
-                os.pwrite(file, msgspec.json.encode(period).ljust(_SIZE - 1) + b"\n", 0)
-            finally:
-                os.close(file)
+        overwrite(self.folder / FILE, msgspec.json.encode(period), _SIZE)

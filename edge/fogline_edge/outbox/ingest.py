@@ -12,7 +12,9 @@ from fogline.dead_letter import DEAD_TYPE
 from fogline.event import Arrival, Receipt
 from fogline.identity import AckDelivery, Dedup, digest, sequence_id
 from fogline.ledger import STATEMENT_CONTENT_TYPE, Statement, encode_statement
+from fogline.tracing.spans import ExportSpans
 from fogline_edge.boot import SYSTEM, Clock, Moment
+from fogline_edge.event_spans import store_spans
 from fogline_edge.outbox.duplicate_filter import DuplicateFilter
 from fogline_edge.outbox.event_encoder import EventEncoder, has_rare_attributes
 from fogline_edge.outbox.group import Group
@@ -54,7 +56,8 @@ class Act:
 class Ingest:
     """Stores groups. Used on the writer's thread only.
 
-    `identity`: tenant and gateway. `unsynced`: some rows may have times that need correction.
+    `identity`: tenant and gateway. `unsynced`: some rows may have times that need correction. `export`: takes the spans of
+    committed events.
     """
 
     def __init__(
@@ -66,6 +69,7 @@ class Ingest:
         clock: Clock = SYSTEM,
         *,
         resends: ResendMemory,
+        export: ExportSpans | None = None,
     ) -> None:
         self.connection = connection
         self.clock = clock
@@ -75,6 +79,7 @@ class Ingest:
         self.duplicates = DuplicateFilter(connection, tenant, resends)
         self._encoder = EventEncoder(tenant, gateway)
         self._written: list[tuple[Stream, list[EventRecord]]] = []
+        self._export = export
 
     def store(self, items: Sequence[Waiting | Act], age_ms: int) -> list[Any]:
         """Store a group within the open transaction. Returns one result per item; the result of an arrival is its receipt."""
@@ -84,10 +89,13 @@ class Ingest:
         return results
 
     def committed(self) -> None:
-        """Keep the committed rows in memory for the uplink. Call it after the commit."""
+        """Keep the committed rows in memory for the uplink, and export their spans. Call it after the commit."""
         written, self._written = self._written, []
         for stream, events in written:
             stream.keep(events)
+        if self._export is not None:
+            committed_ns = self.clock.time_ns()
+            self._export(store_spans((each.body for _, events in written for each in events), committed_ns))
 
     def keep(self, key: str, value: bytes | None) -> None:
         """Store an adapter's own value, or delete it if `value` is None."""

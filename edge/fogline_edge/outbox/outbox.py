@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from fogline.tracing.spans import ExportSpans
 from fogline_edge.boot import SYSTEM, Clock
 from fogline_edge.outbox import requests
 from fogline_edge.outbox.copy_file import CopyFile
@@ -40,7 +41,13 @@ class Outbox:
     """
 
     def __init__(
-        self, settings: EdgeSettings, connection: sqlite3.Connection, folder: DataFolder, clock: Clock = SYSTEM
+        self,
+        settings: EdgeSettings,
+        connection: sqlite3.Connection,
+        folder: DataFolder,
+        clock: Clock = SYSTEM,
+        *,
+        export: ExportSpans | None = None,
     ) -> None:
         self.clock = clock
         self.tenant = settings.tenant
@@ -58,6 +65,7 @@ class Outbox:
             in_flight=settings.uplink.batch_events * settings.uplink.batches_in_flight,
             may_wait=partial(may_wait, folder=folder.path),
             clock=clock,
+            export=export,
         )
         callbacks = WriterCallbacks(
             committed=lambda *each: self._calls.call_on_loop(self._committed, *each),
@@ -77,19 +85,27 @@ class Outbox:
         self._statement_timer = self._loop.call_later(self._statement_s, self._statement_is_due)
 
     @classmethod
-    def open(cls, settings: EdgeSettings, connect: Connect = connect_file, clock: Clock = SYSTEM) -> "Outbox":
+    def open(
+        cls,
+        settings: EdgeSettings,
+        connect: Connect = connect_file,
+        clock: Clock = SYSTEM,
+        *,
+        export: ExportSpans | None = None,
+    ) -> "Outbox":
         """Open the file in `settings.data` for this process alone. A damaged file is salvaged first.
 
+        `export`: takes the spans of stored events, on the writer's thread.
         Raises `Misconfigured`; its subclass `NoRoom` if the disk is full.
         """
         with opening(Path(settings.data)):
-            return cls._open(settings, connect, clock)
+            return cls._open(settings, connect, clock, export)
 
     @classmethod
-    def _open(cls, settings: EdgeSettings, connect: Connect, clock: Clock) -> "Outbox":
+    def _open(cls, settings: EdgeSettings, connect: Connect, clock: Clock, export: ExportSpans | None) -> "Outbox":
         connection, folder = open_file(settings, connect, clock)
         try:
-            outbox = cls(settings, connection, folder, clock)
+            outbox = cls(settings, connection, folder, clock, export=export)
             folder.note(RunEnd.OPEN)
         except BaseException as error:  # interrupts too: nothing may stay locked or open
             with contextlib.suppress(OSError):

@@ -19,6 +19,8 @@ from fogline_edge.outbox.queries import SQL
 ENTRY = struct.Struct(">8sH8sI")
 """Client, id, digest of the message, and the gateway's age at its arrival plus 1; 0 if the id is free."""
 _SLOT = struct.Struct(">8sI")
+_LOGGED = struct.Struct(f">8sH{_SLOT.size}s")
+"""An entry, with digest and age as the bytes of its slot."""
 _A_PAGE = 32
 _EMPTY = bytes(_A_PAGE * _SLOT.size)
 _FREE = bytes(_SLOT.size)
@@ -55,9 +57,7 @@ class ResendMemory:
         for number, blob in connection.execute(SQL["read_resends"]):
             self._log.append((number, len(blob) // ENTRY.size))
             self._logged += len(blob) // ENTRY.size
-            for client, id_, payload, then_s in ENTRY.iter_unpack(blob):
-                self._set(client, id_, _SLOT.pack(payload, then_s))
-            self.committed()  # after each row: to undo half a million entries would take 150 MB
+            self._read(blob)
 
     def load(self, messages: list[bytes]) -> None:
         """Add the values that `note` returned for events which are not in the log yet."""
@@ -162,20 +162,37 @@ class ResendMemory:
     def _holds(self, client: bytes, number: int, payload: bytes, then_s: int) -> bool:
         return bool(then_s) and self._age(client, number, payload) == then_s
 
+    def _read(self, blob: bytes) -> None:
+        """Add the entries of a row of the log. The start reads up to half a million, so this notes nothing to undo."""
+        found, page = (b"", -1), bytearray()
+        for client, number, slot in _LOGGED.iter_unpack(blob):
+            key, at = (client, number // _A_PAGE), number % _A_PAGE * _SLOT.size
+            if key != found:
+                found, page = key, self._page(key)
+            former = page[at : at + _SLOT.size]
+            if former != slot:
+                self._entries += (slot != _FREE) - (former != _FREE)
+                page[at : at + _SLOT.size] = slot
+
     def _set(self, client: bytes, number: int, slot: bytes) -> None:
         key, at = (client, number // _A_PAGE), number % _A_PAGE * _SLOT.size
-        page = self._pages.get(key)
-        if page is None:
-            page = self._pages[key] = bytearray(_EMPTY)
-            if len(self._pages) > self._max_pages:
-                _, oldest = self._pages.popitem(last=False)
-                self._entries -= sum(1 for _, each_s in _SLOT.iter_unpack(oldest) if each_s)
-        else:
-            self._pages.move_to_end(key)
+        page = self._page(key)
         former = bytes(page[at : at + _SLOT.size])
         self._undo.append((key, at, former))
         self._entries += (slot != _FREE) - (former != _FREE)
         page[at : at + _SLOT.size] = slot
+
+    def _page(self, key: PageKey) -> bytearray:
+        """Return a page as the one that was used last. A new one may displace the one that was used first."""
+        page = self._pages.get(key)
+        if page is not None:
+            self._pages.move_to_end(key)
+            return page
+        page = self._pages[key] = bytearray(_EMPTY)
+        if len(self._pages) > self._max_pages:
+            _, oldest = self._pages.popitem(last=False)
+            self._entries -= sum(1 for _, each_s in _SLOT.iter_unpack(oldest) if each_s)
+        return page
 
 
 @lru_cache(maxsize=4096)

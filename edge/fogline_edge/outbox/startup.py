@@ -54,7 +54,7 @@ def _prepare(settings: EdgeSettings, folder: DataFolder, clock: Clock) -> None:
             folder.note(RunEnd.CLOSING)
             last = folder.last()
         marked = "it was found to be damaged while it was in use" if last.how is RunEnd.DAMAGED else None
-        why = marked or examine(path, last=last.how, owner=last.owner)
+        why = marked or examine(path, last=last.how, owner=last.owner, boot_id=clock.beacon().boot_id)
         if why is not None:
             salvage.salvage(path, why, identity=(settings.tenant, settings.gateway), clock=clock)
             folder.note(RunEnd.CLOSING)

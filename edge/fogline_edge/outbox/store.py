@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Iterator
 
 from fogline.errors import Poison
 from fogline.event import Lane
+from fogline.tracing.spans import ExportSpans
 from fogline_edge.boot import SYSTEM, Clock
 from fogline_edge.outbox.age import Age
 from fogline_edge.outbox.ingest import Ingest
@@ -25,7 +26,7 @@ class OutboxStore:
     `drops_expired`: the lanes whose expired events are dropped. `in_flight`: the most events of a stream that may be in
     flight at once. `may_wait`: returns True for an error that only means that there is no room. `handed`: by stream, the
     highest sequence that the uplink has read in this run. `live`: by stream, the last row that the uplink has or gets by
-    `new_rows`, for a stream that it has read to the end.
+    `new_rows`, for a stream that it has read to the end. `export`: takes the spans of committed events.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class OutboxStore:
         in_flight: int,
         may_wait: Callable[[sqlite3.Error], bool],
         clock: Clock = SYSTEM,
+        export: ExportSpans | None = None,
     ) -> None:
         self.connection = connection
         self.identity = identity
@@ -53,13 +55,16 @@ class OutboxStore:
         self._accepted: dict[str, int] = {}
         self._unsaved_sent: Counter[str] = Counter()
         self._in_flight = in_flight
+        self._export = export
         self._resends = ResendMemory(connection, max_bytes, self.age.s)
         self._resends.load([message for (message,) in connection.execute(SQL["unsaved_messages"])])
         self._load()
 
     def _load(self) -> None:
         self.streams = Streams(self.connection, self._in_flight)
-        self.ingest = Ingest(self.connection, self.streams, *self.identity, self.clock, resends=self._resends)
+        self.ingest = Ingest(
+            self.connection, self.streams, *self.identity, self.clock, resends=self._resends, export=self._export
+        )
         self.quarantine = Quarantine(self.connection, self.streams, self.gap_records, self.max_bytes)
         for name, upto in self._accepted.items():
             self.accept(name, upto)

@@ -3,6 +3,8 @@
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from fogline.amqp.outcome import Outcome
 from fogline.amqp.sending import Sender
@@ -12,8 +14,12 @@ from fogline.event import Lane
 from fogline.process.crash_points import CrashPoint, crash_point
 from fogline.process.metrics import Histogram
 from fogline.process.rates import Bucket
+from fogline.tracing.context import may_be_traced
+from fogline.tracing.spans import ExportSpans
+from fogline_edge.event_spans import forward_spans
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.outbox.requests import StreamView
+from fogline_edge.outbox.streams import EventRecord
 from fogline_edge.settings import UplinkSettings
 from fogline_edge.uplink.window import Halve, HelloAgain, InflightWindow, PauseSending, QuarantineEvent, Settle
 
@@ -25,10 +31,19 @@ CAPPED = frozenset({Lane.TELEMETRY, Lane.BULK})
 _log = logging.getLogger("fogline.uplink")
 
 
+class _SentBatch(NamedTuple):
+    """The time at which a batch was sent, by the loop's clock, and its events that may be traced, by the wall clock."""
+
+    at_s: float
+    traced: Sequence[bytes] = ()
+    at_ns: int = 0
+
+
 class Pump:
     """Sends stored rows and settles accepted ones. `progressed` counts settlements.
 
-    `epoch`: of the connection's hello. `budget`: bytes that all `CAPPED` lanes together may send.
+    `epoch`: of the connection's hello. `budget`: bytes that all `CAPPED` lanes together may send. `export`: takes the spans of
+    settled events.
     """
 
     def __init__(
@@ -41,6 +56,7 @@ class Pump:
         epoch: str,
         budget: Bucket | None,
         settlement_seconds: Histogram,
+        export: ExportSpans | None = None,
     ) -> None:
         self.progressed = 0
         self.lane = stream.lane
@@ -50,7 +66,8 @@ class Pump:
         self._epoch = epoch
         self._window = InflightWindow(stream.settled, settings.batch_events, settings.batches_in_flight)
         self._outcomes: deque[asyncio.Future[Outcome]] = deque()
-        self._sent_s: deque[float] = deque()
+        self._sent: deque[_SentBatch] = deque()
+        self._export = export
         self._settlement_seconds = settlement_seconds
         self._budget = budget if stream.lane in CAPPED else None
         self._loop = asyncio.get_running_loop()
@@ -82,7 +99,7 @@ class Pump:
                 pass
             await self._wait()
             while self._outcomes and self._outcomes[0].done():
-                await self._take(self._outcomes.popleft().result(), self._sent_s.popleft())
+                await self._take(self._outcomes.popleft().result(), self._sent.popleft())
 
     def _limit(self) -> int:
         """Return the limit of rows in the next batch. If the budget allows none now, a timer calls `wake` when it does."""
@@ -111,7 +128,7 @@ class Pump:
         outcome = self.sender.send(batch)
         outcome.add_done_callback(self._note_outcome)
         self._outcomes.append(outcome)
-        self._sent_s.append(self._loop.time())
+        self._sent.append(self._sent_now(rows))
         self._window.push(first, last, len(rows))
         self._outbox.streams.count_sent(self._stream, len(rows))
         self._more = True
@@ -128,13 +145,23 @@ class Pump:
     def _note_outcome(self, _: "asyncio.Future[Outcome]") -> None:
         self._changed.set()
 
-    async def _take(self, outcome: Outcome, sent_s: float) -> None:
+    def _sent_now(self, rows: Sequence[EventRecord]) -> _SentBatch:
+        traced = [row.body for row in rows if may_be_traced(row.body)] if self._export is not None else ()
+        return _SentBatch(self._loop.time(), traced, self._outbox.clock.time_ns() if traced else 0)
+
+    def _trace(self, sent: _SentBatch, *, error: str = "") -> None:
+        if sent.traced and self._export is not None:
+            times_ns = sent.at_ns, self._outbox.clock.time_ns()
+            self._export(forward_spans(sent.traced, self.sender.link.address, times_ns, error=error))
+
+    async def _take(self, outcome: Outcome, sent: _SentBatch) -> None:
         match self._window.outcome(outcome):
             case Settle(upto):
                 self.progressed += 1
-                self._settlement_seconds.observe(self._loop.time() - sent_s)
+                self._settlement_seconds.observe(self._loop.time() - sent.at_s)
                 crash_point(CrashPoint.AFTER_SEND_BEFORE_SETTLE)
                 self._outbox.streams.settle(self._stream, upto)
+                self._trace(sent)
             case PauseSending(why):
                 _log.info("%s: %s", self.lane.value, why, extra={"lane": self.lane.value})
                 await self._drain_flight()
@@ -148,6 +175,7 @@ class Pump:
                 extra = {"lane": self.lane.value, "reason": condition}
                 text = "the bridge refuses event %s/%d for good: %s %s"
                 _log.error(text, self._stream, sequence, condition, description, extra=extra)
+                self._trace(sent, error=f"{condition} {description}".strip())
                 await self._drain_flight()
                 if not await self._outbox.streams.quarantine(self._stream, sequence, condition, description):
                     raise Unreachable(f"the bridge refuses the gap record at {sequence}: {condition} {description}")
@@ -160,6 +188,6 @@ class Pump:
         if self._outcomes:
             await asyncio.wait(self._outcomes)
         outcomes, self._outcomes = self._outcomes, deque()
-        self._sent_s.clear()
+        self._sent.clear()
         for each in outcomes:
             each.result()

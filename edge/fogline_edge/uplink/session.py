@@ -27,6 +27,7 @@ from fogline.process.metrics import Histogram
 from fogline.process.rates import Bucket
 from fogline.process.settings_file import require_loopback, split_endpoint
 from fogline.process.tls_files import client_context
+from fogline.tracing.spans import ExportSpans
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import UplinkSettings
 from fogline_edge.uplink.lanes import LaneLinks
@@ -77,11 +78,13 @@ class BridgeSession:
         *,
         settlement_seconds: Histogram,
         statistics: ReadStatistics | None = None,
+        export: ExportSpans | None = None,
     ) -> None:
         self._bridge = bridge
         self._budget = budget
         self._settlement_seconds = settlement_seconds
         self._statistics = statistics
+        self._export = export
         self.welcomed = False
         self._on_command = on_command
         self._outbox = outbox
@@ -121,7 +124,13 @@ class BridgeSession:
             target = str(address.IngestAddress(self._outbox.tenant, welcome.shard))
             self._lanes = LaneLinks(connection, target, self._hello_id.hex)
             self._pumps = StreamPumps(
-                self._outbox, self._lanes, self._settings, self._budget, self._over, settlement_seconds=self._settlement_seconds
+                self._outbox,
+                self._lanes,
+                self._settings,
+                self._budget,
+                self._over,
+                settlement_seconds=self._settlement_seconds,
+                export=self._export,
             )
             self.welcomed = True
             self._outbox.streams.start_sending(self._pumps.wake)

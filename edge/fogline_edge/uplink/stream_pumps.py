@@ -6,6 +6,7 @@ from fogline.amqp.events import Link
 from fogline.errors import Unreachable
 from fogline.process.metrics import Histogram
 from fogline.process.rates import Bucket
+from fogline.tracing.spans import ExportSpans
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.outbox.requests import StreamView
 from fogline_edge.settings import UplinkSettings
@@ -28,12 +29,14 @@ class StreamPumps:
         connection_end: "asyncio.Future[str]",
         *,
         settlement_seconds: Histogram,
+        export: ExportSpans | None = None,
     ) -> None:
         self._outbox = outbox
         self._lanes = lanes
         self._settings = settings
         self._budget = budget
         self._settlement_seconds = settlement_seconds
+        self._export = export
         self._connection_end = connection_end
         self._pumps: dict[str, Pump] = {}
         self._new_rows = asyncio.Event()
@@ -80,6 +83,7 @@ class StreamPumps:
                 epoch=self._lanes.epoch,
                 budget=self._budget,
                 settlement_seconds=self._settlement_seconds,
+                export=self._export,
             )
             try:
                 await pump.run()

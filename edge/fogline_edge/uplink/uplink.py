@@ -12,6 +12,7 @@ from fogline.amqp.backoff import Backoff
 from fogline.errors import SlowDown, Unreachable
 from fogline.process.metrics import Histogram
 from fogline.process.rates import Bucket
+from fogline.tracing.spans import ExportSpans
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import UplinkSettings
 from fogline_edge.uplink.session import BridgeSession, OnCommand, Redirect
@@ -45,7 +46,8 @@ class Uplink:
     """Keeps one connection to a bridge; after each failure it tries the next bridge of the settings.
 
     A bridge may redirect to the owner of the gateway's shard. If the owner does not serve the gateway, the first bridge is
-    asked again, up to `MAX_REFUSALS` times. `statistics`: read for each bridge that asks for them.
+    asked again, up to `MAX_REFUSALS` times. `statistics`: read for each bridge that asks for them. `export`: takes the spans of
+    settled events.
     """
 
     def __init__(
@@ -56,12 +58,14 @@ class Uplink:
         backoff: Backoff | None = None,
         *,
         statistics: ReadStatistics | None = None,
+        export: ExportSpans | None = None,
     ) -> None:
         self.state = UplinkState()
         self._outbox = outbox
         self._settings = settings
         self._on_command = on_command
         self._statistics = statistics
+        self._export = export
         self._backoff = backoff or Backoff(settings.retry_s, settings.retry_cap_s)
         self._bridges = cycle(settings.bridges)
         self._warned: dict[str, str] = {}
@@ -112,6 +116,7 @@ class Uplink:
             self._budget,
             settlement_seconds=settlements,
             statistics=self._statistics,
+            export=self._export,
         )
         self._session = session
         began = time.monotonic()

@@ -79,9 +79,9 @@ class AmqpConnection:
         self.protocol = SocketProtocol(self, engine, handler, check_password)
         self._outbound = self.protocol.outbound
 
-    def accept(self) -> None:
-        """Answer the peer's open frame."""
-        self._engine.open()
+    def accept(self, properties: Mapping[str, Property] | None = None) -> None:
+        """Answer the peer's open frame, with these properties."""
+        self._engine.open(properties)
         self.protocol.turn()
 
     def close(self, condition: Condition | None = None) -> None:

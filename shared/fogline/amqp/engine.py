@@ -52,8 +52,7 @@ class Engine:
         self._connection.container = container
         if hostname:
             self._connection.hostname = hostname
-        if properties:
-            self._connection.properties = {proton.symbol(name): value for name, value in properties.items()}
+        _describe(self._connection, properties)
         if capabilities:
             self._connection.offered_capabilities = [proton.symbol(each) for each in capabilities]
         self._transport = proton.Transport(proton.Transport.SERVER if server else proton.Transport.CLIENT)
@@ -130,8 +129,9 @@ class Engine:
         deadline: float = self._transport.tick(now_s)
         return deadline
 
-    def open(self) -> None:
-        """Answer the peer's open frame (a server that accepts the connection)."""
+    def open(self, properties: Mapping[str, Property] | None = None) -> None:
+        """Answer the peer's open frame (a server that accepts the connection), with these properties."""
+        _describe(self._connection, properties)
         self._connection.open()
 
     def close(self, condition: Condition | None = None) -> None:
@@ -188,3 +188,8 @@ class Engine:
         if not self._closed_reported:
             self._closed_reported = True
             yield Closed(condition)
+
+
+def _describe(connection: Any, properties: Mapping[str, Property] | None) -> None:
+    if properties:
+        connection.properties = {proton.symbol(name): value for name, value in properties.items()}

@@ -8,7 +8,7 @@ from fogline.errors import Poison
 from fogline.event import Lane, TimeQuality
 from fogline.identity import Dedup
 from fogline.message import Message
-from fogline_cloud.bridge.client_events import event_of
+from fogline_cloud.bridge.client_events import MAX_PROPERTIES, event_of
 
 NOW_NS = 1_700_000_000_000_000_000
 
@@ -59,6 +59,20 @@ def test_attributes_of_cloudevents_are_taken_over(prefix):
     made = event(properties={prefix + name: value for name, value in attributes.items()})
     assert (made.type, made.subject, made.content_type) == ("reading", "power", "text/csv")
     assert (made.time, made.dedup) == ("2026-01-02T02:04:05.000000Z", Dedup.STRONG)
+
+
+def test_further_properties_travel_beside_the_body():
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    given = {"cloudEvents_traceparent": trace, "device_id": "meter-1", "cloudEvents_id": "1", "room": "a b", "n": 3, "on": True}
+    assert event(properties=given).properties == f"room=a+b&n=3&on=true&traceparent={trace}"
+    assert event(properties={"traceparent": trace}).properties == f"traceparent={trace}"
+    assert event(properties={"cloudEvents:traceparent": trace}).properties == f"traceparent={trace}"
+
+
+def test_properties_that_are_too_long_or_no_text_are_left_out():
+    assert event(properties={"room": "x" * MAX_PROPERTIES}).properties is None
+    assert event(properties={"raw": b"x"}).properties is None
+    assert event().properties is None
 
 
 def test_copies_of_a_message_with_an_id_are_the_same_event():

@@ -25,3 +25,12 @@ def test_a_partition_that_went_to_another_consumer_is_forgotten():
     offsets.forget(P)
     offsets.settled(P, 5)
     assert offsets.positions() == {}
+
+
+def test_a_partition_without_records_has_the_position_where_reading_began():
+    offsets = SettledOffsets()
+    offsets.begin(Q, 7)
+    assert offsets.positions() == {Q: 7}
+    offsets.taken(Q, 8)
+    offsets.settled(Q, 8)
+    assert offsets.positions() == {Q: 9}

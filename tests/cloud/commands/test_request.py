@@ -43,6 +43,16 @@ def test_a_command_of_honos_api_is_read():
 
 
 @pytest.mark.parametrize(
+    ("ttl_ms", "left_ms", "ends_in_ms"),
+    [(5000, 3000, 3000), (5000, 0, 0), (5000, 9000, 5000), (None, 3000, 3000), (None, 90_000, 30_000), (None, None, 30_000)],
+)
+def test_an_end_that_its_sender_stated_can_only_be_earlier(ttl_ms, left_ms, ends_in_ms):
+    message = msgspec.structs.replace(MESSAGE, ttl_ms=ttl_ms)
+    made = read_command(message, LINK_ADDRESS, ME, 1000, CommandPolicySettings(), ids=IDS, left_ms=left_ms)
+    assert made.expires_ms == 1000 + ends_in_ms
+
+
+@pytest.mark.parametrize(
     ("durable", "ttl_ms", "waits", "ends_in_ms"),
     [(False, None, False, 30_000), (True, None, False, 30_000), (False, 5000, False, 5000), (True, 5000, True, 5000)],
 )

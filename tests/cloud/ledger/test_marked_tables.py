@@ -263,7 +263,7 @@ def test_damaged_marks_are_not_used(tables, damage):
 
 def test_wrong_marks_are_found_by_a_full_run(tables):
     """Here they say of the first day what the second one has."""
-    marks = decode_marks(tables.marks.read_bytes())
+    marks = decode_marks(tables.marks.read_bytes(), LedgerMarks)
     days = {**marks.days, DAYS[0]: msgspec.structs.replace(marks.days[DAYS[1]], files=marks.days[DAYS[0]].files)}
     tables.marks.write_bytes(encode_marks(msgspec.structs.replace(marks, days=days)))
     found, summary = tables.verify(full=True)
@@ -342,7 +342,7 @@ def test_marks_of_a_month_of_1000_streams_are_small():
     rng = random.Random(1)
     streams = [f"{rng.getrandbits(128):032x}" for _ in range(1000)]
     days = {}
-    empty = decode_marks(encode_marks(LedgerMarks(1, "t", {}, {})))
+    empty = decode_marks(encode_marks(LedgerMarks(1, "t", {}, {})), LedgerMarks)
     assert empty.days == {}
     for day in range(30):
         rows = []

@@ -147,6 +147,28 @@ def test_a_daemon_that_is_away_for_long_is_waited_for(world):
     world.run(steps())
 
 
+def test_an_adapter_that_is_out_for_long_is_named_with_its_times(world):
+    async def steps():
+        async with healed(world)():
+            said = len(world.said)
+            await world.bluez.unplug()
+            line = await world.until_said("there is no Bluetooth adapter; plug one in", said)
+            assert "trying again" in line
+            await until_state(world, lambda state: state["outage"] is not None, "status does not name the outage")
+            since = world.state()["outage"]["since"]
+            assert f"problem since {since}: there is no Bluetooth adapter" in world.shown()
+            world.bluez.plug()
+        await until_state(world, lambda state: state["outage"] is None, "status does not know that it is over")
+        last = world.state()["earlier"][-1]
+        assert last["since"] == since
+        assert "there is no Bluetooth adapter" in last["problem"]
+        assert 5 <= last["lasted_s"] < HEALED_S
+        assert f"no scan from {since} on for {last['lasted_s']:,.0f} s: there is no" in world.shown()
+        await world.until_said("scanning with hci0, after ", said)
+
+    world.run(steps())
+
+
 def test_a_gateway_killed_while_linked_finds_its_devices(world):
     """BlueZ keeps the links, and such a device is not found."""
 
@@ -156,6 +178,7 @@ def test_a_gateway_killed_while_linked_finds_its_devices(world):
             assert all(each.linked for each in world.env.values())
             await world.start()
         assert world.state()["counters"]["stale_links"] == 2
+        assert "there is no Bluetooth adapter" in world.state()["earlier"][-1]["problem"], "outages outlive a restart"
 
     world.run(steps())
 

@@ -155,7 +155,7 @@ def test_a_command_is_answered_by_the_write_response(world):
 
 def test_of_a_write_without_response_nobody_knows(world):
     async def steps():
-        reply = await world.command("env-1", "shout", b"hey", ttl_s=2.0)
+        reply = await world.command("env-1", "shout", b"hey", ttl_s=3.0)
         assert reply.commandstate == "IN_DOUBT"
         reply = await world.command("env-1", "shout", b"hey", reply=False)
         assert (reply.commandstate, reply.status) == ("SUCCEEDED", 202)
@@ -197,7 +197,7 @@ def test_what_cannot_be_written_is_refused(world, name, why):
 def test_a_command_that_is_not_answered_is_in_doubt_and_the_next_one_gets_a_link_of_its_own(world):
     async def steps():
         links = world.env[ENV_1].links
-        reply = await world.command("env-1", "tell", b"nothing", ttl_s=2.0)
+        reply = await world.command("env-1", "tell", b"nothing", ttl_s=3.0)
         assert reply.commandstate == "IN_DOUBT"
         reply = await world.command("env-1", "tell", b"ack:still here")
         assert reply.data == b"still here"
@@ -220,7 +220,7 @@ def test_what_is_read_of_a_characteristic_is_no_answer_to_a_command(world):
 
     async def steps():
         after = world.mark()
-        reply = await world.command("env-1", "tell", b"nothing", ttl_s=2.0)
+        reply = await world.command("env-1", "tell", b"nothing", ttl_s=3.0)
         assert (reply.commandstate, reply.data) != ("SUCCEEDED", IDLE)
         reply = await world.command("env-1", "tell", b"ack:done")
         assert reply.data == b"done"

@@ -13,9 +13,12 @@ import time
 from pathlib import Path
 from typing import Self
 
+import msgspec
+
 from chaos.real_gateway import Bridge
 from fogline.advertisement import decode
 from fogline.command import Command, Deadline
+from fogline_edge.adapters.ble.state import BleState, lines_of
 from fogline_edge.boot import beacon
 from fogline_edge.status import read_status
 from fogline_lab.amqp import within
@@ -196,6 +199,10 @@ class World:
     def state(self) -> dict:
         """Return Bluetooth's part of `fogline-edge status --json`."""
         return read_status(self.folder / "data")["ble"]
+
+    def shown(self) -> str:
+        """Return the lines of `fogline-edge status` about Bluetooth."""
+        return "\n".join(lines_of(msgspec.convert(self.state(), BleState)))
 
 
 def advertised(event):

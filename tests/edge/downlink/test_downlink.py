@@ -1,6 +1,7 @@
 """Commands at the gateway: the journal on a real file, a device that does as it is told, and restarts between."""
 
 import asyncio
+import threading
 from contextlib import asynccontextmanager
 
 import msgspec
@@ -13,6 +14,7 @@ from fogline.event import Lane, Receipt
 from fogline.signature import TrustedKeys, make_key, read_keys, read_signer
 from fogline_edge.boot import beacon
 from fogline_edge.downlink import budget as module
+from fogline_edge.downlink import runner
 from fogline_edge.downlink.downlink import Downlink
 from fogline_edge.downlink.runner import LEAST_LEFT_MS
 from fogline_edge.outbox.memory_expiry import REMEMBER_COMMANDS_S
@@ -176,6 +178,22 @@ async def test_a_deadline_ends_what_waits_and_doubts_what_was_sent(folder):
         assert await gw.answer("C1") is Receipt.DEAD
         assert await gw.answer("C2", device="lamp-2") is Receipt.STORED
         assert (await gw.replies(3))[-1] == ("C2", "SUCCEEDED", 200)
+
+
+async def test_a_deadline_before_the_journal_has_sending_expires_it(folder, monkeypatch):
+    """The disk is slow: the device's adapter does not have the command yet."""
+    monkeypatch.setattr(runner, "LEAST_LEFT_MS", 0)
+    async with gateway(folder) as gw:
+        await gw.receive(command(in_s=0.3))
+        device, disk = Device(), threading.Event()
+        gw.outbox.port.act(lambda *_: disk.wait(LIMIT_S), lambda _: None, urgent=True)
+        gw.downlink.reachable("lamp-1", device)
+        async with asyncio.timeout(LIMIT_S):
+            while not (gw.downlink.counters.expired or gw.downlink.counters.in_doubt):  # noqa: ASYNC110 - counts give no event
+                await asyncio.sleep(0.005)
+        disk.set()
+        assert await gw.replies(1) == [("C1", "EXPIRED", 408)]
+        assert (device.got, device.abandoned) == ([], [])
 
 
 async def test_one_way_ends_when_the_device_has_it(folder):

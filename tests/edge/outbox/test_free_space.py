@@ -115,7 +115,7 @@ async def test_a_gateway_that_starts_on_a_full_disk_waits_for_room(folder, monke
     await Outbox.open(settings(folder)).close()
     answers, opened = iter([NoRoom("the disk is full"), NoRoom("the disk is full")]), object()
 
-    def open_outbox(_):
+    def open_outbox(_, export):
         if (error := next(answers, None)) is not None:
             raise error
         return opened
@@ -126,7 +126,7 @@ async def test_a_gateway_that_starts_on_a_full_disk_waits_for_room(folder, monke
 
 
 async def test_a_first_start_on_a_full_disk_is_an_error(folder, monkeypatch):
-    def open_outbox(_):
+    def open_outbox(_, export):
         raise NoRoom("the disk is full")
 
     monkeypatch.setattr(gateway.Outbox, "open", open_outbox)
@@ -138,7 +138,7 @@ async def test_a_gateway_that_waits_for_room_can_be_stopped(folder, monkeypatch)
     stop = asyncio.Event()
     await Outbox.open(settings(folder)).close()
 
-    def open_outbox(_):
+    def open_outbox(_, export):
         stop.set()
         raise NoRoom("the disk is full")
 

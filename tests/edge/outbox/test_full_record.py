@@ -11,10 +11,10 @@ from edge.outbox.test_free_space import Full
 from edge.outbox.test_outbox import put, settings
 from fogline.errors import Misconfigured
 from fogline.event import Receipt
+from fogline_edge import fixed_file as module
 from fogline_edge import gateway
 from fogline_edge.cli import main
 from fogline_edge.doctor import diagnose
-from fogline_edge.outbox import full_record as module
 from fogline_edge.outbox.free_space import NoRoom
 from fogline_edge.outbox.full_record import FILE, FullCause, FullRecord, read_full, state_of
 from fogline_edge.outbox.outbox import Outbox
@@ -125,7 +125,7 @@ async def test_the_service_s_status_says_why_the_gateway_does_not_start(folder, 
     await Outbox.open(settings(folder)).close()
     stop = asyncio.Event()
 
-    def open_outbox(_):
+    def open_outbox(_, export):
         stop.set()
         raise NoRoom("the disk is full")
 

@@ -11,6 +11,7 @@
 `intake`: advertisements and values as arrivals
 `ladder`: escalation of remedies against silence
 `link`: connects to one listed device again and again
+`outages`: times without scanning
 `pause_budget`: budget of scan pauses
 `radio`: driver that performs the supervisor's effects
 `read_schedule`: times of reads, and BlueZ's echoes

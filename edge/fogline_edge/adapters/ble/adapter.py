@@ -14,8 +14,10 @@ from fogline_edge.adapters.ble.counters import BleCounters
 from fogline_edge.adapters.ble.gatt_commands import GattCommands
 from fogline_edge.adapters.ble.intake import of_advertisement, of_value
 from fogline_edge.adapters.ble.link import DeviceLink
+from fogline_edge.adapters.ble.outages import OutageLog
 from fogline_edge.adapters.ble.radio import Radio
 from fogline_edge.adapters.ble.roster import READS_MISSED, KnownDevice, Roster, read_settings
+from fogline_edge.adapters.ble.state import STATE_KEY, kept_outages
 from fogline_edge.adapters.ble.state_publisher import BleStatePublisher
 from fogline_edge.adapters.ble.supervisor import RadioTimeouts, Supervisor
 from fogline_edge.adapters.port import CommandPort, Port
@@ -43,7 +45,10 @@ class BleAdapter:
         self.steps = self._supervisor.steps
         self._rates = DeviceRates(settings.device_events_s, settings.device_burst)
         self._links: dict[str, DeviceLink] = {}
-        self._publisher = BleStatePublisher(port, self._supervisor, self._roster, self._links, self.counters, clock)
+        outages = OutageLog(self._supervisor.problem, kept_outages(port.kept(STATE_KEY).get(STATE_KEY)))
+        self._publisher = BleStatePublisher(
+            port, self._supervisor, self._roster, self._links, self.counters, clock, outages=outages
+        )
         connects = [each for each in self._roster.listed.values() if each.profile.connects]
         self._radio = Radio(
             self._supervisor,

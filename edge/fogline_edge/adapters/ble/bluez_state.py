@@ -158,15 +158,22 @@ class ProblemLog:
     """Compares the present problem and remedy with the ones logged last.
 
     `problem` and `action`: the initial ones, not logged. `deadline_s`: when to call `is_due` again although nothing changed.
+    `lasted_s`: duration of the last problem that is over.
     """
 
     def __init__(self, problem: str | None, action: str) -> None:
         self.deadline_s: float | None = None
         self._logged = (problem, action)
         self._held: str | None = None
+        self.lasted_s = 0.0
+        self._began_s: float | None = None
 
     def is_due(self, problem: str | None, action: str, now_s: float, *, restarting: bool) -> bool:
         """Return True if the problem must be logged now. `restarting`: it may be over within `GRACE_S`."""
+        if problem is None and self._began_s is not None:
+            self.lasted_s, self._began_s = now_s - self._began_s, None
+        elif problem is not None and self._began_s is None:
+            self._began_s = now_s
         if problem is not None and self._logged[0] is None and (restarting or problem == self._held):
             self._held = problem
             self.deadline_s = now_s + GRACE_S if self.deadline_s is None else self.deadline_s

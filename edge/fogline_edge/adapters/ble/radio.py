@@ -132,7 +132,10 @@ class Radio:
         if not self._problem_log.is_due(supervisor.problem, supervisor.action, self._loop.time(), restarting=restarting):
             return
         if supervisor.problem is None:
-            _log.info("Bluetooth: scanning with %s", self.adapter)
+            lasted_s = self._problem_log.lasted_s
+            _log.info(
+                "Bluetooth: scanning with %s, after %.0f s without", self.adapter, lasted_s, extra={"reason": "bluetooth"}
+            )
         else:
             _log.warning("Bluetooth: %s; %s", supervisor.problem, supervisor.action, extra={"reason": "bluetooth"})
 

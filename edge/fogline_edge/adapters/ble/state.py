@@ -4,7 +4,9 @@ from typing import Any
 
 import msgspec
 
+from fogline.errors import Poison
 from fogline.json_document import read_document
+from fogline_edge.adapters.ble.outages import RadioOutage
 
 STATE_KEY = "ble/state"
 
@@ -23,7 +25,10 @@ class DeviceState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BleState(msgspec.Struct, frozen=True, kw_only=True):
-    """State `at` a time (RFC 3339). `steps`, `counters`: see `counters`. `problem`: the present fault in one line."""
+    """State `at` a time (RFC 3339). `steps`, `counters`: see `counters`. `problem`: the present fault in one line.
+
+    `outage`: the present time without scanning. `earlier`: the last ones, the newest last.
+    """
 
     at: str
     phase: str
@@ -32,6 +37,8 @@ class BleState(msgspec.Struct, frozen=True, kw_only=True):
     steps: dict[str, int]
     counters: dict[str, int]
     devices: list[DeviceState]
+    outage: RadioOutage | None = None
+    earlier: tuple[RadioOutage, ...] = ()
 
 
 def decode_state(data: bytes) -> BleState:
@@ -39,11 +46,21 @@ def decode_state(data: bytes) -> BleState:
     return read_document(data, BleState, "the state of the Bluetooth adapter")
 
 
+def kept_outages(data: bytes | None) -> tuple[RadioOutage, ...]:
+    """Return the outages in the state of an earlier run, none if there is no such state or it cannot be read."""
+    try:
+        return () if data is None else decode_state(data).earlier
+    except Poison:
+        return ()
+
+
 def lines_of(state: BleState) -> list[str]:
     """Return the state as lines of text."""
     found = [f"bluetooth at {state.at}: {state.phase}" + (f", {state.adapter}" if state.adapter else "")]
     if state.problem:
-        found.append(f"  problem: {state.problem}")
+        since = f" since {state.outage.since}" if state.outage else ""
+        found.append(f"  problem{since}: {state.problem}")
+    found.extend(f"  no scan from {each.since} on for {each.lasted_s:,.0f} s: {each.problem}" for each in state.earlier)
     for title, counts in (("steps", state.steps), ("counted", state.counters)):
         counted = ", ".join(f"{name} {count:,}" for name, count in counts.items() if count)
         found.append(f"  {title}: {counted or 'nothing'}")

@@ -9,6 +9,7 @@ import msgspec
 from fogline.event import rfc3339
 from fogline_edge.adapters.ble.counters import BleCounters
 from fogline_edge.adapters.ble.link import DeviceLink
+from fogline_edge.adapters.ble.outages import OutageLog
 from fogline_edge.adapters.ble.roster import KnownDevice, Roster
 from fogline_edge.adapters.ble.state import STATE_KEY, BleState, DeviceState
 from fogline_edge.adapters.ble.supervisor import Supervisor
@@ -28,6 +29,7 @@ class BleStatePublisher:
     links: Mapping[str, DeviceLink]
     counters: BleCounters
     clock: Clock
+    outages: OutageLog
     _published: object = None
     _writing: bool = False
     _again: bool = False
@@ -39,7 +41,8 @@ class BleStatePublisher:
 
     def publish_change(self) -> None:
         """Publish if the phase, the problem or the steps have changed since the last call."""
-        supervisor = self.supervisor
+        supervisor, now_s = self.supervisor, asyncio.get_running_loop().time()
+        self.outages.observe(supervisor.problem, supervisor.phase, rfc3339(self.clock.time_ns()), now_s)
         shown = (supervisor.phase, supervisor.problem, asdict(supervisor.steps))
         if shown != self._published and not self._closed:
             self._published = shown
@@ -68,6 +71,8 @@ class BleStatePublisher:
             problem=supervisor.problem,
             steps=asdict(supervisor.steps),
             counters=asdict(self.counters),
+            outage=self.outages.present,
+            earlier=self.outages.ended,
             devices=[self._state_of(each, now_s) for each in shown],
         )
 
