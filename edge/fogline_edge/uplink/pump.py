@@ -125,10 +125,11 @@ class Pump:
         batch = encode_batch(span, [row.body for row in rows], self._outbox.clock.beacon())
         if self._budget is not None:
             self._budget.pay(self._loop.time(), len(batch.body))
+        sent = self._sent_now(rows)  # before the bridge can have it, so that its span begins before the bridge's
         outcome = self.sender.send(batch)
         outcome.add_done_callback(self._note_outcome)
         self._outcomes.append(outcome)
-        self._sent.append(self._sent_now(rows))
+        self._sent.append(sent)
         self._window.push(first, last, len(rows))
         self._outbox.streams.count_sent(self._stream, len(rows))
         self._more = True
