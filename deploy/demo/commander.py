@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 
 from demo.ble_payload import MOVE, TURN, command_body
 from demo.certificates import HOST
-from demo.operator_commands import TTLS_S, CommandRow, SentCommand, planned_command
+from demo.operator_commands import DURABLE_TTLS_S, CommandRow, SentCommand, planned_command
 from demo.payload import Device
 from demo.snapshot import CommandStats
 from demo.workspace import SHARDS, TENANT, Workspace
@@ -23,7 +23,7 @@ from fogline_cloud.shard.recovery import read_commands
 
 RATE = 4.0
 """Commands per second, unless another rate is given."""
-OVER_S = TTLS_S[-1] + DOUBT_S + 10.0
+OVER_S = DURABLE_TTLS_S[-1] + DOUBT_S + 10.0
 """The longest time to a result: the time to live, the operator's patience with a doubt, and a reserve for the last restart."""
 VALVE_EVERY = 3
 """One command of so many goes to a Bluetooth device."""

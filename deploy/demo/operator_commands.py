@@ -6,7 +6,9 @@ from demo.ble_payload import MOVE, TURN
 from fogline.command import CommandState
 
 TTLS_S = range(20, 31)
-"""Times to live of commands, in turn."""
+"""Times to live of direct commands, in turn."""
+DURABLE_TTLS_S = range(90, 121)
+"""Times to live of durable ones, in turn. They are to outlive a restart of Kafka and a half-open line after it."""
 VERBS = ("open", "close", "dim", "blink")
 
 
@@ -50,11 +52,13 @@ def planned_command(n: int, device: str, *, ble: bool = False) -> SentCommand:
     `ble`: for a Bluetooth device, which answers half of them by a notification.
     """
     turn = n % 10
+    durable = turn not in (2, 5)
+    ttls_s = DURABLE_TTLS_S if durable else TTLS_S
     return SentCommand(
         name=f"{VERBS[n % len(VERBS)]}.{n}",
         device=device,
-        ttl_s=float(TTLS_S[n % len(TTLS_S)]),
-        durable=turn not in (2, 5),
+        ttl_s=float(ttls_s[n % len(ttls_s)]),
+        durable=durable,
         reply=turn not in (5, 8),
         idempotent=turn in (3, 9),
         verb=(MOVE if n % 2 else TURN) if ble else None,

@@ -12,8 +12,12 @@ from soak.schedule import GATEWAYS, FaultKind
 
 WANTED_SHARE = 0.95
 """The least share of SUCCEEDED among durable commands to devices that nothing happened to."""
+CALM_S = 30.0
+"""Time from the sending of a command. It does not depend on when the command ends, so failures are not sorted out by it."""
 _AT_GATEWAY = (FaultKind.KILL, FaultKind.FREEZE, FaultKind.DATAGRAMS)
 """Faults that can leave a gateway without knowledge of what its device did."""
+_RETRANSMISSION_S = 45.0
+"""Time for which CoAP may retransmit what was lost (RFC 7252, section 4.8.2: MAX_TRANSMIT_SPAN), and sends nothing else."""
 
 Span = tuple[float, float]
 """Begin and end of a disturbance, by `time.time()`."""
@@ -23,8 +27,8 @@ Span = tuple[float, float]
 class CommandCounts:
     """Counts of a soak's commands. `wanted`: the least number. `durable`, `succeeded`: of the durable ones.
 
-    `calm`, `calm_succeeded`: of the durable ones to devices that nothing happened to meanwhile. `doubts`: commands that are
-    IN_DOUBT although nothing happened.
+    `calm`, `calm_succeeded`: of the durable ones to devices that nothing happened to for `CALM_S`. `doubts`: commands that are
+    IN_DOUBT although nothing happened during their time to live.
     """
 
     judgement: CommandJudgement
@@ -75,12 +79,12 @@ def count_commands(
     doubts, durable, calm = list[str](), list[bool](), list[bool]()
     for sent in commands:
         end = ends.get(sent.name, sent.state)
-        disturbed = _overlaps(sent, happened.get(sent.device, ()))
-        if end is CommandState.IN_DOUBT and not disturbed:
+        spans = happened.get(sent.device, ())
+        if end is CommandState.IN_DOUBT and not _meets(spans, sent.sent_s, max(sent.ended_s or 0.0, sent.sent_s + sent.ttl_s)):
             doubts.append(f"command {sent.name} to {sent.device} is IN_DOUBT, and nothing had happened to its gateway or line")
         if sent.durable:
             durable.append(end is CommandState.SUCCEEDED)
-            if not disturbed:
+            if not _meets(spans, sent.sent_s, sent.sent_s + CALM_S):
                 calm.append(end is CommandState.SUCCEEDED)
     return CommandCounts(judgement, wanted, len(durable), sum(durable), len(calm), sum(calm), doubts)
 
@@ -99,6 +103,7 @@ def disturbances(
     for each in applied:
         if each.fault.target in GATEWAYS and each.fault.kind in _AT_GATEWAY:
             over = float("inf") if each.over_s is None else wall(each.over_s)
+            over += _RETRANSMISSION_S if each.fault.kind is FaultKind.DATAGRAMS else 0.0
             by_gateway.setdefault(each.fault.target, []).append((wall(each.began_s), over))
     return {
         each.name: [*by_gateway.get(GATEWAYS[each.gateway], ()), *((at_s, at_s) for at_s in lost.get(each.name, ()))]
@@ -106,7 +111,6 @@ def disturbances(
     }
 
 
-def _overlaps(sent: SentCommand, spans: Iterable[Span]) -> bool:
-    """Return True if one of the spans meets the command's life."""
-    ended_s = max(sent.ended_s or 0.0, sent.sent_s + sent.ttl_s)
-    return any(began <= ended_s and sent.sent_s <= over for began, over in spans)
+def _meets(spans: Iterable[Span], begin_s: float, end_s: float) -> bool:
+    """Return True if one of the spans meets this one."""
+    return any(began <= end_s and begin_s <= over for began, over in spans)

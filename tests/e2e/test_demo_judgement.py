@@ -12,7 +12,7 @@ from demo.coap_device import command_name
 from demo.device_log import did_line, lost_line, parse_log
 from demo.evidence import read_book
 from demo.judgement import CommandJudgement, Judgement, RunEvidence, judge, judge_commands
-from demo.operator_commands import TTLS_S, CommandRow, SentCommand, planned_command
+from demo.operator_commands import DURABLE_TTLS_S, TTLS_S, CommandRow, SentCommand, planned_command
 from demo.payload import (
     FORMATS,
     METRICS,
@@ -307,7 +307,8 @@ def test_the_report_counts_commands():
 def test_orders_are_of_all_sorts_and_none_has_the_name_of_another():
     commands = [planned_command(n, "lamp-01") for n in range(1, 301)]
     assert len({check_name(each.name) for each in commands}) == 300
-    assert {each.ttl_s for each in commands} == set(TTLS_S)
+    assert {each.ttl_s for each in commands if each.durable} == set(DURABLE_TTLS_S)
+    assert {each.ttl_s for each in commands if not each.durable} == set(TTLS_S)
     sorts = Counter((each.durable, each.reply, each.idempotent) for each in commands)
     assert set(sorts) == {
         (True, True, False),

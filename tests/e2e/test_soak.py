@@ -257,6 +257,8 @@ def test_19_of_20_commands_to_devices_that_nothing_happened_to_must_succeed():
     assert not counted(late, *map(sent, range(10, 28)), happened={"lamp-01": [(90.0, 90.1)]}).share > 0.95
     direct = sent(3, CommandState.REJECTED, durable=False)
     assert counted(direct, sent(10)).share == 1.0
+    assert counted(late, sent(10), happened={"lamp-01": [(130.1, 140.0)]}).calm == 2
+    assert counted(late, sent(10), happened={"lamp-01": [(129.9, 140.0)]}).calm == 0
 
 
 def test_too_few_commands_fail_a_run_that_was_not_stopped():
@@ -270,6 +272,8 @@ def test_what_happens_to_a_device_are_faults_of_its_gateway_and_its_lost_connect
         AppliedFault(ScheduledFault(5.0, FaultKind.KILL, "gateway-1"), 5.0, 7.0),
         AppliedFault(ScheduledFault(8.0, FaultKind.FREEZE, "gateway-2"), 8.0),
         AppliedFault(ScheduledFault(9.0, FaultKind.KILL, "bridge-1"), 9.0, 10.0),
+        AppliedFault(ScheduledFault(20.0, FaultKind.DATAGRAMS, "gateway-1"), 20.0, 25.0),
     ]
     found = disturbances([LAMP, METER], faults, {"meter-02": [50.0]}, lambda at_s: 1000 + at_s)
-    assert found == {"lamp-01": [(1005.0, 1007.0)], "meter-02": [(1008.0, float("inf")), (50.0, 50.0)]}
+    assert found["lamp-01"] == [(1005.0, 1007.0), (1020.0, 1070.0)]  # and 45 s in which CoAP may still retransmit
+    assert found["meter-02"] == [(1008.0, float("inf")), (50.0, 50.0)]
