@@ -12,7 +12,7 @@
 #   make soak ARGS="--reconnects 1000"                 and nothing piles up; with --ble 500, of Bluetooth devices
 ARGS ?=
 PYTHON := .venv/bin/python
-SIDE_BY_SIDE := $(PYTHON) -m pytest --numprocesses 4 --dist loadfile
+SIDE_BY_SIDE := $(PYTHON) -m pytest --numprocesses 3 --dist loadfile
 
 .PHONY: setup setup-tests setup-bench demo up test chaos faults check packages apt-repository test-packages bench soak docs format clean
 

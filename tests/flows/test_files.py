@@ -83,7 +83,7 @@ def test_long_records_are_split_without_loss(make_event: MakeEvent, monkeypatch:
     monkeypatch.setattr(derive, "MAX_JSON_BYTES", 2000)
     numbers = [(n, f"m{n}", float(n), "x" * 300, None, None) for n in range(20)]
     rows = stored([make_event(), make_event(), make_event()], [numbers, [], numbers[:1]])
-    made = list(derive.derived_records(rows, derive.reading_rows(rows), "t"))
+    made = list(derive.derived_records(rows, "t"))
     assert all(len(each.value) <= 2000 for each in made)
     canonical = [json.loads(each.value) for each in made if each.topic.startswith("fogline.canonical")]
     assert [(each["id"], reading["ordinal"]) for each in canonical for reading in each["readings"]] == [
@@ -98,7 +98,7 @@ def test_long_records_are_split_without_loss(make_event: MakeEvent, monkeypatch:
 def test_a_large_body_is_not_copied() -> None:
     cells = {"outcome": ["dead"], "device": ["d-1"], "size_bytes": [600_000], "data": [b"x" * 600_000]}
     rows = pa.table([pa.array(cells.get(field.name, [None]), field.type) for field in STORED], schema=STORED)
-    dead = [each for each in derive.derived_records(rows, derive.reading_rows(rows), "t") if each.topic == "fogline.dead.t"]
+    dead = [each for each in derive.derived_records(rows, "t") if each.topic == "fogline.dead.t"]
     assert [(each.value, each.headers[-1]) for each in dead] == [(b"", ("fogline_body", b"table"))]
 
 

@@ -67,7 +67,7 @@ def rows_of(given, ingested_us=1_700_000_000_000_000):
 
 def messages(rows):
     table = pa.Table.from_batches([rows], STORED)
-    return list(derive.derived_records(table, derive.reading_rows(table), "t"))
+    return list(derive.derived_records(table, "t"))
 
 
 def changed(event, **headers):

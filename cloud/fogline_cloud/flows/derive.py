@@ -5,7 +5,7 @@ JSON: a canonical record holds the readings of one event, a fleet record `FLEET_
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from itertools import chain, pairwise
+from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -48,35 +48,42 @@ class DerivedRecord(NamedTuple):
 
 def reading_rows(events: pa.Table) -> pa.Table:
     """Return the rows of table `readings` that belong to these rows of `events`."""
-    parsed = events.filter(pc.equal(events.column("outcome"), EventOutcome.OK.value))
-    lists = parsed.column("readings").combine_chunks()
-    of_event = pc.list_parent_indices(lists)
-    flat = pc.list_flatten(lists)
-    columns = {name: pc.struct_field(flat, name) for name in _OWN}
-    columns["time"] = pc.coalesce(
-        pc.struct_field(flat, "time"), *(parsed.column(name).take(of_event) for name in ("time", "recordedtime"))
-    )
-    return pa.table(
-        [columns[name] if name in columns else parsed.column(name).take(of_event) for name in READINGS.names], schema=READINGS
-    )
+    parsed = _parsed(events)
+    of_event, own = _own_columns(parsed)
+    columns = [own[name] if name in own else parsed.column(name).take(of_event) for name in READINGS.names]
+    return pa.table(columns, schema=READINGS)
 
 
-def derived_records(events: pa.Table, readings: pa.Table, tenant: str) -> Iterator[DerivedRecord]:
-    """Yield every record of the derived topics. `readings`: `reading_rows(events)`."""
+def count_readings(events: pa.Table) -> int:
+    """Return the number of rows of table `readings` that belong to these rows of `events`."""
+    return pc.sum(pc.list_value_length(_parsed(events).column("readings"))).as_py() or 0
+
+
+def derived_records(events: pa.Table, tenant: str) -> Iterator[DerivedRecord]:
+    """Yield every record of the derived topics."""
     outcome = events.column("outcome")
     refused = pc.and_(pc.equal(outcome, EventOutcome.GAP.value), pc.is_in(events.column("reason"), _WITH_BODY))
     unparsable = pc.or_(pc.is_in(outcome, _UNPARSABLE), pc.fill_null(refused, False))
     return chain(
-        canonical_records(readings, tenant),
+        canonical_records(events, tenant),
         _raw_again(events.filter(pc.equal(outcome, EventOutcome.SLOW.value)), topics.slow(tenant)),
         _raw_again(events.filter(unparsable), topics.dead(tenant)),
         _fleet(events, topics.fleet(tenant)),
     )
 
 
-def canonical_records(readings: pa.Table, tenant: str) -> Iterator[DerivedRecord]:
-    """Yield the records of the canonical topic. `readings`: `reading_rows` of some events."""
-    return _canonical(readings, topics.canonical(tenant))
+def _parsed(events: pa.Table) -> pa.Table:
+    return events.filter(pc.equal(events.column("outcome"), EventOutcome.OK.value))
+
+
+def _own_columns(parsed: pa.Table) -> tuple[pa.Array, dict[str, pa.Array]]:
+    """Return the event of each reading, and the columns that differ between the readings of one event."""
+    lists = parsed.column("readings").combine_chunks()
+    of_event = pc.list_parent_indices(lists)
+    flat = pc.list_flatten(lists)
+    columns = {name: pc.struct_field(flat, name) for name in _OWN}
+    of_events = (parsed.column(name).take(of_event) for name in ("time", "recordedtime"))
+    return of_event, columns | {"time": pc.coalesce(pc.struct_field(flat, "time"), *of_events)}
 
 
 class _Reading(msgspec.Struct, omit_defaults=True):
@@ -96,13 +103,18 @@ class _Canonical(msgspec.Struct, omit_defaults=True):
     readings: list[_Reading] = []
 
 
-def _canonical(readings: pa.Table, topic: str) -> Iterator[DerivedRecord]:
-    found = list(map(_Reading, *_columns(readings, (*_OWN, "time"))))
-    begins = [row for row, ordinal in enumerate(readings.column("ordinal").to_pylist()) if ordinal == 0]
-    firsts = readings.take(pa.array(begins, pa.int64()))
-    events = zip(*_columns(firsts, ("source", "id", "device", "recordedtime")), strict=True)
-    for (begin, end), (source, name, device, recorded) in zip(pairwise([*begins, len(found)]), events, strict=True):
-        for value in _within_limit(found[begin:end], partial(_Canonical, source, name, device, recorded)):
+def canonical_records(events: pa.Table, tenant: str) -> Iterator[DerivedRecord]:
+    """Yield the records of the canonical topic, one for each event with readings."""
+    topic, parsed = topics.canonical(tenant), _parsed(events)
+    _, own = _own_columns(parsed)
+    found = list(map(_Reading, *_columns(pa.table(own), (*_OWN, "time"))))
+    counts = pc.list_value_length(parsed.column("readings")).to_pylist()
+    begin = 0
+    columns = _columns(parsed, ("source", "id", "device", "recordedtime"))
+    for count, source, name, device, recorded in zip(counts, *columns, strict=True):
+        readings = found[begin : begin + count]
+        begin += count
+        for value in _within_limit(readings, partial(_Canonical, source, name, device, recorded)) if count else ():
             yield DerivedRecord(topic, device.encode(), value, _JSON)
 
 

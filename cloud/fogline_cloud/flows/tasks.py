@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from fogline.identity import Dedup
 from fogline_cloud.flows.batch import Derived, File, MicroBatch, StagedFiles, Suspects
 from fogline_cloud.flows.cross_gateway_dedup import COMPARED, Rules, with_verdicts
-from fogline_cloud.flows.derive import derived_records, reading_rows
+from fogline_cloud.flows.derive import count_readings, derived_records, reading_rows
 from fogline_cloud.flows.files import FileWriter, TableFolder, read_rows
 from fogline_cloud.flows.parse import STORED, Plan, parse
 from fogline_cloud.flows.parse_spans import MAX_TRACED, TracedRow, traced_rows
@@ -152,13 +152,12 @@ def derive(task: WorkerTask, batch: MicroBatch, paths: Iterable[str], *, write: 
     with FileWriter(task.readings, MEASURED["readings"]) as writer:
         for path in paths:
             rows = _of_batch(conformed(read_rows(task.events, path), STORED), batch)
-            readings = reading_rows(rows)
-            publish(task.kafka, derived_records(rows, readings, task.plan.tenant))
+            publish(task.kafka, derived_records(rows, task.plan.tenant))
             if write:
-                for some in readings.to_batches():
+                for some in reading_rows(rows).to_batches():
                     writer.add(some)
             outcomes.update(rows.column("outcome").to_pylist())
-            total += readings.num_rows
+            total += count_readings(rows)
             if task.tracing:
                 traced += traced_rows(rows)
         files: list[File] = writer.close()

@@ -31,7 +31,7 @@ from fogline.errors import Misconfigured
 from fogline_cloud.flows.attempt import careful_again
 from fogline_cloud.flows.batch import MicroBatch
 from fogline_cloud.flows.delta_log import DeltaLog, state_of
-from fogline_cloud.flows.derive import canonical_records, reading_rows
+from fogline_cloud.flows.derive import canonical_records
 from fogline_cloud.flows.files import TableFolder, delete_below
 from fogline_cloud.flows.parse import STORED, Plan, parse
 from fogline_cloud.flows.publish import publish
@@ -278,6 +278,6 @@ def _send(kafka: dict[str, Scalar], tenant: str, batches: Iterable[pa.RecordBatc
     sent = 0
     for each in batches:
         rows = conformed(pa.Table.from_batches([each]), STORED)
-        publish(kafka, canonical_records(reading_rows(rows), tenant))
+        publish(kafka, canonical_records(rows, tenant))
         sent += rows.num_rows
     yield pa.RecordBatch.from_pydict({"sent": pa.array([sent], pa.int64())})
