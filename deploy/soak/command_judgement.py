@@ -28,7 +28,7 @@ class CommandCounts:
     """Counts of a soak's commands. `wanted`: the least number. `durable`, `succeeded`: of the durable ones.
 
     `calm`, `calm_succeeded`: of the durable ones to devices that nothing happened to for `CALM_S`. `doubts`: commands that are
-    IN_DOUBT although nothing happened during their time to live.
+    IN_DOUBT although nothing had happened until then.
     """
 
     judgement: CommandJudgement
@@ -80,7 +80,7 @@ def count_commands(
     for sent in commands:
         end = ends.get(sent.name, sent.state)
         spans = happened.get(sent.device, ())
-        if end is CommandState.IN_DOUBT and not _meets(spans, sent.sent_s, max(sent.ended_s or 0.0, sent.sent_s + sent.ttl_s)):
+        if end is CommandState.IN_DOUBT and not _meets(spans, sent.sent_s, sent.ended_s or sent.sent_s + sent.ttl_s):
             doubts.append(f"command {sent.name} to {sent.device} is IN_DOUBT, and nothing had happened to its gateway or line")
         if sent.durable:
             durable.append(end is CommandState.SUCCEEDED)

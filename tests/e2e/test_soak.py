@@ -247,7 +247,7 @@ def test_a_command_in_doubt_needs_a_fault_in_its_time():
     doubtful = sent(1, CommandState.IN_DOUBT)
     assert counted(doubtful).doubts == ["command dim.1 to lamp-01 is IN_DOUBT, and nothing had happened to its gateway or line"]
     assert not counted(doubtful, happened={"lamp-01": [(90.0, 100.5)]}).doubts
-    assert counted(doubtful, happened={"lamp-01": [(90.0, 99.5), (121.0, 130.0)], "meter-02": [(90.0, 110.0)]}).doubts
+    assert counted(doubtful, happened={"lamp-01": [(90.0, 99.5), (101.5, 130.0)], "meter-02": [(90.0, 110.0)]}).doubts
 
 
 def test_19_of_20_commands_to_devices_that_nothing_happened_to_must_succeed():
