@@ -10,7 +10,9 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
+from py4j import java_gateway, protocol
 from py4j.java_gateway import GatewayParameters, JavaGateway
 from py4j.protocol import Py4JJavaError
 
@@ -30,7 +32,10 @@ _PREFIXES = {"ulong": "ID:AMQP_ULONG:", "uuid": "ID:AMQP_UUID:", "binary": "ID:A
 
 @contextmanager
 def java() -> Iterator[Any]:
-    """The classes of a Java of its own, with the client's jars: `jvm.jakarta.jms...`."""
+    """The classes of a Java of its own, with the client's jars: `jvm.jakarta.jms...`.
+
+    If Spark has run in this process, py4j asks Spark's Java about every exception. Here it does not.
+    """
     spark = find_spec("pyspark")
     assert spark is not None, "pyspark is not installed: run deploy/setup/setup.sh"
     assert spark.submodule_search_locations, "pyspark is no package"
@@ -38,7 +43,10 @@ def java() -> Iterator[Any]:
     path = ":".join(map(str, [py4j, *find_jars("amqp")]))
     options = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
     command = [find_java(), *options, "-cp", path, "py4j.GatewayServer", "--die-on-broken-pipe", "0"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with (
+        patch.object(java_gateway, "get_return_value", protocol.get_return_value),
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process,
+    ):
         try:
             parameters = GatewayParameters(port=_port(process), enable_memory_management=False)
             gateway = JavaGateway(gateway_parameters=parameters)
