@@ -13,7 +13,9 @@ from soak.schedule import GATEWAYS, FaultKind
 WANTED_SHARE = 0.95
 """The least share of SUCCEEDED among durable commands to devices that nothing happened to."""
 CALM_S = 30.0
-"""Time from the sending of a command. It does not depend on when the command ends, so failures are not sorted out by it."""
+"""Time after the sending of a calm command in which nothing happens to its device.
+
+It does not depend on when the command ends, so no failure excuses itself by lasting longer."""
 _AT_GATEWAY = (FaultKind.KILL, FaultKind.FREEZE, FaultKind.DATAGRAMS)
 """Faults that can leave a gateway without knowledge of what its device did."""
 _RETRANSMISSION_S = 45.0
