@@ -2,8 +2,10 @@
 
 import hmac
 import secrets
+import time
 
-from fogline.errors import FoglineError, Unreachable
+from fogline.amqp.backoff import Backoff
+from fogline.errors import Unreachable
 from fogline.signature import Signer
 from fogline_cloud import topics
 from fogline_cloud.commands.command_id import KEY_BYTES
@@ -11,20 +13,25 @@ from fogline_cloud.kafka import KafkaClients, mapped
 from fogline_cloud.shard.checkpoint import CommandKey, entry_of
 from fogline_cloud.shard.recovery import read_checkpoint
 
-_TRIES = 5
-_LIMIT_S = 30.0
+_LIMIT_S = 30.0  # of one transaction
+_PATIENCE_S = 60.0
+BASE_S = 0.5
+"""Base of the growing pauses between attempts, in seconds."""
 
 
 def command_key(clients: KafkaClients, tenant: str, signer: Signer) -> bytes:
     """Return the key, which is the same at every bridge of the tenant. Blocks on Kafka. Raises `Unreachable`."""
-    if (found := read_checkpoint(clients, tenant, 0, stable=True).command_key) is not None:
-        return found
-    for _ in range(_TRIES):
+    deadline_s = time.monotonic() + _PATIENCE_S
+    backoff = Backoff(BASE_S, cap_s=8.0)
+    while True:
+        if (found := read_checkpoint(clients, tenant, 0, stable=True).command_key) is not None:
+            return found
         try:
             return _make(clients, tenant, _first_key(signer))
-        except Unreachable as error:  # another bridge made one at the same moment
-            why: FoglineError = error
-    raise why
+        except Unreachable:  # another bridge makes one, and is fenced in its turn if this one tries again at once
+            if time.monotonic() > deadline_s:
+                raise
+        time.sleep(backoff.next_s())
 
 
 def _first_key(signer: Signer) -> bytes:

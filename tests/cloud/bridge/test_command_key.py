@@ -4,8 +4,10 @@ import hmac
 from concurrent.futures import ThreadPoolExecutor
 
 from fogline.signature import Signer, make_key, read_signer
+from fogline_cloud import topics
 from fogline_cloud.bridge.command_key import command_key
 from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.shard.recovery import read_checkpoint
 
 
 def test_bridges_that_start_at_once_have_the_same_key_and_keep_it(bench):
@@ -17,6 +19,22 @@ def test_bridges_that_start_at_once_have_the_same_key_and_keep_it(bench):
     assert len(keys[0]) == 32
     bench.shard()
     assert command_key(bench.clients, bench.tenant, Signer()) == keys[0]
+
+
+def test_a_bridge_that_others_fence_again_and_again_makes_the_key_in_the_end(bench, monkeypatch):
+    others = 6
+
+    def read(clients, tenant, shard, *, stable=False):
+        nonlocal others
+        if not stable and others:
+            others -= 1
+            clients.producer(topics.transactional_id(tenant, topics.COMMAND_KEY)).init_transactions(30)
+        return read_checkpoint(clients, tenant, shard, stable=stable)
+
+    monkeypatch.setattr("fogline_cloud.bridge.command_key.read_checkpoint", read)
+    monkeypatch.setattr("fogline_cloud.bridge.command_key.BASE_S", 0.01)
+    assert len(command_key(bench.clients, bench.tenant, Signer())) == 32
+    assert not others
 
 
 def signer(name: str) -> Signer:
