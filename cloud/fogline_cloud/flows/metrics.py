@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from fogline.errors import FoglineError
 from fogline.process.metrics import Histogram, Sample
+from fogline.tracing.activation import read_tracing
 from fogline_cloud.flows.commit import Progress
 from fogline_cloud.flows.raw_sink import RawProgress
 from fogline_cloud.kafka import KafkaClients, Partition
@@ -73,6 +74,7 @@ class FlowMetrics:
 
     def read(self) -> Iterator[Sample]:
         """Yield the present samples. Asks Kafka for the ends of the raw topics; without an answer there is no lag."""
+        yield from read_tracing()
         yield Sample("fogline_flow_batches_total", self._batches)
         yield from (Sample("fogline_flow_events_total", count, (outcome,)) for outcome, count in list(self._events.items()))
         yield Sample("fogline_flow_readings_total", self._readings)

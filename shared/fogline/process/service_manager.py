@@ -7,6 +7,7 @@ that has told of no progress, and starts it again.
 import asyncio
 import contextlib
 import logging
+import math
 import os
 import socket
 import time
@@ -16,7 +17,7 @@ READY = "READY=1"
 STOPPING = "STOPPING=1"
 _PROGRESS = "WATCHDOG=1"
 _MAX_STATUS = 500
-_last_told = 0.0
+_last_told = -math.inf  # on the monotonic clock, which begins at about 0 when the machine starts
 
 _log = logging.getLogger("fogline.watchdog")
 

@@ -1,11 +1,14 @@
 """Starts the export of a process, if its settings ask for it. Without it, nothing of the exporter is imported."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.metadata import version
 
+from fogline.process.metrics import Sample
 from fogline.tracing.settings import TracingSettings
 from fogline.tracing.spans import ExportSpans
+
+_dropped: list[Callable[[], int]] = []  # of each exporter of this process
 
 
 @contextlib.contextmanager
@@ -26,7 +29,15 @@ def tracing(settings: TracingSettings | None, service: str, *, tenant: str, inst
         "service.version": version("fogline"),
     }
     exporter = SpanExporter(settings, resource)
+    _dropped.append(dropped := lambda: exporter.dropped)
     try:
         yield exporter.export
     finally:
+        _dropped.remove(dropped)
         exporter.close()
+
+
+def read_tracing() -> Iterator[Sample]:
+    """Yield the counter of this process if it exports spans."""
+    if _dropped:
+        yield Sample("fogline_process_spans_dropped_total", sum(each() for each in _dropped))

@@ -1,6 +1,7 @@
 """What the service manager is told, over a real socket."""
 
 import asyncio
+import math
 import os
 import socket
 
@@ -19,7 +20,7 @@ def manager(request, tmp_path, monkeypatch):
         listening.settimeout(10)
         monkeypatch.setenv("NOTIFY_SOCKET", address)
         monkeypatch.delenv("WATCHDOG_PID", raising=False)
-        monkeypatch.setattr(service_manager, "_last_told", 0.0)
+        monkeypatch.setattr(service_manager, "_last_told", -math.inf)
         yield listening
 
 

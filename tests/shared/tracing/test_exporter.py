@@ -1,12 +1,15 @@
 """The exporter with a real collector, and without one: whoever exports never waits, and memory is bounded."""
 
+import asyncio
 import logging
 import socket
 
 import pytest
 
 from fogline.process.checkup import Grade
+from fogline.process.statistics import read_process
 from fogline.tracing import exporter
+from fogline.tracing.activation import tracing
 from fogline.tracing.collector import check_collector
 from fogline.tracing.exporter import MAX_SPANS, SpanExporter
 from fogline.tracing.settings import TracingSettings
@@ -123,3 +126,19 @@ def test_the_doctor_asks_the_collector():
         assert (found.grade, "it answers 404 Not Found" in found.text) == (Grade.WARN, True)
     (found,) = check_collector(TracingSettings(endpoint=collector.url))
     assert (found.grade, "Connection refused" in found.text) == (Grade.WARN, True)
+
+
+async def test_dropped_spans_are_a_metric_of_a_process_that_exports():
+    def dropped():
+        return [each.value for each in read_process() if each.name == "fogline_process_spans_dropped_total"]
+
+    assert dropped() == []
+    with TraceCollector() as collector:
+        collector.status = 400
+        with tracing(TracingSettings(endpoint=collector.url), "test", tenant="acme", instance="one") as export:
+            assert dropped() == [0]
+            export([span(1), span(2)])
+            async with asyncio.timeout(10):
+                while dropped() != [2]:  # noqa: ASYNC110 - the exporter's thread gives no event
+                    await asyncio.sleep(0.01)
+    assert dropped() == []
