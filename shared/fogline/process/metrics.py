@@ -83,7 +83,7 @@ _MEANINGS = {  # Meaning by name, for each part of a process and each type. A pa
         "connections": "open AMQP connections",
         "unsettled": "AMQP messages that were sent or wait to be sent, and are not settled",
     },
-    ("process", _COUNTER): {"spans_dropped": "spans that were not exported, because the trace collector was away or refused them"},
+    ("process", _COUNTER): {"spans_dropped": "spans that were not exported, as the trace collector was away or refused them"},
     ("outbox lane", _COUNTER): {
         "acknowledged": "messages of devices (arrivals) that the gateway acknowledged",
         "stored": "events that got a sequence",
