@@ -9,6 +9,7 @@ from fogline.errors import Misconfigured
 from fogline.event import Lane
 from fogline.process.metrics import Sample, samples_of
 from fogline.process.statistics import read_process
+from fogline.tracing.activation import read_tracing
 from fogline_edge.downlink.downlink import Downlink
 from fogline_edge.status import COUNTERS, read_oldest, read_status
 from fogline_edge.uplink.uplink import Uplink
@@ -25,6 +26,7 @@ class AdapterCounters(NamedTuple):
 def read_gateway(folder: Path, uplink: Uplink, downlink: Downlink, adapters: list[AdapterCounters]) -> Iterator[Sample]:
     """Yield the present samples of a gateway. `folder`: that of the outbox. Runs on the loop."""
     yield from read_process()
+    yield from read_tracing()
     yield from _read_outbox(folder)
     yield Sample("fogline_uplink_connected", int(uplink.connected))
     yield Sample("fogline_uplink_connections_total", uplink.state.connections + uplink.connected)

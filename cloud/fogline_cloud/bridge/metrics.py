@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from fogline.command import CommandState
 from fogline.process.metrics import Sample, samples_of
 from fogline.process.statistics import read_process
+from fogline.tracing.activation import read_tracing
 from fogline_cloud.bridge.command_table import CommandTable
 from fogline_cloud.bridge.connected_gateways import ConnectedGateways
 from fogline_cloud.bridge.fleet import FleetStatistics
@@ -19,6 +20,7 @@ def read_bridge(
 ) -> Iterator[Sample]:
     """Yield the present samples of a bridge. Runs on the loop."""
     yield from read_process()
+    yield from read_tracing()
     yield Sample("fogline_bridge_shards", shards.count)
     yield Sample("fogline_bridge_gateways", len(gateways.names))
     yield Sample("fogline_bridge_clients", listener.clients)

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from fogline.amqp.driver import open_connections
 from fogline.process.command_line import announce
 from fogline.process.metrics import Sample
-from fogline.tracing.activation import read_tracing
 
 
 def answer_sigusr1() -> None:
@@ -28,4 +27,3 @@ def census() -> dict[str, int]:
 def read_process() -> Iterator[Sample]:
     """Yield the counters of this process as samples. Called on the loop."""
     yield from (Sample(f"fogline_process_{name}", value) for name, value in census().items())
-    yield from read_tracing()

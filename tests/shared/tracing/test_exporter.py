@@ -7,9 +7,8 @@ import socket
 import pytest
 
 from fogline.process.checkup import Grade
-from fogline.process.statistics import read_process
 from fogline.tracing import exporter
-from fogline.tracing.activation import tracing
+from fogline.tracing.activation import read_tracing, tracing
 from fogline.tracing.collector import check_collector
 from fogline.tracing.exporter import MAX_SPANS, SpanExporter
 from fogline.tracing.settings import TracingSettings
@@ -130,7 +129,7 @@ def test_the_doctor_asks_the_collector():
 
 async def test_dropped_spans_are_a_metric_of_a_process_that_exports():
     def dropped():
-        return [each.value for each in read_process() if each.name == "fogline_process_spans_dropped_total"]
+        return [each.value for each in read_tracing()]
 
     assert dropped() == []
     with TraceCollector() as collector:
