@@ -18,6 +18,7 @@ from fogline.gap import Gap, GapReason, gap_event
 from fogline.ledger import STATEMENT_CONTENT_TYPE, Counts, Statement, encode_statement
 from fogline_cloud import records, topics
 from fogline_cloud.flows import parsed_sink, schema
+from fogline_cloud.flows.query import Query
 
 if TYPE_CHECKING:
     from conftest import Flow
@@ -305,6 +306,29 @@ def test_a_started_flow_lands_a_small_batch_first_and_then_larger_ones(flow: Flo
     assert max(sizes) > 900, sizes
     assert len(sizes) <= 8, sizes
     assert sequences(flow, "events") == sequences(flow, "readings") == list(range(1, 2004))
+
+
+def test_a_flow_without_a_backlog_stays_at_its_first_query(flow: Flow, make_event: MakeEvent, monkeypatch) -> None:
+    """A query that begins anew asks Kafka for all offsets: new rows would wait for it."""
+    queries, stream = [], Query._stream
+
+    def counted(self, *args, **more):
+        queries.append(self)
+        return stream(self, *args, **more)
+
+    monkeypatch.setattr(Query, "_stream", counted)
+    flow.land([make_event(b"0")])
+    stop, waiting = threading.Event(), [1, 2, 3]
+
+    def on_batch() -> None:
+        if waiting:
+            flow.land([make_event(b"%d" % waiting.pop())])
+        else:
+            stop.set()
+
+    batches = flow.run(once=False, stop=stop, on_batch=on_batch)
+    assert sum(batch.events for batch in batches) == 4
+    assert len(queries) == 1
 
 
 def test_a_stopped_flow_ends_after_the_running_batch(flow: Flow, make_event: MakeEvent) -> None:

@@ -77,13 +77,13 @@ class MicroBatchCommitter:
     probation: Probation = field(default_factory=Probation)
     export: ExportSpans | None = None
 
-    def process(self, raw: DataFrame, batch: MicroBatch, *, decided: bool, on_progress: Callable[[Progress], None]) -> None:
+    def process(self, raw: DataFrame, batch: MicroBatch, *, decided: bool) -> Progress:
         """Take one micro-batch through every step that is left. `decided`: its rows are in `events` already."""
         begun = monotonic()
         derived = self.finish(batch) if decided else self._parse_and_commit(raw, batch)
         outcomes = dict(sorted(derived.outcomes.items()))
         events, seconds = sum(derived.outcomes.values()), monotonic() - begun
-        on_progress(Progress(batch.number, events, derived.readings, outcomes, seconds))
+        return Progress(batch.number, events, derived.readings, outcomes, seconds)
 
     def finish(self, batch: MicroBatch) -> Derived:
         """Do steps 3 and 4 of a batch whose rows are in `events`. Idempotent."""

@@ -102,6 +102,8 @@ class ParsedSink:
             self._committer.finish(batch)
         return landed.positions
 
-    def land(self, raw: DataFrame, batch: MicroBatch, *, decided: bool) -> None:
-        """Land one micro-batch. `decided`: its rows are in `events` already."""
-        self._committer.process(raw, batch, decided=decided, on_progress=self._on_progress)
+    def land(self, raw: DataFrame, batch: MicroBatch, *, decided: bool) -> int:
+        """Land one micro-batch. `decided`: its rows are in `events` already. Returns the number of its events."""
+        progress = self._committer.process(raw, batch, decided=decided)
+        self._on_progress(progress)
+        return progress.events

@@ -31,7 +31,9 @@ from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.settings import CloudSettings
 
 QUICK_S = 10.0
-"""Time within which a micro-batch must land before the next ones are larger, so that rows of a backlog show often."""
+"""Time within which a full micro-batch must land before the next ones are larger, so that rows of a backlog show often."""
+FULL = 1 / 3
+"""Least share of records in a full micro-batch: Spark counts Kafka's offsets, of which each transaction takes one more."""
 FINISH_LIMIT_S = 30.0
 """Time that a running micro-batch may take after a stop was requested. It is abandoned then, and replayed by the next query."""
 BATCH_LIMIT_S = 1800.0
@@ -49,7 +51,7 @@ class QuerySink(Protocol):
     checkpoint: str
 
     def batch_sizes(self) -> list[int]:
-        """Return the largest number of records in a micro-batch, growing: of the first one, and after each that was quick."""
+        """Return the largest number of records in a micro-batch: of the first one, then after each full one that was quick."""
 
     def source_options(self) -> Mapping[str, int | str]:
         """Return further options of Spark's Kafka source, for a query that runs until it is stopped."""
@@ -67,8 +69,8 @@ class QuerySink(Protocol):
     def resume(self, bounds: Bounds) -> Positions:
         """Finish the last batches of former checkpoints. Returns the positions after the last rows."""
 
-    def land(self, raw: DataFrame, batch: MicroBatch, *, decided: bool) -> None:
-        """Land one micro-batch. `decided`: its rows are in the first table already."""
+    def land(self, raw: DataFrame, batch: MicroBatch, *, decided: bool) -> int:
+        """Land one micro-batch. `decided`: its rows are in the first table already. Returns the number of its records."""
 
 
 class Query:
@@ -99,7 +101,8 @@ class Query:
         self._reported = -1
         self._topic_ids: TopicIds | None = None
         self._planned = self._decided = -1
-        self._was_quick = False
+        self._most = 0
+        self._may_grow = False
         self._stopping = False
         self._began = 0.0
         self._idle = threading.Event()
@@ -113,7 +116,7 @@ class Query:
             # Spark fixes the size of micro-batches when a query starts, so a further query follows the first one.
             sizes = self._sink.batch_sizes()[-1:] if once else self._sink.batch_sizes()
             for max_events in sizes:
-                self._was_quick = False
+                self._most, self._may_grow = max_events, False
                 query = self._stream(starting, max_events, once=once)
                 while not query.awaitTermination(_POLL_S):
                     if self._began or query.lastProgress is not None:  # Spark takes seconds until it knows Kafka's offsets
@@ -121,7 +124,7 @@ class Query:
                     self._report_offsets(query)
                     if monotonic() - self._began < BATCH_LIMIT_S or self._idle.is_set():
                         tell_progress()
-                    if stop.is_set() or (self._was_quick and max_events != sizes[-1]):
+                    if stop.is_set() or (self._may_grow and max_events != sizes[-1]):
                         self._end(query)
                         break
                 self._report_offsets(query)
@@ -208,9 +211,10 @@ class Query:
             raise Unreachable("the flow was stopped before this batch began")
         batch = MicroBatch(self._settings.flow.name, self._owner.run, number)
         began = self._began = monotonic()
-        self._sink.land(raw, batch, decided=number <= self._decided)
+        records = self._sink.land(raw, batch, decided=number <= self._decided)
         self._decided = number
-        self._was_quick = number > self._planned and monotonic() - began < QUICK_S
+        quick = number > self._planned and monotonic() - began < QUICK_S
+        self._may_grow = quick and records >= self._most * FULL
 
     def _end(self, query: StreamingQuery) -> None:
         """Stop Spark's query after the running micro-batch, or abandon that batch: its replay changes nothing."""

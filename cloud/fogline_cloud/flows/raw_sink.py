@@ -76,10 +76,10 @@ class RawSink:
         """Return the positions after the last rows. No batch is unfinished, because it has one commit."""
         return of_raw(self._owner, self._log, self._topic_ids.ids, bounds)
 
-    def land(self, raw: DataFrame, batch: MicroBatch, *, decided: bool) -> None:
-        """Append one micro-batch, unless it is `decided`: in the table already."""
+    def land(self, raw: DataFrame, batch: MicroBatch, *, decided: bool) -> int:
+        """Append one micro-batch, unless it is `decided`: in the table already. Returns the number of records."""
         if decided:
-            return
+            return 0
         begun = monotonic()
         task = RawTask(tenant=self._settings.tenant, folder=self._folder, topic_ids=dict(self._topic_ids.ids))
         parallel = max(1, self._spark.sparkContext.defaultParallelism // 2)
@@ -87,4 +87,6 @@ class RawSink:
         # After reading: if a topic was created again meanwhile, these records may belong to another id.
         self._topic_ids.check()
         self._log.append(files, batch, self._owner)
-        self._on_progress(RawProgress(batch.number, count_rows(files), monotonic() - begun))
+        records = count_rows(files)
+        self._on_progress(RawProgress(batch.number, records, monotonic() - begun))
+        return records
