@@ -3,7 +3,6 @@
 `access`: the rule for listening beyond this machine
 `blocks`: block-wise transfer with Block1
 `command_client`: commands to devices that are CoAP servers
-`command_outcome`: what the outcome of a response means for the command in it
 `command_polls`: commands in the response to a poll
 `command_response`: commands as responses
 `counters`: counters of the listener

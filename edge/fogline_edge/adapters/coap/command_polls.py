@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import partial
 
 from fogline.command import Command
-from fogline_edge.adapters.coap.command_outcome import report
 from fogline_edge.adapters.coap.command_response import command_options, why_unfit
 from fogline_edge.adapters.coap.counters import CoapCounters
 from fogline_edge.adapters.coap.exchanges import Exchange
@@ -92,7 +91,8 @@ class CommandPolls:
 
     def _on_outcome(self, command_id: str, outcome: Confirmation) -> None:
         if self._sent.pop(command_id, None) is not None:
-            report(self.commands, command_id, outcome)
+            # A Reset proves nothing: aiocoap resets a duplicate of the response to a request that it has ended (RFC 7252, 4.2).
+            (self.commands.taken if outcome is Confirmation.ACKNOWLEDGED else self.commands.lost)(command_id)
 
     def _end(self, device: str) -> None:
         self._release(self._waiting.pop(device))

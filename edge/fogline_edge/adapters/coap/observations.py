@@ -12,7 +12,6 @@ from functools import partial
 
 from fogline.command import Command
 from fogline.event import EMPTY_NOTIFICATION, Arrival, Lane, Receipt
-from fogline_edge.adapters.coap.command_outcome import report
 from fogline_edge.adapters.coap.command_response import command_options, why_unfit
 from fogline_edge.adapters.coap.counters import CoapCounters
 from fogline_edge.adapters.coap.exchanges import Exchange
@@ -138,9 +137,13 @@ class Observations:
         observation = self._sent.pop(command_id, None)
         if observation is None:
             return
-        if outcome is not Confirmation.ACKNOWLEDGED and self._observed.get(observation.device) is observation:
+        if outcome is Confirmation.ACKNOWLEDGED:
+            self.commands.taken(command_id)
+            return
+        if self._observed.get(observation.device) is observation:
             self.end(observation.device)
-        report(self.commands, command_id, outcome)
+        # The device has rejected the only copy: it was restarted or observes no more, and has not read the command.
+        (self.commands.not_sent if outcome is Confirmation.RESET else self.commands.lost)(command_id)
 
     def _observe(self) -> tuple[int, bytes]:
         """Return the next Observe option. Its numbers go on after a restart of the process (RFC 7641, section 4.4)."""
