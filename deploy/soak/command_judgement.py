@@ -82,7 +82,7 @@ def count_commands(
     for sent in commands:
         end = ends.get(sent.name, sent.state)
         spans = happened.get(sent.device, ())
-        if end is CommandState.IN_DOUBT and not _meets(spans, sent.sent_s, sent.ended_s or sent.sent_s + sent.ttl_s):
+        if end is CommandState.IN_DOUBT and not _meets(spans, sent.sent_s, _latest_end_s(sent)):
             doubts.append(f"command {sent.name} to {sent.device} is IN_DOUBT, and nothing had happened to its gateway or line")
         if sent.durable:
             durable.append(end is CommandState.SUCCEEDED)
@@ -111,6 +111,12 @@ def disturbances(
         each.name: [*by_gateway.get(GATEWAYS[each.gateway], ()), *((at_s, at_s) for at_s in lost.get(each.name, ()))]
         for each in devices
     }
+
+
+def _latest_end_s(sent: SentCommand) -> float:
+    """Return the latest time at which the command may have ended. Its operator knows it, unless it had only an ACCEPTED."""
+    deadline_s = sent.sent_s + sent.ttl_s
+    return deadline_s if sent.ended_s is None or sent.state is CommandState.ACCEPTED else sent.ended_s
 
 
 def _meets(spans: Iterable[Span], begin_s: float, end_s: float) -> bool:

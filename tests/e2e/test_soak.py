@@ -235,6 +235,10 @@ LAMP, METER = Device("lamp-01", DeviceKind.LAMP, 5, 0), Device("meter-02", Devic
 
 def counted(*commands, happened=None, wanted=0):
     records = [CommandRow(each.name, each.device, each.state) for each in commands if each.state is not None]
+    return counted_of(records, *commands, happened=happened, wanted=wanted)
+
+
+def counted_of(records, *commands, happened=None, wanted=0):
     effects = {(each.device, each.name): [each.sent_s] for each in commands if each.state is CommandState.SUCCEEDED}
     return count_commands(judge_commands(commands, records, effects), commands, records, happened or {}, wanted)
 
@@ -248,6 +252,14 @@ def test_a_command_in_doubt_needs_a_fault_in_its_time():
     assert counted(doubtful).doubts == ["command dim.1 to lamp-01 is IN_DOUBT, and nothing had happened to its gateway or line"]
     assert not counted(doubtful, happened={"lamp-01": [(90.0, 100.5)]}).doubts
     assert counted(doubtful, happened={"lamp-01": [(90.0, 99.5), (101.5, 130.0)], "meter-02": [(90.0, 110.0)]}).doubts
+
+
+def test_a_one_way_command_ends_by_its_deadline_not_when_its_operator_had_the_acceptance():
+    taken = sent(8, CommandState.ACCEPTED, reply=False)  # sent at 100, accepted at 101, deadline 120
+    in_doubt = [CommandRow(taken.name, taken.device, CommandState.IN_DOUBT)]
+    assert counted_of(in_doubt, taken).doubts
+    assert not counted_of(in_doubt, taken, happened={"lamp-01": [(115.0, 115.0)]}).doubts
+    assert counted_of(in_doubt, taken, happened={"lamp-01": [(121.0, 121.0)]}).doubts
 
 
 def test_19_of_20_commands_to_devices_that_nothing_happened_to_must_succeed():
