@@ -59,7 +59,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--minutes", type=float, default=0.0, metavar="M", help="run for at least this long")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the result to this file")
     parser.add_argument("--devices", type=_count, default=40, help="number of devices (default: 40)")
-    parser.add_argument("--rate", type=float, default=430.0, help="events/s of all devices (default: 430)")
+    parser.add_argument("--rate", type=float, default=200.0, help="events/s of all devices (default: 200)")
     parser.add_argument("--kill-every", type=float, default=15.0, metavar="S", help="seconds between kills (default: 15)")
     parser.add_argument("--no-kills", action="store_true", help="kill nothing")
     parser.add_argument("--insecure-dev", action="store_true", help="without TLS between gateways, bridge and operator")

@@ -221,7 +221,7 @@ def main() -> int:
     parser.add_argument("--acknowledged", type=Path, required=True, help="file for the acknowledged messages")
     parser.add_argument("--log", type=Path, required=True, help="file for the executed commands and lost connections")
     parser.add_argument("--devices", type=int, default=40, help="number of devices (default: 40)")
-    parser.add_argument("--rate", type=float, default=430.0, help="messages/s of all together (default: 430)")
+    parser.add_argument("--rate", type=float, default=200.0, help="messages/s of all together (default: 200)")
     arguments = parser.parse_args()
     lines: LogLines = deque()
     radio = CoapLoop()

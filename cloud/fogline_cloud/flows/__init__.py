@@ -6,6 +6,7 @@
 `checkpoint`: state of Spark's checkpoint folder
 `checkpoint_files`: the files of a checkpoint folder, read without Spark
 `claim`: the claim of a starting flow to its tables
+`class_archive`: writes an archive of Spark's classes, with which a flow starts sooner
 `classify`: the outcome of one raw record
 `commit`: the four steps of a micro-batch, in the driver
 `cross_gateway_dedup`: compares rows that several gateways may have sent

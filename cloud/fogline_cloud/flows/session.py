@@ -83,6 +83,23 @@ def log_file(settings: CloudSettings) -> Path:
     return Path(f"{checkpoint}.log")
 
 
+def class_archive() -> Path:
+    """Return the path of the archive of Spark's classes, which need not exist. Raises `Misconfigured` without the jars."""
+    return find_jars("spark")[0].parent.with_suffix(".jsa")
+
+
+def java_options(settings: CloudSettings) -> str:
+    """Return the options of the flow's JVM, but for the archive of classes, of which it never speaks."""
+    log = f'-Dlog4j2.configurationFile="{_LOGGING.as_uri()}" -Dfogline.log="{log_file(settings)}"'
+    return f"{log} -Duser.timezone=UTC -Xlog:cds=off -Xlog:cds+dynamic=off"
+
+
+def _archive_options() -> str:
+    """Return the option of a JVM that uses the archive of classes, if it can."""
+    archive = class_archive()
+    return f' -XX:SharedArchiveFile="{archive}"' if archive.exists() else ""
+
+
 def configuration(settings: CloudSettings) -> dict[str, str]:
     """Return every Spark setting of the flow; `[flow.spark]` overrides. Raises `Misconfigured` without the jars."""
     flow = settings.flow
@@ -90,9 +107,7 @@ def configuration(settings: CloudSettings) -> dict[str, str]:
         **_ALWAYS,
         "spark.app.name": f"fogline-{flow.name}",
         "spark.jars": ",".join(map(str, find_jars("spark"))),
-        "spark.driver.extraJavaOptions": (
-            f'-Dlog4j2.configurationFile="{_LOGGING.as_uri()}" -Dfogline.log="{log_file(settings)}" -Duser.timezone=UTC'
-        ),
+        "spark.driver.extraJavaOptions": java_options(settings) + _archive_options(),
         **(_LOCALLY if is_local(spark_master(flow) or "") else {}),
         **flow.spark,
     }

@@ -1,0 +1,106 @@
+"""Writes the archive of Spark's classes, which a JVM maps instead of reading, checking and linking each class.
+
+A JVM that does not fit it (another version, other jars) leaves it unused by itself, but one that maps a truncated archive dies.
+So the file gets its name when it is whole and on the disk. Source: the manual of `java` 17, "Application Class Data Sharing".
+"""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from subprocess import Popen, TimeoutExpired
+from threading import Event
+
+import pyarrow as pa
+from msgspec.structs import replace
+from pyspark import SparkContext
+from pyspark.sql import DataFrame, SparkSession
+
+from fogline.errors import Misconfigured
+from fogline_cloud.flows.commit import mark_replayed, warm_up
+from fogline_cloud.flows.session import class_archive, java_options, start_session
+from fogline_cloud.flows.tables import make_tables, tables_in
+from fogline_cloud.settings import CloudSettings, FlowSettings
+
+BATCHES = 3
+"""Micro-batches of the rehearsal. The first one loads most classes."""
+BATCHES_LIMIT_S = 120.0
+WRITING_LIMIT_S = 300.0
+
+
+def write_class_archive() -> Path:
+    """Start Spark, do what a flow does, and write the classes that it loaded. Takes about a minute. Raises `Misconfigured`.
+
+    Uses PySpark's only session of a process, and ends it. If it is interrupted, the former archive stays.
+    """
+    archive = class_archive()
+    fresh = archive.with_suffix(f".{os.getpid()}")
+    try:
+        fresh.touch()
+        fresh.unlink()  # Java leaves out a file that exists
+    except OSError as error:
+        raise Misconfigured(f"{archive}: the archive of Spark's classes cannot be written: {error.strerror}") from None
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            _run(Path(folder), fresh)
+        with fresh.open("rb") as file:
+            os.fsync(file.fileno())
+        fresh.replace(archive)
+    finally:
+        fresh.unlink(missing_ok=True)
+    return archive
+
+
+def _run(folder: Path, archive: Path) -> None:
+    flow = FlowSettings(tables=str(folder / "tables"), checkpoint=str(folder / "checkpoint"), master="local[2]")
+    settings = CloudSettings(tenant="rehearsal", flow=flow)
+    options = f'{java_options(settings)} -XX:TieredStopAtLevel=1 -XX:ArchiveClassesAtExit="{archive}"'
+    spark = start_session(replace(settings, flow=replace(flow, spark={"spark.driver.extraJavaOptions": options})))
+    java = SparkContext._gateway.proc  # noqa: SLF001 - PySpark has no other name for its JVM
+    try:
+        rehearse(spark, folder)
+    finally:
+        spark.stop()
+        status = _end(java)
+    if status != 0 or not archive.exists():
+        raise Misconfigured(f"Java ended with status {status} and without an archive of Spark's classes; is the disk full?")
+
+
+def _end(java: "Popen[bytes]") -> int | None:
+    """Let the JVM end, and return its status, None if it takes too long."""
+    with suppress(OSError):
+        if java.stdin is not None:
+            java.stdin.close()  # its sign to end
+    try:
+        return java.wait(WRITING_LIMIT_S)
+    except TimeoutExpired:
+        java.kill()
+        java.wait()
+        return None
+
+
+def rehearse(spark: SparkSession, folder: Path) -> None:
+    """Use what a flow uses of Spark: tables, a streaming query, Python workers, files and a join."""
+    warm_up(spark, 1)
+    make_tables(spark, tables_in(str(folder / "tables"), {}))
+    done = Event()
+
+    def land(rows: DataFrame, number: int) -> None:
+        rows.coalesce(1).mapInArrow(_same, rows.schema).collect()
+        if number + 1 == BATCHES:
+            done.set()
+
+    source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()
+    query = source.writeStream.foreachBatch(land).option("checkpointLocation", str(folder / "checkpoint")).start()
+    try:
+        if not done.wait(BATCHES_LIMIT_S):
+            raise Misconfigured(f"Spark did not run {BATCHES} micro-batches in {BATCHES_LIMIT_S:.0f} s")
+    finally:
+        query.stop()
+    rows = spark.read.format("delta").load(str(folder / "tables" / "events"))
+    mark_replayed(rows, rows).write.parquet(str(folder / "marked"))
+
+
+def _same(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from batches
