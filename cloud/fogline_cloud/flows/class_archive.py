@@ -60,9 +60,11 @@ def _run(folder: Path, archive: Path) -> None:
     java = SparkContext._gateway.proc  # noqa: SLF001 - PySpark has no other name for its JVM
     try:
         rehearse(spark, folder)
-    finally:
         spark.stop()
-        status = _end(java)
+    except BaseException:  # an interrupt too: Java would write the archive first
+        java.kill()
+        raise
+    status = _end(java)
     if status != 0 or not archive.exists():
         raise Misconfigured(f"Java ended with status {status} and without an archive of Spark's classes; is the disk full?")
 
