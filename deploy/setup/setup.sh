@@ -152,8 +152,8 @@ install_class_archive() {
     want="$want-$(java -version 2>&1 | digest -)-$PWD"
     is_done class-archive "$want" && return 0
     say "writing an archive of Spark's classes, with which Spark starts in half the time (about a minute)"
-    .venv/bin/fogline flow prepare >"$log" 2>&1 || say "no archive could be written (see $log): Spark starts without it"
-    mark_done class-archive "$want"
+    if .venv/bin/fogline flow prepare >"$log" 2>&1; then mark_done class-archive "$want"
+    else say "no archive could be written (see $log): Spark starts without it"; fi
 }
 
 # --- 4. JavaScript ------------------------------------------------------------------------------------------------

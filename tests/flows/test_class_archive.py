@@ -11,15 +11,15 @@ from fogline.installed import find_jars, find_java
 from fogline_cloud.cli.main import main
 from fogline_cloud.flows.class_archive import write_class_archive
 from fogline_cloud.flows.session import class_archive, configuration
-from fogline_cloud.settings import CloudSettings
+from fogline_cloud.settings import CloudSettings, FlowSettings
 from fogline_lab.supervisor import find_script
 
 OPTIONS = "spark.driver.extraJavaOptions"
 LEAST_CLASSES = 5000
 
 
-def options() -> str:
-    return configuration(CloudSettings(tenant="t"))[OPTIONS]
+def options(master: str | None = None) -> str:
+    return configuration(CloudSettings(tenant="t", flow=FlowSettings(master=master)))[OPTIONS]
 
 
 @pytest.fixture
@@ -37,6 +37,7 @@ def test_a_flow_uses_an_archive_if_there_is_one(jars: Path) -> None:
     assert "SharedArchiveFile" not in options()
     class_archive().touch()
     assert f'-XX:SharedArchiveFile="{jars}/spark.jsa"' in options()
+    assert "SharedArchiveFile" not in options("yarn"), "its driver may be on another machine"
 
 
 def test_a_java_that_does_not_fit_an_archive_starts_without_it_and_is_silent(jars: Path) -> None:
@@ -71,7 +72,7 @@ def test_the_archive_has_sparks_classes_and_java_maps_them(jars: Path, folder: P
     assert [each.name for each in jars.iterdir() if each.name != "spark"] == ["spark.jsa"]
     loaded = folder / "loaded"
     script = (
-        "from fogline_cloud.flows.session import configuration, java_options, spark_session\n"
+        "from fogline_cloud.flows.session import configuration, spark_session\n"
         "from fogline_cloud.settings import CloudSettings, FlowSettings\n"
         f"flow = FlowSettings(checkpoint={str(folder / 'checkpoint')!r})\n"
         f"options = configuration(CloudSettings(tenant='t', flow=flow))[{OPTIONS!r}]\n"

@@ -103,12 +103,13 @@ def _archive_options() -> str:
 def configuration(settings: CloudSettings) -> dict[str, str]:
     """Return every Spark setting of the flow; `[flow.spark]` overrides. Raises `Misconfigured` without the jars."""
     flow = settings.flow
+    local = is_local(spark_master(flow) or "")
     chosen: dict[str, Scalar] = {
         **_ALWAYS,
         "spark.app.name": f"fogline-{flow.name}",
         "spark.jars": ",".join(map(str, find_jars("spark"))),
-        "spark.driver.extraJavaOptions": java_options(settings) + _archive_options(),
-        **(_LOCALLY if is_local(spark_master(flow) or "") else {}),
+        "spark.driver.extraJavaOptions": java_options(settings) + (_archive_options() if local else ""),
+        **(_LOCALLY if local else {}),
         **flow.spark,
     }
     return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in chosen.items()}
