@@ -48,8 +48,9 @@ class BridgeSettings(_Strict, frozen=True, kw_only=True):
     """Interval at which each gateway sends its statistics for `bridge.metrics`, in seconds. 0: never."""
     transaction_events: Annotated[int, Meta(ge=1)] = 5000
     """Largest number of events in one Kafka transaction."""
-    transaction_ms: Annotated[int, Meta(ge=1, le=5000)] = 20
-    """Longest time that a transaction waits for more events, in milliseconds."""
+    transaction_ms: Annotated[int, Meta(ge=1, le=5000)] = 100
+    """Longest time that a transaction of telemetry waits for more events, in milliseconds. Alarms and events of clients without
+    a gateway wait for a fifth of it, commands and replies not at all."""
     checkpoint_s: Annotated[float, Meta(gt=0)] = 5.0
     """How often a shard writes its checkpoint, in seconds."""
     queue_bytes: Annotated[int, Meta(ge=1_048_576)] = 268_435_456

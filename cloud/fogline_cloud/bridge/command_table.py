@@ -21,6 +21,7 @@ from fogline_cloud.bridge.verdict_waiters import VerdictWaiters
 from fogline_cloud.commands.record import CommandRecord, ReplyAddress, ended, left_ms, same_verdict
 from fogline_cloud.commands.registry import Registry, is_outdated, may_replace
 from fogline_cloud.shard.command_changes import CommandChange
+from fogline_cloud.shard.owned_shard import Linger
 
 RETRY_S = 5.0
 """The pause before a verdict is written again that could not be written."""
@@ -105,7 +106,8 @@ class CommandTable:
             unknown()
             return
         done, given_up, others = (partial(call_soon, self._loop, each) for each in (committed, unknown, replaced))
-        shard.submit(CommandChange(record, done, given_up, others, urgent=urgent))
+        linger = Linger.NONE if urgent else Linger.FULL
+        shard.submit(CommandChange(record, done, given_up, others, linger=linger))
 
     def change(self, record: CommandRecord, outcome: Outcome | None = None, *, urgent: bool = False) -> None:
         """Ask the shard to write a record if the current one allows it. `outcome` settles its copies; MODIFIED if in doubt.

@@ -13,7 +13,7 @@ from fogline_cloud.audit.record import AuditRecord
 from fogline_cloud.commands.kafka_form import verdict_event
 from fogline_cloud.commands.record import CommandRecord, same_verdict
 from fogline_cloud.commands.replacement import keep_cancellation, keep_verdict, replaced_by
-from fogline_cloud.shard.owned_shard import OwnedShard
+from fogline_cloud.shard.owned_shard import Linger, OwnedShard
 
 _log = logging.getLogger("fogline.audit")
 
@@ -31,7 +31,7 @@ class CommandChange:
     given_up: Callable[[], None]  # the shard is lost; the record may or may not be written
     replaced: Callable[[CommandRecord], None] = lambda _: None  # after the commit, before `done`: a command that is replaced
     size: int = 1
-    urgent: bool = True
+    linger: Linger = Linger.NONE
 
     def perform(self, owned: OwnedShard) -> Callable[[], None]:
         """Write the record if it may follow the known one."""
@@ -71,7 +71,7 @@ class FailureNotification:
     done: Callable[[], None]  # after the commit
     given_up: Callable[[], None]  # the shard is lost; the response may or may not be written
     size: int = 1
-    urgent: bool = True
+    linger: Linger = Linger.NONE
 
     def perform(self, owned: OwnedShard) -> Callable[[], None]:
         """Write the response."""
@@ -89,7 +89,7 @@ class AuditNote:
 
     audit: AuditRecord
     size: int = 0
-    urgent: bool = False
+    linger: Linger = Linger.FULL
 
     def perform(self, owned: OwnedShard) -> Callable[[], None]:
         """Write the record."""

@@ -30,7 +30,7 @@ from fogline_cloud.devices.record import (
     device_key,
     encode_device,
 )
-from fogline_cloud.shard.owned_shard import OwnedShard
+from fogline_cloud.shard.owned_shard import Linger, OwnedShard
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ class DeviceChange:
     edit: DeviceEdit
     settle: Callable[[Outcome], None]
     size: int = 1
-    urgent: bool = True
+    linger: Linger = Linger.NONE
 
     def perform(self, owned: OwnedShard) -> Callable[[], None]:
         """Write the new record and the decision. The returned callback settles the change."""
@@ -105,7 +105,7 @@ class DesiredDispatch:
     command_id: str
     done: Callable[[], None]
     size: int = 1
-    urgent: bool = True
+    linger: Linger = Linger.NONE
 
     def perform(self, owned: OwnedShard) -> Callable[[], None]:
         """Write the decision, unless the desired state or the decision has changed since."""
@@ -137,7 +137,7 @@ class DesiredOutcomeChange:
     failed: Callable[[], None]
     never_sent: bool = False
     size: int = 1
-    urgent: bool = True
+    linger: Linger = Linger.NONE
 
     def perform(self, owned: OwnedShard) -> Callable[[], None]:
         """Write the records."""
@@ -160,7 +160,7 @@ class DeviceRemoval:
     device: str
     gateway: str
     size: int = 0
-    urgent: bool = False
+    linger: Linger = Linger.FULL
 
     def perform(self, owned: OwnedShard) -> Callable[[], None]:
         """Delete the records."""

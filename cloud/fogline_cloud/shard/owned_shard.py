@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Protocol
 
 from fogline.process.metrics import Histogram
@@ -50,6 +51,17 @@ class OwnedShard:
     audits: AuditThrottle = field(default_factory=AuditThrottle)
 
 
+class Linger(Enum):
+    """How long a transaction waits for more work, as a part of `bridge.transaction_ms`. The most urgent work decides."""
+
+    NONE = 0.0
+    """An operator waits."""
+    SHORT = 0.2
+    """An alarm, or a client that waits for its acknowledgement."""
+    FULL = 1.0
+    """Nobody waits: a gateway has stored the events already."""
+
+
 class ShardWork(Protocol):
     """One piece of work within a Kafka transaction, for example a batch."""
 
@@ -58,8 +70,8 @@ class ShardWork(Protocol):
         """The number of events."""
 
     @property
-    def urgent(self) -> bool:
-        """True if the transaction must not wait for more work."""
+    def linger(self) -> Linger:
+        """How long the transaction may wait for more work."""
 
     def perform(self, owned: OwnedShard) -> Callable[[], None]:
         """Write to the open transaction; again if it fails. Return a callback that runs when consumers see the commit."""

@@ -18,9 +18,11 @@ from fogline_cloud.shard.admission import Covered, Duplicate, Foreign, Hole, Pro
 from fogline_cloud.shard.device_changes import write_reported
 from fogline_cloud.shard.foreign_devices import refuse_foreign
 from fogline_cloud.shard.land_trace import LandTrace
-from fogline_cloud.shard.owned_shard import OwnedShard
+from fogline_cloud.shard.owned_shard import Linger, OwnedShard
 from fogline_cloud.shard.shard_writer import isolated
 from fogline_cloud.shard.sightings import reported_states
+
+_LINGER = {Lane.REPLY: Linger.NONE, Lane.ALARM: Linger.SHORT}
 
 
 @dataclass(slots=True)
@@ -38,9 +40,9 @@ class GatewayBatch:
         return self.span.last - self.span.first + 1
 
     @property
-    def urgent(self) -> bool:
-        """True for the reply lane, because an operator waits."""
-        return self.span.lane is Lane.REPLY
+    def linger(self) -> Linger:
+        """That of the lane."""
+        return _LINGER.get(self.span.lane, Linger.FULL)
 
     def perform(self, owned: OwnedShard) -> Callable[[], None]:
         """Admit and write the batch. The returned callback settles it."""
@@ -131,7 +133,7 @@ class ClientEvent:
     settle: Callable[[Outcome], None]
     trace: LandTrace | None = None
     size: int = 1
-    urgent: bool = False
+    linger: Linger = Linger.SHORT
 
     def perform(self, owned: OwnedShard) -> Callable[[], None]:
         """Write the event. The returned callback accepts it."""

@@ -47,6 +47,11 @@ class LiveRows:
             self.leave(stream)
         return followed.size <= MAX_BYTES
 
+    def fill(self, stream: str, events: int, size: int) -> bool:
+        """Return True if at least so many rows, or so many bytes of bodies, are here, or if the writer has to be asked."""
+        followed = self._streams.get(stream)
+        return followed is None or len(followed.rows) >= events or followed.size >= size
+
     def take(self, stream: str, after: int, limit: int, limit_bytes: int | None) -> list[EventRecord] | None:
         """Return the rows above `after`, an empty list if there are none, or None if the writer has to be asked."""
         followed = self._streams.get(stream)

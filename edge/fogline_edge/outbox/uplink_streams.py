@@ -20,12 +20,12 @@ _log = logging.getLogger("fogline.outbox")
 
 
 class UplinkStreams:
-    """Reads and changes of the outbox's streams. Used on the loop."""
+    """Reads and changes of the outbox's streams. Used on the loop. `live_rows`: those that wait to be read."""
 
     def __init__(self, calls: LoopCalls) -> None:
         self._calls = calls
         self._loop = asyncio.get_running_loop()
-        self._live_rows = LiveRows()
+        self.live_rows = LiveRows()
         self._wake: Callable[[str | None], None] = IGNORE
         self._settlement = Settlement()
         self._settle_timer: asyncio.TimerHandle | None = None
@@ -48,14 +48,14 @@ class UplinkStreams:
 
         Their bodies have at most `limit_bytes` in total, unless the first one alone has more.
         """
-        rows = self._live_rows.take(stream, after, limit, limit_bytes)
+        rows = self.live_rows.take(stream, after, limit, limit_bytes)
         if rows is not None:
             return rows
 
         def run(store: OutboxStore) -> list[EventRecord]:
             found, live = requests.read(store, stream, after, limit, limit_bytes)
             if live:  # before any row that is committed later
-                self._calls.call_on_loop(self._live_rows.follow, stream, found[-1].sequence if found else after)
+                self._calls.call_on_loop(self.live_rows.follow, stream, found[-1].sequence if found else after)
             return found
 
         return await self._calls.call(run)
@@ -67,7 +67,7 @@ class UplinkStreams:
     def stop_sending(self) -> None:
         """Note that the connection has ended: nothing is sent until the next one reads the streams again."""
         self._wake = IGNORE
-        self._live_rows.clear()
+        self.live_rows.clear()
         self._calls.submit(Call(requests.leave, done=IGNORE, failed=IGNORE))
 
     def settle(self, stream: str, upto: int) -> None:
@@ -119,8 +119,8 @@ class UplinkStreams:
         """Keep the rows of streams that the uplink has read to the end, and wake it."""
         for name, rows in new_rows:
             if rows is None:
-                self._live_rows.leave(name)
-            elif not self._live_rows.add(name, rows):
+                self.live_rows.leave(name)
+            elif not self.live_rows.add(name, rows):
                 self._calls.submit(Call(partial(requests.leave, name=name), done=IGNORE, failed=IGNORE))
             self._wake(name)
 

@@ -1,5 +1,6 @@
 """Events from the outbox to the bridge, over one AMQP connection.
 
+`company`: lets new rows wait for others while a batch is in flight
 `lanes`: the links of the lanes
 `pump`: sends one stream over one link
 `session`: one connection, from hello to its end

@@ -21,6 +21,7 @@ from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.outbox.requests import StreamView
 from fogline_edge.outbox.streams import EventRecord
 from fogline_edge.settings import UplinkSettings
+from fogline_edge.uplink.company import Company
 from fogline_edge.uplink.window import Halve, HelloAgain, InflightWindow, PauseSending, QuarantineEvent, Settle
 
 RETRY_S = 0.5
@@ -72,6 +73,7 @@ class Pump:
         self._budget = budget if stream.lane in CAPPED else None
         self._loop = asyncio.get_running_loop()
         self._budget_timer: asyncio.TimerHandle | None = None
+        self._company = Company(stream, outbox.streams.live_rows, settings.batch_events, self._look)
         self._more = True
         self._changed = asyncio.Event()
 
@@ -81,7 +83,12 @@ class Pump:
         return bool(self._outcomes)
 
     def wake(self) -> None:
-        """Look for new rows."""
+        """Look for new rows, at once or when they have waited for company."""
+        if not (self._outcomes and self._company.wait()):
+            self._look()
+
+    def _look(self) -> None:
+        self._company.end()
         self._more = True
         self._changed.set()
 
@@ -90,6 +97,7 @@ class Pump:
         try:
             await self._run()
         finally:
+            self._company.end()
             if self._budget_timer is not None:
                 self._budget_timer.cancel()
 
@@ -108,10 +116,11 @@ class Pump:
             return limit
         self._more = False
         if self._budget_timer is None or self._budget_timer.when() <= self._loop.time():
-            self._budget_timer = self._loop.call_later(owed_s, self.wake)
+            self._budget_timer = self._loop.call_later(owed_s, self._look)
         return 0
 
     async def _send(self, limit: int) -> bool:
+        self._company.end()
         self._more = False
         most = MAX_BATCH_BYTES if self._budget is None else min(MAX_BATCH_BYTES, int(self._budget.burst))
         rows = await self._outbox.streams.read(self._stream, self._window.sent, limit, most)

@@ -9,6 +9,7 @@ import pytest
 from cloud.shard.shard_bench import (
     LIMIT_S,
     Answers,
+    Bench,
     StumblesOnce,
     batch_of,
     sequences,
@@ -26,7 +27,7 @@ from fogline_cloud.shard.producer import ShardProducer
 from fogline_cloud.shard.recovery import recover
 from fogline_cloud.shard.shard import Shard
 from fogline_cloud.shard.submissions import GatewayBatch
-from fogline_lab.events import BEACON, NOW_NS, STREAM
+from fogline_lab.events import BEACON, NOW_NS, STREAM, make_batch
 
 
 def test_a_batch_that_straddles_the_mark_lands_once(bench):
@@ -163,3 +164,23 @@ def test_urgent_transaction_takes_the_queued_work_and_waits_for_no_more(bench):
     assert [lane for lane, _ in answered].index(Lane.REPLY) == 2
     (with_it, *_), (after, *_) = ([number for _, number in part] for part in (answered[:3], answered[3:]))
     assert after > with_it
+
+
+def test_an_alarm_waits_for_less_company_than_telemetry(bench, kafka):
+    """Two shards, each with a transaction that waits for more: the one with the alarm ends first, though it began later."""
+    answers: queue.SimpleQueue[tuple[str, Lane]] = queue.SimpleQueue()
+    other = Bench(kafka, f"{bench.tenant}-alarm")
+    try:
+        patient, hurried = bench.shard(transaction_ms=5000), other.shard(transaction_ms=5000)
+        for tenant, shard, lane in (
+            (bench.tenant, patient, Lane.TELEMETRY),
+            (other.tenant, hurried, Lane.TELEMETRY),
+            (other.tenant, hurried, Lane.ALARM),
+        ):
+            span, message = make_batch(1, 1, tenant=tenant, lane=lane, stream=f"{len(lane.value):016x}")
+            shard.submit(GatewayBatch(span, message, lambda _, found=(tenant, lane): answers.put(found)))
+        first = [answers.get(timeout=LIMIT_S) for _ in range(2)]
+        assert first == [(other.tenant, Lane.TELEMETRY), (other.tenant, Lane.ALARM)]
+    finally:
+        for shard in other.shards:
+            shard.stop()
