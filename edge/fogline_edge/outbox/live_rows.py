@@ -47,7 +47,7 @@ class LiveRows:
             self.leave(stream)
         return followed.size <= MAX_BYTES
 
-    def fill(self, stream: str, events: int, size: int) -> bool:
+    def fills_batch(self, stream: str, events: int, size: int) -> bool:
         """Return True if at least so many rows, or so many bytes of bodies, are here, or if the writer has to be asked."""
         followed = self._streams.get(stream)
         return followed is None or len(followed.rows) >= events or followed.size >= size

@@ -30,7 +30,7 @@ class Company:
 
     def wait(self) -> bool:
         """Let the rows wait. Returns False if they are not to wait any longer."""
-        if not self._waits or self._rows.fill(self._stream, self._enough, MAX_BATCH_BYTES):
+        if not self._waits or self._rows.fills_batch(self._stream, self._enough, MAX_BATCH_BYTES):
             return False
         if self._timer is None:
             self._timer = self._loop.call_later(LONGEST_S, self._look)
