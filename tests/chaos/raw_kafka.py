@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Self
 
 _PRODUCE, _INIT_PRODUCER_ID = 0, 22
+_NOT_LEADER = 6
 _CONCURRENT_TRANSACTIONS = 51
 _TRANSACTIONAL = 0x10
 _CASTAGNOLI = 0x82F63B78
@@ -43,8 +44,10 @@ class RawKafka:
         batch = _batch(who, records, sequence)
         body = _string(who.transactional_id) + struct.pack(">hii", -1, 10_000, 1) + _string(topic)
         body += struct.pack(">iii", 1, partition, len(batch)) + batch
-        answer = self._ask(_PRODUCE, 3, body)
-        (error,) = struct.unpack_from(">h", answer, 4 + 2 + len(topic) + 4 + 4)
+        deadline, error = time.monotonic() + 10, _NOT_LEADER
+        while error == _NOT_LEADER and time.monotonic() < deadline:  # of a topic that was created just now
+            answer = self._ask(_PRODUCE, 3, body)
+            (error,) = struct.unpack_from(">h", answer, 4 + 2 + len(topic) + 4 + 4)
         assert error == 0, f"Produce to {topic}[{partition}]: error {error}"
 
     def _ask(self, key: int, version: int, body: bytes) -> bytes:
