@@ -24,7 +24,9 @@ the last millisecond of each linger, so a short linger costs a quarter of the br
 BATCH_RECORDS = 500
 """Records that end a linger, so that the broker acknowledges most of a transaction before its end."""
 COMPRESSION: Final[Mapping[str, Scalar]] = {"compression.type": "gzip", "compression.level": 1}
-"""The default of `[kafka]`: every Kafka client reads gzip, but not every one reads lz4 or zstd (docs/decisions/0018)."""
+"""The default for the raw topics: every Kafka client reads gzip, but not every one reads lz4 or zstd (docs/decisions/0018)."""
+DERIVED_COMPRESSION: Final[Mapping[str, Scalar]] = {"compression.type": "zstd"}
+"""The default for records that Fogline derives, which are read by Spark and by clients without a CloudEvents SDK."""
 SESSION_TIMEOUT_MS = 6_000
 _BY_USER = '"sasl.username", "sasl.password" and "sasl.mechanism"'
 _BY_CLIENT = '"sasl.oauthbearer.client.id", "sasl.oauthbearer.client.secret" and "https.ca.location"'
@@ -56,8 +58,7 @@ class KafkaClients:
     def __init__(self, settings: Mapping[str, Scalar]) -> None:
         self._bootstrap = str(settings["bootstrap.servers"])
         self._base = {"log_level": 3, **read_secrets(settings)}
-        has_codec = "compression.type" in settings or "compression.codec" in settings
-        self._compression = {} if has_codec else {key: value for key, value in COMPRESSION.items() if key not in settings}
+        self._has_codec = "compression.type" in settings or "compression.codec" in settings
 
     def producer(self, transactional_id: str) -> Producer:
         """Return a transactional producer. The caller must call `init_transactions`."""
@@ -70,10 +71,13 @@ class KafkaClients:
             "delivery.report.only.error": False,
             "socket.nagle.disable": True,
         }
-        return self._make(Producer, settings | self._compression)
+        return self._make(Producer, settings | self._codec(COMPRESSION))
 
     def publisher(self, on_failure: Callable[[KafkaError, Any], None], limit_s: float) -> Producer:
-        """Return an idempotent producer with Java's partitioner. `on_failure` gets records not delivered within `limit_s`."""
+        """Return an idempotent producer of derived records, with Java's partitioner.
+
+        `on_failure` gets records not delivered within `limit_s`.
+        """
         settings = {
             "enable.idempotence": True,
             "message.timeout.ms": int(limit_s * 1000),
@@ -82,7 +86,7 @@ class KafkaClients:
             "delivery.report.only.error": True,
             "on_delivery": on_failure,
         }
-        return self._make(Producer, settings | self._compression)
+        return self._make(Producer, settings | self._codec(DERIVED_COMPRESSION))
 
     def reader(self, *, committed: bool = True) -> Consumer:
         """Return a consumer for manual assignment, which commits no offsets."""
@@ -197,6 +201,9 @@ class KafkaClients:
                 continue
             return f"{_plain(each)}; check {check}"
         return ""
+
+    def _codec(self, default: Mapping[str, Scalar]) -> dict[str, Scalar]:
+        return {} if self._has_codec else {key: value for key, value in default.items() if key not in self._base}
 
     def _make(self, kind: Any, settings: dict[str, Any]) -> Any:
         try:

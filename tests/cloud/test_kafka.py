@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from fogline.errors import Unreachable
-from fogline_cloud.kafka import COMPRESSION, KafkaClients
+from fogline_cloud.kafka import COMPRESSION, DERIVED_COMPRESSION, KafkaClients
 
 
 class Made:
@@ -16,19 +16,18 @@ class Made:
 
 
 @pytest.mark.parametrize(
-    ("kafka", "codec"),
+    ("kafka", "raw", "derived"),
     [
-        ({}, COMPRESSION),
-        ({"compression.level": 6}, {"compression.type": "gzip", "compression.level": 6}),
-        ({"compression.type": "zstd"}, {"compression.type": "zstd"}),
-        ({"compression.codec": "none"}, {"compression.codec": "none"}),
-        ({"compression.type": "zstd", "compression.level": 9}, {"compression.type": "zstd", "compression.level": 9}),
+        ({}, COMPRESSION, DERIVED_COMPRESSION),
+        ({"compression.level": 6}, {**COMPRESSION, "compression.level": 6}, {**DERIVED_COMPRESSION, "compression.level": 6}),
+        ({"compression.type": "lz4"}, {"compression.type": "lz4"}, {"compression.type": "lz4"}),
+        ({"compression.codec": "none"}, {"compression.codec": "none"}, {"compression.codec": "none"}),
     ],
 )
-def test_b17_the_codec_is_gzip_unless_the_settings_name_one(monkeypatch, kafka, codec):
+def test_b17_the_codec_is_ours_unless_the_settings_name_one(monkeypatch, kafka, raw, derived):
     monkeypatch.setattr("fogline_cloud.kafka.Producer", Made)
     clients = KafkaClients({"bootstrap.servers": "127.0.0.1:9092", **kafka})
-    for made in (clients.producer("t"), clients.publisher(lambda *_: None, 1.0)):
+    for made, codec in ((clients.producer("t"), raw), (clients.publisher(lambda *_: None, 1.0), derived)):
         assert {key: value for key, value in made.settings.items() if key.startswith("compression.")} == codec
 
 

@@ -6,7 +6,7 @@ import pytest
 from fogline.errors import Poison
 from fogline.event import Event
 from fogline_cloud.flows.overruns import OVERRUNS_OF_DEVICE, OVERRUNS_OF_TYPE
-from fogline_cloud.flows.parser_runner import MAX_DETAIL_CHARS, TRIES, ParseResult, ParserRunner, check
+from fogline_cloud.flows.parser_runner import MAX_DETAIL_CHARS, TRIES, ParseResult, ParserRunner, checked
 from fogline_cloud.flows.parsers import MAX_READINGS, Leftover, Parser, Reading, Retry, Skip
 from fogline_cloud.flows.schema import EventOutcome
 from fogline_cloud.flows.time_limit import TimeLimit
@@ -157,7 +157,7 @@ def test_calls_into_native_code_get_less_time_too_after_many_devices_blocked_the
 @pytest.mark.fault("D8")
 def test_a_reading_that_no_table_could_hold_is_refused(reading: Reading) -> None:
     with pytest.raises(Poison) as refused:
-        check([reading])
+        checked([reading])
     assert refused.value.reason == "bad-reading"
 
 
@@ -174,4 +174,4 @@ def test_an_endless_parser_is_stopped_at_the_limit_of_readings(make_event: MakeE
             yield Reading("m", 1.0)
 
     assert runner(forever, limit).run("p", make_event()).reason == "too-many"
-    assert len(check([Reading("m", 1.0)] * MAX_READINGS)) == MAX_READINGS
+    assert len(checked([Reading("m", 1.0)] * MAX_READINGS)[0]) == MAX_READINGS

@@ -1,5 +1,6 @@
 import signal
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -68,12 +69,27 @@ def test_results_and_errors_reach_the_caller() -> None:
 def test_timer_and_signal_handler_are_restored() -> None:
     former = signal.getsignal(signal.SIGALRM)
     with TimeLimit(60) as limit:
-        limit.call(lambda: None)
-        assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
         with pytest.raises(RuntimeError):
             limit.call(lambda: (_ for _ in ()).throw(RuntimeError()).__next__())
+        limit.rest()
         assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+        limit.call(lambda: None)
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
     assert signal.getsignal(signal.SIGALRM) is former
+
+
+def test_each_call_has_the_limit_anew_and_a_share_of_it_if_asked() -> None:
+    def busy(seconds: float) -> None:
+        end = time.thread_time() + seconds
+        while time.thread_time() < end:
+            pass
+
+    with TimeLimit(0.2) as limit:
+        for _ in range(4):
+            limit.call(lambda: busy(0.15))
+        with pytest.raises(Overrun):
+            limit.call(lambda: busy(0.15), 0.1)
+        limit.call(lambda: busy(0.15))
 
 
 def test_an_alarm_outside_a_call_does_nothing() -> None:

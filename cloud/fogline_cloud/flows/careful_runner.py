@@ -24,6 +24,7 @@ class CarefulRunner:
         suspects: Collection[str] = (),
         suspect_all: bool = False,
     ) -> None:
+        self._limit = limit
         self._guard = Guard(limit.limit_s, memory_bytes)
         self._runner = ParserRunner(parsers, limit, self._guard.watch)
         self._isolation = Isolation(self._runner.run, self._guard)
@@ -42,6 +43,7 @@ class CarefulRunner:
         """
         with self._guard:
             found = [None if name in self._isolated else self._runner.run(name, event) for name, event in asked]
+        self._limit.rest()
         unsettled = [index for index, result in enumerate(found) if result is None or result.reason == NO_MEMORY]
         for index, result in zip(unsettled, self._isolation.results([asked[index] for index in unsettled]), strict=True):
             self._runner.learn(*asked[index], result)

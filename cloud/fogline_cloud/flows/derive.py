@@ -86,7 +86,7 @@ def _own_columns(parsed: pa.Table) -> tuple[pa.Array, dict[str, pa.Array]]:
     return of_event, columns | {"time": pc.coalesce(pc.struct_field(flat, "time"), *of_events)}
 
 
-class _Reading(msgspec.Struct, omit_defaults=True):
+class _Reading(msgspec.Struct, omit_defaults=True, gc=False):
     ordinal: int | None = None
     metric: str | None = None
     value: float | None = None
@@ -95,7 +95,7 @@ class _Reading(msgspec.Struct, omit_defaults=True):
     time: str | None = None
 
 
-class _Canonical(msgspec.Struct, omit_defaults=True):
+class _Canonical(msgspec.Struct, omit_defaults=True, gc=False):
     source: str | None = None
     id: str | None = None
     device: str | None = None
@@ -123,7 +123,7 @@ FLEET = tuple(
 )
 """Members of an entry of a fleet record, besides `readings`, the number of readings."""
 _Fleet = msgspec.defstruct(
-    "_Fleet", [*((column.name, Any, None) for column in FLEET), ("readings", Any, None)], omit_defaults=True
+    "_Fleet", [*((column.name, Any, None) for column in FLEET), ("readings", Any, None)], omit_defaults=True, gc=False
 )
 
 

@@ -103,12 +103,12 @@ def _position(records: pa.RecordBatch, row: int) -> str:
 
 
 def _columns(rows: Sequence[EventRow]) -> Iterator[pa.Array]:
-    columns = list(zip(*map(msgspec.structs.astuple, rows), strict=True)) or [()] * len(DECIDED)
+    columns = list(zip(*rows, strict=True)) or [()] * len(DECIDED)
     for column, cells in zip(DECIDED, columns, strict=True):
         yield _readings(cells) if column.type == READINGS_TYPE else pa.array(cells, ARROW[column.type])
 
 
-def _readings(cells: Sequence[list[tuple[object, ...]]]) -> pa.Array:
+def _readings(cells: Sequence[Sequence[tuple[object, ...]]]) -> pa.Array:
     offsets = [0]
     for cell in cells:
         offsets.append(offsets[-1] + len(cell))

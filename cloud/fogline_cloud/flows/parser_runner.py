@@ -4,7 +4,6 @@ import math
 import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping
-from itertools import islice
 from typing import Any
 
 import msgspec
@@ -32,7 +31,7 @@ CheckedReading = tuple[int, str, float | None, str | None, str | None, int | Non
 """A reading of column `readings`: ordinal, metric, value, text, unit, time in microseconds since 1970."""
 
 
-class ParseResult(msgspec.Struct, frozen=True):
+class ParseResult(msgspec.Struct, frozen=True, gc=False):
     """Result for one event. `readings` is empty unless the outcome is ok. `detail` of an ok one names what is left over."""
 
     outcome: EventOutcome
@@ -112,28 +111,37 @@ def _parse(parser: Parser, event: Event) -> tuple[list[CheckedReading], str | No
 
 
 def _parse_once(parser: Parser, event: Event) -> tuple[list[CheckedReading], str | None]:
-    returned = list(islice(parser(event), limits.MAX_READINGS + 1))
-    leftovers = [f"{each.part} ({each.why})" for each in returned if isinstance(each, Leftover)]
-    text = "not understood: " + "; ".join(leftovers) if leftovers else None
-    return check(returned), text and detail_text(text[:MAX_DETAIL_CHARS])
+    readings, leftovers = checked(parser(event))
+    if not leftovers:
+        return readings, None
+    text = "not understood: " + "; ".join(f"{each.part} ({each.why})" for each in leftovers)
+    return readings, detail_text(text[:MAX_DETAIL_CHARS])
 
 
-def check(returned: Iterable[Reading | Leftover]) -> list[CheckedReading]:
-    """Check the readings and convert them for the table. Raises `Poison` (`too-many`, `bad-reading`)."""
-    found = list(islice(returned, limits.MAX_READINGS + 1))
-    if len(found) > limits.MAX_READINGS:
-        raise Poison("too-many", f"more than {limits.MAX_READINGS} readings in one event")
-    return [
-        (
-            ordinal,
-            _text(reading.metric, "metric", limits.MAX_METRIC_CHARS),
-            None if reading.value is None else _number(reading.value),
-            None if reading.text is None else _text(reading.text, "text", limits.MAX_TEXT_CHARS),
-            None if reading.unit is None else _text(reading.unit, "unit", limits.MAX_UNIT_CHARS),
-            None if reading.time_ns is None else _time_us(reading.time_ns),
-        )
-        for ordinal, reading in enumerate(each for each in found if not isinstance(each, Leftover))
-    ]
+def checked(returned: Iterable[Reading | Leftover]) -> tuple[list[CheckedReading], list[Leftover]]:
+    """Return the readings, checked and converted for the table, and the rest. Raises `Poison` (`too-many`, `bad-reading`)."""
+    readings: list[CheckedReading] = []
+    leftovers: list[Leftover] = []
+    for each in returned:
+        if len(readings) + len(leftovers) == limits.MAX_READINGS:
+            raise Poison("too-many", f"more than {limits.MAX_READINGS} readings in one event")
+        if isinstance(each, Leftover):
+            leftovers.append(each)
+        else:
+            readings.append(_checked_reading(len(readings), each))
+    return readings, leftovers
+
+
+def _checked_reading(ordinal: int, reading: Reading) -> CheckedReading:
+    value, text, unit, time_ns = reading.value, reading.text, reading.unit, reading.time_ns
+    return (
+        ordinal,
+        _text(reading.metric, "metric", limits.MAX_METRIC_CHARS),
+        None if value is None else _number(value),
+        None if text is None else _text(text, "text", limits.MAX_TEXT_CHARS),
+        None if unit is None else _text(unit, "unit", limits.MAX_UNIT_CHARS),
+        None if time_ns is None else _time_us(time_ns),
+    )
 
 
 def _text(text: Any, field: str, limit: int) -> str:

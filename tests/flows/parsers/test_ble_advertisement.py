@@ -21,7 +21,7 @@ from flows.parsers.ble_samples import (
 )
 from fogline.advertisement import CONTENT_TYPE, Advertisement, ReceivedAdvertisement, encode, encode_heard, short_uuid
 from fogline.errors import Poison
-from fogline_cloud.flows.parser_runner import check
+from fogline_cloud.flows.parser_runner import checked
 from fogline_cloud.flows.parsers import Reading, Skip
 from fogline_cloud.flows.parsers.ble.advertisement import Advertisements
 from fogline_cloud.flows.parsers.ble.bthome import OBJECTS
@@ -275,5 +275,5 @@ ANYTHING = st.one_of(
 def test_any_advertisement_becomes_readings_or_a_reason(parsed, caplog, data, keys):
     caplog.set_level(logging.WARNING)
     with suppress(Skip, Poison):
-        assert check(parsed(data, keys, ReceivedAdvertisement(address=BTHOME_ADDRESS, rssi=-60)))
+        assert checked(parsed(data, keys, ReceivedAdvertisement(address=BTHOME_ADDRESS, rssi=-60)))[0]
     assert not caplog.records

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fogline.advertisement import GATT_CONTENT_TYPE, short_uuid
 from fogline.errors import Poison
-from fogline_cloud.flows.parser_runner import check
+from fogline_cloud.flows.parser_runner import checked
 from fogline_cloud.flows.parsers import Reading, Skip
 from fogline_cloud.flows.parsers.ble.gatt import DUST, NUMBERS, parse
 
@@ -154,4 +154,4 @@ def test_malformed_and_unknown_values_are_refused_with_a_reason(parsed, number, 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 def test_any_bytes_become_readings_or_a_reason(parsed, number, data):
     with suppress(Skip, Poison):
-        assert check(parsed(number, data))
+        assert checked(parsed(number, data))[0]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fogline.errors import Poison
 from fogline.event import Event
-from fogline_cloud.flows.parser_runner import check
+from fogline_cloud.flows.parser_runner import checked
 from fogline_cloud.flows.parsers import MAX_READINGS, Reading
 from fogline_cloud.flows.parsers.cbor_values import parse
 from fogline_cloud.flows.parsers.strict_json import MAX_BYTES, MAX_DEPTH
@@ -114,4 +114,4 @@ _values: Any = st.recursive(
 @given(st.binary(max_size=200) | _values.map(cbor2.dumps))
 def test_hostile_bytes_give_readings_or_poison(make_event: MakeEvent, body: bytes) -> None:
     with suppress(Poison):
-        check(parse(make_event(body, content_type="application/cbor")))
+        checked(parse(make_event(body, content_type="application/cbor")))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from fogline.errors import Poison
 from fogline.event import Event
-from fogline_cloud.flows.parser_runner import check
+from fogline_cloud.flows.parser_runner import checked
 from fogline_cloud.flows.parsers import Leftover, Reading
 from fogline_cloud.flows.parsers.csv_values import MAX_BYTES, parse
 
@@ -60,7 +60,7 @@ def test_each_cell_is_a_reading_by_the_rules(make_event: MakeEvent, body: bytes,
     [("text/csv; header=present", "1"), ('text/csv;charset=utf-8; Header="absent"', "column_1"), ("text/csv", "column_1")],
 )
 def test_the_content_type_says_if_there_is_a_header(make_event: MakeEvent, content_type: str, metric: str) -> None:
-    readings = check(parse(make_event(b"1\n2\n", content_type=content_type)))
+    readings = checked(parse(make_event(b"1\n2\n", content_type=content_type)))[0]
     assert readings[-1][1:3] == (metric, 2.0)
 
 
@@ -74,4 +74,4 @@ def test_what_is_no_csv_is_poison(make_event: MakeEvent, body: bytes) -> None:
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
 def test_hostile_bytes_give_readings_or_poison(make_event: MakeEvent, body: bytes) -> None:
     with suppress(Poison):
-        check(parse(make_event(body, content_type="text/csv")))
+        checked(parse(make_event(body, content_type="text/csv")))

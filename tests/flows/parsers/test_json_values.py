@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fogline.errors import Poison
 from fogline.event import Event
-from fogline_cloud.flows.parser_runner import check
+from fogline_cloud.flows.parser_runner import checked
 from fogline_cloud.flows.parsers import MAX_READINGS, Reading
 from fogline_cloud.flows.parsers.json_values import parse
 from fogline_cloud.flows.parsers.strict_json import MAX_BYTES, MAX_DEPTH
@@ -77,7 +77,7 @@ def test_a_document_at_the_limits_is_parsed(make_event: MakeEvent) -> None:
 
 def test_a_number_beyond_a_double_never_becomes_a_reading(make_event: MakeEvent) -> None:
     with pytest.raises(Poison, match="finite"):
-        check(parse(make_event(b"1e999")))
+        checked(parse(make_event(b"1e999")))
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -92,4 +92,4 @@ def test_a_number_beyond_a_double_never_becomes_a_reading(make_event: MakeEvent)
 def test_hostile_bytes_give_readings_or_poison(make_event: MakeEvent, body: bytes) -> None:
     event = make_event(body, content_type="application/json")
     with suppress(Poison):
-        check(parse(event))
+        checked(parse(event))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from fogline.errors import Poison
 from fogline.event import Event
-from fogline_cloud.flows.parser_runner import check
+from fogline_cloud.flows.parser_runner import checked
 from fogline_cloud.flows.parsers import Reading, Skip
 from fogline_cloud.flows.parsers.raw_number import parse
 
@@ -44,4 +44,4 @@ def test_a_number_beyond_a_double_is_refused(make_event: MakeEvent) -> None:
 def test_hostile_bytes_give_readings_skip_or_poison(make_event: MakeEvent, body: bytes) -> None:
     event = make_event(body, content_type="text/plain")
     with suppress(Poison, Skip):
-        assert len(check(parse(event))) == 1
+        assert len(checked(parse(event))[0]) == 1

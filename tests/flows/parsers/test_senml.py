@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fogline.errors import Poison
 from fogline.event import Event, parse_rfc3339
-from fogline_cloud.flows.parser_runner import check
+from fogline_cloud.flows.parser_runner import checked
 from fogline_cloud.flows.parsers import Reading
 from fogline_cloud.flows.parsers.senml import parse
 
@@ -132,4 +132,4 @@ _values = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_
 def test_hostile_packs_give_readings_or_poison(make_event: MakeEvent, body: bytes) -> None:
     event = make_event(body, content_type="application/senml+json")
     with suppress(Poison):
-        check(parse(event))
+        checked(parse(event))

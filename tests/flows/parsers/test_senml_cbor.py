@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fogline.errors import Poison
 from fogline.event import Event, parse_rfc3339
-from fogline_cloud.flows.parser_runner import check
+from fogline_cloud.flows.parser_runner import checked
 from fogline_cloud.flows.parsers import Reading
 from fogline_cloud.flows.parsers.senml_cbor import parse
 
@@ -100,4 +100,4 @@ _values = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_
 @given(st.lists(st.dictionaries(_labels, _values, max_size=6) | _values, max_size=5).map(cbor2.dumps) | st.binary())
 def test_hostile_packs_give_readings_or_poison(make_event: MakeEvent, body: bytes) -> None:
     with suppress(Poison):
-        check(parse(make_event(body, content_type="application/senml+cbor")))
+        checked(parse(make_event(body, content_type="application/senml+cbor")))

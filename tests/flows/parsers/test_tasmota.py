@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fogline.errors import Poison
 from fogline.event import Event
-from fogline_cloud.flows.parser_runner import check
+from fogline_cloud.flows.parser_runner import checked
 from fogline_cloud.flows.parsers import Leftover, Reading
 from fogline_cloud.flows.parsers.tasmota import parse
 
@@ -114,7 +114,7 @@ def test_a_word_is_a_reading_named_by_its_topic(make_event: MakeEvent, topic: st
 )
 def test_what_cannot_be_read_is_poison(make_event: MakeEvent, topic: str, body: bytes) -> None:
     with pytest.raises(Poison):
-        check(parse(make_event(body, subject=topic)))
+        checked(parse(make_event(body, subject=topic)))
 
 
 @given(st.binary(max_size=100), st.sampled_from(["tele/a/LWT", "tele/a/SENSOR", ""]))
@@ -122,4 +122,4 @@ def test_what_cannot_be_read_is_poison(make_event: MakeEvent, topic: str, body: 
 def test_hostile_bytes_give_readings_or_poison(make_event: MakeEvent, body: bytes, subject: str) -> None:
     for each in (b"{" + body, body):
         with suppress(Poison):
-            check(parse(make_event(each, subject=subject)))
+            checked(parse(make_event(each, subject=subject)))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fogline.errors import Poison
 from fogline.event import Event
-from fogline_cloud.flows.parser_runner import check
+from fogline_cloud.flows.parser_runner import checked
 from fogline_cloud.flows.parsers import Leftover, Reading
 from fogline_cloud.flows.parsers.zigbee2mqtt import parse
 
@@ -108,4 +108,4 @@ def test_a_broken_state_is_poison(make_event: MakeEvent, body: bytes) -> None:
 def test_hostile_bytes_give_readings_or_poison(make_event: MakeEvent, body: bytes, subject: str) -> None:
     for each in (b"{" + body, body):
         with suppress(Poison):
-            check(parse(make_event(each, subject=subject)))
+            checked(parse(make_event(each, subject=subject)))

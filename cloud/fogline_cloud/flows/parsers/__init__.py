@@ -96,7 +96,7 @@ MAX_UNIT_CHARS = 64
 MAX_TEXT_CHARS = 65_536
 
 
-class Reading(msgspec.Struct, frozen=True):
+class Reading(msgspec.Struct, frozen=True, gc=False):
     """One measured value: a number or a text. The flow checks every field; a wrong one makes the event dead (`bad-reading`)."""
 
     metric: str
