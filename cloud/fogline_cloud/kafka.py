@@ -26,7 +26,7 @@ BATCH_RECORDS = 500
 COMPRESSION: Final[Mapping[str, Scalar]] = {"compression.type": "gzip", "compression.level": 1}
 """The default for the raw topics: every Kafka client reads gzip, but not every one reads lz4 or zstd (docs/decisions/0018)."""
 DERIVED_COMPRESSION: Final[Mapping[str, Scalar]] = {"compression.type": "zstd"}
-"""The default for records that Fogline derives, which are read by Spark and by clients without a CloudEvents SDK."""
+"""The default for derived topics, which Spark reads mostly, and for the list of revoked certificates."""
 SESSION_TIMEOUT_MS = 6_000
 _BY_USER = '"sasl.username", "sasl.password" and "sasl.mechanism"'
 _BY_CLIENT = '"sasl.oauthbearer.client.id", "sasl.oauthbearer.client.secret" and "https.ca.location"'

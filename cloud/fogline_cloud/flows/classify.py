@@ -55,7 +55,7 @@ class EventRow(NamedTuple):
     content_type: str | None = None
     adapter: str | None = None
     properties: dict[str, str] | None = None
-    outcome: str = ""
+    outcome: str = ""  # never empty in a row; a default, because fields before it have one
     reason: str | None = None
     detail: str | None = None
     parser: str | None = None
@@ -121,7 +121,7 @@ def row_of(record: ReadRecord, result: ParseResult) -> EventRow:
         event.subject,
         event.dedup,
         event.replayed,
-        None,
+        None,  # again
         *record.times,
         event.timequality,
         event.content_type,
