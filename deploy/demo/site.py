@@ -1,7 +1,6 @@
 """Site: all parts of the demo as child processes, started and stopped in order."""
 
 import asyncio
-import os
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,8 +15,6 @@ from demo.workspace import Workspace
 from fogline.errors import Misconfigured
 from fogline_lab.supervisor import ChildProcess, Line, find_script, run_to_end, start_child, stop_children
 
-QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=128m"
-"""A JVM that lives for a minute on two cores must not spend it on compiling; with the usual 48 MB it stops to compile."""
 FOLDER = Path(__file__).parent
 WAITS = 32
 
@@ -60,7 +57,6 @@ class Site:
             "spark",
             [self._fogline, "flow", "run", "--json", "--config", workspace.cloud],
             on_line=partial(read_flow, snapshot.flow),
-            environment={"JDK_JAVA_OPTIONS": os.environ.get("JDK_JAVA_OPTIONS", QUICK_START)},
         )
         self._all_gateways = [
             self._part(

@@ -3,21 +3,24 @@
 #
 #   deploy/packages/build.sh                       for this machine, Debian 12
 #   deploy/packages/build.sh --arch arm64          for a Raspberry Pi, emulated (installs qemu-user-static; half an hour)
+#   deploy/packages/build.sh --arch armhf          for one with a 32-bit system: fogline-edge alone
 #   deploy/packages/build.sh --version 0.1.1       with another version number, to try an upgrade
 #   deploy/packages/build.sh --again               a second time, which must give the same bytes
 #   deploy/packages/build.sh --only fogline-edge   the gateway's package alone, which takes two minutes
+#   deploy/packages/build.sh --sources FILE        with the mirrors that this apt sources file names, not those of this machine
 #
 # Needs root (chroot). Run deploy/setup/setup.sh first: uv and the lock come from there.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-arch=$(dpkg --print-architecture) suite=bookworm version="" again="" only=""
+arch=$(dpkg --print-architecture) suite=bookworm version="" again="" only="" mirrors=/etc/apt/sources.list.d/debian.sources
 while [ $# -gt 0 ]; do
     case $1 in
         --arch) arch=$2; shift 2 ;;
         --version) version=$2; shift 2 ;;
         --again) again=yes; shift ;;
         --only) only=$2; shift 2 ;;
+        --sources) mirrors=$2; shift 2; [ -r "$mirrors" ] || { echo "build.sh: $mirrors cannot be read" >&2; exit 2; } ;;
         -h | --help) sed -n '2,/^set/p' "$0" | sed 's/^# \{0,1\}//;$d'; exit 0 ;;
         *) echo "build.sh: unknown option $1 (see --help)" >&2; exit 2 ;;
     esac
@@ -28,10 +31,16 @@ done
 . deploy/packages/need.sh
 uv=$PWD/.fogline/bootstrap/bin/uv
 root=$state/root-$suite-$arch wheels=$state/wheels-$arch
+sources="python-qpid-proton pyspark" tools=""  # no wheels of these are in the registry
 case $arch in
-    amd64) platform=x86_64 ;;
-    arm64) platform=aarch64 ;;
-    armhf) platform=armv7l ;;
+    amd64) platform=x86_64 resolved_for=x86_64 ;;
+    arm64) platform=aarch64 resolved_for=aarch64 ;;
+    armhf)
+        platform=armv7l resolved_for=aarch64  # uv knows no 32-bit ARM, where the same packages are needed
+        sources+=" cffi dbus-fast msgspec zstandard"
+        tools="cython==3.3.1 poetry-core==2.5.0 setuptools==84.2.1 setuptools-scm==10.3.4"  # Debian's are too old for these
+        only=fogline-edge
+        ;;
     *) echo "build.sh: --arch is amd64, arm64 or armhf, not $arch" >&2; exit 2 ;;
 esac
 
@@ -48,7 +57,6 @@ fi
 say "fetching the Python packages for $arch"
 export UV_CACHE_DIR=$PWD/.fogline/uv-cache
 python=$state/../bootstrap/bin/python
-sources="python-qpid-proton pyspark"  # no wheels of these are in the registry
 
 # requirements PROJECT [EXTRA]: the requirements of a project
 requirements() {
@@ -67,17 +75,18 @@ lock() {
         "$@" --output-file "$state/$name.lock" "$state/$name.in"
 }
 
-platform_options=(--python-platform "$platform-unknown-linux-gnu")
+platform_options=(--python-platform "$resolved_for-unknown-linux-gnu")
 for each in $sources; do platform_options+=(--no-emit-package "$each"); done
 { requirements shared; requirements edge; } | lock edge "${platform_options[@]}"
 locks=(edge)
-if [ "$arch" != armhf ] && [ -z "$only" ]; then
+if [ -z "$only" ]; then
     { requirements shared; requirements cloud; } | lock cloud "${platform_options[@]}"
     mapfile -t present < <(sed -n 's/^\([a-z0-9-]*\)==.*/--no-emit-package=\1/p' "$state/cloud.lock")
     { requirements shared; requirements cloud spark; } | lock flow "${platform_options[@]}" "${present[@]}"
     locks+=(cloud flow)
 fi
 printf '%s\n' $sources | lock sources --no-deps
+printf '%s\n' $tools | lock tools
 mkdir -p "$wheels"
 rm -f "$wheels"/fogline*.whl
 cmp -s "$state/sources.lock" "$wheels/sources.lock" || rm -rf "$wheels/built" "$wheels"/*.tar.gz  # of former versions
@@ -87,6 +96,7 @@ fetch() { "$python" -m pip download -q --no-deps --require-hashes -d "$wheels" "
 for each in "${locks[@]}"; do
     fetch --only-binary :all: --python-version 3.11 "${platforms[@]}" -r "$state/$each.lock"
 done
+[ -z "$tools" ] || fetch --only-binary :all: --python-version 3.11 "${platforms[@]}" -r "$state/tools.lock"
 fetch --no-binary :all: -r "$state/sources.lock"
 cp "$state/sources.lock" "$wheels/"
 for part in shared edge cloud; do
@@ -97,8 +107,8 @@ done
 if [ ! -e "$root/.complete" ]; then
     say "making a Debian ($suite, $arch) in $root"
     rm -rf "$root"
-    mmdebstrap --quiet --arch="$arch" --variant=buildd --include=debhelper,lintian,fakeroot,libsasl2-dev,libssl-dev,pkgconf,python3,python3-cffi,python3-dev,python3-pip,python3-setuptools,swig,cmake,adduser \
-        "$suite" "$root" $(ls /etc/apt/sources.list.d/debian.sources 2>/dev/null || true)
+    mmdebstrap --quiet --arch="$arch" --variant=buildd --include=debhelper,lintian,fakeroot,libffi-dev,libsasl2-dev,libssl-dev,pkgconf,python3,python3-cffi,python3-dev,python3-pip,python3-setuptools,swig,cmake,adduser \
+        "$suite" "$root" $(ls "$mirrors" 2>/dev/null || true)
     touch "$root/.complete"
 fi
 
@@ -108,7 +118,7 @@ rm -rf "$root/build" && mkdir -p "$source/docs"
 cp -r deploy/packages/debian "$source/"
 cp deploy/packages/*.default deploy/packages/fogline*.sh deploy/packages/cloud.toml deploy/packages/sbom.py README.md "$source/"
 cp docs/install-gateway.md docs/install-cloud.md "$source/docs/"
-for each in "${locks[@]}"; do cp "$state/$each.lock" "$source/"; done
+for each in "${locks[@]}" sources tools; do cp "$state/$each.lock" "$source/"; done
 cp -r "$wheels" "$source/wheels"
 [ -z "$again" ] || rm -rf "$source/wheels/built"
 [ -n "$only" ] || cp -r .fogline/jars/spark "$source/jars"
@@ -117,7 +127,8 @@ version=$(sed -n '1s/.*(\(.*\)).*/\1/p' "$source/debian/changelog")
 say "building the packages $version for $arch"
 chroot "$root" /bin/sh -c "cd /build/fogline && DH_OPTIONS=${only:+-p$only} DEB_BUILD_OPTIONS=noautodbgsym dpkg-buildpackage -b -us -uc" >"$state/build-$arch.log" 2>&1 \
     || { tail -n 40 "$state/build-$arch.log" >&2; echo "build.sh: see $state/build-$arch.log" >&2; exit 1; }
-[ ! -d "$source/built/pyspark" ] || { mkdir -p "$wheels/built" && cp -r "$source/built/pyspark" "$wheels/built/"; }
+mkdir -p "$wheels/built"
+cp -r "$source/built/." "$wheels/built/"
 if [ -n "$again" ]; then
     for package in "$root"/build/*.deb; do
         cmp "$package" "$state/$(basename "$package")" || { echo "build.sh: the second build differs from the first" >&2; exit 1; }

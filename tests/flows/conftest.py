@@ -78,8 +78,7 @@ def plugin() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def spark(plugin: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     folder = tmp_path_factory.mktemp("spark")
-    quick = {"spark.driver.memory": "1g", "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-    flow = FlowSettings(checkpoint=str(folder / "spark"), spark=quick)
+    flow = FlowSettings(checkpoint=str(folder / "spark"), spark={"spark.driver.memory": "1g"})
     with spark_session(CloudSettings(tenant="t", kafka={"bootstrap.servers": "127.0.0.1:1"}, flow=flow)) as session:
         yield session
 
@@ -131,6 +130,7 @@ class Flow:
         accept_new_topics: bool = False,
         metrics: FlowMetrics | None = None,
         on_raw: Callable[[], None] = lambda: None,
+        on_ready: Callable[[], None] = lambda: None,
     ) -> list[Progress]:
         """Run it, by default once, over what is there. Returns the batches."""
         batches: list[Progress] = []
@@ -149,7 +149,7 @@ class Flow:
             self.spark,
             self.settings,
             self._counts,
-            on_ready=lambda: None,
+            on_ready=on_ready,
             parsing=job.QueryCallbacks(on_progress=done, on_offsets=watched.on_offsets),
             raw=job.QueryCallbacks(on_progress=raw_done, on_offsets=watched.on_raw_offsets),
             stop=stop or threading.Event(),

@@ -40,6 +40,16 @@ def test_a_flow_uses_an_archive_if_there_is_one(jars: Path) -> None:
     assert "SharedArchiveFile" not in options("yarn"), "its driver may be on another machine"
 
 
+def test_jars_are_on_the_class_path_where_java_maps_classes() -> None:
+    jars = [str(each) for each in find_jars("spark")]
+    local = configuration(CloudSettings(tenant="t"))
+    assert local["spark.driver.extraClassPath"] == ":".join(jars)
+    assert "spark.jars" not in local
+    cluster = configuration(CloudSettings(tenant="t", flow=FlowSettings(master="yarn")))
+    assert cluster["spark.jars"] == ",".join(jars)
+    assert "spark.driver.extraClassPath" not in cluster
+
+
 def test_a_java_that_does_not_fit_an_archive_starts_without_it_and_is_silent(jars: Path) -> None:
     class_archive().write_bytes(b"of another version")
     given = [each.replace('"', "") for each in options().split() if each.startswith("-X")]
@@ -80,8 +90,10 @@ def test_the_archive_has_sparks_classes_and_java_maps_them(jars: Path, folder: P
         f"flow = FlowSettings(checkpoint={str(folder / 'checkpoint')!r}, spark={{{OPTIONS!r}: options}})\n"
         "with spark_session(CloudSettings(tenant='t', flow=flow)) as spark:\n"
         "    assert spark.range(3).count() == 3\n"
+        "    spark._jvm.org.apache.kafka.clients.consumer.ConsumerConfig.configNames()\n"
     )
     subprocess.run([sys.executable, "-c", script], timeout=200, check=True)
     mapped = [line for line in loaded.read_text().splitlines() if "shared objects file (top)" in line]
     assert len(mapped) > LEAST_CLASSES
-    assert any("org.apache.spark.SparkContext " in line for line in mapped)
+    for each in ("spark.SparkContext", "spark.sql.delta.catalog.DeltaCatalog", "kafka.clients.consumer.ConsumerConfig"):
+        assert any(f"org.apache.{each} " in line for line in mapped), each

@@ -308,6 +308,27 @@ def test_a_started_flow_lands_a_small_batch_first_and_then_larger_ones(flow: Flo
     assert sequences(flow, "events") == sequences(flow, "readings") == list(range(1, 2004))
 
 
+def test_a_flow_is_ready_once_when_the_rows_of_its_first_batch_are_in_the_table(flow: Flow, make_event: MakeEvent) -> None:
+    flow.land([make_event(b"1")])
+    stop, seen = threading.Event(), []
+
+    def on_ready() -> None:
+        seen.append(("ready", sequences(flow, "readings")))
+
+    def on_batch() -> None:
+        seen.append(("batch", sequences(flow, "readings")))
+        stop.set()
+
+    flow.run(once=False, stop=stop, on_batch=on_batch, on_ready=on_ready)
+    assert seen == [("ready", [1]), ("batch", [1])]
+
+
+def test_a_flow_with_nothing_to_land_is_ready(flow: Flow) -> None:
+    stop = threading.Event()
+    batches = flow.run(once=False, stop=stop, on_ready=stop.set)
+    assert (stop.is_set(), sum(batch.events for batch in batches)) == (True, 0)
+
+
 def test_a_flow_without_a_backlog_stays_at_its_first_query(flow: Flow, make_event: MakeEvent, monkeypatch) -> None:
     """A query that begins anew asks Kafka for all offsets: new rows would wait for it."""
     queries, stream = [], Query._stream

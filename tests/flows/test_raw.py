@@ -19,7 +19,7 @@ from flows.test_topic_ids import create_again
 from fogline.errors import Misconfigured
 from fogline.event import Lane
 from fogline_cloud import records, topics
-from fogline_cloud.flows import commit, delta_log, job, raw_sink, schema
+from fogline_cloud.flows import commit, delta_log, job, query, raw_sink, schema
 from fogline_cloud.kafka import KafkaClients
 
 LIMIT_S = 120.0
@@ -131,8 +131,10 @@ def test_table_raw_begins_with_the_earliest_record_and_ends_where_it_is_switched
 
 
 def test_parsers_that_hang_do_not_stop_table_raw(raw_flow: Flow, make_event, folder: Path, monkeypatch) -> None:
-    """F6: every task of the parsing query hangs in a parser that no time limit ends."""
+    """F6: every task of the parsing query hangs in a parser that no time limit ends. The flow is ready all the same."""
     monkeypatch.setattr(raw_sink, "DELAY_S", 1)
+    monkeypatch.setattr(query, "READY_LIMIT_S", 1)
+    monkeypatch.setattr(job, "CATCH_UP_S", 1)
     pipes = [folder / f"pipe-{number}" for number in range(2)]
     for partition, pipe in enumerate(pipes):
         os.mkfifo(pipe)
@@ -223,6 +225,8 @@ def test_a_failure_of_the_parsing_query_ends_the_flow_after_the_batch_of_table_r
         raise Misconfigured("a parser is wrong")
 
     monkeypatch.setattr(commit.MicroBatchCommitter, "process", fail)
+    monkeypatch.setattr(query, "READY_LIMIT_S", 1)
+    monkeypatch.setattr(job, "CATCH_UP_S", 1)
     with pytest.raises(Misconfigured, match="a parser is wrong"):
         raw_flow.run(once=False, on_raw=landed.set)
     assert bodies(raw_flow) == [b"1"]

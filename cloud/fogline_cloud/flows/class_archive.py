@@ -11,13 +11,17 @@ from contextlib import suppress
 from pathlib import Path
 from subprocess import Popen, TimeoutExpired
 from threading import Event
+from typing import Any
+from zipfile import ZipFile
 
 import pyarrow as pa
 from msgspec.structs import replace
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 from fogline.errors import Misconfigured
+from fogline.installed import find_jars
 from fogline_cloud.flows.commit import mark_replayed, warm_up
 from fogline_cloud.flows.session import class_archive, java_options, start_session
 from fogline_cloud.flows.tables import make_tables, tables_in
@@ -27,6 +31,7 @@ BATCHES = 3
 """Micro-batches of the rehearsal. The first one loads most classes."""
 BATCHES_LIMIT_S = 120.0
 WRITING_LIMIT_S = 300.0
+_KAFKA = ("org/apache/kafka/clients/", "org/apache/kafka/common/", "org/apache/spark/sql/kafka010/")
 
 
 def write_class_archive() -> Path:
@@ -55,7 +60,7 @@ def write_class_archive() -> Path:
 def _run(folder: Path, archive: Path) -> None:
     flow = FlowSettings(tables=str(folder / "tables"), checkpoint=str(folder / "checkpoint"), master="local[2]")
     settings = CloudSettings(tenant="rehearsal", flow=flow)
-    options = f'{java_options(settings)} -XX:TieredStopAtLevel=1 -XX:ArchiveClassesAtExit="{archive}"'
+    options = f'{java_options(settings)} -XX:ArchiveClassesAtExit="{archive}"'
     spark = start_session(replace(settings, flow=replace(flow, spark={"spark.driver.extraJavaOptions": options})))
     java = SparkContext._gateway.proc  # noqa: SLF001 - PySpark has no other name for its JVM
     try:
@@ -83,7 +88,7 @@ def _end(java: "Popen[bytes]") -> int | None:
 
 
 def rehearse(spark: SparkSession, folder: Path) -> None:
-    """Use what a flow uses of Spark: tables, a streaming query, Python workers, files and a join."""
+    """Use what a flow uses of Spark: tables, a streaming query, Python workers, files and a join; and load Kafka's clients."""
     warm_up(spark, 1)
     make_tables(spark, tables_in(str(folder / "tables"), {}))
     done = Event()
@@ -102,6 +107,19 @@ def rehearse(spark: SparkSession, folder: Path) -> None:
         query.stop()
     rows = spark.read.format("delta").load(str(folder / "tables" / "events"))
     mark_replayed(rows, rows).write.parquet(str(folder / "marked"))
+    _load_kafka(spark)
+
+
+def _load_kafka(spark: SparkSession) -> None:
+    """Load the classes of Kafka's clients and of Spark's source: a rehearsal has no broker to use them with."""
+    jvm: Any = spark._jvm  # noqa: SLF001 - PySpark has no other name for its JVM
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    for jar in find_jars("spark"):
+        with ZipFile(jar) as archive:
+            files = [each for each in archive.namelist() if each.startswith(_KAFKA) and each.endswith(".class")]
+        for each in files:
+            with suppress(Py4JError):  # a class that needs a library which is not there
+                jvm.java.lang.Class.forName(each.removesuffix(".class").replace("/", "."), False, loader)
 
 
 def _same(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -36,6 +36,7 @@ log = logging.getLogger(__name__)
 _BACK_OFF_S = (1.0, 2.0, 5.0, 10.0, 30.0)
 CATCH_UP_S = 30.0
 """Time for which a started flow that parses a backlog has the machine without the query that writes `raw`."""
+_SETTLE_S = 5.0  # for which the query that parses has it after the backlog too, because its JVM is still cold
 
 
 def preflight(settings: CloudSettings) -> dict[str, int]:
@@ -90,52 +91,50 @@ def run_flow(
 ) -> None:
     """Run the flow's queries until `stop` is set, or with `once` to the end of the records that Kafka has now.
 
-    The query that parses starts first. When the tables are claimed, two threads begin beside it: the query that writes `raw`
-    (if `[flow] raw_days` is not 0; after the backlog, or `CATCH_UP_S`) and the slow lane (if `[flow] slow_limit_ms` is not
-    0, and not with `once`). A query waits for Kafka by itself. If one fails for another reason, `stop` is set, and the error is
-    raised when the other has ended.
+    The query that parses starts first. When its first micro-batch has landed, or there is none, `on_ready` is called once, and
+    two threads begin beside it: the query that writes `raw` (if `[flow] raw_days` is not 0; after the backlog, or
+    `CATCH_UP_S`) and the slow lane (if `[flow] slow_limit_ms` is not 0, and not with `once`). A query waits for Kafka by
+    itself. If one fails for another reason, `stop` is set, and the error is raised when the other has ended.
 
     `counts`: from `preflight`. `accept_new_topics`: read raw topics that were created again, if the checkpoint is new.
-    `on_ready` is called once. Raises `Misconfigured`; Spark's own messages are in `log_file(settings)`.
+    Raises `Misconfigured`; Spark's own messages are in `log_file(settings)`.
     """
     loop = _QueryLoop(spark, settings, counts, stop, once=once, accept_new_topics=accept_new_topics)
-    beside: list[Future[None]] = []
-    caught_up = threading.Event()
-    if once:
-        caught_up.set()
-
-    def on_progress(progress: Progress) -> None:
-        if progress.events < FIRST_EVENTS:
-            caught_up.set()
-        parsing.on_progress(progress)
-
-    def write_raw() -> None:
-        caught_up.wait(CATCH_UP_S)
-        spark.sparkContext.setLocalProperty("spark.scheduler.pool", RAW_POOL)
-        with _stopping_after_failure(stop):
-            loop.run(RawSink, raw, lambda: None)
-
-    def serve_slow_lane() -> None:
-        with _stopping_after_failure(stop):
-            SlowLane(spark, settings).run(stop)
-
-    def begin() -> None:
-        if settings.flow.raw_days:
-            beside.append(pool.submit(write_raw))
-        if settings.flow.slow_limit_ms and not once:
-            beside.append(pool.submit(serve_slow_lane))
-        on_ready()
-
     with ThreadPoolExecutor(3, thread_name_prefix="flow") as pool, _stopping_after_failure(stop):
+        beside = _Beside(loop, raw, pool)
+
+        @_once
+        def ready() -> None:
+            beside.start()
+            on_ready()
+
+        def on_progress(progress: Progress) -> None:
+            ready()
+            beside.on_progress(progress)
+            parsing.on_progress(progress)
+
         pool.submit(_warm_up, spark, settings.flow)
         try:
             sink = partial(ParsedSink, export=parsing.export)
-            loop.run(sink, replace(parsing, on_progress=on_progress), cache(begin))  # every query begins to read
+            loop.run(sink, replace(parsing, on_progress=on_progress), ready)
         finally:
-            caught_up.set()
-            spark.sparkContext.cancelJobGroup(SLOW_LANE)
-    for each in beside:
-        each.result()
+            beside.end()
+    beside.check()
+
+
+def _once(action: Callable[[], None]) -> Callable[[], None]:
+    """Return a function whose first call does it. Others, on any thread, wait until it is done."""
+    lock = threading.Lock()
+    done = False
+
+    def call() -> None:
+        nonlocal done
+        with lock:
+            if not done:
+                done = True
+                action()
+
+    return call
 
 
 def _warm_up(spark: SparkSession, flow: FlowSettings) -> None:
@@ -200,3 +199,52 @@ class _QueryLoop:
                 epoch = query.epoch
             else:
                 return
+
+
+class _Beside:
+    """The query that writes `raw` and the slow lane: what runs beside the query that parses."""
+
+    def __init__(self, loop: _QueryLoop, raw: QueryCallbacks[RawProgress], pool: ThreadPoolExecutor) -> None:
+        self._loop = loop
+        self._raw = raw
+        self._pool = pool
+        self._futures: list[Future[None]] = []
+        self._caught_up = threading.Event()
+        if loop.once:
+            self._caught_up.set()
+
+    def start(self) -> None:
+        """Start what the settings ask for."""
+        flow = self._loop.settings.flow
+        if flow.raw_days:
+            self._futures.append(self._pool.submit(self._write_raw))
+        if flow.slow_limit_ms and not self._loop.once:
+            self._futures.append(self._pool.submit(self._serve_slow_lane))
+
+    def on_progress(self, progress: Progress) -> None:
+        """Note whether the query that parses has caught up."""
+        if progress.events < FIRST_EVENTS:
+            self._caught_up.set()
+
+    def end(self) -> None:
+        """Let both end, after `stop` was set or the query that parses has ended."""
+        self._caught_up.set()
+        self._loop.spark.sparkContext.cancelJobGroup(SLOW_LANE)
+
+    def check(self) -> None:
+        """Raise the error of the one that failed."""
+        for each in self._futures:
+            each.result()
+
+    def _write_raw(self) -> None:
+        loop = self._loop
+        self._caught_up.wait(CATCH_UP_S)
+        if not loop.once:
+            loop.stop.wait(_SETTLE_S)
+        loop.spark.sparkContext.setLocalProperty("spark.scheduler.pool", RAW_POOL)
+        with _stopping_after_failure(loop.stop):
+            loop.run(RawSink, self._raw, lambda: None)
+
+    def _serve_slow_lane(self) -> None:
+        with _stopping_after_failure(self._loop.stop):
+            SlowLane(self._loop.spark, self._loop.settings).run(self._loop.stop)

@@ -38,6 +38,8 @@ FINISH_LIMIT_S = 30.0
 """Time that a running micro-batch may take after a stop was requested. It is abandoned then, and replayed by the next query."""
 BATCH_LIMIT_S = 1800.0
 """A micro-batch that runs for longer is no progress: the service manager may start the flow again."""
+READY_LIMIT_S = 10.0
+"""A query whose first micro-batch runs for longer is ready all the same: a slow parser must not look like a failed start."""
 _POLL_S = 0.25  # Spark offers no way to wait for the end of a query and for something else at once
 
 
@@ -110,7 +112,10 @@ class Query:
         self._failure: FoglineError | None = None
 
     def run(self, stop: threading.Event, on_ready: Callable[[], None], *, once: bool) -> None:
-        """Read until `stop` is set, or with `once` to the end of Kafka's records. Raises `Misconfigured` or `Unreachable`."""
+        """Read until `stop` is set, or with `once` to the end of Kafka's records. Raises `Misconfigured` or `Unreachable`.
+
+        `on_ready` is called, more than once, when the query reads and no first micro-batch is still to land.
+        """
         try:
             starting = self._prepare()
             # Spark fixes the size of micro-batches when a query starts, so a further query follows the first one.
@@ -119,7 +124,7 @@ class Query:
                 self._most, self._may_grow = max_events, False
                 query = self._stream(starting, max_events, once=once)
                 while not query.awaitTermination(_POLL_S):
-                    if self._began or query.lastProgress is not None:  # Spark takes seconds until it knows Kafka's offsets
+                    if self._is_ready(query):
                         on_ready()
                     self._report_offsets(query)
                     if monotonic() - self._began < BATCH_LIMIT_S or self._idle.is_set():
@@ -137,6 +142,12 @@ class Query:
                 with suppress(Unreachable):
                     self._topic_ids.check()  # Spark reports a topic that was created again as lost data
             raise failure from error
+
+    def _is_ready(self, query: StreamingQuery) -> bool:
+        """Return False until Spark knows Kafka's offsets, which takes seconds, and has landed what it found first."""
+        if self._idle.is_set():
+            return self._began > 0 or query.lastProgress is not None
+        return monotonic() - self._began > READY_LIMIT_S if self._began else False
 
     def _report_offsets(self, query: StreamingQuery) -> None:
         progress = query.lastProgress

@@ -38,7 +38,10 @@ _ALWAYS: dict[str, Scalar] = {
     "spark.databricks.delta.optimize.maxFileSize": 128 << 20,
     "spark.databricks.delta.optimize.minFileSize": 64 << 20,
 }
+_QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=128m -XX:+UseParallelGC"
+"""The first of Java's two compilers, with room for its code, and the collector that takes least CPU time (decision 0043)."""
 _LOCALLY: dict[str, Scalar] = {
+    "spark.driver.defaultJavaOptions": _QUICK_JAVA,
     "spark.ui.enabled": False,
     "spark.ui.showConsoleProgress": False,
     "spark.driver.host": "127.0.0.1",
@@ -104,10 +107,12 @@ def configuration(settings: CloudSettings) -> dict[str, str]:
     """Return every Spark setting of the flow; `[flow.spark]` overrides. Raises `Misconfigured` without the jars."""
     flow = settings.flow
     local = is_local(spark_master(flow) or "")
+    jars = [str(each) for each in find_jars("spark")]
     chosen: dict[str, Scalar] = {
         **_ALWAYS,
         "spark.app.name": f"fogline-{flow.name}",
-        "spark.jars": ",".join(map(str, find_jars("spark"))),
+        # Java maps classes of its class path alone from an archive; a cluster's workers need copies of the jars.
+        **({"spark.driver.extraClassPath": os.pathsep.join(jars)} if local else {"spark.jars": ",".join(jars)}),
         "spark.driver.extraJavaOptions": java_options(settings) + (_archive_options() if local else ""),
         **(_LOCALLY if local else {}),
         **flow.spark,

@@ -1,4 +1,4 @@
-"""The packages for arm64 in an emulated Debian 12 (qemu-user): a gateway acknowledges an event, the cloud's commands start."""
+"""The packages for ARM in an emulated Debian 12 (qemu-user): a gateway acknowledges an event, the cloud's commands start."""
 
 import json
 import re
@@ -10,7 +10,6 @@ import pytest
 from packages.conftest import PACKAGES
 from packages.test_fogline_edge import PUBLISH
 
-ROOT = PACKAGES / "root-bookworm-arm64"
 LIMIT_S = 1800
 """For an emulated machine that has a part of one CPU."""
 MOST_KB = 60_000
@@ -51,15 +50,15 @@ echo imported
 
 @pytest.fixture
 def machine(tmp_path):
-    """Runs a script as root of a Debian for arm64, without a network, with a package in /srv. Returns what it printed."""
+    """Runs a script as root of a Debian for `arch`, without a network, with a package in /srv. Returns what it printed."""
 
-    def run(package: str, script: str) -> str:
-        root = tmp_path / "root"
-        packages = sorted(PACKAGES.glob(f"{package}_*_arm64.deb"))
-        if not packages or not ROOT.exists():
-            pytest.skip(f"there is no {package} for arm64: make packages ARGS='--arch arm64'")
+    def run(arch: str, package: str, script: str) -> str:
+        root, built_in = tmp_path / "root", PACKAGES / f"root-bookworm-{arch}"
+        packages = sorted(PACKAGES.glob(f"{package}_*_{arch}.deb"))
+        if not packages or not built_in.exists():
+            pytest.skip(f"there is no {package} for {arch}: make packages ARGS='--arch {arch}'")
         root.mkdir()
-        parts = [str(each) for each in ROOT.iterdir() if each.name != "build"]
+        parts = [str(each) for each in built_in.iterdir() if each.name != "build"]
         subprocess.run(["cp", "-a", "--reflink=auto", *parts, str(root)], check=True)
         shutil.copy(packages[0], root / "srv" / f"{package}.deb")
         (root / "srv" / "publish.py").write_text(PUBLISH)
@@ -75,8 +74,9 @@ def machine(tmp_path):
     shutil.rmtree(tmp_path / "root", ignore_errors=True)
 
 
-def test_the_gateway_acknowledges_an_event(machine):
-    printed = machine("fogline-edge", GATEWAY)
+@pytest.mark.parametrize("arch", ["arm64", "armhf"])
+def test_the_gateway_acknowledges_an_event(machine, arch):
+    printed = machine(arch, "fogline-edge", GATEWAY)
     lines = printed.splitlines()
     ready = next(json.loads(line) for line in lines if line.startswith('{"ready"'))
     assert ready["mqtt"] == "127.0.0.1:1883"
@@ -95,7 +95,7 @@ def test_the_gateway_acknowledges_an_event(machine):
 
 
 def test_the_commands_of_the_cloud_side_start(machine):
-    printed = machine("fogline-cloud", CLOUD)
+    printed = machine("arm64", "fogline-cloud", CLOUD)
     assert "usage: fogline " in printed
     assert "usage: fogline bridge check" in printed
     assert "imported" in printed
