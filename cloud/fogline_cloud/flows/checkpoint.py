@@ -15,9 +15,9 @@ def open_checkpoint(spark: SparkSession, folder: str) -> QueryCheckpoint:
     system, path = _hadoop(spark, metadata)
     if not system.exists(path):
         return QueryCheckpoint(_write_metadata(system, path), -1, -1)
-    first = spark.read.text(metadata).first()
-    run: str = json.loads(first[0])["id"] if first is not None else ""
-    return QueryCheckpoint(run, _newest(spark, f"{folder}/offsets"), _newest(spark, f"{folder}/commits"))
+    return QueryCheckpoint(
+        _read_metadata(spark, system, path), _newest(spark, f"{folder}/offsets"), _newest(spark, f"{folder}/commits")
+    )
 
 
 def delete_checkpoint(spark: SparkSession, folder: str) -> None:
@@ -31,6 +31,16 @@ def _newest(spark: SparkSession, folder: str) -> int:
     system, path = _hadoop(spark, folder)
     names = [status.getPath().getName() for status in system.listStatus(path)] if system.exists(path) else []
     return max((int(name) for name in names if name.isdecimal()), default=-1)
+
+
+def _read_metadata(spark: SparkSession, system: Any, path: Any) -> str:
+    file = system.open(path)  # a query of Spark takes a started JVM a second for one line
+    try:
+        text = spark._jvm.org.apache.commons.io.IOUtils.toString(file, "UTF-8")  # noqa: SLF001 - as in `_hadoop`
+    finally:
+        file.close()
+    run: str = json.loads(text)["id"] if text.strip() else ""
+    return run
 
 
 def _write_metadata(system: Any, path: Any) -> str:
