@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from device import Device
 from http_request import HttpConnection
@@ -28,19 +29,27 @@ LIMIT_S = 60.0
 
 @dataclass(frozen=True)
 class Case:
-    """So many commands through one gateway. `bits_per_s`: of the line between gateway and bridge, `None` for no limit."""
+    """So many commands through one gateway, a new one each `every_s`, or at once when the one before is answered.
+
+    `bits_per_s`: of the line between gateway and bridge, `None` for no limit.
+    """
 
     name: str
     bits_per_s: float | None
     commands: int
+    every_s: float = 0.0
     events_s: int = 0  # beside the commands
     http: bool = False
 
 
+EVERY_S = 0.1
+"""On an idle line nothing is left to do for the command before: without this time, Kafka still commits that one's records."""
 CASES = (
-    Case("idle", None, 200),
-    Case("http", None, 200, http=True),
-    Case("busy", None, 200, events_s=2000),
+    Case("idle", None, 200, every_s=EVERY_S),
+    Case("http", None, 200, every_s=EVERY_S, http=True),
+    Case("busy", None, 200, every_s=EVERY_S, events_s=2000),
+    Case("series", None, 200),
+    Case("busy_series", None, 200, events_s=2000),
     Case("10mbit", 10e6, 60),
     Case("1mbit", 1e6, 60),
 )
@@ -84,7 +93,7 @@ async def many(bench: Bench, tenant: str, bridge_port: int) -> float:
 
 
 async def round_trips(bench: Bench, tenant: str, bridge_port: int, case: Case, http_port: int) -> list[float]:
-    """Seconds of each command, one after the other."""
+    """Seconds of each command. None begins before the one before is answered."""
     gateway, lamp = f"gw-{case.name}", f"lamp-{case.name}"
     async with AsyncExitStack() as stack:
         port = bridge_port
@@ -99,7 +108,7 @@ async def round_trips(bench: Bench, tenant: str, bridge_port: int, case: Case, h
         if case.bits_per_s:
             await fill(bench, gateway, mqtt_port)
         if case.events_s:
-            seconds = case.commands // 10 + 60
+            seconds = case.commands // 10 + 90
             load = mqtt_port, 1, 100, case.events_s * seconds, case.events_s, 100, 500
             publisher = stack.enter_context(bench.child("load", *bench.program("mqtt_load"), *load))
             publisher.next_line()
@@ -111,9 +120,13 @@ async def round_trips(bench: Bench, tenant: str, bridge_port: int, case: Case, h
             http = HttpConnection(http_port)
             await http.open()
             stack.push_async_callback(http.close)
-            taken_s = [await http_command(http, lamp) for _ in range(case.commands)]
+            send = partial(http_command, http, lamp)
         else:
-            taken_s = [await command(operator, lamp) for _ in range(case.commands)]
+            send = partial(command, operator, lamp)
+        taken_s = []
+        for _ in range(case.commands):
+            taken_s.append(await send())
+            await asyncio.sleep(max(0.0, case.every_s - taken_s[-1]))
         if case.bits_per_s and not backlog(bench, gateway):
             raise Failed(f"{gateway}: the backlog was over before the last command")
     return taken_s
