@@ -45,6 +45,10 @@ def test_jars_are_on_the_class_path_where_java_maps_classes() -> None:
     local = configuration(CloudSettings(tenant="t"))
     assert local["spark.driver.extraClassPath"] == ":".join(jars)
     assert "spark.jars" not in local
+    more = FlowSettings(spark={"spark.driver.extraClassPath": "/opt/s3.jar"})
+    assert configuration(CloudSettings(tenant="t", flow=more))["spark.driver.extraClassPath"] == ":".join(
+        [*jars, "/opt/s3.jar"]
+    )
     cluster = configuration(CloudSettings(tenant="t", flow=FlowSettings(master="yarn")))
     assert cluster["spark.jars"] == ",".join(jars)
     assert "spark.driver.extraClassPath" not in cluster

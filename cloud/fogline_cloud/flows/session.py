@@ -38,6 +38,7 @@ _ALWAYS: dict[str, Scalar] = {
     "spark.databricks.delta.optimize.maxFileSize": 128 << 20,
     "spark.databricks.delta.optimize.minFileSize": 64 << 20,
 }
+_CLASS_PATH = "spark.driver.extraClassPath"
 _QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=128m -XX:+UseParallelGC"
 """The first of Java's two compilers, with room for its code, and the collector that takes least CPU time (decision 0043)."""
 _LOCALLY: dict[str, Scalar] = {
@@ -104,19 +105,21 @@ def _archive_options() -> str:
 
 
 def configuration(settings: CloudSettings) -> dict[str, str]:
-    """Return every Spark setting of the flow; `[flow.spark]` overrides. Raises `Misconfigured` without the jars."""
+    """Return every Spark setting of the flow; `[flow.spark]` overrides, or adds jars. Raises `Misconfigured` without ours."""
     flow = settings.flow
     local = is_local(spark_master(flow) or "")
     jars = [str(each) for each in find_jars("spark")]
     chosen: dict[str, Scalar] = {
         **_ALWAYS,
         "spark.app.name": f"fogline-{flow.name}",
-        # Java maps classes of its class path alone from an archive; a cluster's workers need copies of the jars.
-        **({"spark.driver.extraClassPath": os.pathsep.join(jars)} if local else {"spark.jars": ",".join(jars)}),
+        **({} if local else {"spark.jars": ",".join(jars)}),
         "spark.driver.extraJavaOptions": java_options(settings) + (_archive_options() if local else ""),
         **(_LOCALLY if local else {}),
         **flow.spark,
     }
+    if local:  # Java maps classes of its class path alone from an archive; a cluster's workers need copies of the jars
+        own = [str(flow.spark[_CLASS_PATH])] if _CLASS_PATH in flow.spark else []
+        chosen[_CLASS_PATH] = os.pathsep.join([*jars, *own])
     return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in chosen.items()}
 
 
