@@ -39,8 +39,11 @@ _ALWAYS: dict[str, Scalar] = {
     "spark.databricks.delta.optimize.minFileSize": 64 << 20,
 }
 _CLASS_PATH = "spark.driver.extraClassPath"
-_QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=128m -XX:+UseParallelGC"
-"""The first of Java's two compilers, with room for its code, and the collector that takes least CPU time (decision 0043)."""
+_QUICK_JAVA = (
+    "-XX:+UseParallelGC -XX:+UnlockDiagnosticVMOptions -XX:-C1UpdateMethodData -XX:Tier4InvocationThreshold=150000"
+    " -XX:Tier4MinInvocationThreshold=18000 -XX:Tier4CompileThreshold=450000 -XX:Tier4BackEdgeThreshold=1200000"
+)
+"""Java's second compiler for code that runs 30 times as often as by default, and no profile for it (decision 0043)."""
 _LOCALLY: dict[str, Scalar] = {
     "spark.driver.defaultJavaOptions": _QUICK_JAVA,
     "spark.ui.enabled": False,
