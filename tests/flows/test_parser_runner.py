@@ -161,6 +161,18 @@ def test_a_reading_that_no_table_could_hold_is_refused(reading: Reading) -> None
     assert refused.value.reason == "bad-reading"
 
 
+@pytest.mark.parametrize("error", [Skip("not-ours"), Retry()])
+def test_a_refused_reading_decides_before_what_the_parser_raises_after_it(
+    make_event: MakeEvent, limit: TimeLimit, error: Exception
+) -> None:
+    def parser(event: Event) -> Iterator[Reading]:
+        yield Reading("m", float("nan"))
+        raise error
+
+    answer = runner(parser, limit).run("p", make_event())
+    assert (answer.outcome, answer.reason) == (EventOutcome.DEAD, "bad-reading")
+
+
 def test_a_result_that_is_not_a_reading_is_a_dead_letter(make_event: MakeEvent, limit: TimeLimit) -> None:
     odd: Any = lambda _: [("m", 1.0)]
     assert runner(odd, limit).run("p", make_event()).reason == "parser-error"
