@@ -1,4 +1,5 @@
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -7,7 +8,15 @@ import pyspark
 import pytest
 
 from fogline.errors import Misconfigured
-from fogline_cloud.flows.session import configuration, is_local, log_file, parsing_slots, spark_master, spark_session
+from fogline_cloud.flows.session import (
+    configuration,
+    is_local,
+    log_file,
+    own_signals,
+    parsing_slots,
+    spark_master,
+    spark_session,
+)
 from fogline_cloud.settings import CloudSettings, FlowSettings
 
 
@@ -100,3 +109,17 @@ def test_missing_jars_are_reported(monkeypatch: pytest.MonkeyPatch, folder: Path
     monkeypatch.setenv("FOGLINE_JARS", str(folder))
     with pytest.raises(Misconfigured, match=r"setup\.sh"):
         configuration(given())
+
+
+def test_an_interrupt_waits_until_the_jvm_has_started() -> None:
+    done = []
+
+    def start() -> None:
+        with own_signals():
+            signal.raise_signal(signal.SIGINT)
+            done.append("started")
+
+    with pytest.raises(KeyboardInterrupt):
+        start()
+    assert done == ["started"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -61,15 +61,15 @@ def _run(folder: Path, archive: Path) -> None:
     flow = FlowSettings(tables=str(folder / "tables"), checkpoint=str(folder / "checkpoint"), master="local[2]")
     settings = CloudSettings(tenant="rehearsal", flow=flow)
     options = f'{java_options(settings)} -XX:ArchiveClassesAtExit="{archive}"'
-    spark = start_session(replace(settings, flow=replace(flow, spark={"spark.driver.extraJavaOptions": options})))
-    java = SparkContext._gateway.proc  # noqa: SLF001 - PySpark has no other name for its JVM
     try:
+        spark = start_session(replace(settings, flow=replace(flow, spark={"spark.driver.extraJavaOptions": options})))
         rehearse(spark, folder)
         spark.stop()
     except BaseException:  # an interrupt too: Java would write the archive first
-        java.kill()
+        if (gateway := SparkContext._gateway) is not None:  # noqa: SLF001 - PySpark has no other name for its JVM
+            gateway.proc.kill()
         raise
-    status = _end(java)
+    status = _end(SparkContext._gateway.proc)  # noqa: SLF001 - as above
     if status != 0 or not archive.exists():
         raise Misconfigured(f"Java ended with status {status} and without an archive of Spark's classes; is the disk full?")
 

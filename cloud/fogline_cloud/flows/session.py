@@ -138,7 +138,7 @@ def start_session(settings: CloudSettings) -> SparkSession:
     builder = SparkSession.builder
     for key, value in (({} if master is None else {"spark.master": master}) | configuration(settings)).items():
         builder = builder.config(key, value)
-    with _own_signals():
+    with own_signals():
         try:
             spark = builder.getOrCreate()
         except (PySparkException, OSError) as error:
@@ -160,13 +160,19 @@ def spark_session(settings: CloudSettings) -> Iterator[SparkSession]:
 
 
 @contextmanager
-def _own_signals() -> Iterator[None]:
-    """Keep this process's SIGINT handler, which a new Spark context replaces."""
+def own_signals() -> Iterator[None]:
+    """Keep this process's SIGINT handler, which a new Spark context replaces; it gets a SIGINT when the JVM has started.
+
+    PySpark leaves a JVM behind for good if it is interrupted while it starts one.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    former = signal.getsignal(signal.SIGINT)
+    came = threading.Event()
+    former = signal.signal(signal.SIGINT, lambda *_: came.set())
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, former)
+        if came.is_set():
+            signal.raise_signal(signal.SIGINT)
