@@ -11,16 +11,19 @@ import contextlib
 import os
 import shutil
 import sqlite3
+import stat
+import tempfile
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
 
 from fogline.command import CommandState
 from fogline.errors import FoglineError, Misconfigured
+from fogline.process.owner import FolderOwner, become_owner, owner_of, run_as
 from fogline_edge.first_settings import require_none
 from fogline_edge.outbox.copy_file import OLDEST, CopyRecord, change_copy
 from fogline_edge.outbox.data_folder import DataFolder, RunEnd, sync_path
@@ -78,7 +81,46 @@ class Backup(NamedTuple):
 
 
 def write_backup(config: Path, file: Path) -> Backup:
-    """Write the gateway into a new file that only its owner may read. The gateway may run meanwhile. Raises `Misconfigured`."""
+    """Write the gateway into a new file that only its owner may read. The gateway may run meanwhile. Raises `Misconfigured`.
+
+    Root reads the gateway with the rights of the gateway's user. The backup then takes its place on the disk twice for a
+    moment: in the folder for temporary files, where that user writes it, and in `file`.
+    """
+    if file.exists():
+        raise Misconfigured(f"{file} exists already, and is not overwritten: name another file")
+    owner = owner_of(config.parent)
+    if owner is None:
+        return _write_backup(config, file)
+    with tempfile.TemporaryDirectory(prefix="fogline-backup-") as name:
+        os.chown(name, owner.user, owner.group)
+        staged = Path(name) / "backup"
+        told = run_as(owner, lambda: _write_backup(config, staged))
+        try:
+            _take(staged, file, owner)
+        except OSError as error:
+            raise Misconfigured(f"the backup {file} cannot be written: {error}. Check the free space") from None
+    return Backup(*msgspec.json.decode(told, type=tuple[str, list[str], list[str]]))
+
+
+def _take(staged: Path, file: Path, owner: FolderOwner) -> None:
+    """Copy a file that another user has made. Raises `OSError` if it is not an ordinary file of that user's."""
+    source = os.open(staged, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with os.fdopen(source, "rb") as reading:
+        found = os.fstat(source)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != owner.user or found.st_nlink != 1:
+            raise OSError(f"{staged} is not the file that was written")
+        part = file.with_name(f"{file.name}.part")
+        with contextlib.suppress(FileNotFoundError):
+            part.unlink()  # of a run that was interrupted
+        with os.fdopen(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as writing:
+            shutil.copyfileobj(reading, writing, 1024 * 1024)
+            writing.flush()
+            os.fsync(writing.fileno())
+        part.replace(file)
+        sync_path(file.parent)
+
+
+def _write_backup(config: Path, file: Path) -> Backup:
     settings = load(config)
     outbox = Path(settings.data) / FILE
     if not outbox.exists():
@@ -86,8 +128,6 @@ def write_backup(config: Path, file: Path) -> Backup:
     named = named_files(config, settings)
     made = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
     part = file.with_name(f"{file.name}.part")
-    if file.exists():
-        raise Misconfigured(f"{file} exists already, and is not overwritten: name another file")
     try:
         with contextlib.suppress(FileNotFoundError):
             part.unlink()  # of a run that was interrupted
@@ -149,7 +189,6 @@ def renew_restored(config: Path) -> str:
         renew(settings)
     except FoglineError as error:
         return str(error)
-    _give(Path(tls.certificate), config.parent)
     return ""
 
 
@@ -160,8 +199,17 @@ class _Content(NamedTuple):
 
 
 def restore(file: Path, folder: Path) -> Restored:
-    """Make the gateway of a backup, with its settings in `folder`. Overwrites nothing. Raises `Misconfigured`."""
+    """Make the gateway of a backup, with its settings in `folder`. Overwrites nothing. Raises `Misconfigured`.
+
+    If root does it in another user's folder, the process gives up root's rights for good.
+    """
     content = _read(file)
+    with file.open("rb") as source:
+        become_owner(folder)
+        return _restore(file, source, content, folder)
+
+
+def _restore(file: Path, source: BinaryIO, content: _Content, folder: Path) -> Restored:
     for name, _, _ in content.files:
         require_none(folder / name)
     config = folder / content.settings
@@ -169,9 +217,8 @@ def restore(file: Path, folder: Path) -> Restored:
         folder.mkdir(parents=True, exist_ok=True)
         for name, mode, data in content.files:
             _write(_beside(folder / name), data, mode)
-            _give(_beside(folder / name), folder)
         settings = load(_beside(config))
-        waiting = _restore_outbox(file, settings, content.made)
+        waiting = _restore_outbox(source, settings, content.made)
         for name in sorted({name for name, _, _ in content.files} - {content.settings}):
             _beside(folder / name).replace(folder / name)
         _beside(config).replace(config)
@@ -204,7 +251,7 @@ def _read(file: Path) -> _Content:
     return _Content(made, settings, files)
 
 
-def _restore_outbox(file: Path, settings: EdgeSettings, made: str) -> int:
+def _restore_outbox(source: BinaryIO, settings: EdgeSettings, made: str) -> int:
     """Put the outbox into the data folder. Returns the number of events that wait. Raises `Misconfigured`."""
     data, name = Path(settings.data), f"{settings.tenant}/{settings.gateway}"
     folder = DataFolder(data, name)
@@ -214,7 +261,7 @@ def _restore_outbox(file: Path, settings: EdgeSettings, made: str) -> int:
         part = data / f"{FILE}.restoring"
         for each in ("", "-wal", "-shm"):
             part.with_name(part.name + each).unlink(missing_ok=True)
-        with file.open("rb") as source, os.fdopen(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o640), "wb") as target:
+        with os.fdopen(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o640), "wb") as target:
             shutil.copyfileobj(source, target, 1024 * 1024)
         waiting = _prepare(part, settings.outbox.max_bytes, name)
         sync_path(part)
@@ -222,8 +269,6 @@ def _restore_outbox(file: Path, settings: EdgeSettings, made: str) -> int:
         folder.note(RunEnd.CLOSING)
         part.replace(data / FILE)
         sync_path(data)
-        for each in (FILE, "lock"):
-            _give(data / each, data)
     finally:
         folder.close()
     return waiting
@@ -261,10 +306,3 @@ def _write(path: Path, data: bytes, mode: int) -> None:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _give(path: Path, folder: Path) -> None:
-    """Give a file that root has made to the owner of its folder."""
-    if os.geteuid() == 0:
-        owner = folder.stat()
-        os.chown(path, owner.st_uid, owner.st_gid)

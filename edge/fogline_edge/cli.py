@@ -17,6 +17,7 @@ from fogline.installed import settings_folder
 from fogline.process import checkup, command_line
 from fogline.process.journal import name_gateway
 from fogline.process.one_cpu import stay_on_one_cpu
+from fogline.process.owner import become_owner
 from fogline.process.tls_files import require_tls
 from fogline_edge.adapters.ble.state import BleState, lines_of
 from fogline_edge.first_settings import FILE, ask, next_steps, require_none, write_first
@@ -171,6 +172,7 @@ def run_run(arguments: argparse.Namespace) -> int:
 
 def run_init(arguments: argparse.Namespace) -> int:
     """Write the first settings."""
+    become_owner(arguments.out)
     path = arguments.out / FILE
     require_none(path)
     first = ask({"tenant": arguments.tenant, "gateway": arguments.gateway, "bridge": arguments.bridge})
@@ -192,6 +194,7 @@ def run_enroll(arguments: argparse.Namespace) -> int:
         token = decode_token(_typed_token() if word == "-" else word)
     except Poison as error:
         raise Misconfigured(str(error)) from None
+    become_owner(arguments.out)
     settings = enroll(token, arguments.bridge, arguments.out)
     print(f"gateway {token.gateway} of {token.tenant} is enrolled. Run: fogline-edge run --config {settings}")
     return 0
@@ -208,6 +211,7 @@ def run_renew(arguments: argparse.Namespace) -> int:
     """Get a new certificate."""
     from fogline_edge.enrolment import renew  # noqa: PLC0415 - see `run_enroll`
 
+    become_owner(arguments.config.parent)
     renew(load(arguments.config))
     print("the certificate was renewed; the gateway shows it with its next connection")
     return 0
@@ -297,6 +301,7 @@ def run_reset(arguments: argparse.Namespace) -> int:
     if not arguments.yes_wipe_everything:
         what = "all events that wait, the keys, the certificate and the settings"
         raise Misconfigured(f"this deletes {what} of the gateway in {arguments.config}: add --yes-wipe-everything")
+    become_owner(arguments.config.parent)
     return checkup.show(reset(arguments.config), as_json=arguments.json)
 
 

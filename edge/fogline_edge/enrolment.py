@@ -210,7 +210,8 @@ class _Conversation:
 def _write_private(path: Path, data: bytes) -> None:
     """Write a file that only its owner may read, in one step. Raises `OSError`."""
     beside = path.with_suffix(".new")
-    with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+    beside.unlink(missing_ok=True)  # of a run that was interrupted
+    with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())

@@ -88,7 +88,7 @@ def test_it_is_installed_and_starts_nothing_by_itself(machine):
     assert not active(machine, "fogline-bridge")
     assert machine.run("systemctl is-enabled fogline-bridge fogline-api", status=None).split() == ["disabled"] * 2
     assert machine.run(f"stat -c %U:%G:%a {SETTINGS} /etc/fogline/cloud /var/lib/fogline/cloud").split() == [
-        "root:fogline:640", "fogline:fogline:750", "fogline:fogline:750",
+        "fogline:fogline:640", "fogline:fogline:750", "fogline:fogline:750",
     ]  # fmt: skip
     sbom = json.loads(machine.run("zcat -f /usr/share/doc/fogline-cloud/sbom.cdx.json*"))
     names = {each["name"] for each in sbom["components"]}

@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 
 from fogline.address import is_identifier
 from fogline.errors import Misconfigured
+from fogline.process.owner import become_owner
 from fogline_cloud.authority.ca_folder import ROOT, CaFolder, Known, write_private
 from fogline_cloud.authority.certificates import Role, Subject, key_pem, make_key, now_utc, pem
 from fogline_cloud.cli.common import add_command, add_group
@@ -51,6 +52,7 @@ def register(groups: "argparse._SubParsersAction[Any]") -> None:
 
 def run_init(arguments: argparse.Namespace) -> int:
     """Make the authority."""
+    become_owner(arguments.config.parent)
     settings = load(arguments.config, kafka=False)
     folder = CaFolder.make(Path(settings.ca.folder), settings.tenant, now_utc(), settings.ca.crl_days)
     ends = folder.authority.certificate.not_valid_after_utc
@@ -121,6 +123,7 @@ def run_show(arguments: argparse.Namespace) -> int:
 
 def run_revoke(arguments: argparse.Namespace) -> int:
     """Revoke, and print what was revoked. Return 1 if nothing was valid any more."""
+    become_owner(arguments.config.parent)
     settings = load(arguments.config, kafka=False)
     folder = CaFolder.open(Path(settings.ca.folder))
     revoked = folder.revoke(arguments.name, now_utc(), settings.ca.crl_days)
@@ -132,6 +135,7 @@ def run_revoke(arguments: argparse.Namespace) -> int:
 
 def run_crl(arguments: argparse.Namespace) -> int:
     """Sign the list of revoked certificates anew."""
+    become_owner(arguments.config.parent)
     settings = load(arguments.config, kafka=False)
     folder = CaFolder.open(Path(settings.ca.folder))
     made = folder.write_list(now_utc(), settings.ca.crl_days)

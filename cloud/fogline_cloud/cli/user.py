@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fogline.errors import Misconfigured
+from fogline.process.owner import become_owner
 from fogline_cloud.bridge.passwords import password_line
 from fogline_cloud.cli.common import add_command, add_group
 from fogline_cloud.settings import load
@@ -56,6 +57,7 @@ def run_delete(arguments: argparse.Namespace) -> int:
 
 
 def _file(arguments: argparse.Namespace) -> Path:
+    become_owner(arguments.config.parent)
     users = load(arguments.config, kafka=False).bridge.users
     if users is None:
         raise Misconfigured(f'{arguments.config}: [bridge] has no `users`; add, for example: users = "users"')
@@ -68,7 +70,8 @@ def _replace(path: Path, name: str, line: str | None) -> bool:
         former = path.read_text("utf-8").splitlines() if path.exists() else []
         kept = [each for each in former if each.partition(":")[0] != name]
         beside = path.with_name(f"{path.name}.new")
-        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+        beside.unlink(missing_ok=True)  # of a run that was interrupted
+        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
             file.write("".join(f"{each}\n" for each in [*kept, *([line] if line is not None else [])]))
             file.flush()
             os.fsync(file.fileno())

@@ -39,7 +39,7 @@ def read_copy(folder: Path) -> CopyRecord:
 
 
 def change_copy(folder: Path, change: Callable[[CopyRecord], CopyRecord]) -> None:
-    """Change the record durably, one process at a time. The file belongs to the owner of the folder. Raises `OSError`."""
+    """Change the record durably, one process at a time. Raises `OSError`."""
     directory = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(directory, fcntl.LOCK_EX)
@@ -53,13 +53,11 @@ def change_copy(folder: Path, change: Callable[[CopyRecord], CopyRecord]) -> Non
 
 def _write(folder: Path, record: CopyRecord) -> None:
     beside = folder / f"{FILE}.new"
-    with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o640), "wb") as file:
+    beside.unlink(missing_ok=True)  # of a run that was interrupted
+    with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640), "wb") as file:
         file.write(msgspec.json.encode(record) + b"\n")
         file.flush()
         os.fsync(file.fileno())
-    if os.geteuid() == 0:
-        owner = folder.stat()
-        os.chown(beside, owner.st_uid, owner.st_gid)
     beside.replace(folder / FILE)
 
 

@@ -10,6 +10,7 @@
 `metrics`: the list of all metrics
 `metrics_server`: `/metrics` and `/healthz`
 `one_cpu`: keeps the threads of one interpreter on one CPU
+`owner`: root acts in another user's folder as that user
 `rates`: token buckets
 `service_manager`: what systemd is told
 `settings_file`: TOML files into types
