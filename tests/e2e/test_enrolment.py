@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding
-from cryptography.x509.oid import ExtendedKeyUsageOID
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from msgspec.structs import replace
 
 from e2e.parts import Line, until_not
@@ -171,6 +173,21 @@ async def test_a_request_that_is_none_uses_no_token_up(issuing, folder, monkeypa
             bad = Message(body=body, content_type=REQUEST_TYPE)
             patch.setattr("fogline_edge.enrolment._Conversation", lambda address, _: Conversation(address, bad))
             with pytest.raises(Misconfigured, match="certificate signing request"):
+                await enrolled(line, token, folder / "pi")
+        await enrolled(line, token, folder / "pi")
+
+
+async def test_a_request_for_a_key_of_another_type_uses_no_token_up(issuing, folder, monkeypatch):
+    line, site = issuing
+    token = token_of(site)
+    key = rsa.generate_private_key(public_exponent=65_537, key_size=2048)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "gw-9")])
+    request = x509.CertificateSigningRequestBuilder().subject_name(name).sign(key, hashes.SHA256())
+    async with line.bridge():
+        with monkeypatch.context() as patch:
+            bad = Message(body=request.public_bytes(Encoding.PEM), content_type=REQUEST_TYPE)
+            patch.setattr("fogline_edge.enrolment._Conversation", lambda address, _: Conversation(address, bad))
+            with pytest.raises(Misconfigured, match="EC P-256"):
                 await enrolled(line, token, folder / "pi")
         await enrolled(line, token, folder / "pi")
 

@@ -2,25 +2,35 @@
 
 import fcntl
 import os
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 
-def append_line(path: Path, line: bytes) -> None:
-    """Append a line and sync it. Half a line that a kill has left is cut off first. Raises `OSError`."""
-    descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+def append_line(path: Path, line: bytes, check: Callable[[Iterable[bytes]], None] = lambda _: None) -> None:
+    """Append a line and sync it. Half a line that a kill has left is cut off first. Raises `OSError`.
+
+    `check` gets the lines that are there, while no other process appends. If it raises an error, nothing is appended.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "ab+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)
-        whole = file.read().rfind(b"\n") + 1
+        found = file.read()
+        whole = found.rfind(b"\n") + 1
+        check(found[:whole].splitlines())
         file.truncate(whole)
         file.write(line + b"\n")
         file.flush()
         os.fsync(file.fileno())
 
 
-def read_lines(path: Path) -> list[bytes]:
-    """Return the whole lines; none if there is no file."""
+def read_lines(path: Path, begin: int = 0) -> tuple[list[bytes], int]:
+    """Return the whole lines from the byte `begin` on, and where the next one will begin; none if there is no file."""
     try:
-        return path.read_bytes().split(b"\n")[:-1]
+        with path.open("rb") as file:
+            file.seek(begin)
+            found = file.read()
     except FileNotFoundError:
-        return []
+        return [], 0
+    whole = found.rfind(b"\n") + 1
+    return found[:whole].splitlines(), begin + whole

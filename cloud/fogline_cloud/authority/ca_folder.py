@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from fogline.errors import Misconfigured
@@ -96,9 +97,8 @@ class CaFolder:
 
     def issue(self, subject: Subject, public_key: object, now: datetime, days: float) -> x509.Certificate:
         """Issue a certificate and note it. Raises `Misconfigured`."""
-        if not isinstance(public_key, type(self.authority.key.public_key())):
-            raise Misconfigured(f"{subject}: expected a key of type EC P-256")
-        made = self.authority.issue(subject, public_key, now, days)
+        key = check_key(public_key)
+        made = self.authority.issue(subject, key, now, days)
         serial = format(made.serial_number, "x")
         times = made.not_valid_before_utc, made.not_valid_after_utc
         issued = Issued(serial, subject.role, subject.name, *times, subject.hosts)
@@ -114,7 +114,7 @@ class CaFolder:
     def known(self) -> list[Known]:
         """Return every certificate, oldest first. Raises `Misconfigured`."""
         found: dict[str, Known] = {}
-        for number, line in enumerate(read_lines(self.path / LOG), 1):
+        for number, line in enumerate(read_lines(self.path / LOG)[0], 1):
             try:
                 change = _decode(line)
             except msgspec.DecodeError as error:
@@ -155,6 +155,13 @@ class CaFolder:
         return former.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number
 
 
+def check_key(public_key: object) -> ec.EllipticCurvePublicKey:
+    """Return a key that certificates are issued for, EC P-256. Raises `Misconfigured` for any other."""
+    if not isinstance(public_key, ec.EllipticCurvePublicKey) or not isinstance(public_key.curve, ec.SECP256R1):
+        raise Misconfigured("expected a key of type EC P-256")
+    return public_key
+
+
 def write_private(path: Path, data: bytes) -> None:
     """Write a file that only its owner may read. Raises `OSError`, also if it exists."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -167,7 +174,8 @@ def write_private(path: Path, data: bytes) -> None:
 def _write(path: Path, data: bytes) -> None:
     """Write a file so that a reader sees the former or the new one, never a part."""
     beside = path.with_suffix(".new")
-    with beside.open("wb") as file:
+    beside.unlink(missing_ok=True)  # of a run that was interrupted
+    with beside.open("xb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())

@@ -22,7 +22,7 @@ from fogline.amqp.sending import Sender
 from fogline.enrolment import MAX_REQUEST_BYTES, REVOKE_TYPE, Enrolled
 from fogline.errors import FoglineError, Misconfigured, Unreachable
 from fogline.message import Message
-from fogline_cloud.authority.ca_folder import CaFolder
+from fogline_cloud.authority.ca_folder import CaFolder, check_key
 from fogline_cloud.authority.certificates import Role, Subject, now_utc, pem
 from fogline_cloud.bridge.audit_trail import AuditTrail
 from fogline_cloud.bridge.peer import LinkHandler, Peer
@@ -112,11 +112,10 @@ class EnrolmentHandler(LinkHandler):
     def _issue(self, gateway: str, secret: str, request: bytes) -> Enrolled:
         assert self.ca is not None
         now = now_utc()
-        if secret and (why := self.ca.tokens.doubt(gateway, secret, now)) is not None:
-            raise Misconfigured(why)
         public_key, subject = _public_key(request), Subject(self._tenant, Role.GATEWAY, gateway)
+        check_key(public_key)  # before the token is used up
         if secret:
-            hosts = self.ca.tokens.use(secret)
+            hosts = self.ca.tokens.use(gateway, secret, now)
             made = self.ca.issue(msgspec.structs.replace(subject, hosts=hosts), public_key, now, self._days)
         else:
             made = self.ca.renew(subject, public_key, now, self._days)
