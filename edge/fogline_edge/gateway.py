@@ -14,6 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fogline.byte_budget import ByteBudget
 from fogline.errors import FoglineError, Misconfigured
 from fogline.process import service_manager
 from fogline.process.service_manager import watched
@@ -195,20 +196,21 @@ async def _open_adapters(
         await adapter.start()
 
     adapters: list[_Adapter] = []
+    budget = ByteBudget()
     if settings.mqtt is not None:
-        await start("mqtt", mqtt := MqttListener(outbox.port, settings.mqtt, downlink, make_rates(settings.limits)))
+        await start("mqtt", mqtt := MqttListener(outbox.port, settings.mqtt, downlink, make_rates(settings.limits), budget))
         addresses = {name: "{}:{}".format(*address) for name, address in mqtt.addresses.items()}
         adapters.append(_Adapter([AdapterCounters("mqtt", mqtt.counters)], addresses))
     if settings.coap is not None:
         from fogline_edge.adapters.coap.listener import CoapListener  # noqa: PLC0415 - aiocoap costs 3 MB, and not all need it
 
-        await start("coap", coap := CoapListener(outbox.port, settings.coap, downlink))
+        await start("coap", coap := CoapListener(outbox.port, settings.coap, downlink, budget))
         addresses = {"coap": "{}:{}".format(*coap.address)}
         adapters.append(_Adapter([AdapterCounters("coap", coap.counters)], addresses))
     if settings.http is not None:
         from fogline_edge.adapters.http.listener import HttpListener  # noqa: PLC0415 - h11 costs 1 MB, and not all need it
 
-        await start("http", http := HttpListener(outbox.port, settings.http, make_rates(settings.limits), downlink))
+        await start("http", http := HttpListener(outbox.port, settings.http, make_rates(settings.limits), downlink, budget))
         adapters.append(_Adapter([AdapterCounters("http", http.counters)], {"http": "{}:{}".format(*http.address)}))
     if settings.ble is not None:
         await start("ble", ble := make_ble(settings.ble, outbox, downlink))

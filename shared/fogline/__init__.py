@@ -4,6 +4,7 @@
 `advertisement`: the AD structures of a Bluetooth LE advertisement
 `amqp`: AMQP 1.0 on proton's engine
 `bridge_notice`: notices of a bridge among the events of a shard
+`byte_budget`: one budget of bytes for the unfinished input of all peers
 `cancel`: a request to cancel a command
 `certificate_names`: names in certificates
 `codec`: batches and CloudEvents to bytes and back
@@ -29,4 +30,5 @@
 `signature`: Ed25519 signatures of commands
 `tls`: the TLS layer, without IO
 `tracing`: OpenTelemetry spans of events
+`unnamed_sockets`: sockets that wait for their clients
 """

@@ -57,7 +57,8 @@ class ApiContext:
         if self.stopping:
             raise not_at_present("the API is stopping")
         self._check_origin(request)
-        return await self.logins.user(request.headers.get("authorization"))
+        address = "" if request.client is None else request.client.host
+        return await self.logins.user(request.headers.get("authorization"), address)
 
     def _check_origin(self, request: Request) -> None:
         """Raise `Problem` (403) for a request that another web site's page makes in the browser of a user."""

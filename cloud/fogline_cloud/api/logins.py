@@ -12,8 +12,9 @@ from typing import NamedTuple
 from fogline.address import is_identifier, shown
 from fogline.amqp.login import PLAIN, Login
 from fogline.amqp.security import ClientSecurity
-from fogline.errors import Unreachable
+from fogline.errors import SlowDown, Unreachable
 from fogline.message import Message
+from fogline.process.login_turns import LoginTurns
 from fogline_cloud.access.principal import ASSERTED, Principal, PrincipalKind
 from fogline_cloud.api.problems import Problem, not_at_present
 from fogline_cloud.api.user_session import UserSession, WrongPassword
@@ -21,7 +22,7 @@ from fogline_cloud.api.user_session import UserSession, WrongPassword
 MAX_SESSIONS = 1000
 """Users that are logged in at a time. Beyond that, the one whose last request is the oldest is logged out."""
 MAX_LOGINS = 8
-"""Logins in progress at a time. More are refused with 503: each costs the bridge some 50 ms of a CPU."""
+"""Logins in progress at a time: each costs the bridge some 50 ms of a CPU. Others wait, and addresses take turns."""
 LOGIN_S = 600.0
 """A login counts for so long; then the bridge checks the password again."""
 REFUSED_S = 5.0
@@ -56,6 +57,7 @@ class Logins:
         self._security = security
         self._on_reply = on_reply
         self._sessions: OrderedDict[_Key, UserSession] = OrderedDict()
+        self._turns = LoginTurns(MAX_LOGINS)
         self._opening: dict[_Key, asyncio.Task[UserSession]] = {}
         self._refused_s: OrderedDict[_Key, float] = OrderedDict()
 
@@ -67,8 +69,8 @@ class Logins:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    async def user(self, authorization: str | None) -> User:
-        """Return the user of a request. Raises `Problem` (401, 503)."""
+    async def user(self, authorization: str | None, address: str) -> User:
+        """Return the user of a request of a client at `address`. Raises `Problem` (401, 503)."""
         name, password = self._credentials(authorization)
         key = name, hashlib.sha256(password.encode()).digest()
         now_s = asyncio.get_running_loop().time()
@@ -78,7 +80,7 @@ class Logins:
             session.retire()
             session = None
         if session is None:
-            session = await self._log_in(key, password)
+            session = await self._log_in(key, password, address)
         if key in self._sessions:  # else others have pushed it out meanwhile; the request may still use it
             self._sessions.move_to_end(key)
         return User(self._principal(name), session)
@@ -101,29 +103,30 @@ class Logins:
             raise Problem(401, f"user {shown(name)} is no name of a user", headers=_CHALLENGE)
         return name, password
 
-    async def _log_in(self, key: _Key, password: str) -> UserSession:
+    async def _log_in(self, key: _Key, password: str, address: str) -> UserSession:
         now_s = asyncio.get_running_loop().time()
         if now_s - self._refused_s.get(key, -REFUSED_S) < REFUSED_S:
             raise self._refusal(key)
         task = self._opening.get(key)
         if task is None:
-            if len(self._opening) >= MAX_LOGINS:
-                raise not_at_present("too many users log in at a time")
-            task = self._opening[key] = asyncio.create_task(self._open(key, password), name="login")
+            task = self._opening[key] = asyncio.create_task(self._open(key, password, address), name="login")
             task.add_done_callback(lambda done: done.cancelled() or done.exception())
         try:
             return await asyncio.shield(task)
         except WrongPassword:
             raise self._refusal(key) from None
+        except SlowDown as error:
+            raise not_at_present(str(error)) from None
         except Unreachable as error:
             raise not_at_present(f"no bridge at present: {error}") from None
 
-    async def _open(self, key: _Key, password: str) -> UserSession:
+    async def _open(self, key: _Key, password: str, address: str) -> UserSession:
         session = UserSession(self._tenant, key[0], partial(self._on_reply, str(self._principal(key[0]))))
         tls = self._security.tls
         security = self._security if tls is None else ClientSecurity(Login(PLAIN, key[0], password), tls)
         try:
-            await session.open(*self._endpoint, security)
+            async with self._turns.turn(address):
+                await session.open(*self._endpoint, security)
         except WrongPassword:
             self._refused_s[key] = asyncio.get_running_loop().time()
             if len(self._refused_s) > MAX_SESSIONS:

@@ -22,6 +22,7 @@
 `fleet`: the gateways of this bridge's shards, and what they report
 `forwarding`: sends on what belongs to the shards of other bridges
 `gateways`: hello, batches and statistics
+`handshakes`: connections whose peers have not been let in
 `hello_pacer`: limits the rate at which gateways connect
 `kafka_commands`: commands that applications write to Kafka
 `listener`: accepts connections and links

@@ -1,22 +1,25 @@
 """Establishes who a peer is: by its certificate or its password; without TLS, on loopback only, by its own claim."""
 
 import logging
+import re
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any, Final
 
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from fogline import hello
 from fogline.address import is_identifier, shown
-from fogline.amqp.driver import AmqpConnection, Handler
-from fogline.amqp.engine import Engine
 from fogline.amqp.events import AmqpPeer
-from fogline.amqp.login import EXTERNAL, PLAIN, Login
+from fogline.amqp.login import EXTERNAL, PLAIN, Login, LoginVerdict
 from fogline.amqp.security import ServerSecurity
 from fogline.enrolment import PRODUCT, USER_PREFIX
 from fogline.errors import Misconfigured
+from fogline.process.log_throttle import LogThrottle
+from fogline.process.rates import DeviceRates
 from fogline.process.tls_files import ReadAgain, server_context
 from fogline_cloud.access.principal import ASSERTED, KAFKA, Principal, PrincipalKind
 from fogline_cloud.authority.ca_folder import CaFolder
@@ -34,7 +37,11 @@ _ROLES = {
     Role.DEVICE: (PrincipalKind.DEVICE,),
 }
 _PROOFS = ("certificate", "password", KAFKA)
-_log = logging.getLogger("fogline.bridge")
+GUESSES: Final = 20
+"""Wrong tokens of one address that are answered with "wrong", and logged. A further one may follow each `GUESS_S`."""
+GUESS_S: Final = 3.0
+_log = logging.getLogger("fogline.bridge.tokens")
+_log.addFilter(LogThrottle(variable=re.compile(r"gateway \S+")))  # whoever guesses names gateways as it likes
 
 
 class NotAuthenticated(Exception):
@@ -51,10 +58,13 @@ class Authentication:
         bridge = settings.bridge
         if bridge.enrolment and bridge.tls is None:
             raise Misconfigured("bridge.enrolment needs [bridge.tls]")
-        self._tenant, self._name = settings.tenant, bridge.name
+        self.name = bridge.name
+        """The container of the bridge's connections."""
+        self._tenant = settings.tenant
         self._listed = bridge.gateways
         self._passwords = Passwords(bridge.users) if bridge.users is not None else None
         self._tokens = CaFolder.open(Path(settings.ca.folder)).tokens if bridge.enrolment else None
+        self._guesses = DeviceRates(1 / GUESS_S, GUESSES)
         takes_plain = self._passwords is not None or self._tokens is not None
         self._tls = None
         self.revoked: ReadAgain[RevocationList] | None = None
@@ -73,23 +83,33 @@ class Authentication:
         former = self.revoked.get() if self.revoked is not None else None
         return read_revocation_list(self._crl, self._ca, former)
 
-    def connection(self, handler: Handler) -> AmqpConnection:
-        """Return a new connection of a server, for a socket that was accepted."""
+    def server_options(self) -> dict[str, Any]:
+        """Return the options of the engine for a socket that was accepted."""
         security = ServerSecurity(self._mechanisms, self._tls.get() if self._tls is not None else None)
-        engine = Engine(self._name, server=True, capabilities=CAPABILITIES, security=security)
-        return AmqpConnection(engine, handler, self._check_password)
+        return {"server": True, "capabilities": CAPABILITIES, "security": security}
 
-    def _check_password(self, login: Login, answer: Callable[[bool], None]) -> None:
+    def check_password(self, login: Login, address: str, answer: Callable[[LoginVerdict], None]) -> None:
+        """Check a password, or the token of a gateway, that a peer at `address` shows."""
         if login.user.startswith(USER_PREFIX):
-            gateway = login.user.removeprefix(USER_PREFIX)
-            why = "no tokens here" if self._tokens is None else self._tokens.doubt(gateway, login.password, now_utc())
-            if why is not None:
-                _log.warning("gateway %s may not enrol: %s", shown(gateway), why)
-            answer(why is None)
+            answer(self._check_token(login.user.removeprefix(USER_PREFIX), login.password, address))
         elif self._passwords is None:
-            answer(False)
+            answer(LoginVerdict.REFUSED)
         else:
-            self._passwords.check(login, answer)
+            self._passwords.check(login, address, answer)
+
+    def _check_token(self, gateway: str, secret: str, address: str) -> LoginVerdict:
+        try:
+            why = "no tokens here" if self._tokens is None else self._tokens.doubt(gateway, secret, now_utc())
+        except Misconfigured as error:
+            _log.error("tokens cannot be checked: %s", error)
+            return LoginVerdict.BUSY
+        if why is None:
+            return LoginVerdict.ACCEPTED
+        now_s = time.monotonic()
+        if not self._guesses.bucket(address, now_s).take(now_s):
+            return LoginVerdict.BUSY
+        _log.warning("gateway %s may not enrol: %s", shown(gateway), why)
+        return LoginVerdict.REFUSED
 
     def principal(self, remote: AmqpPeer) -> Principal:
         """Return who the peer is. Raises `NotAuthenticated`."""

@@ -6,6 +6,7 @@ Every message on the anonymous relay, a link without an address, has its own `to
 import asyncio
 import contextlib
 import logging
+import re
 from functools import partial
 from typing import NamedTuple
 
@@ -51,6 +52,7 @@ from fogline_cloud.bridge.audit_trail import AuditTrail
 from fogline_cloud.bridge.authentication import Authentication, NotAuthenticated
 from fogline_cloud.bridge.client_events import CREDIT
 from fogline_cloud.bridge.connected_gateways import ConnectedGateways
+from fogline_cloud.bridge.handshakes import Handshakes
 from fogline_cloud.bridge.peer import GatewayPeer, LinkHandler, Peer
 from fogline_cloud.bridge.peer_table import PeerTable
 from fogline_cloud.bridge.queue_budget import QueueBudget
@@ -72,7 +74,7 @@ _CONDITIONS = {  # The AMQP condition for each reason of `Poison`. Any other rea
 
 _log = logging.getLogger("fogline.bridge")
 _refusals = logging.getLogger("fogline.bridge.refused")
-_refusals.addFilter(LogThrottle())
+_refusals.addFilter(LogThrottle(variable=re.compile(r"'[^']*'|(?<= of )\S+")))  # strangers name themselves as they like
 
 
 class LinkHandlers(NamedTuple):
@@ -102,6 +104,7 @@ class Listener:
         self.refused = 0
         """Connections that were not let in."""
         self._authentication = authentication
+        self.handshakes = Handshakes(authentication)
         self._policy = policy
         self._connected = connected
         self._handlers = handlers
@@ -114,7 +117,7 @@ class Listener:
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Listen, and return the host and port. Raises `Misconfigured`."""
         try:
-            self._server = await listen(host, port, partial(self._authentication.connection, self))
+            self._server = await listen(host, port, partial(self.handshakes.connection, self))
         except OSError as error:
             what = f"cannot listen on {host}:{port}: {error.strerror or error}"
             raise Misconfigured(f"{what}. Is another bridge running? Set bridge.listen to a free port.") from None
@@ -184,6 +187,7 @@ class Listener:
                 peer.serial = format(x509.load_der_x509_certificate(remote.certificate).serial_number, "x")
             why = f"by bridge {shown(by)}" if by else ""
         self.peers.add(peer, remote.certificate)
+        self.handshakes.let_in(connection, principal)
         self._audit.note(principal, "CONNECTED", why)
         connection.accept({CLOCK: monotonic_ms()})
 
@@ -271,6 +275,7 @@ class Listener:
 
     def closed(self, connection: AmqpConnection, why: str) -> None:
         """Tell the handlers that a connection has ended."""
+        self.handshakes.closed(connection)
         peer = self.peers.remove(connection)
         if peer is None:
             self.refused += 1

@@ -25,6 +25,8 @@ def read_bridge(
     yield Sample("fogline_bridge_gateways", len(gateways.names))
     yield Sample("fogline_bridge_clients", listener.clients)
     yield Sample("fogline_bridge_queued_bytes", listener.queued_bytes)
+    yield Sample("fogline_bridge_unfinished_bytes", listener.handshakes.budget.held_bytes)
+    yield Sample("fogline_bridge_handshakes", len(listener.handshakes))
     yield Sample("fogline_bridge_connections_refused_total", listener.refused)
     yield Sample("fogline_bridge_unknown_devices_total", commands.unknown_devices)
     records = (commands.registry.get(command_id) for command_id in commands.open)

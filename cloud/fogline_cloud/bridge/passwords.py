@@ -4,20 +4,22 @@ import asyncio
 import hashlib
 import hmac
 import logging
+import re
 import secrets
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from fogline.address import is_identifier
-from fogline.amqp.login import Login
-from fogline.errors import Misconfigured
+from fogline.amqp.login import Login, LoginVerdict
+from fogline.errors import Misconfigured, SlowDown
+from fogline.process.log_throttle import LogThrottle
+from fogline.process.login_turns import LoginTurns
 from fogline.process.tls_files import ReadAgain, check_private
 
-MAX_CHECKS: Final = 32
-"""Passwords that may wait to be checked. Each takes some 50 ms of a CPU, so more are refused at once."""
 _COST: Final = {"n": 2**14, "r": 8, "p": 1}
-_log = logging.getLogger("fogline.bridge")
+_log = logging.getLogger("fogline.bridge.passwords")
+_log.addFilter(LogThrottle(variable=re.compile(r"at \S+")))
 
 
 def password_line(name: str, password: str) -> str:
@@ -50,28 +52,32 @@ def read_passwords(path: str) -> dict[str, tuple[bytes, bytes]]:
 
 
 class Passwords:
-    """Checks passwords on another thread, one at a time. The file is read again when it changes."""
+    """Checks passwords on another thread, one at a time: each takes some 50 ms of a CPU. Addresses take turns.
+
+    The file is read again when it changes.
+    """
 
     def __init__(self, path: str) -> None:
         self._known = ReadAgain(lambda: read_passwords(path), [path])
-        self._turn = asyncio.Lock()
+        self._turns = LoginTurns(1)
         self._waiting: set[asyncio.Task[None]] = set()
 
-    def check(self, login: Login, answer: Callable[[bool], None]) -> None:
+    def check(self, login: Login, address: str, answer: Callable[[LoginVerdict], None]) -> None:
         """Call `answer` with the verdict. An unknown name takes as long as a wrong password."""
-        if len(self._waiting) >= MAX_CHECKS:
-            _log.warning("a login is refused: %s others wait to be checked", MAX_CHECKS)
-            answer(False)
-            return
-        task = asyncio.create_task(self._check(login, answer), name="password check")
+        task = asyncio.create_task(self._check(login, address, answer), name="password check")
         self._waiting.add(task)
         task.add_done_callback(self._waiting.discard)
 
-    async def _check(self, login: Login, answer: Callable[[bool], None]) -> None:
-        salt, digest = self._known.get().get(login.user, (b"nobody", b""))
-        async with self._turn:
-            found = await asyncio.to_thread(_hash, login.password, salt)
-        answer(hmac.compare_digest(found, digest))
+    async def _check(self, login: Login, address: str, answer: Callable[[LoginVerdict], None]) -> None:
+        try:
+            async with self._turns.turn(address):
+                salt, digest = self._known.get().get(login.user, (b"nobody", b""))
+                found = await asyncio.to_thread(_hash, login.password, salt)
+        except SlowDown as error:
+            _log.warning("a password is not checked for a client at %s: %s", address, error)
+            answer(LoginVerdict.BUSY)
+            return
+        answer(LoginVerdict.ACCEPTED if hmac.compare_digest(found, digest) else LoginVerdict.REFUSED)
 
 
 def _hash(password: str, salt: bytes) -> bytes:

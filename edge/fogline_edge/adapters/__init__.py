@@ -8,6 +8,5 @@
 `mqtt`: the MQTT server
 `mqtt_client`: a client of an MQTT broker
 `port`: the interface between adapters and the rest
-`unnamed_sockets`: sockets that wait for their clients
 `users`: the password file
 """

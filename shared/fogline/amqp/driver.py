@@ -27,7 +27,7 @@ from fogline.amqp.events import (
     Received,
     Settled,
 )
-from fogline.amqp.login import Login
+from fogline.amqp.login import Login, LoginVerdict
 from fogline.amqp.outcome import Condition, Outcome
 from fogline.amqp.scheduler import CHUNK_BYTES, Share
 from fogline.amqp.sending import Sender, SendQueues
@@ -64,19 +64,25 @@ class Handler(Protocol):
         """The connection is over. Called once, last, after every waiting `Sender.send` has failed with `Unreachable`."""
 
 
-CheckPassword = Callable[[Login, Callable[[bool], None]], None]
-"""Checks a user name and a password. Calls its second argument once, on the loop, with the verdict."""
+CheckPassword = Callable[[Login, str, Callable[[LoginVerdict], None]], None]
+"""Checks a user name and a password of a peer at an address. Calls its last argument once, on the loop, with the verdict."""
 
 
 class AmqpConnection:
     """One AMQP connection, as its owner uses it. All methods are called on the loop. `protocol` is for asyncio only.
 
-    `check_password`: required where the engine offers PLAIN.
+    `check_password`: required where the engine offers PLAIN. `on_connected` gets the connection and the peer's address.
     """
 
-    def __init__(self, engine: Engine, handler: Handler, check_password: CheckPassword | None = None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        handler: Handler,
+        check_password: CheckPassword | None = None,
+        on_connected: "Callable[[AmqpConnection, str], None] | None" = None,
+    ) -> None:
         self._engine = engine
-        self.protocol = SocketProtocol(self, engine, handler, check_password)
+        self.protocol = SocketProtocol(self, engine, handler, check_password, on_connected)
         self._outbound = self.protocol.outbound
 
     def accept(self, properties: Mapping[str, Property] | None = None) -> None:
@@ -84,13 +90,16 @@ class AmqpConnection:
         self._engine.open(properties)
         self.protocol.turn()
 
-    def close(self, condition: Condition | None = None) -> None:
-        """Begin to close; `Handler.closed` follows. Safe to call twice."""
-        self.protocol.begin_close(condition)
+    def close(self, condition: Condition | None = None, *, heed: bool = True) -> None:
+        """Begin to close; `Handler.closed` follows. Safe to call twice.
 
-    def abort(self) -> None:
+        `heed`: False drops the peer's unfinished messages, and whatever still comes.
+        """
+        self.protocol.begin_close(condition, heed=heed)
+
+    def abort(self, why: str = "") -> None:
         """Close the socket at once. Safe to call twice, and after the end."""
-        self.protocol.abort()
+        self.protocol.abort(why)
 
     def pause_reading(self) -> None:
         """Leave the peer's bytes in the socket. A pause of the idle time-out ends the connection: heartbeats wait too."""
@@ -162,7 +171,12 @@ class SocketProtocol(asyncio.Protocol):
     """Moves bytes between a connection's socket and its engine, hands the events to the handler, and keeps the timers."""
 
     def __init__(
-        self, connection: AmqpConnection, engine: Engine, handler: Handler, check_password: CheckPassword | None
+        self,
+        connection: AmqpConnection,
+        engine: Engine,
+        handler: Handler,
+        check_password: CheckPassword | None,
+        on_connected: Callable[[AmqpConnection, str], None] | None,
     ) -> None:
         self.outbound = SendQueues(engine, self.turn)
         self.transport: asyncio.Transport | None = None
@@ -170,6 +184,8 @@ class SocketProtocol(asyncio.Protocol):
         self._engine = engine
         self._handler = handler
         self._check_password = check_password
+        self._on_connected = on_connected
+        self._address = ""
         self._loop = asyncio.get_running_loop()
         self._paused = self._in_turn = self._again = self._ended = False
         self._why = ""
@@ -194,15 +210,15 @@ class SocketProtocol(asyncio.Protocol):
             self._in_turn = False
         self._set_heartbeat(self.transport)
 
-    def begin_close(self, condition: Condition | None) -> None:
+    def begin_close(self, condition: Condition | None, *, heed: bool = True) -> None:
         """See `AmqpConnection.close`."""
         if self._ended:
             return
         if condition is not None and not self._why:
             self._why = f"closed from this side: {condition}"
-        self._engine.close(condition)
-        if self._deadline is None:
-            self._set_deadline(HANDSHAKE_S)
+        self._engine.close(condition, heed=heed)
+        if self._deadline is None or not heed:
+            self._set_deadline(HANDSHAKE_S if heed else CLOSE_S)
         self.turn()
 
     def abort(self, why: str = "") -> None:
@@ -238,7 +254,7 @@ class SocketProtocol(asyncio.Protocol):
                     self._handler.link_closed(connection, link, condition)
                 case LoginRequested(login):
                     assert self._check_password is not None, "the engine offers PLAIN"
-                    self._check_password(login, partial(_answer_login, self, self._engine))
+                    self._check_password(login, self._address, partial(_answer_login, self, self._engine))
                 case ConnectionOpened(peer):
                     self._set_deadline(None)
                     self._handler.opened(connection, peer)
@@ -282,6 +298,9 @@ class SocketProtocol(asyncio.Protocol):
             if hasattr(socket, "TCP_NOTSENT_LOWAT"):
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, CHUNK_BYTES)
         self._set_deadline(HANDSHAKE_S, f"no AMQP open in {HANDSHAKE_S:.0f} s")
+        self._address = (transport.get_extra_info("peername") or [""])[0]
+        if self._on_connected is not None:
+            self._on_connected(self._connection, self._address)
         self.turn()
 
     def data_received(self, data: bytes) -> None:
@@ -323,8 +342,8 @@ class SocketProtocol(asyncio.Protocol):
             handler.closed(connection, why)
 
 
-def _answer_login(protocol: SocketProtocol, engine: Engine, accepted: bool) -> None:  # noqa: FBT001 - a verdict, not an option
-    engine.answer_login(accepted)
+def _answer_login(protocol: SocketProtocol, engine: Engine, verdict: LoginVerdict) -> None:
+    engine.answer_login(verdict)
     protocol.turn()
 
 

@@ -1,6 +1,6 @@
 """AMQP 1.0 without IO (OASIS AMQP 1.0): takes bytes, gives bytes and events. Built on proton's engine."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import proton
@@ -8,6 +8,7 @@ import proton
 from fogline.amqp.events import AmqpPeer, Closed, ConnectionOpened, EngineEvent, LoginRequested
 from fogline.amqp.link_table import LinkTable
 from fogline.amqp.links import LocalLinks
+from fogline.amqp.login import LoginVerdict
 from fogline.amqp.native import UNREADABLE, condition_of, plain
 from fogline.amqp.outcome import DECODE_ERROR, UNAUTHORIZED, Condition
 from fogline.amqp.peer_events import MAX_LINKS, PeerEvents, PeerViolation
@@ -29,6 +30,7 @@ class Engine:
 
     Deliveries that are unsettled at its end have an unknown outcome. `hostname`: the host that a client asks for, which the
     certificate of a server must name. `security`: default is plain text and ANONYMOUS. `idle_timeout_s`: default by the side.
+    `hold` counts the bytes of the peer's unfinished messages, and returns False if there is no room for them.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class Engine:
         max_message_bytes: int = MAX_MESSAGE_BYTES,
         idle_timeout_s: float | None = None,
         security: ServerSecurity | ClientSecurity | None = None,
+        hold: Callable[[int], bool] = lambda _: True,
     ) -> None:
         self._layers = SecurityLayers(security or (ServerSecurity() if server else ClientSecurity()), hostname)
         self._why_not: Condition | None = None
@@ -62,7 +65,7 @@ class Engine:
         self._transport.bind(self._connection)
         self._table = LinkTable()
         self.links = LocalLinks(self._connection, self._table, max_message_bytes)
-        self._peer_events = PeerEvents(self.links, self._table, max_message_bytes)
+        self._peer_events = PeerEvents(self.links, self._table, max_message_bytes, hold)
         if not server:
             self._connection.open()
 
@@ -73,10 +76,10 @@ class Engine:
         except SecurityError as error:
             self._why_not = Condition(UNAUTHORIZED, str(error))
 
-    def answer_login(self, accepted: bool) -> None:  # noqa: FBT001 - a verdict, not an option
+    def answer_login(self, verdict: LoginVerdict) -> None:
         """Answer the peer's `LoginRequested`."""
         try:
-            self._push(self._layers.answer(accepted))
+            self._push(self._layers.answer(verdict))
         except SecurityError as error:
             self._why_not = Condition(UNAUTHORIZED, str(error))
 
@@ -134,8 +137,13 @@ class Engine:
         _describe(self._connection, properties)
         self._connection.open()
 
-    def close(self, condition: Condition | None = None) -> None:
-        """Begin to close the connection."""
+    def close(self, condition: Condition | None = None, *, heed: bool = True) -> None:
+        """Begin to close the connection. `heed`: False drops the peer's unfinished messages, and whatever still comes."""
+        if not heed:
+            self._broken_off = True
+            self._table.drop_unfinished()
+            if self._connection.state & proton.Endpoint.LOCAL_UNINIT:
+                self._connection.open()
         if condition is not None:
             self._connection.condition = proton.Condition(condition.name, condition.description)
         self._connection.close()
@@ -155,6 +163,8 @@ class Engine:
             try:
                 if not self._broken_off:
                     yield from self._translate(native)
+                elif native.type == proton.Event.DELIVERY:
+                    native.delivery.settle()  # proton drops its bytes
             except PeerViolation as error:
                 yield from self._break_off(error.condition)
             except UNREADABLE as error:
@@ -178,10 +188,7 @@ class Engine:
                 yield from self._peer_events.translate(native)
 
     def _break_off(self, condition: Condition) -> Iterator[EngineEvent]:
-        self._broken_off = True
-        if self._connection.state & proton.Endpoint.LOCAL_UNINIT:
-            self._connection.open()
-        self.close(condition)
+        self.close(condition, heed=False)
         yield from self._end(condition)
 
     def _end(self, condition: Condition | None) -> Iterator[EngineEvent]:

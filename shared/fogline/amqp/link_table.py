@@ -72,6 +72,11 @@ class LinkTable:
         """Bytes of the messages whose last transfer frame is still missing."""
         return sum(len(link.partial) for link in self._open.values())
 
+    def drop_unfinished(self) -> None:
+        """Drop the bytes of unfinished messages."""
+        for link in self._open.values():
+            link.partial.clear()
+
     def add(self, link: Link) -> None:
         """Add an open link."""
         self._open[link.native] = link

@@ -1,6 +1,6 @@
 """Translates proton's events about sessions, links and deliveries into `EngineEvent`s, and enforces the limits of a peer."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import proton
@@ -28,7 +28,8 @@ class PeerViolation(Exception):
 class PeerEvents:
     """Updates the link table by the peer's events. Refuses links and messages beyond the limits."""
 
-    def __init__(self, links: LocalLinks, table: LinkTable, max_message_bytes: int) -> None:
+    def __init__(self, links: LocalLinks, table: LinkTable, max_message_bytes: int, hold: Callable[[int], bool]) -> None:
+        self._hold = hold
         self._links = links
         self._table = table
         self._max_message_bytes = max_message_bytes
@@ -79,6 +80,7 @@ class PeerEvents:
         native.close()
         condition = condition_of(lambda: native.remote_condition)
         link = self._table.remove(native)
+        self._hold(self._table.unfinished_bytes)
         native.free()  # proton keeps an ended link until then, and a peer may attach and detach without end
         if link is not None:
             yield LinkClosed(link, condition)
@@ -87,6 +89,7 @@ class PeerEvents:
         condition = condition_of(lambda: native.remote_condition)
         native.close()
         links = self._table.remove_session(native)
+        self._hold(self._table.unfinished_bytes)
         native.free()
         for link in links:
             yield LinkClosed(link, condition)
@@ -103,6 +106,7 @@ class PeerEvents:
                 native.settle()
         elif native.aborted:
             link.partial.clear()
+            self._hold(self._table.unfinished_bytes)
             native.settle()
             link.native.flow(1)  # the aborted message took one credit from the peer
         elif native.readable:
@@ -115,11 +119,17 @@ class PeerEvents:
             self._links.refuse(link, Condition(TRANSFER_LIMIT, "the peer sent more messages than it had credit for"))
         elif len(link.partial) > self._max_message_bytes:
             self._links.refuse(link, Condition(MESSAGE_SIZE_EXCEEDED, f"a message may have {self._max_message_bytes} bytes"))
-        elif self._table.unfinished_bytes > MAX_UNFINISHED_BYTES:
-            self._links.refuse(link, Condition(RESOURCE_LIMIT, f"unfinished messages may have {MAX_UNFINISHED_BYTES} bytes"))
-        elif not native.partial:
+        elif native.partial:
+            if (size_bytes := self._table.unfinished_bytes) > MAX_UNFINISHED_BYTES:
+                self._links.refuse(
+                    link, Condition(RESOURCE_LIMIT, f"unfinished messages may have {MAX_UNFINISHED_BYTES} bytes")
+                )
+            elif not self._hold(size_bytes):
+                raise PeerViolation(Condition(RESOURCE_LIMIT, "there is no room for the peer's unfinished messages"))
+        else:
             data = bytes(link.partial)
             link.partial.clear()
+            self._hold(self._table.unfinished_bytes)
             link.credit -= 1
             link.native.advance()
             delivery = Delivery(link, native)

@@ -8,16 +8,18 @@ from typing import Any, Final
 
 import proton
 
-from fogline.amqp.login import ANONYMOUS, PLAIN, Login
+from fogline.amqp.login import ANONYMOUS, PLAIN, Login, LoginVerdict
 from fogline.amqp.native import UNREADABLE
+from fogline.byte_budget import LOGIN_BYTES
 
 MAX_FRAME_BYTES: Final = 512
 """Limit of a SASL frame (part 5, section 5.3.1)."""
-MAX_EARLY_BYTES: Final = 64 * 1024
+MAX_EARLY_BYTES: Final = LOGIN_BYTES
 """Limit of the bytes that a client may send behind its password before the answer to it."""
 AMQP_HEADER, SASL_HEADER = b"AMQP\x00\x01\x00\x00", b"AMQP\x03\x01\x00\x00"
 _MECHANISMS, _INIT, _OUTCOME = 0x40, 0x41, 0x44
-_OK, _AUTH = 0, 1
+_OK, _AUTH, _SYS_TEMP = 0, 1, 4  # part 5, section 5.3.3.6
+_CODES = {LoginVerdict.ACCEPTED: _OK, LoginVerdict.REFUSED: _AUTH, LoginVerdict.BUSY: _SYS_TEMP}
 
 REFUSED = "the peer refuses"
 """How the reason begins if a server does not take this side's login."""
@@ -60,11 +62,14 @@ class ServerSasl:
             raise SaslError("the peer does not wait for the answer to its password")
         return b""
 
-    def answer(self, accepted: bool) -> bytes:  # noqa: FBT001 - a verdict, not an option
+    def answer(self, verdict: LoginVerdict) -> bytes:
         """Answer a password. Returns the bytes of the AMQP layer that came meanwhile. Raises `SaslError` if it is refused."""
-        self._out += _frame(_OUTCOME, _ubyte(_OK if accepted else _AUTH))
-        if not accepted:
-            raise SaslError(f"wrong user name or password for {self.login.user[:64]!a}" if self.login else "refused")
+        self._out += _frame(_OUTCOME, _ubyte(_CODES[verdict]))
+        user = f"{self.login.user[:64]!a}" if self.login else "nobody"
+        if verdict is LoginVerdict.BUSY:
+            raise SaslError(f"too many others log in: the password of {user} is not checked")
+        if verdict is LoginVerdict.REFUSED:
+            raise SaslError(f"wrong user name or password for {user}")
         self.done = True
         return _take(self._in, len(self._in))
 
@@ -141,6 +146,8 @@ class ClientSasl:
             self._out += _frame(_INIT, _init(login.mechanism, response, self._hostname))
         elif code == _OUTCOME and fields and fields[0] == _OK:
             self.done = True
+        elif code == _OUTCOME and fields and fields[0] != _AUTH:
+            raise SaslError(f"the peer cannot check a login at present (SASL outcome {fields[0]})")
         else:
             refused = f"the password of {login.user}" if login.mechanism == PLAIN else "this side's proof of its name"
             raise SaslError(f"{REFUSED} {refused} ({login.mechanism})")

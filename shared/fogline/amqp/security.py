@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from fogline.amqp.login import ANONYMOUS, EXTERNAL, Login
+from fogline.amqp.login import ANONYMOUS, EXTERNAL, Login, LoginVerdict
 from fogline.amqp.sasl import ClientSasl, SaslError, ServerSasl
 from fogline.tls import Tls, TlsError
 
@@ -101,11 +101,11 @@ class SecurityLayers:
         offered, self._offered = self._offered, None
         return offered
 
-    def answer(self, accepted: bool) -> bytes:  # noqa: FBT001 - a verdict, not an option
+    def answer(self, verdict: LoginVerdict) -> bytes:
         """Answer a login. Returns the bytes of AMQP that came meanwhile. Raises `SecurityError` if refused."""
         assert isinstance(self._sasl, ServerSasl)
         try:
-            data = self._sasl.answer(accepted)
+            data = self._sasl.answer(verdict)
         except SaslError as error:
             raise SecurityError(str(error)) from None
         self.ready = True

@@ -6,6 +6,7 @@
 `journal`: the log, with fields if systemd's journal reads it
 `kernel_clock`: tells if the wall clock is synchronized
 `log_throttle`: repeated log lines
+`login_turns`: turns of logins, by address
 `loop_calls`: calls from any thread into an event loop
 `metrics`: the list of all metrics
 `metrics_server`: `/metrics` and `/healthz`

@@ -2,12 +2,14 @@
 
 import asyncio
 import base64
+from collections import Counter
 from typing import ClassVar
 
 import pytest
 
 from fogline.amqp.security import ClientSecurity
 from fogline.errors import Unreachable
+from fogline.process.login_turns import MAX_OF_ADDRESS
 from fogline.process.tls_files import TlsSettings, client_context
 from fogline_cloud.api import logins
 from fogline_cloud.api.logins import Logins
@@ -51,9 +53,9 @@ def security(folder):
     return ClientSecurity(tls=client_context(TlsSettings(ca=str(ca.path / ROOT)), "test"))
 
 
-async def status(made, authorization):
+async def status(made, authorization, address="192.0.2.1"):
     try:
-        await made.user(authorization)
+        await made.user(authorization, address)
     except Problem as error:
         return error.status
     return 200
@@ -64,18 +66,33 @@ async def test_logins_are_bounded_and_a_wrong_password_is_not_asked_twice(securi
     monkeypatch.setattr(logins, "MAX_SESSIONS", 2)
     FakeSession.opened, FakeSession.gate = [], asyncio.Event()
     made = Logins("acme", "127.0.0.1", 1, security, lambda _, __: None)
-    first = (await made.user(login("a", "right"))).session
-    assert (await made.user(login("a", "right"))).session is first
+    first = (await made.user(login("a", "right"), "192.0.2.1")).session
+    assert (await made.user(login("a", "right"), "192.0.2.1")).session is first
     assert [await status(made, login("a", "wrong")) for _ in range(3)] == [401] * 3
     assert FakeSession.opened == ["a", "a"]
     assert await status(made, login("b", "away")) == 503
     for name in ("b", "c"):
         assert await status(made, login(name, "right")) == 200
     assert (len(made), first.retired) == (2, True)
-    slow = [asyncio.create_task(status(made, login(f"s{number}", "slow"))) for number in range(logins.MAX_LOGINS)]
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    assert await status(made, login("d", "right")) == 503
-    FakeSession.gate.set()
-    assert await asyncio.gather(*slow) == [200] * logins.MAX_LOGINS
     assert [await status(made, each) for each in (None, "Basic", "Basic x", "Bearer x", login("a b", ""))] == [401] * 5
+
+
+@pytest.mark.fault("S7")
+async def test_logins_wait_behind_those_of_their_own_address_and_busy_is_503_and_forgotten(security, monkeypatch):
+    monkeypatch.setattr(logins, "UserSession", FakeSession)
+    FakeSession.opened, FakeSession.gate = [], asyncio.Event()
+    made = Logins("acme", "127.0.0.1", 1, security, lambda _, __: None)
+    flood = [asyncio.create_task(status(made, login(f"s{number}", "slow"))) for number in range(MAX_OF_ADDRESS + 30)]
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert len(FakeSession.opened) == logins.MAX_LOGINS
+    with pytest.raises(Problem) as busy:
+        await made.user(login("d", "right"), "192.0.2.1")
+    assert (busy.value.status, busy.value.headers["retry-after"]) == (503, "1")
+    user = asyncio.create_task(status(made, login("e", "right"), "192.0.2.2"))
+    await asyncio.sleep(0)
+    FakeSession.gate.set()
+    assert await user == 200
+    assert FakeSession.opened.index("e") <= logins.MAX_LOGINS + 1
+    assert Counter(await asyncio.gather(*flood)) == {200: logins.MAX_LOGINS + MAX_OF_ADDRESS, 503: 30 - logins.MAX_LOGINS}
+    assert await status(made, login("d", "right")) == 200

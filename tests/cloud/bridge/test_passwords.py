@@ -1,14 +1,18 @@
-"""The password file: hashes only, read again when it changes, and a flood of logins is refused instead of queued."""
+"""The password file: hashes only, read again when it changes; a flood of logins keeps nobody out who knows a password."""
 
 import asyncio
+from collections import Counter
 
 import pytest
 
-from fogline.amqp.login import PLAIN, Login
+from fogline.amqp.login import PLAIN, Login, LoginVerdict
 from fogline.errors import Misconfigured
 from fogline.process.tls_files import ReadAgain
-from fogline_cloud.bridge.passwords import MAX_CHECKS, Passwords, password_line, read_passwords
+from fogline_cloud.bridge import passwords as passwords_module
+from fogline_cloud.bridge.passwords import Passwords, password_line, read_passwords
 from fogline_lab.amqp import within
+
+ACCEPTED, REFUSED, BUSY = LoginVerdict
 
 
 @pytest.fixture
@@ -19,44 +23,55 @@ def file(folder):
     return path
 
 
-async def verdict(passwords: Passwords, user: str, password: str) -> bool:
+async def verdict(passwords: Passwords, user: str, password: str, address: str = "192.0.2.1") -> LoginVerdict:
     answer = asyncio.get_running_loop().create_future()
-    passwords.check(Login(PLAIN, user, password), answer.set_result)
+    passwords.check(Login(PLAIN, user, password), address, answer.set_result)
     return await within(answer, "no verdict")
 
 
 async def test_the_right_password_and_nothing_else_is_accepted(file):
     passwords = Passwords(str(file))
     tries = [("alice", "right"), ("alice", "wrong"), ("alice", ""), ("bob", "right"), ("", ""), ("alice", "\udcff")]
-    assert [await verdict(passwords, *each) for each in tries] == [True, False, False, False, False, False]
+    assert [await verdict(passwords, *each) for each in tries] == [ACCEPTED, *[REFUSED] * 5]
 
 
 async def test_a_changed_file_counts_at_once(file):
     passwords = Passwords(str(file))
     file.write_text(password_line("alice", "new one"))
-    assert [await verdict(passwords, "alice", each) for each in ("right", "new one")] == [False, True]
+    assert [await verdict(passwords, "alice", each) for each in ("right", "new one")] == [REFUSED, ACCEPTED]
 
 
 async def test_a_changed_file_that_cannot_be_read_changes_nothing(file):
     passwords = Passwords(str(file))
     file.write_text("alice:plain:text")
-    assert await verdict(passwords, "alice", "right")
+    assert await verdict(passwords, "alice", "right") is ACCEPTED
 
 
-async def test_a_flood_is_refused_beyond_the_limit(file):
-    passwords, verdicts = Passwords(str(file)), []
-    done = asyncio.Event()
+@pytest.mark.fault("S7")
+async def test_whoever_knows_a_password_gets_in_beside_a_flood_of_others_and_busy_is_never_wrong(file, monkeypatch):
+    """48 strangers log in again and again, as fast as they are answered. Twelve users come meanwhile, from elsewhere."""
+    monkeypatch.setitem(passwords_module._COST, "n", 2**8)  # some hundred checks
+    file.write_text(password_line("alice", "right"))
+    passwords, told, over = Passwords(str(file)), Counter(), asyncio.Event()
 
-    def note(accepted) -> None:
-        verdicts.append(accepted)
-        if len(verdicts) == 2 * MAX_CHECKS:
-            done.set()
+    async def stranger(number: int) -> None:
+        while not over.is_set():
+            told[await verdict(passwords, f"made-up-{number}", "guess")] += 1
+            await asyncio.sleep(0)
 
-    for _ in range(2 * MAX_CHECKS):
-        passwords.check(Login(PLAIN, "alice", "right"), note)
-    assert verdicts == [False] * MAX_CHECKS, "those beyond the limit are answered at once"
-    await within(done.wait(), "the others have no verdict")
-    assert verdicts[MAX_CHECKS:] == [True] * MAX_CHECKS
+    strangers = [asyncio.create_task(stranger(number)) for number in range(48)]
+    await asyncio.sleep(0)
+    users = [verdict(passwords, "alice", "right", "192.0.2.2") for _ in range(12)]
+    assert await asyncio.gather(*users) == [ACCEPTED] * 12
+    neighbour = BUSY
+    async with asyncio.timeout(60):
+        while neighbour is BUSY:  # a client that is told so comes again
+            neighbour = await verdict(passwords, "alice", "right")
+            await asyncio.sleep(0)
+    assert neighbour is ACCEPTED, "also from the strangers' own address"
+    over.set()
+    await asyncio.gather(*strangers)
+    assert set(told) == {REFUSED, BUSY}
     assert not passwords._waiting
 
 

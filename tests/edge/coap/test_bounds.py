@@ -3,6 +3,7 @@
 import pytest
 
 from edge.coap.client import block1, request
+from fogline.byte_budget import ByteBudget
 from fogline.process.rates import Bucket
 from fogline_edge.adapters.coap import request_handler
 from fogline_edge.adapters.coap.blocks import BlockTransfers
@@ -77,7 +78,8 @@ class Body:
     """Feeds blocks of 16 bytes."""
 
     def __init__(self, **settings):
-        self.transfers = BlockTransfers(**{"most": 2, "max_bytes": 64, "timeout_s": 10, **settings})
+        self.budget = ByteBudget(settings.pop("budget_bytes", 10_000))
+        self.transfers = BlockTransfers(self.budget, **{"most": 2, "max_bytes": 64, "timeout_s": 10, **settings})
 
     def feed(self, number, payload, *, more, now_s=0.0, endpoint=HERE, **given):
         options = [block1(number, more=more), *given.pop("options", ())]
@@ -176,3 +178,25 @@ async def test_only_the_latest_last_blocks_are_kept(monkeypatch):
         last_blocks.keep(*each, lambda: None)
     assert [last_blocks.knows(*each) for each in given] == [False] * 7 + [True] * 3
     assert len(port.kept("")) == 3
+
+
+@pytest.mark.fault("S7")
+def test_bodies_under_way_have_a_budget_together_with_all_other_listeners():
+    """The budget of users' input is 48 bytes here: three blocks."""
+    body = Body(most=10, budget_bytes=64)
+    far = ("192.0.2.7", 1)
+    for number in range(2):
+        body.feed(number, BLOCK, more=True)
+    body.feed(0, BLOCK, more=True, endpoint=far)
+    refused = body.refused(2, BLOCK, more=True)
+    assert (refused.code, refused.options) == (Code.SERVICE_UNAVAILABLE, ((Option.MAX_AGE, uint(10)),))
+    assert body.feed(1, BLOCK, more=True, endpoint=far) is None
+    assert body.feed(2, b"x", more=False, endpoint=far) == BLOCK * 2 + b"x"
+    assert body.budget.held_bytes == 0
+
+
+def test_a_body_that_is_forgotten_counts_no_more():
+    body = Body()
+    body.feed(0, BLOCK, more=True)
+    body.feed(0, BLOCK, more=True, endpoint=THERE, now_s=100)
+    assert body.budget.held_bytes == 16

@@ -3,6 +3,7 @@
 import pytest
 
 from edge.http.client import eventually, request
+from fogline.byte_budget import ByteBudget
 from fogline_edge.adapters.http import listener, request_loop
 from fogline_lab.port import MemoryPort
 
@@ -94,15 +95,31 @@ async def test_far_too_many_connections_are_closed_at_once(listening, dial, monk
         port.release()
 
 
-async def test_all_bodies_under_way_have_a_limit(listening, dial, monkeypatch):
-    monkeypatch.setattr(listener, "MAX_BODIES_BYTES", 100)
+@pytest.mark.fault("S7")
+async def test_all_requests_under_way_have_one_budget(listening, dial):
+    """A client that asks for more than all others is refused; if it has less, the largest of the others is."""
+    async with listening(MemoryPort()) as server:
+        server.budget = ByteBudget(4000)
+        async with dial(server) as first, dial(server) as second:
+            first.send(HEAD + b"content-length: 2001\r\n\r\n" + b"x" * 2000)
+            await eventually(lambda: server.budget.held_bytes == 2000, "the first has come")
+            second.send(HEAD + b"content-length: 2002\r\n\r\n" + b"x" * 2001)
+            refused = await second.receive()
+            assert (refused.status, refused.headers["retry-after"]) == (503, "1")
+            async with dial(server) as third:
+                third.send(HEAD + b"content-length: 1501\r\n\r\n" + b"x" * 1500)
+                assert (await first.receive()).status == 503
+                assert (await third.ask(b"x")).status == 202
+            assert server.budget.held_bytes == 0
+
+
+@pytest.mark.fault("S7")
+async def test_heads_without_an_end_count(listening, dial):
     async with listening(MemoryPort()) as server, dial(server) as first:
-        first.send(HEAD + b"content-length: 91\r\n\r\n" + b"x" * 90)
-        async with dial(server) as second:
-            await eventually(lambda: server._bodies_bytes == 90, "the first has come")
-            assert (await second.ask(request(body=b"x" * 20))).status == 503
-        assert (await first.ask(b"x")).status == 202
-        assert server._bodies_bytes == 0
+        first.send(HEAD + b"a: " + b"x" * 1000)
+        await eventually(lambda: server.budget.held_bytes > 1000, "the head has begun")
+        assert (await first.ask(b"\r\ncontent-length: 1\r\n\r\nx")).status == 202
+        assert server.budget.held_bytes == 0
 
 
 async def test_requests_ahead_of_their_responses_stay_in_the_socket(listening, dial):

@@ -5,6 +5,7 @@ from contextlib import suppress
 
 import pytest
 
+from edge.mqtt.waiting import LIMIT_S, eventually, gone, puback, publishes
 from fogline_edge.adapters.mqtt.protocol.packets import Ack, Disconnect, Ping, Publish, Subscribe, Unsubscribe, Will
 from fogline_edge.adapters.mqtt.protocol.primitives import V3, V5, PacketType, Reason
 from fogline_edge.adapters.mqtt.protocol.properties import Properties
@@ -15,27 +16,8 @@ from fogline_lab.commands import MemoryCommands
 from fogline_lab.memory import resident_bytes
 from fogline_lab.port import MemoryPort
 
-LIMIT_S = 20.0
 MIB = 2**20
 LASTING = Properties(session_expiry_s=7200)
-
-
-def puback(number, code=0):
-    return Ack(kind=PacketType.PUBACK, packet_id=number, code=code)
-
-
-def publishes(numbers, topic="t"):
-    return [Publish(topic=topic, payload=b"%d" % each, qos=1, packet_id=each) for each in numbers]
-
-
-async def eventually(condition, what):
-    """Let the loop turn until `condition` holds."""
-    try:
-        async with asyncio.timeout(LIMIT_S):
-            while not condition():  # noqa: ASYNC110 (a counter has no event)
-                await asyncio.sleep(0.001)
-    except TimeoutError:
-        raise AssertionError(f"not within {LIMIT_S} s: {what}") from None
 
 
 @pytest.mark.parametrize(("version", "last"), [(V3, None), (V5, Disconnect(code=Reason.KEEP_ALIVE_TIMEOUT))])
@@ -138,14 +120,6 @@ async def test_silent_sockets_make_room_for_a_client(listening, dial):
             assert listener.counters.over_limit == 1
         for _, writer in silent:
             writer.close()
-
-
-async def gone(reader):
-    async with asyncio.timeout(LIMIT_S):
-        try:
-            return await reader.read() == b""
-        except ConnectionError:
-            return True
 
 
 async def test_beyond_the_most_connections_a_socket_is_closed_at_once(listening, dial):
@@ -260,9 +234,9 @@ async def test_while_too_much_waits_nothing_is_read_that_would_have_to_be_kept(l
 @pytest.mark.parametrize(("version", "code"), [(V3, 3), (V5, Reason.QUOTA_EXCEEDED)])
 async def test_wills_take_no_more_than_their_budget(listening, dial, version, code):
     """G6: 2,000 wills took 120 MB while the outbox was full."""
-    port, will = MemoryPort(capacity=1), Will("event", bytes(60_000))
+    port, will = MemoryPort(capacity=1), Will("event", bytes(12_000))
     async with listening(port) as listener, dial(listener, "d0") as (wire, _):
-        listener.context.wills.most_bytes = 200_000
+        listener.context.wills.most_bytes = 40_000
         port.hold()
         await wire.publish("t")
         await port.until(lambda: port.waiting == 1, "the port is full")
@@ -274,7 +248,7 @@ async def test_wills_take_no_more_than_their_budget(listening, dial, version, co
         async with dial(listener, "d4", version=version) as (_, connack):
             assert connack.code == 0
         port.release()
-        assert [len(each.data) for each in await port.until_stored(4)] == [1, 60_000, 60_000, 60_000]
+        assert [len(each.data) for each in await port.until_stored(4)] == [1, 12_000, 12_000, 12_000]
         assert listener.context.wills.held_bytes == 0
 
 

@@ -208,7 +208,7 @@ async def test_a_command_larger_than_the_device_takes_is_refused(listening, dial
 async def test_a_large_command_may_be_read_slowly(listening, dial):
     commands = MemoryCommands()
     async with listening(MemoryPort(), commands) as listener, dial(listener, "lamp-1") as (wire, _):
-        wire.framer._max = 2**24
+        wire.framer.max_packet_bytes = 2**24
         await wire.subscribe(FILTER)
         wire.reader._transport.pause_reading()
         for number in range(20):

@@ -84,9 +84,9 @@ START = (
 class Peer:
     """The server's engine and what its owner did with what came: everything is accepted."""
 
-    def __init__(self, *, settles=True):
+    def __init__(self, *, settles=True, **engine):
         self.settles = settles
-        self.engine = Engine("server", server=True)
+        self.engine = Engine("server", server=True, **engine)
         self.links = []
         self.link_ends = []
         self.messages = 0

@@ -4,6 +4,7 @@ import gc
 
 import pytest
 
+from fogline.amqp.outcome import Condition
 from fogline.amqp.peer_events import MAX_LINKS, MAX_UNFINISHED_BYTES
 from fogline.codec import MAX_MESSAGE_BYTES
 from fogline_lab.memory import resident_bytes
@@ -71,6 +72,47 @@ def test_b9_unfinished_messages_have_a_limit_over_all_links():
     assert sum(len(link.partial) for link in peer.links) <= MAX_UNFINISHED_BYTES
     assert sum(link.closed for link in peer.links) == 1
     assert peer.ended is None
+
+
+@pytest.mark.fault("S7")
+def test_bytes_of_unfinished_messages_count_until_the_message_is_whole_or_its_link_ends():
+    held = []
+
+    def hold(size_bytes):
+        held.append(size_bytes)
+        return True
+
+    peer = begun(attach("a"), attach("b", 1), hold=hold)
+    peer.take(transfer(0, payload=bytes(1000), more=True))
+    peer.take(transfer(1, 1, payload=bytes(500), more=True))
+    assert held[-1] == 1500
+    peer.take(transfer(0, payload=BODY))
+    assert held[-1] == 500
+    peer.take(detach(1))
+    assert held[-1] == 0
+    assert peer.messages == 1
+
+
+@pytest.mark.fault("S7")
+def test_a_peer_for_whose_message_there_is_no_room_is_ended_and_nothing_of_it_is_kept():
+    peer = begun(attach("l"), hold=lambda size_bytes: size_bytes < 20_000)
+    for _ in range(100):
+        peer.take(transfer(0, payload=bytes(8000), more=True))
+    assert peer.ended.name == "amqp:resource-limit-exceeded"
+    assert b"amqp:resource-limit-exceeded" in peer.sent
+    assert [len(link.partial) for link in peer.links] == [0]
+    assert peer.messages == 0
+
+
+@pytest.mark.fault("S7")
+def test_of_a_peer_that_must_give_up_its_messages_none_is_taken_in_part():
+    """The rest of a message would be another message."""
+    peer = begun(attach("l"))
+    peer.take(transfer(0, payload=bytes(8000), more=True))
+    peer.engine.close(Condition("amqp:resource-limit-exceeded"), heed=False)
+    peer.take(transfer(0, payload=BODY))
+    assert peer.messages == 0
+    assert b"amqp:resource-limit-exceeded" in peer.sent
 
 
 def test_a_link_that_is_attached_again_on_another_session_takes_the_place_of_the_first():

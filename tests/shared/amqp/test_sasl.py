@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fogline.amqp.login import ANONYMOUS, EXTERNAL, PLAIN, Login
-from fogline.amqp.sasl import AMQP_HEADER, MAX_EARLY_BYTES, SASL_HEADER, ClientSasl, SaslError, ServerSasl
+from fogline.amqp.login import ANONYMOUS, EXTERNAL, PLAIN, Login, LoginVerdict
+from fogline.amqp.sasl import AMQP_HEADER, MAX_EARLY_BYTES, REFUSED, SASL_HEADER, ClientSasl, SaslError, ServerSasl
 
 ALICE = Login(PLAIN, "alice", "söhne: \x01 'n more")
 
 
-def converse(client: ClientSasl, server: ServerSasl, *, accepted: bool = True, piece: int = 10_000) -> bytes:
+def converse(client: ClientSasl, server: ServerSasl, *, piece: int = 10_000) -> bytes:
     """Carry bytes to and fro until both sides have said all, then AMQP's header. Returns what the server got of AMQP."""
     got = b""
     for _ in range(10):
@@ -20,7 +20,7 @@ def converse(client: ClientSasl, server: ServerSasl, *, accepted: bool = True, p
             for at in range(0, len(sent), piece):
                 got += receive(sent[at : at + piece])
         if server.login is not None and not server.done:
-            got += server.answer(accepted)
+            got += server.answer(LoginVerdict.ACCEPTED)
     assert client.done, "the client waits for ever"
     return got + server.receive(AMQP_HEADER)
 
@@ -50,9 +50,24 @@ def test_a_wrong_password_is_refused_at_both_ends():
     client.receive(server.data_to_send())
     server.receive(client.data_to_send())
     with pytest.raises(SaslError, match="wrong user name or password for 'alice'"):
-        server.answer(False)
+        server.answer(LoginVerdict.REFUSED)
     with pytest.raises(SaslError, match="refuses the password of alice"):
         client.receive(server.data_to_send())
+
+
+def test_a_server_that_is_busy_says_nothing_about_the_password():
+    """The outcome is sys-temp, 4 (part 5, section 5.3.3.6): the client may try the same password again."""
+    client, server = ClientSasl(ALICE, "host"), ServerSasl([PLAIN])
+    server.receive(client.data_to_send())
+    client.receive(server.data_to_send())
+    server.receive(client.data_to_send())
+    with pytest.raises(SaslError, match="is not checked"):
+        server.answer(LoginVerdict.BUSY)
+    outcome = server.data_to_send()
+    assert outcome.endswith(b"\x50\x04")
+    with pytest.raises(SaslError) as told:
+        client.receive(outcome)
+    assert REFUSED not in str(told.value)
 
 
 def test_bytes_behind_a_password_wait_for_its_answer_within_a_limit():
@@ -60,7 +75,7 @@ def test_bytes_behind_a_password_wait_for_its_answer_within_a_limit():
     server.receive(client.data_to_send())
     client.receive(server.data_to_send())
     assert server.receive(client.data_to_send() + AMQP_HEADER) == b""
-    assert server.answer(True) == AMQP_HEADER
+    assert server.answer(LoginVerdict.ACCEPTED) == AMQP_HEADER
     other = ServerSasl([PLAIN])
     other.receive(SASL_HEADER)
     with pytest.raises(SaslError, match="does not wait"):

@@ -5,6 +5,7 @@ import logging
 import socket
 from collections.abc import Callable
 
+from fogline.byte_budget import ByteBudget
 from fogline.errors import Misconfigured
 from fogline.process.settings_file import is_loopback
 from fogline_edge.adapters.bind_error import cannot_listen
@@ -78,8 +79,11 @@ class CoapListener:
     Without `commands`, `hono-ttd`, Observe and `coap.devices` are ignored. Raises `Misconfigured` for an invalid path pattern.
     """
 
-    def __init__(self, port: Port, settings: CoapSettings, commands: CommandPort | None = None) -> None:
+    def __init__(
+        self, port: Port, settings: CoapSettings, commands: CommandPort | None = None, budget: ByteBudget | None = None
+    ) -> None:
         self.counters = CoapCounters()
+        self._budget = budget or ByteBudget()
         self._port = port
         self._settings = settings
         self._commands = commands
@@ -104,7 +108,7 @@ class CoapListener:
             self._polls = CommandPolls(commands, self._port.tenant, settings.max_asks, messages=messages, counters=counters)
             self._observations = self._make_observations(commands, messages)
         handler = CoapRequestHandler(
-            self._port, settings, self._paths, messages, commands, self._polls, self._observations, counters
+            self._port, settings, self._paths, messages, commands, self._polls, self._observations, counters, self._budget
         )
         self._socket.listen(lambda data, endpoint: messages.received(data, endpoint, handler.serve))
         if self._client is not None:

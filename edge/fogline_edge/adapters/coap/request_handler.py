@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from fogline.byte_budget import ByteBudget
 from fogline.command import MAX_COMMAND_BYTES, Reply
 from fogline.errors import SlowDown
 from fogline.event import Receipt
@@ -50,13 +51,14 @@ class CoapRequestHandler:
     polls: CommandPolls | None
     observations: Observations | None
     counters: CoapCounters
+    budget: ByteBudget
 
     def __post_init__(self) -> None:
         settings = self.settings
         self._last_blocks = LastBlocks(self.port)
         self._loop = asyncio.get_running_loop()
         self._transfers = BlockTransfers(
-            most=settings.max_transfers, max_bytes=settings.max_body_bytes, timeout_s=settings.transfer_timeout_s
+            self.budget, most=settings.max_transfers, max_bytes=settings.max_body_bytes, timeout_s=settings.transfer_timeout_s
         )
 
     def serve(self, message: CoapMessage, exchange: Exchange) -> None:

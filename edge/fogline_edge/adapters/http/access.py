@@ -10,7 +10,8 @@ from pathlib import Path
 import msgspec
 
 from fogline.address import check_identifier, shown
-from fogline.errors import Misconfigured, Poison
+from fogline.errors import Misconfigured, Poison, SlowDown
+from fogline.process.login_turns import LoginTurns
 from fogline.process.settings_file import is_loopback
 from fogline.process.tls_files import ReadAgain
 from fogline_edge.adapters.device_acl import DeviceAcl
@@ -18,7 +19,7 @@ from fogline_edge.adapters.http.wire import HttpRefused, HttpRequest
 from fogline_edge.adapters.users import Users, load_users
 from fogline_edge.settings import HttpSettings
 
-_VERIFICATIONS = 2  # the most passwords that are checked at once
+_VERIFICATIONS = 2  # the most passwords that are checked at once; addresses take turns
 _CHALLENGE = (("www-authenticate", 'Basic realm="fogline", charset="UTF-8"'),)
 
 
@@ -52,15 +53,15 @@ class HttpLogins:
         self._tenant = tenant
         self._acl = DeviceAcl(settings.acl, "http.acl")
         self._users = None if users is None else ReadAgain[Users](partial(load_users, Path(users), "http.users"), [users])
-        self._verifications = asyncio.Semaphore(_VERIFICATIONS)
+        self._verifications = LoginTurns(_VERIFICATIONS)
 
     @property
     def needed(self) -> bool:
         """True if requests must have a login."""
         return self._users is not None
 
-    async def login(self, request: HttpRequest) -> HttpLogin:
-        """Return who sends a request. Raises `HttpRefused` (401)."""
+    async def login(self, request: HttpRequest, address: str) -> HttpLogin:
+        """Return who sends a request from `address`. Raises `HttpRefused` (401; 503 if too many others log in)."""
         if self._users is None:
             return HttpLogin()
         try:
@@ -68,8 +69,11 @@ class HttpLogins:
             device = self._device(username)
         except Poison as error:
             raise HttpRefused(401, error.reason, str(error), _CHALLENGE) from None
-        async with self._verifications:
-            known = await asyncio.to_thread(self._verify, username, password)
+        try:
+            async with self._verifications.turn(address):
+                known = await asyncio.to_thread(self._verify, username, password)
+        except SlowDown as error:
+            raise HttpRefused(503, "busy", str(error), (("retry-after", f"{error.retry_after_s:.0f}"),)) from None
         if not known:
             raise HttpRefused(401, "bad-login", f"user {shown(username)} is unknown, or the password is wrong", _CHALLENGE)
         return HttpLogin(device, self._acl.others(device))

@@ -23,6 +23,11 @@ class HttpCodec:
         """Add received bytes; none: the client sends nothing more."""
         self._h11.receive_data(data)
 
+    @property
+    def held_bytes(self) -> int:
+        """The bytes that make no event yet. It copies them: do not ask within a body."""
+        return len(self._h11.trailing_data[0])
+
     def next_event(self) -> HttpEvent:
         """Return the next event. Raises `HttpRefused` (400, 431) for what is not HTTP."""
         try:

@@ -45,13 +45,13 @@ class HttpConnection(asyncio.BufferedProtocol):
     """
 
     _transport: asyncio.Transport
+    _requests: RequestLoop
 
     def __init__(self, owner: HttpConnectionOwner) -> None:
         self.ending = False
         self.stalled = False
         self._owner = owner
         self._loop = asyncio.get_running_loop()
-        self._requests = RequestLoop(owner, self)
         self._timer: asyncio.TimerHandle | None = None
         self._on_read: OnRead | None = None
 
@@ -59,10 +59,12 @@ class HttpConnection(asyncio.BufferedProtocol):
         """Set the accepted socket up."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        host = (transport.get_extra_info("peername") or [""])[0]
+        self._requests = RequestLoop(self._owner, self, host)
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         raw: socket.socket = transport.get_extra_info("socket")
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        if self._owner.joined(self, (transport.get_extra_info("peername") or [""])[0]):
+        if self._owner.joined(self, host):
             self.set_timer(self._owner.settings.request_timeout_s, self._requests.timed_out)
         else:
             self.write(HttpCodec().encode(problem(_TOO_MANY), last=True)[0])

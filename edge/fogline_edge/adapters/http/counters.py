@@ -17,6 +17,7 @@ class HttpCounters:
     slowed: int = 0
     limited: int = 0
     logins_refused: int = 0
+    logins_postponed: int = 0
     asks: int = 0
     asks_over_limit: int = 0
     commands: int = 0

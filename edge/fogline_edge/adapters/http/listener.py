@@ -3,9 +3,11 @@
 import asyncio
 import logging
 
+from fogline.byte_budget import ByteBudget
 from fogline.errors import Misconfigured
 from fogline.process.rates import DeviceRates
 from fogline.process.settings_file import is_loopback
+from fogline.unnamed_sockets import UnnamedSockets
 from fogline_edge.adapters.bind_error import cannot_listen
 from fogline_edge.adapters.http.access import HttpLogins
 from fogline_edge.adapters.http.command_polls import HttpPolls
@@ -14,11 +16,8 @@ from fogline_edge.adapters.http.counters import HttpCounters
 from fogline_edge.adapters.http.paths import HttpPaths
 from fogline_edge.adapters.http.request_handler import HttpRequestHandler
 from fogline_edge.adapters.port import CommandPort, Port
-from fogline_edge.adapters.unnamed_sockets import UnnamedSockets
 from fogline_edge.settings import HttpSettings
 
-MAX_BODIES_BYTES = 8 * 1024 * 1024
-"""Limit of the bytes of all bodies that have not come whole."""
 LINGERING = 100
 """The most sockets over the limit that are told so. Those beyond are closed at once."""
 
@@ -31,7 +30,15 @@ class HttpListener:
     Without `commands`, `hono-ttd` is ignored. Raises `Misconfigured` for an invalid path pattern.
     """
 
-    def __init__(self, port: Port, settings: HttpSettings, rates: DeviceRates, commands: CommandPort | None = None) -> None:
+    def __init__(
+        self,
+        port: Port,
+        settings: HttpSettings,
+        rates: DeviceRates,
+        commands: CommandPort | None = None,
+        budget: ByteBudget | None = None,
+    ) -> None:
+        self.budget = budget or ByteBudget()
         self.counters = HttpCounters()
         self.settings = settings
         self._port = port
@@ -42,7 +49,6 @@ class HttpListener:
         self._sockets: dict[HttpConnection, str] = {}
         self._waiting = UnnamedSockets[HttpConnection]()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._bodies_bytes = 0
         self._empty = asyncio.Event()
 
     async def start(self) -> None:
@@ -110,13 +116,6 @@ class HttpListener:
         self._waiting.discard(connection)
         if waits:
             self._waiting.add(connection, self._sockets[connection])
-
-    def reserve(self, size: int) -> bool:
-        """See `HttpConnectionOwner.reserve`."""
-        if size > 0 and self._bodies_bytes + size > MAX_BODIES_BYTES:
-            return False
-        self._bodies_bytes += size
-        return True
 
     def own(self, task: asyncio.Task[None]) -> None:
         """See `HttpConnectionOwner.own`."""

@@ -4,28 +4,30 @@ from collections.abc import Callable
 
 from fogline_edge.adapters.http.wire import HttpRefused
 
+TOO_MANY = HttpRefused(503, "too-many-bodies", "too many requests are under way", (("retry-after", "1"),))
+
 
 class RequestBody:
-    """The bytes so far. `reserve`: takes so many bytes of the memory for all bodies, or gives them back if negative."""
+    """The bytes so far. `hold`: counts so many bytes of this request from now on, False if there is no room for them."""
 
-    def __init__(self, most: int, reserve: Callable[[int], bool]) -> None:
+    def __init__(self, most: int, hold: Callable[[int], bool]) -> None:
         self._most = most
-        self._reserve = reserve
+        self._hold = hold
         self._parts: list[bytes] = []
-        self._size = 0
+        self.size = 0
 
     def add(self, data: bytes) -> None:
         """Add received bytes. Raises `HttpRefused` (413, 503)."""
-        if self._size + len(data) > self._most:
+        if self.size + len(data) > self._most:
             raise HttpRefused(413, "too-big", f"a body has at most {self._most} bytes")
-        if not self._reserve(len(data)):
-            raise HttpRefused(503, "too-many-bodies", "too many bodies are under way", (("retry-after", "1"),))
+        if not self._hold(self.size + len(data)):
+            raise TOO_MANY
         self._parts.append(data)
-        self._size += len(data)
+        self.size += len(data)
 
     def take(self) -> bytes:
         """Return the whole body, and begin the next one."""
         body = b"".join(self._parts)
-        self._reserve(-self._size)
-        self._parts, self._size = [], 0
+        self._parts, self.size = [], 0
+        self._hold(0)
         return body

@@ -6,11 +6,12 @@ from typing import Protocol
 
 import h11
 
+from fogline.byte_budget import ByteBudget
 from fogline_edge.adapters.http.access import HttpLogin, HttpLogins
 from fogline_edge.adapters.http.codec import HttpCodec, HttpEvent
 from fogline_edge.adapters.http.counters import HttpCounters
 from fogline_edge.adapters.http.exchange import HttpExchange
-from fogline_edge.adapters.http.request_body import RequestBody
+from fogline_edge.adapters.http.request_body import TOO_MANY, RequestBody
 from fogline_edge.adapters.http.request_handler import HttpRequestHandler
 from fogline_edge.adapters.http.wire import HttpRefused, HttpRequest, HttpResponse, read_head
 from fogline_edge.settings import HttpSettings
@@ -28,9 +29,7 @@ class HttpContext(Protocol):
     counters: HttpCounters
     logins: HttpLogins
     handler: HttpRequestHandler
-
-    def reserve(self, size: int) -> bool:
-        """Take `size` bytes of the memory for bodies, or give back -`size`. Returns False if there are not so many."""
+    budget: ByteBudget
 
     def own(self, task: "asyncio.Task[None]") -> None:
         """Keep a task until it ends."""
@@ -62,15 +61,17 @@ class RequestSocket(Protocol):
 
 
 class RequestLoop:
-    """Serves one connection. `serving`: the request that waits for its response."""
+    """Serves one connection. `serving`: the request that waits for its response. `address`: the client's."""
 
-    def __init__(self, context: HttpContext, connection: RequestSocket) -> None:
+    def __init__(self, context: HttpContext, connection: RequestSocket, address: str) -> None:
         self.serving: HttpExchange | None = None
         self._context = context
         self._socket = connection
         self._loop = asyncio.get_running_loop()
         self._codec = HttpCodec()
-        self._body = RequestBody(context.settings.max_body_bytes, context.reserve)
+        self._address = address
+        self._account = context.budget.open(address, self._give_up)
+        self._body = RequestBody(context.settings.max_body_bytes, self._account.hold)
         self._request: HttpRequest | None = None
         self._login: tuple[str | None, HttpLogin] | None = None
         self._begun = False  # the first bytes of a request have come, and not the last
@@ -82,7 +83,7 @@ class RequestLoop:
         self._codec.receive(data)
         if self._busy:
             self._ahead += len(data)
-            if self._ahead >= READ_AHEAD_BYTES:
+            if self._ahead >= READ_AHEAD_BYTES or not self._account.hold(self._ahead):
                 self._socket.read(more=False)
             return
         if not self._begun:
@@ -101,6 +102,7 @@ class RequestLoop:
     def close(self) -> None:
         """Give up: the client is gone. A request that is not answered is sent again."""
         self._body.take()
+        self._account.close()
         exchange, self.serving = self.serving, None
         if exchange is not None:
             exchange.gone()
@@ -144,6 +146,8 @@ class RequestLoop:
                 return False
             case _:
                 self._socket.write(self._codec.go_ahead())
+                if not self._body.size and not self._account.hold(self._codec.held_bytes):
+                    raise TOO_MANY
                 return False
         return True
 
@@ -156,15 +160,21 @@ class RequestLoop:
             return
         if not self._context.logins.needed:
             self._login = authorization, HttpLogin()
+            self._account.admit(self._address)
             return
         self._wait()
+        self._socket.read(more=False)
         self._context.own(self._loop.create_task(self._check_login(request, authorization), name="http login"))
 
     async def _check_login(self, request: HttpRequest, authorization: str | None) -> None:
         try:
-            self._login = authorization, await self._context.logins.login(request)
+            self._login = authorization, await self._context.logins.login(request, self._address)
+            self._account.admit(self._login[1].name or self._address)
         except HttpRefused as error:
-            self._context.counters.logins_refused += 1
+            if error.status == 401:
+                self._context.counters.logins_refused += 1
+            else:
+                self._context.counters.logins_postponed += 1
             if not self._socket.ending:
                 self._refuse(error)
             return
@@ -198,6 +208,13 @@ class RequestLoop:
         else:
             self._socket.set_timer(self._context.settings.idle_timeout_s, self._socket.leave)
             self._loop.call_soon(self.go_on)
+
+    def _give_up(self) -> None:
+        """Give up the bytes of a request that has not come whole, because other clients need the room."""
+        if self._busy:
+            self._socket.leave()
+        elif not self._socket.ending:
+            self._refuse(TOO_MANY)
 
     def _refuse(self, error: HttpRefused) -> None:
         """Respond with an error and end the connection: the rest of the request is not read."""

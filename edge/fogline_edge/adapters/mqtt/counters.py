@@ -21,6 +21,7 @@ class MqttCounters:
     timed_out: int = 0
     slow_reader: int = 0
     shut_down: int = 0
+    logins_postponed: int = 0
     slowed: int = 0
     notes_dropped: int = 0
     properties_dropped: int = 0

@@ -12,13 +12,13 @@ class Framer:
     """The incremental half of the decoder. `first`: the required type of the first packet, or `None` for any.
 
     Call `feed`, then `next_packet` until it returns `None`, at once or later. The framer holds at most `max_packet_bytes` (a
-    whole packet, 5: 3.1.2.11.4) and the last bytes fed.
+    whole packet, 5: 3.1.2.11.4; it may be raised between packets) and the last bytes fed.
     """
 
-    __slots__ = ("_at", "_data", "_first", "_max", "_need", "_tail")
+    __slots__ = ("_at", "_data", "_first", "_need", "_tail", "max_packet_bytes")
 
     def __init__(self, max_packet_bytes: int, first: PacketType | None = PacketType.CONNECT) -> None:
-        self._max = max_packet_bytes
+        self.max_packet_bytes = max_packet_bytes
         self._first = first
         self._data = b""
         self._at = 0
@@ -29,6 +29,16 @@ class Framer:
     def unfinished(self) -> bool:
         """Return True if the framer holds the beginning of an incomplete packet."""
         return bool(self._tail) or self._at < len(self._data)
+
+    @property
+    def held_bytes(self) -> int:
+        """The bytes that the framer keeps: of an incomplete packet, and of packets that nobody has asked for yet."""
+        return len(self._tail) + (len(self._data) if self._at < len(self._data) else 0)
+
+    def clear(self) -> None:
+        """Drop all bytes: nobody asks for another packet."""
+        self._data, self._at, self._need = b"", 0, 0
+        self._tail.clear()
 
     def feed(self, data: bytes) -> None:
         """Add received bytes."""
@@ -76,8 +86,8 @@ class Framer:
                     break
             else:
                 raise MalformedPacket(f"a remaining length has more than {_MAX_LENGTH_BYTES} bytes")
-        if start - at + length > self._max:
-            raise ProtocolError(f"a packet has more than {self._max} bytes", Reason.PACKET_TOO_LARGE)
+        if start - at + length > self.max_packet_bytes:
+            raise ProtocolError(f"a packet has more than {self.max_packet_bytes} bytes", Reason.PACKET_TOO_LARGE)
         self._first = None
         return length, start
 

@@ -8,6 +8,7 @@
 `listener`: accepts connections
 `reader`: bytes from the socket to the state machine
 `session_expiry`: restores sessions, and ends them in time
+`shared_buffer`: reads all sockets into one buffer
 `tls_connection`: a client's socket that speaks TLS
 `wills`: wills that wait for their delay
 """

@@ -14,6 +14,7 @@ from fogline_edge.adapters.mqtt.protocol.primitives import Reason
 from fogline_edge.adapters.mqtt.server.deadline_timer import DeadlineTimer
 from fogline_edge.adapters.mqtt.server.effect_runner import ListenerContext
 from fogline_edge.adapters.mqtt.server.reader import PacketReader
+from fogline_edge.adapters.mqtt.server.shared_buffer import SharedBufferProtocol
 from fogline_edge.adapters.mqtt.session import client_protocol
 from fogline_edge.adapters.mqtt.session.client_protocol import ClientProtocol
 from fogline_edge.adapters.mqtt.session.effects import ClientAccepted, Close, CloseReason, LastWill, Verify
@@ -49,8 +50,11 @@ class ConnectionOwner(ListenerContext, Protocol):
         """Remove the closed socket."""
 
 
-class ClientConnection(asyncio.Protocol):
-    """One client's socket. `ending`: the connection has ended; the socket may linger. `protocol`: its state machine."""
+class ClientConnection(SharedBufferProtocol):
+    """One client's socket. `ending`: the connection has ended; the socket may linger. `protocol`: its state machine.
+
+    `address`: the client's, without the port.
+    """
 
     reader: PacketReader
     _transport: asyncio.Transport
@@ -58,6 +62,7 @@ class ClientConnection(asyncio.Protocol):
 
     def __init__(self, owner: ConnectionOwner) -> None:
         self.ending = False
+        self.address = ""
         self._owner = owner
         self._loop = asyncio.get_running_loop()
         self.protocol = ClientProtocol(owner.context, self._loop.time())
@@ -67,9 +72,10 @@ class ClientConnection(asyncio.Protocol):
         """Set the accepted socket up."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        self.reader = PacketReader(self.protocol, self, transport, self._owner)
+        self.address = (transport.get_extra_info("peername") or [""])[0]
+        self.reader = PacketReader(self.protocol, self, transport, self._owner, self.address)
         self._silence = DeadlineTimer(self._deadline, self._timed_out)
-        if not self._owner.joined(self, (transport.get_extra_info("peername") or [""])[0]):
+        if not self._owner.joined(self, self.address):
             self.ending = True
             transport.abort()
             return
@@ -79,7 +85,7 @@ class ClientConnection(asyncio.Protocol):
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         self._silence.restart()
 
-    def data_received(self, data: bytes) -> None:
+    def receive(self, data: bytes) -> None:
         """Handle received bytes. After the end they are discarded: a reset would destroy the last packet on its way out."""
         if not self.ending:
             self.reader.feed(data)
@@ -92,7 +98,7 @@ class ClientConnection(asyncio.Protocol):
         self._silence.cancel()
         if self._abort_timer is not None:
             self._abort_timer.cancel()
-        self.reader.gate.close()
+        self.reader.close()
         del self.reader, self._silence  # otherwise reference cycles would wait for the garbage collector
         self._owner.gone(self)
 
@@ -118,6 +124,7 @@ class ClientConnection(asyncio.Protocol):
     def opened(self, accepted: ClientAccepted) -> None:
         """Register the accepted client."""
         self._owner.opened(self, accepted)
+        self.reader.admit()
         self._silence.restart()
 
     def verify(self, verify: Verify) -> None:
@@ -158,7 +165,7 @@ class ClientConnection(asyncio.Protocol):
         if self.ending:
             return False
         self.ending = True
-        self.reader.gate.close()
+        self.reader.close()
         counters, key, runner = self._owner.counters, self.protocol.key, self.reader.runner
         setattr(counters, reason, getattr(counters, reason) + 1)
         level = logging.INFO if reason in _NOTED or (key is None and reason is CloseReason.TIMED_OUT) else logging.DEBUG

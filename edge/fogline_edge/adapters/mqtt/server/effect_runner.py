@@ -9,6 +9,7 @@ from enum import IntFlag
 from functools import partial
 from typing import Protocol
 
+from fogline.byte_budget import ByteBudget
 from fogline.command import Command
 from fogline.errors import SlowDown
 from fogline.event import Receipt
@@ -82,6 +83,7 @@ class ListenerContext(Protocol):
     counters: MqttCounters
     dispatch: Dispatch
     rates: DeviceRates
+    budget: ByteBudget
 
     def schedule(self, flush: Callable[[], None]) -> None:
         """Call `flush` at the end of this turn of the loop."""

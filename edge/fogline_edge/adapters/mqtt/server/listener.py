@@ -6,9 +6,12 @@ import secrets
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from fogline.errors import Misconfigured
+from fogline.byte_budget import ByteBudget
+from fogline.errors import Misconfigured, SlowDown
+from fogline.process.login_turns import LoginTurns
 from fogline.process.rates import DeviceRates
 from fogline.process.settings_file import is_loopback
+from fogline.unnamed_sockets import UnnamedSockets
 from fogline_edge.adapters.bind_error import cannot_listen
 from fogline_edge.adapters.device_acl import DeviceAcl
 from fogline_edge.adapters.mqtt.counters import MqttCounters
@@ -25,13 +28,12 @@ from fogline_edge.adapters.mqtt.session.client_protocol import ProtocolContext
 from fogline_edge.adapters.mqtt.session.effects import ClientAccepted, CloseReason, LastWill, Verify
 from fogline_edge.adapters.mqtt.session.sessions import Sessions
 from fogline_edge.adapters.port import CommandPort, Port
-from fogline_edge.adapters.unnamed_sockets import UnnamedSockets
 from fogline_edge.boot import beacon
 from fogline_edge.settings import LimitSettings, MqttSettings
 
 _log = logging.getLogger(__name__)
 
-_VERIFICATIONS = 2  # the most passwords that are checked at once
+_VERIFICATIONS = 2  # the most passwords that are checked at once; addresses take turns
 LINGERING = 100
 """The most sockets that wait for their clients to read the last packet. Beyond that the oldest is closed at once."""
 
@@ -53,9 +55,15 @@ class MqttListener:
     """
 
     def __init__(
-        self, port: Port, settings: MqttSettings, commands: CommandPort | None = None, rates: DeviceRates | None = None
+        self,
+        port: Port,
+        settings: MqttSettings,
+        commands: CommandPort | None = None,
+        rates: DeviceRates | None = None,
+        budget: ByteBudget | None = None,
     ) -> None:
         self.port = port
+        self.budget = budget or ByteBudget()
         self.rates = make_rates(LimitSettings()) if rates is None else rates
         self.counters = MqttCounters()
         sessions, acl = Sessions(most=2 * settings.max_connections), DeviceAcl(settings.acl, "mqtt.acl")
@@ -82,7 +90,7 @@ class MqttListener:
         self._by_client: dict[ClientKey, ClientConnection] = {}
         self._flushes: list[Callable[[], None]] = []
         self._verifying: set[asyncio.Task[None]] = set()
-        self._verifications = asyncio.Semaphore(_VERIFICATIONS)
+        self._verifications = LoginTurns(_VERIFICATIONS)
         self._empty = asyncio.Event()
 
     async def start(self) -> None:
@@ -169,10 +177,13 @@ class MqttListener:
 
     async def _verify(self, connection: ClientConnection, verify: Verify) -> None:
         assert self._access is not None
-        async with self._verifications:
-            if connection.ending:
-                return
-            ok = await asyncio.to_thread(self._access.verify, verify.name, verify.password)
+        ok = None
+        try:
+            async with self._verifications.turn(connection.address):
+                if not connection.ending:
+                    ok = await asyncio.to_thread(self._access.verify, verify.name, verify.password)
+        except SlowDown:
+            self.counters.logins_postponed += 1
         if not connection.ending:
             connection.reader.verified(ok=ok)
 

@@ -5,8 +5,9 @@ Reading stops while anything cannot continue at once (`HoldReason`), and resumes
 
 import asyncio
 
+from fogline.byte_budget import LOGIN_BYTES, ByteAccount
 from fogline_edge.adapters.mqtt.protocol.framing import Framer
-from fogline_edge.adapters.mqtt.protocol.primitives import PacketError
+from fogline_edge.adapters.mqtt.protocol.primitives import PacketError, Reason
 from fogline_edge.adapters.mqtt.server.effect_runner import (
     ConnectionControl,
     EffectRunner,
@@ -14,17 +15,24 @@ from fogline_edge.adapters.mqtt.server.effect_runner import (
     ListenerContext,
     ReadGate,
 )
+from fogline_edge.adapters.mqtt.server.shared_buffer import READ_BYTES
 from fogline_edge.adapters.mqtt.session.client_protocol import ClientProtocol
+from fogline_edge.adapters.mqtt.session.effects import CloseReason
 
 PACKETS_A_TURN = 256
 """The most packets of one connection in one turn of the loop, so that the other connections get theirs."""
 
 
 class PacketReader:
-    """Reads one connection, until its `gate` is closed. `runner`: performs the effects."""
+    """Reads one connection, until it is closed. `runner`: performs the effects. `address`: the client's."""
 
     def __init__(
-        self, protocol: ClientProtocol, connection: ConnectionControl, transport: asyncio.Transport, listener: ListenerContext
+        self,
+        protocol: ClientProtocol,
+        connection: ConnectionControl,
+        transport: asyncio.Transport,
+        listener: ListenerContext,
+        address: str,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._protocol = protocol
@@ -32,8 +40,16 @@ class PacketReader:
         self._port = listener.port
         self.gate = ReadGate(transport, self._resumed)
         self.runner = EffectRunner(protocol, connection, transport, listener, self.gate)
-        self._framer = Framer(listener.context.settings.max_packet_bytes)
+        self._max_packet_bytes = listener.context.settings.max_packet_bytes
+        self._framer = Framer(min(LOGIN_BYTES, self._max_packet_bytes))
+        self._account: ByteAccount = listener.budget.open(address, self._give_up)
+        self._address = address
         self._unfinished_since: float | None = None
+
+    @property
+    def room_bytes(self) -> int:
+        """The bytes that may be read from the socket now; at least one, because an incomplete packet never fills the room."""
+        return READ_BYTES if self._protocol.key is not None else max(1, LOGIN_BYTES - self._framer.held_bytes)
 
     @property
     def last_packet_at(self) -> float:
@@ -51,9 +67,22 @@ class PacketReader:
         self._protocol.bytes_received(now, drained=self.runner.drained)
         self._framer.feed(data)
         self._read(now)
+        self._count()
 
-    def verified(self, *, ok: bool) -> None:
-        """Continue after the password check."""
+    def admit(self) -> None:
+        """Grant the accepted client packets of full size."""
+        assert self._protocol.key is not None
+        self._framer.max_packet_bytes = self._max_packet_bytes
+        self._account.admit(self._protocol.key[0] or self._address)
+
+    def close(self) -> None:
+        """Read no more, and drop what was read. Safe to call twice."""
+        self.gate.close()
+        self._framer.clear()
+        self._account.close()
+
+    def verified(self, *, ok: bool | None) -> None:
+        """Continue after the password check. `ok`: None if the password was not checked, because too many others log in."""
         self.runner.perform(self._protocol.verified(ok=ok, now=self._loop.time()))
         self.gate.release(HoldReason.VERIFY)
 
@@ -94,3 +123,13 @@ class PacketReader:
         if self._unfinished_since is not None:
             self._unfinished_since = now
         self._read(now)
+        self._count()
+
+    def _count(self) -> None:
+        """Count the bytes that the framer keeps, and end the connection if there is no room for them."""
+        if not self.gate.closed and not self._account.hold(self._framer.held_bytes):
+            self._give_up()
+
+    def _give_up(self) -> None:
+        detail = "there is no room for its unfinished packets"
+        self._connection.finish(self._protocol.disconnect(Reason.QUOTA_EXCEEDED, CloseReason.OVER_LIMIT, detail))

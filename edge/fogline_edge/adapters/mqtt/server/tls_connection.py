@@ -91,7 +91,7 @@ class TlsConnection(ClientConnection):
         self._encrypting = TlsTransport(self._tls, transport)
         super().connection_made(self._encrypting)
 
-    def data_received(self, data: bytes) -> None:
+    def receive(self, data: bytes) -> None:
         """Decrypt received bytes. A peer that speaks no TLS, or whose certificate is refused, is told so by an alert."""
         if self.ending:
             return
@@ -107,7 +107,7 @@ class TlsConnection(ClientConnection):
         if self._tls.ready and not ready:
             self.protocol.certificate = self._tls.peer_names()
         if plain:
-            super().data_received(plain)
+            super().receive(plain)
 
     def _timed_out(self) -> None:
         if self._tls.ready:

@@ -133,11 +133,13 @@ class ClientProtocol:
         if self.ack_order.written_since(after_s, now) and drained():
             self.inbound.pubacks.delivered(self.ack_order.delivered(after_s, now))
 
-    def verified(self, *, ok: bool, now: float) -> Sequence[Effect]:
-        """Continue after `Verify`."""
+    def verified(self, *, ok: bool | None, now: float) -> Sequence[Effect]:
+        """Continue after `Verify`. `ok`: None if the password was not checked."""
         assert self._connect is not None
         if self._ended:
             return ()
+        if ok is None:
+            return _refused(self.version, Reason.SERVER_BUSY, "too many others log in")
         if not ok:
             return _refused(self.version, Reason.BAD_USER_NAME_OR_PASSWORD, "wrong user name or password")
         return self._accept(self._connect, now)

@@ -1,4 +1,4 @@
-"""Sockets that wait for their clients: for a CONNECT, or for a request. Too many make room for new ones. Pure."""
+"""Sockets that wait for their clients: for a login, or for a request. Too many make room for new ones. Pure."""
 
 from collections import Counter
 from collections.abc import Hashable
