@@ -1,6 +1,7 @@
 """Who may do what over HTTP: logins at the bridge, rights, quotas, and what an attacker cannot exhaust."""
 
 import asyncio
+import contextlib
 import ssl
 
 import pytest
@@ -113,6 +114,7 @@ async def test_slow_clients_are_cut_and_connections_are_bounded(line, monkeypatc
         assert (answers[0], answers[1], answers[2][:12]) == (b"", b"", b"HTTP/1.1 408")
         many = [await asyncio.open_connection(HERE, port) for _ in range(8)]
         ends = [asyncio.create_task(within(reader.read(), "not closed")) for reader, _ in many]
+        assert (await found.http.get("/healthz")).status_code == 200, "silent ones make room"
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         assert found.api.context.counters.connections_refused >= 3
         for each in ends:
@@ -126,7 +128,8 @@ async def test_slow_clients_are_cut_and_connections_are_bounded(line, monkeypatc
         await until_not(some, "connections are left")
         reader, writer = await asyncio.open_connection(HERE, port)
         writer.write(b"GET /healthz HTTP/1.1\r\nhost: x\r\nx: " + b"a" * 70_000)
-        assert (await within(reader.read(), "no answer"))[:12] in (b"HTTP/1.1 400", b"")
+        with contextlib.suppress(ConnectionResetError):  # it is closed with the rest of the head unread
+            assert (await within(reader.read(), "no answer"))[:12] in (b"HTTP/1.1 400", b"")
         writer.close()
         big = await found.http.post("/v1/telemetry/d", content=b"a" * 1_000_001)
         assert (big.status_code, "1000000 bytes" in big.json()["detail"]) == (413, True)

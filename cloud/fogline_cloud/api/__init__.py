@@ -9,6 +9,7 @@
 `device_routes`: shows the registry of devices
 `event_routes`: takes events of services
 `feed`: the latest states and readings
+`http_door`: accepts connections, and bounds TLS handshakes
 `http_server`: uvicorn with limits
 `logins`: the users that are logged in
 `openapi`: the OpenAPI document

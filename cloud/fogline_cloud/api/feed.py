@@ -60,14 +60,15 @@ class Feed:
             self._bytes -= len(self._items.popleft().data)
         self._wake()
 
-    def after(self, number: int) -> tuple[list[FeedItem], bool]:
-        """Return the next items behind a number, at most some hundred, and True if items between were forgotten."""
+    def after(self, number: int) -> tuple[FeedItem | None, bool]:
+        """Return the next item behind a number, if there is one, and True if items between were forgotten.
+
+        One at a time: a client that does not read would keep all that it was given, also after the ring has forgotten it.
+        """
         if not self._items or number >= self._last:
-            return [], False
+            return None, False
         first = self._items[0].number
-        begin = max(0, number + 1 - first)
-        found = [self._items[index] for index in range(begin, min(begin + 200, len(self._items)))]
-        return found, number + 1 < first
+        return self._items[max(0, number + 1 - first)], number + 1 < first
 
     async def change(self, limit_s: float) -> bool:
         """Wait until there is a new item, but no longer than `limit_s`. Returns False once the process stops."""

@@ -3,6 +3,7 @@
 import asyncio
 import ssl
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -11,8 +12,11 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
+from fogline.byte_budget import ByteBudget
 from fogline.errors import Misconfigured
 from fogline.process.tls_files import ReadAgain, server_context
+from fogline.unnamed_sockets import UnnamedSockets
+from fogline_cloud.api.http_door import HttpDoor
 from fogline_cloud.settings import ApiTlsSettings
 
 HEAD_S = 10.0
@@ -20,27 +24,76 @@ HEAD_S = 10.0
 IDLE_S = 5.0
 """Time that an idle connection is kept for the next request."""
 MAX_HEAD_BYTES = 16 * 1024
+READ_BYTES = 16 * 1024
+"""Bytes that are read from a socket at once. Beyond the head nothing is read until the request's handler asks for the body."""
+UNFINISHED_BYTES = 64 * 1024 * 1024
+"""The bytes of all requests that have not come whole, and of all responses that their clients do not read."""
 STOP_S = 5.0
 FILES_S = 5.0
 
 
-class BoundedProtocol(H11Protocol):
-    """One connection. `most`: connections at a time; one more is closed at once, and `on_refused` called."""
+_BUFFER = memoryview(bytearray(READ_BYTES))  # one for all: bytes are copied out of it before the next read
 
-    def __init__(self, *arguments: Any, most: int, on_refused: Callable[[], None], **more: Any) -> None:
+
+@dataclass(slots=True)
+class ConnectionBounds:
+    """The bounds that all connections share. `most`: connections at a time. `on_refused` is called for each that is closed."""
+
+    most: int
+    on_refused: Callable[[], None]
+    budget: ByteBudget = field(default_factory=lambda: ByteBudget(UNFINISHED_BYTES))
+    waiting: "UnnamedSockets[BoundedProtocol]" = field(default_factory=UnnamedSockets)
+    """Those that wait for a request."""
+
+    def make_room(self) -> bool:
+        """Close the connection that waits longest for a request, of the address that has most. Returns False if none waits."""
+        self.on_refused()
+        first = self.waiting.first_to_go()
+        if first is None:
+            return False
+        self.waiting.discard(first)
+        first.transport.abort()
+        return True
+
+
+class BoundedProtocol(H11Protocol, asyncio.BufferedProtocol):
+    """One connection. If there are too many, one that waits for a request makes room, else this one is closed at once."""
+
+    def __init__(self, *arguments: Any, bounds: ConnectionBounds, **more: Any) -> None:
         super().__init__(*arguments, **more)
-        self._most = most
-        self._on_refused = on_refused
+        self._bounds = bounds
+        self._address = ""
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for a request."""
-        if len(self.connections) >= self._most:
-            self._on_refused()
+        if len(self.connections) >= self._bounds.most and not self._bounds.make_room():
             transport.abort()
         super().connection_made(transport)
-        self.app_state = {"abort": transport.abort}
+        self._address = (transport.get_extra_info("peername") or [""])[0]
+        self._account = self._bounds.budget.open(self._address, transport.abort)
+        self._account.admit(self._address)  # only users send bodies and get long responses
+        self.app_state = {"abort": transport.abort, "hold": self._account.hold}
         self._wait_for_head()
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the interface
+        """See `asyncio.BufferedProtocol.get_buffer`."""
+        return _BUFFER
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """See `asyncio.BufferedProtocol.buffer_updated`."""
+        self.data_received(bytes(_BUFFER[:nbytes]))
+
+    def pause_writing(self) -> None:
+        """Count the response that the client does not read."""
+        super().pause_writing()
+        if not self._account.hold(self.transport.get_write_buffer_size()):
+            self.transport.abort()
+
+    def resume_writing(self) -> None:
+        """Go on: the client has read."""
+        self._account.hold(0)
+        super().resume_writing()
 
     def data_received(self, data: bytes) -> None:
         """Take bytes. Within a request the handler keeps the time."""
@@ -49,6 +102,7 @@ class BoundedProtocol(H11Protocol):
         super().data_received(data)
         if self.cycle is not None and not self.cycle.response_complete:
             self._stop_waiting()
+            self.flow.pause_reading()  # until the handler asks for the body: before that it checks who sends it
 
     def on_response_complete(self) -> None:
         """Wait for the next request, or for the end of a body that was not read."""
@@ -60,13 +114,16 @@ class BoundedProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """End."""
         self._stop_waiting()
+        self._account.close()
         super().connection_lost(exc)
 
     def _wait_for_head(self) -> None:
         self._stop_waiting()
+        self._bounds.waiting.add(self, self._address)
         self._deadline = self.loop.call_later(HEAD_S, self.transport.abort)
 
     def _stop_waiting(self) -> None:
+        self._bounds.waiting.discard(self)
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
@@ -90,11 +147,12 @@ class HttpServer:
         )
         config.load()
         self._state = ServerState()
-        self._make = partial(BoundedProtocol, config, self._state, {}, most=most, on_refused=on_refused)
+        bounds = ConnectionBounds(most, on_refused)
+        self._make = partial(BoundedProtocol, config, self._state, {}, bounds=bounds)
         self._context = None if tls is None else server_context(tls, "api.tls", passwords=True)
         self._files = None if tls is None else _certificate(self._context, tls)
         self._timer: asyncio.TimerHandle | None = None
-        self._server: asyncio.Server | None = None
+        self._door = HttpDoor(self._make, self._context, most)
 
     @property
     def connections(self) -> int:
@@ -103,17 +161,13 @@ class HttpServer:
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Listen, and return host and port. Raises `Misconfigured`."""
-        timeout_s = HEAD_S if self._context is not None else None
         try:
-            self._server = await asyncio.get_running_loop().create_server(
-                self._make, host, port, ssl=self._context, ssl_handshake_timeout=timeout_s, backlog=1024
-            )
+            bound = await self._door.open(host, port)
         except OSError as error:
             what = f"cannot listen on {host}:{port}: {error.strerror or error}"
             raise Misconfigured(f"{what}. Set api.listen to a free port.") from None
         self._read_again()
-        bound = self._server.sockets[0].getsockname()
-        return str(bound[0]), int(bound[1])
+        return bound
 
     def _read_again(self) -> None:
         if self._files is not None:
@@ -122,8 +176,7 @@ class HttpServer:
 
     def refuse_more(self) -> None:
         """Stop listening."""
-        if self._server is not None:
-            self._server.close()
+        self._door.close()
 
     async def close(self) -> None:
         """Let requests in progress end, for a few seconds, and close all connections."""

@@ -10,7 +10,7 @@ from starlette.requests import ClientDisconnect, Request
 from fogline.address import check_identifier, shown
 from fogline.errors import Poison
 from fogline.event import parse_rfc3339
-from fogline_cloud.api.problems import Problem, of_poison
+from fogline_cloud.api.problems import Problem, not_at_present, of_poison
 
 MAX_COMMAND_BYTES = 512 * 1024
 """Body of a command: 262,144 bytes of arguments, in base64, and what is around them."""
@@ -38,21 +38,25 @@ class CommandRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
 
 
 async def read_body(request: Request, most: int) -> bytes:
-    """Return the body of a request. Raises `Problem` if it is too big or comes too slowly."""
+    """Return the body of a request. Raises `Problem` if it is too big, comes too slowly, or all bodies take too much memory."""
     given = request.headers.get("content-length", "")
     if given.isascii() and given.isdecimal() and int(given[:20]) > most:
         raise _too_big(most, int(given[:20]))
-    body = bytearray()
+    body, hold = bytearray(), request.scope.get("state", {}).get("hold", lambda _: True)
     try:
         async with asyncio.timeout(BODY_S):
             async for chunk in request.stream():
                 body += chunk
                 if len(body) > most:
                     raise _too_big(most, len(body))
+                if not hold(len(body)):
+                    raise not_at_present("too many requests are under way")
     except TimeoutError:
         raise Problem(408, f"the body did not arrive in {BODY_S:.0f} s") from None
     except ClientDisconnect:
         raise Problem(400, "the connection ended within the body") from None
+    finally:
+        hold(0)
     return bytes(body)
 
 

@@ -16,6 +16,10 @@ from fogline_cloud.api.problems import Problem, not_at_present, of_poison
 
 HEARTBEAT_S = 15.0
 """A comment is sent if nothing else was for so long, so that proxies keep the connection."""
+WRITE_BYTES = 16 * 1024
+"""Bytes of a stream that are written at once. The next ones are made when the client has read, but for 64 KiB."""
+TURN = 200
+"""Items after which other requests have their turn."""
 WRITE_S = 30.0
 """A client that does not read for so long is cut."""
 
@@ -68,19 +72,30 @@ class StreamRoute:
             number = feed.end if number is None else number
             until_s = asyncio.get_running_loop().time() + LOGIN_S
             while not gone.done() and not self._context.stopping and asyncio.get_running_loop().time() < until_s:
-                items, is_missed = feed.after(number)
-                text = _missed(feed.id_of(items[0].number - 1)) if is_missed else b""
-                for item in items:
-                    number = item.number
-                    if self._shows(principal, item, only):
-                        text += _event(feed.id_of(item.number), item.kind, item.data)
-                if text:
-                    await self._write_text(send, text)
-                elif not items:
+                number, text = self._next_text(principal, only, number)
+                for begin in range(0, len(text), WRITE_BYTES):
+                    await self._write_text(send, text[begin : begin + WRITE_BYTES])
+                if number < feed.end:
+                    await asyncio.sleep(0)
+                elif not text:
                     await self._wait(gone, send, number)
             await _write(send, {"type": "http.response.body", "body": b"", "more_body": False})
         finally:
             gone.cancel()
+
+    def _next_text(self, principal: Principal, only: tuple[str | None, str | None], number: int) -> tuple[int, bytes]:
+        """Return the text of the next items, of one if it is long, and the number of the last item that was looked at."""
+        feed, text = self._context.feed, b""
+        for _ in range(TURN):
+            item, is_missed = feed.after(number)
+            if item is None or (text and len(text) + len(item.data) > WRITE_BYTES):
+                break
+            if is_missed:
+                text += _missed(feed.id_of(item.number - 1))
+            number = item.number
+            if self._shows(principal, item, only):
+                text += _event(feed.id_of(item.number), item.kind, item.data)
+        return number, text
 
     async def _wait(self, gone: "asyncio.Future[None]", send: Send, number: int) -> None:
         change = asyncio.ensure_future(self._changed())
