@@ -6,6 +6,7 @@ from itertools import cycle, islice
 
 import pytest
 
+from chaos.protected import protected
 from chaos.site import Site, until_async
 from e2e.secure_line import HERE, PASSWORD, certified
 from e2e.secure_line import Site as Authority
@@ -15,7 +16,7 @@ from fogline.amqp.engine import Engine
 from fogline.amqp.login import EXTERNAL, PLAIN, Login
 from fogline.amqp.security import ClientSecurity
 from fogline.errors import Unreachable
-from fogline_cloud.authority.ca_folder import LIST, CaFolder
+from fogline_cloud.authority.ca_folder import CaFolder
 from fogline_cloud.authority.certificates import Role, now_utc
 from fogline_lab.amqp import End, within
 from fogline_lab.memory import resident_bytes
@@ -72,16 +73,6 @@ async def test_10000_refused_logins_leave_nothing_behind_and_a_good_gateway_is_s
         await until_async(only_the_good_one(site), "something of the refused peers is in Kafka")
     finally:
         await site.close()
-
-
-def protected(site: Site, authority: Authority):
-    """The bridge process with TLS, certificates and passwords."""
-    bridge = site.bridge("b-1")
-    tls = authority.files(Role.BRIDGE, "b-1")
-    with (site.folder / "b-1.toml").open("a") as file:
-        file.write(f'crl = "{authority.ca.path / LIST}"\nusers = "{authority.users}"\n')
-        file.write(f'[bridge.tls]\nca = "{tls.ca}"\ncertificate = "{tls.certificate}"\nkey = "{tls.key}"\n')
-    return bridge
 
 
 def peers(authority: Authority) -> list[ClientSecurity]:

@@ -1,0 +1,17 @@
+"""A bridge process with TLS, certificates and passwords."""
+
+from chaos.site import Site
+from e2e.secure_line import Site as Authority
+from fogline_cloud.authority.ca_folder import LIST
+from fogline_cloud.authority.certificates import Role
+from fogline_lab.supervisor import ChildProcess
+
+
+def protected(site: Site, authority: Authority) -> ChildProcess:
+    """The bridge process with TLS, certificates and passwords."""
+    bridge = site.bridge("b-1")
+    tls = authority.files(Role.BRIDGE, "b-1")
+    with (site.folder / "b-1.toml").open("a") as file:
+        file.write(f'crl = "{authority.ca.path / LIST}"\nusers = "{authority.users}"\n')
+        file.write(f'[bridge.tls]\nca = "{tls.ca}"\ncertificate = "{tls.certificate}"\nkey = "{tls.key}"\n')
+    return bridge
