@@ -14,6 +14,7 @@ from fogline_edge.adapters.coap.listener import CoapListener
 from fogline_edge.adapters.coap.wire import CoapMessage, Code, MessageType, Option, encode, uint
 from fogline_edge.settings import CoapSettings, PathSettings
 from fogline_lab.port import MemoryPort
+from property_tests import at_most
 
 
 def answer(code, mid=1, token=b"t", options=(), payload=b""):
@@ -312,7 +313,7 @@ async def test_hostile_datagrams_never_stop_the_listener(listening, dial):
             with dial(listener) as wire:
                 assert await wire.ask(request(mid=mid)) == stored(mid)
 
-        @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+        @settings(max_examples=at_most(300), deadline=None, suppress_health_check=list(HealthCheck))
         @given(st.binary(max_size=80) | headers | mutated | cut, st.integers(0, 65_535))
         def run(data, mid):
             hostile.send(data)

@@ -10,6 +10,7 @@ from fogline_edge.adapters.mqtt.protocol.primitives import V3, V5, PacketType
 from fogline_edge.adapters.mqtt.protocol.properties import NONE, Properties
 from fogline_edge.adapters.mqtt.session.effects import Close, DeliveryResult, Forget, Keep, ReportDelivery, Store
 from fogline_lab.commands import make_command
+from property_tests import at_most
 
 numbers = st.integers(1, 3)
 filters = st.sampled_from(["command///req/#", "c//lamp-1/q/#", "command/+/+/req/#", "#", "$share/a/b", "t"])
@@ -87,7 +88,7 @@ class Run:
             self.note(self.talk.say(what))
 
 
-@settings(max_examples=300)
+@settings(max_examples=at_most(300))
 @given(st.sampled_from([V3, V5]), st.lists(st.one_of(packets, st.none(), st.integers(1, 2)), max_size=25))
 def test_no_order_raises_and_no_command_is_both_run_and_not(version, steps):
     run = Run(version)
