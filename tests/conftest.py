@@ -74,6 +74,12 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def thorough(request: pytest.FixtureRequest) -> bool:
+    """Return True in `make chaos`, which looks at all that `make test` looks at samples of."""
+    return bool(request.config.getoption("chaos"))
+
+
+@pytest.fixture
 def memory(folder: Path) -> Iterator[Path]:
     """A folder whose syncs cost nothing, where there is one: for many short-lived files that no power cut is to survive."""
     shared = Path("/dev/shm")

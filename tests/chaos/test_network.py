@@ -204,6 +204,7 @@ def left_over():
 
 
 @pytest.mark.fault("N5")
+@pytest.mark.slow
 async def test_100_reconnects_leave_nothing_behind(line):
     """N5: 100 reconnects in the life of one gateway and one bridge, each with batches on their way."""
     async with at_a_distance(line, Backoff(0.01, 0.02)) as (bridge, outbox, way):
@@ -281,6 +282,7 @@ class Nothing:
 
 
 @pytest.mark.fault("N6")
+@pytest.mark.slow
 async def test_500_gateways_come_back_at_once(line, monkeypatch):
     """N6: the bridge is away for 500 gateways: all are back in 60 s, and their attempts are spread."""
     monkeypatch.setattr("fogline_edge.uplink.uplink.gc.collect", lambda *_: 0)  # each would look through the objects of all

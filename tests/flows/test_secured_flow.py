@@ -95,6 +95,7 @@ def consume(line: Line) -> None:
         connection.close()
 
 
+@pytest.mark.slow
 def test_every_process_works_with_its_own_rights_and_shows_no_secret(
     users: Users, spark: SparkSession, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
