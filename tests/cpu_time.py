@@ -24,10 +24,11 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass
 class Used:
-    """Time that a test took, and whether it failed."""
+    """Time that a test took, the CPU time that it may use, and whether it failed."""
 
     wall_s: float
     cpu_s: float
+    limit_s: float
     failed: bool = False
 
 
@@ -51,6 +52,13 @@ def tree_cpu_s(root: int) -> float:
     return total / _TICKS
 
 
+def limit_of(item: pytest.Item) -> float:
+    """Return the CPU time that a test may use, in seconds."""
+    slow = item.config.getoption("chaos") or item.get_closest_marker("slow") is not None
+    limit_s: float = BUDGET["slow_test_cpu_s" if slow else "test_cpu_s"]
+    return limit_s
+
+
 class Measurement:
     """Measures the tests of this process. `table`: by node id."""
 
@@ -66,7 +74,8 @@ class Measurement:
         wall_s = time.monotonic() - began
         if wall_s > SHORT_S:
             after_s = tree_cpu_s(os.getpid())
-            self.table[item.nodeid] = Used(round(wall_s, 3), round(after_s - self._before_s - self._fixtures_s, 3))
+            used_s = after_s - self._before_s - self._fixtures_s
+            self.table[item.nodeid] = Used(round(wall_s, 3), round(used_s, 3), limit_of(item))
             self._before_s = after_s
         return result
 
@@ -109,15 +118,14 @@ class Report:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         for name in self._failed:
-            self._table.setdefault(name, Used(0.0, 0.0)).failed = True
+            self._table.setdefault(name, Used(0.0, 0.0, BUDGET["test_cpu_s"])).failed = True
         if path := self._config.getoption("cpu_report"):
             Path(path).write_text(json.dumps({name: asdict(used) for name, used in self._table.items()}), "utf-8")
         if self._over() and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def _over(self) -> list[tuple[str, Used]]:
-        limit_s = BUDGET["slow_test_cpu_s" if self._config.getoption("chaos") else "test_cpu_s"]
-        return [(name, used) for name, used in self._table.items() if used.cpu_s > limit_s]
+        return [(name, used) for name, used in self._table.items() if used.cpu_s > used.limit_s]
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         most = sorted(self._table.items(), key=lambda each: -each[1].cpu_s)[:SHOWN]
