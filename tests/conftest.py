@@ -11,7 +11,11 @@ import hypothesis
 import pytest
 
 from coroutines import run_test
+from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.settings import CloudSettings, FlowSettings
+from fogline_cloud.topic_admin import create_topics
 from fogline_lab.kafka_broker import KafkaBroker
+from fogline_lab.line.line import Line
 from secured_kafka import SecuredKafka
 
 CHAOS = Path(__file__).parent / "chaos"
@@ -71,6 +75,18 @@ def tenant() -> str:
 def folder(tmp_path: Path) -> Path:
     """An empty folder of this test."""
     return tmp_path
+
+
+@pytest.fixture
+def line(kafka: KafkaBroker, tenant: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Line:
+    """A tenant on the broker. Its gateways come back soon after a bridge has no shard yet."""
+    monkeypatch.setattr("fogline_cloud.bridge.gateways.RETRY_S", 0.2)
+    monkeypatch.setattr("fogline_edge.uplink.uplink.REDIRECTED_S", 0.2)
+    settings = CloudSettings(
+        tenant=tenant, kafka={"bootstrap.servers": kafka.bootstrap}, shards=2, flow=FlowSettings(tables=str(folder / "tables"))
+    )
+    create_topics(KafkaClients(settings.kafka), settings, 1)
+    return Line(tenant, folder, settings)
 
 
 @pytest.fixture
