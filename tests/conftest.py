@@ -11,7 +11,11 @@ import hypothesis
 import pytest
 
 from coroutines import run_test
+from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.settings import CloudSettings, FlowSettings
+from fogline_cloud.topic_admin import create_topics
 from fogline_lab.kafka_broker import KafkaBroker
+from fogline_lab.line.line import Line
 from secured_kafka import SecuredKafka
 
 CHAOS = Path(__file__).parent / "chaos"
@@ -77,6 +81,18 @@ def folder(tmp_path: Path) -> Path:
 def thorough(request: pytest.FixtureRequest) -> bool:
     """Return True in `make chaos`, which looks at all that `make test` looks at samples of."""
     return bool(request.config.getoption("chaos"))
+
+
+@pytest.fixture
+def line(kafka: KafkaBroker, tenant: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Line:
+    """A tenant on the broker. Its gateways come back soon after a bridge has no shard yet."""
+    monkeypatch.setattr("fogline_cloud.bridge.gateways.RETRY_S", 0.2)
+    monkeypatch.setattr("fogline_edge.uplink.uplink.REDIRECTED_S", 0.2)
+    settings = CloudSettings(
+        tenant=tenant, kafka={"bootstrap.servers": kafka.bootstrap}, shards=2, flow=FlowSettings(tables=str(folder / "tables"))
+    )
+    create_topics(KafkaClients(settings.kafka), settings, 1)
+    return Line(tenant, folder, settings)
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from types import SimpleNamespace
 
 from chaos.reply_event import reply_event
 from chaos.virtual_loop import VirtualLoop
-from cloud.bridge.test_command_table import CommandSide
 from fogline.address import CommandAddress
 from fogline.amqp.outcome import ACCEPTED, DeliveryState, Outcome
 from fogline.cancel import FEATURE, decode_cancel, is_cancel
@@ -33,6 +32,7 @@ from fogline_edge.downlink import journal
 from fogline_edge.downlink.downlink import Downlink
 from fogline_edge.outbox import outbox as outbox_module
 from fogline_edge.outbox.group import Group
+from fogline_lab.bridge.command_side import CommandSide
 
 SCHEMA = Path(outbox_module.__file__).parent / "schema.sql"
 IDS = CommandIds(b"k" * 32)

@@ -6,8 +6,6 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from e2e.conftest import line as line_of_a_tenant
-from e2e.parts import Device, Line, gateway, serving
 from fogline.command import CommandState
 from fogline.errors import SlowDown
 from fogline.event import Lane
@@ -16,10 +14,11 @@ from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import EdgeSettings, OutboxSettings, UplinkSettings
 from fogline_lab.amqp import within
 from fogline_lab.clock import FakeClock
+from fogline_lab.device.command_device import CommandDevice
 from fogline_lab.events import make_arrival
+from fogline_lab.line.line import Line, gateway, serving
 from fogline_lab.tcp_line import TcpLine
 
-line = line_of_a_tenant
 MIB = 2**20
 PAGES_BYTES = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
 BOUND_BYTES = 4_000_000
@@ -105,7 +104,7 @@ async def test_a_command_takes_less_than_a_second_behind_20_mb_on_a_slow_line(li
         outbox, downlink = await stack.enter_async_context(gateway(line))
         operator = await stack.enter_async_context(Operator("127.0.0.1", bridge, line.tenant))
         await within(operator.attached(), "the operator cannot attach")
-        device = Device(downlink)
+        device = CommandDevice(downlink)
         downlink.reachable("lamp-1", device)
         await line.put(outbox, 0)
         await line.drained(outbox)

@@ -3,22 +3,19 @@
 import asyncio
 import re
 import threading
-from functools import partial
 
 import pytest
 
 from chaos.books import Found
 from chaos.judging import LOCK, judged
-from chaos.workload import ANSWER, Life, settings
+from chaos.workload import Life, answered, settings
 from fogline.command import CommandState
 from fogline.errors import Misconfigured, SlowDown, Unreachable
 from fogline.event import Lane, Receipt
-from fogline_edge.downlink import journal
 from fogline_edge.outbox import startup
 from fogline_edge.outbox.outbox import Outbox
 from fogline_lab.amqp import within
 from fogline_lab.apsw_connection import ApswConnection
-from fogline_lab.commands import make_command
 from fogline_lab.disk import Disk, DiskOperation, disk_full, sync_failed
 from fogline_lab.events import make_arrival, make_noise
 
@@ -234,18 +231,6 @@ async def test_a_file_at_its_bound_keeps_room_for_replies_and_commands_and_heals
     await outbox.close()
     assert (counts[Lane.TELEMETRY].stored, counts[Lane.REPLY].stored) == (len(acknowledged), ROUNDS)
     assert (folder / "outbox.db").stat().st_size <= 1_000_000
-
-
-async def answered(outbox: Outbox, name: str):
-    """A command comes, is tried, and is answered; what the journal says of the answer."""
-    loop = asyncio.get_running_loop()
-    store = partial(journal.store, command=make_command(id=name), first=CommandState.SENDING)
-    stored, told = loop.create_future(), loop.create_future()
-    outbox.port.act(store, stored.set_result, urgent=True)
-    assert await within(stored, "the command is not stored") is journal.JournalResult.NEW
-    answer = partial(journal.store_answer, device="lamp-1", command_id=name, reply=ANSWER)
-    outbox.port.act(answer, told.set_result, urgent=True)
-    return await within(told, "the answer is not stored")
 
 
 @pytest.mark.fault("C11")

@@ -7,7 +7,6 @@ import pytest
 from confluent_kafka import Producer
 from deltalake import DeltaTable
 
-from chaos.site import until
 from fogline.event import Lane
 from fogline_cloud import topics
 from fogline_cloud.kafka import KafkaClients
@@ -16,6 +15,7 @@ from fogline_cloud.settings import CloudSettings
 from fogline_cloud.topic_admin import create_topics
 from fogline_lab.events import make_event
 from fogline_lab.supervisor import ChildProcess, find_script, kill_child, start_child
+from fogline_lab.waiting import until
 
 KILLS = 4
 EVENTS = 2000

@@ -8,14 +8,14 @@ import struct
 
 import pytest
 
-from chaos.raw_amqp import AMQP, SASL
-from chaos.site import Site
 from fogline.address import shard_of
 from fogline.amqp.driver import connect
 from fogline.amqp.engine import Engine
 from fogline.amqp.scheduler import Share
 from fogline.errors import Unreachable
 from fogline_lab.amqp import End, within
+from fogline_lab.amqp_bytes import AMQP, SASL
+from fogline_lab.line.process_line import ProcessLine
 from fogline_lab.memory import resident_bytes
 from fogline_lab.supervisor import start_child
 from fuzz import live
@@ -35,7 +35,7 @@ REPLIES = Decoder("replies", BATCH.layers, [form for form in BATCH.forms if form
 
 @pytest.fixture
 def site(kafka, folder):
-    return Site("acme", folder, kafka.bootstrap, shards=2)
+    return ProcessLine("acme", folder, kafka.bootstrap, shards=2)
 
 
 class Liar:

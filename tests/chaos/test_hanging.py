@@ -4,8 +4,8 @@ import time
 
 import pytest
 
+from chaos.landed_events import landed, provided
 from chaos.raw_kafka import RawKafka, Record
-from chaos.test_takeover_torn import landed, provided
 from fogline.codec import Batch
 from fogline.errors import Unreachable
 from fogline.event import Lane

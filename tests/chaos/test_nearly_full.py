@@ -9,9 +9,7 @@ import pytest
 
 from chaos import workload
 from chaos.judging import LOCK
-from chaos.real_gateway import Device, Gateway
-from chaos.test_disk_faults import answered
-from e2e.parts import Line
+from chaos.workload import answered
 from fogline.command import CommandState
 from fogline.event import Lane, Receipt
 from fogline_cloud.kafka import KafkaClients
@@ -23,8 +21,11 @@ from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import EdgeSettings, OutboxSettings, UplinkSettings
 from fogline_edge.status import read_status
 from fogline_lab.amqp import within
+from fogline_lab.device.mqtt_lamp import MqttLamp
 from fogline_lab.disk import Disk
 from fogline_lab.events import make_arrival, make_noise
+from fogline_lab.gateway.gateway_process import GatewayProcess
+from fogline_lab.line.line import Line
 from fogline_lab.power_cut import PowerCut
 
 BOUND = 4_000_000
@@ -54,13 +55,13 @@ class Site:
         self.line = line
         self.random = random.Random(7)
         self.acknowledged = 0
-        self.gateway = Gateway(line.folder, line.port)
+        self.gateway = GatewayProcess(line.folder, line.port)
         config = SETTINGS.format(tenant=line.tenant, data=self.gateway.data, bridge=line.port)
         (line.folder / "edge.toml").write_text(config)
 
     async def start(self) -> None:
         self.port = await self.gateway.start()
-        self.device = Device()
+        self.device = MqttLamp()
         await self.device.connect(self.port)
 
     def kill(self) -> None:

@@ -13,9 +13,6 @@ from random import Random, uniform
 
 import pytest
 
-from chaos.site import until
-from e2e.conftest import line as line_of_a_tenant
-from e2e.parts import Device, gateway, no_commands, serving
 from fogline.amqp.backoff import Backoff
 from fogline.amqp.driver import CLOSE_S, AmqpConnection, open_connections
 from fogline.amqp.engine import SERVER_IDLE_TIMEOUT_S, Engine
@@ -28,15 +25,18 @@ from fogline_edge.settings import UplinkSettings
 from fogline_edge.uplink.session import BridgeSession
 from fogline_edge.uplink.uplink import Uplink
 from fogline_lab.amqp import within
+from fogline_lab.device.command_device import CommandDevice
+from fogline_lab.gateway.connected_gateway import no_commands
+from fogline_lab.line.line import gateway, serving
 from fogline_lab.memory import resident_bytes
 from fogline_lab.tcp_line import HALF_OPEN, LineFault, PlannedFault, TcpLine
+from fogline_lab.waiting import until
 
 NOTICED_S = 35.0
 BACK_S = 60.0
 DEATHS = 8
 GATEWAYS = 500
 MIB = 2**20
-line = line_of_a_tenant
 
 
 @asynccontextmanager
@@ -165,7 +165,7 @@ async def test_without_credit_the_outbox_grows_memory_does_not_and_commands_stil
         Operator("127.0.0.1", line.port, line.tenant) as op,
     ):
         await within(op.attached(), "the operator cannot attach")
-        device = Device(downlink)
+        device = CommandDevice(downlink)
         downlink.reachable("lamp-1", device)
         await line.put(outbox, 0)
         await line.drained(outbox)

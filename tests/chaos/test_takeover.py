@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from chaos.site import Site
 from fogline.amqp.backoff import Backoff
+from fogline_lab.line.process_line import ProcessLine
 from fogline_lab.supervisor import kill_child, start_child, stop_children
 
 TAKEOVER_S = 15.0
@@ -18,7 +18,7 @@ RESTARTS = 50
 @asynccontextmanager
 async def two_bridges(kafka, tenant, folder, **gateway):
     """A site whose shards two bridge processes share; each shard has a gateway under load."""
-    site = Site(tenant, folder, kafka.bootstrap)
+    site = ProcessLine(tenant, folder, kafka.bootstrap)
     try:
         programs = [site.bridge(name) for name in ("bridge-1", "bridge-2")]
         await asyncio.gather(*(start_child(program) for program in programs))

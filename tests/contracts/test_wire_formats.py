@@ -42,7 +42,7 @@ from fogline_cloud.shard.checkpoint import (
 from fogline_edge.outbox.schema import open_database
 from fogline_lab.commands import make_command
 from fogline_lab.events import BEACON, NOW_NS, STREAM, make_batch, make_event
-from shared.test_gateway_statistics import STATISTICS
+from shared.example_statistics import STATISTICS
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from e2e.parts import Device, Line, gateway, serving, until_not
-from e2e.secure_line import HERE, PASSWORD, Site, secure
 from fogline import hello
 from fogline.address import shard_of
 from fogline.amqp.driver import AmqpConnection, connect
@@ -30,6 +28,11 @@ from fogline_cloud.cli.main import main
 from fogline_cloud.commands.client import Ask, Operator
 from fogline_cloud.kafka import KafkaClients
 from fogline_lab.amqp import End, within
+from fogline_lab.credentials.authority_folder import HERE, PASSWORD, AuthorityFolder
+from fogline_lab.device.command_device import CommandDevice
+from fogline_lab.line.line import Line, gateway, serving
+from fogline_lab.line.secure_line import secure
+from fogline_lab.waiting import until_not
 
 ACCESS = """
 [[operator]]
@@ -109,7 +112,7 @@ class Trying(End):
 
 
 @pytest.fixture
-def guarded(line, folder) -> tuple[Line, Site]:
+def guarded(line, folder) -> tuple[Line, AuthorityFolder]:
     """A tenant whose bridge knows who may do what."""
     line, site = secure(line)
     (folder / "access.toml").write_text(ACCESS)
@@ -195,7 +198,7 @@ async def test_a_password_has_the_grants_of_its_user(guarded):
 async def switchable(line: Line):
     """A bridge, and a gateway with the device `lamp-1`."""
     async with serving(line) as bridge, gateway(line) as (outbox, downlink):
-        device = Device(downlink)
+        device = CommandDevice(downlink)
         downlink.reachable(device.name, device)
         await line.put(outbox, 0, device=device.name)
         await line.drained(outbox)

@@ -6,15 +6,16 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from e2e.parts import Device, commandable, until_not
-from e2e.test_devices import edited, fogline, known
+from e2e.device_registry import edited, known
 from fogline.amqp.outcome import ACCEPTED
 from fogline.command import Reply
 from fogline_cloud.commands.client import Operator
 from fogline_cloud.commands.command_group import GroupCommand, GroupFile, GroupRun
 from fogline_lab.amqp import within
+from fogline_lab.device.command_device import CommandDevice
+from fogline_lab.line.line import commandable
+from fogline_lab.waiting import until_not
 
-__all__ = ["fogline"]
 NAMES = [f"lamp-{number}" for number in range(1, 13)]
 
 
@@ -30,7 +31,7 @@ async def lamps(line, *, failing: tuple[str, ...] = ()):
             assert await edited(line, name, "set", body) == ACCEPTED
         await known(bridge, lambda table: all(table.get(name) is not None for name in NAMES))
         answers = {name: Reply(500 if name in failing else 200) for name in NAMES}
-        devices = {name: Device(downlink, name, answers[name]) for name in NAMES}
+        devices = {name: CommandDevice(downlink, name, answers[name]) for name in NAMES}
         yield bridge, downlink, devices
 
 

@@ -8,7 +8,6 @@ from types import SimpleNamespace
 import pytest
 from msgspec.structs import replace
 
-from e2e.parts import YES, Device, commandable, gateway, serving, until_not
 from fogline.command import CommandState
 from fogline.errors import Unreachable
 from fogline.event import Lane
@@ -19,6 +18,9 @@ from fogline_cloud.commands.client import Ask, Operator
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.shard.recovery import read_commands
 from fogline_lab.amqp import within
+from fogline_lab.device.command_device import OK, CommandDevice
+from fogline_lab.line.line import commandable, gateway, serving
+from fogline_lab.waiting import until_not
 
 
 @asynccontextmanager
@@ -34,7 +36,7 @@ async def everything(line):
 
 async def test_a_command_reaches_the_device_and_its_answer_the_operator(line):
     async with everything(line) as (_, _, downlink, operator):
-        device = Device(downlink)
+        device = CommandDevice(downlink)
         downlink.reachable("lamp-1", device)
         for durable in (True, False):
             verdict = await within(operator.request(Ask("lamp-1", "switch", b"{}", durable=durable)), "no answer")
@@ -44,7 +46,7 @@ async def test_a_command_reaches_the_device_and_its_answer_the_operator(line):
 
 async def test_a_command_to_a_bridge_that_reads_the_registry_waits_for_it(line, monkeypatch):
     async with everything(line) as (bridge, _, downlink, operator):
-        device = Device(downlink)
+        device = CommandDevice(downlink)
         downlink.reachable("lamp-1", device)
         for durable in (True, False):
             with monkeypatch.context() as reading:
@@ -59,7 +61,7 @@ async def test_a_command_to_a_bridge_that_reads_the_registry_waits_for_it(line, 
 async def test_the_time_in_which_a_bridge_reads_nothing_counts(line):
     """The bridge begins to read when the command's time to live is over. AMQP's `ttl` would begin then."""
     async with everything(line) as (bridge, _, downlink, operator):
-        device = Device(downlink)
+        device = CommandDevice(downlink)
         downlink.reachable("lamp-1", device)
         connections = [peer.connection for peer in bridge.listener.peers if not isinstance(peer, GatewayPeer)]
         for each in connections:
@@ -84,7 +86,7 @@ async def test_a_durable_command_waits_for_its_device_a_direct_one_does_not(line
         waiting = asyncio.create_task(operator.request(Ask("lamp-1", "switch")))
         brief = await within(operator.request(Ask("lamp-1", "switch", ttl_s=0.2)), "it does not expire")
         assert (brief.state, brief.status) == (CommandState.EXPIRED, 408)
-        device = Device(downlink)
+        device = CommandDevice(downlink)
         downlink.reachable("lamp-1", device)
         assert (await within(waiting, "it was not run")).state is CommandState.SUCCEEDED
         assert len(device.ran) == 1
@@ -99,7 +101,7 @@ async def test_an_unknown_device_is_refused_with_its_name(line):
 
 async def test_without_an_answer_it_is_in_doubt(line):
     async with everything(line) as (_, _, downlink, operator):
-        device = Device(downlink, answer=None)
+        device = CommandDevice(downlink, answer=None)
         downlink.reachable("lamp-1", device)
         verdict = await within(operator.request(Ask("lamp-1", "switch", ttl_s=3.0)), "no verdict")
         assert (verdict.state, verdict.status, len(device.ran)) == (CommandState.IN_DOUBT, 504, 1)
@@ -109,7 +111,7 @@ async def test_without_an_answer_it_is_in_doubt(line):
 @pytest.mark.fault("X6")
 async def test_a_lost_connection_runs_it_again_only_if_that_does_no_harm(line, idempotent):
     async with everything(line) as (_, _, downlink, operator):
-        device = Device(downlink)
+        device = CommandDevice(downlink)
         device.tell = "lost"
         downlink.reachable("lamp-1", device)
         asked = asyncio.create_task(operator.request(Ask("lamp-1", "switch", ttl_s=3, idempotent=idempotent)))
@@ -124,7 +126,7 @@ async def test_a_lost_connection_runs_it_again_only_if_that_does_no_harm(line, i
 @pytest.mark.fault("X5")
 async def test_an_answer_to_an_operator_that_is_gone_is_kept(line):
     async with everything(line) as (_, _, downlink, operator):
-        device = Device(downlink, answer=None)
+        device = CommandDevice(downlink, answer=None)
         downlink.reachable("lamp-1", device)
         asked = asyncio.create_task(operator.request(Ask("lamp-1", "switch", ttl_s=60)))
         await within(device.came.wait(), "it was not run")
@@ -132,7 +134,7 @@ async def test_an_answer_to_an_operator_that_is_gone_is_kept(line):
         with pytest.raises(Unreachable):
             await asked
         (command_id,) = device.ran
-        downlink.answer("lamp-1", command_id, YES, lambda _: None)
+        downlink.answer("lamp-1", command_id, OK, lambda _: None)
         clients = KafkaClients(line.cloud.kafka)
 
         def found():
@@ -170,7 +172,7 @@ async def test_a_command_survives_both_ends_and_runs_once(line):
                 await until_not(not_here, "the gateway did not get it")
                 await outbox.streams.pending()  # comes after the commit of the journal
             async with gateway(line) as (outbox, downlink):
-                device = Device(downlink)
+                device = CommandDevice(downlink)
                 downlink.reachable("lamp-1", device)
                 verdict = await within(asked, "no verdict", 60)
                 assert (verdict.state, len(device.ran)) == (CommandState.SUCCEEDED, 1)
@@ -191,7 +193,7 @@ async def test_a_signing_key_is_replaced_while_commands_go_on(line, folder):
             line.cloud, commands=replace(line.cloud.commands, signing_key=str(folder / signing), key_id=signing)
         )
         async with serving(line), gateway(line, keys=trusted) as (outbox, downlink):
-            device = Device(downlink)
+            device = CommandDevice(downlink)
             downlink.reachable(device.name, device)
             await line.put(outbox, len(states), device=device.name)
             await line.drained(outbox)

@@ -4,15 +4,14 @@ import asyncio
 
 import pytest
 
+from e2e.device_registry import edited, known, registry
 from e2e.http_api import api, served
-from e2e.pair import two_bridges
-from e2e.parts import until_not
-from e2e.test_desired_state import Lamp, learning
-from e2e.test_devices import edited, known, registry
+from e2e.lamp import Lamp
 from fogline.address import shard_of
 from fogline.amqp.outcome import ACCEPTED, NOT_FOUND
+from fogline_lab.line.bridge_pair import two_bridges
+from fogline_lab.waiting import until_not
 
-__all__ = ["learning"]
 LAMP = "/v1/devices/lamp-1/desired"
 ON = {"desired": {"on": True}, "command": "switch"}
 OFF = {"desired": {"on": False}, "command": "switch"}

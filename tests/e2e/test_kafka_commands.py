@@ -7,13 +7,15 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from msgspec.structs import replace
 
-from e2e.pair import two_bridges
-from e2e.parts import LIMIT_S, Device, Line, commandable, gateway, serving, until_not
 from fogline.event import Lane
 from fogline_cloud import topics
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.settings import CommandPolicySettings
 from fogline_cloud.topic_admin import create_topics
+from fogline_lab.device.command_device import CommandDevice
+from fogline_lab.line.bridge_pair import two_bridges
+from fogline_lab.line.line import Line, commandable, gateway, serving
+from fogline_lab.waiting import LIMIT_S, until_not
 
 METADATA = "delivery-failure-notification-metadata"
 FAILURE_TYPE = "application/vnd.eclipse-hono-delivery-failure-notification+json"
@@ -82,7 +84,7 @@ class Application:
 
 async def test_a_command_is_run_and_its_response_is_in_kafka(hono):
     async with commandable(hono.line) as (_, _, downlink):
-        device = Device(downlink)
+        device = CommandDevice(downlink)
         downlink.reachable("lamp-1", device)
         hono.send(correlation="c-1")
         headers, body = (await hono.responses(1))["c-1"]
@@ -117,7 +119,7 @@ async def test_what_cannot_be_delivered_is_notified_with_the_reason(hono):
 async def test_a_record_that_is_read_again_is_not_run_again(hono):
     line = hono.line
     async with commandable(line) as (_, _, downlink):
-        device = Device(downlink)
+        device = CommandDevice(downlink)
         downlink.reachable("lamp-1", device)
         hono.send(correlation="c-1")
         hono.send("lamp-2", "c-2")
@@ -134,7 +136,7 @@ async def test_a_record_that_is_read_again_is_not_run_again(hono):
 
 async def test_any_bridge_takes_a_command_for_any_gateway(hono):
     async with two_bridges(hono.line) as pair, pair.gateway("gw-1") as (downlink, *_):
-        device = Device(downlink)
+        device = CommandDevice(downlink)
         downlink.reachable("lamp-1", device)
         for number in range(6):
             hono.send(correlation=f"c-{number}", partition=number % 2)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from edge.test_users import line as password_line
 from fogline.errors import Misconfigured
 from fogline_edge.backup import restore, write_backup
 from fogline_edge.cli import main
@@ -16,6 +15,7 @@ from fogline_edge.outbox.copy_file import OLDEST, CopyFile, CopyRecord, change_c
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import load
 from fogline_lab.amqp import within
+from fogline_lab.credentials.mosquitto_passwords import mosquitto_line
 from fogline_lab.events import make_arrival
 
 EVENTS = 300
@@ -26,7 +26,7 @@ def config(tmp_path) -> Path:
     """Settings of a gateway with a password file in their folder, and one elsewhere."""
     folder = tmp_path / "pi"
     folder.mkdir()
-    (folder / "users").write_text(password_line("lamp-1", b"secret") + "\n")
+    (folder / "users").write_text(mosquitto_line("lamp-1", b"secret") + "\n")
     (folder / "users").chmod(0o640)
     (tmp_path / "password").write_text("elsewhere\n")
     path = folder / "edge.toml"

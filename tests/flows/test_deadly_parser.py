@@ -2,16 +2,11 @@
 
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from flows.tenant_flow import Flow
 from fogline.event import Event
-
-if TYPE_CHECKING:
-    from conftest import Flow
-else:
-    Flow = Any
 
 MakeEvent = Callable[..., Event]
 BAD = {

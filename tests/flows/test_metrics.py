@@ -4,6 +4,7 @@ import time
 
 import msgspec
 
+from flows.tenant_flow import Flow
 from fogline.process.metrics import METRICS, Sample
 from fogline_cloud import topics
 from fogline_cloud.flows.commit import Progress
@@ -11,8 +12,6 @@ from fogline_cloud.flows.metrics import FlowMetrics
 from fogline_cloud.flows.raw_sink import RawProgress
 from fogline_cloud.kafka import KafkaClients
 from fogline_lab.events import make_event
-
-from .conftest import Flow
 
 
 def read(metrics: FlowMetrics) -> dict[tuple[str, tuple[str, ...]], Sample]:

@@ -4,18 +4,14 @@ import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 from deltalake import DeltaTable
 
+from flows.other_flows import other_flow
+from flows.tenant_flow import Flow
 from fogline.errors import Misconfigured
-
-if TYPE_CHECKING:
-    from conftest import Flow
-else:
-    Flow = Any
 
 LIMIT_S = 120.0
 
@@ -23,14 +19,6 @@ LIMIT_S = 120.0
 def sequences(flow: Flow) -> tuple[list[int], list[int]]:
     events, readings = ([row["sequence"] for row in flow.rows(table)] for table in ("events", "readings"))
     return events, readings
-
-
-def other_flow(flow: Flow, **settings: str) -> Flow:
-    """A second deployment: the same settings but for these, in a Spark session of its own."""
-    changed = msgspec.structs.replace(flow.settings.flow, checkpoint=f"{flow.checkpoint}-2", **settings)
-    other = type(flow)(flow.spark.newSession(), msgspec.structs.replace(flow.settings, flow=changed))
-    other._counts = flow._counts
-    return other
 
 
 @pytest.mark.fault("K7")

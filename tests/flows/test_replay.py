@@ -12,9 +12,9 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import Row, SparkSession
 
-from flows.conftest import Flow
 from flows.crashes import crash_at
-from flows.test_flow import canonical_readings
+from flows.replays import DEAD, past, redrive, values, with_flow
+from flows.tenant_flow import Flow, canonical_readings
 from fogline.errors import Misconfigured
 from fogline.event import Event
 from fogline_cloud.cli.main import main
@@ -23,22 +23,11 @@ from fogline_cloud.flows.delta_log import DeltaLog
 from fogline_cloud.flows.plan import plan_of
 from fogline_cloud.flows.replay.difference import Difference
 from fogline_cloud.flows.replay.selection import Selection
-from fogline_cloud.flows.replay.table_replay import Replayed, TableReplay
-from fogline_cloud.flows.schema import EventOutcome
-from fogline_cloud.settings import CloudSettings
+from fogline_cloud.flows.replay.table_replay import TableReplay
 
 MakeEvent = Callable[..., Event]
 WRONG = "application/x-wrong"
 WAS_MISREAD = [Difference("json", "telemetry", "air", "went", 1), Difference("json", "telemetry", "value", "came", 1)]
-DEAD = Selection(outcomes=frozenset({EventOutcome.DEAD, EventOutcome.SLOW}))
-
-
-def with_flow(flow: Flow, **changes: Any) -> CloudSettings:
-    return msgspec.structs.replace(flow.settings, flow=msgspec.structs.replace(flow.settings.flow, **changes))
-
-
-def redrive(flow: Flow, selection: Selection = DEAD, *, publish: bool = True, **more: Any) -> Replayed:
-    return TableReplay(flow.spark, flow.settings, plan_of(flow.settings), print).run(selection, publish=publish, **more)
 
 
 @pytest.fixture
@@ -68,10 +57,6 @@ def added_since(flow: Flow, version: int) -> list[tuple[int, str]]:
     )
     assert query.awaitTermination(60), "the stream does not end"
     return sorted((row["sequence"], row["metric"]) for row in found)
-
-
-def values(flow: Flow) -> list[tuple[int, str, float]]:
-    return [(row["sequence"], row["metric"], row["value"]) for row in flow.rows("readings")]
 
 
 def check_mended(flow: Flow, before: list[dict[str, Any]]) -> None:
@@ -198,10 +183,6 @@ def misread(flow: Flow, make_event: MakeEvent) -> Flow:
     assert [row["metric"] for row in flow.rows("readings")] == ["air", "t"]
     flow.settings = with_flow(flow, parsers={**flow.settings.flow.parsers, "text/plain": "json"})
     return flow
-
-
-def past(rows: list[dict[str, Any]]) -> Selection:
-    return Selection(days=(rows[0]["day"], rows[-1]["day"]))
 
 
 @pytest.mark.fault("D7")

@@ -14,8 +14,7 @@ from proton.reactor import Container
 from proton.utils import BlockingConnection
 from pyspark.sql import SparkSession
 
-from e2e.parts import Device, Line, commandable
-from flows.conftest import Flow
+from flows.tenant_flow import Flow
 from fogline.command import CommandState
 from fogline_cloud import topics
 from fogline_cloud.cli.main import main
@@ -25,6 +24,8 @@ from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.kafka_settings import read_secrets
 from fogline_cloud.settings import CloudSettings, load
 from fogline_lab.amqp import within
+from fogline_lab.device.command_device import CommandDevice
+from fogline_lab.line.line import Line, commandable
 from fogline_lab.secure_kafka import ADMIN
 from secured_kafka import SecuredKafka
 
@@ -71,7 +72,7 @@ async def use(line: Line) -> None:
         Operator("127.0.0.1", line.port, line.tenant) as operator,
     ):
         await within(operator.attached(), "the operator cannot attach")
-        downlink.reachable("lamp-1", Device(downlink))
+        downlink.reachable("lamp-1", CommandDevice(downlink))
         verdict = await within(operator.request(Ask("lamp-1", "switch", b"{}", durable=True)), "no answer")
         assert verdict.state is CommandState.SUCCEEDED
         await line.drained(outbox)  # so the verdict is in Kafka, and the next bridge does not send the command again

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
-from flows.conftest import Flow
+from flows.tenant_flow import Flow
 from fogline.event import Event
 from fogline_cloud.flows.slow_lane import AGES, SlowLane, due
 

@@ -28,7 +28,7 @@ from fuzz.amqp_messages import message_form
 from fuzz.amqp_values import long_symbol, long_text, uint
 from fuzz.forms import Decoder, Layer
 from fuzz.json_forms import json_form
-from shared.test_gateway_statistics import STATISTICS as EXAMPLE
+from shared.example_statistics import STATISTICS as EXAMPLE
 
 MAX_KEPT_BYTES = 1000
 DAY_S = 86_400

@@ -11,7 +11,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from cloud.bridge.test_command_table import CommandSide, OneShard
 from fogline.amqp.outcome import ACCEPTED
 from fogline.cancel import FEATURE, is_cancel
 from fogline.command import CommandState, Deadline, Reply, is_command
@@ -25,6 +24,7 @@ from fogline_cloud.devices.edits import SET, WANT, DeviceEdit
 from fogline_cloud.devices.own_devices import OwnDevices
 from fogline_cloud.devices.record import read_key
 from fogline_cloud.shard.device_changes import DeviceChange
+from fogline_lab.bridge.command_side import CommandSide, OneShard
 
 LAMP = "lamp-1"
 

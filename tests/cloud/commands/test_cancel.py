@@ -5,8 +5,7 @@ from types import SimpleNamespace
 import pytest
 from msgspec.structs import replace
 
-from cloud.commands.test_direct import GONE, OTHER, Bench
-from cloud.commands.test_registry import record
+from cloud.commands.direct_bench import GONE, OTHER, Bench
 from fogline.address import CommandAddress
 from fogline.amqp.outcome import ACCEPTED, RELEASED
 from fogline.command import CommandState, Reply, Status
@@ -20,6 +19,7 @@ from fogline_cloud.commands.command_id import CommandIds
 from fogline_cloud.commands.record import audit_of, ended
 from fogline_cloud.commands.replacement import as_replaced, keep_cancellation
 from fogline_cloud.commands.request import read_cancel
+from fogline_lab.bridge.command_records import make_record
 
 WHO = Principal(PrincipalKind.CLIENT, "acme", "op-2", "password")
 
@@ -294,8 +294,8 @@ async def test_other_commands_are_not_replaced(change):
 
 
 def test_a_doubt_that_was_decided_before_the_replacement_was_known_leaves_the_command_to_its_gateway():
-    doubt = ended(record(), CommandState.IN_DOUBT, Reply(Status.NO_ANSWER), 9, provisional=True)
-    replaced = as_replaced(record(), "C2", "client acme/me (asserted)", 5)
+    doubt = ended(make_record(), CommandState.IN_DOUBT, Reply(Status.NO_ANSWER), 9, provisional=True)
+    replaced = as_replaced(make_record(), "C2", "client acme/me (asserted)", 5)
     kept = keep_cancellation(replaced, doubt)
     assert (kept.state, kept.cancelling, kept.replaced_by) == (CommandState.IN_DOUBT, True, "C2")
-    assert keep_cancellation(record(), doubt) == keep_cancellation(None, doubt) == doubt
+    assert keep_cancellation(make_record(), doubt) == keep_cancellation(None, doubt) == doubt

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cloud.devices.test_device_table import put, see
+from cloud.devices.device_changes import put, see
 from fogline.codec import Batch
 from fogline_cloud.devices.device_table import DeviceTable
 from fogline_cloud.devices.record import encode_sighting, seen_key

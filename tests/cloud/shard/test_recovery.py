@@ -6,7 +6,6 @@ import time
 import pytest
 from confluent_kafka import OFFSET_END, TopicPartition
 
-from cloud.commands.test_registry import record
 from cloud.shard.shard_bench import (
     LIMIT_S,
     Answers,
@@ -27,6 +26,7 @@ from fogline_cloud.shard.inbox import MarksQuery
 from fogline_cloud.shard.recovery import read_checkpoint, recover
 from fogline_cloud.shard.submissions import ClientEvent
 from fogline_cloud.topic_admin import create_topics
+from fogline_lab.bridge.command_records import make_record
 from fogline_lab.events import STREAM, make_event
 
 
@@ -188,8 +188,8 @@ def test_a_record_that_cannot_be_read_does_not_close_its_shard(bench, caplog):
 
 def test_open_commands_are_read_in_the_order_of_their_acceptance_whatever_the_clocks_said(monkeypatch):
     """The clock of a bridge was set back between the two."""
-    first, second = record("C1", accepted_ms=9000, changed_ms=9000), record("C2", accepted_ms=10, changed_ms=10)
-    over = record("C0", state=CommandState.CANCELLED, status=410, changed_ms=5000)
+    first, second = make_record("C1", accepted_ms=9000, changed_ms=9000), make_record("C2", accepted_ms=10, changed_ms=10)
+    over = make_record("C0", state=CommandState.CANCELLED, status=410, changed_ms=5000)
     log = [
         CommittedRecord("commands", 0, at, each.id.encode(), encode(each), []) for at, each in enumerate((first, over, second))
     ]

@@ -7,13 +7,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from edge.coap.client import block1, eventually, request
+from edge.coap.client import block1, request
 from fogline.errors import Misconfigured
 from fogline.event import Lane, Receipt
 from fogline_edge.adapters.coap.listener import CoapListener
 from fogline_edge.adapters.coap.wire import CoapMessage, Code, MessageType, Option, encode, uint
 from fogline_edge.settings import CoapSettings, PathSettings
 from fogline_lab.port import MemoryPort
+from fogline_lab.waiting import eventually
 from property_tests import at_most
 
 

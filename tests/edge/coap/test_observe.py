@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 import aiocoap
 import pytest
 
+from edge.coap.aiocoap_client import aiocoap_client, send
 from edge.coap.client import LIMIT_S, content_format, request
-from edge.coap.test_clients import aiocoap_client, send
 from fogline.command import Reply
 from fogline_edge.adapters.coap.wire import CoapMessage, Code, MessageType, Option, uint
 from fogline_lab.commands import MemoryCommands, make_command

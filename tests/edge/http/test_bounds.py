@@ -2,9 +2,10 @@
 
 import pytest
 
-from edge.http.client import eventually, request
+from edge.http.client import request
 from fogline_edge.adapters.http import listener, request_loop
 from fogline_lab.port import MemoryPort
+from fogline_lab.waiting import eventually
 
 HEAD = b"PUT /t//d1 HTTP/1.1\r\nhost: gw\r\n"
 

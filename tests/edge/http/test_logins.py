@@ -2,13 +2,14 @@
 
 import pytest
 
-from edge.http.client import basic, eventually, request
-from edge.mqtt.test_listener import password_file
+from edge.http.client import basic, request
 from fogline.errors import Misconfigured
 from fogline_edge.adapters.http.access import check_http
 from fogline_edge.settings import HttpSettings
 from fogline_lab.commands import MemoryCommands, make_command
+from fogline_lab.credentials.mosquitto_passwords import password_file
 from fogline_lab.port import MemoryPort
+from fogline_lab.waiting import eventually
 
 
 @pytest.fixture

@@ -13,29 +13,17 @@ from fogline_edge.adapters.mqtt.session import client_protocol
 from fogline_edge.adapters.mqtt.session.effects import SetReachable
 from fogline_lab.commands import MemoryCommands
 from fogline_lab.memory import resident_bytes
+from fogline_lab.mqtt_packets import puback
 from fogline_lab.port import MemoryPort
+from fogline_lab.waiting import eventually
 
 LIMIT_S = 20.0
 MIB = 2**20
 LASTING = Properties(session_expiry_s=7200)
 
 
-def puback(number, code=0):
-    return Ack(kind=PacketType.PUBACK, packet_id=number, code=code)
-
-
 def publishes(numbers, topic="t"):
     return [Publish(topic=topic, payload=b"%d" % each, qos=1, packet_id=each) for each in numbers]
-
-
-async def eventually(condition, what):
-    """Let the loop turn until `condition` holds."""
-    try:
-        async with asyncio.timeout(LIMIT_S):
-            while not condition():  # noqa: ASYNC110 (a counter has no event)
-                await asyncio.sleep(0.001)
-    except TimeoutError:
-        raise AssertionError(f"not within {LIMIT_S} s: {what}") from None
 
 
 @pytest.mark.parametrize(("version", "last"), [(V3, None), (V5, Disconnect(code=Reason.KEEP_ALIVE_TIMEOUT))])

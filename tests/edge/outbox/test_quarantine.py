@@ -5,7 +5,6 @@ import sqlite3
 
 import pytest
 
-from edge.outbox.test_outbox import bodies, put, settings
 from fogline.codec import decode_event
 from fogline.event import Lane, Receipt
 from fogline.gap import GAP_CONTENT_TYPE, decode_gap
@@ -13,6 +12,7 @@ from fogline_edge.cli import main
 from fogline_edge.outbox import quarantine as module
 from fogline_edge.outbox.outbox import Outbox
 from fogline_lab.events import make_arrival
+from fogline_lab.gateway.outbox_use import bodies, put, settings
 
 LIMIT_S = 30.0
 

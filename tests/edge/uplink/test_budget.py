@@ -7,12 +7,12 @@ from itertools import pairwise
 
 import pytest
 
-from chaos.real_gateway import Bridge
 from fogline.amqp.backoff import Backoff
 from fogline.event import Lane
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import EdgeSettings, UplinkSettings
 from fogline_edge.uplink.uplink import Uplink
+from fogline_lab.bridge.accepting_bridge import AcceptingBridge
 from fogline_lab.events import make_arrival
 
 KIB_S = 40.0
@@ -20,7 +20,7 @@ EVENTS = 400
 ALARM = 1_000
 
 
-class Clocked(Bridge):
+class Clocked(AcceptingBridge):
     """Writes down when each message came, and how long it was."""
 
     def __init__(self) -> None:

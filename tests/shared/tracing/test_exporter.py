@@ -12,7 +12,7 @@ from fogline.tracing.activation import read_tracing, tracing
 from fogline.tracing.collector import check_collector
 from fogline.tracing.exporter import MAX_SPANS, SpanExporter
 from fogline.tracing.settings import TracingSettings
-from shared.tracing.test_otlp import span
+from shared.tracing.example_spans import span
 from trace_collector import TraceCollector
 
 
