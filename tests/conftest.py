@@ -6,17 +6,17 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
 
 from coroutines import run_test
-from fogline_cloud.kafka import KafkaClients
-from fogline_cloud.settings import CloudSettings, FlowSettings
-from fogline_cloud.topic_admin import create_topics
 from fogline_lab.kafka_broker import KafkaBroker
-from fogline_lab.line.line import Line
 from secured_kafka import SecuredKafka
+
+if TYPE_CHECKING:
+    from fogline_lab.line.line import Line
 
 CHAOS = Path(__file__).parent / "chaos"
 
@@ -84,8 +84,13 @@ def thorough(request: pytest.FixtureRequest) -> bool:
 
 
 @pytest.fixture
-def line(kafka: KafkaBroker, tenant: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Line:
+def line(kafka: KafkaBroker, tenant: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> "Line":
     """A tenant on the broker. Its gateways come back soon after a bridge has no shard yet."""
+    from fogline_cloud.kafka import KafkaClients  # here: a run of the edge's tests alone imports nothing of the cloud
+    from fogline_cloud.settings import CloudSettings, FlowSettings
+    from fogline_cloud.topic_admin import create_topics
+    from fogline_lab.line.line import Line
+
     monkeypatch.setattr("fogline_cloud.bridge.gateways.RETRY_S", 0.2)
     monkeypatch.setattr("fogline_edge.uplink.uplink.REDIRECTED_S", 0.2)
     settings = CloudSettings(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from rules.source import files
 
-SHARED_BY_PYTEST = re.compile(r"test_\w+|conftest")
+TEST_OR_CONFTEST = re.compile(r"\b(?:test_\w+|conftest)\b")
 IMPORT_IN_TEXT = re.compile(r"^[ \t]*(?:from ([\w.]+) )?import ([\w., ]+)", re.MULTILINE)
 """An import in a program that a test keeps as a string."""
 
@@ -27,7 +27,7 @@ def names(tree: ast.Module) -> Iterator[tuple[int, str]]:
 def modules_of_tests() -> set[str]:
     """Return the names of all modules that pytest collects, without their folders."""
     found = {file.path.rpartition("/")[2].removesuffix(".py") for file in files("tests")}
-    return {name for name in found if SHARED_BY_PYTEST.fullmatch(name)}
+    return {name for name in found if TEST_OR_CONFTEST.fullmatch(name)}
 
 
 def test_no_module_imports_a_test_or_a_conftest():
@@ -35,6 +35,7 @@ def test_no_module_imports_a_test_or_a_conftest():
     wrong = [
         f"{file.path}:{line}: {name.lstrip('.')}"
         for file in files()
+        if forbidden & set(TEST_OR_CONFTEST.findall(file.text))
         for line, name in names(file.tree)
         if forbidden & set(name.split("."))
     ]

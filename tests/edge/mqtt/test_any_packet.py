@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge.mqtt.talking import Talk
 from fogline_edge.adapters.mqtt.protocol.packets import Ack, Publish, Subscribe, Unsubscribe
 from fogline_edge.adapters.mqtt.protocol.primitives import V3, V5, PacketType
 from fogline_edge.adapters.mqtt.protocol.properties import NONE, Properties
 from fogline_edge.adapters.mqtt.session.effects import Close, DeliveryResult, Forget, Keep, ReportDelivery, Store
 from fogline_lab.commands import make_command
+from fogline_lab.device.mqtt_talk import MqttTalk
 from property_tests import at_most
 
 numbers = st.integers(1, 3)
@@ -39,7 +39,7 @@ bodies = st.tuples(
 
 
 def connected(version, **more):
-    talk = Talk(version, with_commands=True, **more)
+    talk = MqttTalk(version, with_commands=True, **more)
     talk.connect("lamp-1", clean_start=False, properties=Properties(session_expiry_s=60) if version == V5 else NONE)
     return talk
 

@@ -2,7 +2,6 @@
 
 import pytest
 
-from edge.mqtt.talking import Talk
 from fogline.command import Deadline
 from fogline_edge.adapters.mqtt.hono.subscriptions import Subscription
 from fogline_edge.adapters.mqtt.protocol.packets import Ack, Disconnect, Publish, Subscribe, Unsubscribe
@@ -13,6 +12,7 @@ from fogline_edge.adapters.mqtt.session.inflight import MAX_KEPT_BYTES, Delivery
 from fogline_edge.adapters.mqtt.session.session_state import restored
 from fogline_edge.adapters.mqtt.session.sessions import Sessions
 from fogline_lab.commands import make_command
+from fogline_lab.device.mqtt_talk import MqttTalk
 
 VERSIONS = pytest.mark.parametrize("version", [V3, V5])
 LATER = Deadline("boot", 60_000)
@@ -22,7 +22,7 @@ LASTING = Properties(session_expiry_s=100)
 
 def subscribed(version=V3, qos=1, *, lasting=False, context=None, filters=("command///req/#",), **connect):
     """A client that is subscribed to commands. An existing session keeps its subscriptions."""
-    talk = Talk(version, context=context, with_commands=True) if context is None else Talk(version, context=context)
+    talk = MqttTalk(version, context=context, with_commands=True) if context is None else MqttTalk(version, context=context)
     properties = connect.pop("properties", LASTING if lasting and version == V5 else NONE)
     talk.opening = talk.through(talk.connect("lamp-1", clean_start=not lasting, properties=properties, **connect))
     if not talk.opening[0].resumed:
@@ -86,7 +86,7 @@ def test_a_5_client_reads_what_it_is_and_where_to_answer():
 
 
 def test_a_publish_names_every_subscription_that_it_matches_and_has_the_best_qos_of_them():
-    talk = Talk(V5, with_commands=True)
+    talk = MqttTalk(V5, with_commands=True)
     talk.connect("lamp-1")
     for number, topic_filter, qos in ((7, "command///req/#", 2), (8, "command/+/+/req/#", 0), (9, "c///q/#", 1)):
         properties = Properties(subscription_id=(number,))
@@ -99,7 +99,7 @@ def test_a_publish_names_every_subscription_that_it_matches_and_has_the_best_qos
 
 
 def test_nobody_subscribed_means_not_sent():
-    talk = Talk(with_commands=True)
+    talk = MqttTalk(with_commands=True)
     talk.connect("lamp-1")
     assert talk.execute(command()) == [ReportDelivery(DeliveryResult.NOT_SENT, "CMD-1")]
 
@@ -260,7 +260,7 @@ def test_a_session_that_begins_anew_has_lost_what_was_under_way():
     talk = subscribed(V5, 2, lasting=True)
     talk.through(talk.execute(command()))
     talk.end()
-    talk = Talk(context=talk.context)
+    talk = MqttTalk(context=talk.context)
     assert fates(talk.through(talk.connect("lamp-1", clean_start=True))) == [told(DeliveryResult.LOST)]
 
 
