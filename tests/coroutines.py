@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-LEFT_S = 20.0
+LEFT_S = 60.0
 """Time that tasks and threads have to end after the test."""
 
 

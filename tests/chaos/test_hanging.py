@@ -125,10 +125,10 @@ def test_nothing_is_settled_by_the_marker_of_somebody_else(broker, tenant):
     assert writer.producer.commit()
     writer.producer._begun = True  # to the coordinator it is one transaction still
     writer.write_batch(Batch.of([make_event(2, tenant=tenant)]), make_batch(2, 2)[0])
-    writer.producer._producer.flush(10)
+    writer.producer._producer.flush(60)
     assert not writer.producer.visible()
     heir = clients.producer(f"fogline-{tenant}-0")
-    heir.init_transactions(10)
+    heir.init_transactions(60)
     with pytest.raises(Unreachable, match="another producer"):
         wait_visible(writer)
     writer.producer.destroy()
@@ -151,7 +151,7 @@ def test_a_bridge_that_dies_while_it_commits_what_hangs_leaves_the_truth_intact(
 
 
 def unreachable(producer):
-    producer._producer.flush(10)
+    producer._producer.flush(60)
     raise Unreachable("it died here")
 
 

@@ -36,7 +36,7 @@ async def good_client(line, number):
     await line.put(outbox, number)
     began = loop.time()
     async with line.uplink(outbox):
-        await within(line.drained(outbox), "a good client is not served", 20)
+        await within(line.drained(outbox), "a good client is not served")
     took = loop.time() - began
     await outbox.close()
     return took
@@ -90,7 +90,7 @@ async def test_a_peer_that_breaks_the_protocol_is_told_so_and_ended(line):
                 await peer.send(raw.opening("evil"))
                 await within(peer.until(b"\x00S" + bytes([raw.OPEN])), "no answer to open")
             await peer.send(data)
-            came = await within(peer.end(), f"{what}: it is not ended", 10)
+            came = await within(peer.end(), f"{what}: it is not ended")
             peer.close()
             assert condition in came, f"{what}: {came[-200:]!r}"
             await good_client(line, number)
@@ -191,7 +191,7 @@ async def test_1000_silent_sockets_are_closed_and_a_good_client_is_served(line, 
             await each.send(raw.SASL[:3])
         took = await good_client(line, 1)
         still = sum(not each.ended for each in sockets)
-        await within(asyncio.gather(*(each.end() for each in sockets)), "they are not closed", 15)
+        await within(asyncio.gather(*(each.end() for each in sockets)), "they are not closed")
         for each in sockets:
             each.close()
         print(f"a good client was served in {took:.2f} s beside {still} silent sockets")

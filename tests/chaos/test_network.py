@@ -152,7 +152,7 @@ async def test_an_ended_link_or_session_is_opened_again(line, how):
             await line.put(outbox, *range(begin, begin + 10))
             await how(guest)
             await line.put(outbox, *range(begin + 10, begin + 20))
-            await within(line.drained(outbox), "nothing lands any more", 20)
+            await within(line.drained(outbox), "nothing lands any more")
     assert line.landed() == list(range(101))
 
 

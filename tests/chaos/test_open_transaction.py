@@ -26,13 +26,13 @@ LATER = 99
 def write_later(bootstrap, tenant):
     """Somebody else commits a record to each partition."""
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": f"later-{tenant}"})
-    producer.init_transactions(30)
+    producer.init_transactions(60)
     producer.begin_transaction()
     for shard in range(SHARDS):
         record = record_of(make_event(LATER, tenant=tenant, stream=stream_of(shard)))
         topic = topics.of_lane(Lane.TELEMETRY, tenant)
         producer.produce(topic, record.value, record.key, partition=shard, headers=record.headers)
-    producer.commit_transaction(30)
+    producer.commit_transaction(60)
 
 
 @pytest.mark.slow

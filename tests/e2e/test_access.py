@@ -389,6 +389,6 @@ async def test_every_refusal_is_in_the_audit_and_a_forged_record_shows(guarded, 
     assert "LINK REFUSED" in capsys.readouterr().out
     producer = KafkaClients(line.cloud.kafka).publisher(lambda *_: None, 10)
     producer.produce(topics.audit(line.tenant), b'{"time_ms":1,"who":"eve","decision":"CONNECTED"}', b"eve", partition=0)
-    producer.flush(10)
+    producer.flush(60)
     assert await asyncio.to_thread(main, ["audit", "verify", "--config", str(config), *noted]) == 1
     assert f"{topics.audit(line.tenant)}[0] at offset" in capsys.readouterr().err

@@ -99,7 +99,7 @@ class FencedOnce(ShardProducer):
         if FencedOnce.armed:
             FencedOnce.armed = False
             intruder = self._clients.producer(f"fogline-{self.tenant}-{self.shard}")
-            intruder.init_transactions(30)
+            intruder.init_transactions(60)
         return super().commit()
 
 

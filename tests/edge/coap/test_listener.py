@@ -318,7 +318,7 @@ async def test_hostile_datagrams_never_stop_the_listener(listening, dial):
         @given(st.binary(max_size=80) | headers | mutated | cut, st.integers(0, 65_535))
         def run(data, mid):
             hostile.send(data)
-            asyncio.run_coroutine_threadsafe(is_served(mid), loop).result(20)
+            asyncio.run_coroutine_threadsafe(is_served(mid), loop).result(60)
 
         await asyncio.to_thread(run)
         hostile.close()

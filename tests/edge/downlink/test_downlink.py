@@ -17,7 +17,7 @@ from fogline_edge.outbox.memory_expiry import REMEMBER_COMMANDS_S
 from fogline_lab.device.command_device import CommandDevice
 from fogline_lab.gateway.connected_gateway import durable_command, offline_gateway
 
-LIMIT_S = 20.0
+LIMIT_S = 60.0
 
 
 async def test_a_device_that_is_there_gets_it_and_its_answer_is_an_event(folder):

@@ -17,7 +17,7 @@ from fogline_lab.mqtt_packets import puback
 from fogline_lab.port import MemoryPort
 from fogline_lab.waiting import eventually
 
-LIMIT_S = 20.0
+LIMIT_S = 60.0
 MIB = 2**20
 LASTING = Properties(session_expiry_s=7200)
 

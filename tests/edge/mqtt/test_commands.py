@@ -17,7 +17,7 @@ from fogline_edge.boot import beacon
 from fogline_lab.commands import MemoryCommands, make_command
 from fogline_lab.port import MemoryPort
 
-LIMIT_S = 20.0
+LIMIT_S = 60.0
 FILTER = "command///req/#"
 VERSIONS = pytest.mark.parametrize("version", [V3, V5])
 

@@ -10,7 +10,7 @@ from fogline_edge.adapters.mqtt.protocol.properties import Properties
 from fogline_lab.credentials.mosquitto_passwords import password_file
 from fogline_lab.gateway.connected_gateway import durable_command, offline_gateway
 
-LIMIT_S = 20.0
+LIMIT_S = 60.0
 FILTER = "command///req/#"
 ONE_AT_A_TIME = {"properties": Properties(receive_maximum=1), "username": "hub", "password": b"one"}
 

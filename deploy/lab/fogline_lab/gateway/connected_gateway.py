@@ -23,7 +23,7 @@ from fogline_edge.uplink.session import OnCommand
 from fogline_edge.uplink.uplink import Uplink
 from fogline_lab.commands import make_command
 
-LIMIT_S = 20.0
+LIMIT_S = 60.0
 
 
 @dataclass
