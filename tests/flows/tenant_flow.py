@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from deltalake import DeltaTable
@@ -46,6 +47,12 @@ class Flow:
         for future in admin.create_topics(wanted).values():
             future.result(60)
         self.check()
+
+    def hurry(self) -> None:
+        """End a parser that never returns after 0.3 s of CPU time. A parser that waits instead has 6 s by the clock."""
+        self.settings = msgspec.structs.replace(
+            self.settings, flow=msgspec.structs.replace(self.settings.flow, parse_limit_ms=300)
+        )
 
     def land(self, events: Sequence[Event | records.KafkaRecord], *, commit: bool = True, partition: int = 0) -> None:
         """Write in one Kafka transaction, as the bridge does. A bare record goes to the telemetry topic."""
