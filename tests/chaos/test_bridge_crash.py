@@ -7,11 +7,11 @@ import sys
 import pytest
 
 from chaos.places_to_crash import BRIDGE_POINTS
-from fogline.amqp.backoff import Backoff
 from fogline.event import Lane
 from fogline.process.crash_points import CrashPoint
 from fogline_cloud import topics
 from fogline_cloud.kafka import end_offset
+from fogline_lab.gateway.connected_gateway import Impatient
 from fogline_lab.line.process_line import ProcessLine
 from fogline_lab.supervisor import ChildProcess, start_child
 from fogline_lab.waiting import until
@@ -40,7 +40,7 @@ async def test_a_bridge_killed_at_a_point_loses_and_doubles_nothing(kafka, tenan
         command = [sys.executable, "-c", PATIENT, "bridge", "run", "--insecure-dev", "--config", folder / "bridge-1.toml"]
         crashing = site.bridges["bridge-1"] = ChildProcess("bridge-1", command, folder / "bridge-1.log")
         site.bridge("bridge-1")
-        site.open_gateway("gw-1", "bridge-1", backoff=Backoff(0.05, 0.2))
+        site.open_gateway("gw-1", "bridge-1", backoff=Impatient(0.05, 0.2))
         await start_child(crashing, crash_at=point)
         assert await asyncio.to_thread(crashing.wait) == -signal.SIGKILL
 

@@ -27,6 +27,14 @@ from fogline_lab.commands import make_command
 LIMIT_S = 60.0
 
 
+class Impatient(Backoff):
+    """Pauses of a gateway that comes back soon, also if a bridge that has no shard yet asks for longer."""
+
+    def requested_s(self, wanted_s: float) -> float:
+        """See `Backoff.requested_s`."""
+        return super().requested_s(min(wanted_s, 0.2))
+
+
 @dataclass
 class OfflineGateway:
     """An outbox with its journal and downlink, without a connection to a bridge: a test hands the messages over."""
