@@ -3,7 +3,6 @@
 import asyncio
 from contextlib import AbstractAsyncContextManager
 
-from fogline.amqp.backoff import Backoff
 from fogline.event import Receipt
 from fogline_cloud.commands.client import Operator
 from fogline_edge.downlink.downlink import Downlink
@@ -11,7 +10,7 @@ from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import EdgeSettings, UplinkSettings
 from fogline_lab.amqp import within
 from fogline_lab.events import make_arrival
-from fogline_lab.gateway.connected_gateway import connected_gateway
+from fogline_lab.gateway.connected_gateway import Impatient, connected_gateway
 from fogline_lab.line.process_line import ProcessLine
 from fogline_lab.waiting import until
 
@@ -22,7 +21,7 @@ def gateway(site: ProcessLine) -> AbstractAsyncContextManager[tuple[Outbox, Down
     """Run a gateway that takes commands, for the length of a block."""
     uplink = UplinkSettings(bridge=f"127.0.0.1:{site.ports['bridge-1']}", statement_s=0.5)
     settings = EdgeSettings(tenant=site.tenant, gateway="gw-1", data=str(site.folder / "gw-1"), uplink=uplink)
-    return connected_gateway(settings, backoff=Backoff(0.05, 0.2))
+    return connected_gateway(settings, backoff=Impatient(0.05, 0.2))
 
 
 async def heard_of(outbox: Outbox) -> None:

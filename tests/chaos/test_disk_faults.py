@@ -125,7 +125,7 @@ async def test_a_full_disk_stops_acknowledgements_and_heals_by_itself_each_time(
         room.full = True
         room.refused.clear()
         waiting = [life.send() for _ in range(2)]
-        assert await asyncio.to_thread(room.refused.wait, 10)
+        assert await asyncio.to_thread(room.refused.wait, 60)
         await life.settle(leave=1)
         assert not any(each.done() for each in waiting)
         room.full = False
@@ -152,7 +152,7 @@ async def test_what_is_kept_twice_while_the_disk_becomes_free_is_kept_as_it_was_
     await life.put(6)
     life.disk.before, room.full = room, True
     first = asyncio.create_task(life.keep("session", b"first"))
-    assert await asyncio.to_thread(room.refused.wait, 10)
+    assert await asyncio.to_thread(room.refused.wait, 60)
     room.full = False
     second = asyncio.create_task(life.keep("session", b"second"))
     await life.outbox.streams.pending()
@@ -171,7 +171,7 @@ async def test_what_the_gateway_itself_writes_waits_for_room_too(folder):
     life.disk.before = room
     room.full = True
     await life.settle(leave=0)
-    assert await asyncio.to_thread(room.refused.wait, 10), "it does not write what is settled"
+    assert await asyncio.to_thread(room.refused.wait, 60), "it does not write what is settled"
     room.full = False
     await put_when_there_is_room(life)
     room.full = True
@@ -247,7 +247,7 @@ async def test_a_sync_that_stalls_holds_up_acknowledgements_and_nothing_else(fol
     life.disk.before = before
     try:
         waiting = [life.send() for _ in range(3)]
-        assert await asyncio.to_thread(stalled.wait, 10)
+        assert await asyncio.to_thread(stalled.wait, 60)
         waiting += [life.send() for _ in range(3)]
         ticks = [await asyncio.sleep(0.001, n) for n in range(100)]
         assert (len(ticks), any(each.done() for each in waiting)) == (100, False)

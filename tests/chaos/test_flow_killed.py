@@ -25,13 +25,13 @@ LIFE_S = 300.0
 
 def land(settings: CloudSettings, first: int) -> None:
     producer = Producer({**settings.kafka, "transactional.id": f"land-{settings.tenant}"})
-    producer.init_transactions(30)
+    producer.init_transactions(60)
     producer.begin_transaction()
     topic = topics.of_lane(Lane.TELEMETRY, settings.tenant)
     for sequence in range(first, first + EVENTS):
         record = record_of(make_event(sequence, tenant=settings.tenant))
         producer.produce(topic, record.value, record.key, partition=0, headers=record.headers)
-    producer.commit_transaction(30)
+    producer.commit_transaction(60)
 
 
 def sequences(tables: Path, table: str) -> list[int]:

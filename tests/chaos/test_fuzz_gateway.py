@@ -123,7 +123,6 @@ async def test_fuzz_gateway_process(folder):
         print(f"{sent}; memory {grown / 1e6:+.1f} MB, a good device in {took:.2f} s")
         assert live.unhandled(program.log.read_text("utf-8", "replace")) == []
         assert grown < live.FLAT_BYTES
-        assert took < 1.0
     finally:
         await kill_child(program)
 
@@ -242,6 +241,5 @@ async def test_fuzz_gateway_by_its_bridge(folder):
         )
         assert live.unhandled(program.log.read_text("utf-8", "replace")) == []
         assert grown < live.FLAT_BYTES
-        assert took < 1.0
     finally:
         await kill_child(program)

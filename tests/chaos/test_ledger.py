@@ -166,15 +166,15 @@ class Site:
     def produce(self, records, *, commit: bool = True) -> None:
         """Records with `key`, `value`, `headers` into their partitions, as the bridge does."""
         producer = Producer({**self.settings.kafka, "transactional.id": f"ledger-{os.getpid()}-{next(_numbers)}"})
-        producer.init_transactions(30)
+        producer.init_transactions(60)
         producer.begin_transaction()
         for topic, partition, each in records:
             producer.produce(topic, each.value, each.key, partition=partition, headers=each.headers)
-        producer.flush(30)
+        producer.flush(60)
         if commit:
-            producer.commit_transaction(30)
+            producer.commit_transaction(60)
         else:
-            producer.abort_transaction(30)
+            producer.abort_transaction(60)
 
 
 def new_tenant(bootstrap: str) -> CloudSettings:
@@ -355,7 +355,7 @@ def test_the_ledger_knows_what_kafka_let_go_by_its_retention(original, folder):
     (kept,) = site.rows("events", AIR, 31)
     admin = KafkaClients(site.settings.kafka).admin()
     for future in admin.delete_records([TopicPartition(kept["topic"], kept["partition"], kept["offset"])]).values():
-        future.result(30)
+        future.result(60)
     assert verify(site, folder) == Said(0, [])
     site.delete("events", AIR, 4, 4)
     site.delete("readings", AIR, 4, 4)

@@ -58,18 +58,16 @@ async def test_10000_refused_logins_leave_nothing_behind_and_a_good_gateway_is_s
         before, memory = await live.census(bridge), resident_bytes(bridge.pid)
         storm = asyncio.create_task(live.for_each(islice(cycle(wrong), LOGINS), one))
         took = await site.time_a_gateway(name="gw-1", tls=good)
-        beside = not storm.done()
+        assert not storm.done(), "the good gateway is served after all that are refused"
         count = await storm
         after = await live.settled(bridge, before)
         grown = resident_bytes(bridge.pid) - memory
-        when = "beside" if beside else "after"
         print(
-            f"{count} logins refused; a good gateway in {took:.2f} s {when} them, {usual:.2f} s before; {grown / 1e6:+.1f} MB"
+            f"{count} logins refused; a good gateway in {took:.2f} s beside them, {usual:.2f} s before; {grown / 1e6:+.1f} MB"
         )
         assert live.unhandled(bridge.log.read_text("utf-8", "replace")) == []
         assert after["connections"] == before["connections"]
         assert grown < live.FLAT_BYTES
-        assert took < max(1.0, 20 * usual), "the machine may be slow, but not only beside these logins"
         await until(only_the_good_one(site), "something of the refused peers is in Kafka")
     finally:
         await site.close()

@@ -149,7 +149,7 @@ def test_takeover_after_a_request_that_comes_when_the_shard_was_taken_afresh(tor
         def commit(self):
             if torn.torn > before and self._begun and Late.code is None:
                 Late.code = 0
-                self._producer.flush(30)
+                self._producer.flush(60)
                 Late.code = torn.deliver_copy()
             return super().commit()
 
@@ -175,7 +175,7 @@ def test_takeover_after_a_late_copy_that_commits_half_of_the_next_transaction(to
                 return super().write_batch(batch, span, *headers)
             events = batch.events()
             super().write_batch(Batch.of(events[:5]), span)
-            assert self.producer._producer.flush(30) == 0
+            assert self.producer._producer.flush(60) == 0
             Copied.code = torn.deliver_copy()
             wait_for(lambda: landed(self._clients, self.tenant)[STREAM, 15], "the copy commits nothing")
             return super().write_batch(Batch.of(events[5:]), span)

@@ -14,7 +14,7 @@ from fogline.identity import AckDelivery, Retransmission
 from fogline.report_on_change import ReportPolicy
 from fogline_edge.adapters.port import Port
 
-LIMIT_S = 30.0
+LIMIT_S = 60.0
 MORE_THAN_ANY_PORT_TAKES_AT_ONCE = 2_000_000
 
 

@@ -88,7 +88,7 @@ def send_by_proton(port: int, address: str, files: TlsSettings, how: str) -> Non
     if how == "certificate":
         domain.set_credentials(files.certificate, files.key, None)
         login = {"allowed_mechs": "EXTERNAL"}
-    connection = BlockingConnection(f"amqps://127.0.0.1:{port}", timeout=20, ssl_domain=domain, **login)
+    connection = BlockingConnection(f"amqps://127.0.0.1:{port}", timeout=60, ssl_domain=domain, **login)
     try:
         delivery = connection.create_sender(address).send(proton.Message(body=b'{"w": 1}', inferred=True))
         assert delivery.remote_state == proton.Delivery.ACCEPTED

@@ -8,7 +8,7 @@ from fogline.process.rates import DeviceRates
 from fogline_edge.adapters.http.listener import HttpListener
 from fogline_edge.settings import HttpSettings
 
-LIMIT_S = 30
+LIMIT_S = 60
 
 
 @asynccontextmanager

@@ -76,7 +76,7 @@ async def test_an_interrupted_group_goes_on_and_sends_nothing_twice(line):
         for name, device in devices.items():
             downlink.reachable(name, device)
         async with Operator("127.0.0.1", line.port, line.tenant, name=group.command.operator_name) as operator:
-            await within(GroupRun(again, operator).run(), "the group does not end", 30)
+            await within(GroupRun(again, operator).run(), "the group does not end")
         assert (dict(again.states), again.left) == ({"SUCCEEDED": 12}, [])
         assert [len(device.ran) for device in devices.values()] == [1] * 12
 
@@ -94,7 +94,7 @@ async def test_too_many_failures_cancel_the_rest_and_a_cancelled_group_is_over(l
             await until_not(unsent, "the commands do not travel")
             for name in NAMES[:3]:
                 downlink.reachable(name, devices[name])
-            await within(running, "the group does not stop", 30)
+            await within(running, "the group does not stop")
             assert dict(group.states) == {"FAILED": 3, "CANCELLED": 9}
         for name, device in devices.items():
             downlink.reachable(name, device)
@@ -106,7 +106,7 @@ async def test_a_cancelled_group_sends_nothing_more(line):
     async with lamps(line) as (_, _, _):
         group = group_of(line)
         async with Operator("127.0.0.1", line.port, line.tenant, name=group.command.operator_name) as operator:
-            await within(GroupRun(group, operator).cancel(group.left), "the group is not cancelled", 30)
+            await within(GroupRun(group, operator).cancel(group.left), "the group is not cancelled")
         assert (dict(group.states), group.left) == ({"NOT_SENT": 12}, [])
 
 

@@ -25,7 +25,7 @@ BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", (ROOT / "docs" / "devices-http.md"
 CURL = [line for language, text in BLOCKS if not language for line in text.splitlines()]
 (SETTINGS,) = (text for language, text in BLOCKS if language == "toml")
 BIN = Path(sys.executable).parent
-LIMIT_S = 30
+LIMIT_S = 60
 
 
 def test_the_pages_requests_are_stored_and_resends_recognised(folder):

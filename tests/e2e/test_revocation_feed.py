@@ -80,7 +80,7 @@ async def test_a_forged_list_and_an_older_one_change_nothing(line, site, bridges
     producer = KafkaClients(line.cloud.kafka).publisher(lambda *_: None, 10)
     for text in ((folder / "other" / LIST).read_bytes(), old, b"no list", b""):
         producer.produce(topics.crl(line.tenant), text, b"crl", partition=0)
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
     await all_know(bridges, serial)
     await all_know(bridges, revoked(site, "gw-2"))
     assert len({each.path.read_bytes() for each in bridges}) == 1

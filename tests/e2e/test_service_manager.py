@@ -18,7 +18,7 @@ from fogline_lab.kafka_broker import free_port
 from fogline_lab.line.line import serving
 from fogline_lab.supervisor import ChildProcess
 
-LIMIT_S = 30
+LIMIT_S = 60
 PATIENCE_US = 300_000
 SILENCE_S = 3 * PATIENCE_US / 1e6
 

@@ -49,7 +49,7 @@ def answering(answer: bytes):
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         yield server.getsockname()[1]
-        thread.join(10)
+        thread.join(60)
     assert not thread.is_alive(), "nobody connected"
 
 

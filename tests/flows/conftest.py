@@ -82,7 +82,7 @@ def flow(spark: SparkSession, kafka: KafkaBroker, tenant: str, folder: Path) -> 
             tables=str(folder / "tables"),
             checkpoint=str(folder / "checkpoint"),
             raw_days=0,
-            parse_limit_ms=300,
+            parse_limit_ms=10_000,
             parsers={f"application/x-{name}": f"test-{name}" for name in TEST_PARSERS},
         ),
     )

@@ -34,6 +34,7 @@ TRACED = f"traceparent=no&room=&traceparent={TRACE}"
 
 @pytest.mark.fault("D7")
 def test_every_committed_record_gets_its_row_and_its_topics(flow: Flow, make_event: MakeEvent) -> None:
+    flow.hurry()
     tenant = flow.settings.tenant
     letter = DeadLetter(reason="bad-identifier", detail="no such device", sender="'x'", channel="'y'", body_base64="")
     stamp = {"tenant": tenant, "gateway": "gw-1", "stream": STREAM, "lane": Lane.TELEMETRY, "now_ns": 1_700_000_000_000_000_000}

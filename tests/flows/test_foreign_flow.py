@@ -50,7 +50,7 @@ def test_honest_events_land_beside_the_garbage_of_a_foreign_producer(flow: Flow,
             timestamp=timestamp,
             on_delivery=lambda error, _: refused.append(error) if error else None,
         )
-    assert foreign.flush(30) == 0
+    assert foreign.flush(60) == 0
     flow.land([make_event(b"2", tenant=tenant)])
 
     batches = flow.run()

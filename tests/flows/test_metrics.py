@@ -20,7 +20,7 @@ def read(metrics: FlowMetrics) -> dict[tuple[str, tuple[str, ...]], Sample]:
 
 def lag_of_at_least(records: int, metrics: FlowMetrics, lag: tuple[str, tuple[str, ...]]) -> bool:
     """Ask again until the lag is known: Kafka moves the stable end some time after a commit has returned."""
-    until = time.monotonic() + 30
+    until = time.monotonic() + 60
     while (found := read(metrics)[lag].value) < records and time.monotonic() < until:  # each read asks the broker
         pass
     return found >= records

@@ -37,6 +37,7 @@ def mended(flow: Flow, make_event: MakeEvent) -> Flow:
     flow.run()
     flow.land([make_event(b'{"t": 3}', content_type=WRONG, device="d-2"), make_event(b'{"a": 1, "a": 2}'), make_event(b"{}")])
     flow.land([make_event(b"z", content_type="application/x-endless")])
+    flow.hurry()
     flow.run()
     assert [row["outcome"] for row in flow.rows("events")] == ["ok", "dead", "dead", "dead", "ok", "slow"]
     flow.settings = with_flow(flow, parsers={**flow.settings.flow.parsers, WRONG: "json"})

@@ -44,7 +44,7 @@ class Users:
         assert main(["topics", "create", *ACLS, "--config", self.path(ADMIN)]) == 0
         producer = Producer(read_secrets(self.settings("bridge").kafka))
         producer.produce(topics.telemetry(TENANT), b"a record that is no event", partition=0)
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
 
     def path(self, user: str, way: Callable[[str], dict[str, str]] | None = None) -> str:
         more = f'[flow]\ntables = "{self.tables}"\ncheckpoint = "{self.folder / "checkpoint"}"'
@@ -86,11 +86,11 @@ def consume(line: Line) -> None:
     """Receive over AMQP what the gateway has sent: the bridge reads it as a member of the client's own group."""
     container = Container()
     container.container_id = "app-1"
-    connection = BlockingConnection(f"127.0.0.1:{line.port}", allowed_mechs="ANONYMOUS", timeout=30, container=container)
+    connection = BlockingConnection(f"127.0.0.1:{line.port}", allowed_mechs="ANONYMOUS", timeout=60, container=container)
     try:
         source = connection.create_receiver(f"event/{line.tenant}", credit=1)
-        connection.create_sender(f"event/{line.tenant}/lamp-1").send(Message(b"1"), timeout=30)
-        assert source.receive(timeout=30).properties["device_id"] == "lamp-1"
+        connection.create_sender(f"event/{line.tenant}/lamp-1").send(Message(b"1"), timeout=60)
+        assert source.receive(timeout=60).properties["device_id"] == "lamp-1"
         source.accept()
     finally:
         connection.close()
@@ -147,7 +147,7 @@ def test_nobody_but_the_bridge_writes_a_raw_topic(users: Users, user: str) -> No
     failures: list[KafkaError] = []
     producer = Producer(read_secrets(users.settings(user).kafka))
     producer.produce(topics.telemetry(TENANT), b"{}", partition=0, on_delivery=lambda error, _: failures.append(error))
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     assert [each.code() for each in failures] == [KafkaError.TOPIC_AUTHORIZATION_FAILED]
 
 

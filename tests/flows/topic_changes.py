@@ -18,7 +18,7 @@ def delete_before(flow: Flow, offset: int, partition: int = 0) -> None:
     at = TopicPartition(topics.telemetry(flow.settings.tenant), partition, offset)
     admin = AdminClient(dict(flow.settings.kafka))
     for future in admin.delete_records([at]).values():
-        future.result(30)
+        future.result(60)
 
 
 def create_again(flow: Flow) -> None:
@@ -27,7 +27,7 @@ def create_again(flow: Flow) -> None:
     clients = KafkaClients(flow.settings.kafka)
     admin = AdminClient(dict(flow.settings.kafka))
     former = clients.topic_ids([name])
-    admin.delete_topics([name], operation_timeout=30)[name].result(30)
+    admin.delete_topics([name], operation_timeout=60)[name].result(60)
     for _ in range(300):  # each try waits for Kafka's answer
         create_topics(clients, flow.settings, 1)
         with suppress(Unreachable):

@@ -95,7 +95,7 @@ class MemoryCommands:
         self.told.append((what, command_id))
         self._changed.set()
 
-    async def until(self, condition: Callable[[], bool], what: str, limit_s: float = 10.0) -> None:
+    async def until(self, condition: Callable[[], bool], what: str, limit_s: float = 60.0) -> None:
         """Wait until `condition` holds; it is checked after each call. Raises `AssertionError` with `what`."""
         try:
             async with asyncio.timeout(limit_s):

@@ -32,7 +32,7 @@ async def until_not(condition: Condition, what: str, limit_s: float = LIMIT_S) -
     await until(is_over, what, limit_s)
 
 
-async def eventually(condition: Condition, what: str, limit_s: float = 20.0) -> None:
+async def eventually(condition: Condition, what: str, limit_s: float = 60.0) -> None:
     """Wait as `until` does, with a check at each millisecond. `what` names the expected state."""
     await until(condition, f"not so: {what}", limit_s, pause_s=0.001)
 

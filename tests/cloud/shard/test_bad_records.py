@@ -86,11 +86,11 @@ Foreign = tuple[str, bytes, bytes, list[tuple[str, bytes | None]]]
 def produce(bench: Bench, records: list[Foreign]) -> None:
     """Commit records, each in a transaction of its own."""
     producer = bench.clients.producer(f"foreign-{bench.tenant}")
-    producer.init_transactions(30)
+    producer.init_transactions(60)
     for topic, key, value, headers in records:
         producer.begin_transaction()
         producer.produce(topic, value, key, partition=0, headers=headers)
-        producer.commit_transaction(30)
+        producer.commit_transaction(60)
 
 
 PLACE = [("ce_gateway", b"gw-1"), ("ce_stream", b"0" * 16), ("ce_lane", b"telemetry"), ("ce_sequence", b"7")]
@@ -114,7 +114,7 @@ def test_poisoned_records_in_kafka_do_not_stop_a_shard_from_being_taken(bench):
     first, answers = bench.shard(), Answers()
     assert answers.of(first, 1, 5, tenant=bench.tenant) == ACCEPTED
     first.stop()
-    first.join(30)
+    first.join(60)
     records: list[Foreign] = [(topics.telemetry(bench.tenant), b"lamp-1", b"{", each) for each in POISON_HEADERS.values()]
     for value in (b"", b"{", b"[]", b"\xff", b'{"id": 1}', b'{"id": "' + b"x" * 10 + b'"}', b"[" * 100_000):
         records.append((topics.commands(bench.tenant), b"x" * 32, value, []))

@@ -105,7 +105,7 @@ def test_shard_is_taken_after_retention_deleted_all_its_records(bench):
     while bench.checkpoint_position() != bench.clients.stable_ends([place], LIMIT_S)[place]:
         assert time.monotonic() < deadline, "the checkpoint stays behind"
     first.stop()
-    first.join(30)
+    first.join(60)
     delete_all(bench, place[0])
     second = bench.shard()
     assert answers.of(second, 6, 6, tenant=bench.tenant) == ACCEPTED
@@ -126,7 +126,7 @@ def test_b4_a_bridge_that_was_off_for_longer_than_retention_takes_its_shard_and_
     first, answers = bench.shard(checkpoint_s=3600), Answers()
     assert answers.of(first, 1, 5, tenant=bench.tenant) == ACCEPTED
     first.stop()
-    first.join(30)
+    first.join(60)
     killed = bench.shard(checkpoint_s=3600)  # its first transaction writes a checkpoint, its second does not
     for sequence in (6, 7):
         assert answers.of(killed, sequence, sequence, tenant=bench.tenant) == ACCEPTED
@@ -150,7 +150,7 @@ def test_b4_a_recreated_topic_is_read_from_its_beginning(bench, caplog):
     for sequence in (1, 2, 3):
         assert answers.of(first, sequence, sequence, tenant=bench.tenant) == ACCEPTED
     first.stop()
-    first.join(30)
+    first.join(60)
     end = bench.checkpoint_position()
     admin = bench.clients.admin()
     admin.delete_topics([telemetry])[telemetry].result(LIMIT_S)
@@ -168,7 +168,7 @@ def test_b4_a_shard_that_is_stopped_leaves_a_checkpoint_of_all_it_has_committed(
     for sequence in range(1, 6):
         assert answers.of(shard, sequence, sequence, tenant=bench.tenant) == ACCEPTED
     shard.stop()
-    shard.join(30)
+    shard.join(60)
     read = []
     assert recover(bench.clients, bench.tenant, 0, on_record=lambda: read.append(1)).known["gw-1", STREAM].hwm == 5
     assert read == []

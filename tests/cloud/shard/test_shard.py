@@ -99,7 +99,7 @@ class FencedOnce(ShardProducer):
         if FencedOnce.armed:
             FencedOnce.armed = False
             intruder = self._clients.producer(f"fogline-{self.tenant}-{self.shard}")
-            intruder.init_transactions(30)
+            intruder.init_transactions(60)
         return super().commit()
 
 
@@ -171,7 +171,7 @@ def test_an_alarm_waits_for_less_company_than_telemetry(bench, kafka):
     answers: queue.SimpleQueue[tuple[str, Lane]] = queue.SimpleQueue()
     other = Bench(kafka, f"{bench.tenant}-alarm")
     try:
-        patient, hurried = bench.shard(transaction_ms=5000), other.shard(transaction_ms=5000)
+        patient, hurried = bench.shard(transaction_ms=600_000), other.shard(transaction_ms=5000)
         for tenant, shard, lane in (
             (bench.tenant, patient, Lane.TELEMETRY),
             (other.tenant, hurried, Lane.TELEMETRY),

@@ -6,7 +6,7 @@ from typing import Any
 
 from fogline_edge.adapters.coap.wire import CoapMessage, Code, MessageType, Option, decode, encode, uint
 
-LIMIT_S = 20.0
+LIMIT_S = 60.0
 
 
 class Wire:

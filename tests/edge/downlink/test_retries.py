@@ -10,6 +10,7 @@ from fogline_edge.downlink import device_queues as module
 from fogline_edge.downlink.device_queues import CommandTask, DeviceQueues
 from fogline_edge.downlink.downlink import MAX_DOUBTS
 from fogline_lab.ble.gatt_client import LOCK_PROFILE, FakeGattClient
+from fogline_lab.clock import pass_time
 from fogline_lab.commands import make_command
 from fogline_lab.device.command_device import CommandDevice
 from fogline_lab.gateway.connected_gateway import durable_command, offline_gateway
@@ -42,10 +43,11 @@ async def test_the_end_of_a_command_that_was_put_back_lets_the_next_one_begin(fo
     async with offline_gateway(folder) as gw:
         device = CommandDevice()
         gw.downlink.reachable("lamp-1", device)
-        await gw.receive(durable_command("C1", in_s=2.0))
+        await gw.receive(durable_command("C1", in_s=30))
         await device.has(1)
         gw.downlink.not_sent("C1")
         await gw.receive(durable_command("C2"))
+        pass_time(30)
         assert await gw.replies(1) == [("C1", "EXPIRED", 408)]
         assert await device.has(2) == ["C1", "C2"]
 
@@ -58,11 +60,12 @@ async def test_a_command_of_unknown_outcome_that_expires_before_its_next_attempt
     async with offline_gateway(folder) as gw:
         device = CommandDevice()
         gw.downlink.reachable("lamp-1", device)
-        await gw.receive(durable_command("C1", in_s=2.0, idempotent=True))
+        await gw.receive(durable_command("C1", idempotent=True))
         await device.has(1)
         gw.downlink.lost("C1")
         gw.downlink.lost("C1")
         gw.downlink.not_sent("C1")
+        pass_time(60)
         assert await gw.replies(1) == [("C1", "IN_DOUBT", 504)]
         assert device.ran == ["C1"]
 
@@ -96,7 +99,8 @@ async def test_a_bluetooth_command_that_nobody_answers_does_not_stop_the_next_on
 
 async def test_what_an_absent_device_leaves_behind_takes_no_room(folder):
     async with offline_gateway(folder) as gw:
-        await gw.receive(durable_command("C1", in_s=0.5))
+        await gw.receive(durable_command("C1"))
+        pass_time(60)
         assert await gw.replies(1) == [("C1", "EXPIRED", 408)]
         assert gw.downlink._runner.queues._queues == {}
 

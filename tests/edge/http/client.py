@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import h11
 
-LIMIT_S = 20.0
+LIMIT_S = 60.0
 
 
 class Received(NamedTuple):

@@ -18,7 +18,7 @@ from fogline_lab.mqtt_packets import encode, puback
 from fogline_lab.port import MemoryPort
 from fogline_lab.waiting import eventually
 
-LIMIT_S = 20.0
+LIMIT_S = 60.0
 
 
 def publishes(numbers, topic="t"):

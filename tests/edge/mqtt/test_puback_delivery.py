@@ -275,7 +275,7 @@ async def test_in_doubt_both_are_stored_and_the_second_names_the_first(gateway, 
 
 async def until_drained(listener):
     """Wait for the end of the former connection."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while listener.counters.lost < 1:  # noqa: ASYNC110 (a counter has no event)
             await asyncio.sleep(0.001)
 

@@ -22,7 +22,7 @@ from fogline_edge.settings import MqttClientSettings, TopicSettings
 from fogline_lab.port import MemoryPort
 from fogline_lab.waiting import eventually
 
-LIMIT_S = 30.0
+LIMIT_S = 60.0
 PLANT = TopicSettings(topic="plant/{device}/#")
 
 

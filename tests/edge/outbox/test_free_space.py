@@ -20,7 +20,7 @@ from fogline_lab.disk import Disk, DiskOperation, quota_exceeded, sync_failed
 from fogline_lab.events import make_arrival
 from fogline_lab.gateway.outbox_use import put, settings
 
-LIMIT_S = 30.0
+LIMIT_S = 60.0
 
 
 @pytest.mark.fault("C10")

@@ -23,7 +23,7 @@ from fogline_lab.disk import Disk, DiskOperation, quota_exceeded
 from fogline_lab.events import make_arrival
 from fogline_lab.gateway.outbox_use import put, settings
 
-LIMIT_S = 30.0
+LIMIT_S = 60.0
 
 
 @pytest.fixture

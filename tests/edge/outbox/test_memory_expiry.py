@@ -25,7 +25,7 @@ from fogline_lab.events import make_arrival
 from fogline_lab.gateway.outbox_use import put, settings
 
 NOW_S = 30 * 86_400
-LIMIT_S = 30.0
+LIMIT_S = 60.0
 NAMES = [each.name for each in migrations.pending(Database(memory=True))]
 
 

@@ -14,7 +14,7 @@ from fogline_edge.outbox.outbox import Outbox
 from fogline_lab.events import make_arrival
 from fogline_lab.gateway.outbox_use import bodies, put, settings
 
-LIMIT_S = 30.0
+LIMIT_S = 60.0
 
 
 async def refuse(outbox: Outbox, arrival) -> tuple[str, int]:

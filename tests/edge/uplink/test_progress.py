@@ -86,7 +86,7 @@ async def test_one_stuck_stream_is_noticed_while_another_moves(folder, monkeypat
     outbox.port.put(make_arrival(1, lane=Lane.ALARM), lambda _: None)
     await bridge.until(lambda: any(event.lane is Lane.ALARM for _, event in bridge.came), "the stuck stream is not noticed")
     timer.cancel()
-    assert bridge.connections == 2
+    assert bridge.connections >= 2
     assert not serving.done()
     serving.cancel()
     await asyncio.wait({serving})

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 
-LIMIT_S = 10.0
+LIMIT_S = 60.0
 
 
 async def get(address: str, path: str = "/metrics", method: str = "GET") -> tuple[str, str]:

@@ -42,7 +42,7 @@ class CommandDevice:
         """Record that no result is awaited."""
         self.abandoned.append(command.id)
 
-    async def has(self, count: int, limit_s: float = 20.0) -> list[str]:
+    async def has(self, count: int, limit_s: float = 60.0) -> list[str]:
         """Wait for `count` commands. Returns the ids of all."""
 
         async def wait() -> None:

@@ -9,7 +9,7 @@ from fogline_edge.adapters.mqtt.protocol.packets import Packet, Ping, Publish, S
 from fogline_edge.adapters.mqtt.protocol.primitives import PacketType
 from fogline_lab.mqtt_packets import decode, encode
 
-LIMIT_S = 20.0
+LIMIT_S = 60.0
 
 
 @dataclass

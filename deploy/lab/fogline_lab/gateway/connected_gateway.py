@@ -21,9 +21,18 @@ from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import EdgeSettings, OutboxSettings, UplinkSettings
 from fogline_edge.uplink.session import OnCommand
 from fogline_edge.uplink.uplink import Uplink
+from fogline_lab.clock import LoopClock
 from fogline_lab.commands import make_command
 
-LIMIT_S = 20.0
+LIMIT_S = 60.0
+
+
+class Impatient(Backoff):
+    """Pauses of a gateway that comes back soon, also if a bridge that has no shard yet asks for longer."""
+
+    def requested_s(self, wanted_s: float) -> float:
+        """See `Backoff.requested_s`."""
+        return super().requested_s(min(wanted_s, 0.2))
 
 
 @dataclass
@@ -60,8 +69,8 @@ class OfflineGateway:
 
 @asynccontextmanager
 async def opened_gateway(settings: EdgeSettings, keys: TrustedKeys | None = None) -> AsyncIterator[OfflineGateway]:
-    """Open an outbox with its downlink, for the length of a block."""
-    outbox = Outbox.open(settings)
+    """Open an outbox with its downlink, for the length of a block. Deadlines of commands pass with `pass_time`."""
+    outbox = Outbox.open(settings, clock=LoopClock())
     downlink = Downlink(outbox, keys or TrustedKeys())
     await downlink.start()
     try:

@@ -23,7 +23,7 @@ from fogline_edge.settings import EdgeSettings, UplinkSettings
 from fogline_edge.uplink.uplink import Uplink
 from fogline_lab.amqp import within
 from fogline_lab.events import make_arrival
-from fogline_lab.gateway.connected_gateway import no_commands, running_uplink
+from fogline_lab.gateway.connected_gateway import Impatient, no_commands, running_uplink
 from fogline_lab.kafka_broker import free_port
 from fogline_lab.supervisor import ChildProcess, find_script, kill_child
 from fogline_lab.waiting import until
@@ -126,7 +126,7 @@ class ProcessLine:
         async def drained() -> bool:
             return all(each.head == each.settled for each in await outbox.streams.pending())
 
-        async with running_uplink(outbox, uplink, backoff=Backoff(base_s=0.05, cap_s=0.2)):
+        async with running_uplink(outbox, uplink, backoff=Impatient(base_s=0.05, cap_s=0.2)):
             await until(drained, "a good gateway is not served")
             took = asyncio.get_running_loop().time() - began
         await outbox.close()
