@@ -6,8 +6,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from e2e.device_changes import edited, known
 from e2e.parts import Device, commandable, until_not
-from e2e.test_devices import edited, fogline, known
+from e2e.test_devices import fogline
 from fogline.amqp.outcome import ACCEPTED
 from fogline.command import Reply
 from fogline_cloud.commands.client import Operator

@@ -7,8 +7,9 @@ from contextlib import AsyncExitStack
 import pytest
 from msgspec.structs import replace
 
+from e2e.device_changes import edited, known
 from e2e.parts import Device, commandable, until_not
-from e2e.test_devices import edited, fogline, known, registry
+from e2e.test_devices import fogline, registry
 from e2e.test_two_bridges import Pair
 from fogline.address import shard_of
 from fogline.amqp.outcome import ACCEPTED, INVALID_FIELD, NOT_FOUND

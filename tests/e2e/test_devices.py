@@ -6,17 +6,16 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from e2e.parts import Device, commandable, serving, until_not
+from e2e.device_changes import edited, known
+from e2e.parts import Device, commandable, serving
 from e2e.test_two_bridges import Pair
-from fogline.address import DeviceAddress, shard_of
+from fogline.address import shard_of
 from fogline.amqp.outcome import ACCEPTED, NOT_FOUND
-from fogline.amqp.security import ClientSecurity
 from fogline.command import CommandState
 from fogline_cloud.audit.record import decode_audit
 from fogline_cloud.cli.main import main
 from fogline_cloud.commands.client import Ask, Operator
 from fogline_cloud.committed_records import read_committed
-from fogline_cloud.devices.client import edit_device
 from fogline_cloud.devices.read_devices import read_devices
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.settings import DeviceSettings, Learn
@@ -26,20 +25,8 @@ from fogline_lab.amqp import within
 SWITCH = b'{"commands": {"switch": {"required": ["on"], "properties": {"on": {"type": "boolean"}}}}}'
 
 
-async def edited(line, device: str, action: str, body: bytes = b"", where: str = ""):
-    address = DeviceAddress(line.tenant, device)
-    return await edit_device(where or f"127.0.0.1:{line.port}", address, action, body, security=ClientSecurity())
-
-
 def registry(line):
     return read_devices(KafkaClients(line.cloud.kafka), line.tenant, 2)
-
-
-async def known(bridge, condition) -> None:
-    async def not_yet() -> bool:
-        return not condition(bridge._devices.table)
-
-    await until_not(not_yet, "the bridge does not read the change")
 
 
 @pytest.fixture

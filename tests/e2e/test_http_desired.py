@@ -4,11 +4,12 @@ import asyncio
 
 import pytest
 
+from e2e.device_changes import edited, known
 from e2e.http_api import api, served
 from e2e.pair import two_bridges
 from e2e.parts import until_not
 from e2e.test_desired_state import Lamp, learning
-from e2e.test_devices import edited, known, registry
+from e2e.test_devices import registry
 from fogline.address import shard_of
 from fogline.amqp.outcome import ACCEPTED, NOT_FOUND
 

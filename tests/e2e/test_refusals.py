@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import pytest
 from msgspec.structs import replace
 
+from e2e.device_changes import known
 from e2e.http_api import Served, basic, served
 from e2e.parts import Device
 from e2e.secure_line import HERE, PASSWORD
-from e2e.test_devices import SWITCH, known
+from e2e.test_devices import SWITCH
 from e2e.test_http_access import guarded
 from fogline.address import DeviceAddress
 from fogline.amqp.login import PLAIN, Login

@@ -8,7 +8,7 @@ from functools import partial
 
 import msgspec
 
-from fogline.errors import Misconfigured, Poison
+from fogline.errors import Misconfigured
 from fogline.message import Message
 from fogline.process.loop_calls import call_soon
 from fogline.process.metrics import Sample, samples_of
@@ -152,7 +152,7 @@ class Api:
                     self.context.devices.apply_or_log(each.key, each.value)
                 elif each.value:
                     self.context.commands.put(decode_record(each.value))
-            except (Poison, msgspec.MsgspecError) as error:
+            except Exception as error:  # noqa: BLE001 - one record must not cost those behind it
                 _log.warning("%s[%d] at %d is skipped: %s", each.topic, each.partition, each.offset, error)
         self.context.device_change.set()
         self.context.device_change = asyncio.Event()

@@ -1,7 +1,7 @@
 """The AMQP connection of one user to the bridge. The bridge checks the password, and what the user may do."""
 
 import asyncio
-import contextlib
+import logging
 from collections.abc import Callable
 
 from fogline.address import CommandResponse
@@ -21,6 +21,8 @@ from fogline.message import Message
 REPLY_ID = "http"
 """The reply id of all commands that come over HTTP: so a copy at another API process is the same command."""
 _CREDIT = 100
+
+_log = logging.getLogger("fogline.api")
 
 
 class WrongPassword(Exception):
@@ -109,8 +111,12 @@ class UserSession:
     def received(self, connection: AmqpConnection, delivery: Delivery, data: bytes) -> None:
         """Take a reply."""
         connection.settle(delivery, ACCEPTED, 1)
-        with contextlib.suppress(Poison, ValueError):
+        try:
             self._on_reply(decode(data))
+        except (Poison, ValueError):
+            pass
+        except Exception:  # noqa: BLE001 - one reply must not end the connection of all the user's requests
+            _log.exception("a reply to %s is passed over", self._user)
 
     def closed(self, connection: AmqpConnection, why: str) -> None:  # noqa: ARG002 - the handler's interface
         """Note why the connection has ended."""

@@ -29,6 +29,7 @@ from fogline.amqp.events import AmqpPeer, Delivery, Link
 from fogline.amqp.outcome import (
     DECODE_ERROR,
     FORCED,
+    INTERNAL_ERROR,
     INVALID_FIELD,
     MESSAGE_SIZE_EXCEEDED,
     NOT_ALLOWED,
@@ -73,6 +74,8 @@ _CONDITIONS = {  # The AMQP condition for each reason of `Poison`. Any other rea
 _log = logging.getLogger("fogline.bridge")
 _refusals = logging.getLogger("fogline.bridge.refused")
 _refusals.addFilter(LogThrottle())
+_unexpected = logging.getLogger("fogline.bridge.unexpected")
+_unexpected.addFilter(LogThrottle())
 
 
 class LinkHandlers(NamedTuple):
@@ -198,6 +201,14 @@ class Listener:
             connection.refuse_link(link, Condition(UNAUTHORIZED, "this connection is being closed"))
             return
         try:
+            self._attach(connection, peer, link)
+        except Exception as error:  # noqa: BLE001 - one link must not end the connection with all the others
+            _unexpected.exception("a link of %s is refused after an unexpected error", peer.principal)
+            peer.links.discard(link)
+            connection.refuse_link(link, Condition(INTERNAL_ERROR, _internal(error)))
+
+    def _attach(self, connection: AmqpConnection, peer: Peer, link: Link) -> None:
+        try:
             is_relay = not link.address and not link.sending
             address = Relay(self._policy.tenant) if is_relay else parse_address(link.address)
         except Poison as error:
@@ -259,6 +270,10 @@ class Listener:
             if error.reason in ("not-authorised", "quota"):
                 self._audit.note(peer.principal, "MESSAGE REFUSED", str(error), name=str(address))
             peer.settle(delivery, rejected(_CONDITIONS.get(error.reason, DECODE_ERROR), str(error)))
+        except Exception as error:  # noqa: BLE001 - one message must not end the connection, where its copy would do it again
+            _unexpected.exception("a message of %s is rejected after an unexpected error", peer.principal)
+            self._audit.note(peer.principal, "MESSAGE REFUSED", _internal(error), name=str(address))
+            peer.settle(delivery, rejected(INTERNAL_ERROR, _internal(error)))
 
     def _relay_address(self, peer: Peer, message: Message) -> Address:
         """Return the address of a message on the anonymous relay. Raises `Poison` (`bad-address`, `not-authorised`)."""
@@ -285,3 +300,8 @@ class Listener:
                 handler.detached(None)
         if not len(self.peers):
             self._all_gone.set()
+
+
+def _internal(error: Exception) -> str:
+    """Return what a peer learns about an error of this bridge."""
+    return f"the bridge failed at it ({type(error).__name__}); its log says why"

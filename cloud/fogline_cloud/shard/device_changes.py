@@ -9,6 +9,7 @@ import msgspec
 from fogline.amqp.outcome import (
     ACCEPTED,
     DECODE_ERROR,
+    INTERNAL_ERROR,
     MODIFIED,
     NOT_FOUND,
     PRECONDITION_FAILED,
@@ -60,6 +61,10 @@ class DeviceChange:
     def give_up(self) -> None:
         """Settle as modified: the change may or may not be committed, and the operator sends it again."""
         self.settle(MODIFIED)
+
+    def refuse(self, why: str) -> None:
+        """Reject the change."""
+        self.settle(rejected(INTERNAL_ERROR, why))
 
     def _refusal(self, owned: OwnedShard) -> Outcome | None:
         device, action, listed = self.edit.device, self.edit.action, owned.sightings.table

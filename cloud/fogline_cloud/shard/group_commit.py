@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from fogline.errors import FoglineError, Unreachable
+from fogline.errors import FoglineError, Poison, Unreachable
 from fogline.hello import Mark
 from fogline.process.crash_points import CrashPoint, crash_point
 from fogline_cloud.settings import BridgeSettings
 from fogline_cloud.shard.checkpoint import entry_of
 from fogline_cloud.shard.inbox import Item, MarksQuery, ShardInbox, Stop
-from fogline_cloud.shard.owned_shard import Linger, OwnedShard, ShardWork
+from fogline_cloud.shard.owned_shard import Linger, OwnedShard, RefusableWork, ShardWork
 from fogline_cloud.shard.retirement import Retirement
 
 URGENT_EVENTS = 1000
@@ -167,16 +167,23 @@ class GroupCommit:
         )
 
     def _perform(self, work: ShardWork, group: list[ShardWork]) -> Callable[[], None]:
-        """Perform one piece of work. An unexpected error gives up this work only, and raises `Unreachable`."""
+        """Perform one piece of work. Whatever it raises ends this work only: it is not tried again with the others of `group`.
+
+        Raises `Unreachable`, because the open transaction may hold a part of it.
+        """
         try:
             return work.perform(self.owned)
-        except FoglineError:
-            raise
         except Exception as error:
+            if isinstance(error, FoglineError) and not isinstance(error, Poison):
+                raise
             _log.exception("shard %d: an unexpected error", self._number)
+            why = f"{type(error).__name__}: {error}"
             group[:] = [each for each in group if each is not work]
-            work.give_up()
-            raise Unreachable(f"{type(error).__name__}: {error}") from error
+            if isinstance(work, RefusableWork):
+                work.refuse(why)
+            else:
+                work.give_up()
+            raise Unreachable(why) from error
 
     def _settle(self) -> None:
         while self._unsettled is not None and not self._settle_if_visible():
@@ -188,6 +195,13 @@ class GroupCommit:
             self.owned.changes.add_visible(self._producer.markers.stable)
             former, self._unsettled = self._unsettled, None
             for settle in former.callbacks:
-                settle()
+                self._call(settle)
             self.owned.counters.settlement_seconds.observe(time.monotonic() - former.committed_s)
         return self._unsettled is None
+
+    def _call(self, settle: Callable[[], None]) -> None:
+        """Settle one piece of committed work. An error of its listeners must not leave the others unsettled."""
+        try:
+            settle()
+        except Exception:  # noqa: BLE001 - the commit stands, so nothing is to be repeated
+            _log.exception("shard %d: an unexpected error after a commit", self._number)
