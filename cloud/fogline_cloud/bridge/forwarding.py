@@ -114,8 +114,7 @@ class Forwarder:
         except Exception as error:  # noqa: BLE001 - otherwise the message would never be settled
             _log.exception("a message of %s cannot be forwarded", peer.principal)
             outcome = rejected(INTERNAL_ERROR, f"the bridge failed to forward it ({type(error).__name__}); its log says why")
-        if not peer.closed:
-            settle(outcome)
+        settle(outcome)  # of a peer that is gone, too: until then the message counts against the budget
 
     async def _search(self, peer: Peer, message: Message, owners: dict[int, str], ends_ms: int | None) -> Outcome:
         """Ask each other bridge. Only if all shards are there, and no bridge knows the device or the command, it is unknown.

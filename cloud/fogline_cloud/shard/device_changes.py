@@ -71,7 +71,7 @@ class DeviceChange:
         is_known = device in owned.devices.records or listed.get(device) is not None
         if not is_known and action in (FORGET, WANT):
             return rejected(NOT_FOUND, f"device {device} is not in the registry")
-        if not is_known and len(listed) >= MAX_DEVICES:
+        if not is_known and len(listed) + owned.devices.unread(listed) >= MAX_DEVICES:
             return rejected(RESOURCE_LIMIT, f"the registry has {MAX_DEVICES} devices already")
         desired, expected = owned.devices.desired.get(device), self.edit.if_version
         version = desired.version if desired is not None else 0
@@ -87,6 +87,8 @@ class DeviceChange:
             return None
         owned.writer.write_device(device_key(self.edit.device), encode_device(record) if record is not None else None)
         owned.devices.put(self.edit.device, record)
+        if owned.sightings.table.get(self.edit.device) is None:
+            owned.devices.written.add(self.edit.device)
         if record is None and self.edit.device in owned.devices.desired:
             _write_desired(owned, self.edit.device, None)
         return record.version if record is not None else 0
