@@ -44,6 +44,8 @@ class UserSession:
         self._connection: AmqpConnection | None = None
         self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._retired = False
+        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done once the connection has ended."""
         self._offset_ms: int | None = None  # of the bridge's clock
         self.why = ""
 
@@ -121,6 +123,8 @@ class UserSession:
     def closed(self, connection: AmqpConnection, why: str) -> None:  # noqa: ARG002 - the handler's interface
         """Note why the connection has ended."""
         self.why = self.why or why or "the connection has ended"
+        if not self.over.done():
+            self.over.set_result(None)
         if not self._opened.done():
             is_refused = REFUSED in self.why
             self._opened.set_exception(WrongPassword(self.why) if is_refused else Unreachable(self.why))

@@ -56,6 +56,7 @@ from fogline_cloud.bridge.peer import GatewayPeer, LinkHandler, Peer
 from fogline_cloud.bridge.peer_table import PeerTable
 from fogline_cloud.bridge.queue_budget import QueueBudget
 from fogline_cloud.bridge.upstream import FORWARDED_BY
+from fogline_cloud.bridge.withdrawals import Withdrawals, address_of
 from fogline_cloud.settings import BridgeSettings
 
 CLOSE_S = 2.0
@@ -110,6 +111,7 @@ class Listener:
         self._handlers = handlers
         self._audit = audit
         self.peers = PeerTable(settings.max_connections, policy)
+        self.withdrawals = Withdrawals(self.peers, authentication, policy, audit, self.link_closed)
         self._budget = QueueBudget(settings.queue_connection_bytes, settings.queue_bytes)
         self._server: asyncio.Server | None = None
         self._all_gone = asyncio.Event()
@@ -146,15 +148,6 @@ class Listener:
                 await asyncio.wait_for(self._all_gone.wait(), CLOSE_S)
         for peer in self.peers:
             peer.connection.abort()
-
-    def close_ended(self) -> None:
-        """Close the connections whose certificates have been revoked, or have expired, since they were opened."""
-        for peer, certificate in self.peers.certified():
-            if (why := self._authentication.has_ended(certificate)) is not None:
-                principal = peer.principal
-                _log.warning("the connection of %s is closed: its certificate: %s", principal, why)
-                self._audit.note(principal, "CONNECTION CLOSED", f"its certificate: {why}")
-                peer.connection.close(Condition(UNAUTHORIZED, f"the certificate of {principal.name}: {why}"))
 
     def opened(self, connection: AmqpConnection, remote: AmqpPeer) -> None:
         """Accept or refuse a connection."""
@@ -209,8 +202,7 @@ class Listener:
 
     def _attach(self, connection: AmqpConnection, peer: Peer, link: Link) -> None:
         try:
-            is_relay = not link.address and not link.sending
-            address = Relay(self._policy.tenant) if is_relay else parse_address(link.address)
+            address = address_of(link, self._policy.tenant)
         except Poison as error:
             connection.refuse_link(link, Condition(NOT_FOUND, str(error)))
             return
