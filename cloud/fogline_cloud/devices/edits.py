@@ -68,6 +68,12 @@ def is_copy(edit: DeviceEdit, current: DesiredRecord | None) -> bool:
     return current is not None and bool(edit.request) and current.request == edit.request
 
 
+def same_want(edit: DeviceEdit, current: DesiredRecord | None) -> bool:
+    """Return True if a change asks for the current desired state. Raises `Poison`."""
+    body = read_want(edit.body)
+    return current is not None and (body.desired, body.command) == (current.desired, current.command)
+
+
 def check_edit(edit: DeviceEdit) -> None:
     """Check a change before it goes to its shard. Raises `Poison` (`malformed`, `bad-name`), which names the field."""
     if edit.action == WANT:

@@ -17,11 +17,12 @@ from fogline.amqp.outcome import (
     Outcome,
     rejected,
 )
+from fogline.command import CONFLICT
 from fogline.errors import Poison
 from fogline_cloud.audit.record import AuditRecord
 from fogline_cloud.devices.desired import DesiredOutcome, DesiredRecord, ReportedState
 from fogline_cloud.devices.device_table import MAX_DEVICES
-from fogline_cloud.devices.edits import FORGET, WANT, DeviceEdit, apply_edit, apply_want, is_copy
+from fogline_cloud.devices.edits import FORGET, WANT, DeviceEdit, apply_edit, apply_want, is_copy, same_want
 from fogline_cloud.devices.record import (
     DESIRED,
     OUTCOME,
@@ -77,6 +78,8 @@ class DeviceChange:
         version = desired.version if desired is not None else 0
         if action == WANT and expected not in (None, version) and not is_copy(self.edit, desired):
             return rejected(PRECONDITION_FAILED, f"the desired state of {device} has version {version}, not {expected}")
+        if action == WANT and is_copy(self.edit, desired) and not same_want(self.edit, desired):
+            return rejected(CONFLICT, f"this message id is known with another desired state of {device}")
         return None
 
     def _edit(self, owned: OwnedShard) -> int | None:
