@@ -3,6 +3,7 @@
 import os
 import pty
 import sys
+from logging import WARNING, LogRecord
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from fogline.errors import Misconfigured
 from fogline.process import checkup, command_line, terminal
 from fogline.process.checkup import Finding, Grade
+from fogline.process.journal import log_handler
 
 EVIL = "on\x1b]0;owned\x07\x1b[2J\nlamp-2: SUCCEEDED 200\r\x9b31m\u202e\ud800"
 ESCAPED = r"on\x1b]0;owned\x07\x1b[2J\nlamp-2: SUCCEEDED 200\r\x9b31m\u202e\ud800"
@@ -63,3 +65,21 @@ def test_a_body_is_escaped_for_a_person_and_as_it_is_for_a_program(capfd, monkey
 def test_progress_shows_on_a_terminal_only(capfd):
     terminal.show_progress(EVIL)
     assert capfd.readouterr().err == ""
+
+
+def fail() -> None:
+    raise ValueError(EVIL)
+
+
+def test_a_record_of_the_log_is_one_line_and_a_traceback_keeps_its_lines():
+    handler = log_handler("fogline")
+    record = LogRecord("fogline", WARNING, "", 1, "refused: %s", (EVIL,), None)
+    assert handler.format(record).endswith(f"refused: {ESCAPED}")
+    try:
+        fail()
+    except ValueError:
+        failed = LogRecord("fogline", WARNING, "", 1, "failed", (), sys.exc_info())
+    lines = handler.format(failed).split("\n")
+    assert lines[0].endswith("failed")
+    assert lines[1] == "Traceback (most recent call last):"
+    assert all(line.isprintable() for line in lines)
