@@ -221,7 +221,7 @@ class World:
         def settle(_, outcome):
             self.settled.append((command_id, outcome))
 
-        quota = {"check_quota": lambda: None, "count": lambda **_: None}
+        quota = {"check_quota": lambda: None, "count": lambda **_: None, "queue": lambda *_: None}
         peer = SimpleNamespace(principal=OPERATOR, forwarded=False, settle=settle, settle_command=settle, **quota)
         self.loop.call(self.bridge.side.operators.received, peer, None, message, ADDRESS)
 

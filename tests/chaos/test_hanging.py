@@ -107,10 +107,10 @@ class Forgetful:
 
 
 @pytest.mark.fault("K1")
-def test_nothing_is_settled_before_its_marker_is_seen(broker, tenant, monkeypatch):
-    monkeypatch.setattr("fogline_cloud.shard.producer.LIMIT_S", 1.0)
+def test_nothing_is_settled_before_its_marker_is_seen(broker, tenant):
     clients = provided(broker.bootstrap, tenant, 1)
     writer, _ = taken(clients, tenant)
+    writer.producer.limit_s = 1.0
     writer.producer._producer = Forgetful(writer.producer._producer)
     writer.write_batch(Batch.of([make_event(1, tenant=tenant)]), make_batch(1, 1)[0])
     assert writer.producer.commit()

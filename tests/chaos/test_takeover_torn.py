@@ -117,7 +117,7 @@ class Owned:
 @pytest.fixture
 def hurried(monkeypatch):
     """Commits are given up, and shards taken again, soon."""
-    monkeypatch.setattr("fogline_cloud.shard.producer.LIMIT_S", 1.0)
+    monkeypatch.setattr("fogline_cloud.shard.pace.LIMIT_S", 2.0)
     monkeypatch.setattr("fogline_cloud.shard.shard.RETAKE_S", 0.1)
 
 

@@ -256,14 +256,16 @@ async def test_a_changed_file_counts_for_the_connections_that_are_open(guarded):
         Operator(HERE, line.port, line.tenant, security=site.client(Role.OPERATOR, "alice")) as alice,
     ):
         await within(alice.request(Ask("lamp-1", "switch")), f"no verdict: {alice.why}")
-        write_access(line, "")
+        write_access(line, ACCESS.replace('devices = ["lamp-*"]', 'devices = ["door-*"]'))
         bridge.read_again()
         verdict = await within(alice.request(Ask("lamp-1", "switch")), f"no verdict: {alice.why}")
         assert (verdict.state, "may not send command 'switch' to lamp-1" in verdict.why) == (CommandState.REJECTED, True)
-        write_access(line, "[[operators]]")  # a mistake: what was read before still counts
-        bridge.read_again()
-        verdict = await within(alice.request(Ask("lamp-1", "switch")), f"no verdict: {alice.why}")
-        assert verdict.state is CommandState.REJECTED
+        for wrong in ("[[operators]]", ""):  # a mistake, and half a file: what was read before still counts
+            write_access(line, wrong)
+            bridge.read_again()
+            verdict = await within(alice.request(Ask("lamp-1", "switch")), f"no verdict: {alice.why}")
+            assert verdict.state is CommandState.REJECTED
+            assert not bridge._policy.may_speak_for("gw-1", "lock-1")
     assert len(device.ran) == 1
 
 

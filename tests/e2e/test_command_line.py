@@ -54,3 +54,15 @@ async def test_a_device_that_fails_or_stays_silent(line):
         device.answer = None
         silent = await fogline(line, "send", "lamp-1", "switch", "--ttl", "3s")
         assert (silent.status, "IN_DOUBT 504" in silent.err, len(device.ran)) == (1, True, 2)
+
+
+async def test_an_answer_of_a_device_neither_controls_the_operators_terminal_nor_forges_a_line(line):
+    evil, escaped = b"\x1b[2Jbusy\nlamp-2: SUCCEEDED 200", r"\x1b[2Jbusy\nlamp-2: SUCCEEDED 200"
+    async with commandable(line) as (_, _, downlink):
+        downlink.reachable("lamp-1", CommandDevice(downlink, answer=Reply(503, evil, "text/plain")))
+        failed = await fogline(line, "send", "lamp-1", "switch")
+        assert failed.err == f"switch for lamp-1: FAILED 503, {escaped}\n"
+        (command,) = json.loads((await fogline(line, "list", "--json")).out)
+        shown = await fogline(line, "show", command["id"])
+        assert [each for each in shown.out.splitlines() if each.startswith("answer")] == [f"answer       {escaped}"]
+        assert "\x1b" not in shown.out

@@ -1,6 +1,7 @@
 """Commands over HTTP: sent, shown, listed and refused, by the real API, bridge, gateway and broker."""
 
 import asyncio
+import itertools
 import json
 
 import pytest
@@ -64,10 +65,12 @@ async def test_the_same_key_is_the_same_command_also_at_another_api(line):
         created = [await each.http.post(COMMANDS, json=SWITCH, headers=key) for each in (found, other, found)]
         assert {each.status_code for each in created} == {201}
         assert len({each.json()["id"] for each in created}) == 1
-        for other_body in ({**SWITCH, "data": {"on": False}}, {**SWITCH, "one_way": True}):
-            refused = await found.http.post(COMMANDS, params={"wait": "1s"}, json=other_body, headers=key)
-            assert refused.status_code == 409
-            assert "is known with another body" in refused.json()["detail"]
+        others = {"data": {"on": False}}, {"one_way": True}, {"ttl_s": 61}, {"newest_wins": True}, {"durable": False}
+        for change, each in itertools.product(others, (found, other)):
+            refused = await each.http.post(COMMANDS, params={"wait": "1s"}, json={**SWITCH, **change}, headers=key)
+            assert (refused.status_code, "is known with another body" in refused.json()["detail"]) == (409, True), change
+        refused = await found.http.post(COMMANDS.replace("lamp-1", "lamp-2"), json=SWITCH, headers=key)
+        assert refused.status_code == 409
         await found.http.get(created[0].headers["location"], params={"wait": "30s"})
         assert len(device.ran) == 1
 

@@ -38,11 +38,13 @@ async def test_a_desired_state_is_put_shown_and_reaches_the_device_once(learning
         none = await http.get(LAMP)
         put = await http.put(LAMP, json=ON, headers={"Idempotency-Key": "order-1"})
         again = await http.put(LAMP, json=ON, headers={"Idempotency-Key": "order-1"})
+        other = await http.put(LAMP, json=OFF, headers={"Idempotency-Key": "order-1"})
         shown = await stated(http, "SUCCEEDED")
         etag = (await http.get(LAMP)).headers["etag"]
     assert put.status_code == again.status_code == 200, put.text
     assert (put.headers["etag"], again.headers["etag"], etag) == ('"1"', '"1"', '"1"')
     assert (shown["desired"], shown["reported"], shown["difference"]) == ({"on": True}, {"on": True}, {})
+    assert (other.status_code, "known with another desired state of lamp-1" in other.json()["detail"]) == (409, True)
     assert lamp.states == [{"on": True}]
     assert (none.status_code, none.json()["detail"]) in [
         (404, "device 'lamp-1' has no desired state"),

@@ -30,7 +30,7 @@
 `passwords`: the password file of operators' programs
 `peer`: one connection to the bridge
 `peer_table`: the open connections
-`queue_budget`: limits on the bytes that wait for Kafka
+`queue_budget`: limits on the bytes that are not settled yet
 `replies`: sends replies to operators
 `revocation_feed`: the list of revoked certificates, over Kafka
 `route_feed`: the routes to devices, of all bridges
@@ -38,4 +38,5 @@
 `shard_table`: the shards of this bridge, and calls from their threads
 `upstream`: the connection of one peer to another bridge
 `verdict_waiters`: who waits for the end of a command
+`withdrawals`: ends what open connections may use no longer
 """

@@ -88,6 +88,7 @@ class OperatorHandler(LinkHandler):
         if (command_id := read_cancel(message, address, peer.principal, ids=self._ids)) is not None:
             peer.check_quota()
             peer.count(commands=1)
+            peer.queue(delivery, message)
             own = msgspec.structs.replace(message, to=str(address))
             self._cancel_or_forward(peer, command_id, own, partial(peer.settle_command, delivery))
             return
@@ -95,6 +96,7 @@ class OperatorHandler(LinkHandler):
         record = read_command(message, address, peer.principal, now_ms, self._settings, ids=self._ids, left_ms=stated_ms)
         if not self._policy.may(peer.principal, Action.SEND, CommandAddress(address.tenant, record.device), record.name):
             raise Poison("not-authorised", f"{peer.principal} may not send command {shown(record.name)} to {record.device}")
+        peer.queue(delivery, message)
         if record.of_kafka:
             self._take_or_forward(peer, record, message, _of_kafka(self._table, record.id, partial(peer.settle, delivery)))
             return
@@ -193,8 +195,9 @@ class OperatorHandler(LinkHandler):
         elif (why := self._table.registry.capacity_error(record)) is not None:
             settle(rejected(RESOURCE_LIMIT, why))
         elif record.durable:
-            committed = partial(self._on_committed, settle, record.digest)
-            self._table.write(record, committed, partial(settle, MODIFIED), self.cancels.replaced)
+            release = self._table.registry.reserve(record)  # it counts as an open command while it is being written
+            committed = _after(release, partial(self._on_committed, settle, record.digest))
+            self._table.write(record, committed, _after(release, partial(settle, MODIFIED)), self.cancels.replaced)
         elif peer is None and record.of_kafka:
             refusal = Reply(int(Status.OFFLINE), b"the gateway is not connected", "text/plain")
             end = ended(record, CommandState.REJECTED, refusal, now_ms, why="the gateway is away")
@@ -250,6 +253,16 @@ class OperatorHandler(LinkHandler):
             settle(ACCEPTED)
             doubt = Reply(int(Status.NO_ANSWER), b"its gateway cannot confirm it", "text/plain")
             self._table.replies.send(ended(claim, CommandState.IN_DOUBT, doubt, self._table.now_ms(), provisional=True))
+
+
+def _after(first: Callable[[], None], then: Callable[..., None]) -> Callable[..., None]:
+    """Return a callback that calls `first`, and then `then` with its own arguments."""
+
+    def both(*arguments: object) -> None:
+        first()
+        then(*arguments)
+
+    return both
 
 
 def _settle_cancel(settle: Settle, command_id: str, outcome: Outcome) -> None:

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,6 +11,7 @@ import msgspec
 
 from fogline.address import printable
 from fogline.errors import Misconfigured, Poison, Unreachable
+from fogline.process.terminal import show, tell
 from fogline_cloud import topics
 from fogline_cloud.audit.chain import AuditLink, ChainCheck
 from fogline_cloud.audit.record import AuditRecord, decode_audit
@@ -47,7 +47,7 @@ def run_show(arguments: argparse.Namespace) -> int:
     found = [record for record in _records(settings) if arguments.about in msgspec.json.encode(record).decode()]
     found.sort(key=lambda each: each.time_ms)
     for record in found[-arguments.last :]:
-        print(msgspec.json.encode(record).decode() if arguments.json else line_of(record))
+        show(json.dumps(msgspec.to_builtins(record)) if arguments.json else line_of(record))
     return 0
 
 
@@ -69,11 +69,11 @@ def run_verify(arguments: argparse.Namespace) -> int:
     if arguments.noted is not None and not problems:
         _write_noted(arguments.noted, ends)
     if arguments.json:
-        print(json.dumps({"ok": not problems, "records": total, "links": msgspec.to_builtins(ends), "problems": problems}))
+        show(json.dumps({"ok": not problems, "records": total, "links": msgspec.to_builtins(ends), "problems": problems}))
     elif not problems:
-        print(f"{total} records in {settings.shards} chains: none is missing, none was changed")
+        show(f"{total} records in {settings.shards} chains: none is missing, none was changed")
     for each in problems:
-        sys.stderr.write(f"{each}\n")
+        tell(f"{each}")
     return 1 if problems else 0
 
 
@@ -82,7 +82,7 @@ def _written(clients: KafkaClients, tenant: str, shard: int) -> list[AuditLink]:
     try:
         return [read_checkpoint(clients, tenant, shard, stable=True).audit_end]
     except Unreachable as error:
-        sys.stderr.write(f"the end of the chain is not compared with the checkpoint: {error}\n")
+        tell(f"the end of the chain is not compared with the checkpoint: {error}")
         return []
 
 
@@ -91,7 +91,7 @@ def _records(settings: CloudSettings) -> Iterator[AuditRecord]:
         try:
             yield decode_audit(stored.value)
         except Poison as error:
-            sys.stderr.write(f"{stored.topic}[{stored.partition}] at offset {stored.offset}: not readable: {error}\n")
+            tell(f"{stored.topic}[{stored.partition}] at offset {stored.offset}: not readable: {error}")
 
 
 def _stored(clients: KafkaClients, tenant: str, shards: "range | list[int]") -> Iterator[CommittedRecord]:

@@ -4,7 +4,6 @@ import argparse
 import asyncio
 import itertools
 import json
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import msgspec
 
 from fogline.command import CommandState
 from fogline.errors import Misconfigured, Poison
+from fogline.process.terminal import show, show_body, show_progress, tell
 from fogline.signature import make_key
 from fogline_cloud.cli.command_cancel import add_cancel, connected
 from fogline_cloud.cli.command_group import add_groups, require_no_device, send_group
@@ -82,7 +82,7 @@ def run_send(arguments: argparse.Namespace) -> int:
         return send_group(arguments, ask)
     verdict = asyncio.run(_send(arguments, settings, ask))
     if arguments.output == "json":
-        print(json.dumps({**asdict(verdict), "data": verdict.data.decode("utf-8", "replace")}))
+        show(json.dumps({**asdict(verdict), "data": verdict.data.decode("utf-8", "replace")}))
     else:
         _show(ask, verdict)
     return 0 if verdict.state in (CommandState.SUCCEEDED, CommandState.ACCEPTED) else 1
@@ -133,25 +133,19 @@ async def _send(arguments: argparse.Namespace, settings: CloudSettings, ask: Ask
 
 
 async def _progress(ask: Ask, operator: Operator) -> None:
-    if not sys.stderr.isatty():
-        return
     try:
         for waited in itertools.count():
-            sys.stderr.write(
-                f"\r{ask.name} for {ask.device}: waiting, {waited} s of {ask.ttl_s:.0f} s {operator.why[:60]}\033[K"
-            )
-            sys.stderr.flush()
+            show_progress(f"{ask.name} for {ask.device}: waiting, {waited} s of {ask.ttl_s:.0f} s {operator.why[:60]}")
             await asyncio.sleep(1)
     finally:
-        sys.stderr.write("\r\033[K")
-        sys.stderr.flush()
+        show_progress("")
 
 
 def _show(ask: Ask, verdict: CommandVerdict) -> None:
     line = f"{ask.name} for {ask.device}: {verdict.state}{' (provisional)' if verdict.provisional else ''} {verdict.status}"
-    sys.stderr.write(line + (f", {verdict.why}" if verdict.why else "") + "\n")
+    tell(line + (f", {verdict.why}" if verdict.why else ""))
     if verdict.data and not verdict.why:
-        sys.stdout.write(verdict.data.decode("utf-8", "replace") + "\n")
+        show_body(verdict.data)
 
 
 def _records(settings: CloudSettings) -> list[CommandRecord]:
@@ -165,10 +159,10 @@ def run_list(arguments: argparse.Namespace) -> int:
     """Print the newest commands."""
     newest = [each for each in _records(load(arguments.config)) if arguments.device in (None, each.device)][-arguments.limit :]
     if arguments.json:
-        print(json.dumps([_facts(each) for each in newest]))
+        show(json.dumps([_facts(each) for each in newest]))
         return 0
     for each in newest:
-        print(f"{each.id:32}  {each.device:20} {each.name:20} {_state(each):24} {each.status or '-'}")
+        show(f"{each.id:32}  {each.device:20} {each.name:20} {_state(each):24} {each.status or '-'}")
     return 0
 
 
@@ -176,14 +170,14 @@ def run_show(arguments: argparse.Namespace) -> int:
     """Print one command. Return 1 unless exactly one matches."""
     found = [each for each in _records(load(arguments.config)) if each.id.startswith(arguments.id)]
     if len(found) != 1:
-        sys.stderr.write(f"{len(found) or 'no'} commands begin with {arguments.id}\n")
+        tell(f"{len(found) or 'no'} commands begin with {arguments.id}")
         return 1
     facts = {**_facts(found[0]), "answer": found[0].reply_body.decode("utf-8", "replace"), "why": found[0].why}
     if arguments.json:
-        print(json.dumps(facts))
+        show(json.dumps(facts))
     else:
         for name, value in facts.items():
-            print(f"{name:12} {value}")
+            show(f"{name:12} {value}")
     return 0
 
 
@@ -200,5 +194,5 @@ def run_key(arguments: argparse.Namespace) -> int:  # noqa: ARG001 - the signatu
     """Print a new key pair."""
     private, public = make_key()
     pair = {"private (a file, commands.signing_key of the cloud)": private, "public (commands.keys of gateways)": public}
-    print(json.dumps(pair))
+    show(json.dumps(pair))
     return 0

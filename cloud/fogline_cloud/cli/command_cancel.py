@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import json
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from fogline.command import CommandState
 from fogline.errors import Misconfigured
 from fogline.process.settings_file import split_endpoint
+from fogline.process.terminal import show, tell
 from fogline_cloud.cli.common import add_command
 from fogline_cloud.cli.times import seconds
 from fogline_cloud.commands.client import CancelVerdict, Operator
@@ -34,9 +34,9 @@ def run_cancel(arguments: argparse.Namespace) -> int:
     settings = load(arguments.config, kafka=False)
     verdict = asyncio.run(_cancel(arguments, settings, seconds("--wait", arguments.wait)))
     if arguments.output == "json":
-        print(json.dumps({"id": arguments.id, "state": verdict.state, "status": verdict.status, "why": verdict.why}))
+        show(json.dumps({"id": arguments.id, "state": verdict.state, "status": verdict.status, "why": verdict.why}))
     else:
-        sys.stderr.write(f"{arguments.id}: {_sentence(verdict)}\n")
+        tell(f"{arguments.id}: {_sentence(verdict)}")
     return 0 if verdict.state is CommandState.CANCELLED else 1
 
 

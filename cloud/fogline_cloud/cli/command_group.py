@@ -6,7 +6,6 @@ import base64
 import json
 import os
 import secrets
-import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 from fogline.address import is_identifier
 from fogline.command import CommandState
 from fogline.errors import Misconfigured, Poison
+from fogline.process.terminal import show, show_progress, tell
 from fogline_cloud.cli.command_cancel import connected
 from fogline_cloud.cli.common import add_command, add_group
 from fogline_cloud.commands.client import Ask
@@ -110,7 +110,7 @@ def send_group(arguments: argparse.Namespace, ask: Ask) -> int:
         stop_share=share,
     )
     group = GroupFile.create(_folder(arguments), command)
-    sys.stderr.write(f"group {command.id}: {command.name} for {len(found)} devices\n")
+    tell(f"group {command.id}: {command.name} for {len(found)} devices")
     return _run(arguments, group, lambda run: run.run())
 
 
@@ -134,7 +134,8 @@ def _run(arguments: argparse.Namespace, group: GroupFile, work: Callable[[GroupR
     try:
         asyncio.run(_connect_and(arguments, group, work))
     except KeyboardInterrupt:
-        sys.stderr.write(f"\ninterrupted: {_go_on(group)}\n")
+        show_progress("")
+        tell(f"interrupted: {_go_on(group)}")
         return 130
     return _report(arguments, group)
 
@@ -145,15 +146,12 @@ async def _connect_and(arguments: argparse.Namespace, group: GroupFile, work: Ca
         raise Misconfigured(f"group {group.command.id} belongs to tenant {group.command.tenant}, not to {settings.tenant}")
     async with connected(arguments, settings, name=group.command.operator_name) as operator:
         await work(GroupRun(group, operator, lambda: _progress(group)))
-    if sys.stderr.isatty():
-        sys.stderr.write("\n")
+    show_progress("")
 
 
 def _progress(group: GroupFile) -> None:
-    if sys.stderr.isatty():
-        states = ", ".join(f"{state} {count}" for state, count in sorted(group.states.items()))
-        sys.stderr.write(f"\r{states}, left {len(group.left)}\033[K")
-        sys.stderr.flush()
+    states = ", ".join(f"{state} {count}" for state, count in sorted(group.states.items()))
+    show_progress(f"{states}, left {len(group.left)}")
 
 
 def _report(arguments: argparse.Namespace, group: GroupFile) -> int:
@@ -161,14 +159,14 @@ def _report(arguments: argparse.Namespace, group: GroupFile) -> int:
     bad = [each for each in group.verdicts.values() if each.state != CommandState.SUCCEEDED]
     if getattr(arguments, "json", None) is True or getattr(arguments, "output", "") == "json":
         others = [{"device": each.device, "state": each.state, "status": each.status, "why": each.why} for each in bad]
-        print(json.dumps({"group": group.command.id, "states": states, "left": left, "others": others}))
+        show(json.dumps({"group": group.command.id, "states": states, "left": left, "others": others}))
     else:
         for each in bad:
-            print(f"{each.device:24} {each.state:10} {each.status or '-'} {each.why}".rstrip())
+            show(f"{each.device:24} {each.state:10} {each.status or '-'} {each.why}".rstrip())
         states_text = ", ".join(f"{state} {count}" for state, count in states.items()) or "nothing has ended"
-        sys.stderr.write(f"group {group.command.id}: {states_text}\n")
+        tell(f"group {group.command.id}: {states_text}")
     if left:
-        sys.stderr.write(f"{_go_on(group)}\n")
+        tell(f"{_go_on(group)}")
     return 0 if not left and not bad else 1
 
 

@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from fogline.address import printable
+from fogline.process.terminal import show
 from fogline_cloud.cli.common import add_command, add_group
 from fogline_cloud.cli.flow_replay import replay
 from fogline_cloud.cli.times import moment
@@ -59,7 +60,7 @@ def run_list(arguments: argparse.Namespace) -> int:
     """Print the counts."""
     counts = _letters(arguments, load(arguments.config)).counts()
     if arguments.json:
-        print(msgspec.json.encode(counts).decode())
+        show(json.dumps(msgspec.to_builtins(counts)))
         return 0
     table = Table(box=None)
     for name in ("events", "outcome", "reason", "parser", "devices", "for example", "first", "last"):
@@ -84,9 +85,9 @@ def run_show(arguments: argparse.Namespace) -> int:
     """Print the newest."""
     for row in _letters(arguments, load(arguments.config)).newest(arguments.last):
         if arguments.json:
-            print(json.dumps({**row, "ingested": row["ingested"].isoformat(), "data": _base64(row["data"])}))
+            show(json.dumps({**row, "ingested": row["ingested"].isoformat(), "data": _base64(row["data"])}))
         else:
-            print(line_of(row))
+            show(line_of(row))
     return 0
 
 

@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import json
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from fogline.address import DeviceAddress, check_identifier
 from fogline.amqp.outcome import DeliveryState, Outcome
 from fogline.errors import Misconfigured, Poison
 from fogline.process.settings_file import load_toml, split_endpoint
+from fogline.process.terminal import show, tell
 from fogline_cloud.cli.common import add_command, add_group
 from fogline_cloud.commands.operator_security import operator_security
 from fogline_cloud.devices.client import edit_device
@@ -75,14 +75,14 @@ def run_list(arguments: argparse.Namespace) -> int:
     matching = sorted((each for each in found if selection.matches(each)), key=lambda each: each.name)
     shown = matching[: arguments.limit]
     if arguments.json:
-        print(json.dumps([facts(each) for each in shown]))
+        show(json.dumps([facts(each) for each in shown]))
         return 0
     for each in shown:
         tags = ",".join(f"{name}={value}" for name, value in each.tags.items())
         gateway = each.gateways[0] if each.gateways else "-"
-        print(f"{each.name:24} {each.type or '-':16} {gateway:20} {_time(each.seen_ms):20} {tags}".rstrip())
+        show(f"{each.name:24} {each.type or '-':16} {gateway:20} {_time(each.seen_ms):20} {tags}".rstrip())
     if len(shown) < len(matching):
-        sys.stderr.write(f"{len(matching) - len(shown)} more devices match: see --limit\n")
+        tell(f"{len(matching) - len(shown)} more devices match: see --limit")
     return 0
 
 
@@ -91,14 +91,14 @@ def run_show(arguments: argparse.Namespace) -> int:
     settings = load(arguments.config)
     device = read_devices(KafkaClients(settings.kafka), settings.tenant, settings.shards).get(arguments.device)
     if device is None:
-        sys.stderr.write(f"device {arguments.device!a} is not in the registry\n")
+        tell(f"device {arguments.device!a} is not in the registry")
         return 1
     found = facts(device)
     if arguments.json:
-        print(json.dumps(found))
+        show(json.dumps(found))
     else:
         for name, value in found.items():
-            print(f"{name:12} {value if isinstance(value, str | int) else json.dumps(value)}")
+            show(f"{name:12} {value if isinstance(value, str | int) else json.dumps(value)}")
     return 0
 
 
@@ -149,9 +149,9 @@ def _report(arguments: argparse.Namespace, outcome: Outcome) -> int:
     done = outcome.state is DeliveryState.ACCEPTED
     why = outcome.description or outcome.condition
     if arguments.json:
-        print(json.dumps({"device": arguments.device, "ok": done, "why": why}))
+        show(json.dumps({"device": arguments.device, "ok": done, "why": why}))
     elif not done:
-        sys.stderr.write(f"{why}\n")
+        tell(f"{why}")
     return 0 if done else 1
 
 

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from fogline.process.terminal import escaped, show
 from fogline_cloud.cli.common import add_command, add_group
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.ledger.balance import LedgerFinding, StreamEvidence, judge
@@ -35,9 +36,9 @@ def run_verify(arguments: argparse.Namespace) -> int:
     gathered = gather(KafkaClients(settings.kafka), settings, full=arguments.full)
     findings = [finding for stream in gathered.streams for finding in judge(stream)]
     if arguments.json:
-        print(json.dumps({**as_json(gathered.streams, findings), "read": _read_as_json(gathered)}))
+        show(json.dumps({**as_json(gathered.streams, findings), "read": _read_as_json(gathered)}))
     else:
-        show(gathered, findings)
+        show_result(gathered, findings)
     return 1 if findings or gathered.tables.wrong or gathered.kafka.wrong else 0
 
 
@@ -69,7 +70,7 @@ def as_json(streams: list[StreamEvidence], findings: list[LedgerFinding]) -> dic
     }
 
 
-def show(gathered: GatheredEvidence, findings: list[LedgerFinding]) -> None:
+def show_result(gathered: GatheredEvidence, findings: list[LedgerFinding]) -> None:
     """Print the result as text."""
     streams = gathered.streams
     console = Console(width=max(Console().width, 110))  # stream names are copied from here, so they must not be cut
@@ -80,20 +81,28 @@ def show(gathered: GatheredEvidence, findings: list[LedgerFinding]) -> None:
     for each in streams:
         acknowledged, refused = (each.statement.acknowledged, each.statement.duplicate) if each.statement else (None, None)
         counts = (acknowledged, each.kafka.count, each.table.count, size(each.pending), refused, each.bridge_duplicate)
-        table.add_row(each.gateway, each.lane, each.stream, *("-" if count is None else f"{count:,}" for count in counts))
+        table.add_row(
+            *map(_plain, (each.gateway, each.lane, each.stream)),
+            *("-" if count is None else f"{count:,}" for count in counts),
+        )
     console.print(table)
     for each in streams:
         for loss in each.losses[:MOST_LOSSES]:
             span = shown([(loss.first, loss.last)])
-            text = escape(f"{each.gateway} {each.lane} {each.stream}: {span}: {loss.reason}: {loss.detail}")
+            text = _plain(f"{each.gateway} {each.lane} {each.stream}: {span}: {loss.reason}: {loss.detail}")
             console.print(f"[yellow]explained[/yellow] {text}", highlight=False, soft_wrap=True)
         if len(each.losses) > MOST_LOSSES:
             console.print(f"and {len(each.losses) - MOST_LOSSES} more gap records of stream {each.stream}: --json prints all")
     for finding in findings:
-        console.print(f"[red]{finding.kind}[/red] {escape(finding.text)}", highlight=False, soft_wrap=True)  # one line each
+        console.print(f"[red]{finding.kind}[/red] {_plain(finding.text)}", highlight=False, soft_wrap=True)  # one line each
     for line in _read_as_text(gathered):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        console.print(escaped(line), highlight=False, markup=False, soft_wrap=True)
     console.print("the ledger balances" if not findings else f"the ledger does not balance: {len(findings)} findings")
+
+
+def _plain(text: str) -> str:
+    """Return text of others for rich, which has a markup of its own."""
+    return escape(escaped(text))
 
 
 def _read_as_text(gathered: GatheredEvidence) -> list[str]:

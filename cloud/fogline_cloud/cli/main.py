@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from fogline.process import command_line
+from fogline.process.terminal import tell
 
 COMMANDS = (
     "ca",
@@ -62,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if (error.name or "").partition(".")[0] not in SPARK:
             raise
         remedy = "install the package fogline-flow, or: pip install 'fogline-cloud[spark]'"
-        sys.stderr.write(f"fogline: this command needs Spark: {remedy}\n")
+        tell(f"fogline: this command needs Spark: {remedy}")
         return 2
 
 

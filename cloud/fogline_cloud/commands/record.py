@@ -59,6 +59,7 @@ class CommandRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     replaced_by: str = ""  # the id of the newer command, or the version of a desired state, that replaces it
     failure_headers: dict[str, str] = {}  # of a notification that the command was not delivered, if it came over Kafka
     attempt: int = 1  # sent how often, if direct; the gateway took none of the earlier attempts
+    request: str = ""  # digest of the whole request of an HTTP client, of which a copy must have the same
 
     @property
     def reply_address(self) -> ReplyAddress:
@@ -198,7 +199,7 @@ def same_verdict(one: CommandRecord, other: CommandRecord) -> bool:
 
 def with_request(verdict: CommandRecord, request: CommandRecord) -> CommandRecord:
     """Return the record of a verdict that was known from its gateway's reply alone, with the operator's request."""
-    names = ("operator", "digest", "correlation", "reply_to", "reply_owner", "durable")
+    names = ("operator", "digest", "correlation", "reply_to", "reply_owner", "durable", "request")
     return msgspec.structs.replace(verdict, **{name: getattr(request, name) for name in names}, reply_delivered=False)
 
 

@@ -2,6 +2,7 @@
 
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -91,7 +92,8 @@ class RetainedKeys:
 class Registry:
     """Records of commands, by command id. `forgotten_replies` counts replies discarded before an operator accepted them.
 
-    A command without a verdict is never forgotten; `capacity_error` limits their number instead. A command with a verdict
+    A command without a verdict is never forgotten; `capacity_error` limits their number instead, with those that are being
+    written. A command with a verdict
     is forgotten when it is too old or there are too many: of the `owed` ones if its reply is still due, else of the `ended`.
     """
 
@@ -157,6 +159,11 @@ class Registry:
         if self._bytes[()] + _size(record) > MAX_OPEN_BYTES:
             return f"the commands that wait at this bridge take {MAX_OPEN_BYTES} bytes already"
         return None
+
+    def reserve(self, record: CommandRecord) -> Callable[[], None]:
+        """Count a command whose record is being written as an open one. Return the function that ends this."""
+        self._tally(record, 1)
+        return lambda: self._tally(record, -1)
 
     def everything(self) -> list[CommandRecord]:
         """Return all records."""

@@ -25,6 +25,8 @@ from fogline_cloud.device_address import device_of
 from fogline_cloud.settings import CommandPolicySettings
 
 MAX_ID = 512
+REQUEST = "request"
+"""Property with `CommandRecord.request`."""
 
 
 def read_command(
@@ -76,6 +78,7 @@ def read_command(
         idempotent=message.properties.get("idempotent") is True,
         newest_wins=newest_wins,
         failure_headers=_failure_headers(message) if operator.proof == KAFKA else {},
+        request=_request(message),
     )
     return replace(record, digest=digest(command_of(record, Deadline("", 0))).hex())
 
@@ -108,6 +111,13 @@ def reply_owner(operator: Principal) -> str:
 
 def _failure_headers(message: Message) -> dict[str, str]:
     return {name: str(value) for name, value in message.properties.items() if name.startswith(FAILURE_METADATA)}
+
+
+def _request(message: Message) -> str:
+    text = message.properties.get(REQUEST, "")
+    if not isinstance(text, str) or len(text) > MAX_ID:
+        raise Poison("malformed", f"property {REQUEST} must be a text of at most {MAX_ID} characters")
+    return text
 
 
 def _reply_id(message: Message, tenant: str) -> str:

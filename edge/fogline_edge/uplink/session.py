@@ -14,7 +14,7 @@ from fogline.amqp.driver import AmqpConnection, connect
 from fogline.amqp.engine import Engine
 from fogline.amqp.events import AmqpPeer, Delivery, Link
 from fogline.amqp.login import EXTERNAL, Login
-from fogline.amqp.outcome import ACCEPTED, DECODE_ERROR, NOT_ALLOWED, Condition, Outcome, rejected
+from fogline.amqp.outcome import ACCEPTED, DECODE_ERROR, MODIFIED, NOT_ALLOWED, Condition, Outcome, rejected
 from fogline.amqp.scheduler import Share
 from fogline.amqp.security import ClientSecurity
 from fogline.amqp.sending import Sender
@@ -267,6 +267,11 @@ class BridgeSession:
             welcome = hello.decode_welcome(message.body)
         except Poison as error:
             settle(rejected(DECODE_ERROR, str(error)))
+            return
+        except Exception:  # noqa: BLE001 - one message must not end the connection of all lanes, again and again
+            # The journal may have the command already, so the outcome says that nothing is known.
+            _log.exception("a message of the bridge failed")
+            settle(MODIFIED)
             return
         settle(ACCEPTED)
         if message.correlation_id == self._hello_id and not self._welcome.done():

@@ -14,5 +14,6 @@
 `service_manager`: what systemd is told
 `settings_file`: TOML files into types
 `statistics`: counters that SIGUSR1 prints
+`terminal`: prints text on an operator's terminal
 `tls_files`: TLS from the files that the settings name
 """

@@ -8,7 +8,6 @@ import os
 import platform
 import socket
 import ssl
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fogline.errors import FoglineError
+from fogline.process import terminal
 from fogline.process.kernel_clock import machine_is_synchronized
 from fogline.process.settings_file import split_endpoint
 
@@ -65,10 +65,9 @@ def show(findings: Iterable[Finding], *, as_json: bool) -> int:
         seen.append(each)
         if not as_json:
             remedy = f". {each.remedy}" if each.remedy else ""
-            sys.stdout.write(f"{each.grade:<4}  {each.subject:<12}  {each.text}{remedy}\n")
-            sys.stdout.flush()
+            terminal.show(f"{each.grade:<4}  {each.subject:<12}  {each.text}{remedy}")
     if as_json:
-        sys.stdout.write(json.dumps([each._asdict() for each in seen]) + "\n")
+        terminal.show(json.dumps([each._asdict() for each in seen]))
     return int(any(each.grade is Grade.FAIL for each in seen))
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from fogline.errors import FoglineError
 from fogline.process import service_manager
 from fogline.process.journal import log_handler
+from fogline.process.terminal import show, tell
 
 Run = Callable[[argparse.Namespace], int]
 
@@ -32,7 +33,7 @@ def main(parser: argparse.ArgumentParser, arguments: Sequence[str] | None = None
     try:
         return run(parsed)
     except FoglineError as error:
-        sys.stderr.write(f"{parser.prog}: {error}\n")
+        tell(f"{parser.prog}: {error}")
         service_manager.tell_status(str(error))
         return 2
     except KeyboardInterrupt:
@@ -55,7 +56,6 @@ def announce(**facts: Any) -> None:
 
     The fact `ready` tells the service manager too.
     """
-    sys.stdout.write(json.dumps(facts) + "\n")
-    sys.stdout.flush()
+    show(json.dumps(facts))
     if "ready" in facts:
         service_manager.tell(service_manager.READY)

@@ -231,3 +231,29 @@ async def test_whatever_crashes_each_version_has_one_effect_and_the_newest_is_re
     assert levels[-1:] == [wanted], (bridge.table.get(LAMP), world.journal)
     entry = bridge.table.get(LAMP)
     assert (entry.outcome.state, entry.reported.reported) == (CommandState.SUCCEEDED, {"level": wanted})
+
+
+@pytest.mark.fault("X11")
+async def test_a_device_at_whose_desired_state_the_bridge_fails_stops_no_other_device(monkeypatch):
+    world, advance = World(), DesiredStates._advance
+    bridge = await started(world)
+
+    def stumble(self, entry, desired):
+        if entry.name == "bad":
+            raise OverflowError("nobody thought of this")
+        return advance(self, entry, desired)
+
+    monkeypatch.setattr(DesiredStates, "_advance", stumble)
+    for device in ("bad", LAMP):
+        bridge.shard.submit(DeviceChange(DeviceEdit(device, SET, "alice", b'{"type": "lamp"}'), lambda _: None))
+        body = b'{"desired": {"level": 1}, "command": "dim"}'
+        bridge.shard.submit(DeviceChange(DeviceEdit(device, WANT, "alice", body, "r-1"), lambda _: None))
+    for _ in range(4):
+        await bridge.commit()
+    for key, value in world.log:
+        bridge.table.apply(key, value)
+    bridge.desired._pending = {"bad": None, LAMP: None}
+    bridge.fed = len(world.log)
+    await settled(bridge)
+    bridge.crash()
+    assert world.effects == [{"level": 1}]

@@ -1,12 +1,13 @@
 """A bridge remembers a bounded number of commands, and no operator takes the room of another (B7)."""
 
+import asyncio
 import time
 from dataclasses import replace
 
 import msgspec
 import pytest
 
-from fogline.amqp.outcome import ACCEPTED, RESOURCE_LIMIT
+from fogline.amqp.outcome import ACCEPTED, MODIFIED, RESOURCE_LIMIT
 from fogline.command import CommandState, Reply
 from fogline_cloud.commands import registry as module
 from fogline_cloud.commands.record import ended
@@ -134,12 +135,45 @@ async def test_an_operator_that_floods_a_gateway_leaves_half_of_its_room_to_othe
     for number in range(20):
         commands.submit(make_record(f"F{number}", operator="greedy", **asked), outcomes.append)
         while not shard.changes.empty():
-            commands.operators._on_committed(outcomes.append, "00", shard.changes.get_nowait().record)
+            change = shard.changes.get_nowait()
+            change.done(change.record)
+            await asyncio.sleep(0)
     assert outcomes[:5] == [ACCEPTED] * 5
     assert {each.condition for each in outcomes[5:]} == {RESOURCE_LIMIT}
     assert "too many of greedy commands wait already for gateway gw-1" in outcomes[-1].description
     commands.submit(make_record("H1", operator="honest", **asked), outcomes.append)
     assert shard.changes.get_nowait().record.id == "H1"
+    commands.close()
+
+
+async def test_commands_whose_records_are_being_written_count_as_open_until_their_shard_has_them_or_is_lost(monkeypatch):
+    monkeypatch.setattr(module, "MAX_OPEN_A_GATEWAY", 64)
+    commands, shard = ready_command_side()
+    commands.routes.recall("lamp-1", "gw-1", 1)
+    now_ms = time.time_ns() // 1_000_000
+    asked = {"gateway": "", "durable": True, "operator": "greedy", "accepted_ms": now_ms, "expires_ms": now_ms + 60_000}
+    outcomes = []
+
+    def send(name, count):
+        for number in range(count):
+            commands.submit(make_record(f"{name}{number}", **asked), outcomes.append)
+
+    send("A", 400)
+    assert (shard.changes.qsize(), len(outcomes)) == (32, 368)
+    assert {each.condition for each in outcomes} == {RESOURCE_LIMIT}
+    while not shard.changes.empty():
+        change = shard.changes.get_nowait()
+        change.done(change.record)
+    await asyncio.sleep(0)
+    assert outcomes[368:] == [ACCEPTED] * 32
+    commands.submit(make_record("B0", **{**asked, "operator": "honest"}), outcomes.append)
+    shard.changes.get_nowait().give_up()
+    await asyncio.sleep(0)
+    assert outcomes[-1] == MODIFIED
+    outcomes.clear()
+    asked["operator"] = "honest"
+    send("C", 400)
+    assert (shard.changes.qsize(), len(outcomes)) == (32, 368)
     commands.close()
 
 

@@ -68,14 +68,14 @@ def test_a_batch_that_cannot_be_converted_to_records_is_refused_and_the_shard_co
     assert shard.counters.retaken == 0
 
 
-def test_an_unexpected_error_releases_one_batch_and_the_others_are_tried_again(bench):
+def test_an_unexpected_error_rejects_one_batch_and_the_others_are_tried_again(bench):
     """B1: formerly all work of the same transaction was released."""
     StumblesOnce.stumbled = False
     shard = bench.shard(lambda: bench.writer(StumblesOnce), transaction_ms=500)
     first, second = Answers(), Answers()
     first.submit(shard, make_batch(1, 5, tenant=bench.tenant))
     second.submit(shard, make_batch(1, 5, tenant=bench.tenant, gateway="gw-2"))
-    assert first.next().state is DeliveryState.RELEASED
+    assert first.next().state is DeliveryState.REJECTED
     assert second.next() == ACCEPTED
 
 

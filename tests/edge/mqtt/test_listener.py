@@ -8,9 +8,11 @@ import pytest
 from fogline.dead_letter import decode_dead_letter
 from fogline.errors import Misconfigured
 from fogline.event import Receipt
+from fogline.process import tls_files
 from fogline_edge.adapters.mqtt.protocol.packets import Connack, Connect, Disconnect, Publish, Will
 from fogline_edge.adapters.mqtt.protocol.primitives import V3, V5, Reason
 from fogline_edge.adapters.mqtt.protocol.properties import Properties
+from fogline_edge.adapters.mqtt.server import listener as listener_module
 from fogline_edge.adapters.mqtt.server.listener import MqttListener
 from fogline_edge.settings import MqttSettings, TopicSettings
 from fogline_lab.credentials.mosquitto_passwords import password_file
@@ -298,6 +300,23 @@ async def test_another_user_with_the_same_client_id_takes_nothing_over(listening
         dial(listener, "same", username="d2", password=b"two") as (second, _),
     ):
         await first.alive()
+        await second.alive()
+
+
+@pytest.mark.fault("S9")
+@pytest.mark.parametrize("left", [{"d2": "two"}, {"d1": "other", "d2": "two"}], ids=["deleted", "another password"])
+async def test_the_connection_of_a_user_who_was_deleted_or_has_another_password_ends(
+    listening, dial, folder, monkeypatch, left
+):
+    monkeypatch.setattr(tls_files, "QUIET_S", 0)
+    monkeypatch.setattr(listener_module, "LOOK_S", 0.05)
+    async with (
+        listening(MemoryPort(), users=password_file(folder, d1="one", d2="two")) as listener,
+        dial(listener, "first", username="d1", password=b"one") as (first, _),
+        dial(listener, "second", username="d2", password=b"two") as (second, _),
+    ):
+        password_file(folder, **left)
+        assert await first.receive() == Disconnect(code=Reason.NOT_AUTHORIZED)
         await second.alive()
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from fogline.errors import Misconfigured
+from fogline.process import tls_files
 from fogline_cloud.authority.certificates import Role, now_utc
 from fogline_edge.adapters.mqtt.protocol.packets import Disconnect, Publish
 from fogline_edge.adapters.mqtt.protocol.primitives import V3, V5, Reason
@@ -157,7 +158,8 @@ async def test_sockets_of_one_address_push_out_no_other_s(secured, listening, di
             writer.transport.abort()
 
 
-async def test_the_files_are_read_again_when_they_change(secured, listening, dial):
+async def test_the_files_are_read_again_when_they_change(secured, listening, dial, monkeypatch):
+    monkeypatch.setattr(tls_files, "QUIET_S", 0)
     settings = secured.settings()
     tls = settings["tls"]
     async with listening(MemoryPort(), **settings) as listener:
@@ -181,7 +183,8 @@ async def test_the_files_are_read_again_when_they_change(secured, listening, dia
         assert (await serial("new", b"two"))[1] == 0
 
 
-async def test_a_revoked_certificate_gets_in_no_more(secured, listening, dial):
+async def test_a_revoked_certificate_gets_in_no_more(secured, listening, dial, monkeypatch):
+    monkeypatch.setattr(tls_files, "QUIET_S", 0)
     async with listening(MemoryPort(), **secured.settings()) as listener:
         stolen = secured.device("lamp-2")
         async with dial(listener, "x", tls=stolen) as (_, connack):

@@ -152,7 +152,7 @@ class RequestLoop:
         self._request = request = read_head(event.method, event.target, list(event.headers))
         self._context.handler.target(request)
         authorization = request.headers.get("authorization")
-        if self._login is not None and self._login[0] == authorization:
+        if self._login is not None and self._login[0] == authorization and self._context.logins.counts(self._login[1]):
             return
         if not self._context.logins.needed:
             self._login = authorization, HttpLogin()

@@ -17,6 +17,7 @@ from fogline_edge.adapters.mqtt.server.reader import PacketReader
 from fogline_edge.adapters.mqtt.session import client_protocol
 from fogline_edge.adapters.mqtt.session.client_protocol import ClientProtocol
 from fogline_edge.adapters.mqtt.session.effects import ClientAccepted, Close, CloseReason, LastWill, Verify
+from fogline_edge.adapters.users import UserSecret
 
 _log = logging.getLogger(__name__)
 _log.addFilter(LogThrottle(variable=re.compile(r" at \S+")))  # so that a flood of refused peers does not fill the disk
@@ -58,6 +59,8 @@ class ClientConnection(asyncio.Protocol):
 
     def __init__(self, owner: ConnectionOwner) -> None:
         self.ending = False
+        self.login: tuple[str, UserSecret] | None = None
+        """The user that has logged in by a password, and what that was compared with."""
         self._owner = owner
         self._loop = asyncio.get_running_loop()
         self.protocol = ClientProtocol(owner.context, self._loop.time())
