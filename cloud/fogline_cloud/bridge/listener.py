@@ -145,7 +145,8 @@ class Listener:
         if len(self.peers):
             self._all_gone = asyncio.Event()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._all_gone.wait(), CLOSE_S)
+                async with asyncio.timeout(CLOSE_S):
+                    await self._all_gone.wait()
         for peer in self.peers:
             peer.connection.abort()
 
@@ -158,7 +159,9 @@ class Listener:
             return
         kind = principal.kind
         nameless = kind is not PrincipalKind.CLIENT and not is_identifier(principal.name)
-        if nameless or not self._policy.knows(principal):
+        if principal.tenant != self._policy.tenant:
+            self._refuse(connection, Condition(UNAUTHORIZED, _other_tenant(principal.tenant)))
+        elif nameless or not self._policy.knows(principal):
             self._refuse(connection, Condition(UNAUTHORIZED, f"{kind} {shown(principal.name)} is not known here"))
         elif (why := self.peers.shortage(principal)) is not None:
             self._refuse(connection, Condition(RESOURCE_LIMIT, why))
@@ -212,7 +215,9 @@ class Listener:
             connection.refuse_link(link, Condition(NOT_IMPLEMENTED, why))
         elif not self._policy.may(peer.principal, action, address):
             self._audit.note(peer.principal, "LINK REFUSED", f"it may not {action} here", name=str(address))
-            connection.refuse_link(link, Condition(UNAUTHORIZED, f"{peer.principal} may not {action} at {address}"))
+            why = f"{peer.principal} may not {action} at {address}"
+            why = why if address.tenant == self._policy.tenant else _other_tenant(address.tenant)
+            connection.refuse_link(link, Condition(UNAUTHORIZED, why))
         elif not self.peers.has_free_link(peer):
             why = f"{peer.principal} is over its quota of links (bridge.access)"
             connection.refuse_link(link, Condition(RESOURCE_LIMIT, why))
@@ -297,3 +302,7 @@ class Listener:
 def _internal(error: Exception) -> str:
     """Return what a peer learns about an error of this bridge."""
     return f"the bridge failed at it ({type(error).__name__}); its log says why"
+
+
+def _other_tenant(tenant: str) -> str:
+    return f"tenant {shown(tenant)} is not served here"

@@ -27,6 +27,7 @@ from fogline_cloud.bridge.forwarding import SHARDS, Forwarder, unknown_device
 from fogline_cloud.bridge.peer import LinkHandler, Peer
 from fogline_cloud.bridge.shard_table import ShardTable
 from fogline_cloud.commands.command_id import CommandIds
+from fogline_cloud.commands.id_notice import TELL_ID
 from fogline_cloud.commands.record import CommandRecord, audit_of, ended, left_ms, with_request
 from fogline_cloud.commands.request import read_cancel, read_command, reply_owner
 from fogline_cloud.commands.routes import Routes
@@ -100,6 +101,8 @@ class OperatorHandler(LinkHandler):
         if record.of_kafka:
             self._take_or_forward(peer, record, message, _of_kafka(self._table, record.id, partial(peer.settle, delivery)))
             return
+        if message.properties.get(TELL_ID) is True and record.reply_to and not peer.forwarded:
+            self._table.replies.tell_id(record)
         known = self._table.registry.get(record.id)
         is_copy = known is not None and not known.released  # it has counted, and its sender needs the verdict
         if not is_copy:

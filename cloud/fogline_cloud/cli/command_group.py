@@ -13,9 +13,10 @@ from typing import Any
 from fogline.address import is_identifier
 from fogline.command import CommandState
 from fogline.errors import Misconfigured, Poison
+from fogline.process.command_line import INTERRUPTED
 from fogline.process.terminal import show, show_progress, tell
-from fogline_cloud.cli.command_cancel import connected
 from fogline_cloud.cli.common import add_command, add_group
+from fogline_cloud.cli.operator_link import add_bridge, connected
 from fogline_cloud.commands.client import Ask
 from fogline_cloud.commands.command_group import GroupCommand, GroupFile, GroupRun
 from fogline_cloud.devices.device_filter import read_filter
@@ -76,7 +77,7 @@ def add_groups(
         each = add_command(group, word, run, about, **raw)
         each.add_argument("id", help="the id of the group")
         each.add_argument("--groups", type=Path, help=_FOLDER)
-        each.add_argument("--bridge", help="host:port of the bridge (default: bridge.listen of the settings)")
+        add_bridge(each)
 
 
 def send_group(arguments: argparse.Namespace, ask: Ask) -> int:
@@ -136,7 +137,7 @@ def _run(arguments: argparse.Namespace, group: GroupFile, work: Callable[[GroupR
     except KeyboardInterrupt:
         show_progress("")
         tell(f"interrupted: {_go_on(group)}")
-        return 130
+        return INTERRUPTED
     return _report(arguments, group)
 
 

@@ -12,9 +12,10 @@ import msgspec
 from fogline.address import DeviceAddress, check_identifier
 from fogline.amqp.outcome import DeliveryState, Outcome
 from fogline.errors import Misconfigured, Poison
-from fogline.process.settings_file import load_toml, split_endpoint
+from fogline.process.settings_file import load_toml
 from fogline.process.terminal import show, tell
 from fogline_cloud.cli.common import add_command, add_group
+from fogline_cloud.cli.operator_link import add_bridge, bridge_of, refused
 from fogline_cloud.commands.operator_security import operator_security
 from fogline_cloud.devices.client import edit_device
 from fogline_cloud.devices.desired import DEFAULT_COMMAND, difference
@@ -37,7 +38,6 @@ examples:
 
 exit status: 0 done, 1 no such device, or the bridge refuses the change, 2 the input or the settings are wrong
 """
-_ADDRESS = "host:port of the bridge (default: operator.bridge, else bridge.listen of the settings)"
 
 
 def register(groups: "argparse._SubParsersAction[Any]") -> None:
@@ -61,7 +61,7 @@ def register(groups: "argparse._SubParsersAction[Any]") -> None:
     about = f"the command that carries the state (default: {DEFAULT_COMMAND})"
     want.add_argument("--command", default=DEFAULT_COMMAND, help=about)
     for each in (setting, want, forget):
-        each.add_argument("--bridge", help=_ADDRESS)
+        add_bridge(each)
 
 
 def run_list(arguments: argparse.Namespace) -> int:
@@ -138,10 +138,13 @@ def _edit(arguments: argparse.Namespace, action: str, body: bytes) -> int:
         check_edit(DeviceEdit(device, action, "", body))
     except Poison as error:
         raise Misconfigured(str(error)) from None
-    where = arguments.bridge or settings.operator.bridge or settings.bridge.listen
-    host, _ = split_endpoint(where, "--bridge" if arguments.bridge else "operator.bridge")
+    host, port = bridge_of(arguments, settings)
     security = operator_security(settings.operator, host)
-    outcome = asyncio.run(edit_device(where, DeviceAddress(settings.tenant, device), action, body, security=security))
+    address = DeviceAddress(settings.tenant, device)
+    try:
+        outcome = asyncio.run(edit_device(f"{host}:{port}", address, action, body, security=security))
+    except Misconfigured as error:
+        raise refused(host, port, str(error)) from None
     return _report(arguments, outcome)
 
 

@@ -19,6 +19,7 @@ from fogline.tracing.spans import ExportSpans
 from fogline_cloud.cli import flow_state
 from fogline_cloud.cli.common import add_command, add_group
 from fogline_cloud.cli.flow_replay import add_replay
+from fogline_cloud.flows.lease import leased
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.maintenance.beside_flow import maintained
 from fogline_cloud.settings import CloudSettings, load
@@ -89,14 +90,19 @@ def _prepare(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    stop = threading.Event()
+    for each in (signal.SIGINT, signal.SIGTERM):  # before Spark is imported, which takes seconds
+        signal.signal(each, lambda *_: stop.set())
     settings = load(arguments.config)
+    with leased(settings.flow.checkpoint):
+        return _run_leased(arguments, settings, stop)
+
+
+def _run_leased(arguments: argparse.Namespace, settings: CloudSettings, stop: threading.Event) -> int:
     from fogline_cloud.flows.job import QueryCallbacks, preflight, run_flow  # noqa: PLC0415 - a bridge needs no Spark
     from fogline_cloud.flows.metrics import FlowMetrics  # noqa: PLC0415 - imports Spark
     from fogline_cloud.flows.session import spark_session  # noqa: PLC0415 - imports Spark
 
-    stop = threading.Event()
-    for each in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(each, lambda *_: stop.set())
     metrics = FlowMetrics(KafkaClients(settings.kafka))
 
     def on_progress(progress: "Progress") -> None:

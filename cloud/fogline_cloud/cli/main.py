@@ -59,6 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     known = words[:1] if words and words[0] in COMMANDS else COMMANDS
     try:
         return command_line.main(build_parser(known), words)
+    except KeyboardInterrupt:  # while the modules of the command are imported
+        return command_line.interrupted("fogline")
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in SPARK:
             raise

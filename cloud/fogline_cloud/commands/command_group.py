@@ -19,7 +19,8 @@ from msgspec import Meta
 
 from fogline.command import CommandState
 from fogline.errors import Misconfigured, Unreachable
-from fogline_cloud.commands.client import Ask, CommandVerdict, Operator
+from fogline_cloud.commands.client import Ask, Operator
+from fogline_cloud.commands.verdict import CommandVerdict
 
 MAX_IN_FLIGHT = 500
 """Commands of a group without a verdict, at a time."""

@@ -23,6 +23,7 @@ from fogline.cancel import FEATURE, CancelRequest, decode_cancel, is_cancel
 from fogline.command import Command, JournalQuery, decode_command, decode_query, is_command, is_query
 from fogline.errors import Misconfigured, Poison, SlowDown, Unreachable
 from fogline.message import Message, Property
+from fogline.process.cancellation import end_tasks
 from fogline.process.metrics import Histogram
 from fogline.process.rates import Bucket
 from fogline.process.settings_file import require_loopback, split_endpoint
@@ -36,6 +37,8 @@ from fogline_edge.uplink.stream_pumps import StreamPumps
 
 HELLO_S = 30.0
 """Time that the bridge has to answer hello: it may have to take ownership of the shard first."""
+CLOSE_S = 1.0
+"""Time that the bridge has to answer the close of the connection."""
 CONTROL_SHARE = Share(strict=0)
 CONTROL_CREDIT = 32
 """Limit of commands in flight to this gateway."""
@@ -139,10 +142,10 @@ class BridgeSession:
         finally:
             self._outbox.streams.stop_sending()
             connection.close()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(1.0):
-                    await asyncio.shield(self._over)
-            connection.abort()
+            try:
+                await asyncio.wait([self._over], timeout=CLOSE_S)
+            finally:
+                connection.abort()
 
     @contextlib.asynccontextmanager
     async def _sending_statistics(self, every_s: float) -> AsyncIterator[None]:
@@ -155,8 +158,7 @@ class BridgeSession:
         try:
             yield
         finally:
-            task.cancel()
-            await asyncio.wait([task])
+            await end_tasks(task)
 
     async def _say_hello(self, connection: AmqpConnection) -> hello.Welcome:
         with contextlib.suppress(Unreachable):  # without room for another stream, events go in their order

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from fogline.amqp.backoff import Backoff
 from fogline.errors import SlowDown, Unreachable
+from fogline.process.cancellation import raise_if_cancelled
 from fogline.process.metrics import Histogram
 from fogline.process.rates import Bucket
 from fogline.tracing.spans import ExportSpans
@@ -129,6 +130,7 @@ class Uplink:
             refusal = first(group).with_traceback(None)  # its traceback refers to this frame, and so to itself
             self.state.why = str(refusal)
         self._session = None
+        raise_if_cancelled()  # a stop at the moment at which the connection ends
         if session.welcomed:
             self._warned.clear()
             self.state.connections += 1

@@ -10,6 +10,7 @@
 `native`: conversion of proton's values
 `outcome`: outcomes of deliveries
 `peer_events`: operations of the peer on sessions, links and deliveries
+`refusal`: tells a refusal from an outage
 `sasl`: the SASL layer, both sides
 `scheduler`: selects the link that sends next
 `security`: TLS and SASL below AMQP

@@ -1,7 +1,8 @@
 """The exit statuses, one-line errors, Ctrl-C handling, logging and core limit of every command of Fogline.
 
-Exit status 0: success, or stopped by Ctrl-C or SIGTERM. 1: the command ran, and its result is negative (a ledger that does not
-balance, a failed check). 2: wrong usage or settings; one line on stderr names the error and the remedy.
+Exit status 0: success; a process that serves until it is stopped also ends with 0 after Ctrl-C or SIGTERM. 1: the command
+ran, and its result is negative (a ledger that does not balance, a failed check). 2: wrong usage or settings; one line on stderr
+names the error and the remedy. 130: Ctrl-C ended the command before its result was known.
 """
 
 import argparse
@@ -18,6 +19,8 @@ from fogline.process import service_manager
 from fogline.process.journal import log_handler
 from fogline.process.terminal import show, tell
 
+INTERRUPTED = 130
+"""Exit status after Ctrl-C: 128 + SIGINT, as shells have it."""
 Run = Callable[[argparse.Namespace], int]
 
 
@@ -37,10 +40,16 @@ def main(parser: argparse.ArgumentParser, arguments: Sequence[str] | None = None
         service_manager.tell_status(str(error))
         return 2
     except KeyboardInterrupt:
-        return 0
+        return interrupted(parser.prog)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def interrupted(program: str) -> int:
+    """Tell that Ctrl-C ended a command. Returns the exit status."""
+    tell(f"{program}: interrupted")
+    return INTERRUPTED
 
 
 def forbid_core_dumps() -> None:
