@@ -30,6 +30,8 @@ MAX_COMMAND_BYTES = 256 * 1024
 MAX_NAME = 128
 MAX_TEXT = 1024
 """Limit of the characters of a command's content type, and of its correlation id."""
+REMEMBER_COMMANDS_S = 8 * 24 * 3600
+"""Time for which a journal has a command that is over: longer than any may live, so that a late copy is recognised."""
 EXPIRED = "fogline:expired"
 """Error condition: the gateway rejects a command whose deadline is past."""
 CONFLICT = "fogline:conflict"

@@ -32,6 +32,7 @@ class Bench:
         self.settled: list = []
         self.peer = SimpleNamespace(
             principal=SimpleNamespace(name="gw-1"),
+            journal="0123456789abcdef",
             control=self,
             welcomed=True,
             deadline=lambda left_ms, _=None: Deadline("boot", left_ms),
@@ -179,6 +180,8 @@ async def test_a_durable_command_is_sent_again_and_not_asked_for():
     heir = bench.heir()
     await heir.turn()
     heir.connect()
+    assert heir.sent == [], "its record does not name the journal yet"
+    await heir.commit()
     assert [kind for kind, _ in heir.sent] == ["command"]
     heir.commands.close()
 
