@@ -28,9 +28,9 @@ DIRECT = Ask("lamp-1", "switch", b"{}", durable=False, ttl_s=TTL_S, message_id="
         *((point, present) for point in DIRECT_POINTS[1:] for present in (False, True)),
     ],
 )
-@pytest.mark.fault("X8")
+@pytest.mark.fault("X12")
 async def test_a_bridge_killed_during_a_direct_command_neither_repeats_nor_starts_it(kafka, tenant, folder, point, present):
-    """X8: afterwards the device is there; only a copy from the operator itself may have the command done then."""
+    """X12: afterwards the device is there; only a copy from the operator itself may have the command done then."""
     site = ProcessLine(tenant, folder, kafka.bootstrap, shards=1)
     try:
         crashing = site.bridge("bridge-1")

@@ -13,10 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chaos.real_gateway import Bridge, Device, Gateway
-from chaos.site import Site
 
-from e2e import parts
 from fogline.amqp.backoff import Backoff
 from fogline.cancel import CancelRequest
 from fogline.command import Deadline, digest
@@ -31,8 +28,13 @@ from fogline_edge.downlink.downlink import Downlink
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import EdgeSettings, UplinkSettings
 from fogline_edge.uplink.uplink import Uplink
+from fogline_lab.bridge.accepting_bridge import AcceptingBridge
 from fogline_lab.commands import make_command
+from fogline_lab.device.command_device import CommandDevice
+from fogline_lab.device.mqtt_lamp import MqttLamp
 from fogline_lab.events import make_arrival
+from fogline_lab.gateway.gateway_process import GatewayProcess
+from fogline_lab.line.process_line import ProcessLine
 from fogline_lab.supervisor import ChildProcess, find_script, kill_child, start_child
 
 LIMIT_S = 60.0
@@ -68,7 +70,7 @@ async def ends_with_0(process: ChildProcess, traffic: Coroutine[Any, Any, None] 
                 busy.result()
 
 
-class StoppingGateway(Gateway):
+class StoppingGateway(GatewayProcess):
     """A gateway process that stops itself at `point`. `process`: that process."""
 
     def __init__(self, folder: Path, bridge: int, point: str = "") -> None:
@@ -77,7 +79,7 @@ class StoppingGateway(Gateway):
         self.process.environment[STOP_VARIABLE] = point
 
 
-class CuttableBridge(Bridge):
+class CuttableBridge(AcceptingBridge):
     """A bridge that can cut its connections."""
 
     def __init__(self) -> None:
@@ -95,14 +97,14 @@ class CuttableBridge(Bridge):
 
 
 @asynccontextmanager
-async def closing(there: Device):
+async def closing(there: MqttLamp):
     try:
         yield
     finally:
         await there.close()
 
 
-async def use_gateway(bridge: Bridge, port: int) -> None:
+async def use_gateway(bridge: AcceptingBridge, port: int) -> None:
     """A command that is cancelled; then a device reports, gets a command, and answers it."""
     now = beacon()
     deadline = Deadline(now.boot_id, now.boottime_ms + 600_000)
@@ -119,7 +121,7 @@ async def use_gateway(bridge: Bridge, port: int) -> None:
             deadline=deadline,
         )
         await (await bridge.cancel(request))
-        there = Device()
+        there = MqttLamp()
         await there.connect(port)
         async with closing(there):
             await there.publish("telemetry", b'{"n": 1}')
@@ -133,7 +135,7 @@ async def use_gateway(bridge: Bridge, port: int) -> None:
 @pytest.mark.parametrize("point", some(GATEWAY))
 @pytest.mark.fault("C15")
 async def test_a_gateway_that_gets_sigterm_at_a_crash_point_ends_with_status_0(folder, point):
-    bridge = Bridge()
+    bridge = AcceptingBridge()
     gateway = StoppingGateway(folder, await bridge.serve(), point)
     try:
         await ends_with_0(gateway.process, use_gateway(bridge, await gateway.start()))
@@ -149,7 +151,7 @@ async def cut_and_stop(folder: Path, tries: int) -> None:
         gateway = StoppingGateway(place, await bridge.serve())
         try:
             port = await gateway.start()
-            there = Device()
+            there = MqttLamp()
             await there.connect(port)
             async with closing(there):
                 await there.publish("telemetry", b'{"n": 1}')
@@ -188,7 +190,7 @@ async def test_a_gateway_that_gets_sigterm_while_its_uplink_ends_ends_with_statu
 class Users:
     """A gateway with a device, and an operator, of a bridge: both come back whenever their connection ends."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: ProcessLine) -> None:
         self.port = site.ports["bridge-1"]
         self.tenant = site.tenant
         self.uplink = UplinkSettings(bridge=f"127.0.0.1:{self.port}", statement_s=0.5)
@@ -216,7 +218,7 @@ class Users:
 
     async def command(self) -> None:
         """Durable and direct commands, and cancellations, for a device that comes and goes."""
-        device = parts.Device(self.downlink)
+        device = CommandDevice(self.downlink)
         async with Operator("127.0.0.1", self.port, self.tenant, name="op-1") as operator:
             for number in itertools.count(1):
                 self.downlink.unreachable("lamp-1", device)
@@ -235,7 +237,7 @@ class Users:
                     await end_tasks(asked)
 
 
-def stopping(site: Site, point: str) -> ChildProcess:
+def stopping(site: ProcessLine, point: str) -> ChildProcess:
     """The bridge process of a site, which stops itself at `point`."""
     bridge = site.bridge("bridge-1")
     bridge.environment[STOP_VARIABLE] = point
@@ -245,7 +247,7 @@ def stopping(site: Site, point: str) -> ChildProcess:
 @pytest.mark.parametrize("point", some(BRIDGE))
 @pytest.mark.fault("C15")
 async def test_a_bridge_that_gets_sigterm_at_a_crash_point_ends_with_status_0(kafka, tenant, folder, point):
-    site = Site(tenant, folder, kafka.bootstrap, shards=1)
+    site = ProcessLine(tenant, folder, kafka.bootstrap, shards=1)
     bridge = stopping(site, point)
     users = Users(site)
     try:
@@ -257,7 +259,7 @@ async def test_a_bridge_that_gets_sigterm_at_a_crash_point_ends_with_status_0(ka
         await site.close()
 
 
-async def stop_bridge_beside_ends(site: Site, tries: int) -> None:
+async def stop_bridge_beside_ends(site: ProcessLine, tries: int) -> None:
     bridge = stopping(site, "")
     for number in range(tries):
         users = Users(site)
@@ -276,7 +278,7 @@ async def stop_bridge_beside_ends(site: Site, tries: int) -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.fault("C15")
 async def test_a_bridge_that_gets_sigterm_while_its_peers_leave_ends_with_status_0(kafka, tenant, folder):
-    site = Site(tenant, folder, kafka.bootstrap, shards=1)
+    site = ProcessLine(tenant, folder, kafka.bootstrap, shards=1)
     try:
         await stop_bridge_beside_ends(site, 12)
     finally:
@@ -284,7 +286,7 @@ async def test_a_bridge_that_gets_sigterm_while_its_peers_leave_ends_with_status
         await site.close()
 
 
-def api_process(site: Site, folder: Path) -> ChildProcess:
+def api_process(site: ProcessLine, folder: Path) -> ChildProcess:
     config = folder / "api.toml"
     config.write_text(
         f'tenant = "{site.tenant}"\nshards = {site.shards}\n[kafka]\n"bootstrap.servers" = "{site.bootstrap}"\n'
@@ -294,7 +296,7 @@ def api_process(site: Site, folder: Path) -> ChildProcess:
     return ChildProcess("api", command, folder / "api.log")
 
 
-async def stop_api_beside_ends(site: Site, folder: Path, tries: int) -> None:
+async def stop_api_beside_ends(site: ProcessLine, folder: Path, tries: int) -> None:
     for number in range(tries):
         api = api_process(site, folder)
         ready = await start_child(api, LIMIT_S)
@@ -325,7 +327,7 @@ async def stop_api_beside_ends(site: Site, folder: Path, tries: int) -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.fault("C15")
 async def test_an_api_that_gets_sigterm_while_its_clients_leave_ends_with_status_0(kafka, tenant, folder, tries):
-    site = Site(tenant, folder, kafka.bootstrap, shards=1)
+    site = ProcessLine(tenant, folder, kafka.bootstrap, shards=1)
     try:
         await stop_api_beside_ends(site, folder, tries)
     finally:
@@ -343,7 +345,7 @@ def test_every_crash_point_is_one_of_the_gateway_or_of_the_bridge():
 async def test_a_flow_whose_process_group_gets_sigterm_ends_with_status_0_and_without_a_stack_of_java(
     kafka, tenant, folder, when
 ):
-    site = Site(tenant, folder, kafka.bootstrap, shards=1)
+    site = ProcessLine(tenant, folder, kafka.bootstrap, shards=1)
     config = folder / "flow.toml"
     config.write_text(
         f'tenant = "{tenant}"\nshards = 1\n[kafka]\n"bootstrap.servers" = "{kafka.bootstrap}"\n'

@@ -96,7 +96,9 @@ def outbox_schema(folder):
 def signed_command():
     """A command as a bridge sends it, signed with a key that is no secret."""
     key = base64.b64encode(bytes(range(32))).decode()
-    signed = read_signer("key-1", key, "here").sign(make_command(durable=True, correlation="string:1"))
+    signed = read_signer("key-1", key, "here").sign(
+        make_command(durable=True, correlation="string:1", deadline=Deadline("boot", 2**53))
+    )
     return msgspec.structs.asdict(encode_command(signed))
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from contextlib import asynccontextmanager
 
 import pytest
@@ -37,7 +38,13 @@ async def lamps(line, *, failing: tuple[str, ...] = ()):
 
 def group_of(line, **fields) -> GroupFile:
     command = GroupCommand(
-        id="g1", tenant=line.tenant, devices=NAMES, name="switch", ttl_s=60.0, **{"rate_s": 1000.0, **fields}
+        id="g1",
+        tenant=line.tenant,
+        devices=NAMES,
+        name="switch",
+        ttl_s=60.0,
+        created_ms=time.time_ns() // 1_000_000,
+        **{"rate_s": 1000.0, **fields},
     )
     return GroupFile.create(line.folder / "groups", command)
 

@@ -8,9 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from e2e.parts import Device, commandable
 
 from fogline_lab.amqp import within
+from fogline_lab.device.command_device import CommandDevice
+from fogline_lab.line.line import commandable
 
 FOGLINE = Path(sys.executable).parent / "fogline"
 LIMIT_S = 60
@@ -68,7 +69,7 @@ async def test_ctrl_c_ends_a_command_with_130_after_its_id_was_printed_and_the_i
 
 async def test_the_id_in_the_first_line_is_that_of_the_verdict(line):
     async with commandable(line) as (_, _, downlink):
-        downlink.reachable("lamp-1", Device(downlink))
+        downlink.reachable("lamp-1", CommandDevice(downlink))
         status, out, err = await run(line, "command", "send", "lamp-1", "switch", "--output", "json")
         assert status == 0
         assert f"command {json.loads(out)['command_id']}: switch for lamp-1" in err

@@ -7,7 +7,7 @@
 `cancels`: requests to cancel commands
 `client_events`: events of AMQP clients
 `command_key`: the key that names commands
-`command_sender`: sends commands to gateways, and asks their journals
+`command_sender`: sends commands to gateways
 `command_table`: the state of all commands, with their timers and waiting operators
 `connected_gateways`: the gateways that are connected
 `consumer_feed`: reads a topic for one consumer of events
@@ -23,6 +23,7 @@
 `forwarding`: sends on what belongs to the shards of other bridges
 `gateways`: hello, batches and statistics
 `hello_pacer`: limits the rate at which gateways connect
+`journal_lookups`: asks the journals of gateways for commands
 `kafka_commands`: commands that applications write to Kafka
 `listener`: accepts connections and links
 `metrics`: the metrics and the health of a bridge

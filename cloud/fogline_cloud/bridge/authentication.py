@@ -113,6 +113,14 @@ class Authentication:
             raise NotAuthenticated("the peer has no certificate")
         return self._certified(x509.load_der_x509_certificate(remote.certificate), kind, remote)
 
+    def forwarded_by(self, remote: AmqpPeer) -> str:
+        """Return the bridge that has opened the connection for another peer, "" for none. Only a bridge may say so."""
+        if self._tls is not None:
+            subject = subject_of(x509.load_der_x509_certificate(remote.certificate)) if remote.certificate is not None else None
+            if subject is None or subject.role is not Role.BRIDGE:
+                return ""
+        return str(remote.properties.get(FORWARDED_BY, ""))
+
     def _forwarded(self, remote: AmqpPeer) -> Principal:
         """Return the principal for which another bridge has opened the connection, and whose name it has established."""
         kind, proof = remote.properties.get("kind"), _proof(remote)

@@ -55,7 +55,6 @@ from fogline_cloud.bridge.connected_gateways import ConnectedGateways
 from fogline_cloud.bridge.peer import GatewayPeer, LinkHandler, Peer
 from fogline_cloud.bridge.peer_table import PeerTable
 from fogline_cloud.bridge.queue_budget import QueueBudget
-from fogline_cloud.bridge.upstream import FORWARDED_BY
 from fogline_cloud.bridge.withdrawals import Withdrawals, address_of
 from fogline_cloud.settings import BridgeSettings
 
@@ -177,7 +176,7 @@ class Listener:
             self._connected.add(gateway)
         else:
             secret = remote.login.password if principal.kind is PrincipalKind.ENROLLEE else ""
-            by = str(remote.properties.get(FORWARDED_BY, ""))
+            by = self._authentication.forwarded_by(remote)
             peer = Peer(principal, connection, self._budget, secret, forwarded=bool(by))
             if remote.certificate is not None:
                 peer.serial = format(x509.load_der_x509_certificate(remote.certificate).serial_number, "x")

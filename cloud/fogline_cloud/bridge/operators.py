@@ -20,10 +20,11 @@ from fogline.errors import Poison
 from fogline.message import Message
 from fogline_cloud.access.policy import Action, Policy
 from fogline_cloud.bridge.cancels import Cancels, outcome_of, unknown_command
-from fogline_cloud.bridge.command_sender import CommandSender, JournalLookup
+from fogline_cloud.bridge.command_sender import CommandSender
 from fogline_cloud.bridge.command_table import CommandTable, Settle
 from fogline_cloud.bridge.connected_gateways import ConnectedGateways
 from fogline_cloud.bridge.forwarding import SHARDS, Forwarder, unknown_device
+from fogline_cloud.bridge.journal_lookups import JournalLookup
 from fogline_cloud.bridge.peer import LinkHandler, Peer
 from fogline_cloud.bridge.shard_table import ShardTable
 from fogline_cloud.commands.command_id import CommandIds
@@ -192,6 +193,8 @@ class OperatorHandler(LinkHandler):
         deadline = peer.deadline(left_ms(record, now_ms)) if peer is not None else None
         if deadline is not None:
             record = msgspec.structs.replace(record, deadline_boot=deadline.boot_id, deadline_ms=deadline.boottime_ms)
+        if peer is not None and peer.journal:
+            record = record.sent_to(peer.journal)
         shard = self._shards.ready(self._shards.number_of(record.gateway))
         if shard is None:
             settle(RELEASED)
@@ -242,7 +245,7 @@ class OperatorHandler(LinkHandler):
     def _confirm(self, known: CommandRecord, record: CommandRecord, settle: Settle) -> None:
         """Take a copy of a command that is known from its gateway's reply alone, if the journal has the same command."""
         claim = with_request(known, record)
-        self._sender.look_up(claim, partial(self._on_confirmed, claim, settle))
+        self._sender.journals.look_up(claim, partial(self._on_confirmed, claim, settle))
 
     def _on_confirmed(self, claim: CommandRecord, settle: Settle, lookup: JournalLookup) -> None:
         shard = self._shards.ready(self._shards.number_of(claim.gateway))

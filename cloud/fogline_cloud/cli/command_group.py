@@ -6,6 +6,7 @@ import base64
 import json
 import os
 import secrets
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,7 @@ def send_group(arguments: argparse.Namespace, ask: Ask) -> int:
         newest_wins=ask.newest_wins,
         rate_s=arguments.rate,
         stop_share=share,
+        created_ms=_now_ms(),
     )
     group = GroupFile.create(_folder(arguments), command)
     tell(f"group {command.id}: {command.name} for {len(found)} devices")
@@ -122,12 +124,15 @@ def run_show(arguments: argparse.Namespace) -> int:
 
 def run_resume(arguments: argparse.Namespace) -> int:
     """Send what is left of a group."""
-    return _run(arguments, _read(arguments), lambda run: run.run())
+    group = _read(arguments)
+    group.require_recent(_now_ms())
+    return _run(arguments, group, lambda run: run.run())
 
 
 def run_cancel(arguments: argparse.Namespace) -> int:
     """Cancel what is left of a group."""
     group = _read(arguments)
+    group.require_recent(_now_ms())
     return _run(arguments, group, lambda run: run.cancel(group.left))
 
 
@@ -186,6 +191,10 @@ def _folder(arguments: argparse.Namespace) -> Path:
         return Path(arguments.groups)
     state = os.environ.get("XDG_STATE_HOME")
     return (Path(state) if state else Path.home() / ".local" / "state") / "fogline" / "groups"
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _share(text: str | None) -> float | None:

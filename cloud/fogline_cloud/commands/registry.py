@@ -192,15 +192,17 @@ class Registry:
 def may_replace(current: CommandRecord, new: CommandRecord) -> bool:
     """Return True if `new` may replace `current`: the next state, the next attempt, or more about the same state.
 
-    More about the same state is: the operator has accepted the reply; the gateway's verdict replaces a provisional one;
-    or the operator's request is added to a command that was known from its gateway's reply alone.
+    More about the same state is: the operator has accepted the reply; the gateway's verdict replaces a provisional one; the
+    journal is noted to which the command is sent; or the operator's request is added to a command that was known from its
+    gateway's reply alone.
     """
     if new.attempt != current.attempt:
         return new.attempt > current.attempt and current.released
     if new.state is current.state:
         has_request = bool(new.digest) and not current.digest
         is_delivered = new.reply_delivered and not current.reply_delivered and same_verdict(current, new)
-        return is_delivered or has_request or (current.provisional and not new.provisional)
+        is_sent = new.journals > current.journals and not new.state.terminal
+        return is_delivered or has_request or is_sent or (current.provisional and not new.provisional)
     if current.provisional:
         return new.state.terminal
     return may_become(current.state, new.state)

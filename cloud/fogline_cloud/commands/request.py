@@ -53,7 +53,7 @@ def read_command(
     correlation = message.correlation_id if message.correlation_id is not None else message.message_id
     if reply_to and correlation is None:
         raise Poison("malformed", "a command with a reply-to needs a correlation-id or a message-id")
-    command_id = ids.new() if own_id is None else ids.of_message(tenant, operator.name, reply_to, pack_id(own_id))
+    command_id = ids.new() if own_id is None else ids.of_message(tenant, _owner(operator), reply_to, pack_id(own_id))
     waits, newest_wins = message.durable and message.ttl_ms is not None, message.properties.get("newest_wins") is True
     if newest_wins and not waits:
         raise Poison("malformed", "newest_wins is for a command that waits for its device: make it durable, with a ttl")
@@ -95,7 +95,7 @@ def read_cancel(message: Message, address: CommandAddress, operator: Principal, 
         if message.correlation_id is None:
             raise Poison("malformed", "a request to cancel needs a correlation-id: the message-id of the command")
         return ids.of_message(
-            address.tenant, operator.name, _reply_id(message, address.tenant), pack_id(message.correlation_id)
+            address.tenant, _owner(operator), _reply_id(message, address.tenant), pack_id(message.correlation_id)
         )
     if asked is None:
         return None
@@ -118,6 +118,11 @@ def _request(message: Message) -> str:
     if not isinstance(text, str) or len(text) > MAX_ID:
         raise Poison("malformed", f"property {REQUEST} must be a text of at most {MAX_ID} characters")
     return text
+
+
+def _owner(operator: Principal) -> str:
+    """Return the name in the ids of an operator's commands. No AMQP peer can have that of the commands of Kafka."""
+    return KAFKA_OWNER if operator.proof == KAFKA else operator.name
 
 
 def _reply_id(message: Message, tenant: str) -> str:

@@ -7,7 +7,7 @@ from functools import partial
 
 from fogline.amqp.outcome import ACCEPTED, NOT_ALLOWED, RELEASED, RESOURCE_LIMIT, Outcome, rejected
 from fogline.cancel import CancelRequest
-from fogline.command import CONFLICT, EXPIRED, Command, CommandState, JournalQuery, Reply, Status
+from fogline.command import CONFLICT, EXPIRED, REMEMBER_COMMANDS_S, Command, CommandState, JournalQuery, Reply, Status
 from fogline.dead_letter import dead_letter
 from fogline.errors import Poison, SlowDown
 from fogline.event import Receipt
@@ -22,7 +22,6 @@ from fogline_edge.downlink.recovery import RecoveryAction, after_uncertain_deliv
 from fogline_edge.downlink.runner import CommandRunner, DownlinkCounters
 from fogline_edge.outbox.group import Group
 from fogline_edge.outbox.ingest import Ingest
-from fogline_edge.outbox.memory_expiry import REMEMBER_COMMANDS_S
 from fogline_edge.outbox.outbox import Outbox
 
 MAX_DOUBTS = 5

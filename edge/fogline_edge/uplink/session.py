@@ -179,6 +179,7 @@ class BridgeSession:
             epoch=self._hello_id.hex,
             features=[FEATURE],
             copy=await self._outbox.copy.number(),
+            journal=self._outbox.journal,
         )
         message = Message(
             body=hello.encode_hello(request),

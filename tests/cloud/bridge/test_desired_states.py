@@ -98,6 +98,7 @@ class SimulatedBridge:
     def connect(self):
         peer = SimpleNamespace(
             principal=SimpleNamespace(name="gw-1"),
+            journal="0123456789abcdef",
             control=self,
             welcomed=True,
             deadline=lambda left_ms, _=None: Deadline("boot", left_ms),

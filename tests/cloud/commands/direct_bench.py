@@ -29,6 +29,7 @@ class Bench:
         self.settled: list = []
         self.peer = SimpleNamespace(
             principal=SimpleNamespace(name="gw-1"),
+            journal="0123456789abcdef",
             control=self,
             welcomed=True,
             deadline=lambda left_ms, _=None: Deadline("boot", left_ms),

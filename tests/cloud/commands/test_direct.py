@@ -95,6 +95,8 @@ async def test_a_durable_command_is_sent_again_and_not_asked_for():
     heir = bench.heir()
     await heir.turn()
     heir.connect()
+    assert heir.sent == [], "its record does not name the journal yet"
+    await heir.commit()
     assert [kind for kind, _ in heir.sent] == ["command"]
     heir.commands.close()
 

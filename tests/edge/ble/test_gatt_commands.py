@@ -5,9 +5,11 @@ import asyncio
 import pytest
 from bleak.exc import BleakError, BleakGATTProtocolError
 
+from fogline.command import Deadline
 from fogline.errors import SlowDown
 from fogline_edge.adapters.ble.counters import BleCounters
 from fogline_edge.adapters.ble.gatt_commands import ConnectedDevice, GattCommands
+from fogline_edge.boot import beacon
 from fogline_lab.ble.gatt_client import ANSWERS, LOCK_PROFILE, FakeGattClient
 from fogline_lab.commands import MemoryCommands, make_command
 
@@ -196,3 +198,16 @@ async def test_a_command_that_ends_unsent_or_answered_ends_no_link():
     bench.executor.abandon(make_command("lock-1", "open", id="CMD-3"))
     assert await bench.told(3) == [("not_sent", "CMD-1"), ("answer", "CMD-2"), ("lost", "CMD-3")]
     assert not bench.device.over.is_set()
+
+
+async def test_a_command_that_waits_for_a_read_until_its_deadline_is_not_written():
+    now = beacon()
+    late = make_command("lock-1", "ask", data=b"x", deadline=Deadline(now.boot_id, now.boottime_ms + 20))
+    bench = Bench()
+    with bench.device.reading(ANSWERS):
+        bench.commands.send(late)
+        while late.deadline.is_ahead(beacon):  # noqa: ASYNC110 - the clock has no event
+            await asyncio.sleep(0.005)
+    assert await bench.told() == [("not_sent", "CMD-1")]
+    assert bench.client.written == []
+    assert not bench.device.awaits(ANSWERS)

@@ -1,6 +1,6 @@
 """Commands in the response to a report, and the replies of devices."""
 
-import asyncio
+import contextlib
 import socket
 import struct
 from contextlib import asynccontextmanager
@@ -120,9 +120,8 @@ async def test_a_command_that_is_abandoned_has_no_outcome(listening, dial):
         executor = commands.devices["lamp-1"]
         commands.send(make_command())
         executor.abandon(make_command())
-        assert (await talker.receive()).status == 200
-        await talker.close()
-        await asyncio.sleep(0)
+        with contextlib.suppress(ConnectionError):
+            await talker.reader.read()
         assert commands.told == []
 
 

@@ -193,8 +193,9 @@ async def test_an_abandoned_command_is_not_sent(listening, dial):
             await wire.alive()
         await away(commands)
         listener.dispatch.abandon(first)
-        assert commands.told[-1] == ("lost", "CMD-1")
-        async with dial(listener, "lamp-1", **more) as (wire, _):
+        async with dial(listener, "lamp-1", **more) as (wire, connack):
+            assert not connack.session_present
+            assert commands.told[-1] == ("lost", "CMD-1")
             await wire.alive()
 
 

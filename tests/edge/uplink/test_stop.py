@@ -3,20 +3,20 @@
 import asyncio
 
 import pytest
-from chaos.real_gateway import Bridge
 
 from fogline.amqp.backoff import Backoff
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import EdgeSettings, UplinkSettings
 from fogline_edge.uplink.uplink import Uplink
 from fogline_lab.amqp import within
+from fogline_lab.bridge.accepting_bridge import AcceptingBridge
 from fogline_lab.events import make_arrival
 
 TURNS = 30
 """Turns of the loop within which an uplink notes the end of its connection, and waits for the next attempt."""
 
 
-class CuttableBridge(Bridge):
+class CuttableBridge(AcceptingBridge):
     """A bridge that can cut the connection of its gateway. `connection`: the present one."""
 
     def opened(self, connection, peer):
