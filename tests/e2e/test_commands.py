@@ -17,6 +17,7 @@ from fogline_cloud.bridge.peer import GatewayPeer
 from fogline_cloud.commands.client import Ask, Operator
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.shard.recovery import read_commands
+from fogline_edge.downlink.downlink import Downlink
 from fogline_lab.amqp import within
 from fogline_lab.clock import pass_time
 from fogline_lab.device.command_device import OK, CommandDevice
@@ -207,3 +208,24 @@ async def test_a_signing_key_is_replaced_while_commands_go_on(line, folder):
                 verdict = await within(operator.request(Ask(device.name, "switch", ttl_s=30)), f"no verdict: {operator.why}")
             states.append((verdict.state, "key 'old' is not known here" in verdict.why))
     assert states == [(CommandState.SUCCEEDED, False)] * 3 + [(CommandState.REJECTED, True)]
+
+
+@pytest.mark.fault("X11")
+async def test_a_command_at_which_the_gateway_fails_ends_in_doubt_and_its_connection_goes_on(line, monkeypatch):
+    received = Downlink.received
+
+    def stumble(self, command, settle):
+        if getattr(command, "name", "") == "reset":
+            raise ZeroDivisionError("nobody thought of this")
+        received(self, command, settle)
+
+    monkeypatch.setattr(Downlink, "received", stumble)
+    line.cloud = replace(line.cloud, commands=replace(line.cloud.commands, grace_s=0.5))
+    async with everything(line) as (bridge, _, downlink, operator):
+        downlink.reachable("lamp-1", CommandDevice(downlink))
+        connection = bridge.gateways.get("gw-1")
+        doubted = asyncio.create_task(operator.request(Ask("lamp-1", "reset", ttl_s=2)))
+        verdict = await within(operator.request(Ask("lamp-1", "switch")), "no answer")
+        assert verdict.state is CommandState.SUCCEEDED
+        assert (await within(doubted, "no verdict")).state is CommandState.IN_DOUBT
+        assert bridge.gateways.get("gw-1") is connection

@@ -145,13 +145,19 @@ class ReadAgain(Generic[T]):
     """What `read` makes of files, made again when one of them has changed, and then not for `QUIET_S`. Never raises after that.
 
     The former result stays if the files cannot be read, and if `doubt`, which gets the former result and the new one, returns
-    why the new one must not replace it. `read` raises `Misconfigured`; the constructor passes it on.
+    why the new one must not replace it. `read` raises `Misconfigured`; the constructor passes it on. `proves_itself`: `read`
+    takes no part of a file for the whole, because it is signed; so no time has to pass.
     """
 
     def __init__(
-        self, read: Callable[[], T], paths: Sequence[str], doubt: Callable[[T, T], str] = lambda _former, _new: ""
+        self,
+        read: Callable[[], T],
+        paths: Sequence[str],
+        doubt: Callable[[T, T], str] = lambda _former, _new: "",
+        *,
+        proves_itself: bool = False,
     ) -> None:
-        self._read, self._paths, self._doubt = read, paths, doubt
+        self._read, self._paths, self._doubt, self._proves_itself = read, paths, doubt, proves_itself
         self._seen = self._stamps()
         self._changed: tuple[_Stamps, float] | None = None
         """A change that was not read yet, and the monotonic time at which it was seen first."""
@@ -166,7 +172,7 @@ class ReadAgain(Generic[T]):
         seen = self._stamps()
         if seen == self._seen:
             self._changed = None
-        elif at_once or self._is_quiet(seen):
+        elif at_once or self._proves_itself or self._is_quiet(seen):
             self._seen, self._changed = seen, None
             self._adopt()
         return self.value

@@ -106,3 +106,13 @@ def test_an_error_that_nobody_foresaw_changes_nothing(folder, clock):
     path.write_text("22")
     clock.passed_s += 2 * QUIET_S
     assert again.get() == "1"
+
+
+def test_a_signed_file_that_is_written_all_the_time_counts_at_once(folder, clock):
+    path = folder / "file"
+    path.write_text("1")
+    again = reading(path, proves_itself=True)
+    for text in ("2", "33", "[x", "444"):
+        path.write_text(text)
+        clock.passed_s += QUIET_S / 4
+        assert again.get() == (text if text != "[x" else "33")
