@@ -96,6 +96,17 @@ async def test_a_command_that_waited_counts_as_tried_by_the_former_gateway(confi
     assert not tables & {"backup", "backup_file"}
 
 
+@pytest.mark.fault("X9")
+async def test_the_journal_of_a_restored_gateway_gets_a_new_name(config, tmp_path):
+    outbox = Outbox.open(load(config))
+    name = outbox.journal
+    await outbox.close()
+    write_backup(config, tmp_path / "file")
+    restored = Outbox.open(load(restore(tmp_path / "file", tmp_path / "new").settings))
+    assert restored.journal != name
+    await restored.close()
+
+
 async def test_nothing_is_overwritten(config, tmp_path):
     await Outbox.open(load(config)).close()
     write_backup(config, tmp_path / "file")
