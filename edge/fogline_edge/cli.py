@@ -15,6 +15,8 @@ from fogline.enrolment import decode_token
 from fogline.errors import Misconfigured, Poison
 from fogline.installed import settings_folder
 from fogline.process import checkup, command_line
+from fogline.process.checkup import certificate_problem
+from fogline.process.command_line import Parser, ShowVersion
 from fogline.process.journal import name_gateway
 from fogline.process.one_cpu import stay_on_one_cpu
 from fogline.process.terminal import show, tell
@@ -56,8 +58,9 @@ _RAW = argparse.RawDescriptionHelpFormatter
 
 def build_parser() -> argparse.ArgumentParser:
     """Build the parser of the command line."""
-    parser = argparse.ArgumentParser(prog="fogline-edge", description=__doc__, epilog=EXAMPLE, formatter_class=_RAW)
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    parser = Parser(prog="fogline-edge", description=__doc__, epilog=EXAMPLE, formatter_class=_RAW)
+    parser.add_argument("--version", action=ShowVersion, distribution="fogline-edge")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=Parser)
     for name, run, text in (
         ("run", run_run, "serve devices until Ctrl-C"),
         ("check", run_check, "check the settings"),
@@ -85,7 +88,7 @@ def build_parser() -> argparse.ArgumentParser:
             command.add_argument("file", type=Path, help="the file to write; it holds keys, and only its owner may read it")
         if name == "reset":
             command.add_argument("--yes-wipe-everything", action="store_true", help="without it, nothing is done")
-        if name in {"status", "outbox", "doctor", "diag", "backup", "reset"}:
+        if name != "run":
             command.add_argument("--json", action="store_true", help="print JSON")
         if name == "outbox":
             command.add_argument("--limit", type=int, default=20, help="number of rows (default: 20)")
@@ -120,6 +123,7 @@ def _add_enroll(commands: Any) -> None:
     enrolling.add_argument("--bridge", required=True, help="address of the bridge, host:port")
     text = "folder of the settings (default: this one; /etc/fogline with the Debian package)"
     enrolling.add_argument("--out", type=Path, default=settings_folder(FILE), help=text)
+    enrolling.add_argument("--json", action="store_true", help="print JSON")
     enrolling.set_defaults(run=run_enroll)
 
 
@@ -195,7 +199,9 @@ def run_enroll(arguments: argparse.Namespace) -> int:
     except Poison as error:
         raise Misconfigured(str(error)) from None
     settings = enroll(token, arguments.bridge, arguments.out)
-    show(f"gateway {token.gateway} of {token.tenant} is enrolled. Run: fogline-edge run --config {settings}")
+    text = f"gateway {token.gateway} of {token.tenant} is enrolled. Run: fogline-edge run --config {settings}"
+    facts = {"gateway": token.gateway, "tenant": token.tenant, "settings": str(settings)}
+    show(json.dumps(facts) if arguments.json else text)
     return 0
 
 
@@ -210,8 +216,10 @@ def run_renew(arguments: argparse.Namespace) -> int:
     """Get a new certificate."""
     from fogline_edge.enrolment import renew  # noqa: PLC0415 - see `run_enroll`
 
-    renew(load(arguments.config))
-    show("the certificate was renewed; the gateway shows it with its next connection")
+    settings = load(arguments.config)
+    renew(settings)
+    text = "the certificate was renewed; the gateway shows it with its next connection"
+    show(json.dumps({"gateway": settings.gateway, "renewed": True}) if arguments.json else text)
     return 0
 
 
@@ -219,7 +227,12 @@ def run_check(arguments: argparse.Namespace) -> int:
     """Check the settings. Raises `Misconfigured`."""
     settings = load(arguments.config)
     check(settings)
-    show(f"{arguments.config} is valid: gateway {settings.gateway} of {settings.tenant}, outbox in {settings.data}")
+    tls = settings.uplink.tls
+    if tls is not None and tls.certificate and (why := certificate_problem(tls.certificate, "uplink.tls.certificate")):
+        raise Misconfigured(f"{why}. Run: fogline-edge renew; after its end: fogline-edge enroll with a new token")
+    facts = {"settings": str(arguments.config), "gateway": settings.gateway, "tenant": settings.tenant, "data": settings.data}
+    text = f"{arguments.config} is valid: gateway {settings.gateway} of {settings.tenant}, outbox in {settings.data}"
+    show(json.dumps(facts) if arguments.json else text)
     return 0
 
 

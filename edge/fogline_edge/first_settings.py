@@ -117,7 +117,7 @@ def next_steps(first: FirstSettings, folder: Path) -> list[str]:
         return [allow, start] if packaged else [f"fogline-edge run --insecure-dev{config}"]
     return [
         f"fogline gateway add {first.gateway}    # on the bridge's machine; it prints TOKEN",
-        f"{'sudo -u fogline ' if packaged else ''}fogline-edge enroll TOKEN --bridge {first.bridge}{out}",
+        f"{'sudo -u fogline ' if packaged else ''}fogline-edge enroll - --bridge {first.bridge}{out}",
         start if packaged else f"fogline-edge run{config}",
     ]
 

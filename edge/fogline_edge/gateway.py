@@ -139,7 +139,10 @@ async def _serve_devices(
         open_adapters.callback(downlink.close)
         adapters = await _open_adapters(settings, outbox, downlink, open_adapters)
         statistics = StatisticsReader(settings, downlink.counters, outbox.clock)
-        uplink = Uplink(outbox, settings.uplink, downlink.received, statistics=statistics.read, export=export)
+        on_state = watchman.record.note_uplink
+        uplink = Uplink(
+            outbox, settings.uplink, downlink.received, statistics=statistics.read, export=export, on_state=on_state
+        )
         addresses = {name: address for each in adapters for name, address in each.addresses.items()}
         if settings.metrics is not None:
             addresses["metrics"] = await _serve_metrics(settings, outbox, uplink, downlink, adapters, stack=open_adapters)

@@ -51,7 +51,7 @@ async def test_a_command_that_waits_is_cancelled_for_everyone(line):
             verdict = await within(asked, "the operator hears nothing")
             assert (verdict.state, verdict.status, verdict.command_id) == (CommandState.CANCELLED, 410, command_id)
             assert "cancelled by client" in verdict.why
-        told = await fogline(line, "cancel", command_id, "--output", "json")
+        told = await fogline(line, "cancel", command_id, "--json")
         assert (told.status, json.loads(told.out)["state"]) == (0, "CANCELLED")
         device = CommandDevice(downlink)
         downlink.reachable("lamp-1", device)

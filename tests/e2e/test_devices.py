@@ -29,7 +29,7 @@ async def test_the_command_line_sets_lists_shows_and_forgets(line, fogline):
         status, _, err = await fogline(
             "device", "set", "lamp-1", "--type", "lamp", "--tag", "site=berlin", "--commands", str(table)
         )
-        assert (status, err) == (0, "")
+        assert (status, err) == (0, "device lamp-1: done\n")
         assert (await fogline("device", "set", "lamp-2", "--type", "lamp", "--tag", "site=paris"))[0] == 0
         status, out, _ = await fogline("device", "list", "--where", "type=lamp,site=berlin", "--json")
         assert (status, [each["device"] for each in json.loads(out)]) == (0, ["lamp-1"])

@@ -172,7 +172,7 @@ async def test_a_reset_says_what_it_cannot_do(issuing, folder):
         config = await enrolled(line, token_of(site), folder / "pi")
     outbox = Outbox.open(load(config))
     await line.put(outbox, *range(5))
-    with pytest.raises(Misconfigured, match="in use by another gateway"):
+    with pytest.raises(Misconfigured, match="in use by another fogline-edge process"):
         list(reset(config))
     await outbox.close()
     (folder / "pi" / "data" / "notes.txt").write_text("mine")

@@ -253,7 +253,7 @@ def test_the_command_counts_shows_and_redrives(
         (1, "slow", "timeout", "test-endless"),
     ]
     assert "parser-error" in printed("dead", "list", "--since", "1h")
-    shown = printed("dead", "show", "--reason", "parser-error", "--last", "1")
+    shown = printed("dead", "show", "--reason", "parser-error", "--limit", "1")
     assert "d-2 air (application/x-wrong, 8 bytes)" in shown
     assert "LookupError: the table of this device is empty" in shown
     assert '{"t": 3}' in shown

@@ -82,6 +82,8 @@ class Bridge:
         self._table = CommandTable(self.shards, settings.commands.grace_s)
         self._ids: CommandIds | None = None
         self._assignment: ShardAssignment | None = None
+        self.problem = lambda: check_bridge(self.shards, self._assignment)
+        """Returns why this bridge accepts no batches of some gateways, or an empty text."""
         self._directory: ShardDirectory | None = None
         self._closing = False
         self._audit = AuditTrail(self.shards)
@@ -119,7 +121,7 @@ class Bridge:
         self._keep_files()
         if settings.bridge.metrics is not None:
             read = partial(read_bridge, self.listener, self.gateways, self._table, self.shards, self.fleet)
-            self._metrics = MetricsServer(settings.bridge.metrics, "bridge.metrics", read, partial(check_bridge, self.shards))
+            self._metrics = MetricsServer(settings.bridge.metrics, "bridge.metrics", read, self.problem)
             self.metrics_address = await self._metrics.start()
         self._join("{}:{}".format(*bound))
         if self._kafka_commands is not None:
@@ -339,7 +341,7 @@ async def _run(bridge: Bridge, on_ready: Callable[[str, int], None]) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, bridge.read_again)
     on_ready(host, port)
     try:
-        async with watched(bridge.answers, partial(check_bridge, bridge.shards)):
+        async with watched(bridge.answers, bridge.problem):
             await stop.wait()
         _log.info("stopping")
     finally:

@@ -33,6 +33,8 @@ def password_line(name: str, password: str) -> str:
 
 def read_passwords(path: str) -> dict[str, UserHash]:
     """Return salt and hash of each user. Raises `Misconfigured`."""
+    if not Path(path).exists():
+        raise Misconfigured(f"bridge.users: there is no {path}. Make it by its first user: fogline user set NAME")
     check_private(path, "bridge.users")
     found: dict[str, UserHash] = {}
     try:

@@ -24,8 +24,10 @@ from fogline_cloud.shard.recovery import read_checkpoint
 EXAMPLE = """\
 examples:
   fogline audit show --about gw-1                   who was refused, connected, cut off; commands and their ends
-  fogline audit verify                              exit status 1 if a record is missing or was changed
+  fogline audit verify                              check that no record is missing or was changed
   fogline audit verify --noted audit-links.json     compares with the links of the last time too, and notes the new ones
+
+exit status: 0 done, 1 a record is missing or was changed, 2 the input or the settings are wrong, 130 Ctrl-C
 """
 _Links = dict[str, AuditLink]
 
@@ -36,7 +38,7 @@ def register(groups: "argparse._SubParsersAction[Any]") -> None:
     commands = add_group(groups, "audit", "show and verify the bridges' decisions", description=__doc__, **raw)
     show = add_command(commands, "show", run_show, "print the records, oldest first", **raw)
     show.add_argument("--about", default="", help="only records with this text: a name, a device, a command id")
-    show.add_argument("--last", type=int, default=0, help="only so many, the newest (default: all)")
+    show.add_argument("--limit", type=int, default=0, help="only so many, the newest (default: all)")
     verify = add_command(commands, "verify", run_verify, "check the chain of each shard", **raw)
     verify.add_argument("--noted", type=Path, help="file with the links of the last time; kept on another machine")
 
@@ -46,8 +48,8 @@ def run_show(arguments: argparse.Namespace) -> int:
     settings = load(arguments.config)
     found = [record for record in _records(settings) if arguments.about in msgspec.json.encode(record).decode()]
     found.sort(key=lambda each: each.time_ms)
-    for record in found[-arguments.last :]:
-        show(json.dumps(msgspec.to_builtins(record)) if arguments.json else line_of(record))
+    for record in found[-arguments.limit :]:
+        show(msgspec.json.encode(record).decode() if arguments.json else line_of(record))
     return 0
 
 

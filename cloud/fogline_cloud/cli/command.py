@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -39,6 +40,7 @@ def register(groups: "argparse._SubParsersAction[Any]") -> None:
     example = "example: fogline command list --json"
     listing = add_command(commands, "list", run_list, "list the newest state of every command", epilog=example)
     listing.add_argument("--device", help="only commands for this device")
+    listing.add_argument("--state", help="only commands in this state, such as EXPIRED")
     listing.add_argument("--limit", type=int, default=50, help="number of newest commands (default: 50)")
     example = "example: fogline command show 5f0c..."
     show = add_command(commands, "show", run_show, "show one command and its reply", epilog=example)
@@ -57,12 +59,18 @@ def _records(settings: CloudSettings) -> list[CommandRecord]:
 
 def run_list(arguments: argparse.Namespace) -> int:
     """Print the newest commands."""
-    newest = [each for each in _records(load(arguments.config)) if arguments.device in (None, each.device)][-arguments.limit :]
+    found = [each for each in _records(load(arguments.config)) if arguments.device in (None, each.device)]
+    newest = [each for each in found if arguments.state in (None, each.state.value)][-arguments.limit :]
     if arguments.json:
         show(json.dumps([_facts(each) for each in newest]))
         return 0
+    if not newest:
+        tell("no commands" + (f" for device {arguments.device}" if arguments.device else ""))
+        return 0
+    show(f"{'ID':32}  {'ACCEPTED':20} {'DEVICE':20} {'NAME':20} {'STATE':24} STATUS")
     for each in newest:
-        show(f"{each.id:32}  {each.device:20} {each.name:20} {_state(each):24} {each.status or '-'}")
+        accepted = datetime.fromtimestamp(each.accepted_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        show(f"{each.id:32}  {accepted:20} {each.device:20} {each.name:20} {_state(each):24} {each.status or '-'}")
     return 0
 
 

@@ -16,18 +16,17 @@ from fogline_cloud.settings import CloudSettings, load
 
 def add_cancel(commands: "argparse._SubParsersAction[Any]", raw: dict[str, Any]) -> None:
     """Add the subcommand."""
-    cancel = add_command(commands, "cancel", run_cancel, "cancel a command that its device has not seen", as_json=False, **raw)
+    cancel = add_command(commands, "cancel", run_cancel, "cancel a command that its device has not seen", **raw)
     cancel.add_argument("id", help="the command's id")
     cancel.add_argument("--wait", default="30s", help="time to wait for the verdict (default: 30s)")
     add_bridge(cancel)
-    cancel.add_argument("--output", choices=("text", "json"), default="text", help="output format")
 
 
 def run_cancel(arguments: argparse.Namespace) -> int:
     """Cancel a command and print the verdict. Return 1 unless the device never saw it."""
     settings = load(arguments.config, kafka=False)
     verdict = asyncio.run(_cancel(arguments, settings, seconds("--wait", arguments.wait)))
-    if arguments.output == "json":
+    if arguments.json:
         show(json.dumps({"id": arguments.id, "state": verdict.state, "status": verdict.status, "why": verdict.why}))
     else:
         tell(f"{arguments.id}: {_sentence(verdict)}")

@@ -20,6 +20,7 @@ from fogline_cloud.commands.client import Ask, Operator
 from fogline_cloud.commands.verdict import CommandVerdict
 from fogline_cloud.settings import CloudSettings, load
 
+MIN_TTL_S = 1.0
 _SLACK_S = 20.0  # time that `send` waits after a command's time to live, because the bridge decides the state of the command
 _MEANINGS = {  # where the bridge gives no reason
     CommandState.EXPIRED: "its device was not there in time, and did nothing",
@@ -113,6 +114,11 @@ def _ask(arguments: argparse.Namespace) -> Ask:
             data, content_type = arguments.file.read_bytes(), "application/octet-stream"
         except OSError as error:
             raise Misconfigured(f"--file {arguments.file}: {error.strerror}") from None
+    ttl_s = seconds("--ttl", arguments.ttl)
+    if ttl_s < MIN_TTL_S:
+        raise Misconfigured(
+            f"--ttl {arguments.ttl}: a command begins only if a second of its time to live is left: at least 1s"
+        )
     if arguments.newest_wins and arguments.direct:
         raise Misconfigured("--newest-wins is for a command that waits for its device: leave --direct away")
     return Ask(
@@ -120,7 +126,7 @@ def _ask(arguments: argparse.Namespace) -> Ask:
         name=arguments.name,
         data=data,
         content_type=content_type,
-        ttl_s=seconds("--ttl", arguments.ttl),
+        ttl_s=ttl_s,
         durable=not arguments.direct,
         idempotent=arguments.idempotent,
         newest_wins=arguments.newest_wins,

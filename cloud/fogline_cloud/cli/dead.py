@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 EXAMPLE = """\
 examples:
   fogline dead list --since 7d                  how many, by reason and parser
-  fogline dead show --reason malformed --last 5 the newest five, with their bodies
+  fogline dead show --reason malformed --limit 5 the newest five, with their bodies
   fogline dead redrive --parser json --dry-run  what the installed parser would read
   fogline dead redrive --parser json            parse them again; each lands once
 """
@@ -42,7 +42,7 @@ def register(groups: "argparse._SubParsersAction[Any]") -> None:
     ]
     for each in every:
         add_selection(each)
-    every[1].add_argument("--last", type=int, default=20, help="so many (default: 20)")
+    every[1].add_argument("--limit", type=int, default=20, help="so many (default: 20)")
     every[2].add_argument("--parse-limit-ms", type=int, help="CPU time for one event, instead of [flow] parse_limit_ms")
     every[2].add_argument("--dry-run", action="store_true", help="compare only")
 
@@ -83,7 +83,7 @@ def run_list(arguments: argparse.Namespace) -> int:
 
 def run_show(arguments: argparse.Namespace) -> int:
     """Print the newest."""
-    for row in _letters(arguments, load(arguments.config)).newest(arguments.last):
+    for row in _letters(arguments, load(arguments.config)).newest(arguments.limit):
         if arguments.json:
             show(json.dumps({**row, "ingested": row["ingested"].isoformat(), "data": _base64(row["data"])}))
         else:

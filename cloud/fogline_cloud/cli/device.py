@@ -36,7 +36,7 @@ examples:
   fogline device show lamp-1 --json                   desired and reported state too
   fogline device forget lamp-1
 
-exit status: 0 done, 1 no such device, or the bridge refuses the change, 2 the input or the settings are wrong
+exit status: 0 done, 1 no such device, or the bridge refuses the change, 2 the input or the settings are wrong, 130 Ctrl-C
 """
 
 
@@ -77,10 +77,14 @@ def run_list(arguments: argparse.Namespace) -> int:
     if arguments.json:
         show(json.dumps([facts(each) for each in shown]))
         return 0
+    if shown:
+        show(f"{'DEVICE':24} {'TYPE':16} {'GATEWAY':20} {'LAST SEEN':20} TAGS")
     for each in shown:
         tags = ",".join(f"{name}={value}" for name, value in each.tags.items())
         gateway = each.gateways[0] if each.gateways else "-"
         show(f"{each.name:24} {each.type or '-':16} {gateway:20} {_time(each.seen_ms):20} {tags}".rstrip())
+    if not shown:
+        tell("no device matches" if arguments.where else "no device is in the registry (docs/devices.md)")
     if len(shown) < len(matching):
         tell(f"{len(matching) - len(shown)} more devices match: see --limit")
     return 0
@@ -153,7 +157,9 @@ def _report(arguments: argparse.Namespace, outcome: Outcome) -> int:
     why = outcome.description or outcome.condition
     if arguments.json:
         show(json.dumps({"device": arguments.device, "ok": done, "why": why}))
-    elif not done:
+    elif done:
+        tell(f"device {arguments.device}: done")
+    else:
         tell(f"{why}")
     return 0 if done else 1
 

@@ -113,8 +113,12 @@ class GroupFile:
             for line in lines[:-1]:
                 verdict = msgspec.json.decode(line, type=GroupVerdict)
                 group.verdicts[verdict.device] = verdict
+        except FileNotFoundError:
+            raise Misconfigured(
+                f"there is no group {group_id}: {path} is missing. Is it on another machine, or --groups?"
+            ) from None
         except OSError as error:
-            raise Misconfigured(f"{path}: there is no such group: {error.strerror}") from None
+            raise Misconfigured(f"{path}: the group cannot be read: {error.strerror}") from None
         except msgspec.MsgspecError as error:
             raise Misconfigured(f"{path}: this is not the file of a group: {error}") from None
         if lines and lines[-1]:

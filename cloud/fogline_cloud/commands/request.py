@@ -140,7 +140,7 @@ def _reply_id(message: Message, tenant: str) -> str:
 def _ttl_ms(message: Message, settings: CommandPolicySettings, left_ms: int | None) -> int:
     ttl_ms = int(settings.direct_ttl_s * 1000) if message.ttl_ms is None else message.ttl_ms
     if message.ttl_ms is not None and ttl_ms > settings.max_ttl_s * 1000:
-        raise Poison("ttl", f"a ttl may be {settings.max_ttl_s:.0f} s at most; this one is {ttl_ms / 1000:.0f} s")
+        raise Poison("ttl", f"the time to live may be {settings.max_ttl_s:.0f} s at most (commands.max_ttl_s of the bridge)")
     return ttl_ms if left_ms is None else min(ttl_ms, left_ms)
 
 

@@ -234,7 +234,7 @@ def _refuse_misdirected(message: Command | JournalQuery | CancelRequest, outbox:
 
 def _refuse_deadline(left_ms: int) -> Outcome | None:
     if left_ms <= 0:
-        return rejected(EXPIRED, "its deadline is past, or of another boot")
+        return rejected(EXPIRED, "its time to live was over when it reached the gateway")
     if left_ms > REMEMBER_COMMANDS_S * 1000:  # a copy could arrive after the journal has forgotten the command
         return rejected(NOT_ALLOWED, f"its deadline is more than {REMEMBER_COMMANDS_S // 86_400} days away")
     return None

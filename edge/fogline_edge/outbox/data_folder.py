@@ -82,7 +82,7 @@ def _locked(folder: Path) -> int:
     except OSError:
         os.close(lock)
         raise Misconfigured(
-            f"data folder {folder} is in use by another gateway: stop it, or give this one its own `data`"
+            f"data folder {folder} is in use by another fogline-edge process: stop it, or give this gateway its own `data`"
         ) from None
     return lock
 

@@ -82,7 +82,9 @@ class BridgeSession:
         settlement_seconds: Histogram,
         statistics: ReadStatistics | None = None,
         export: ExportSpans | None = None,
+        on_welcome: Callable[[], None] = lambda: None,
     ) -> None:
+        self._on_welcome = on_welcome
         self._bridge = bridge
         self._budget = budget
         self._settlement_seconds = settlement_seconds
@@ -136,6 +138,7 @@ class BridgeSession:
                 export=self._export,
             )
             self.welcomed = True
+            self._on_welcome()
             self._outbox.streams.start_sending(self._pumps.wake)
             async with self._sending_statistics(welcome.statistics_s):
                 await self._pumps.run()

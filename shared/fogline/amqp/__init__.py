@@ -7,6 +7,7 @@
 `link_table`: open links and unsettled deliveries
 `links`: operations of this side on sessions, links and deliveries
 `login`: how a peer logs in
+`login_check`: tries whether a bridge lets this side in
 `native`: conversion of proton's values
 `outcome`: outcomes of deliveries
 `peer_events`: operations of the peer on sessions, links and deliveries

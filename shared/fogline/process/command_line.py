@@ -9,10 +9,13 @@ import argparse
 import json
 import logging
 import os
+import re
 import resource
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from difflib import get_close_matches
+from importlib.metadata import version
+from typing import Any, NoReturn
 
 from fogline.errors import FoglineError
 from fogline.process import service_manager
@@ -22,6 +25,42 @@ from fogline.process.terminal import show, tell
 INTERRUPTED = 130
 """Exit status after Ctrl-C: 128 + SIGINT, as shells have it."""
 Run = Callable[[argparse.Namespace], int]
+
+
+EXIT_STATUSES = "exit status: 0 done, 1 the answer is no, 2 the input or the settings are wrong, 130 Ctrl-C"
+"""For the help of a command without words of its own about it."""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose help tells the exit statuses, and which suggests the word that a misspelt one may stand for."""
+
+    def format_help(self) -> str:
+        """See `ArgumentParser`."""
+        text = super().format_help()
+        return text if "exit status" in text or self._has_commands else f"{text}\n{EXIT_STATUSES}\n"
+
+    def error(self, message: str) -> NoReturn:
+        """See `ArgumentParser`."""
+        found = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
+        meant = get_close_matches(found[1], re.findall(r"[\w-]+", found[2]), 1) if found else []
+        super().error(f"there is no {found[1]!r}: did you mean {meant[0]}?" if found and meant else message)
+
+    @property
+    def _has_commands(self) -> bool:
+        return self._subparsers is not None
+
+
+class ShowVersion(argparse.Action):
+    """Option `--version`: print the version of a distribution, which is looked up only then."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, distribution: str) -> None:
+        super().__init__(option_strings, dest, nargs=0, default=argparse.SUPPRESS, help="print the version")
+        self._distribution = distribution
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        """Print the version and end."""
+        show(f"{parser.prog} {version(self._distribution)}")
+        parser.exit()
 
 
 def main(parser: argparse.ArgumentParser, arguments: Sequence[str] | None = None) -> int:

@@ -332,7 +332,7 @@ async def test_too_much_that_waits_is_pushed_back(folder, monkeypatch):
 
 async def test_one_folder_serves_one_gateway_at_a_time(folder):
     outbox = Outbox.open(settings(folder))
-    with pytest.raises(Misconfigured, match="in use by another gateway"):
+    with pytest.raises(Misconfigured, match="in use by another fogline-edge process"):
         Outbox.open(settings(folder))
     await outbox.close()
     (folder / "x").touch()

@@ -154,7 +154,7 @@ async def close(folder) -> None:
 async def test_the_command_says_that_the_gateway_has_to_be_stopped(folder, capsys):
     outbox = await filled(folder)
     assert await asyncio.to_thread(main, [*config(folder), "--quarantine", "--delete"]) == 2
-    assert "is in use by another gateway: stop it" in capsys.readouterr().err
+    assert "is in use by another fogline-edge process: stop it" in capsys.readouterr().err
     assert await asyncio.to_thread(main, [*config(folder), "--delete"]) == 2
     assert "add --quarantine" in capsys.readouterr().err
     assert len(aside(folder)) == 2
