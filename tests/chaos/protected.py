@@ -1,13 +1,13 @@
 """A bridge process with TLS, certificates and passwords."""
 
-from chaos.site import Site
-from e2e.secure_line import Site as Authority
 from fogline_cloud.authority.ca_folder import LIST
 from fogline_cloud.authority.certificates import Role
+from fogline_lab.credentials.authority_folder import AuthorityFolder
+from fogline_lab.line.process_line import ProcessLine
 from fogline_lab.supervisor import ChildProcess
 
 
-def protected(site: Site, authority: Authority) -> ChildProcess:
+def protected(site: ProcessLine, authority: AuthorityFolder) -> ChildProcess:
     """The bridge process with TLS, certificates and passwords."""
     bridge = site.bridge("b-1")
     tls = authority.files(Role.BRIDGE, "b-1")

@@ -8,16 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from chaos import raw_amqp as raw
 from chaos.protected import protected
-from chaos.raw_amqp import Raw
-from chaos.real_gateway import LIMIT_S
-from chaos.site import Site
-from e2e.secure_line import HERE, PASSWORD
-from e2e.secure_line import Site as Authority
-from edge.mqtt.conftest import Wire
-from edge.mqtt.secured import password_file
-from edge.mqtt.waiting import puback
 from fogline.amqp.driver import connect
 from fogline.amqp.engine import Engine
 from fogline.amqp.login import PLAIN, Login
@@ -28,9 +19,15 @@ from fogline_cloud.authority.certificates import Role
 from fogline_cloud.bridge.handshakes import UNFINISHED_BYTES
 from fogline_edge.adapters.mqtt.protocol.packets import Connack, Connect, Publish, Will
 from fogline_edge.adapters.mqtt.protocol.primitives import V5
+from fogline_lab import amqp_bytes as raw
 from fogline_lab.amqp import End, within
+from fogline_lab.amqp_bytes import RawAmqp
+from fogline_lab.credentials.authority_folder import HERE, PASSWORD, AuthorityFolder
+from fogline_lab.credentials.mosquitto_passwords import password_file
+from fogline_lab.device.mqtt_wire import MqttWire
+from fogline_lab.line.process_line import ProcessLine
 from fogline_lab.memory import resident_bytes
-from fogline_lab.mqtt_packets import encode
+from fogline_lab.mqtt_packets import encode, puback
 from fogline_lab.supervisor import ChildProcess, find_script, kill_child, start_child
 from fuzz import live
 
@@ -94,13 +91,12 @@ async def held(port: int, *data: bytes, count: int, until_s: float = 5.0) -> Non
 @pytest.mark.fault("S7")
 async def test_a_gateway_among_hostile_peers_lives_within_its_memory_and_serves_a_good_device(folder):
     """1,000 sockets with unfinished packets, 60 devices with unfinished messages of 250 kB, and guessed passwords."""
-    (folder / "users").mkdir()
     config = folder / "edge.toml"
-    config.write_text(SETTINGS.format(users=password_file(folder / "users", hub="one", eve="one")))
+    config.write_text(SETTINGS.format(users=password_file(folder, hub="one", eve="one")))
     command = [find_script("fogline-edge"), "run", "--insecure-dev", "--config", config, "--max-memory-mib", GATEWAY_MIB]
     program = ChildProcess("gateway", command, folder / "gateway.log")
     try:
-        port = int((await start_child(program, LIMIT_S))["mqtt"].rpartition(":")[2])
+        port = int((await start_child(program))["mqtt"].rpartition(":")[2])
         usual = resident_bytes(program.pid)
 
         def opened(user: str, client: str, password: bytes = b"one") -> bytes:
@@ -110,7 +106,7 @@ async def test_a_gateway_among_hostile_peers_lives_within_its_memory_and_serves_
             wires = []
             try:
                 for number in range(60):
-                    wire = Wire(*await asyncio.open_connection(HERE, port), V5)
+                    wire = MqttWire(*await asyncio.open_connection(HERE, port), V5)
                     wires.append(wire)
                     await wire.send(opened("eve", f"eve-{number}"))
                     assert isinstance(await wire.receive(), Connack)
@@ -143,7 +139,7 @@ async def test_a_gateway_among_hostile_peers_lives_within_its_memory_and_serves_
 
 async def good_device(port: int, connect_packet: bytes) -> bool:
     """Log in from another address, and publish. Returns False if the gateway is too busy to check the password."""
-    wire = Wire(*await within(asyncio.open_connection(HERE, port, local_addr=("127.0.0.2", 0)), "no connection"), V5)
+    wire = MqttWire(*await within(asyncio.open_connection(HERE, port, local_addr=("127.0.0.2", 0)), "no connection"), V5)
     try:
         await wire.send(connect_packet)
         if not isinstance(connack := await wire.receive(), Connack) or connack.code:
@@ -161,8 +157,8 @@ async def good_device(port: int, connect_packet: bytes) -> bool:
 @pytest.mark.fault("S7")
 async def test_a_bridge_among_hostile_peers_lives_within_its_memory_and_serves_whoever_proves_a_name(kafka, tenant, folder):
     """600 silent sockets, guessed passwords, and a client with 107 MB of messages that it does not finish."""
-    site = Site(tenant, folder, kafka.bootstrap, shards=2)
-    authority = Authority(folder, tenant)
+    site = ProcessLine(tenant, folder, kafka.bootstrap, shards=2)
+    authority = AuthorityFolder(folder, tenant)
     bridge = protected(site, authority)
     context = authority.context()
     good, eve = authority.files(Role.GATEWAY, "gw-1"), authority.client(Role.OPERATOR, "eve").tls
@@ -175,7 +171,7 @@ async def test_a_bridge_among_hostile_peers_lives_within_its_memory_and_serves_w
 
         async def unfinished() -> None:
             reader, writer = await asyncio.open_connection(HERE, port, ssl=eve)
-            peer = Raw(reader, writer)
+            peer = RawAmqp(reader, writer)
             try:
                 await peer.send(EXTERNAL + raw.frame(raw.OPEN, raw.text("eve")))
                 await peer.send(b"".join(attached(number, tenant) for number in range(8)))

@@ -4,15 +4,19 @@ import logging
 import re
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
+from weakref import WeakKeyDictionary
 
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from fogline import hello
 from fogline.address import is_identifier, shown
+from fogline.amqp.driver import AmqpConnection, Handler
+from fogline.amqp.engine import Engine
 from fogline.amqp.events import AmqpPeer
 from fogline.amqp.login import EXTERNAL, PLAIN, Login, LoginVerdict
 from fogline.amqp.security import ServerSecurity
@@ -25,7 +29,7 @@ from fogline_cloud.access.principal import ASSERTED, KAFKA, Principal, Principal
 from fogline_cloud.authority.ca_folder import CaFolder
 from fogline_cloud.authority.certificates import Role, now_utc, subject_of
 from fogline_cloud.authority.revocation import RevocationList, read_revocation_list
-from fogline_cloud.bridge.passwords import Passwords
+from fogline_cloud.bridge.passwords import Passwords, UserHash
 from fogline_cloud.bridge.upstream import FORWARDED_BY
 from fogline_cloud.settings import CloudSettings
 
@@ -58,11 +62,10 @@ class Authentication:
         bridge = settings.bridge
         if bridge.enrolment and bridge.tls is None:
             raise Misconfigured("bridge.enrolment needs [bridge.tls]")
-        self.name = bridge.name
-        """The container of the bridge's connections."""
-        self._tenant = settings.tenant
+        self._tenant, self._name = settings.tenant, bridge.name
         self._listed = bridge.gateways
         self._passwords = Passwords(bridge.users) if bridge.users is not None else None
+        self._proofs: WeakKeyDictionary[AmqpConnection, PasswordProof] = WeakKeyDictionary()
         self._tokens = CaFolder.open(Path(settings.ca.folder)).tokens if bridge.enrolment else None
         self._guesses = DeviceRates(1 / GUESS_S, GUESSES)
         takes_plain = self._passwords is not None or self._tokens is not None
@@ -77,25 +80,34 @@ class Authentication:
             self._tls = ReadAgain(read, paths)
             if bridge.crl is not None:
                 self._crl, self._ca = bridge.crl, tls.ca
-                self.revoked = ReadAgain(self._read_list, [bridge.crl, tls.ca])
+                self.revoked = ReadAgain(self._read_list, [bridge.crl, tls.ca], proves_itself=True)
 
     def _read_list(self) -> RevocationList:
         former = self.revoked.get() if self.revoked is not None else None
         return read_revocation_list(self._crl, self._ca, former)
 
-    def server_options(self) -> dict[str, Any]:
-        """Return the options of the engine for a socket that was accepted."""
+    def connection(
+        self, handler: Handler, hold: Callable[[int], bool], connected: Callable[[AmqpConnection, str], None]
+    ) -> AmqpConnection:
+        """Return a new connection of a server, for a socket that was accepted. `hold`, `connected`: see engine and driver."""
         security = ServerSecurity(self._mechanisms, self._tls.get() if self._tls is not None else None)
-        return {"server": True, "capabilities": CAPABILITIES, "security": security}
+        engine = Engine(self._name, server=True, capabilities=CAPABILITIES, security=security, hold=hold)
+        proof = PasswordProof()
+        connection = AmqpConnection(engine, handler, partial(self.check_password, proof), connected)
+        self._proofs[connection] = proof
+        return connection
 
-    def check_password(self, login: Login, address: str, answer: Callable[[LoginVerdict], None]) -> None:
-        """Check a password, or the token of a gateway, that a peer at `address` shows."""
+    def check_password(
+        self, proof: "PasswordProof", login: Login, address: str, answer: Callable[[LoginVerdict], None]
+    ) -> None:
+        """Check a password, or the token of a gateway, that a peer at `address` shows. `proof`: notes a right password."""
         if login.user.startswith(USER_PREFIX):
             answer(self._check_token(login.user.removeprefix(USER_PREFIX), login.password, address))
         elif self._passwords is None:
             answer(LoginVerdict.REFUSED)
         else:
-            self._passwords.check(login, address, answer)
+            proof.user = login.user
+            self._passwords.check(login, address, answer, partial(setattr, proof, "hash"))
 
     def _check_token(self, gateway: str, secret: str, address: str) -> LoginVerdict:
         try:
@@ -125,6 +137,14 @@ class Authentication:
         if remote.certificate is None:
             raise NotAuthenticated("the peer has no certificate")
         return self._certified(x509.load_der_x509_certificate(remote.certificate), kind, remote)
+
+    def forwarded_by(self, remote: AmqpPeer) -> str:
+        """Return the bridge that has opened the connection for another peer, "" for none. Only a bridge may say so."""
+        if self._tls is not None:
+            subject = subject_of(x509.load_der_x509_certificate(remote.certificate)) if remote.certificate is not None else None
+            if subject is None or subject.role is not Role.BRIDGE:
+                return ""
+        return str(remote.properties.get(FORWARDED_BY, ""))
 
     def _forwarded(self, remote: AmqpPeer) -> Principal:
         """Return the principal for which another bridge has opened the connection, and whose name it has established."""
@@ -157,11 +177,29 @@ class Authentication:
         """Return the kinds of a peer whose certificate is of another authority, which knows no roles of ours."""
         return (PrincipalKind.GATEWAY,) if self._listed is not None and name in self._listed else ()
 
+    def login_ended(self, connection: AmqpConnection) -> str | None:
+        """Return why the password by which a connection was opened does not count any more; None if it does."""
+        proof = self._proofs.get(connection)
+        if proof is None or proof.hash is None or self._passwords is None:
+            return None
+        known = self._passwords.of(proof.user)
+        if known == proof.hash:
+            return None
+        return "the user was deleted" if known is None else "the user's password was changed"
+
     def has_ended(self, certificate: x509.Certificate) -> str | None:
         """Return why a certificate, with which a peer has connected, does not count any more; None if it does."""
         if self.revoked is not None and self.revoked.get().revokes(certificate):
             return "it is revoked"
         return "it has expired" if certificate.not_valid_after_utc <= now_utc() else None
+
+
+@dataclass(slots=True)
+class PasswordProof:
+    """The user of a connection, and what the password was compared with: None before it was found right."""
+
+    user: str = ""
+    hash: UserHash | None = None
 
 
 def _proof(remote: AmqpPeer) -> str:

@@ -4,7 +4,6 @@ from functools import partial
 from typing import Final
 
 from fogline.amqp.driver import AmqpConnection, Handler
-from fogline.amqp.engine import Engine
 from fogline.amqp.outcome import RESOURCE_LIMIT, Condition
 from fogline.byte_budget import ByteAccount, ByteBudget
 from fogline.unnamed_sockets import UnnamedSockets
@@ -35,9 +34,7 @@ class Handshakes:
     def connection(self, handler: Handler) -> AmqpConnection:
         """Return a new connection, for a socket that was accepted."""
         account = self.budget.open("", lambda: connection.close(_NO_ROOM, heed=False))
-        engine = Engine(self._authentication.name, hold=account.hold, **self._authentication.server_options())
-        connected = partial(self._connected, account)
-        connection = AmqpConnection(engine, handler, self._authentication.check_password, connected)
+        connection = self._authentication.connection(handler, account.hold, partial(self._connected, account))
         return connection
 
     def _connected(self, account: ByteAccount, connection: AmqpConnection, address: str) -> None:

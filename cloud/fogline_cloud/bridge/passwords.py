@@ -18,6 +18,9 @@ from fogline.process.login_turns import LoginTurns
 from fogline.process.tls_files import ReadAgain, check_private
 
 _COST: Final = {"n": 2**14, "r": 8, "p": 1}
+_NOBODY: Final = (b"nobody", b"")
+UserHash = tuple[bytes, bytes]
+"""Salt and hash of a user."""
 _log = logging.getLogger("fogline.bridge.passwords")
 _log.addFilter(LogThrottle(variable=re.compile(r"at \S+")))
 
@@ -30,10 +33,12 @@ def password_line(name: str, password: str) -> str:
     return f"{name}:scrypt:{salt.hex()}:{_hash(password, salt).hex()}"
 
 
-def read_passwords(path: str) -> dict[str, tuple[bytes, bytes]]:
+def read_passwords(path: str) -> dict[str, UserHash]:
     """Return salt and hash of each user. Raises `Misconfigured`."""
+    if not Path(path).exists():
+        raise Misconfigured(f"bridge.users: there is no {path}. Make it by its first user: fogline user set NAME")
     check_private(path, "bridge.users")
-    found: dict[str, tuple[bytes, bytes]] = {}
+    found: dict[str, UserHash] = {}
     try:
         lines = Path(path).read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -62,22 +67,44 @@ class Passwords:
         self._turns = LoginTurns(1)
         self._waiting: set[asyncio.Task[None]] = set()
 
-    def check(self, login: Login, address: str, answer: Callable[[LoginVerdict], None]) -> None:
-        """Call `answer` with the verdict. An unknown name takes as long as a wrong password."""
-        task = asyncio.create_task(self._check(login, address, answer), name="password check")
+    def of(self, user: str) -> UserHash | None:
+        """Return salt and hash of a user as the file has them now."""
+        return self._known.get().get(user)
+
+    def check(
+        self,
+        login: Login,
+        address: str,
+        answer: Callable[[LoginVerdict], None],
+        proven: Callable[[UserHash], None] = lambda _: None,
+    ) -> None:
+        """Call `answer` with the verdict. An unknown name takes as long as a wrong password.
+
+        Of a right password, `proven` gets before what it was compared with.
+        """
+        task = asyncio.create_task(self._check(login, address, answer, proven), name="password check")
         self._waiting.add(task)
         task.add_done_callback(self._waiting.discard)
 
-    async def _check(self, login: Login, address: str, answer: Callable[[LoginVerdict], None]) -> None:
+    async def _check(
+        self,
+        login: Login,
+        address: str,
+        answer: Callable[[LoginVerdict], None],
+        proven: Callable[[UserHash], None],
+    ) -> None:
         try:
             async with self._turns.turn(address):
-                salt, digest = self._known.get().get(login.user, (b"nobody", b""))
+                user = salt, digest = self.of(login.user) or _NOBODY
                 found = await asyncio.to_thread(_hash, login.password, salt)
         except SlowDown as error:
             _log.warning("a password is not checked for a client at %s: %s", address, error)
             answer(LoginVerdict.BUSY)
             return
-        answer(LoginVerdict.ACCEPTED if hmac.compare_digest(found, digest) else LoginVerdict.REFUSED)
+        is_right = hmac.compare_digest(found, digest)
+        if is_right:
+            proven(user)
+        answer(LoginVerdict.ACCEPTED if is_right else LoginVerdict.REFUSED)
 
 
 def _hash(password: str, salt: bytes) -> bytes:

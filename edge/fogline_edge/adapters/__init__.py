@@ -8,5 +8,6 @@
 `mqtt`: the MQTT server
 `mqtt_client`: a client of an MQTT broker
 `port`: the interface between adapters and the rest
+`send_limit`: the end of a command's bytes at its deadline
 `users`: the password file
 """

@@ -5,14 +5,14 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from chaos import raw_amqp as raw
-from chaos.raw_amqp import Raw
 from cloud.bridge.bare_listener import dial, listening
 from fogline.amqp.outcome import ACCEPTED
 from fogline.amqp.scheduler import Share
 from fogline.message import Message
 from fogline_cloud.bridge import handshakes
+from fogline_lab import amqp_bytes as raw
 from fogline_lab.amqp import within
+from fogline_lab.amqp_bytes import RawAmqp
 
 MIB = 2**20
 PIECE = bytes(8000)
@@ -25,10 +25,10 @@ async def test_unfinished_messages_of_all_connections_have_one_budget_and_a_good
     """40 connections hold back the end of a message. Each stays within the bounds of a connection."""
     monkeypatch.setattr(handshakes, "UNFINISHED_BYTES", 4 * MIB)
     async with listening() as (listener, port):
-        peers = [await Raw.linked(port, "event/acme") for _ in range(40)]
+        peers = [await RawAmqp.linked(port, "event/acme") for _ in range(40)]
         budget = listener.handshakes.budget
 
-        async def hold_back(peer: Raw) -> bytes:
+        async def hold_back(peer: RawAmqp) -> bytes:
             try:
                 for piece in UNFINISHED:
                     await peer.send(piece)

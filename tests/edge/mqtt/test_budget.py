@@ -5,12 +5,13 @@ from contextlib import AsyncExitStack, suppress
 
 import pytest
 
-from edge.mqtt.waiting import eventually, gone, puback, publishes
+from edge.mqtt.waiting import gone, publishes
 from fogline.byte_budget import LOGIN_BYTES, ByteBudget
 from fogline_edge.adapters.mqtt.protocol.packets import Connect, Disconnect, Publish, Will
 from fogline_edge.adapters.mqtt.protocol.primitives import V5, Reason
-from fogline_lab.mqtt_packets import encode
+from fogline_lab.mqtt_packets import encode, puback
 from fogline_lab.port import MemoryPort
+from fogline_lab.waiting import eventually
 
 MIB = 2**20
 

@@ -10,6 +10,7 @@ from fogline.event import Event
 from fogline_cloud.flows.parser_runner import checked
 from fogline_cloud.flows.parsers import Leftover, Reading
 from fogline_cloud.flows.parsers.csv_values import MAX_BYTES, parse
+from property_tests import at_most
 
 MakeEvent = Callable[..., Event]
 NOON_NS = 1_767_355_200_000_000_000
@@ -71,7 +72,7 @@ def test_what_is_no_csv_is_poison(make_event: MakeEvent, body: bytes) -> None:
 
 
 @given(st.binary(max_size=200) | st.text('ab1.,;"\n\r', max_size=60).map(str.encode))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=at_most(200))
 def test_hostile_bytes_give_readings_or_poison(make_event: MakeEvent, body: bytes) -> None:
     with suppress(Poison):
         checked(parse(make_event(body, content_type="text/csv")))

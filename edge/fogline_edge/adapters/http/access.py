@@ -16,7 +16,7 @@ from fogline.process.settings_file import is_loopback
 from fogline.process.tls_files import ReadAgain
 from fogline_edge.adapters.device_acl import DeviceAcl
 from fogline_edge.adapters.http.wire import HttpRefused, HttpRequest
-from fogline_edge.adapters.users import Users, load_users
+from fogline_edge.adapters.users import Users, UserSecret, load_users
 from fogline_edge.settings import HttpSettings
 
 _VERIFICATIONS = 2  # the most passwords that are checked at once; addresses take turns
@@ -28,6 +28,8 @@ class HttpLogin(msgspec.Struct, frozen=True):
 
     name: str | None = None
     others: re.Pattern[str] | None = None
+    proof: tuple[str, UserSecret | None] | None = None
+    """The user, and what the password was compared with."""
 
     def device(self, named: str | None) -> str:
         """Return the device that a path names, or else the sender itself. Raises `HttpRefused` (400, 403)."""
@@ -71,12 +73,17 @@ class HttpLogins:
             raise HttpRefused(401, error.reason, str(error), _CHALLENGE) from None
         try:
             async with self._verifications.turn(address):
+                proof = username, self._users.get().secret_of(username)
                 known = await asyncio.to_thread(self._verify, username, password)
         except SlowDown as error:
             raise HttpRefused(503, "busy", str(error), (("retry-after", f"{error.retry_after_s:.0f}"),)) from None
         if not known:
             raise HttpRefused(401, "bad-login", f"user {shown(username)} is unknown, or the password is wrong", _CHALLENGE)
-        return HttpLogin(device, self._acl.others(device))
+        return HttpLogin(device, self._acl.others(device), proof)
+
+    def counts(self, login: HttpLogin) -> bool:
+        """Return True if a login counts still: its user was not deleted, and has the same password."""
+        return self._users is None or login.proof is None or self._users.get().secret_of(login.proof[0]) == login.proof[1]
 
     def _device(self, username: str) -> str:
         """Return the device of a user, written `device` or `device@tenant`. Raises `Poison`."""
