@@ -1,6 +1,6 @@
 """The values that cross the wire between gateway, bridge and flow, and the rules for them. The values do no IO.
 
-`address`: identifiers and AMQP addresses
+`address`: identifiers, names of devices, and AMQP addresses
 `advertisement`: the AD structures of a Bluetooth LE advertisement
 `amqp`: AMQP 1.0 on proton's engine
 `bridge_notice`: notices of a bridge among the events of a shard

@@ -64,7 +64,7 @@ def test_a_name_may_be_written_with_its_tenant(users):
         ("d1:$7$x$c2FsdA==$aGFzaA==", "is unreadable"),
         ("d1:$7$101$c2FsdA==$aGFzaA==", "is unreadable"),
         ("d1:$7$101$???$aGFzaA==", "is unreadable"),
-        ("a b:$7$101$c2FsdA==$aGFzaA==", "is not a device name"),
+        ("@acme:$7$101$c2FsdA==$aGFzaA==", "user '' is empty"),
         ("", "has no user"),
     ],
 )

@@ -11,12 +11,13 @@ from typing import Any
 
 import msgspec
 
+from fogline.address import addressed_device
 from fogline.command import CommandState
 from fogline.errors import Misconfigured, Poison
 from fogline.signature import make_key
 from fogline_cloud.cli.command_cancel import add_cancel, connected
 from fogline_cloud.cli.command_group import add_groups, require_no_device, send_group
-from fogline_cloud.cli.common import add_command, add_group
+from fogline_cloud.cli.common import add_command, add_group, device_argument, json_argument
 from fogline_cloud.cli.times import seconds
 from fogline_cloud.commands.client import Ask, CommandVerdict, Operator
 from fogline_cloud.commands.record import CommandRecord
@@ -47,7 +48,7 @@ def register(groups: "argparse._SubParsersAction[Any]") -> None:
     send = add_command(commands, "send", run_send, "send a command and wait for the reply", as_json=False, **raw)
     example = "example: fogline command list --json"
     listing = add_command(commands, "list", run_list, "list the newest state of every command", epilog=example)
-    listing.add_argument("--device", help="only commands for this device")
+    listing.add_argument("--device", type=device_argument, help="only commands for this device")
     listing.add_argument("--limit", type=int, default=50, help="number of newest commands (default: 50)")
     example = "example: fogline command show 5f0c..."
     show = add_command(commands, "show", run_show, "show one command and its reply", epilog=example)
@@ -91,10 +92,7 @@ def run_send(arguments: argparse.Namespace) -> int:
 def _ask(arguments: argparse.Namespace) -> Ask:
     data, content_type = b"", None
     if arguments.payload is not None:
-        try:
-            json.loads(arguments.payload)
-        except ValueError as error:
-            raise Misconfigured(f"--json {arguments.payload!r} is not JSON: {error}") from None
+        json_argument(arguments.payload, "--json")
         data, content_type = arguments.payload.encode(), "application/json"
     elif arguments.text is not None:
         data, content_type = arguments.text.encode(), "text/plain"
@@ -106,7 +104,7 @@ def _ask(arguments: argparse.Namespace) -> Ask:
     if arguments.newest_wins and arguments.direct:
         raise Misconfigured("--newest-wins is for a command that waits for its device: leave --direct away")
     return Ask(
-        device=arguments.device or "",
+        device=_device(arguments.device) if arguments.device else "",
         name=arguments.name,
         data=data,
         content_type=content_type,
@@ -116,6 +114,13 @@ def _ask(arguments: argparse.Namespace) -> Ask:
         newest_wins=arguments.newest_wins,
         reply=not arguments.one_way,
     )
+
+
+def _device(text: str) -> str:
+    try:
+        return addressed_device(text, "device")
+    except Poison as error:
+        raise Misconfigured(str(error)) from None
 
 
 async def _send(arguments: argparse.Namespace, settings: CloudSettings, ask: Ask) -> CommandVerdict:

@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 
-from fogline.address import DeviceAddress, check_identifier
+from fogline.address import DeviceAddress
 from fogline.amqp.outcome import DeliveryState, Outcome
 from fogline.errors import Misconfigured, Poison
 from fogline.process.settings_file import load_toml, split_endpoint
-from fogline_cloud.cli.common import add_command, add_group
+from fogline_cloud.cli.common import add_command, add_group, device_argument, json_argument
 from fogline_cloud.commands.operator_security import operator_security
 from fogline_cloud.devices.client import edit_device
 from fogline_cloud.devices.desired import DEFAULT_COMMAND, difference
@@ -56,7 +56,7 @@ def register(groups: "argparse._SubParsersAction[Any]") -> None:
     forget = add_command(commands, "forget", run_forget, "remove a device from the registry; its events stay", **raw)
     want = add_command(commands, "want", run_want, "set the desired state; it is sent when the device is there", **raw)
     for each in (show, setting, want, forget):
-        each.add_argument("device", help="the device")
+        each.add_argument("device", type=device_argument, help="the device")
     want.add_argument("desired", metavar="JSON", help="the desired state, an object")
     about = f"the command that carries the state (default: {DEFAULT_COMMAND})"
     want.add_argument("--command", default=DEFAULT_COMMAND, help=about)
@@ -119,10 +119,7 @@ def run_set(arguments: argparse.Namespace) -> int:
 
 def run_want(arguments: argparse.Namespace) -> int:
     """Set the desired state of a device. Return 1 if the bridge refuses."""
-    try:
-        desired = json.loads(arguments.desired)
-    except ValueError as error:
-        raise Misconfigured(f"{arguments.desired!r} is not JSON: {error}") from None
+    desired = json_argument(arguments.desired, "the desired state")
     return _edit(arguments, WANT, json.dumps({"desired": desired, "command": arguments.command}).encode())
 
 
@@ -134,14 +131,13 @@ def run_forget(arguments: argparse.Namespace) -> int:
 def _edit(arguments: argparse.Namespace, action: str, body: bytes) -> int:
     settings = load(arguments.config, kafka=False)
     try:
-        device = check_identifier(arguments.device, "device")
-        check_edit(DeviceEdit(device, action, "", body))
+        check_edit(DeviceEdit(arguments.device, action, "", body))
     except Poison as error:
         raise Misconfigured(str(error)) from None
     where = arguments.bridge or settings.operator.bridge or settings.bridge.listen
     host, _ = split_endpoint(where, "--bridge" if arguments.bridge else "operator.bridge")
     security = operator_security(settings.operator, host)
-    outcome = asyncio.run(edit_device(where, DeviceAddress(settings.tenant, device), action, body, security=security))
+    outcome = asyncio.run(edit_device(where, DeviceAddress(settings.tenant, arguments.device), action, body, security=security))
     return _report(arguments, outcome)
 
 

@@ -65,7 +65,7 @@ def _file(arguments: argparse.Namespace) -> Path:
 def _replace(path: Path, name: str, line: str | None) -> bool:
     """Replace or delete a user's line. Returns True if there was one."""
     try:
-        former = path.read_text("utf-8").splitlines() if path.exists() else []
+        former = path.read_text("utf-8-sig").splitlines() if path.exists() else []
         kept = [each for each in former if each.partition(":")[0] != name]
         beside = path.with_name(f"{path.name}.new")
         with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:

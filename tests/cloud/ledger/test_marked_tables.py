@@ -19,6 +19,7 @@ from fogline_cloud.ledger.balance import judge
 from fogline_cloud.ledger.evidence import EvidenceReader
 from fogline_cloud.ledger.marked_tables import MarkedTables, TablesRead
 from fogline_cloud.ledger.marks import (
+    FORMAT,
     DayMarks,
     EvidenceMarks,
     LedgerMarks,
@@ -342,7 +343,7 @@ def test_marks_of_a_month_of_1000_streams_are_small():
     rng = random.Random(1)
     streams = [f"{rng.getrandbits(128):032x}" for _ in range(1000)]
     days = {}
-    empty = decode_marks(encode_marks(LedgerMarks(1, "t", {}, {})), LedgerMarks)
+    empty = decode_marks(encode_marks(LedgerMarks(FORMAT, "t", {}, {})), LedgerMarks)
     assert empty.days == {}
     for day in range(30):
         rows = []
@@ -357,4 +358,4 @@ def test_marks_of_a_month_of_1000_streams_are_small():
 
 def _with(days):
     made = {day: DayMarks({}, {}, [], EvidenceMarks(rows), ReadingMarks()) for day, rows in days.items()}
-    return LedgerMarks(1, "t", {}, made)
+    return LedgerMarks(FORMAT, "t", {}, made)
