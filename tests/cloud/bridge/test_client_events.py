@@ -136,7 +136,7 @@ def test_a_body_in_several_sections_is_joined():
 
 def test_a_string_is_a_body_and_a_map_is_refused():
     assert decode(b"\x00\x53\x77\xa1\x02ab").body == b"ab"
-    with pytest.raises(Poison, match="neither binary nor text"):
+    with pytest.raises(Poison, match="send Data sections"):
         decode(b"\x00\x53\x77\xc1\x05\x02\xa1\x01a\x40")
 
 
