@@ -36,6 +36,13 @@ def test_a_hash_from_elsewhere_is_understood(users):
     assert found.verify("d1", b"password")
 
 
+def test_a_user_may_have_a_name_of_any_script(users):
+    found = users(line("küche", b"one"), line("厨房@acme", b"two"))
+    assert found.verify("küche", b"one")
+    assert found.verify("厨房@acme", b"two")
+    assert not found.verify("kuche", b"one")
+
+
 def test_only_the_right_password_of_a_known_name_is_let_in(users):
     found = users("# people", "", line("d1", b"one"), line("d2", b"two", 1000))
     assert found.verify("d1", b"one")
