@@ -2,9 +2,10 @@
 #
 #   make demo ARGS="--events 30000 --json out.json"    the whole line, under fire
 #   make up                                            the whole line, quietly, on the usual ports
-#   make check                                         ruff, mypy, imports, sizes, words, generated pages
-#   make test                                          every test that is not slow (includes check)
-#   make chaos                                         power cuts, damaged disks, zombies, bad lines, forged ledgers, all slow tests
+#   make check                                         ruff, mypy, import contracts, and the tests of the rules
+#   make test                                          every test that is not slow, beside the checks
+#   make busy ARGS="--runs 3 tests/edge"               the same tests beside eight CPU hogs: what fails measures the machine
+#   make chaos                                         power cuts, damaged disks, zombies, bad lines, forged ledgers, all slow tests, long searches
 #   make packages ARGS="--arch arm64"                  the Debian packages; make apt-repository, test-packages
 #   make faults                                        every test of a fault; writes docs/faults.md
 #   make docs                                              writes docs/settings.md, docs/columns.md, docs/metrics.md and the dashboards of deploy/grafana
@@ -13,8 +14,9 @@
 ARGS ?=
 PYTHON := .venv/bin/python
 SIDE_BY_SIDE := $(PYTHON) -m pytest --numprocesses 3 --dist loadfile
+unexport PYTHONDONTWRITEBYTECODE  # each of some thousand processes would compile all that it imports
 
-.PHONY: setup setup-tests setup-bench demo up test chaos faults check packages apt-repository test-packages bench soak docs format clean
+.PHONY: setup setup-tests setup-bench demo up test busy chaos faults check packages apt-repository test-packages bench soak docs format clean
 
 setup:
 	@deploy/setup/setup.sh
@@ -31,8 +33,11 @@ demo: setup
 up: setup
 	@$(PYTHON) deploy/demo --stay $(ARGS)
 
-test: setup-tests check
-	@$(SIDE_BY_SIDE) -m "not slow" $(ARGS)
+test: setup-tests
+	@$(PYTHON) tests/suite test $(ARGS)
+
+busy: setup-tests
+	@$(PYTHON) tests/suite busy $(ARGS)
 
 chaos: setup-tests
 	@$(SIDE_BY_SIDE) --chaos $(ARGS)
@@ -41,11 +46,7 @@ faults: setup-tests
 	@$(SIDE_BY_SIDE) --faults $(ARGS)
 
 check: setup
-	@.venv/bin/ruff check .
-	@.venv/bin/ruff format --check --quiet .
-	@.venv/bin/mypy
-	@.venv/bin/lint-imports --no-cache
-	@$(PYTHON) -m pytest -q tests/rules tests/docs/test_generated_pages.py
+	@$(PYTHON) tests/suite check $(ARGS)
 
 packages: setup
 	@deploy/packages/build.sh $(ARGS)

@@ -6,74 +6,43 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
-from xdist.scheduler import LoadFileScheduling
 
 from coroutines import run_test
 from fogline_lab.kafka_broker import KafkaBroker
 from secured_kafka import SecuredKafka
 
-hypothesis.settings.register_profile("same", deadline=None, derandomize=True)  # how long a case takes is the machine's affair
-hypothesis.settings.register_profile("other", deadline=None)
+if TYPE_CHECKING:
+    from fogline_lab.line.line import Line
 
-pytest_plugins = ("faults.plugin", "pytester")
+CHAOS = Path(__file__).parent / "chaos"
+
+pytest_plugins = ("cpu_time", "faults.plugin", "property_tests", "sharing", "pytester")
 _numbers = itertools.count(1)
-
-
-LONG_FIRST = (
-    "flows/test_flow.py",
-    "chaos/test_ledger.py",
-    "chaos/test_takeover.py",
-    "chaos/test_power_cut.py",
-    "chaos/test_network.py",
-    "flows/",
-    "chaos/",
-    "e2e/",
-    "contracts/",
-)
-"""Files, or folders of them, that take longest: they come first, so that workers side by side end together."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "slow: too long for `make test`; `make chaos` runs it")
-    # `make chaos` tries other cases each time; `make test` the same ones, so that a change fails for its own faults only.
-    hypothesis.settings.load_profile("other" if config.getoption("chaos") else "same")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--chaos", action="store_true", help="only the tests in tests/chaos and those marked slow")
+    parser.addoption("--chaos", action="store_true", help="the tests in tests/chaos, those marked slow, and all property tests")
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    def path(item: pytest.Item) -> str:
-        return item.path.relative_to(Path(__file__).parent).as_posix()
+    if not config.getoption("chaos"):
+        return
 
-    def rank(item: pytest.Item) -> int:
-        return next((n for n, begin in enumerate(LONG_FIRST) if path(item).startswith(begin)), len(LONG_FIRST))
+    def is_chaos(item: pytest.Item) -> bool:
+        slow = CHAOS in item.path.parents or item.get_closest_marker("slow") is not None
+        return slow or hypothesis.is_hypothesis_test(getattr(item, "obj", None))
 
-    items.sort(key=rank)
-    if config.getoption("chaos"):
-        others = [item for item in items if not path(item).startswith("chaos/") and item.get_closest_marker("slow") is None]
-        config.hook.pytest_deselected(items=others)
-        left = set(others)
-        items[:] = [item for item in items if item not in left]
-
-
-class ByFile(LoadFileScheduling):
-    """Workers side by side take whole files; those that share one Spark session, or the secured broker, are one."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        path: str = super()._split_scope(nodeid)
-        return "spark" if path.startswith("tests/flows/test_") or "/test_secured_" in path else path
-
-
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
-    config.option.loadscopereorder = False  # by the number of tests, which says nothing of their length
-    return ByFile(config, log)
+    config.hook.pytest_deselected(items=[item for item in items if not is_chaos(item)])
+    items[:] = [item for item in items if is_chaos(item)]
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -106,6 +75,29 @@ def tenant() -> str:
 def folder(tmp_path: Path) -> Path:
     """An empty folder of this test."""
     return tmp_path
+
+
+@pytest.fixture
+def thorough(request: pytest.FixtureRequest) -> bool:
+    """Return True in `make chaos`, which looks at all that `make test` looks at samples of."""
+    return bool(request.config.getoption("chaos"))
+
+
+@pytest.fixture
+def line(kafka: KafkaBroker, tenant: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> "Line":
+    """A tenant on the broker. Its gateways come back soon after a bridge has no shard yet."""
+    from fogline_cloud.kafka import KafkaClients  # here: a run of the edge's tests alone imports nothing of the cloud
+    from fogline_cloud.settings import CloudSettings, FlowSettings
+    from fogline_cloud.topic_admin import create_topics
+    from fogline_lab.line.line import Line
+
+    monkeypatch.setattr("fogline_cloud.bridge.gateways.RETRY_S", 0.2)
+    monkeypatch.setattr("fogline_edge.uplink.uplink.REDIRECTED_S", 0.2)
+    settings = CloudSettings(
+        tenant=tenant, kafka={"bootstrap.servers": kafka.bootstrap}, shards=2, flow=FlowSettings(tables=str(folder / "tables"))
+    )
+    create_topics(KafkaClients(settings.kafka), settings, 1)
+    return Line(tenant, folder, settings)
 
 
 @pytest.fixture

@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 
-LEFT_S = 20.0
+from fogline_lab.clock import MovedLoop
+
+LEFT_S = 60.0
 """Time that tasks and threads have to end after the test."""
 
 
 def run_test(item: pytest.Function, *, strict: bool = False) -> bool | None:
-    """Run a test in a loop of its own. Returns None if it is no coroutine.
+    """Run a test in a loop of its own, whose clock `pass_time` advances. Returns None if it is no coroutine.
 
     `strict`: it fails for every error that the loop caught. The alarm of a test that takes too long may come while the loop
     runs a callback. The loop would catch that error too.
@@ -36,7 +38,7 @@ def run_test(item: pytest.Function, *, strict: bool = False) -> bool | None:
         else:
             loop.default_exception_handler(context)
 
-    loop = asyncio.new_event_loop()
+    loop = MovedLoop()
     asyncio.set_event_loop(loop)
     executor = ThreadPoolExecutor(thread_name_prefix=f"to_thread of {item.nodeid}")
     loop.set_default_executor(executor)

@@ -60,12 +60,12 @@ class KafkaClients:
         self._base = {"log_level": 3, **read_secrets(settings)}
         self._has_codec = "compression.type" in settings or "compression.codec" in settings
 
-    def producer(self, transactional_id: str) -> Producer:
-        """Return a transactional producer. The caller must call `init_transactions`."""
+    def producer(self, transactional_id: str, limit_ms: int = TRANSACTION_TIMEOUT_MS) -> Producer:
+        """Return a transactional producer. The caller must call `init_transactions`. `limit_ms`: of each transaction."""
         settings = {
             "transactional.id": transactional_id,
-            "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
-            "message.timeout.ms": TRANSACTION_TIMEOUT_MS,
+            "transaction.timeout.ms": limit_ms,
+            "message.timeout.ms": limit_ms,
             "linger.ms": LINGER_MS,
             "batch.num.messages": BATCH_RECORDS,
             "delivery.report.only.error": False,

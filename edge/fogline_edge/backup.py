@@ -23,7 +23,7 @@ from fogline.command import CommandState
 from fogline.errors import FoglineError, Misconfigured
 from fogline_edge.first_settings import require_none
 from fogline_edge.outbox.copy_file import OLDEST, CopyRecord, change_copy
-from fogline_edge.outbox.data_folder import DataFolder, RunEnd, sync_path
+from fogline_edge.outbox.data_folder import DataFolder, RunEnd, forget_journal_name, sync_path
 from fogline_edge.outbox.schema import NEWEST_MIGRATION, open_database
 from fogline_edge.outbox.startup import FILE
 from fogline_edge.settings import EdgeSettings, load
@@ -240,6 +240,7 @@ def _prepare(part: Path, max_bytes: int, name: str) -> int:
         connection.execute("DROP TABLE backup")
         connection.execute("DROP TABLE backup_file")
         connection.execute("UPDATE command SET state = ? WHERE state = ?", (CommandState.SENDING, CommandState.QUEUED))
+        forget_journal_name(connection)
         (waiting,) = connection.execute(
             "SELECT count(*) FROM event JOIN stream ON event.place >> 40 = number WHERE event.place & 1099511627775 > settled"
         ).fetchone()

@@ -15,8 +15,11 @@ from fogline.enrolment import decode_token
 from fogline.errors import Misconfigured, Poison
 from fogline.installed import settings_folder
 from fogline.process import checkup, command_line
+from fogline.process.checkup import certificate_problem
+from fogline.process.command_line import Parser, ShowVersion
 from fogline.process.journal import name_gateway
 from fogline.process.one_cpu import stay_on_one_cpu
+from fogline.process.terminal import show, tell
 from fogline.process.tls_files import require_tls
 from fogline_edge.adapters.ble.state import BleState, lines_of
 from fogline_edge.first_settings import FILE, ask, next_steps, require_none, write_first
@@ -55,8 +58,9 @@ _RAW = argparse.RawDescriptionHelpFormatter
 
 def build_parser() -> argparse.ArgumentParser:
     """Build the parser of the command line."""
-    parser = argparse.ArgumentParser(prog="fogline-edge", description=__doc__, epilog=EXAMPLE, formatter_class=_RAW)
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    parser = Parser(prog="fogline-edge", description=__doc__, epilog=EXAMPLE, formatter_class=_RAW)
+    parser.add_argument("--version", action=ShowVersion, distribution="fogline-edge")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=Parser)
     for name, run, text in (
         ("run", run_run, "serve devices until Ctrl-C"),
         ("check", run_check, "check the settings"),
@@ -84,7 +88,7 @@ def build_parser() -> argparse.ArgumentParser:
             command.add_argument("file", type=Path, help="the file to write; it holds keys, and only its owner may read it")
         if name == "reset":
             command.add_argument("--yes-wipe-everything", action="store_true", help="without it, nothing is done")
-        if name in {"status", "outbox", "doctor", "diag", "backup", "reset"}:
+        if name != "run":
             command.add_argument("--json", action="store_true", help="print JSON")
         if name == "outbox":
             command.add_argument("--limit", type=int, default=20, help="number of rows (default: 20)")
@@ -119,6 +123,7 @@ def _add_enroll(commands: Any) -> None:
     enrolling.add_argument("--bridge", required=True, help="address of the bridge, host:port")
     text = "folder of the settings (default: this one; /etc/fogline with the Debian package)"
     enrolling.add_argument("--out", type=Path, default=settings_folder(FILE), help=text)
+    enrolling.add_argument("--json", action="store_true", help="print JSON")
     enrolling.set_defaults(run=run_enroll)
 
 
@@ -177,9 +182,10 @@ def run_init(arguments: argparse.Namespace) -> int:
     write_first(path, first, tls=first.with_tls)
     steps = next_steps(first, arguments.out)
     if arguments.json:
-        print(json.dumps({"settings": str(path), **first._asdict(), "next": steps}))
+        show(json.dumps({"settings": str(path), **first._asdict(), "next": steps}))
     else:
-        print(f"wrote {path}. Next:", *steps, sep="\n  ")
+        for line in (f"wrote {path}. Next:", *(f"  {step}" for step in steps)):
+            show(line)
     return 0
 
 
@@ -193,7 +199,9 @@ def run_enroll(arguments: argparse.Namespace) -> int:
     except Poison as error:
         raise Misconfigured(str(error)) from None
     settings = enroll(token, arguments.bridge, arguments.out)
-    print(f"gateway {token.gateway} of {token.tenant} is enrolled. Run: fogline-edge run --config {settings}")
+    text = f"gateway {token.gateway} of {token.tenant} is enrolled. Run: fogline-edge run --config {settings}"
+    facts = {"gateway": token.gateway, "tenant": token.tenant, "settings": str(settings)}
+    show(json.dumps(facts) if arguments.json else text)
     return 0
 
 
@@ -208,8 +216,10 @@ def run_renew(arguments: argparse.Namespace) -> int:
     """Get a new certificate."""
     from fogline_edge.enrolment import renew  # noqa: PLC0415 - see `run_enroll`
 
-    renew(load(arguments.config))
-    print("the certificate was renewed; the gateway shows it with its next connection")
+    settings = load(arguments.config)
+    renew(settings)
+    text = "the certificate was renewed; the gateway shows it with its next connection"
+    show(json.dumps({"gateway": settings.gateway, "renewed": True}) if arguments.json else text)
     return 0
 
 
@@ -217,7 +227,12 @@ def run_check(arguments: argparse.Namespace) -> int:
     """Check the settings. Raises `Misconfigured`."""
     settings = load(arguments.config)
     check(settings)
-    print(f"{arguments.config} is valid: gateway {settings.gateway} of {settings.tenant}, outbox in {settings.data}")
+    tls = settings.uplink.tls
+    if tls is not None and tls.certificate and (why := certificate_problem(tls.certificate, "uplink.tls.certificate")):
+        raise Misconfigured(f"{why}. Run: fogline-edge renew; after its end: fogline-edge enroll with a new token")
+    facts = {"settings": str(arguments.config), "gateway": settings.gateway, "tenant": settings.tenant, "data": settings.data}
+    text = f"{arguments.config} is valid: gateway {settings.gateway} of {settings.tenant}, outbox in {settings.data}"
+    show(json.dumps(facts) if arguments.json else text)
     return 0
 
 
@@ -225,21 +240,23 @@ def run_status(arguments: argparse.Namespace) -> int:
     """Print the counts."""
     status = read_status(Path(load(arguments.config).data))
     if arguments.json:
-        print(json.dumps(status))
+        show(json.dumps(status))
         return 0
-    print(f"gateway {status['gateway']}, {status['bytes']:,} bytes")
+    show(f"gateway {status['gateway']}, {status['bytes']:,} bytes")
     if status["run"]:
-        print(*lines_of_run(msgspec.convert(status["run"], RunState)), sep="\n")
+        for line in lines_of_run(msgspec.convert(status["run"], RunState)):
+            show(line)
     if status["full"]:
-        print(status["full"]["sentence"])
+        show(status["full"]["sentence"])
     if (copy := status["copy"])["restored"]:
-        print(f"it was restored from a backup of {copy['restored']}")
+        show(f"it was restored from a backup of {copy['restored']}")
     if copy["replaced"]:
-        print("it was replaced by a gateway that was restored from its backup later: it only delivers what it has")
+        show("it was replaced by a gateway that was restored from its backup later: it only delivers what it has")
     columns = "lane stream stored duplicate filtered dead sent settled backlog dropped quarantined"
     _table(status["streams"], tuple(columns.split()))
     if "ble" in status:
-        print(*lines_of(msgspec.convert(status["ble"], BleState)), sep="\n")
+        for line in lines_of(msgspec.convert(status["ble"], BleState)):
+            show(line)
     return 0
 
 
@@ -255,7 +272,7 @@ def run_diag(arguments: argparse.Namespace) -> int:
     from fogline_edge.diagnosis_archive import write_archive  # noqa: PLC0415 - not needed to run
 
     path = write_archive(arguments.config, arguments.out)
-    print(json.dumps({"archive": str(path)}) if arguments.json else f"wrote {path}. Look into it before you send it")
+    show(json.dumps({"archive": str(path)}) if arguments.json else f"wrote {path}. Look into it before you send it")
     return 0
 
 
@@ -265,12 +282,12 @@ def run_backup(arguments: argparse.Namespace) -> int:
 
     made = write_backup(arguments.config, arguments.file)
     if arguments.json:
-        print(json.dumps({"file": str(arguments.file), **made._asdict()}))
+        show(json.dumps({"file": str(arguments.file), **made._asdict()}))
         return 0
-    print(f"wrote {arguments.file}: the outbox as of {made.made}, and {', '.join(made.files)}")
+    show(f"wrote {arguments.file}: the outbox as of {made.made}, and {', '.join(made.files)}")
     for each in made.left_out:
-        print(f"warning: {each} is not in it, because it is not in the folder of the settings", file=sys.stderr)
-    print("warning: the file holds the gateway's private keys and passwords: whoever has it can speak for it", file=sys.stderr)
+        tell(f"warning: {each} is not in it, because it is not in the folder of the settings")
+    tell("warning: the file holds the gateway's private keys and passwords: whoever has it can speak for it")
     return 0
 
 
@@ -281,12 +298,12 @@ def run_restore(arguments: argparse.Namespace) -> int:
     made = restore(arguments.file, arguments.out)
     not_renewed = renew_restored(made.settings)
     if arguments.json:
-        print(json.dumps({**made._asdict(), "settings": str(made.settings), "not_renewed": not_renewed}))
+        show(json.dumps({**made._asdict(), "settings": str(made.settings), "not_renewed": not_renewed}))
         return 0
-    print(f"restored gateway {made.gateway} as of {made.made}, with {made.waiting:,} events at most. Settings: {made.settings}")
+    show(f"restored gateway {made.gateway} as of {made.made}, with {made.waiting:,} events at most. Settings: {made.settings}")
     if not_renewed:
-        print(f"warning: it has the certificate of the former gateway still, because {not_renewed}", file=sys.stderr)
-        print("Run `fogline-edge renew` before you reset or revoke the former gateway", file=sys.stderr)
+        tell(f"warning: it has the certificate of the former gateway still, because {not_renewed}")
+        tell("Run `fogline-edge renew` before you reset or revoke the former gateway")
     return 0
 
 
@@ -307,15 +324,15 @@ def run_outbox(arguments: argparse.Namespace) -> int:
         raise Misconfigured("--delete and --resend are for rejected events: add --quarantine")
     rows = read_events(Path(settings.data), "quarantine" if arguments.quarantine else "event", arguments.limit)
     if arguments.json:
-        print(json.dumps(rows))
+        show(json.dumps(rows))
     else:
         for row in rows:
-            print(f"{row['stream']:>3} {row['sequence']:>8} {row['body']}")
+            show(f"{row['stream']:>3} {row['sequence']:>8} {row['body']}")
     if rows and (arguments.delete or arguments.resend):
         keys = [(row["stream"], row["sequence"]) for row in rows]
         taken = asyncio.run(empty_quarantine(settings, keys, resend=arguments.resend))
         text = "moved to the outbox: the gateway sends them when it runs" if arguments.resend else "deleted"
-        print(f"{taken} of {len(rows)} events {text}", file=sys.stderr)
+        tell(f"{taken} of {len(rows)} events {text}")
     return 0
 
 
@@ -332,7 +349,7 @@ def _table(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> None:
     cells = [columns, *(tuple(str(row[name]) for name in columns) for row in rows)]
     widths = [max(len(line[index]) for line in cells) for index in range(len(columns))]
     for line in cells:
-        print("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)))
+        show("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

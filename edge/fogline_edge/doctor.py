@@ -1,5 +1,6 @@
 """`fogline-edge doctor`: checks everything that a gateway needs, beside the running gateway or without one."""
 
+import asyncio
 import os
 import re
 import sqlite3
@@ -9,7 +10,11 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
+from fogline.amqp.engine import Engine
+from fogline.amqp.login_check import try_login
 from fogline.errors import Misconfigured
+from fogline.hello import PRODUCT
+from fogline.message import Property
 from fogline.process.checkup import (
     Check,
     Finding,
@@ -22,6 +27,7 @@ from fogline.process.checkup import (
     examine,
     megabytes,
 )
+from fogline.process.settings_file import split_endpoint
 from fogline.process.tls_files import client_context
 from fogline.tracing.collector import check_collector
 from fogline_edge.ble_settings import BleSettings
@@ -33,6 +39,7 @@ from fogline_edge.process_end import EndCause
 from fogline_edge.run_record import read_run
 from fogline_edge.settings import EdgeSettings, load
 from fogline_edge.status import read_oldest, read_status
+from fogline_edge.uplink.session import uplink_security
 
 CARD_CYCLES = 300
 """How often a cheap card bears to be written as a whole. docs/alerts.md has the same number."""
@@ -41,6 +48,7 @@ CHECK_S = 10.0
 """Time limit of SQLite's check of the whole file. What it does not reach is not examined."""
 _HOT_C = 80.0
 _MIN_UPTIME_S = 3600.0
+_REFUSED = "Check tenant, gateway and [uplink.tls]. A new certificate: fogline gateway add, then fogline-edge enroll"
 
 
 def diagnose(config: Path) -> Iterator[Finding]:
@@ -57,6 +65,7 @@ def diagnose(config: Path) -> Iterator[Finding]:
         "settings": partial(_settings, settings, config),
         "clock": check_clock,
         "gateway": partial(_process, folder),
+        "uplink": partial(_uplink, folder),
         "outbox": partial(_outbox, settings),
         "disk": partial(check_room, folder, "disk", _growth(settings)),
         "wear": partial(_wear, folder),
@@ -81,7 +90,33 @@ def _settings(settings: EdgeSettings, config: Path) -> Iterator[Finding]:
 
 def _bridge(settings: EdgeSettings, bridge: str) -> Iterator[Finding]:
     tls = settings.uplink.tls
-    return check_bridge(bridge, "uplink.bridge", None if tls is None else client_context(tls, "uplink.tls"))
+    found = list(check_bridge(bridge, "uplink.bridge", None if tls is None else client_context(tls, "uplink.tls")))
+    yield from found
+    if running_pid(Path(settings.data)) is None and all(each.grade is not Grade.FAIL for each in found):
+        yield _login(settings, bridge)  # a second connection would end that of a running gateway
+
+
+def _login(settings: EdgeSettings, bridge: str) -> Finding:
+    """Return whether the bridge lets this gateway in."""
+    host, port = split_endpoint(bridge, "uplink.bridge")
+    properties: dict[str, Property] = {"tenant": settings.tenant, "product": PRODUCT, "version": version("fogline-edge")}
+
+    async def visit() -> str:
+        security = uplink_security(settings.uplink)
+        return await try_login(host, port, Engine(settings.gateway, hostname=host, properties=properties, security=security))
+
+    if why := asyncio.run(visit()):
+        return Finding(Grade.FAIL, "login", f"{bridge} does not let gateway {settings.gateway} in: {why}", _REFUSED)
+    return Finding(Grade.OK, "login", f"{bridge} lets gateway {settings.gateway} in")
+
+
+def _uplink(folder: Path) -> Iterator[Finding]:
+    """Tell whether the running gateway is connected, as it notes it."""
+    run = read_run(folder)
+    if running_pid(folder) is None or run is None or run.uplink is None:
+        return
+    remedy = "" if run.uplink.connected else "Its events wait in the outbox. See the lines on DNS, bridge and TLS"
+    yield Finding(Grade.OK if run.uplink.connected else Grade.FAIL, "uplink", run.uplink.sentence, remedy)
 
 
 def _growth(settings: EdgeSettings) -> int:

@@ -1,7 +1,6 @@
 """Gets a certificate from a bridge, with a token or with the certificate that the gateway has (see `fogline.enrolment`)."""
 
 import asyncio
-import contextlib
 import os
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
@@ -145,9 +144,10 @@ async def _converse(bridge: str, who: EnrollAddress, security: ClientSecurity, m
         raise Unreachable(f"the bridge at {bridge} does not answer in {LIMIT_S:.0f} s") from None
     finally:
         connection.close()
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.shield(handler.over), 1.0)
-        connection.abort()
+        try:
+            await asyncio.wait([handler.over], timeout=1.0)
+        finally:
+            connection.abort()
 
 
 def check_certificate(text: str, key: ec.EllipticCurvePublicKey) -> x509.Certificate:

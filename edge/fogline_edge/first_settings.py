@@ -10,6 +10,7 @@ from fogline.address import is_identifier
 from fogline.errors import Misconfigured
 from fogline.installed import SETTINGS, STATE
 from fogline.process.settings_file import is_loopback, split_endpoint
+from fogline.process.terminal import tell
 
 FILE = "edge.toml"
 CERTIFICATE, CA = "gateway.pem", "ca.pem"
@@ -82,7 +83,7 @@ def _answer(question: Question) -> str:
         try:
             question.check(answer)
         except Misconfigured as error:
-            sys.stderr.write(f"{error}\n")
+            tell(str(error))
         else:
             return answer
 
@@ -116,7 +117,7 @@ def next_steps(first: FirstSettings, folder: Path) -> list[str]:
         return [allow, start] if packaged else [f"fogline-edge run --insecure-dev{config}"]
     return [
         f"fogline gateway add {first.gateway}    # on the bridge's machine; it prints TOKEN",
-        f"{'sudo -u fogline ' if packaged else ''}fogline-edge enroll TOKEN --bridge {first.bridge}{out}",
+        f"{'sudo -u fogline ' if packaged else ''}fogline-edge enroll - --bridge {first.bridge}{out}",
         start if packaged else f"fogline-edge run{config}",
     ]
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fogline.errors import FoglineError, Misconfigured
 from fogline.process import service_manager
+from fogline.process.cancellation import end_tasks
 from fogline.process.service_manager import watched
 from fogline.process.settings_file import require_loopback, split_endpoint
 from fogline.process.statistics import answer_sigusr1
@@ -138,7 +139,10 @@ async def _serve_devices(
         open_adapters.callback(downlink.close)
         adapters = await _open_adapters(settings, outbox, downlink, open_adapters)
         statistics = StatisticsReader(settings, downlink.counters, outbox.clock)
-        uplink = Uplink(outbox, settings.uplink, downlink.received, statistics=statistics.read, export=export)
+        on_state = watchman.record.note_uplink
+        uplink = Uplink(
+            outbox, settings.uplink, downlink.received, statistics=statistics.read, export=export, on_state=on_state
+        )
         addresses = {name: address for each in adapters for name, address in each.addresses.items()}
         if settings.metrics is not None:
             addresses["metrics"] = await _serve_metrics(settings, outbox, uplink, downlink, adapters, stack=open_adapters)
@@ -158,8 +162,7 @@ async def _renewing(settings: EdgeSettings, config: Path) -> AsyncIterator[None]
     try:
         yield
     finally:
-        task.cancel()
-        await asyncio.wait([task])
+        await end_tasks(task)
 
 
 async def _open_outbox(settings: EdgeSettings, stop: asyncio.Event, export: ExportSpans | None = None) -> Outbox | None:
@@ -176,7 +179,8 @@ async def _open_outbox(settings: EdgeSettings, stop: asyncio.Event, export: Expo
             service_manager.tell(f"EXTEND_TIMEOUT_USEC={round(2e6 * ROOM_S)}")
             service_manager.tell_status(why)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), ROOM_S)
+            async with asyncio.timeout(ROOM_S):
+                await stop.wait()
     return None
 
 
@@ -325,8 +329,8 @@ async def _serve(uplink: Uplink, outbox: Outbox, stop: asyncio.Event, watchman: 
                 each.result()
         _log.info("stopping")
     finally:
+        await end_tasks(*tasks)
         for task in tasks:
-            task.cancel()
-        for ended in await asyncio.gather(*tasks, return_exceptions=True):
-            if isinstance(ended, FoglineError) and not isinstance(ended, MemoryExceeded):
-                _log.error("%s", ended)
+            error = None if task.cancelled() else task.exception()
+            if isinstance(error, FoglineError) and not isinstance(error, MemoryExceeded):
+                _log.error("%s", error)

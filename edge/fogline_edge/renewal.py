@@ -76,7 +76,8 @@ async def _renew(config: Path) -> str:
         *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
     )
     try:
-        _, errors = await asyncio.wait_for(child.communicate(), LIMIT_S)
+        async with asyncio.timeout(LIMIT_S):
+            _, errors = await child.communicate()
     except TimeoutError:
         return f"it took longer than {LIMIT_S:.0f} s"
     finally:

@@ -10,6 +10,7 @@ from fogline.cancel import CancelRequest
 from fogline.command import Command, JournalQuery
 from fogline.errors import FoglineError, Misconfigured
 from fogline.process import service_manager
+from fogline.process.cancellation import end_tasks
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import UplinkSettings
 from fogline_edge.uplink.uplink import Uplink
@@ -36,11 +37,9 @@ async def deliver_the_rest(outbox: Outbox, settings: UplinkSettings, stop: async
         if outbox.failed.done():
             raise Misconfigured(outbox.failed.result())
     finally:
-        for task in (sending, stopped):
-            task.cancel()
-        for ended in await asyncio.gather(sending, stopped, return_exceptions=True):
-            if isinstance(ended, FoglineError):
-                _log.error("%s", ended)
+        await end_tasks(sending, stopped)
+        if not sending.cancelled() and isinstance(error := sending.exception(), FoglineError):
+            _log.error("%s", error)
 
 
 async def _deliver(outbox: Outbox, settings: UplinkSettings) -> None:
@@ -52,8 +51,7 @@ async def _deliver(outbox: Outbox, settings: UplinkSettings) -> None:
                 while await _waits(outbox) and not uplink.done():  # noqa: ASYNC110 - no event tells
                     await asyncio.sleep(LOOK_S)
             finally:
-                uplink.cancel()
-                await asyncio.wait([uplink])
+                await end_tasks(uplink)
             _log.warning("all events are delivered. To use this machine for something else: fogline-edge reset")
             service_manager.tell(f"STATUS={WHY}; all events are delivered")
         await asyncio.sleep(LOOK_S)

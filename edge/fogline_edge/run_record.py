@@ -50,10 +50,27 @@ class ClockState(msgspec.Struct, frozen=True):
     jumps: tuple[ClockJump, ...] = ()
 
 
+class UplinkNote(msgspec.Struct, frozen=True):
+    """Whether a bridge serves the gateway. `since`: RFC 3339. `why`: the reason, if none does."""
+
+    connected: bool
+    bridge: str
+    since: str
+    why: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """The state in words."""
+        if self.connected:
+            return f"connected to the bridge at {self.bridge} since {self.since}"
+        return f"not connected to a bridge since {self.since}; {self.bridge}: {self.why}"
+
+
 class RunState(msgspec.Struct, frozen=True):
     """Content of the file. `boot`: id of the boot in which this run began. `oom_kills`: the kernel's count at its begin.
 
-    `own`: the end of this run, as the gateway noted it. `ends`: of former runs, the newest last.
+    `own`: the end of this run, as the gateway noted it. `ends`: of former runs, the newest last. `uplink`: None until the
+    first attempt to connect has ended.
     """
 
     started: str
@@ -62,6 +79,7 @@ class RunState(msgspec.Struct, frozen=True):
     own: ProcessEnd | None = None
     ends: tuple[ProcessEnd, ...] = ()
     clock: ClockState = ClockState()
+    uplink: UplinkNote | None = None
 
 
 def read_run(folder: Path) -> RunState | None:
@@ -75,6 +93,8 @@ def read_run(folder: Path) -> RunState | None:
 def lines_of_run(run: RunState) -> list[str]:
     """Return the record as lines of text: the last end, and before it the last one that was not in order."""
     found = [f"run of {run.started}" + ("" if run.own is None else f": {_line_of(run.own)}")]
+    if run.own is None and run.uplink is not None:
+        found.append(f"  {run.uplink.sentence}")
     if run.ends:
         last = run.ends[-1]
         found.append(f"  the run before: {_line_of(last)}")
@@ -122,6 +142,17 @@ class RunRecord:
         printable = "".join(each if each.isprintable() else "?" for each in text[:_MAX_TEXT])
         own = ProcessEnd(rfc3339(self._clock.time_ns()), cause, printable)
         self.state = msgspec.structs.replace(self.state, own=own)
+        self._write()
+
+    def note_uplink(self, bridge: str, why: str, *, connected: bool) -> None:
+        """Note that a bridge serves the gateway, or why none does. The same state is not written again."""
+        former, why = self.state.uplink, "".join(each if each.isprintable() else "?" for each in why[:_MAX_TEXT])
+        if former is not None and (former.connected, former.why) == (connected, why):
+            return
+        # An outage that goes on for another reason keeps its begin.
+        begun = former is not None and not former.connected and not connected
+        since = former.since if former is not None and begun else rfc3339(self._clock.time_ns())
+        self.state = msgspec.structs.replace(self.state, uplink=UplinkNote(connected, bridge, since, why))
         self._write()
 
     def note_clock(self, jump: ClockJump | None, *, synced: bool) -> None:

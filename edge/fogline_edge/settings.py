@@ -239,7 +239,7 @@ class ServingSettings(StrictTable, frozen=True, kw_only=True):
     device: Identifier
     """Name of the device."""
     uri: str
-    """Base URI. A host name in it is resolved once, for the first command."""
+    """Base URI. A host name in it is resolved for each command."""
 
 
 class CoapSettings(StrictTable, frozen=True, kw_only=True):

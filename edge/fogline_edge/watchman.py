@@ -42,7 +42,7 @@ class Watchman:
     """Checks memory and clock. `max_memory_mib`: the bound, 0 for none."""
 
     def __init__(self, record: RunRecord, clock: Clock, max_memory_mib: int = 0, status: Path = PROCESS_STATUS) -> None:
-        self._record = record
+        self.record = record
         self._clock = clock
         self._max_memory_mib = max_memory_mib
         self._status = status
@@ -85,7 +85,7 @@ class Watchman:
                 unknown = "the wall clock is not known to be right: until it is, events are marked `unsynced`"
                 _log.warning(unknown, extra={"reason": "clock"})
         self._synced = now.synced
-        self._record.note_clock(jump, synced=now.synced)
+        self.record.note_clock(jump, synced=now.synced)
 
     def _present_boot_time_ns(self) -> int:
         """Return the wall-clock time of the boot, which changes only when somebody sets the clock."""

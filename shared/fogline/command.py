@@ -13,6 +13,7 @@ A command is executed once, or expires, or is reported in doubt. Only a late ans
 """
 
 import hashlib
+from collections.abc import Callable
 from enum import IntEnum, StrEnum
 from typing import Annotated
 
@@ -29,6 +30,8 @@ MAX_COMMAND_BYTES = 256 * 1024
 MAX_NAME = 128
 MAX_TEXT = 1024
 """Limit of the characters of a command's content type, and of its correlation id."""
+REMEMBER_COMMANDS_S = 8 * 24 * 3600
+"""Time for which a journal has a command that is over: longer than any may live, so that a late copy is recognised."""
 EXPIRED = "fogline:expired"
 """Error condition: the gateway rejects a command whose deadline is past."""
 CONFLICT = "fogline:conflict"
@@ -103,6 +106,10 @@ class Deadline(msgspec.Struct, frozen=True):
     def left_ms(self, now: Beacon) -> int:
         """Return the milliseconds until the deadline; 0 or less if it is past, or of another boot, where it is unknown."""
         return self.boottime_ms - now.boottime_ms if self.boot_id == now.boot_id else 0
+
+    def is_ahead(self, now: Callable[[], Beacon]) -> bool:
+        """Return True if the deadline is not past by the clock `now`."""
+        return self.left_ms(now()) > 0
 
 
 class Reply(msgspec.Struct, frozen=True):

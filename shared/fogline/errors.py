@@ -4,6 +4,7 @@
     ├── SlowDown        try the same input again later
     ├── Poison          never try this input again; other input is not affected
     ├── Unreachable     the peer is gone; reconnect with back-off
+    │   └── NotSent     and it has no byte of this message
     └── Misconfigured   the user has to change something; a command line exits with status 2
 
 Exceptions of libraries are mapped to these once, by the module that calls the library.
@@ -32,6 +33,10 @@ class Poison(FoglineError):
 
 class Unreachable(FoglineError):
     """The peer cannot be reached, or has gone. The outcome of everything in flight is unknown."""
+
+
+class NotSent(Unreachable):
+    """The peer is gone, and no byte of the message was given to the connection: the peer cannot have it."""
 
 
 class Misconfigured(FoglineError):

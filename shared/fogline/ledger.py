@@ -25,12 +25,17 @@ class Counts(msgspec.Struct, kw_only=True):
 
 
 class Statement(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The counts of one stream at one moment. `closed`: the last statement of the stream."""
+    """The counts of one stream at one moment. `closed`: the last statement of the stream.
+
+    `heads`: the highest stored sequence of each stream of the outbox that is open, or not accepted whole. When all of them have
+    arrived, everything has arrived that the gateway stored before the statement.
+    """
 
     stream: str
     lane: str
     counts: Counts
     closed: bool = False
+    heads: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 def encode_statement(statement: Statement) -> bytes:

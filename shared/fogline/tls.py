@@ -87,7 +87,8 @@ class Tls:
             if old in reason:
                 return new
         if "alert" in reason:
-            return f"the peer refused TLS: {reason.partition('alert ')[2] or reason}"
+            alert = reason.partition("alert ")[2] or reason
+            return _ALERTS.get(alert, f"the peer refused TLS: {alert}")
         return f"no TLS: {reason}"
 
 
@@ -96,6 +97,15 @@ def _unique(name: Iterable[Iterable[tuple[str, str]]]) -> dict[str, str]:
     return {key: value for key, value in values if [each for each, _ in values].count(key) == 1}
 
 
+_ALERTS: Final = {
+    "certificate expired": "the peer refuses this side's certificate: it has expired",
+    "certificate revoked": "the peer refuses this side's certificate: it is revoked",
+    "unknown ca": "the peer refuses this side's certificate: it does not know the authority that issued it",
+    "bad certificate": "the peer refuses this side's certificate",
+    "certificate unknown": "the peer refuses this side's certificate",
+    "certificate required": "the peer requires a certificate of this side",
+}
+"""What the peer's alerts say (RFC 8446 6.2), with whose certificate is meant."""
 _PLAIN_WORDS: Final = {
     "http request": "the peer does not speak TLS (it sent an HTTP request)",
     "wrong version number": "the peer does not speak TLS",

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 
+from chaos import gateway_copies
+from chaos.device_line import DeviceLine
 from chaos.reply_event import reply_event
 from chaos.virtual_loop import VirtualLoop
-from cloud.bridge.test_command_table import CommandSide
 from fogline.address import CommandAddress
 from fogline.amqp.outcome import ACCEPTED, DeliveryState, Outcome
 from fogline.cancel import FEATURE, decode_cancel, is_cancel
@@ -32,7 +33,9 @@ from fogline_cloud.shard.command_changes import CommandChange
 from fogline_edge.downlink import journal
 from fogline_edge.downlink.downlink import Downlink
 from fogline_edge.outbox import outbox as outbox_module
+from fogline_edge.outbox.data_folder import journal_name
 from fogline_edge.outbox.group import Group
+from fogline_lab.bridge.command_side import CommandSide
 
 SCHEMA = Path(outbox_module.__file__).parent / "schema.sql"
 IDS = CommandIds(b"k" * 32)
@@ -89,7 +92,7 @@ class Bridge:
 
     def write_command(self, record: CommandRecord) -> None:
         """Note the order in which durable commands are accepted."""
-        if record.state is CommandState.ACCEPTED and record.durable:
+        if record.state is CommandState.ACCEPTED and record.durable and record.id not in self.world.accepted:
             self.world.accepted.append(record.id)
 
     def cut(self) -> None:
@@ -113,7 +116,7 @@ class Gateway:
         self.connection = world.journal
         self.acts: deque = deque()
         self.committed: deque = deque()
-        self.held: list[str] = []  # commands that the adapter has not sent
+        self.journal = journal_name(self.connection)
         self.alive = True
         self.downlink = Downlink(self, TrustedKeys())
         starting = self.downlink.start()
@@ -144,7 +147,7 @@ class Gateway:
 
     def commit(self) -> None:
         """Commit all that waits. The callbacks come with `notify`."""
-        group, taken = Group(int(self.world.loop.time() * 1000)), []
+        group, taken = Group(int(self.world.loop.time())), []
         self.take = lambda _, waiting: taken.append(waiting.arrival)
         self.connection.execute("BEGIN")
         while self.acts:
@@ -152,6 +155,7 @@ class Gateway:
             self.committed.append((done, run(self, group)))
         self.connection.execute("COMMIT")
         self.world.replies.extend(taken)
+        gateway_copies.store_replies(self.world)
 
     def notify(self) -> None:
         while self.committed:
@@ -160,12 +164,10 @@ class Gateway:
 
     def execute(self, command) -> None:
         if self.alive:
-            self.held.append(command.id)
+            self.world.line.execute(command)
 
     def abandon(self, command) -> None:
-        if command.id in self.held:
-            self.held.remove(command.id)
-            self.downlink.not_sent(command.id)
+        self.world.line.abandon(command)
 
 
 @dataclass
@@ -191,6 +193,8 @@ class World:
     def __post_init__(self) -> None:
         self.journal = sqlite3.connect(":memory:", isolation_level=None)
         self.journal.executescript(SCHEMA.read_text())
+        gateway_copies.begin(self)
+        self.line = DeviceLine(self)
         self.bridge: Bridge = self.loop.call(Bridge, self)
         self.gateway: Gateway = self.loop.call(Gateway, self)
         self.zombies: list[Bridge] = []
@@ -221,7 +225,7 @@ class World:
         def settle(_, outcome):
             self.settled.append((command_id, outcome))
 
-        quota = {"check_quota": lambda: None, "count": lambda **_: None}
+        quota = {"check_quota": lambda: None, "count": lambda **_: None, "queue": lambda *_: None}
         peer = SimpleNamespace(principal=OPERATOR, forwarded=False, settle=settle, settle_command=settle, **quota)
         self.loop.call(self.bridge.side.operators.received, peer, None, message, ADDRESS)
 
@@ -255,7 +259,10 @@ class World:
 
         features = frozenset({FEATURE} if self.feature else ())
         principal = SimpleNamespace(name="gw-1")
-        peer = SimpleNamespace(principal=principal, control=self.bridge, welcomed=True, deadline=deadline, features=features)
+        journal = self.gateway.journal
+        peer = SimpleNamespace(
+            principal=principal, control=self.bridge, welcomed=True, deadline=deadline, features=features, journal=journal
+        )
         self.loop.call(self.bridge.side.connect, peer)
 
     def disconnect(self) -> None:
@@ -296,24 +303,27 @@ class World:
         assert not checked.refused
         for record in checked.records:
             self.truth.put(record)
+        gateway_copies.store_replies(self)
         self.bridge.side.table.learn(checked.records)
 
     # --- the device
 
     def set_reachable(self, *, reachable: bool) -> None:
         self.reachable = reachable
+        if reachable:
+            self.line.resume()
+        else:
+            self.line.end_connection()
         port = self.gateway.downlink
         self.loop.call(port.reachable if reachable else port.unreachable, "lamp-1", self.gateway)
 
     def adapter(self, step: str) -> None:
         """The adapter's oldest command reaches the device, is certainly not sent, or is lost with or without an effect."""
-        if not self.gateway.held:
+        command_id = self.line.take()
+        if command_id is None:
             return
-        command_id = self.gateway.held.pop(0)
         if step in ("reach", "reach and lose"):
-            self.effects[command_id] += 1
-            self.done.append(command_id)
-            self.at_device.append(command_id)
+            self.line.begin(command_id)
         if step == "not sent":
             self.loop.call(self.gateway.downlink.not_sent, command_id)
         elif step != "reach":
@@ -343,8 +353,10 @@ class World:
 
     def gateway_dies(self, *, reboot: bool) -> None:
         self.disconnect()
+        gateway_copies.note_doubts(self)
         self.gateway.alive = False
         self.gateway.downlink.close()
+        self.line.restart()
         if reboot:
             self.boot = f"boot-{int(self.boot.removeprefix('boot-')) + 1}"
         self.gateway = self.loop.call(Gateway, self)
@@ -365,7 +377,7 @@ class World:
                 self.step_all()
             self.loop.advance(3600)
             self.connect()
-            for command_id in self.asked:
+            for command_id in [each for each in self.asked if each not in self.old]:
                 self.ask_again(command_id)
 
     def step_all(self) -> None:

@@ -11,10 +11,10 @@ LOCK = "lock"
 """The file beside the database in which the outbox says how its last run ended."""
 
 
-async def judged(record, folder, *, since: int = 0):
-    """Every image with what is wrong with it. `since`: only those of cuts after so many steps."""
+async def judged(record, folder, *, since: int = 0, every: int = 1):
+    """Every image with what is wrong with it. `since`: only those of cuts after so many steps. `every`: one in so many."""
     books, told = Books(), 0
-    for image in PowerCut(record).images():
+    for image in PowerCut(record, every=every).images():
         for step in record[told : image.cut]:
             if step.kind is DiskOperation.NOTE:
                 books.take(step.note)

@@ -32,7 +32,7 @@ class RawKafka:
 
     def become(self, transactional_id: str) -> "Identity":
         """Fence whoever has the id, and be the producer of that name."""
-        deadline, error = time.monotonic() + 10, _CONCURRENT_TRANSACTIONS
+        deadline, error = time.monotonic() + 60, _CONCURRENT_TRANSACTIONS
         while error == _CONCURRENT_TRANSACTIONS and time.monotonic() < deadline:  # the former one is still being ended
             answer = self._ask(_INIT_PRODUCER_ID, 0, _string(transactional_id) + struct.pack(">i", 15_000))
             _, error, number, epoch = struct.unpack_from(">ihqh", answer)
@@ -44,7 +44,7 @@ class RawKafka:
         batch = _batch(who, records, sequence)
         body = _string(who.transactional_id) + struct.pack(">hii", -1, 10_000, 1) + _string(topic)
         body += struct.pack(">iii", 1, partition, len(batch)) + batch
-        deadline, error = time.monotonic() + 10, _NOT_LEADER
+        deadline, error = time.monotonic() + 60, _NOT_LEADER
         while error == _NOT_LEADER and time.monotonic() < deadline:  # of a topic that was created just now
             answer = self._ask(_PRODUCE, 3, body)
             (error,) = struct.unpack_from(">h", answer, 4 + 2 + len(topic) + 4 + 4)

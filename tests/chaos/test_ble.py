@@ -2,7 +2,7 @@
 
 import pytest
 
-from edge.ble.test_delivery import ENOUGH, SETTINGS, deliver, judge
+from edge.ble.delivery import ENOUGH, SETTINGS, deliver, judge
 from edge.ble.world import THERMOMETER, World
 from fogline_lab.amqp import within
 

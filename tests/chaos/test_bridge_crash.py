@@ -2,26 +2,28 @@
 
 import asyncio
 import signal
+import sys
 
 import pytest
 
-from chaos.site import Site, until_async
-from fogline.amqp.backoff import Backoff
+from chaos.places_to_crash import BRIDGE_POINTS
 from fogline.event import Lane
 from fogline.process.crash_points import CrashPoint
 from fogline_cloud import topics
 from fogline_cloud.kafka import end_offset
-from fogline_lab.amqp import within
-from fogline_lab.supervisor import start_child
+from fogline_lab.gateway.connected_gateway import Impatient
+from fogline_lab.line.process_line import ProcessLine
+from fogline_lab.supervisor import ChildProcess, start_child
+from fogline_lab.waiting import until
 
-TAKEOVER_S = 15.0
-POINTS = (
-    CrashPoint.BEFORE_INIT_TRANSACTIONS,
-    CrashPoint.AFTER_TAKE_BEFORE_READY,
-    CrashPoint.BEFORE_PRODUCE,
-    CrashPoint.IN_TRANSACTION,
-    CrashPoint.AFTER_COMMIT_BEFORE_SETTLING,
-)
+PATIENT = """\
+import sys
+from fogline_cloud import kafka
+kafka.TRANSACTION_TIMEOUT_MS = 600_000
+from fogline_cloud.cli.main import main
+sys.exit(main())
+"""
+"""A bridge whose open transaction Kafka ends after ten minutes, which is longer than any wait here."""
 
 
 def visible(site):
@@ -29,14 +31,16 @@ def visible(site):
     return end_offset(site.clients.reader(), topics.of_lane(Lane.TELEMETRY, site.tenant), 0)[1]
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", BRIDGE_POINTS)
 @pytest.mark.fault("C4")
 async def test_a_bridge_killed_at_a_point_loses_and_doubles_nothing(kafka, tenant, folder, point):
     """C4: killed before produce: nothing; in the transaction: invisible; after the commit: the resend is dropped."""
-    site = Site(tenant, folder, kafka.bootstrap, shards=1)
+    site = ProcessLine(tenant, folder, kafka.bootstrap, shards=1)
     try:
-        crashing = site.bridge("bridge-1")
-        site.open_gateway("gw-1", "bridge-1", backoff=Backoff(0.05, 0.2))
+        command = [sys.executable, "-c", PATIENT, "bridge", "run", "--insecure-dev", "--config", folder / "bridge-1.toml"]
+        crashing = site.bridges["bridge-1"] = ChildProcess("bridge-1", command, folder / "bridge-1.log")
+        site.bridge("bridge-1")
+        site.open_gateway("gw-1", "bridge-1", backoff=Impatient(0.05, 0.2))
         await start_child(crashing, crash_at=point)
         assert await asyncio.to_thread(crashing.wait) == -signal.SIGKILL
 
@@ -44,8 +48,8 @@ async def test_a_bridge_killed_at_a_point_loses_and_doubles_nothing(kafka, tenan
             committed = point is CrashPoint.AFTER_COMMIT_BEFORE_SETTLING
             return (await asyncio.to_thread(visible, site) > 0) == committed
 
-        await until_async(as_expected, f"what is visible after {point} is not right", 10)
-        await within(start_child(crashing), "it waits for the dead one's transaction to time out", TAKEOVER_S)
+        await until(as_expected, f"what is visible after {point} is not right")
+        await start_child(crashing)  # it does not wait until the dead one's transaction times out
         await site.lands("gw-1", "nothing lands after the restart")
         await site.drain()
         print(f"{point}: {await site.check()} events in the end, 0 lost, 0 duplicate")

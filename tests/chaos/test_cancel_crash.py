@@ -5,22 +5,21 @@ import signal
 
 import pytest
 
-from chaos.site import Site, until
-from chaos.test_direct_command_crash import TTL_S, gateway, heard_of, operator
-from e2e.parts import Device
+from chaos.command_crash import TTL_S, gateway, heard_of, operator
+from chaos.places_to_crash import CANCEL_POINTS
 from fogline.command import CommandState
-from fogline.process.crash_points import CrashPoint
 from fogline_cloud.commands.client import Ask
 from fogline_lab.amqp import within
+from fogline_lab.device.command_device import CommandDevice
+from fogline_lab.line.process_line import ProcessLine
 from fogline_lab.supervisor import start_child
+from fogline_lab.waiting import until
 
-POINTS = (CrashPoint.BEFORE_CANCELLING_COMMIT, CrashPoint.BEFORE_CANCEL_SENT)
 
-
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", CANCEL_POINTS)
 @pytest.mark.fault("X7")
 async def test_a_bridge_killed_during_a_cancellation_leaves_one_verdict(kafka, tenant, folder, point):
-    site = Site(tenant, folder, kafka.bootstrap, shards=1)
+    site = ProcessLine(tenant, folder, kafka.bootstrap, shards=1)
     try:
         crashing = site.bridge("bridge-1")
         await start_child(crashing, crash_at=point)
@@ -33,7 +32,7 @@ async def test_a_bridge_killed_during_a_cancellation_leaves_one_verdict(kafka, t
             await start_child(crashing)
             verdict, end = await within(asyncio.gather(cancelled, asked), "no verdict", TTL_S)
             assert (verdict.state, end.state) == (CommandState.CANCELLED, CommandState.CANCELLED)
-            device = Device(downlink)
+            device = CommandDevice(downlink)
             downlink.reachable("lamp-1", device)
             done = await within(op.request(Ask("lamp-1", "blink", ttl_s=TTL_S)), "the next one is not run", TTL_S)
             assert (device.ran, done.state) == ([done.command_id], CommandState.SUCCEEDED)

@@ -4,14 +4,13 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from chaos import test_bridge_crash, test_cancel_crash, test_direct_command_crash
-from chaos.real_gateway import Bridge, Device, Gateway
-from edge.downlink.test_cancel import cancel
-from fogline.command import Deadline
+from chaos.places_to_crash import BRIDGE_POINTS, CANCEL_POINTS, DIRECT_POINTS, WITH_DEVICE
 from fogline.process.crash_points import CrashPoint, _select
 from fogline_edge.adapters.mqtt.protocol.packets import PacketType
-from fogline_edge.boot import beacon
-from fogline_lab.commands import make_command
+from fogline_lab.bridge.accepting_bridge import AcceptingBridge
+from fogline_lab.device.mqtt_lamp import MqttLamp
+from fogline_lab.gateway.connected_gateway import cancel_request, durable_command
+from fogline_lab.gateway.gateway_process import GatewayProcess
 
 READING = ("telemetry", b'{"n": 1}')
 ANSWER = ("command///res/C1/200", b"done")
@@ -20,8 +19,8 @@ ANSWER = ("command///res/C1/200", b"done")
 @asynccontextmanager
 async def surroundings(folder):
     """A bridge, a gateway that is not started, and what ends both."""
-    bridge = Bridge()
-    gateway = Gateway(folder, await bridge.serve())
+    bridge = AcceptingBridge()
+    gateway = GatewayProcess(folder, await bridge.serve())
     try:
         yield bridge, gateway
     finally:
@@ -32,7 +31,7 @@ async def surroundings(folder):
 @asynccontextmanager
 async def device(port: int):
     """A device on the gateway."""
-    there = Device()
+    there = MqttLamp()
     await there.connect(port)
     try:
         yield there
@@ -40,13 +39,7 @@ async def device(port: int):
         await there.close()
 
 
-def command(**other):
-    now = beacon()
-    deadline = Deadline(now.boot_id, now.boottime_ms + 600_000)
-    return make_command(id="C1", durable=True, deadline=deadline, **other)
-
-
-async def publish_until_it_dies(gateway: Gateway, point: CrashPoint) -> bool:
+async def publish_until_it_dies(gateway: GatewayProcess, point: CrashPoint) -> bool:
     """A reading; whether it was acknowledged before the gateway died."""
     acknowledged = False
     async with device(await gateway.start(point)) as lamp:
@@ -88,11 +81,11 @@ async def after_send_before_settle(folder):
         assert (stream["stored"], len(bridge.events())) == (1, 1)
 
 
-async def command_until_it_dies(bridge, gateway, point: CrashPoint, **other) -> Device:
+async def command_until_it_dies(bridge, gateway, point: CrashPoint, **other) -> MqttLamp:
     """A device that is there gets a command, and answers what it gets."""
     async with device(await gateway.start(point)) as lamp:
         await lamp.take_commands()
-        await bridge.command(command(**other))
+        await bridge.command(durable_command(in_s=600.0, **other))
         with suppress(ConnectionError):
             await lamp.until(PacketType.PUBLISH)
             await lamp.publish(*ANSWER)
@@ -100,11 +93,11 @@ async def command_until_it_dies(bridge, gateway, point: CrashPoint, **other) -> 
     return lamp
 
 
-async def commanded_again(bridge, gateway, first: Device, state: str, **other) -> list[str]:
+async def commanded_again(bridge, gateway, first: MqttLamp, state: str, **other) -> list[str]:
     """The bridge sends it again; what the device got in both lives, once the command's end is told."""
     async with device(await gateway.start()) as lamp:
         await lamp.take_commands()
-        await (await bridge.command(command(**other)))
+        await (await bridge.command(durable_command(in_s=600.0, **other)))
         if state == "SUCCEEDED":
             if not first.commands + lamp.commands:
                 await lamp.until(PacketType.PUBLISH)
@@ -137,12 +130,12 @@ async def after_answer_commit(folder):
 async def before_cancel_commit(folder):
     async with surroundings(folder) as (bridge, gateway):
         await gateway.start(CrashPoint.BEFORE_CANCEL_COMMIT)
-        asked = command()
+        asked = durable_command(in_s=600.0)
         await (await bridge.command(asked))
-        await bridge.cancel(cancel(asked))
+        await bridge.cancel(cancel_request(asked))
         assert await gateway.died()
         async with device(await gateway.start()) as lamp:
-            await (await bridge.cancel(cancel(asked)))
+            await (await bridge.cancel(cancel_request(asked)))
             await bridge.until(lambda: bridge.replies() == [("C1", "CANCELLED")], "no reply tells of its end")
             await (await bridge.command(asked))
             await lamp.take_commands()
@@ -169,8 +162,7 @@ async def test_the_gateway_dies_at(folder, point):
 
 
 def test_every_place_is_come_to_in_a_test():
-    direct = {*test_direct_command_crash.POINTS, *test_direct_command_crash.WITH_DEVICE}
-    assert {*LIVES, *test_bridge_crash.POINTS, *direct, *test_cancel_crash.POINTS} == set(CrashPoint)
+    assert {*LIVES, *BRIDGE_POINTS, *DIRECT_POINTS, *WITH_DEVICE, *CANCEL_POINTS} == set(CrashPoint)
 
 
 def test_a_place_that_does_not_exist_is_an_error():

@@ -5,14 +5,16 @@ import signal
 
 import pytest
 
-from chaos.site import Site, until
-from chaos.test_direct_command_crash import POINTS, TTL_S, gateway, heard_of, operator
-from e2e.parts import Device
+from chaos.command_crash import TTL_S, gateway, heard_of, operator
+from chaos.places_to_crash import DIRECT_POINTS
 from fogline.command import CommandState
 from fogline.process.crash_points import CrashPoint
 from fogline_cloud.commands.client import Ask
 from fogline_lab.amqp import within
+from fogline_lab.device.command_device import CommandDevice
+from fogline_lab.line.process_line import ProcessLine
 from fogline_lab.supervisor import start_child
+from fogline_lab.waiting import until
 
 
 @pytest.mark.parametrize(
@@ -20,17 +22,17 @@ from fogline_lab.supervisor import start_child
     [
         CrashPoint.BEFORE_COMMAND_SENT,
         CrashPoint.BEFORE_VERDICT_COMMIT,
-        *(pytest.param(point, marks=pytest.mark.slow) for point in POINTS[1:]),
+        *(pytest.param(point, marks=pytest.mark.slow) for point in DIRECT_POINTS[1:]),
     ],
 )
 async def test_a_bridge_killed_during_a_durable_command_does_it_once(kafka, tenant, folder, point):
-    site = Site(tenant, folder, kafka.bootstrap, shards=1)
+    site = ProcessLine(tenant, folder, kafka.bootstrap, shards=1)
     try:
         crashing = site.bridge("bridge-1")
         await start_child(crashing, crash_at=point)
         async with gateway(site) as (outbox, downlink), operator(site) as op:
             await heard_of(outbox)
-            device = Device(downlink)
+            device = CommandDevice(downlink)
             downlink.reachable("lamp-1", device)
             asked = asyncio.create_task(op.request(Ask("lamp-1", "switch", b"{}", ttl_s=10 * TTL_S, message_id="m-1")))
             assert await asyncio.to_thread(crashing.wait) == -signal.SIGKILL

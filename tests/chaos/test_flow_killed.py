@@ -7,7 +7,6 @@ import pytest
 from confluent_kafka import Producer
 from deltalake import DeltaTable
 
-from chaos.site import until
 from fogline.event import Lane
 from fogline_cloud import topics
 from fogline_cloud.kafka import KafkaClients
@@ -16,6 +15,7 @@ from fogline_cloud.settings import CloudSettings
 from fogline_cloud.topic_admin import create_topics
 from fogline_lab.events import make_event
 from fogline_lab.supervisor import ChildProcess, find_script, kill_child, start_child
+from fogline_lab.waiting import until
 
 KILLS = 4
 EVENTS = 2000
@@ -25,13 +25,13 @@ LIFE_S = 300.0
 
 def land(settings: CloudSettings, first: int) -> None:
     producer = Producer({**settings.kafka, "transactional.id": f"land-{settings.tenant}"})
-    producer.init_transactions(30)
+    producer.init_transactions(60)
     producer.begin_transaction()
     topic = topics.of_lane(Lane.TELEMETRY, settings.tenant)
     for sequence in range(first, first + EVENTS):
         record = record_of(make_event(sequence, tenant=settings.tenant))
         producer.produce(topic, record.value, record.key, partition=0, headers=record.headers)
-    producer.commit_transaction(30)
+    producer.commit_transaction(60)
 
 
 def sequences(tables: Path, table: str) -> list[int]:

@@ -6,9 +6,9 @@ import signal
 import httpx
 import pytest
 
-from chaos.real_gateway import SETTINGS
 from fogline.process.crash_points import CrashPoint
 from fogline_edge.status import read_status
+from fogline_lab.gateway.gateway_process import SETTINGS
 from fogline_lab.supervisor import ChildProcess, find_script, start_child, stop_children
 
 LIMIT_S = 60.0

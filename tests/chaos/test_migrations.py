@@ -147,7 +147,7 @@ def schemas(tmp_path_factory):
 
 @pytest.mark.parametrize("version", range(len(NAMES)))
 @pytest.mark.fault("C12")
-def test_whenever_it_ends_there_is_one_schema_or_the_other_and_every_row(folder, memory, schemas, version):
+def test_whenever_it_ends_there_is_one_schema_or_the_other_and_every_row(folder, memory, schemas, version, thorough):
     disk = Disk()
     make_old(folder / FILE, version, disk.connect)
     with contextlib.closing(connect_file(folder / FILE)) as connection:
@@ -157,7 +157,7 @@ def test_whenever_it_ends_there_is_one_schema_or_the_other_and_every_row(folder,
     since = len(disk.record)
     open_database(folder / FILE, LARGE, disk.connect).close()
     found, moved, images = set(), set(), 0
-    for image in PowerCut(disk.record).images():
+    for image in PowerCut(disk.record, every=1 if thorough else 5).images():
         if image.cut <= since:
             continue
         images += 1
@@ -177,8 +177,13 @@ def test_whenever_it_ends_there_is_one_schema_or_the_other_and_every_row(folder,
             assert unique_names(connection), f"cut after step {image.cut}, {image.how}: a migration could be noted twice"
     print(f"from version {version}: {images} disk images, schemas {sorted(found)}, moved {sorted(moved)}")
     between = {MOVING} if version else set()
+    steps = {100, 200, 250} if version == MOVING else {0, 100, 200, 250} if version else set()
+    if not thorough:  # one image in five need not meet each state
+        assert found <= {version, len(NAMES)} | between
+        assert moved <= steps
+        return
     assert found == {version, len(NAMES)} | between
-    assert moved == ({100, 200, 250} if version == MOVING else {0, 100, 200, 250} if version else set())
+    assert moved == steps
     assert images > sum(step.kind is DiskOperation.WRITE for step in disk.record[since:])
 
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from chaos.site import until_async
-from chaos.test_takeover_torn import landed, provided
+from chaos.landed_events import landed, provided
 from chaos.zombie import POINTS, stream_of
 from fogline.event import Lane
 from fogline_cloud import topics
@@ -16,6 +15,7 @@ from fogline_cloud.kafka import TRANSACTION_TIMEOUT_MS, end_offset
 from fogline_cloud.records import record_of
 from fogline_lab.events import make_event
 from fogline_lab.supervisor import ChildProcess, kill_child, start_child
+from fogline_lab.waiting import until
 
 SWEEP_S = 10.0
 """How often a broker looks for transactions to abort (transaction.abort.timed.out.transaction.cleanup.interval.ms)."""
@@ -26,13 +26,13 @@ LATER = 99
 def write_later(bootstrap, tenant):
     """Somebody else commits a record to each partition."""
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": f"later-{tenant}"})
-    producer.init_transactions(30)
+    producer.init_transactions(60)
     producer.begin_transaction()
     for shard in range(SHARDS):
         record = record_of(make_event(LATER, tenant=tenant, stream=stream_of(shard)))
         topic = topics.of_lane(Lane.TELEMETRY, tenant)
         producer.produce(topic, record.value, record.key, partition=shard, headers=record.headers)
-    producer.commit_transaction(30)
+    producer.commit_transaction(60)
 
 
 @pytest.mark.slow
@@ -53,6 +53,6 @@ async def test_readers_go_on_within_the_time_out_of_a_dead_bridges_transaction(k
     async def seen() -> bool:
         return all(end_offset(reader, topic, shard)[1] for shard in range(SHARDS))
 
-    await until_async(seen, "readers are held up", TRANSACTION_TIMEOUT_MS / 1000 + SWEEP_S + 5)
+    await until(seen, "readers are held up", TRANSACTION_TIMEOUT_MS / 1000 + SWEEP_S + 60)
     print(f"{len(held)} of {SHARDS} partitions were held, for {time.monotonic() - began:.1f} s")
     assert set(landed(clients, tenant, SHARDS)) == {(stream_of(shard), LATER) for shard in range(SHARDS)}

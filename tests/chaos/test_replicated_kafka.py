@@ -6,14 +6,15 @@ from contextlib import asynccontextmanager
 import pytest
 from confluent_kafka import KafkaException
 
-from chaos.site import Site, until
 from fogline.amqp.backoff import Backoff
 from fogline.event import Lane
 from fogline_cloud import topics
 from fogline_cloud.kafka import TRANSACTION_TIMEOUT_MS
 from fogline_cloud.shard.hanging_transactions import find_hanging
 from fogline_lab.kafka_cluster import KafkaCluster
+from fogline_lab.line.process_line import ProcessLine
 from fogline_lab.supervisor import start_child
+from fogline_lab.waiting import until
 
 KILLS = 20
 LIMIT_S = 90.0
@@ -29,7 +30,7 @@ async def loaded_site(tenant, folder):
     """One bridge on a cluster, and a gateway under load for each of its shards."""
     with KafkaCluster(folder / "kafka") as cluster:
         cluster.wait_in_sync()
-        site = Site(tenant, folder, cluster.bootstrap, replication=3)
+        site = ProcessLine(tenant, folder, cluster.bootstrap, replication=3)
         try:
             await start_child(site.bridge("bridge-1"))
             await site.shared("bridge-1")
@@ -55,7 +56,7 @@ async def judge(site, what):
         *(each(site.tenant) for each in (topics.checkpoint, topics.commands, topics.audit)),
     ]
     partitions = [(name, shard) for name in names for shard in range(site.shards)]
-    behind = await asyncio.to_thread(find_hanging, site.clients, partitions, TRANSACTION_TIMEOUT_MS / 1000 + SWEEP_S + 5)
+    behind = await asyncio.to_thread(find_hanging, site.clients, partitions, TRANSACTION_TIMEOUT_MS / 1000 + SWEEP_S + 60)
     assert behind == [], "the last stable offset stays behind"
     log = site.bridges["bridge-1"].log.read_text()
     print(f"{what}: {count} events, 0 lost, 0 duplicate; markers: {log.count(UNSEEN)} late, {log.count(REPAIRED)} missing")

@@ -11,21 +11,16 @@ from pathlib import Path
 
 import pytest
 
+from chaos.landed_events import landed, provided
 from chaos.zombie import produce, stream_of
 from fogline.amqp.outcome import ACCEPTED
 from fogline.codec import Batch
-from fogline.event import Lane
-from fogline_cloud import topics
-from fogline_cloud.committed_records import read_committed
-from fogline_cloud.kafka import KafkaClients
-from fogline_cloud.records import position_of
-from fogline_cloud.settings import BridgeSettings, CloudSettings
+from fogline_cloud.settings import BridgeSettings
 from fogline_cloud.shard.checkpoint import ShardOwner
 from fogline_cloud.shard.producer import ShardProducer
 from fogline_cloud.shard.shard import Shard
 from fogline_cloud.shard.shard_writer import ShardWriter
 from fogline_cloud.shard.submissions import GatewayBatch
-from fogline_cloud.topic_admin import create_topics
 from fogline_lab.events import STREAM, make_batch
 from fogline_lab.kafka_broker import KafkaBroker
 from fogline_lab.kafka_line import KafkaLine, Tear
@@ -33,21 +28,6 @@ from fogline_lab.supervisor import ChildProcess, kill_child, start_child
 
 ZOMBIES = 20
 LIMIT_S = 60.0
-
-
-def provided(bootstrap, tenant, shards):
-    settings = CloudSettings(tenant=tenant, kafka={"bootstrap.servers": bootstrap}, shards=shards)
-    clients = KafkaClients(settings.kafka)
-    create_topics(clients, settings, 1)
-    return clients
-
-
-def landed(clients, tenant, shards=1):
-    """Count how often a `read_committed` consumer sees each sequence of each stream."""
-    topic = topics.of_lane(Lane.TELEMETRY, tenant)
-    records = read_committed(clients, {(topic, shard): None for shard in range(shards)})
-    places = [position_of(record.headers, record.value) for record in records]
-    return Counter((place.stream, place.last) for place in places if place)
 
 
 def wait_for(condition, what):
@@ -137,7 +117,7 @@ class Owned:
 @pytest.fixture
 def hurried(monkeypatch):
     """Commits are given up, and shards taken again, soon."""
-    monkeypatch.setattr("fogline_cloud.shard.producer.LIMIT_S", 1.0)
+    monkeypatch.setattr("fogline_cloud.shard.pace.LIMIT_S", 2.0)
     monkeypatch.setattr("fogline_cloud.shard.shard.RETAKE_S", 0.1)
 
 
@@ -169,7 +149,7 @@ def test_takeover_after_a_request_that_comes_when_the_shard_was_taken_afresh(tor
         def commit(self):
             if torn.torn > before and self._begun and Late.code is None:
                 Late.code = 0
-                self._producer.flush(30)
+                self._producer.flush(60)
                 Late.code = torn.deliver_copy()
             return super().commit()
 
@@ -195,7 +175,7 @@ def test_takeover_after_a_late_copy_that_commits_half_of_the_next_transaction(to
                 return super().write_batch(batch, span, *headers)
             events = batch.events()
             super().write_batch(Batch.of(events[:5]), span)
-            assert self.producer._producer.flush(30) == 0
+            assert self.producer._producer.flush(60) == 0
             Copied.code = torn.deliver_copy()
             wait_for(lambda: landed(self._clients, self.tenant)[STREAM, 15], "the copy commits nothing")
             return super().write_batch(Batch.of(events[5:]), span)

@@ -140,3 +140,15 @@ async def live(disk: Disk, folder: Path, connect=None) -> None:
         await life.put(1)
         await life.restart()
     await life.outbox.close()
+
+
+async def answered(outbox: Outbox, name: str):
+    """A command comes, is tried, and is answered; what the journal says of the answer."""
+    loop = asyncio.get_running_loop()
+    store = partial(journal.store, command=make_command(id=name), first=CommandState.SENDING)
+    stored, told = loop.create_future(), loop.create_future()
+    outbox.port.act(store, stored.set_result, urgent=True)
+    assert await within(stored, "the command is not stored") is journal.JournalResult.NEW
+    answer = partial(journal.store_answer, device="lamp-1", command_id=name, reply=ANSWER)
+    outbox.port.act(answer, told.set_result, urgent=True)
+    return await within(told, "the answer is not stored")

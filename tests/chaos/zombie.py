@@ -42,7 +42,7 @@ def begin(writer: ShardWriter, tenant: str, shard: int) -> None:
     if point != "nothing begun":
         produce(writer, tenant, shard, 1, 5 if point == "half produced" else 10)
     if point in {"flushed", "half produced"}:
-        assert writer.producer._producer.flush(30) == 0
+        assert writer.producer._producer.flush(60) == 0
 
 
 def go_on(writer: ShardWriter, tenant: str, shard: int) -> str:

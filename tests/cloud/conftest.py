@@ -15,4 +15,4 @@ def bench(kafka, tenant) -> Iterator[Bench]:
     for shard in made.shards:
         shard.stop()
     for shard in made.shards:
-        shard.join(30)
+        shard.join(60)

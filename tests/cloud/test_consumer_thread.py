@@ -8,7 +8,7 @@ import pytest
 from fogline_cloud import consumer_thread
 from fogline_cloud.consumer_thread import ConsumerThread, stuck_consumers
 
-LIMIT_S = 10
+LIMIT_S = 60
 NAME = "reader of topic-1"
 
 

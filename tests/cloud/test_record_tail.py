@@ -9,7 +9,7 @@ from confluent_kafka import TopicPartition
 from fogline_cloud import consumer_thread, topics
 from fogline_cloud.record_tail import RecordTail
 
-LIMIT_S = 30
+LIMIT_S = 60
 
 
 @pytest.fixture(autouse=True)

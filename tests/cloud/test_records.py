@@ -55,5 +55,5 @@ def test_recovery_reads_over_a_header_without_a_value(kafka, tenant):
     producer = Producer({"bootstrap.servers": kafka.bootstrap})
     headers = [(name, None if name == "ce_stream" else value) for name, value in MADE.headers]
     producer.produce(topics.of_lane(Lane.TELEMETRY, tenant), MADE.value, MADE.key, partition=0, headers=headers)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     assert recover(clients, tenant, 0).known == {}

@@ -6,14 +6,14 @@ import re
 import pytest
 
 from contracts.foreign.clients import Note, Sent
-from contracts.foreign.java import QpidJms, java
+from contracts.foreign.java import QpidJms
 from contracts.foreign.javascript import Rhea
-from e2e.conftest import line  # noqa: F401 - a fixture
-from e2e.parts import Device, commandable, serving
 from fogline.codec import MAX_MESSAGE_BYTES
 from fogline.event import Lane
 from fogline_cloud.records import is_replayed
 from fogline_lab.amqp import within
+from fogline_lab.device.command_device import CommandDevice
+from fogline_lab.line.line import commandable, serving
 
 IDS = [
     ("string", "switch-1"),
@@ -25,14 +25,8 @@ IDS = [
 JSON = "application/json"
 
 
-@pytest.fixture(scope="module")
-def jvm():
-    with java() as classes:
-        yield classes
-
-
 @pytest.fixture(params=["rhea", "qpid-jms"])
-def client(request, line):  # noqa: F811 - the fixture
+def client(request, line):
     """Makes a client of the bridge that listens by then."""
     if request.param == "rhea":
         return lambda: Rhea(line.port, line.tenant)
@@ -40,16 +34,16 @@ def client(request, line):  # noqa: F811 - the fixture
     return lambda: QpidJms(line.port, line.tenant, classes)
 
 
-async def landed(line, device, *lanes):  # noqa: F811
+async def landed(line, device, *lanes):
     """Bodies and headers of a device's events, in the order of their partition, as only committed ones are read."""
     records = await asyncio.to_thread(line.records, *lanes)
     with_headers = [(each.value.decode(), dict(each.headers)) for each in records]
     return [each for each in with_headers if each[1]["device_id"] == device.encode()]
 
 
-async def test_a_command_is_answered_with_its_correlation_id_of_any_type(line, client):  # noqa: F811
+async def test_a_command_is_answered_with_its_correlation_id_of_any_type(line, client):
     async with commandable(line) as (_, _, downlink):
-        device = Device(downlink)
+        device = CommandDevice(downlink)
         downlink.reachable("lamp-1", device)
         outcomes, replies = await client().commands("lamp-1", IDS)
     assert outcomes == [Sent("accepted")] * len(IDS)
@@ -60,7 +54,7 @@ async def test_a_command_is_answered_with_its_correlation_id_of_any_type(line, c
     assert len(device.ran) == len(replies) == len(IDS)
 
 
-async def test_a_command_that_cannot_be_carried_out_is_refused_at_once(line, client):  # noqa: F811
+async def test_a_command_that_cannot_be_carried_out_is_refused_at_once(line, client):
     async with commandable(line):
         foreign = client()
         (absent,), _ = await foreign.commands("lamp-1", IDS[:1])
@@ -72,35 +66,35 @@ async def test_a_command_that_cannot_be_carried_out_is_refused_at_once(line, cli
     assert "nobody" in unknown.description
 
 
-async def test_a_persistent_command_without_a_time_to_live_is_answered(line, client):  # noqa: F811
+async def test_a_persistent_command_without_a_time_to_live_is_answered(line, client):
     """B18: JMS sends persistent by default."""
     async with commandable(line) as (_, _, downlink):
-        device = Device(downlink)
+        device = CommandDevice(downlink)
         downlink.reachable("lamp-1", device)
         outcomes, replies = await client().commands("lamp-1", IDS[:1], durable=True)
     assert outcomes == [Sent("accepted")]
     assert [(each.status, each.state, each.body) for each in replies] == [(200, "SUCCEEDED", '{"ok":true}')]
 
 
-async def test_jms_sends_a_command_with_its_own_defaults(line, jvm):  # noqa: F811
+async def test_jms_sends_a_command_with_its_own_defaults(line, jvm):
     """B18: `producer.send(message)`, with nothing set about delivery mode or time to live."""
     async with commandable(line) as (_, _, downlink):
-        device = Device(downlink)
+        device = CommandDevice(downlink)
         downlink.reachable("lamp-1", device)
         (outcome,), (reply,) = await QpidJms(line.port, line.tenant, jvm).command_by_default("lamp-1")
     assert (outcome, reply.status, reply.body) == (Sent("accepted"), 200, '{"ok":true}')
 
 
-async def test_a_one_way_command_runs(line, client):  # noqa: F811
+async def test_a_one_way_command_runs(line, client):
     async with commandable(line) as (_, _, downlink):
-        device = Device(downlink)
+        device = CommandDevice(downlink)
         downlink.reachable("lamp-1", device)
         command = Note('{"on":true}', subject="switch")
         assert await client().send(f"command/{line.tenant}/lamp-1", command) == [Sent("accepted")]
         await within(device.came.wait(), "it was not run")
 
 
-async def test_events_land_in_kafka(line, client):  # noqa: F811
+async def test_events_land_in_kafka(line, client):
     telemetry, event = (f"{endpoint}/{line.tenant}/meter-1" for endpoint in ("telemetry", "event"))
     async with serving(line):
         foreign = client()
@@ -116,7 +110,7 @@ async def test_events_land_in_kafka(line, client):  # noqa: F811
     assert [body for body, _ in alarms] == ['{"w":3}', "relayed"]
 
 
-async def test_an_event_with_an_id_of_its_own_is_known_when_it_comes_again(line, client):  # noqa: F811
+async def test_an_event_with_an_id_of_its_own_is_known_when_it_comes_again(line, client):
     """Kafka has both copies under one id, marked so that the tables keep the first (`flows.commit`)."""
     note = Note("1", properties={"cloudEvents_id": "reading-1", "cloudEvents_source": "/meters"})
     async with serving(line):
@@ -130,7 +124,7 @@ async def test_an_event_with_an_id_of_its_own_is_known_when_it_comes_again(line,
     assert [is_replayed(each) for each in found] == [True, True, False, False]
 
 
-async def test_a_message_over_the_limit_ends_its_link_and_nothing_else(line, client):  # noqa: F811
+async def test_a_message_over_the_limit_ends_its_link_and_nothing_else(line, client):
     async with serving(line):
         end, other = await client().oversize(f"telemetry/{line.tenant}/meter-1", 2 * MAX_MESSAGE_BYTES)
         assert [body for body, _ in await landed(line, "meter-1", Lane.TELEMETRY)] == ["small"]
@@ -139,7 +133,7 @@ async def test_a_message_over_the_limit_ends_its_link_and_nothing_else(line, cli
     assert other == Sent("accepted")
 
 
-async def test_a_link_that_a_client_may_not_have_is_refused_with_the_reason(line, client):  # noqa: F811
+async def test_a_link_that_a_client_may_not_have_is_refused_with_the_reason(line, client):
     gateways = {f"ingest/{line.tenant}/0": "senders", f"control/{line.tenant}/gw-1": "receivers"}
     async with serving(line):
         foreign = client()
@@ -153,7 +147,7 @@ async def test_a_link_that_a_client_may_not_have_is_refused_with_the_reason(line
     assert (relayed.state, relayed.condition) == ("rejected", "amqp:unauthorized-access")
 
 
-async def test_b19_a_receiver_of_events_gets_those_that_its_selector_selects(line, client):  # noqa: F811
+async def test_b19_a_receiver_of_events_gets_those_that_its_selector_selects(line, client):
     def address(device=""):
         return f"event/{line.tenant}/{device}".rstrip("/")
 
@@ -167,14 +161,14 @@ async def test_b19_a_receiver_of_events_gets_those_that_its_selector_selects(lin
     assert sorted(everything) == [(each, each) for each in ("lamp-1", "meter-1", "meter-2")]
 
 
-async def test_rheas_body_in_several_sections_lands_whole(line):  # noqa: F811
+async def test_rheas_body_in_several_sections_lands_whole(line):
     async with serving(line):
         told = await Rhea(line.port, line.tenant).send(f"telemetry/{line.tenant}/meter-1", Note(["in two ", "sections"]))
         assert told == [Sent("accepted")]
         assert [body for body, _ in await landed(line, "meter-1", Lane.TELEMETRY)] == ["in two sections"]
 
 
-async def test_what_jms_asks_for_and_the_bridge_has_not_is_refused_at_once(line, jvm):  # noqa: F811
+async def test_what_jms_asks_for_and_the_bridge_has_not_is_refused_at_once(line, jvm):
     async with serving(line):
         jms = QpidJms(line.port, line.tenant, jvm)
         for told in (await jms.temporary_queue(), await jms.transaction()):

@@ -14,13 +14,13 @@ from proton.utils import BlockingConnection
 from contracts.foreign.clients import Id, Note, Sent
 from contracts.foreign.java import QpidJms
 from contracts.foreign.javascript import Rhea
-from contracts.test_foreign_amqp import jvm  # noqa: F401 - a fixture
-from e2e.conftest import line  # noqa: F401 - a fixture
-from e2e.parts import Device, commandable, serving
-from e2e.secure_line import PASSWORD, secure
 from fogline.process.tls_files import TlsSettings
 from fogline_cloud.authority.certificates import Role
 from fogline_lab.amqp import within
+from fogline_lab.credentials.authority_folder import PASSWORD
+from fogline_lab.device.command_device import CommandDevice
+from fogline_lab.line.line import commandable, serving
+from fogline_lab.line.secure_line import secure
 
 STORE = "of the store"
 ID: Id = ("string", "switch-1")
@@ -55,11 +55,11 @@ def jms_security(files: TlsSettings, how: str, folder: Path) -> str:
 
 @pytest.mark.parametrize("how", ["certificate", "password"])
 @pytest.mark.parametrize("name", ["rhea", "qpid-jms"])
-async def test_an_operator_s_client_logs_in_and_its_command_is_answered(line, name, how, request, folder):  # noqa: F811
+async def test_an_operator_s_client_logs_in_and_its_command_is_answered(line, name, how, request, folder):
     line, site = secure(line)
     files = site.files(Role.OPERATOR, "alice")
     async with commandable(line) as (_, _, downlink):
-        device = Device(downlink)
+        device = CommandDevice(downlink)
         downlink.reachable("lamp-1", device)
         if name == "rhea":
             client: Rhea | QpidJms = Rhea(line.port, line.tenant, rhea_security(files, how))
@@ -72,7 +72,7 @@ async def test_an_operator_s_client_logs_in_and_its_command_is_answered(line, na
 
 
 @pytest.mark.parametrize("how", ["certificate", "password"])
-async def test_proton_logs_in_and_its_event_lands(line, how):  # noqa: F811
+async def test_proton_logs_in_and_its_event_lands(line, how):
     line, site = secure(line)
     files = site.files(Role.OPERATOR, "alice")
     async with serving(line):
@@ -88,7 +88,7 @@ def send_by_proton(port: int, address: str, files: TlsSettings, how: str) -> Non
     if how == "certificate":
         domain.set_credentials(files.certificate, files.key, None)
         login = {"allowed_mechs": "EXTERNAL"}
-    connection = BlockingConnection(f"amqps://127.0.0.1:{port}", timeout=20, ssl_domain=domain, **login)
+    connection = BlockingConnection(f"amqps://127.0.0.1:{port}", timeout=60, ssl_domain=domain, **login)
     try:
         delivery = connection.create_sender(address).send(proton.Message(body=b'{"w": 1}', inferred=True))
         assert delivery.remote_state == proton.Delivery.ACCEPTED
@@ -96,7 +96,7 @@ def send_by_proton(port: int, address: str, files: TlsSettings, how: str) -> Non
         connection.close()
 
 
-async def test_rhea_is_told_that_its_password_is_wrong(line):  # noqa: F811
+async def test_rhea_is_told_that_its_password_is_wrong(line):
     line, site = secure(line)
     security = {**rhea_security(site.files(Role.OPERATOR, "alice"), "password"), "password": "guess"}
     async with line.bridge():

@@ -7,13 +7,13 @@ import pytest
 from msgspec.structs import replace
 
 from contracts.foreign.hono_application import running
-from e2e.conftest import line  # noqa: F401 - a fixture
-from e2e.parts import Device, commandable
 from fogline.event import Lane
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.settings import CommandPolicySettings
 from fogline_cloud.topic_admin import create_topics
 from fogline_lab.amqp import within
+from fogline_lab.device.command_device import CommandDevice
+from fogline_lab.line.line import commandable
 
 BODY = '{"on":true}'
 REJECTED = 400
@@ -28,7 +28,7 @@ def application(tmp_path_factory):
 
 
 @pytest.fixture(params=["kafka", "amqp"])
-def connect(request, application, line):  # noqa: F811 - the fixture
+def connect(request, application, line):
     """Connects a client of Hono's to the line, whose bridge serves by then."""
     line.cloud = replace(line.cloud, commands=CommandPolicySettings(kafka=True))
     create_topics(KafkaClients(line.cloud.kafka), line.cloud, 1)
@@ -41,7 +41,7 @@ def connect(request, application, line):  # noqa: F811 - the fixture
     return client
 
 
-async def test_telemetry_and_events_come_with_honos_metadata(line, connect):  # noqa: F811
+async def test_telemetry_and_events_come_with_honos_metadata(line, connect):
     before_ms = time.time() * 1000
     async with commandable(line) as (_, outbox, _), connect() as client:
         await line.put(outbox, 2, device="meter-1", ttd_s=30)
@@ -54,13 +54,13 @@ async def test_telemetry_and_events_come_with_honos_metadata(line, connect):  # 
     assert (event["body"], event["contentType"], event["ttd"]) == ('{"n": 3}', "text/plain", None)
 
 
-async def test_a_command_is_answered_or_fails_and_a_one_way_command_runs(line, connect):  # noqa: F811
+async def test_a_command_is_answered_or_fails_and_a_one_way_command_runs(line, connect):
     async with commandable(line) as (_, _, downlink), connect() as client:
         unknown = await client.ask("command", device="nobody", name="switch", body=BODY)
         absent = await client.ask("command", device="lamp-1", name="switch", body=BODY)
         assert (unknown["error"], absent["error"]) == (404 if connect.over_kafka else REJECTED, 503)
         assert "nobody" in unknown["why"]
-        device = Device(downlink)
+        device = CommandDevice(downlink)
         downlink.reachable("lamp-1", device)
         reply = await client.ask("command", device="lamp-1", name="switch", body=BODY)
         assert (reply["status"], reply["body"], reply["contentType"]) == (200, '{"ok":true}', "application/json")
@@ -72,9 +72,9 @@ async def test_a_command_is_answered_or_fails_and_a_one_way_command_runs(line, c
         assert len(device.ran) == 2
 
 
-async def test_the_response_to_an_asynchronous_command_comes_to_its_consumer(line, connect):  # noqa: F811
+async def test_the_response_to_an_asynchronous_command_comes_to_its_consumer(line, connect):
     async with commandable(line) as (_, _, downlink), connect() as client:
-        downlink.reachable("lamp-1", Device(downlink))
+        downlink.reachable("lamp-1", CommandDevice(downlink))
         assert "error" not in await client.ask("async", device="lamp-1", name="switch", body=BODY, correlation="c-1")
         response = await client.arrival("response", "lamp-1")
         failed = await client.ask("async", device="nobody", name="switch", body=BODY, correlation="c-2")

@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from e2e.conftest import line  # noqa: F401 - a fixture
 from e2e.http_api import served
-from e2e.parts import Device
 from fogline_cloud.api.app import routes_of
 from fogline_cloud.api.openapi import document
+from fogline_lab.device.command_device import CommandDevice
 
 PAGE = (Path(__file__).parents[2] / "docs" / "clients-http.md").read_text("utf-8")
 CURL = re.findall(r"^curl -s .*$", PAGE, re.MULTILINE)
@@ -27,9 +26,9 @@ def test_the_document_has_every_route_and_no_other():
     assert len(names) == len(set(names))
 
 
-async def test_the_lines_for_curl_do_what_they_say(line):  # noqa: F811
+async def test_the_lines_for_curl_do_what_they_say(line):
     async with served(line) as (found, downlink, *_):
-        downlink.reachable("lamp-1", Device(downlink))
+        downlink.reachable("lamp-1", CommandDevice(downlink))
         answers = []
         for each in CURL:
             command = each.replace("http://127.0.0.1:8080", found.url)
@@ -61,12 +60,12 @@ def generated(tmp_path, monkeypatch):
         del sys.modules[name]
 
 
-async def test_a_generated_client_sends_a_command_and_reads_its_state(line, generated):  # noqa: F811
+async def test_a_generated_client_sends_a_command_and_reads_its_state(line, generated):
     send = importlib.import_module("fogline_http.api.default.send_command")
     get = importlib.import_module("fogline_http.api.default.get_command")
     models = importlib.import_module("fogline_http.models")
     async with served(line) as (found, downlink, *_):
-        downlink.reachable("lamp-1", Device(downlink))
+        downlink.reachable("lamp-1", CommandDevice(downlink))
         client = generated.AuthenticatedClient(base_url=found.url, token="eDp4", prefix="Basic")
         body = models.CommandRequest(name="switch", data={"on": True})
         created = await send.asyncio(device="lamp-1", client=client, body=body)

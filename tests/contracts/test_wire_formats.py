@@ -42,7 +42,7 @@ from fogline_cloud.shard.checkpoint import (
 from fogline_edge.outbox.schema import open_database
 from fogline_lab.commands import make_command
 from fogline_lab.events import BEACON, NOW_NS, STREAM, make_batch, make_event
-from shared.test_gateway_statistics import STATISTICS
+from shared.example_statistics import STATISTICS
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -96,7 +96,9 @@ def outbox_schema(folder):
 def signed_command():
     """A command as a bridge sends it, signed with a key that is no secret."""
     key = base64.b64encode(bytes(range(32))).decode()
-    signed = read_signer("key-1", key, "here").sign(make_command(durable=True, correlation="string:1"))
+    signed = read_signer("key-1", key, "here").sign(
+        make_command(durable=True, correlation="string:1", deadline=Deadline("boot", 2**53))
+    )
     return msgspec.structs.asdict(encode_command(signed))
 
 

@@ -1,12 +1,11 @@
 """The alerts of deploy/prometheus fire when they should, name metrics that exist, and have runbooks."""
 
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from fogline.process.metrics import METRICS, MetricType
+from deploy.metric_checks import promtool, unknown_metrics
 from rules.source import ROOT
 
 FOLDER = ROOT / "deploy" / "prometheus"
@@ -14,20 +13,6 @@ RULES = (FOLDER / "fogline-alerts.yml").read_text("utf-8")
 CASES = (Path(__file__).parent / "alerts_test.yml").read_text("utf-8")
 RUNBOOKS = (ROOT / "docs" / "alerts.md").read_text("utf-8")
 ALERTS = re.findall(r"- alert: (\w+)", RULES)
-
-
-def promtool(*arguments: str | Path) -> None:
-    found = subprocess.run(["promtool", *map(str, arguments)], capture_output=True, text=True, timeout=60, check=False)
-    assert found.returncode == 0, f"promtool {arguments}:\n{found.stdout}{found.stderr}"
-
-
-def unknown_metrics(text: str) -> set[str]:
-    """Return the names in a text that no process exports. A histogram has three further names."""
-    exported = set(METRICS)
-    for metric in METRICS.values():
-        if metric.type is MetricType.HISTOGRAM:
-            exported |= {f"{metric.name}_{end}" for end in ("bucket", "sum", "count")}
-    return set(re.findall(r"\bfogline_\w+", text)) - exported
 
 
 def test_there_are_alerts():

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from deploy.test_alerts import promtool, unknown_metrics
+from deploy.metric_checks import promtool, unknown_metrics
 from rules.source import ROOT
 
 FOLDER = ROOT / "deploy" / "grafana"

@@ -18,7 +18,8 @@ Gateway, bridge and flow serve `/metrics` for Prometheus and `/healthz` over HTT
 | bridge | `metrics` below `[bridge]` in `cloud.toml` | `metrics = "127.0.0.1:9465"` |
 | flow | `metrics` below `[flow]` in `cloud.toml` | `metrics = "127.0.0.1:9466"` |
 
-`/healthz` answers `200 ok`, or 503 and one line that says what is wrong. A counter begins at 0 when its process starts; the
+`/readyz` and `/healthz` answer `200 ok`, or 503 and one line that says what is wrong, such as that Kafka does not answer.
+`/livez` answers 200 as long as the process answers at all. A counter begins at 0 when its process starts; the
 counters of the outbox are stored in its file and survive a restart. `fogline-edge status` reads the outbox's numbers from the
 same query. This page is generated from the list in `fogline.process.metrics` by `make docs`.
 """

@@ -1,8 +1,10 @@
 """README.md stays short, its links lead somewhere, and each of its commands is run as it is written there."""
 
+import importlib
 import os
 import re
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -10,6 +12,8 @@ import time
 from pathlib import Path
 
 import pytest
+
+from fogline_cloud.cli.main import build_parser
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
@@ -63,6 +67,35 @@ def test_the_readme_has_these_commands_and_no_other():
     ]
 
 
+def test_the_programs_of_the_readme_accept_its_commands(monkeypatch):
+    """Each command is parsed by the program that it names; the demo and `up` run in `make chaos`."""
+    demo, up, publish, verify, query = commands()
+    monkeypatch.syspath_prepend(str(ROOT / "deploy"))
+    demo_parser = importlib.import_module("demo.cli").build_parser()
+    (arguments,) = (shlex.split(word.removeprefix("ARGS=")) for word in shlex.split(demo) if word.startswith("ARGS="))
+    assert demo_parser.parse_args(arguments).events == 30_000
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    for target in (shlex.split(demo)[1], shlex.split(up)[1]):
+        assert re.search(rf"^{target}: setup\n\t@\$\(PYTHON\) deploy/demo ", makefile, re.MULTILINE), target
+    assert shutil.which(shlex.split(publish)[0])
+    program, *words = shlex.split(verify)
+    assert (ROOT / program).exists()
+    assert build_parser([words[0]]).parse_args(words).config == Path(".fogline/demo/cloud.toml")
+    interpreter, option, code = shlex.split(query)
+    assert ((ROOT / interpreter).exists(), option) == (True, "-c")
+    assert compile(code, "README.md", "exec")
+
+
+def test_the_readme_quotes_what_the_demo_and_the_ledger_print():
+    for quoted, printed, source in (
+        ("lost 0, duplicate 0", "lost {len(self.lost)}, duplicate {len(self.duplicate)}", "deploy/demo/judgement.py"),
+        ("the ledger balances", "the ledger balances", "cloud/fogline_cloud/cli/ledger.py"),
+    ):
+        assert f"`{quoted}`" in README
+        assert f'"{printed}' in (ROOT / source).read_text("utf-8")
+
+
+@pytest.mark.slow
 def test_the_demo_of_the_readme_loses_and_doubles_nothing():
     """With 500 events and 4 commands instead of 30,000 and 300, and without kills, which take minutes."""
     command = commands()[0].replace("--events 30000", "--events 500 --commands 4 --no-kills")
@@ -72,6 +105,7 @@ def test_the_demo_of_the_readme_loses_and_doubles_nothing():
     assert "lost 0, duplicate 0" in done.stdout
 
 
+@pytest.mark.slow
 def test_an_event_published_by_hand_is_in_the_table():
     """With other ports than the usual ones, which another program may have."""
     _, up, publish, verify, query = commands()

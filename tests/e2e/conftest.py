@@ -1,20 +1,43 @@
-"""A fresh tenant on the broker of the run."""
+"""Tenants with enrolment, with a registry that learns devices, and the command line."""
+
+import asyncio
 
 import pytest
+from msgspec.structs import replace
 
-from e2e.parts import Line
-from fogline_cloud.kafka import KafkaClients
-from fogline_cloud.settings import CloudSettings, FlowSettings
-from fogline_cloud.topic_admin import create_topics
+from fogline_cloud.cli.main import main
+from fogline_cloud.settings import CaSettings, DeviceSettings, Learn
+from fogline_lab.credentials.authority_folder import AuthorityFolder
+from fogline_lab.line.line import Line
+from fogline_lab.line.secure_line import secure
 
 
 @pytest.fixture
-def line(kafka, tenant, folder, monkeypatch) -> Line:
-    """A tenant on the broker. Its gateways come back soon after a bridge has no shard yet."""
-    monkeypatch.setattr("fogline_cloud.bridge.gateways.RETRY_S", 0.2)
-    monkeypatch.setattr("fogline_edge.uplink.uplink.REDIRECTED_S", 0.2)
-    settings = CloudSettings(
-        tenant=tenant, kafka={"bootstrap.servers": kafka.bootstrap}, shards=2, flow=FlowSettings(tables=str(folder / "tables"))
-    )
-    create_topics(KafkaClients(settings.kafka), settings, 1)
-    return Line(tenant, folder, settings)
+def issuing(line) -> tuple[Line, AuthorityFolder]:
+    """A tenant whose bridge issues certificates."""
+    line, site = secure(line)
+    bridge = replace(line.cloud.bridge, enrolment=True)
+    line.cloud = replace(line.cloud, bridge=bridge, ca=CaSettings(folder=str(site.ca.path)))
+    return line, site
+
+
+@pytest.fixture
+def learning(line):
+    line.cloud = replace(line.cloud, devices=DeviceSettings(learn=Learn.ALL))
+    return line
+
+
+@pytest.fixture
+def fogline(line, capsys):
+    """The command line, on a thread; returns its exit status, and what it printed."""
+
+    async def run(*words: str) -> tuple[int, str, str]:
+        file = line.folder / "cloud.toml"
+        kafka = f'"bootstrap.servers" = "{line.cloud.kafka["bootstrap.servers"]}"'
+        text = f'tenant = "{line.tenant}"\nshards = 2\n[kafka]\n{kafka}\n[bridge]\nlisten = "127.0.0.1:{line.port}"\n'
+        file.write_text(text)
+        status = await asyncio.to_thread(main, [*words, "--config", str(file)])
+        printed = capsys.readouterr()
+        return status, printed.out, printed.err
+
+    return run

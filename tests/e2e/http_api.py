@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import httpx
 from msgspec.structs import replace
 
-from e2e.parts import commandable, until_not
 from fogline_cloud.api.api import Api
 from fogline_cloud.settings import ApiSettings
+from fogline_lab.line.line import commandable
+from fogline_lab.waiting import until_not
 
 COMMANDS = "/v1/devices/lamp-1/commands"
 SWITCH = {"name": "switch", "data": {"on": True}}

@@ -5,13 +5,15 @@ import json
 
 import pytest
 
-from e2e.parts import YES, Device, commandable, gateway, until_not
-from e2e.test_command_line import fogline
+from e2e.command_line import fogline
 from fogline.command import CommandState
 from fogline_cloud.commands.client import Ask, Operator
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.shard.recovery import read_commands
 from fogline_lab.amqp import within
+from fogline_lab.device.command_device import OK, CommandDevice
+from fogline_lab.line.line import commandable, gateway
+from fogline_lab.waiting import until_not
 
 TTL_S = 120.0
 
@@ -49,9 +51,9 @@ async def test_a_command_that_waits_is_cancelled_for_everyone(line):
             verdict = await within(asked, "the operator hears nothing")
             assert (verdict.state, verdict.status, verdict.command_id) == (CommandState.CANCELLED, 410, command_id)
             assert "cancelled by client" in verdict.why
-        told = await fogline(line, "cancel", command_id, "--output", "json")
+        told = await fogline(line, "cancel", command_id, "--json")
         assert (told.status, json.loads(told.out)["state"]) == (0, "CANCELLED")
-        device = Device(downlink)
+        device = CommandDevice(downlink)
         downlink.reachable("lamp-1", device)
         done = await fogline(line, "send", "lamp-1", "blink", "--output", "json")
         finished = json.loads(done.out)["command_id"]
@@ -67,14 +69,14 @@ async def test_a_command_that_waits_is_cancelled_for_everyone(line):
 @pytest.mark.fault("X7")
 async def test_a_device_that_has_the_command_decides_by_its_answer(line):
     async with commandable(line) as (_, _, downlink), Operator("127.0.0.1", line.port, line.tenant) as operator:
-        device = Device(downlink, answer=None)
+        device = CommandDevice(downlink, answer=None)
         downlink.reachable("lamp-1", device)
         asked = asyncio.create_task(operator.request(Ask("lamp-1", "switch", ttl_s=TTL_S)))
         await within(device.came.wait(), "it was not run")
         (command_id,) = device.ran
         cancelled = asyncio.create_task(operator.cancel(command_id))
         await in_state(line, CommandState.CANCELLING)
-        downlink.answer("lamp-1", command_id, YES, lambda _: None)
+        downlink.answer("lamp-1", command_id, OK, lambda _: None)
         verdict, end = await within(asyncio.gather(cancelled, asked), "no verdict")
         assert (verdict.state, verdict.status, end.state) == (CommandState.SUCCEEDED, 409, CommandState.SUCCEEDED)
 
@@ -93,7 +95,7 @@ async def test_a_cancellation_waits_for_the_gateway_and_outlives_the_bridge(line
             cancelled = asyncio.create_task(operator.cancel(command_id))
             await in_state(line, CommandState.CANCELLING)
         async with line.bridge("bridge-2"), gateway(line) as (_, downlink):
-            device = Device(downlink)
+            device = CommandDevice(downlink)
             downlink.reachable("lamp-1", device)
             end = await within(asked, "no verdict", 60)
             # The device may have got it before the gateway was told: then it was too late, for everyone.

@@ -2,19 +2,21 @@
 
 import asyncio
 import json
+import time
 from contextlib import asynccontextmanager
 
 import pytest
 
-from e2e.parts import Device, commandable, until_not
-from e2e.test_devices import edited, fogline, known
+from e2e.device_registry import edited, known
 from fogline.amqp.outcome import ACCEPTED
 from fogline.command import Reply
 from fogline_cloud.commands.client import Operator
 from fogline_cloud.commands.command_group import GroupCommand, GroupFile, GroupRun
 from fogline_lab.amqp import within
+from fogline_lab.device.command_device import CommandDevice
+from fogline_lab.line.line import commandable
+from fogline_lab.waiting import until_not
 
-__all__ = ["fogline"]
 NAMES = [f"lamp-{number}" for number in range(1, 13)]
 
 
@@ -30,13 +32,19 @@ async def lamps(line, *, failing: tuple[str, ...] = ()):
             assert await edited(line, name, "set", body) == ACCEPTED
         await known(bridge, lambda table: all(table.get(name) is not None for name in NAMES))
         answers = {name: Reply(500 if name in failing else 200) for name in NAMES}
-        devices = {name: Device(downlink, name, answers[name]) for name in NAMES}
+        devices = {name: CommandDevice(downlink, name, answers[name]) for name in NAMES}
         yield bridge, downlink, devices
 
 
 def group_of(line, **fields) -> GroupFile:
     command = GroupCommand(
-        id="g1", tenant=line.tenant, devices=NAMES, name="switch", ttl_s=60.0, **{"rate_s": 1000.0, **fields}
+        id="g1",
+        tenant=line.tenant,
+        devices=NAMES,
+        name="switch",
+        ttl_s=60.0,
+        created_ms=time.time_ns() // 1_000_000,
+        **{"rate_s": 1000.0, **fields},
     )
     return GroupFile.create(line.folder / "groups", command)
 
@@ -75,7 +83,7 @@ async def test_an_interrupted_group_goes_on_and_sends_nothing_twice(line):
         for name, device in devices.items():
             downlink.reachable(name, device)
         async with Operator("127.0.0.1", line.port, line.tenant, name=group.command.operator_name) as operator:
-            await within(GroupRun(again, operator).run(), "the group does not end", 30)
+            await within(GroupRun(again, operator).run(), "the group does not end")
         assert (dict(again.states), again.left) == ({"SUCCEEDED": 12}, [])
         assert [len(device.ran) for device in devices.values()] == [1] * 12
 
@@ -93,7 +101,7 @@ async def test_too_many_failures_cancel_the_rest_and_a_cancelled_group_is_over(l
             await until_not(unsent, "the commands do not travel")
             for name in NAMES[:3]:
                 downlink.reachable(name, devices[name])
-            await within(running, "the group does not stop", 30)
+            await within(running, "the group does not stop")
             assert dict(group.states) == {"FAILED": 3, "CANCELLED": 9}
         for name, device in devices.items():
             downlink.reachable(name, device)
@@ -105,7 +113,7 @@ async def test_a_cancelled_group_sends_nothing_more(line):
     async with lamps(line) as (_, _, _):
         group = group_of(line)
         async with Operator("127.0.0.1", line.port, line.tenant, name=group.command.operator_name) as operator:
-            await within(GroupRun(group, operator).cancel(group.left), "the group is not cancelled", 30)
+            await within(GroupRun(group, operator).cancel(group.left), "the group is not cancelled")
         assert (dict(group.states), group.left) == ({"NOT_SENT": 12}, [])
 
 

@@ -2,48 +2,16 @@
 
 import asyncio
 import json
-import sys
-from dataclasses import dataclass
-from pathlib import Path
 
-from e2e.parts import Device, commandable
+from e2e.command_line import fogline
 from fogline.command import Reply
-from fogline_lab.amqp import within
-
-FOGLINE = Path(sys.executable).parent / "fogline"
-
-
-@dataclass(frozen=True)
-class Ended:
-    status: int
-    out: str
-    err: str
-
-
-async def fogline(line, *arguments: str) -> Ended:
-    config = line.folder / "cloud.toml"
-    kafka = line.cloud.kafka["bootstrap.servers"]
-    config.write_text(
-        f'tenant = "{line.tenant}"\nshards = 2\n[kafka]\n"bootstrap.servers" = "{kafka}"\n'
-        f'[bridge]\nlisten = "127.0.0.1:{line.port}"\n'
-    )
-    process = await asyncio.create_subprocess_exec(
-        FOGLINE,
-        "command",
-        *arguments,
-        "--config",
-        config,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, err = await within(process.communicate(), f"fogline command {arguments} does not end", 90)
-    return Ended(process.returncode or 0, out.decode(), err.decode())
+from fogline_lab.device.command_device import CommandDevice
+from fogline_lab.line.line import commandable
 
 
 async def test_a_person_sends_a_command_and_reads_the_answer(line):
     async with commandable(line) as (_, _, downlink):
-        device = Device(downlink)
+        device = CommandDevice(downlink)
         downlink.reachable("lamp-1", device)
         done = await fogline(line, "send", "lamp-1", "switch", "--json", '{"on": true}', "--ttl", "30s")
         assert (done.status, done.out) == (0, '{"ok":true}\n')
@@ -79,10 +47,22 @@ async def test_every_no_has_a_status_and_says_why(line):
 
 async def test_a_device_that_fails_or_stays_silent(line):
     async with commandable(line) as (_, _, downlink):
-        device = Device(downlink, answer=Reply(503, b"busy", "text/plain"))
+        device = CommandDevice(downlink, answer=Reply(503, b"busy", "text/plain"))
         downlink.reachable("lamp-1", device)
         failed = await fogline(line, "send", "lamp-1", "switch")
         assert (failed.status, "FAILED 503, busy" in failed.err) == (1, True)
         device.answer = None
         silent = await fogline(line, "send", "lamp-1", "switch", "--ttl", "3s")
         assert (silent.status, "IN_DOUBT 504" in silent.err, len(device.ran)) == (1, True, 2)
+
+
+async def test_an_answer_of_a_device_neither_controls_the_operators_terminal_nor_forges_a_line(line):
+    evil, escaped = b"\x1b[2Jbusy\nlamp-2: SUCCEEDED 200", r"\x1b[2Jbusy\nlamp-2: SUCCEEDED 200"
+    async with commandable(line) as (_, _, downlink):
+        downlink.reachable("lamp-1", CommandDevice(downlink, answer=Reply(503, evil, "text/plain")))
+        failed = await fogline(line, "send", "lamp-1", "switch")
+        assert failed.err == f"switch for lamp-1: FAILED 503, {escaped}\n"
+        (command,) = json.loads((await fogline(line, "list", "--json")).out)
+        shown = await fogline(line, "show", command["id"])
+        assert [each for each in shown.out.splitlines() if each.startswith("answer")] == [f"answer       {escaped}"]
+        assert "\x1b" not in shown.out

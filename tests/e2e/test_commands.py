@@ -8,7 +8,6 @@ from types import SimpleNamespace
 import pytest
 from msgspec.structs import replace
 
-from e2e.parts import YES, Device, commandable, gateway, serving, until_not
 from fogline.command import CommandState
 from fogline.errors import Unreachable
 from fogline.event import Lane
@@ -18,7 +17,12 @@ from fogline_cloud.bridge.peer import GatewayPeer
 from fogline_cloud.commands.client import Ask, Operator
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.shard.recovery import read_commands
+from fogline_edge.downlink.downlink import Downlink
 from fogline_lab.amqp import within
+from fogline_lab.clock import pass_time
+from fogline_lab.device.command_device import OK, CommandDevice
+from fogline_lab.line.line import commandable, gateway, serving
+from fogline_lab.waiting import until_not
 
 
 @asynccontextmanager
@@ -34,7 +38,7 @@ async def everything(line):
 
 async def test_a_command_reaches_the_device_and_its_answer_the_operator(line):
     async with everything(line) as (_, _, downlink, operator):
-        device = Device(downlink)
+        device = CommandDevice(downlink)
         downlink.reachable("lamp-1", device)
         for durable in (True, False):
             verdict = await within(operator.request(Ask("lamp-1", "switch", b"{}", durable=durable)), "no answer")
@@ -44,7 +48,7 @@ async def test_a_command_reaches_the_device_and_its_answer_the_operator(line):
 
 async def test_a_command_to_a_bridge_that_reads_the_registry_waits_for_it(line, monkeypatch):
     async with everything(line) as (bridge, _, downlink, operator):
-        device = Device(downlink)
+        device = CommandDevice(downlink)
         downlink.reachable("lamp-1", device)
         for durable in (True, False):
             with monkeypatch.context() as reading:
@@ -59,7 +63,7 @@ async def test_a_command_to_a_bridge_that_reads_the_registry_waits_for_it(line, 
 async def test_the_time_in_which_a_bridge_reads_nothing_counts(line):
     """The bridge begins to read when the command's time to live is over. AMQP's `ttl` would begin then."""
     async with everything(line) as (bridge, _, downlink, operator):
-        device = Device(downlink)
+        device = CommandDevice(downlink)
         downlink.reachable("lamp-1", device)
         connections = [peer.connection for peer in bridge.listener.peers if not isinstance(peer, GatewayPeer)]
         for each in connections:
@@ -84,7 +88,7 @@ async def test_a_durable_command_waits_for_its_device_a_direct_one_does_not(line
         waiting = asyncio.create_task(operator.request(Ask("lamp-1", "switch")))
         brief = await within(operator.request(Ask("lamp-1", "switch", ttl_s=0.2)), "it does not expire")
         assert (brief.state, brief.status) == (CommandState.EXPIRED, 408)
-        device = Device(downlink)
+        device = CommandDevice(downlink)
         downlink.reachable("lamp-1", device)
         assert (await within(waiting, "it was not run")).state is CommandState.SUCCEEDED
         assert len(device.ran) == 1
@@ -99,9 +103,12 @@ async def test_an_unknown_device_is_refused_with_its_name(line):
 
 async def test_without_an_answer_it_is_in_doubt(line):
     async with everything(line) as (_, _, downlink, operator):
-        device = Device(downlink, answer=None)
+        device = CommandDevice(downlink, answer=None)
         downlink.reachable("lamp-1", device)
-        verdict = await within(operator.request(Ask("lamp-1", "switch", ttl_s=3.0)), "no verdict")
+        asked = asyncio.create_task(operator.request(Ask("lamp-1", "switch", ttl_s=60)))
+        await within(device.came.wait(), "it was not run")
+        pass_time(60)
+        verdict = await within(asked, "no verdict")
         assert (verdict.state, verdict.status, len(device.ran)) == (CommandState.IN_DOUBT, 504, 1)
 
 
@@ -109,13 +116,15 @@ async def test_without_an_answer_it_is_in_doubt(line):
 @pytest.mark.fault("X6")
 async def test_a_lost_connection_runs_it_again_only_if_that_does_no_harm(line, idempotent):
     async with everything(line) as (_, _, downlink, operator):
-        device = Device(downlink)
+        device = CommandDevice(downlink)
         device.tell = "lost"
         downlink.reachable("lamp-1", device)
-        asked = asyncio.create_task(operator.request(Ask("lamp-1", "switch", ttl_s=3, idempotent=idempotent)))
+        asked = asyncio.create_task(operator.request(Ask("lamp-1", "switch", ttl_s=60, idempotent=idempotent)))
         await within(device.came.wait(), "it was not run")
         device.tell = "answer"
         downlink.reachable("lamp-1", device)
+        if not idempotent:
+            pass_time(60)
         verdict = await within(asked, "no verdict")
         assert verdict.state is (CommandState.SUCCEEDED if idempotent else CommandState.IN_DOUBT)
         assert len(device.ran) == (2 if idempotent else 1)
@@ -124,7 +133,7 @@ async def test_a_lost_connection_runs_it_again_only_if_that_does_no_harm(line, i
 @pytest.mark.fault("X5")
 async def test_an_answer_to_an_operator_that_is_gone_is_kept(line):
     async with everything(line) as (_, _, downlink, operator):
-        device = Device(downlink, answer=None)
+        device = CommandDevice(downlink, answer=None)
         downlink.reachable("lamp-1", device)
         asked = asyncio.create_task(operator.request(Ask("lamp-1", "switch", ttl_s=60)))
         await within(device.came.wait(), "it was not run")
@@ -132,7 +141,7 @@ async def test_an_answer_to_an_operator_that_is_gone_is_kept(line):
         with pytest.raises(Unreachable):
             await asked
         (command_id,) = device.ran
-        downlink.answer("lamp-1", command_id, YES, lambda _: None)
+        downlink.answer("lamp-1", command_id, OK, lambda _: None)
         clients = KafkaClients(line.cloud.kafka)
 
         def found():
@@ -170,7 +179,7 @@ async def test_a_command_survives_both_ends_and_runs_once(line):
                 await until_not(not_here, "the gateway did not get it")
                 await outbox.streams.pending()  # comes after the commit of the journal
             async with gateway(line) as (outbox, downlink):
-                device = Device(downlink)
+                device = CommandDevice(downlink)
                 downlink.reachable("lamp-1", device)
                 verdict = await within(asked, "no verdict", 60)
                 assert (verdict.state, len(device.ran)) == (CommandState.SUCCEEDED, 1)
@@ -191,7 +200,7 @@ async def test_a_signing_key_is_replaced_while_commands_go_on(line, folder):
             line.cloud, commands=replace(line.cloud.commands, signing_key=str(folder / signing), key_id=signing)
         )
         async with serving(line), gateway(line, keys=trusted) as (outbox, downlink):
-            device = Device(downlink)
+            device = CommandDevice(downlink)
             downlink.reachable(device.name, device)
             await line.put(outbox, len(states), device=device.name)
             await line.drained(outbox)
@@ -199,3 +208,24 @@ async def test_a_signing_key_is_replaced_while_commands_go_on(line, folder):
                 verdict = await within(operator.request(Ask(device.name, "switch", ttl_s=30)), f"no verdict: {operator.why}")
             states.append((verdict.state, "key 'old' is not known here" in verdict.why))
     assert states == [(CommandState.SUCCEEDED, False)] * 3 + [(CommandState.REJECTED, True)]
+
+
+@pytest.mark.fault("X11")
+async def test_a_command_at_which_the_gateway_fails_ends_in_doubt_and_its_connection_goes_on(line, monkeypatch):
+    received = Downlink.received
+
+    def stumble(self, command, settle):
+        if getattr(command, "name", "") == "reset":
+            raise ZeroDivisionError("nobody thought of this")
+        received(self, command, settle)
+
+    monkeypatch.setattr(Downlink, "received", stumble)
+    line.cloud = replace(line.cloud, commands=replace(line.cloud.commands, grace_s=0.5))
+    async with everything(line) as (bridge, _, downlink, operator):
+        downlink.reachable("lamp-1", CommandDevice(downlink))
+        connection = bridge.gateways.get("gw-1")
+        doubted = asyncio.create_task(operator.request(Ask("lamp-1", "reset", ttl_s=2)))
+        verdict = await within(operator.request(Ask("lamp-1", "switch")), "no answer")
+        assert verdict.state is CommandState.SUCCEEDED
+        assert (await within(doubted, "no verdict")).state is CommandState.IN_DOUBT
+        assert bridge.gateways.get("gw-1") is connection

@@ -11,10 +11,10 @@ from proton import Message
 from proton.reactor import Container, Selector
 from proton.utils import BlockingConnection, LinkDetached
 
-from e2e.parts import serving
 from fogline.address import shard_of
 from fogline_cloud.access.access_file import AccessFile, ConsumerGrant, Permissions, ServiceGrant
 from fogline_cloud.bridge.consumer_feed import ConsumerFeed
+from fogline_lab.line.line import serving
 
 LIMIT_S = 60
 _numbers = itertools.count(1)

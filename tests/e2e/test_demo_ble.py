@@ -30,6 +30,7 @@ from demo.ble_payload import (
 from demo.judgement import judge_commands
 from demo.operator_commands import planned_command
 from demo.report import DemoReport
+from e2e.demo_verdict import verdict
 from fogline.advertisement import ReceivedAdvertisement, decode
 from fogline_cloud.flows.parsers.ble import bthome, ruuvi
 from fogline_cloud.flows.parsers.ble.decoding import Broadcast
@@ -38,8 +39,6 @@ from fogline_edge.profiles.ble import body_of, counter_of
 from fogline_edge.profiles.ble_files import built_in_profiles
 from fogline_edge.settings import load
 from fogline_lab.ble.peripheral import ACKNOWLEDGEMENT, COMMAND, TEMPERATURE
-
-from .test_demo_judgement import verdict
 
 SAID = [("bthome-01", 1), ("bthome-01", 2), ("ruuvi-02", 1)]
 ONE, OTHER = "gateway-1", "gateway-2"

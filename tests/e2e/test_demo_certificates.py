@@ -15,8 +15,7 @@ from demo.certificates import bridge_tables, uplink_tables
 from demo.judgement import RunEvidence, judge
 from demo.report import DemoReport
 from demo.workspace import Ports, Workspace
-
-from .test_demo_judgement import verdict
+from e2e.demo_verdict import verdict
 
 RENEWAL = Renewal("gateway-1", "aa" * 20, "bb" * 20, 1.2)
 REVOCATION = Revocation("gateway-3", 3.4, sent_before=3, refused=5, audited=IN_AUDIT)

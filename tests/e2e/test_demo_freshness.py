@@ -13,7 +13,7 @@ from demo.evidence import read_times, read_visible
 from demo.freshness import Outage, freshness
 from demo.row_watch import RowWatch
 
-LIMIT_S = 30.0
+LIMIT_S = 60.0
 
 
 def test_events_that_a_kill_delayed_do_not_count_for_the_freshness_of_the_table():

@@ -11,7 +11,7 @@ sys.path.append(str(Path(__file__).parents[2] / "deploy"))
 from demo.coap_device import command_name
 from demo.device_log import did_line, lost_line, parse_log
 from demo.evidence import read_book
-from demo.judgement import CommandJudgement, Judgement, RunEvidence, judge, judge_commands
+from demo.judgement import CommandJudgement, judge_commands
 from demo.operator_commands import DURABLE_TTLS_S, TTLS_S, CommandRow, SentCommand, planned_command
 from demo.payload import (
     FORMATS,
@@ -30,6 +30,7 @@ from demo.payload import (
 from demo.plan import ROUND, by_kind, enough, next_victim
 from demo.report import DemoReport
 from demo.snapshot import Meter
+from e2e.demo_verdict import LAMP, verdict
 from fogline.command import CommandState, check_name
 from fogline.event import Event, Lane, TimeQuality
 from fogline_cloud.flows.parsers import installed, parser_name
@@ -37,13 +38,6 @@ from fogline_edge.adapters.coap.paths import Paths
 from fogline_edge.adapters.coap.wire import media_type
 from fogline_edge.adapters.mqtt.hono.topics import Topics
 from fogline_edge.settings import TopicSettings
-
-LAMP = [("lamp-01", 1), ("lamp-01", 2), ("lamp-02", 1)]
-SENT = {"lamp-01": 2, "lamp-02": 1}
-
-
-def verdict(acknowledged=LAMP, kafka=LAMP, table=LAMP) -> Judgement:
-    return judge(RunEvidence(set(acknowledged), SENT, Counter(kafka), Counter(table)))
 
 
 def test_three_equal_sets_hold():

@@ -7,20 +7,19 @@ from contextlib import AsyncExitStack
 import pytest
 from msgspec.structs import replace
 
-from e2e.parts import Device, commandable, until_not
-from e2e.test_devices import edited, fogline, known, registry
-from e2e.test_two_bridges import Pair
+from e2e.device_registry import edited, known, registry
+from e2e.lamp import Lamp
 from fogline.address import shard_of
 from fogline.amqp.outcome import ACCEPTED, INVALID_FIELD, NOT_FOUND
 from fogline.command import CommandState, Reply
 from fogline.signature import TrustedKeys
 from fogline_cloud.cli.device import desired_facts
-from fogline_cloud.settings import DeviceSettings, Learn
 from fogline_edge.downlink.downlink import Downlink
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import EdgeSettings, UplinkSettings
-
-__all__ = ["fogline"]
+from fogline_lab.line.bridge_pair import BridgePair
+from fogline_lab.line.line import commandable
+from fogline_lab.waiting import until_not
 
 
 def want(**desired) -> bytes:
@@ -38,24 +37,6 @@ async def settled(line, device: str, version: int, state: str) -> dict:
 
     await until_not(not_yet, f"version {version} is not {state}")
     return found
-
-
-@pytest.fixture
-def learning(line):
-    line.cloud = replace(line.cloud, devices=DeviceSettings(learn=Learn.ALL))
-    return line
-
-
-class Lamp(Device):
-    """A device that keeps the states that it was told."""
-
-    def __init__(self, commands, answer: Reply | None = Reply(204)):  # noqa: B008 - a value
-        super().__init__(commands, answer=answer)
-        self.states: list[dict] = []
-
-    def execute(self, command):
-        self.states.append(json.loads(command.data))
-        super().execute(command)
 
 
 async def test_a_desired_state_is_sent_once_and_the_reported_one_is_beside_it(learning, fogline):
@@ -142,7 +123,7 @@ async def test_wrong_states_are_refused(learning):
 
 @pytest.mark.slow
 async def test_two_bridges_and_a_takeover_apply_each_version_once(learning):
-    line, pair = learning, Pair(learning)
+    line, pair = learning, BridgePair(learning)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(pair.close)
         await pair.start()

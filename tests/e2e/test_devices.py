@@ -6,56 +6,20 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from e2e.parts import Device, commandable, serving, until_not
-from e2e.test_two_bridges import Pair
-from fogline.address import DeviceAddress, shard_of
+from e2e.device_registry import SWITCH, edited, known, registry
+from fogline.address import shard_of
 from fogline.amqp.outcome import ACCEPTED, NOT_FOUND
-from fogline.amqp.security import ClientSecurity
 from fogline.command import CommandState
 from fogline_cloud.audit.record import decode_audit
-from fogline_cloud.cli.main import main
 from fogline_cloud.commands.client import Ask, Operator
 from fogline_cloud.committed_records import read_committed
-from fogline_cloud.devices.client import edit_device
-from fogline_cloud.devices.read_devices import read_devices
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.settings import DeviceSettings, Learn
 from fogline_cloud.topics import audit, devices
 from fogline_lab.amqp import within
-
-SWITCH = b'{"commands": {"switch": {"required": ["on"], "properties": {"on": {"type": "boolean"}}}}}'
-
-
-async def edited(line, device: str, action: str, body: bytes = b"", where: str = ""):
-    address = DeviceAddress(line.tenant, device)
-    return await edit_device(where or f"127.0.0.1:{line.port}", address, action, body, security=ClientSecurity())
-
-
-def registry(line):
-    return read_devices(KafkaClients(line.cloud.kafka), line.tenant, 2)
-
-
-async def known(bridge, condition) -> None:
-    async def not_yet() -> bool:
-        return not condition(bridge._devices.table)
-
-    await until_not(not_yet, "the bridge does not read the change")
-
-
-@pytest.fixture
-def fogline(line, capsys):
-    """The command line, on a thread; returns its exit status, and what it printed."""
-
-    async def run(*words: str) -> tuple[int, str, str]:
-        file = line.folder / "cloud.toml"
-        kafka = f'"bootstrap.servers" = "{line.cloud.kafka["bootstrap.servers"]}"'
-        text = f'tenant = "{line.tenant}"\nshards = 2\n[kafka]\n{kafka}\n[bridge]\nlisten = "127.0.0.1:{line.port}"\n'
-        file.write_text(text)
-        status = await asyncio.to_thread(main, [*words, "--config", str(file)])
-        printed = capsys.readouterr()
-        return status, printed.out, printed.err
-
-    return run
+from fogline_lab.device.command_device import CommandDevice
+from fogline_lab.line.bridge_pair import BridgePair
+from fogline_lab.line.line import commandable, serving
 
 
 async def test_the_command_line_sets_lists_shows_and_forgets(line, fogline):
@@ -65,7 +29,7 @@ async def test_the_command_line_sets_lists_shows_and_forgets(line, fogline):
         status, _, err = await fogline(
             "device", "set", "lamp-1", "--type", "lamp", "--tag", "site=berlin", "--commands", str(table)
         )
-        assert (status, err) == (0, "")
+        assert (status, err) == (0, "device lamp-1: done\n")
         assert (await fogline("device", "set", "lamp-2", "--type", "lamp", "--tag", "site=paris"))[0] == 0
         status, out, _ = await fogline("device", "list", "--where", "type=lamp,site=berlin", "--json")
         assert (status, [each["device"] for each in json.loads(out)]) == (0, ["lamp-1"])
@@ -100,7 +64,7 @@ async def test_wrong_input_is_one_sentence_and_status_2(line, fogline, words, sa
 
 async def test_a_command_that_the_device_does_not_take_never_travels(line):
     async with commandable(line) as (bridge, _, downlink), Operator("127.0.0.1", line.port, line.tenant) as operator:
-        device = Device(downlink)
+        device = CommandDevice(downlink)
         downlink.reachable("lamp-1", device)
         assert await edited(line, "lamp-1", "set", SWITCH) == ACCEPTED
         await known(bridge, lambda table: table.get("lamp-1") is not None)
@@ -132,7 +96,7 @@ async def test_last_seen_and_gateway_are_learnt_and_forgotten(line):
 
 @pytest.mark.slow
 async def test_no_change_is_lost_between_two_bridges_and_a_takeover(line):
-    pair = Pair(line)
+    pair = BridgePair(line)
     try:
         await pair.start()
         names = [f"lamp-{n}" for n in range(12)]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from edge.mqtt.test_tls_clients import COMMANDS
+from edge.mqtt.tls_page import COMMANDS
 from fogline_edge.first_settings import CERTIFICATE, FILE
 from fogline_edge.status import read_events
 from fogline_lab.supervisor import ChildProcess

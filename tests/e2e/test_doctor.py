@@ -8,14 +8,16 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from e2e.parts import Line, until_not
-from e2e.secure_line import HERE, Site, secure
 from fogline.process.checkup import Grade
 from fogline_cloud.authority.ca_folder import LIST
 from fogline_cloud.authority.certificates import Role
 from fogline_cloud.cli import doctor as cloud_doctor
 from fogline_cloud.cli.main import main
 from fogline_edge.doctor import diagnose
+from fogline_lab.credentials.authority_folder import HERE, AuthorityFolder
+from fogline_lab.line.line import Line
+from fogline_lab.line.secure_line import secure
+from fogline_lab.waiting import until_not
 
 
 def edge_config(line: Line) -> Path:
@@ -49,7 +51,7 @@ async def test_the_gateway_s_doctor_leaves_its_connection_alone(line: Line):
 async def test_a_bridge_that_the_gateway_does_not_trust_is_named(line: Line, tmp_path):
     line, _ = secure(line)
     (tmp_path / "other").mkdir()
-    other = Site(tmp_path / "other", line.tenant)
+    other = AuthorityFolder(tmp_path / "other", line.tenant)
     async with line.bridge():
         line.uplink_tls = other.files(Role.GATEWAY, "gw-1")
         findings = await asyncio.to_thread(lambda: list(diagnose(edge_config(line))))

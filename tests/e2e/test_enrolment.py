@@ -13,44 +13,23 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID
 from msgspec.structs import replace
 
-from e2e.parts import Line, until_not
-from e2e.secure_line import HERE, Site, secure
-from fogline.enrolment import MAX_REQUEST_BYTES, REQUEST_TYPE, EnrolmentToken, decode_token
+from e2e.enrolling import enrolled, serial, token_of
+from fogline.enrolment import MAX_REQUEST_BYTES, REQUEST_TYPE, decode_token
 from fogline.errors import FoglineError, Misconfigured, Poison, Unreachable
 from fogline.message import Message
 from fogline_cloud.authority.ca_folder import LIST, CaFolder
 from fogline_cloud.authority.certificates import Role, Subject, make_key, now_utc, pem
 from fogline_cloud.settings import CaSettings
 from fogline_edge.enrolment import _Conversation as Conversation
-from fogline_edge.enrolment import check_certificate, enroll, renew
+from fogline_edge.enrolment import check_certificate, renew
 from fogline_edge.first_settings import CERTIFICATE, FirstSettings, write_first
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.renewal import LOOK_S, _renew, due_in_s, pause_s, read_times, renew_in_time, times_line
 from fogline_edge.settings import load
 from fogline_lab.amqp import within
-
-
-@pytest.fixture
-def issuing(line) -> tuple[Line, Site]:
-    """A tenant whose bridge issues certificates."""
-    line, site = secure(line)
-    bridge = replace(line.cloud.bridge, enrolment=True)
-    line.cloud = replace(line.cloud, bridge=bridge, ca=CaSettings(folder=str(site.ca.path)))
-    return line, site
-
-
-def token_of(site: Site, gateway: str = "gw-9", *, ca: CaFolder | None = None, age_min: float = 0) -> EnrolmentToken:
-    root = (ca or site.ca).authority.certificate.public_bytes(Encoding.DER)
-    made = site.ca.tokens.make(site.tenant, gateway, root, now_utc() - timedelta(minutes=age_min), 15)
-    return decode_token(made.encode())
-
-
-async def enrolled(line: Line, token: EnrolmentToken, folder: Path) -> Path:
-    return await asyncio.to_thread(enroll, token, f"{HERE}:{line.port}", folder)
-
-
-def serial(folder: Path) -> int:
-    return x509.load_pem_x509_certificate((folder / CERTIFICATE).read_bytes()).serial_number
+from fogline_lab.credentials.authority_folder import HERE, AuthorityFolder
+from fogline_lab.line.line import Line
+from fogline_lab.waiting import until_not
 
 
 @asynccontextmanager
@@ -216,7 +195,7 @@ async def test_a_bridge_with_the_authority_keeps_the_list_of_revoked_certificate
 
 
 async def test_without_tls_nobody_enrols(line, folder):
-    site = Site(folder, line.tenant)
+    site = AuthorityFolder(folder, line.tenant)
     line.cloud = replace(line.cloud, ca=CaSettings(folder=str(site.ca.path)), bridge=replace(line.cloud.bridge, enrolment=True))
     with pytest.raises(Misconfigured, match=r"enrolment needs \[bridge.tls\]"):
         async with line.bridge():

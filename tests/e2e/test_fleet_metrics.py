@@ -5,8 +5,6 @@ from contextlib import asynccontextmanager
 
 from msgspec.structs import replace
 
-from e2e.parts import Line, no_commands, until_not
-from e2e.secure_line import secure
 from fogline.amqp.backoff import Backoff
 from fogline_cloud.bridge.bridge import Bridge
 from fogline_cloud.bridge.metrics import read_bridge
@@ -14,6 +12,10 @@ from fogline_edge.downlink.runner import DownlinkCounters
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.statistics import StatisticsReader
 from fogline_edge.uplink.uplink import Uplink
+from fogline_lab.gateway.connected_gateway import no_commands
+from fogline_lab.line.line import Line
+from fogline_lab.line.secure_line import secure
+from fogline_lab.waiting import until_not
 
 
 def fleet(bridge: Bridge) -> dict[tuple[str, ...], float]:

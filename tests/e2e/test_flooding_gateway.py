@@ -6,7 +6,6 @@ from itertools import count
 import pytest
 from msgspec.structs import replace
 
-from e2e.parts import serving
 from fogline import address, hello
 from fogline.address import shard_of
 from fogline.amqp.driver import connect
@@ -15,6 +14,7 @@ from fogline.amqp.outcome import DeliveryState
 from fogline.amqp.scheduler import Share
 from fogline_lab.amqp import End, within
 from fogline_lab.events import make_batch
+from fogline_lab.line.line import serving
 
 HONEST, LIAR = [name for name in (f"gw-{n}" for n in range(100)) if shard_of(name, 2) == 0][:2]
 IN_FLIGHT = 64

@@ -4,9 +4,6 @@ import asyncio
 
 import pytest
 
-from e2e.pair import two_bridges
-from e2e.parts import Device, until_not
-from e2e.secure_line import PASSWORD, certified, secure
 from fogline.amqp.driver import connect
 from fogline.amqp.engine import Engine
 from fogline.amqp.login import PLAIN, Login
@@ -21,13 +18,18 @@ from fogline_cloud.commands.client import Ask, Operator
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.shard.recovery import read_commands
 from fogline_lab.amqp import End, within
+from fogline_lab.credentials.authority_folder import PASSWORD, certified
+from fogline_lab.device.command_device import CommandDevice
+from fogline_lab.line.bridge_pair import two_bridges
+from fogline_lab.line.secure_line import secure
+from fogline_lab.waiting import until_not
 
 HERE = "127.0.0.1"
 
 
 async def test_a_command_reaches_the_device_from_either_bridge(line):
     async with two_bridges(line) as pair, pair.gateway() as (downlink, *names):
-        device = Device(downlink)
+        device = CommandDevice(downlink)
         downlink.reachable("lamp-1", device)
         for name in names:
             async with Operator(HERE, pair.port(name), line.tenant) as operator:
@@ -56,7 +58,7 @@ async def test_either_bridge_cancels_a_command_and_knows_that_a_device_is_unknow
 
 async def test_the_same_message_at_both_bridges_is_one_command(line):
     async with two_bridges(line) as pair, pair.gateway() as (downlink, *names):
-        device = Device(downlink)
+        device = CommandDevice(downlink)
         downlink.reachable("lamp-1", device)
         for name in (*names, *names):
             async with Operator(HERE, pair.port(name), line.tenant, name="alice") as operator:
@@ -91,13 +93,13 @@ async def never_received(downlink) -> bool:
 async def test_a_takeover_after_the_command_was_forwarded_has_no_second_effect(line, monkeypatch):
     monkeypatch.setattr(forwarding, "LOOK_S", 0.1)
     async with two_bridges(line) as pair, pair.gateway() as (downlink, owner, other):
-        device = Device(downlink, answer=None)
+        device = CommandDevice(downlink, answer=None)
         downlink.reachable("lamp-1", device)
         async with Operator(HERE, pair.port(other), line.tenant) as operator:
             asked = asyncio.create_task(operator.request(Ask("lamp-1", "switch", ttl_s=60)))
             await within(device.came.wait(), "the command does not arrive")
             await pair.stop(owner)
-            downlink.answer("lamp-1", device.ran[0], Device(downlink).answer, lambda _: None)
+            downlink.answer("lamp-1", device.ran[0], CommandDevice(downlink).answer, lambda _: None)
             verdict = await within(asked, "no answer after the takeover", 60)
         assert verdict.state is CommandState.SUCCEEDED
         assert len(device.ran) == 1
@@ -127,7 +129,7 @@ async def send_event(port, tenant, number):
 async def test_over_tls_a_bridge_forwards_in_the_name_of_its_peer_and_nobody_else_can(line):
     line, site = secure(line)
     async with two_bridges(line) as pair, pair.gateway() as (downlink, owner, other):
-        device = Device(downlink)
+        device = CommandDevice(downlink)
         downlink.reachable("lamp-1", device)
         by_password = ClientSecurity(Login(PLAIN, "alice", PASSWORD), site.context())
         for security in (by_password, site.client(Role.OPERATOR, "bob")):

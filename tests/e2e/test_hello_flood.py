@@ -4,7 +4,6 @@ import uuid
 
 import pytest
 
-from e2e.parts import serving
 from fogline import address, hello
 from fogline.amqp.driver import connect
 from fogline.amqp.engine import Engine
@@ -13,6 +12,7 @@ from fogline.message import Message
 from fogline_cloud.bridge.gateways import MAX_UNSETTLED_WELCOMES
 from fogline_lab.amqp import End, within
 from fogline_lab.events import BEACON
+from fogline_lab.line.line import serving
 
 
 @pytest.mark.fault("N8")

@@ -1,70 +1,30 @@
 """Who may do what over HTTP: logins at the bridge, rights, quotas, and what an attacker cannot exhaust."""
 
 import asyncio
-import ssl
 
 import pytest
 from msgspec.structs import replace
 
+from e2e.guarded import guarded
 from e2e.http_api import COMMANDS, SWITCH, basic, served
-from e2e.parts import Device, until_not
-from e2e.secure_line import HERE, PASSWORD, secure
 from fogline.errors import Misconfigured
 from fogline.event import Lane
-from fogline.process.tls_files import TlsSettings
 from fogline_cloud.api import http_server
 from fogline_cloud.api.api import Api
-from fogline_cloud.authority.ca_folder import ROOT, write_private
-from fogline_cloud.authority.certificates import Role
-from fogline_cloud.bridge.passwords import password_line
-from fogline_cloud.settings import ApiSettings, ApiTlsSettings, OperatorSettings
+from fogline_cloud.settings import ApiSettings, ApiTlsSettings
 from fogline_lab.amqp import within
+from fogline_lab.credentials.authority_folder import HERE, PASSWORD
+from fogline_lab.device.command_device import CommandDevice
+from fogline_lab.waiting import until_not
 
-ACCESS = """
-[[operator]]
-name = "alice"
-devices = ["lamp-*"]
-commands = ["switch"]
-
-[[service]]
-name = "weather"
-devices = ["station-*"]
-
-[[quota]]
-kind = "client"
-name = "weather"
-events_s = 2
-
-[[quota]]
-kind = "client"
-name = "alice"
-commands_min = 2
-"""
 ALICE, WEATHER = basic("alice", PASSWORD), basic("weather", PASSWORD)
-
-
-def guarded(line):
-    """The tenant with TLS, two users and `access.toml`; and the API's settings for it."""
-    line, site = secure(line)
-    site.users.unlink()
-    write_private(site.users, "\n".join(password_line(name, PASSWORD) for name in ("alice", "weather")).encode())
-    access = line.folder / "access.toml"
-    access.write_text(ACCESS)
-    line.cloud = replace(
-        line.cloud,
-        bridge=replace(line.cloud.bridge, access=str(access)),
-        operator=OperatorSettings(tls=TlsSettings(ca=str(site.ca.path / ROOT))),
-    )
-    files = site.files(Role.BRIDGE, "api")
-    tls = ApiTlsSettings(certificate=files.certificate, key=files.key)
-    return line, {"tls": tls, "verify": ssl.create_default_context(cafile=str(site.ca.path / ROOT))}
 
 
 async def test_logins_rights_and_quotas_are_those_of_the_bridge(line):
     line, https = guarded(line)
     async with served(line, **https) as (found, downlink, *_):
         http = found.http
-        downlink.reachable("lamp-1", Device(downlink))
+        downlink.reachable("lamp-1", CommandDevice(downlink))
         for headers in ({}, {"authorization": "Bearer x"}, basic("alice", "wrong"), basic("eve", PASSWORD), basic("a/b", "")):
             refused = await http.post(COMMANDS, json=SWITCH, headers=headers)
             assert (refused.status_code, refused.headers["www-authenticate"][:5]) == (401, "Basic")
@@ -164,7 +124,7 @@ async def test_events_of_services_land_once_with_an_id(line):
 
 async def test_a_stream_has_states_of_commands_and_goes_on_after_the_last_id(line):
     async with served(line, max_streams=1) as (found, downlink, *_):
-        downlink.reachable("lamp-1", Device(downlink))
+        downlink.reachable("lamp-1", CommandDevice(downlink))
         url = "/v1/events/stream"
         async with found.http.stream("GET", url, params={"kind": "command", "device": "lamp-1"}) as stream:
             lines = stream.aiter_lines()

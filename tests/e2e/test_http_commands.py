@@ -1,24 +1,26 @@
 """Commands over HTTP: sent, shown, listed and refused, by the real API, bridge, gateway and broker."""
 
 import asyncio
+import itertools
 import json
 
 import pytest
 
 from e2e.http_api import COMMANDS, SWITCH, api, served
-from e2e.pair import two_bridges
-from e2e.parts import Device, until_not
 from fogline.address import DeviceAddress
 from fogline.amqp.security import ClientSecurity
 from fogline.command import CommandState
 from fogline_cloud.commands.client import Ask, Operator
 from fogline_cloud.devices.client import edit_device
 from fogline_lab.amqp import within
+from fogline_lab.device.command_device import CommandDevice
+from fogline_lab.line.bridge_pair import two_bridges
+from fogline_lab.waiting import until_not
 
 
 async def test_a_command_is_created_shown_and_listed_and_one_request_waits_for_its_verdict(line):
     async with served(line) as (found, downlink, *_):
-        device = Device(downlink)
+        device = CommandDevice(downlink)
         downlink.reachable("lamp-1", device)
         created = await found.http.post(COMMANDS, json=SWITCH)
         assert (created.status_code, created.json()["device"]) == (201, "lamp-1")
@@ -44,7 +46,7 @@ async def test_a_list_has_pages_and_a_direct_command_for_a_device_that_is_away_i
             return not (await found.http.get("/v1/commands", params={"state": "REJECTED"})).json()["commands"]
 
         await until_not(not_listed, "the refused command is not listed")
-        downlink.reachable("lamp-1", Device(downlink))
+        downlink.reachable("lamp-1", CommandDevice(downlink))
         sent = [(await found.http.post(COMMANDS, json=SWITCH)).json()["id"] for _ in range(3)]
         first = (await found.http.get("/v1/commands", params={"limit": "2"})).json()
         second = (await found.http.get("/v1/commands", params={"limit": "2", "after": first["next"]})).json()
@@ -57,16 +59,18 @@ async def test_a_list_has_pages_and_a_direct_command_for_a_device_that_is_away_i
 
 async def test_the_same_key_is_the_same_command_also_at_another_api(line):
     async with served(line) as (found, downlink, *_), api(line) as other:
-        device = Device(downlink)
+        device = CommandDevice(downlink)
         downlink.reachable("lamp-1", device)
         key = {"idempotency-key": "order-1"}
         created = [await each.http.post(COMMANDS, json=SWITCH, headers=key) for each in (found, other, found)]
         assert {each.status_code for each in created} == {201}
         assert len({each.json()["id"] for each in created}) == 1
-        for other_body in ({**SWITCH, "data": {"on": False}}, {**SWITCH, "one_way": True}):
-            refused = await found.http.post(COMMANDS, params={"wait": "1s"}, json=other_body, headers=key)
-            assert refused.status_code == 409
-            assert "is known with another body" in refused.json()["detail"]
+        others = {"data": {"on": False}}, {"one_way": True}, {"ttl_s": 61}, {"newest_wins": True}, {"durable": False}
+        for change, each in itertools.product(others, (found, other)):
+            refused = await each.http.post(COMMANDS, params={"wait": "1s"}, json={**SWITCH, **change}, headers=key)
+            assert (refused.status_code, "is known with another body" in refused.json()["detail"]) == (409, True), change
+        refused = await found.http.post(COMMANDS.replace("lamp-1", "lamp-2"), json=SWITCH, headers=key)
+        assert refused.status_code == 409
         await found.http.get(created[0].headers["location"], params={"wait": "30s"})
         assert len(device.ran) == 1
 
@@ -103,7 +107,7 @@ async def test_input_that_cannot_be_read_is_refused_and_named(line):
 @pytest.mark.slow
 async def test_the_api_at_any_bridge_reaches_the_device_and_a_takeover_has_no_second_effect(line):
     async with two_bridges(line) as pair, pair.gateway() as (downlink, owner, other), api(line, port=pair.port(other)) as found:
-        device = Device(downlink, answer=None)
+        device = CommandDevice(downlink, answer=None)
         downlink.reachable("lamp-1", device)
         key = {"idempotency-key": "order-1"}
         created = await found.http.post(COMMANDS, json={**SWITCH, "ttl_s": 60}, headers=key)
@@ -113,14 +117,14 @@ async def test_the_api_at_any_bridge_reaches_the_device_and_a_takeover_has_no_se
         await pair.stop(owner)
         copy = await found.http.post(COMMANDS, json={**SWITCH, "ttl_s": 60}, headers=key)
         assert copy.status_code in (201, 503)
-        downlink.answer("lamp-1", device.ran[0], Device(downlink).answer, lambda _: None)
+        downlink.answer("lamp-1", device.ran[0], CommandDevice(downlink).answer, lambda _: None)
         assert (await waiting).json()["state"] == "SUCCEEDED"
         assert len(device.ran) == 1
 
 
 async def test_a_request_that_waits_gets_503_when_the_api_stops(line):
     async with served(line) as (found, downlink, *_):
-        downlink.reachable("lamp-1", Device(downlink, answer=None))
+        downlink.reachable("lamp-1", CommandDevice(downlink, answer=None))
         created = await found.http.post(COMMANDS, json=SWITCH)
         waiting = asyncio.create_task(found.http.get(created.headers["location"], params={"wait": "60s"}))
 
@@ -137,7 +141,7 @@ async def test_a_command_is_cancelled_before_its_device_sees_it_and_not_after(li
         waiting = (await found.http.post(COMMANDS, json=SWITCH)).json()
         cancelled = await found.http.delete(f"/v1/commands/{waiting['id']}")
         assert (cancelled.status_code, cancelled.json()["state"]) == (200, "CANCELLED")
-        device = Device(downlink)
+        device = CommandDevice(downlink)
         downlink.reachable("lamp-1", device)
         done = (await found.http.post(COMMANDS, json=SWITCH, params={"wait": "30s"})).json()
         async with Operator("127.0.0.1", line.port, line.tenant) as operator:
@@ -150,7 +154,7 @@ async def test_a_command_is_cancelled_before_its_device_sees_it_and_not_after(li
 
 async def test_devices_are_shown_and_a_wrong_argument_is_refused_before_it_travels(line):
     async with served(line) as (found, downlink, *_), Operator("127.0.0.1", line.port, line.tenant) as operator:
-        device = Device(downlink)
+        device = CommandDevice(downlink)
         downlink.reachable("lamp-1", device)
         schema = {"switch": {"type": "object", "required": ["on"]}}
         edit = DeviceAddress(line.tenant, "lamp-1"), "set", json.dumps({"type": "lamp", "commands": schema}).encode()
@@ -187,7 +191,7 @@ async def test_commands_wait_in_order_and_the_newest_replaces_those_of_its_name(
         async with Operator("127.0.0.1", line.port, line.tenant) as operator:
             asked = asyncio.create_task(operator.request(Ask("lamp-1", "switch", newest_wins=True)))
             end = (await found.http.get(f"/v1/commands/{newest}", params={"wait": "30s"})).json()
-            device = Device(downlink)
+            device = CommandDevice(downlink)
             downlink.reachable("lamp-1", device)
             verdict = await within(asked, "no verdict")
         assert (verdict.state, end["why"]) == (CommandState.SUCCEEDED, f"replaced by {verdict.command_id}")

@@ -4,15 +4,14 @@ import asyncio
 
 import pytest
 
+from e2e.device_registry import edited, known, registry
 from e2e.http_api import api, served
-from e2e.pair import two_bridges
-from e2e.parts import until_not
-from e2e.test_desired_state import Lamp, learning
-from e2e.test_devices import edited, known, registry
+from e2e.lamp import Lamp
 from fogline.address import shard_of
 from fogline.amqp.outcome import ACCEPTED, NOT_FOUND
+from fogline_lab.line.bridge_pair import two_bridges
+from fogline_lab.waiting import until_not
 
-__all__ = ["learning"]
 LAMP = "/v1/devices/lamp-1/desired"
 ON = {"desired": {"on": True}, "command": "switch"}
 OFF = {"desired": {"on": False}, "command": "switch"}
@@ -39,11 +38,13 @@ async def test_a_desired_state_is_put_shown_and_reaches_the_device_once(learning
         none = await http.get(LAMP)
         put = await http.put(LAMP, json=ON, headers={"Idempotency-Key": "order-1"})
         again = await http.put(LAMP, json=ON, headers={"Idempotency-Key": "order-1"})
+        other = await http.put(LAMP, json=OFF, headers={"Idempotency-Key": "order-1"})
         shown = await stated(http, "SUCCEEDED")
         etag = (await http.get(LAMP)).headers["etag"]
     assert put.status_code == again.status_code == 200, put.text
     assert (put.headers["etag"], again.headers["etag"], etag) == ('"1"', '"1"', '"1"')
     assert (shown["desired"], shown["reported"], shown["difference"]) == ({"on": True}, {"on": True}, {})
+    assert (other.status_code, "known with another desired state of lamp-1" in other.json()["detail"]) == (409, True)
     assert lamp.states == [{"on": True}]
     assert (none.status_code, none.json()["detail"]) in [
         (404, "device 'lamp-1' has no desired state"),

@@ -5,30 +5,27 @@ import re
 import shlex
 import subprocess
 import sys
-from contextlib import asynccontextmanager
 from pathlib import Path
 
-import httpx
 import pytest
 
-from e2e.parts import gateway, until_not
-from edge.mqtt.test_listener import password_file
+from e2e.http_device import http_device
 from fogline.command import CommandState
 from fogline.event import Lane
-from fogline.process.rates import DeviceRates
 from fogline_cloud.commands.client import Ask, Operator
-from fogline_edge.adapters.http.listener import HttpListener
-from fogline_edge.settings import HttpSettings
 from fogline_edge.status import read_events, read_status
 from fogline_lab.amqp import within
+from fogline_lab.credentials.mosquitto_passwords import password_file
+from fogline_lab.line.line import gateway
 from fogline_lab.supervisor import ChildProcess
+from fogline_lab.waiting import until_not
 from rules.source import ROOT
 
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", (ROOT / "docs" / "devices-http.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
 CURL = [line for language, text in BLOCKS if not language for line in text.splitlines()]
 (SETTINGS,) = (text for language, text in BLOCKS if language == "toml")
 BIN = Path(sys.executable).parent
-LIMIT_S = 30
+LIMIT_S = 60
 
 
 def test_the_pages_requests_are_stored_and_resends_recognised(folder):
@@ -53,18 +50,6 @@ def test_the_pages_requests_are_stored_and_resends_recognised(folder):
     found = [each["body"] for each in read_events(folder / "data", "event", 10)]
     assert sum("/demo/devices/lamp-1" in each for each in found) == 5
     assert any("room=kitchen" in each for each in found)
-
-
-@asynccontextmanager
-async def http_device(outbox, downlink):
-    listener = HttpListener(outbox.port, HttpSettings(port=0), DeviceRates(1000, 1000), downlink)
-    await listener.start()
-    host, port = listener.address
-    try:
-        async with httpx.AsyncClient(base_url=f"http://{host}:{port}", timeout=LIMIT_S) as client:
-            yield client
-    finally:
-        await listener.close()
 
 
 @pytest.mark.fault("X2")

@@ -7,13 +7,17 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from msgspec.structs import replace
 
-from e2e.pair import two_bridges
-from e2e.parts import LIMIT_S, Device, Line, commandable, gateway, serving, until_not
+from e2e.device_registry import edited, known
 from fogline.event import Lane
 from fogline_cloud import topics
+from fogline_cloud.bridge import operators
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.settings import CommandPolicySettings
 from fogline_cloud.topic_admin import create_topics
+from fogline_lab.device.command_device import CommandDevice
+from fogline_lab.line.bridge_pair import two_bridges
+from fogline_lab.line.line import Line, commandable, gateway, serving
+from fogline_lab.waiting import LIMIT_S, until_not
 
 METADATA = "delivery-failure-notification-metadata"
 FAILURE_TYPE = "application/vnd.eclipse-hono-delivery-failure-notification+json"
@@ -33,12 +37,12 @@ class Application:
         self.line = line
         self._producer = Producer({"bootstrap.servers": line.cloud.kafka["bootstrap.servers"]})
 
-    def send(self, device="lamp-1", correlation="c-1", partition=0, key=None, **headers):
+    def send(self, device="lamp-1", correlation="c-1", partition=0, key=None, body=b'{"on":true}', **headers):
         asked = {"correlation-id": correlation, "response-required": "true"} if correlation else {}
         found = {"device_id": device, "subject": "switch", "content-type": "application/json", **asked, **headers}
         written = [(name, value.encode()) for name, value in found.items() if value is not None]
         topic = topics.command(self.line.tenant)
-        self._producer.produce(topic, b'{"on":true}', key or device, headers=written, partition=partition)
+        self._producer.produce(topic, body, key or device, headers=written, partition=partition)
         assert self._producer.flush(LIMIT_S) == 0
 
     async def responses(self, count):
@@ -82,7 +86,7 @@ class Application:
 
 async def test_a_command_is_run_and_its_response_is_in_kafka(hono):
     async with commandable(hono.line) as (_, _, downlink):
-        device = Device(downlink)
+        device = CommandDevice(downlink)
         downlink.reachable("lamp-1", device)
         hono.send(correlation="c-1")
         headers, body = (await hono.responses(1))["c-1"]
@@ -117,7 +121,7 @@ async def test_what_cannot_be_delivered_is_notified_with_the_reason(hono):
 async def test_a_record_that_is_read_again_is_not_run_again(hono):
     line = hono.line
     async with commandable(line) as (_, _, downlink):
-        device = Device(downlink)
+        device = CommandDevice(downlink)
         downlink.reachable("lamp-1", device)
         hono.send(correlation="c-1")
         hono.send("lamp-2", "c-2")
@@ -134,7 +138,7 @@ async def test_a_record_that_is_read_again_is_not_run_again(hono):
 
 async def test_any_bridge_takes_a_command_for_any_gateway(hono):
     async with two_bridges(hono.line) as pair, pair.gateway("gw-1") as (downlink, *_):
-        device = Device(downlink)
+        device = CommandDevice(downlink)
         downlink.reachable("lamp-1", device)
         for number in range(6):
             hono.send(correlation=f"c-{number}", partition=number % 2)
@@ -148,3 +152,27 @@ async def test_any_bridge_takes_a_command_for_any_gateway(hono):
         "c-7": 404,
     }
     assert len(device.ran) == len(set(device.ran)) == 6
+
+
+@pytest.mark.fault("X11")
+async def test_a_command_at_which_the_bridge_fails_is_notified_and_those_behind_it_are_run(hono, monkeypatch):
+    read = operators.read_command
+
+    def stumble(message, *rest, **more):
+        if message.subject == "reset":
+            raise ZeroDivisionError("nobody thought of this")
+        return read(message, *rest, **more)
+
+    monkeypatch.setattr(operators, "read_command", stumble)
+    async with commandable(hono.line) as (bridge, _, downlink):
+        device = CommandDevice(downlink)
+        downlink.reachable("lamp-1", device)
+        await edited(hono.line, "lamp-1", "set", b'{"commands": {"switch": true, "reset": true, "dim": {"multipleOf": 0.5}}}')
+        await known(bridge, lambda table: (entry := table.get("lamp-1")) is not None and entry.record is not None)
+        hono.send(correlation="c-1", subject="dim", body=b"1" * 401)
+        hono.send(correlation="c-2", subject="reset")
+        hono.send(correlation="c-3")
+        found = await hono.responses(3)
+        await hono.taken([3, -1001])
+    assert {each: int(headers["status"]) for each, (headers, _) in found.items()} == {"c-1": 422, "c-2": 500, "c-3": 200}
+    assert len(device.ran) == 1

@@ -5,14 +5,15 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from e2e.parts import Device, Line, commandable
 from fogline.command import CommandState
 from fogline_cloud.commands.client import Ask, Operator
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.settings import CloudSettings
 from fogline_cloud.topic_admin import create_topics
 from fogline_lab.amqp import within
+from fogline_lab.device.command_device import CommandDevice
 from fogline_lab.kafka_broker import KafkaBroker
+from fogline_lab.line.line import Line, commandable
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ async def test_kafka_is_killed_and_comes_back(broker, folder, tenant):
         await line.put(outbox, *range(500, 1000))
         asked += [asyncio.create_task(operator.request(Ask("lamp-1", f"meanwhile-{n}", ttl_s=120))) for n in range(3)]
         direct = asyncio.create_task(operator.request(Ask("lamp-1", "direct", durable=False, ttl_s=120)))
-        device = Device(downlink)
+        device = CommandDevice(downlink)
         downlink.reachable("lamp-1", device)
         await within(device.came.wait(), "what waited at the gateway does not need Kafka")
 

@@ -8,7 +8,6 @@ from contextlib import closing
 
 import pytest
 
-from e2e.parts import Line, until_not
 from fogline.amqp.backoff import Backoff
 from fogline.event import Lane
 from fogline.gap import GAP_CONTENT_TYPE, decode_gap
@@ -18,6 +17,8 @@ from fogline_cloud.ledger.balance import judge
 from fogline_cloud.ledger.sources import gather
 from fogline_cloud.records import position_of
 from fogline_edge.outbox.outbox import Outbox
+from fogline_lab.line.line import Line
+from fogline_lab.waiting import until_not
 
 
 async def test_what_is_acknowledged_lands_once_and_the_ledger_agrees(line):

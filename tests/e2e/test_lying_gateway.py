@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-from e2e.parts import YES, Device, gateway
 from fogline.address import shard_of
 from fogline.command import CommandState
 from fogline.event import CommandOutcome, Lane
@@ -15,6 +14,8 @@ from fogline_cloud.commands.client import Ask, Operator
 from fogline_cloud.committed_records import read_committed
 from fogline_cloud.kafka import KafkaClients
 from fogline_lab.amqp import within
+from fogline_lab.device.command_device import OK, CommandDevice
+from fogline_lab.line.line import gateway
 
 HONEST, LIAR = [name for name in (f"gw-{n}" for n in range(100)) if shard_of(name, 2) == 0][:2]
 
@@ -43,7 +44,7 @@ async def test_a_lying_gateway_ends_no_command_and_stops_nobody(line):
     ):
         await line.put(outbox, 1)
         await line.drained(outbox)
-        device = Device(downlink, answer=None)
+        device = CommandDevice(downlink, answer=None)
         downlink.reachable("lamp-1", device)
         asked = asyncio.create_task(operator.request(Ask("lamp-1", "switch", ttl_s=60)))
         await within(device.came.wait(), "the command does not come")
@@ -58,9 +59,9 @@ async def test_a_lying_gateway_ends_no_command_and_stops_nobody(line):
         await line.put(lying, 2)
         await line.drained(lying)
         assert not asked.done()
-        downlink.answer("lamp-1", real, YES, lambda _: None)
+        downlink.answer("lamp-1", real, OK, lambda _: None)
         verdict = await within(asked, "its own device's answer does not end it")
-        assert (verdict.state, verdict.data) == (CommandState.SUCCEEDED, YES.data)
+        assert (verdict.state, verdict.data) == (CommandState.SUCCEEDED, OK.data)
         await line.put(outbox, 3)
         await line.drained(outbox)
         assert [shard.counters.retaken for shard in bridge.shards] == [0, 0]

@@ -2,7 +2,6 @@
 
 import pytest
 
-from e2e.parts import Line, until_not
 from fogline.process.metrics import METRICS, Sample, samples_of
 from fogline.signature import TrustedKeys
 from fogline_cloud.bridge.bridge import Bridge
@@ -17,7 +16,9 @@ from fogline_edge.downlink.runner import DownlinkCounters
 from fogline_edge.metrics import AdapterCounters, read_gateway
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.uplink.uplink import Uplink
-from shared.process.test_metrics import get
+from fogline_lab.line.line import Line
+from fogline_lab.waiting import until_not
+from shared.process.metrics_client import get
 
 COUNTERS = {
     "mqtt": MqttCounters,

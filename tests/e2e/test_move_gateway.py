@@ -10,9 +10,7 @@ from pathlib import Path
 import paho.mqtt.client as mqtt
 import pytest
 
-from e2e.parts import Line, until_not
-from e2e.secure_line import Site
-from e2e.test_enrolment import enrolled, issuing, serial, token_of
+from e2e.enrolling import enrolled, serial, token_of
 from fogline.errors import Misconfigured
 from fogline_cloud.authority.certificates import now_utc
 from fogline_edge.backup import renew_restored, restore, write_backup
@@ -23,8 +21,10 @@ from fogline_edge.reset import reset
 from fogline_edge.settings import load
 from fogline_edge.status import read_status
 from fogline_lab.amqp import within
+from fogline_lab.credentials.authority_folder import AuthorityFolder
+from fogline_lab.line.line import Line
+from fogline_lab.waiting import until_not
 
-__all__ = ["issuing"]
 GATEWAY = "gw-9"
 
 
@@ -149,7 +149,7 @@ async def test_a_gateway_moves_while_the_former_one_goes_on(issuing, folder):
     assert len({one for identities in found.values() for one in identities}) == 90, "two events are one"
 
 
-def serial_of(site: Site) -> list[str]:
+def serial_of(site: AuthorityFolder) -> list[str]:
     """Return the serial numbers of the gateway's certificates, oldest first."""
     return [each.issued.serial for each in site.ca.known() if each.issued.name == GATEWAY]
 
@@ -172,7 +172,7 @@ async def test_a_reset_says_what_it_cannot_do(issuing, folder):
         config = await enrolled(line, token_of(site), folder / "pi")
     outbox = Outbox.open(load(config))
     await line.put(outbox, *range(5))
-    with pytest.raises(Misconfigured, match="in use by another gateway"):
+    with pytest.raises(Misconfigured, match="in use by another fogline-edge process"):
         list(reset(config))
     await outbox.close()
     (folder / "pi" / "data" / "notes.txt").write_text("mine")

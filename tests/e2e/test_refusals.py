@@ -8,11 +8,9 @@ from dataclasses import dataclass
 import pytest
 from msgspec.structs import replace
 
+from e2e.device_registry import SWITCH, known
+from e2e.guarded import guarded
 from e2e.http_api import Served, basic, served
-from e2e.parts import Device
-from e2e.secure_line import HERE, PASSWORD
-from e2e.test_devices import SWITCH, known
-from e2e.test_http_access import guarded
 from fogline.address import DeviceAddress
 from fogline.amqp.login import PLAIN, Login
 from fogline.amqp.outcome import ACCEPTED
@@ -23,6 +21,8 @@ from fogline_cloud.cli.main import main
 from fogline_cloud.commands.client import Ask, Operator
 from fogline_cloud.devices.client import edit_device
 from fogline_lab.amqp import within
+from fogline_lab.credentials.authority_folder import HERE, PASSWORD
+from fogline_lab.device.command_device import CommandDevice
 
 USERS = ("alice", "busy-amqp", "busy-http", "busy-cli")
 ACCESS = """
@@ -125,7 +125,7 @@ async def test_every_wrong_input_gets_the_same_status_and_sentence_at_every_door
     enter, https = doors
     async with served(line, **https) as (found, downlink, bridge, _):
         at, table = enter(found), {}
-        downlink.reachable("lamp-1", Device(downlink))
+        downlink.reachable("lamp-1", CommandDevice(downlink))
         alice = ClientSecurity(Login(PLAIN, "alice", PASSWORD), at.security.tls)
         lamp = DeviceAddress(line.tenant, "lamp-1")
         assert await edit_device(f"{HERE}:{line.port}", lamp, "set", SWITCH, security=alice) == ACCEPTED

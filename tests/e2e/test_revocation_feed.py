@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from e2e.parts import Line, until_not
-from e2e.secure_line import Site
 from fogline.process.tls_files import ReadAgain
 from fogline_cloud import topics
 from fogline_cloud.authority.ca_folder import LIST, ROOT, CaFolder
@@ -15,12 +13,15 @@ from fogline_cloud.authority.certificates import Role, now_utc
 from fogline_cloud.authority.revocation import read_revocation_list
 from fogline_cloud.bridge.revocation_feed import RevocationFeed
 from fogline_cloud.kafka import KafkaClients
+from fogline_lab.credentials.authority_folder import AuthorityFolder
+from fogline_lab.line.line import Line
+from fogline_lab.waiting import until_not
 
 
 class Bridge:
     """The feed of a bridge with a list of its own."""
 
-    def __init__(self, line: Line, site: Site, path: Path) -> None:
+    def __init__(self, line: Line, site: AuthorityFolder, path: Path) -> None:
         self.path, ca = path, str(site.ca.path / ROOT)
         if not path.exists():
             shutil.copy(site.ca.path / LIST, path)
@@ -33,8 +34,8 @@ class Bridge:
 
 
 @pytest.fixture
-def site(line, folder) -> Site:
-    return Site(folder, line.tenant)
+def site(line, folder) -> AuthorityFolder:
+    return AuthorityFolder(folder, line.tenant)
 
 
 @pytest.fixture
@@ -47,7 +48,7 @@ def bridges(line, site, folder):
         each.feed.close()
 
 
-def revoked(site: Site, name: str) -> int:
+def revoked(site: AuthorityFolder, name: str) -> int:
     site.files(Role.GATEWAY, name)
     (known,) = site.ca.revoke(name, now_utc(), 1)
     return int(known.issued.serial, 16)
@@ -79,7 +80,7 @@ async def test_a_forged_list_and_an_older_one_change_nothing(line, site, bridges
     producer = KafkaClients(line.cloud.kafka).publisher(lambda *_: None, 10)
     for text in ((folder / "other" / LIST).read_bytes(), old, b"no list", b""):
         producer.produce(topics.crl(line.tenant), text, b"crl", partition=0)
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
     await all_know(bridges, serial)
     await all_know(bridges, revoked(site, "gw-2"))
     assert len({each.path.read_bytes() for each in bridges}) == 1

@@ -20,12 +20,12 @@ from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion
 
 from e2e.canaries import Canaries, ProcessWatch
-from edge.test_users import line as password_line
 from fogline.enrolment import decode_token
 from fogline.signature import make_key
 from fogline_cloud.cli import main as cloud
 from fogline_cloud.kafka import KafkaClients
 from fogline_edge import cli as edge
+from fogline_lab.credentials.mosquitto_passwords import mosquitto_line
 from fogline_lab.kafka_broker import free_port
 from fogline_lab.supervisor import ChildProcess, find_script
 
@@ -154,7 +154,7 @@ def enrol(line: SecretLine) -> None:
     (line.folder / "gateway.pem").rename(line.folder / "gw-1" / "gateway.pem")
     gateway = line.folder / "gw-1"
     line.canaries.plant_key("gateway's first key", (gateway / "gateway.pem").read_bytes())
-    (gateway / "users").write_text(password_line("lamp-1", line.passwords["device"].encode()) + "\n")
+    (gateway / "users").write_text(mosquitto_line("lamp-1", line.passwords["device"].encode()) + "\n")
     line.private("gw-1/broker-password", line.passwords["broker"])
     written = (gateway / "edge.toml").read_text()
     (gateway / "edge.toml").write_text(f"""\

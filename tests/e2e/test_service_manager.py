@@ -11,14 +11,14 @@ import threading
 import pytest
 
 from e2e.http_api import api
-from e2e.parts import serving
 from fogline.process.service_manager import watched
 from fogline_cloud import consumer_thread, topics
 from fogline_cloud.kafka import KafkaClients
 from fogline_lab.kafka_broker import free_port
+from fogline_lab.line.line import serving
 from fogline_lab.supervisor import ChildProcess
 
-LIMIT_S = 30
+LIMIT_S = 60
 PATIENCE_US = 300_000
 SILENCE_S = 3 * PATIENCE_US / 1e6
 

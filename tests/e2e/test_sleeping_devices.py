@@ -6,16 +6,17 @@ from contextlib import asynccontextmanager
 import aiocoap
 import pytest
 
-from e2e.parts import commandable, until_not
-from e2e.test_http_devices import http_device
+from e2e.http_device import http_device
+from edge.coap.aiocoap_client import aiocoap_client
 from edge.coap.client import Wire, request
-from edge.coap.test_clients import aiocoap_client
 from fogline.command import CommandState
 from fogline_cloud.commands.client import Ask, Operator
 from fogline_edge.adapters.coap.listener import CoapListener
 from fogline_edge.adapters.coap.wire import CoapMessage, Code, MessageType, Option
 from fogline_edge.settings import CoapSettings
 from fogline_lab.amqp import within
+from fogline_lab.line.line import commandable
+from fogline_lab.waiting import until_not
 
 COUNT = 3
 

@@ -9,9 +9,6 @@ from functools import partial
 
 import pytest
 
-from e2e.parts import Device, Line, until_not
-from e2e.parts import gateway as serving_gateway
-from e2e.secure_line import HERE, PASSWORD, Site, certified, secure
 from fogline import hello
 from fogline.amqp.driver import AmqpConnection, connect, listen
 from fogline.amqp.engine import Engine
@@ -24,12 +21,18 @@ from fogline_cloud.authority.certificates import Role, now_utc
 from fogline_cloud.commands.client import Ask, Operator
 from fogline_edge.outbox.outbox import Outbox
 from fogline_lab.amqp import End, within
+from fogline_lab.credentials.authority_folder import HERE, PASSWORD, AuthorityFolder, certified
+from fogline_lab.device.command_device import CommandDevice
+from fogline_lab.line.line import Line
+from fogline_lab.line.line import gateway as serving_gateway
+from fogline_lab.line.secure_line import secure
+from fogline_lab.waiting import until_not
 
 GATEWAY = {"product": hello.PRODUCT}
 
 
 @pytest.fixture
-def protected(line) -> tuple[Line, Site]:
+def protected(line) -> tuple[Line, AuthorityFolder]:
     return secure(line)
 
 
@@ -65,7 +68,7 @@ async def test_an_operator_sends_a_command_over_tls(protected, how):
     with_password = ClientSecurity(Login(PLAIN, "alice", PASSWORD), site.context())
     security = site.client(Role.OPERATOR, "alice") if how == "certificate" else with_password
     async with line.bridge(), serving_gateway(line) as (outbox, downlink):
-        device = Device(downlink)
+        device = CommandDevice(downlink)
         downlink.reachable(device.name, device)
         await line.put(outbox, 0, device=device.name)
         await line.drained(outbox)
@@ -81,18 +84,18 @@ def tls_1_1(files: TlsSettings) -> ClientSecurity:
     return ClientSecurity(Login(EXTERNAL), context)
 
 
-def foreign(site: Site) -> ClientSecurity:
+def foreign(site: AuthorityFolder) -> ClientSecurity:
     other = CaFolder.make(site.folder / "other", site.tenant, now_utc(), 1)
     return certified(site.files(Role.GATEWAY, "gw-1", ca=other))
 
 
-def revoked(site: Site) -> ClientSecurity:
+def revoked(site: AuthorityFolder) -> ClientSecurity:
     files = site.files(Role.GATEWAY, "gw-7")
     site.ca.revoke("gw-7", now_utc(), 1)
     return certified(files)
 
 
-WRONG: dict[str, tuple[Callable[[Site], ClientSecurity], dict[str, str], str, str]] = {
+WRONG: dict[str, tuple[Callable[[AuthorityFolder], ClientSecurity], dict[str, str], str, str]] = {
     "no certificate": (lambda site: ClientSecurity(Login(EXTERNAL), site.context()), GATEWAY, "gw-1", "this side offers PLAIN"),
     "another authority's": (foreign, GATEWAY, "gw-1", "unable to get local issuer certificate"),
     "expired": (lambda site: certified(site.files(Role.GATEWAY, "gw-1", later_days=-2)), GATEWAY, "gw-1", "has expired"),

@@ -3,8 +3,6 @@
 import asyncio
 from contextlib import AsyncExitStack
 
-from e2e.pair import Pair, two_bridges
-from e2e.parts import Device, until_not
 from fogline.address import shard_of
 from fogline.command import CommandState
 from fogline_cloud.commands import routes
@@ -12,13 +10,16 @@ from fogline_cloud.commands.client import Ask, Operator
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import EdgeSettings, UplinkSettings
 from fogline_lab.amqp import within
+from fogline_lab.device.command_device import CommandDevice
+from fogline_lab.line.bridge_pair import BridgePair, two_bridges
+from fogline_lab.waiting import until_not
 
 
 async def test_b8_both_bridges_send_to_the_gateway_that_a_device_moved_to(line, monkeypatch):
     monkeypatch.setattr(routes, "STAY_S", 0.0)
     moved_to = next(name for name in ("gw-2", "gw-3", "gw-4") if shard_of(name, 2) != shard_of("gw-1", 2))
     async with two_bridges(line) as pair, pair.gateway("gw-1") as (_, *names), pair.gateway(moved_to) as (there, *_):
-        device = Device(there)
+        device = CommandDevice(there)
         there.reachable("lamp-1", device)
 
         async def differ() -> bool:
@@ -32,7 +33,7 @@ async def test_b8_both_bridges_send_to_the_gateway_that_a_device_moved_to(line, 
 
 
 async def test_a_gateway_is_sent_on_to_the_owner_and_the_other_stands_in_for_it(line):
-    pair = Pair(line)
+    pair = BridgePair(line)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(pair.close)
         await pair.start()

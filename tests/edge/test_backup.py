@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from edge.test_users import line as password_line
 from fogline.errors import Misconfigured
 from fogline_edge.backup import restore, write_backup
 from fogline_edge.cli import main
@@ -16,6 +15,7 @@ from fogline_edge.outbox.copy_file import OLDEST, CopyFile, CopyRecord, change_c
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import load
 from fogline_lab.amqp import within
+from fogline_lab.credentials.mosquitto_passwords import mosquitto_line
 from fogline_lab.events import make_arrival
 
 EVENTS = 300
@@ -26,7 +26,7 @@ def config(tmp_path) -> Path:
     """Settings of a gateway with a password file in their folder, and one elsewhere."""
     folder = tmp_path / "pi"
     folder.mkdir()
-    (folder / "users").write_text(password_line("lamp-1", b"secret") + "\n")
+    (folder / "users").write_text(mosquitto_line("lamp-1", b"secret") + "\n")
     (folder / "users").chmod(0o640)
     (tmp_path / "password").write_text("elsewhere\n")
     path = folder / "edge.toml"
@@ -94,6 +94,17 @@ async def test_a_command_that_waited_counts_as_tried_by_the_former_gateway(confi
         tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
     assert states == {"QUEUED": "SENDING", "SENDING": "SENDING", "SUCCEEDED": "SUCCEEDED"}
     assert not tables & {"backup", "backup_file"}
+
+
+@pytest.mark.fault("X9")
+async def test_the_journal_of_a_restored_gateway_gets_a_new_name(config, tmp_path):
+    outbox = Outbox.open(load(config))
+    name = outbox.journal
+    await outbox.close()
+    write_backup(config, tmp_path / "file")
+    restored = Outbox.open(load(restore(tmp_path / "file", tmp_path / "new").settings))
+    assert restored.journal != name
+    await restored.close()
 
 
 async def test_nothing_is_overwritten(config, tmp_path):

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from e2e.secure_line import Site
-from edge.test_users import line as password_line
 from fogline_cloud.authority.certificates import Role
 from fogline_edge.cli import main
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import load
+from fogline_lab.credentials.authority_folder import AuthorityFolder
+from fogline_lab.credentials.mosquitto_passwords import mosquitto_line
 
 CANARY = "canary-password-do-not-show"
 
@@ -19,9 +19,9 @@ CANARY = "canary-password-do-not-show"
 @pytest.fixture
 def config(tmp_path, monkeypatch) -> Path:
     """Settings with every kind of secret, and a journal that repeats some of them by accident."""
-    files = Site(tmp_path, "acme").files(Role.GATEWAY, "gw-1")
+    files = AuthorityFolder(tmp_path, "acme").files(Role.GATEWAY, "gw-1")
     (tmp_path / "password").write_text(f"{CANARY}\n")
-    (tmp_path / "users").write_text(password_line("lamp-1", f"{CANARY}-user".encode()) + "\n")
+    (tmp_path / "users").write_text(mosquitto_line("lamp-1", f"{CANARY}-user".encode()) + "\n")
     key = Path(files.key).read_text()
     tools = tmp_path / "bin"
     tools.mkdir()

@@ -44,7 +44,7 @@ def test_a_bridge_elsewhere_gets_tls_and_the_next_commands_enrol(folder):
     assert said["settings"] == f"pi/{FILE}"
     assert [each.split("   ")[0] for each in said["next"]] == [
         "fogline gateway add gw-1",
-        "fogline-edge enroll TOKEN --bridge fog.example:5671 --out pi",
+        "fogline-edge enroll - --bridge fog.example:5671 --out pi",
         f"fogline-edge run --config pi/{FILE}",
     ]
     uplink = load(folder / "pi" / FILE).uplink
@@ -119,7 +119,7 @@ def test_beside_a_debian_package_the_next_commands_are_those_of_the_service(fold
     assert 'data = "/var/lib/fogline"' in settings_text(FIRST, tls=False, data=str(installed.STATE))
     assert next_steps(FIRST, Path("/etc/fogline"))[-1] == "sudo systemctl enable --now fogline-edge"
     remote = next_steps(FirstSettings("acme", "gw-1", "fog.example:5671"), Path("/etc/fogline"))
-    assert "sudo -u fogline fogline-edge enroll TOKEN --bridge fog.example:5671" in remote
+    assert "sudo -u fogline fogline-edge enroll - --bridge fog.example:5671" in remote
     monkeypatch.chdir(folder)
     (folder / FILE).touch()
     assert installed.settings_folder(FILE) == Path()

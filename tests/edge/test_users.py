@@ -1,19 +1,12 @@
 """The password file."""
 
 import base64
-import hashlib
 
 import pytest
 
 from fogline.errors import Misconfigured
 from fogline_edge.adapters.users import load_users
-
-
-def line(name, password, iterations=101):
-    """As `mosquitto_passwd -H sha512-pbkdf2` writes it."""
-    salt = b"0123456789ab"
-    hashed = hashlib.pbkdf2_hmac("sha512", password, salt, iterations)
-    return f"{name}:$7${iterations}${base64.b64encode(salt).decode()}${base64.b64encode(hashed).decode()}"
+from fogline_lab.credentials.mosquitto_passwords import mosquitto_line
 
 
 @pytest.fixture
@@ -37,14 +30,14 @@ def test_a_hash_from_elsewhere_is_understood(users):
 
 
 def test_a_user_may_have_a_name_of_any_script(users):
-    found = users(line("küche", b"one"), line("厨房@acme", b"two"))
+    found = users(mosquitto_line("küche", b"one"), mosquitto_line("厨房@acme", b"two"))
     assert found.verify("küche", b"one")
     assert found.verify("厨房@acme", b"two")
     assert not found.verify("kuche", b"one")
 
 
 def test_only_the_right_password_of_a_known_name_is_let_in(users):
-    found = users("# people", "", line("d1", b"one"), line("d2", b"two", 1000))
+    found = users("# people", "", mosquitto_line("d1", b"one"), mosquitto_line("d2", b"two", 1000))
     assert found.verify("d1", b"one")
     assert found.verify("d2", b"two")
     assert not found.verify("d1", b"two")
@@ -55,7 +48,7 @@ def test_only_the_right_password_of_a_known_name_is_let_in(users):
 
 
 def test_a_name_may_be_written_with_its_tenant(users):
-    found = users(line("d1", b"one"), line("d2@acme", b"two"))
+    found = users(mosquitto_line("d1", b"one"), mosquitto_line("d2@acme", b"two"))
     assert found.verify("d1@acme", b"one")
     assert found.verify("d2@acme", b"two")
     assert not found.verify("d2", b"two")
@@ -83,7 +76,7 @@ def test_what_is_wrong_with_the_file_is_said_in_one_line(users, text, said):
 
 def test_a_name_stands_there_once(users):
     with pytest.raises(Misconfigured, match="line 2: d1 occurs twice"):
-        users(line("d1", b"one"), line("d1", b"two"))
+        users(mosquitto_line("d1", b"one"), mosquitto_line("d1", b"two"))
 
 
 def test_a_file_that_is_not_there_is_said(folder):

@@ -2,16 +2,11 @@
 
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from flows.tenant_flow import Flow
 from fogline.event import Event
-
-if TYPE_CHECKING:
-    from conftest import Flow
-else:
-    Flow = Any
 
 MakeEvent = Callable[..., Event]
 BAD = {
@@ -39,6 +34,7 @@ def test_five_bad_records_among_many_cost_no_other_event(flow: Flow, make_event:
             for number, body in enumerate(bodies)
         ]
     )
+    flow.hurry()
     flow.run()
     outcomes = Counter((row["outcome"], row["reason"]) for row in flow.rows("events"))
     assert outcomes == Counter(BAD.values()) + Counter({("ok", None): MANY - len(BAD)})

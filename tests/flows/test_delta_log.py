@@ -84,7 +84,7 @@ def test_one_of_many_concurrent_claims_wins(table):
     together = Barrier(len(logs))
 
     def claim(number):
-        together.wait(30)
+        together.wait(60)
         try:
             logs[number].claim(Owner("t", "main", f"run-{number}", 1), {})
         except Misconfigured:

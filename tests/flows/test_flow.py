@@ -4,13 +4,13 @@ import shutil
 import threading
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 from deltalake import DeltaTable
 
 from flows.crashes import crash_at
+from flows.tenant_flow import Flow, canonical_readings
 from fogline.dead_letter import DEAD_CONTENT_TYPE, DeadLetter
 from fogline.errors import Misconfigured
 from fogline.event import Event, Lane
@@ -20,11 +20,6 @@ from fogline_cloud import records, topics
 from fogline_cloud.flows import parsed_sink, schema
 from fogline_cloud.flows.query import Query
 
-if TYPE_CHECKING:
-    from conftest import Flow
-else:
-    Flow = Any
-
 MakeEvent = Callable[..., Event]
 STREAM = "00000000000000aa"
 
@@ -33,18 +28,13 @@ def sequences(flow: Flow, table: str) -> list[int]:
     return [row["sequence"] for row in flow.rows(table)]
 
 
-def canonical_readings(flow: Flow) -> list[dict[str, Any]]:
-    """Return each reading of the canonical topic, with the members of its record."""
-    records = flow.derived_json(topics.canonical(flow.settings.tenant))
-    return [{**record, **reading} for record in records for reading in record["readings"]]
-
-
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 TRACED = f"traceparent=no&room=&traceparent={TRACE}"
 
 
 @pytest.mark.fault("D7")
 def test_every_committed_record_gets_its_row_and_its_topics(flow: Flow, make_event: MakeEvent) -> None:
+    flow.hurry()
     tenant = flow.settings.tenant
     letter = DeadLetter(reason="bad-identifier", detail="no such device", sender="'x'", channel="'y'", body_base64="")
     stamp = {"tenant": tenant, "gateway": "gw-1", "stream": STREAM, "lane": Lane.TELEMETRY, "now_ns": 1_700_000_000_000_000_000}

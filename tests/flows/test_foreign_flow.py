@@ -1,22 +1,17 @@
 """A foreign producer writes garbage beside an honest gateway, with a real Kafka and a real Spark."""
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import Producer
 
+from flows.tenant_flow import Flow
 from fogline.gap import GAP_CONTENT_TYPE
 from fogline.ledger import STATEMENT_CONTENT_TYPE
 from fogline_cloud import records, topics
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.ledger.balance import judge
 from fogline_cloud.ledger.sources import gather
-
-if TYPE_CHECKING:
-    from conftest import Flow
-else:
-    Flow = Any
 
 
 def garbage(event) -> list[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]] | None, int]]:
@@ -55,7 +50,7 @@ def test_honest_events_land_beside_the_garbage_of_a_foreign_producer(flow: Flow,
             timestamp=timestamp,
             on_delivery=lambda error, _: refused.append(error) if error else None,
         )
-    assert foreign.flush(30) == 0
+    assert foreign.flush(60) == 0
     flow.land([make_event(b"2", tenant=tenant)])
 
     batches = flow.run()

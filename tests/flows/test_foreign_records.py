@@ -16,6 +16,7 @@ from fogline_cloud.flows.commit import suspected_span
 from fogline_cloud.flows.files import FileWriter, TableFolder, span_of, statistics
 from fogline_cloud.flows.parse import STORED, Plan, parse
 from fogline_cloud.flows.tasks import MEASURED
+from property_tests import at_most
 
 KAFKA_LIMIT_BYTES = 1_000_000
 """librdkafka's `message.max.bytes`."""
@@ -85,7 +86,7 @@ def test_no_body_of_our_own_content_types_ends_the_flow(make_event, content_type
     assert rows.column("outcome").to_pylist()[1] == "ok", "the honest device's event lands"
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=at_most(150), deadline=None)
 @given(data=st.data())
 def test_no_header_ends_the_flow(make_event, data):
     event = make_event(b"17", time="2026-01-02T03:04:05Z", properties="{}", dedup="shared")

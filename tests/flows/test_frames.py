@@ -3,18 +3,14 @@
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pytest
 from pyspark.sql import functions as F
 
+from flows.tenant_flow import Flow
 from fogline_cloud import frames
-
-if TYPE_CHECKING:
-    from conftest import Flow
-else:
-    Flow = Any
 
 NOTEBOOK = Path(__file__).parents[2] / "docs" / "notebooks" / "readings.ipynb"
 START = datetime(2026, 1, 2, 3, 0, tzinfo=UTC)

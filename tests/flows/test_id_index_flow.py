@@ -4,21 +4,16 @@ import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
 from deltalake import DeltaTable
 
 from flows.crashes import crash_at
+from flows.tenant_flow import Flow
 from fogline.event import Event
 from fogline_cloud.flows.id_keys import IdIndex
 from fogline_cloud.maintenance import key_files
 from fogline_cloud.maintenance.maintain import maintain
-
-if TYPE_CHECKING:
-    from conftest import Flow
-else:
-    Flow = Any
 
 MakeEvent = Callable[..., Event]
 CLIENT = {"gateway": "", "stream": "", "adapter": "amqp"}

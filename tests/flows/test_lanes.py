@@ -3,39 +3,21 @@
 import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
 
-import msgspec
 import pytest
 
+from flows.other_flows import OTHERS, alarm, flow_of
+from flows.tenant_flow import Flow
 from fogline.errors import Misconfigured
 from fogline.event import Lane
 from fogline_cloud import topics
 
-if TYPE_CHECKING:
-    from conftest import Flow
-else:
-    Flow = Any
-
 LIMIT_S = 120.0
-OTHERS = [lane for lane in Lane if lane is not Lane.ALARM]
-
-
-def flow_of(flow: Flow, name: str, lanes: list[Lane]) -> Flow:
-    """Another flow on the same tables, with a checkpoint and a Spark session of its own."""
-    changed = msgspec.structs.replace(flow.settings.flow, name=name, lanes=lanes, checkpoint=f"{flow.checkpoint}-{name}")
-    other = type(flow)(flow.spark.newSession(), msgspec.structs.replace(flow.settings, flow=changed))
-    other._counts = flow._counts
-    return other
 
 
 def ids(flow: Flow) -> tuple[list[str], list[str]]:
     events, readings = (sorted(row["id"] for row in flow.rows(table)) for table in ("events", "readings"))
     return events, readings
-
-
-def alarm(make_event: Any, name: str, **given: Any) -> Any:
-    return make_event(id=name, lane=Lane.ALARM, stream="00000000000000bb", sequence=int(name[1:]), type="alarm", **given)
 
 
 def test_alarms_get_a_flow_of_their_own_and_each_record_has_one_row(flow: Flow, make_event):

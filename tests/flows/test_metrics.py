@@ -4,6 +4,7 @@ import time
 
 import msgspec
 
+from flows.tenant_flow import Flow
 from fogline.process.metrics import METRICS, Sample
 from fogline_cloud import topics
 from fogline_cloud.flows.commit import Progress
@@ -12,8 +13,6 @@ from fogline_cloud.flows.raw_sink import RawProgress
 from fogline_cloud.kafka import KafkaClients
 from fogline_lab.events import make_event
 
-from .conftest import Flow
-
 
 def read(metrics: FlowMetrics) -> dict[tuple[str, tuple[str, ...]], Sample]:
     return {(each.name, each.labels): each for each in metrics.read()}
@@ -21,7 +20,7 @@ def read(metrics: FlowMetrics) -> dict[tuple[str, tuple[str, ...]], Sample]:
 
 def lag_of_at_least(records: int, metrics: FlowMetrics, lag: tuple[str, tuple[str, ...]]) -> bool:
     """Ask again until the lag is known: Kafka moves the stable end some time after a commit has returned."""
-    until = time.monotonic() + 30
+    until = time.monotonic() + 60
     while (found := read(metrics)[lag].value) < records and time.monotonic() < until:  # each read asks the broker
         pass
     return found >= records

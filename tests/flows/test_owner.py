@@ -3,18 +3,15 @@
 import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
 
 import msgspec
 import pytest
 from deltalake import DeltaTable
 
+from flows.other_flows import other_flow
+from flows.tenant_flow import Flow
 from fogline.errors import Misconfigured
-
-if TYPE_CHECKING:
-    from conftest import Flow
-else:
-    Flow = Any
 
 LIMIT_S = 120.0
 
@@ -22,14 +19,6 @@ LIMIT_S = 120.0
 def sequences(flow: Flow) -> tuple[list[int], list[int]]:
     events, readings = ([row["sequence"] for row in flow.rows(table)] for table in ("events", "readings"))
     return events, readings
-
-
-def other_flow(flow: Flow, **settings: str) -> Flow:
-    """A second deployment: the same settings but for these, in a Spark session of its own."""
-    changed = msgspec.structs.replace(flow.settings.flow, checkpoint=f"{flow.checkpoint}-2", **settings)
-    other = type(flow)(flow.spark.newSession(), msgspec.structs.replace(flow.settings, flow=changed))
-    other._counts = flow._counts
-    return other
 
 
 @pytest.mark.fault("K7")
@@ -73,15 +62,24 @@ def test_a_checkpoint_is_not_used_for_other_tables_or_another_name(flow: Flow, m
     assert sequences(flow) == ([1], [1])
 
 
+def restore_by_spark(flow: Flow, place: Path, version: int) -> None:
+    flow.spark.sql(f"RESTORE TABLE delta.`{place}` TO VERSION AS OF {version}")
+
+
+def restore_by_delta_rs(_flow: Flow, place: Path, version: int) -> None:
+    DeltaTable(place).restore(version)
+
+
 @pytest.mark.fault("K7")
-def test_restored_tables_are_refused_until_the_checkpoint_is_deleted(flow: Flow, make_event):
+@pytest.mark.parametrize("restore", [restore_by_delta_rs, pytest.param(restore_by_spark, marks=pytest.mark.slow)])
+def test_restored_tables_are_refused_until_the_checkpoint_is_deleted(flow: Flow, make_event, restore):
     for body in (b"1", b"2"):
         flow.land([make_event(body)])
         flow.run()
     for table in ("events", "readings"):
         place = flow.tables / table
         first = next(commit["version"] for commit in reversed(DeltaTable(place).history()) if commit["operation"] == "WRITE")
-        flow.spark.sql(f"RESTORE TABLE delta.`{place}` TO VERSION AS OF {first + 1}")
+        restore(flow, place, first + 1)
         with pytest.raises(Misconfigured, match="was restored to an earlier version"):
             flow.run()
     assert sequences(flow) == ([1], [1])

@@ -1,41 +1,16 @@
 """One pass over Arrow batches, without Spark."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-import pyarrow as pa
 import pytest
 
+from flows.record_batches import BATCH, batch_of, of_events
 from fogline.event import Event
 from fogline_cloud import records
-from fogline_cloud.flows.batch import MicroBatch
 from fogline_cloud.flows.parse import STORED, Plan, parse
 
 MakeEvent = Callable[..., Event]
 PLAN = Plan(tenant="t", limit_s=60, parsers={})
-BATCH = MicroBatch("main", "uuid", 4)
-_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-
-
-def batch_of(given: Sequence[tuple[list[tuple[str, bytes | None]] | None, bytes | None]]) -> pa.RecordBatch:
-    """Records as Spark hands them to a worker."""
-    count = len(given)
-    headers = [None if pairs is None else [{"key": key, "value": value} for key, value in pairs] for pairs, _ in given]
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.array(["topic"] * count),
-            pa.array([3] * count, pa.int32()),
-            pa.array(range(count), pa.int64()),
-            pa.array([1_700_000_000_000_000] * count, pa.timestamp("us", tz="UTC")),
-            pa.array([value for _, value in given], pa.binary()),
-            pa.array(headers, _HEADERS),
-        ],
-        names=["topic", "partition", "offset", "ingested", "value", "headers"],
-    )
-
-
-def of_events(events: Sequence[Event]) -> pa.RecordBatch:
-    made = [records.record_of(event) for event in events]
-    return batch_of([(list(record.headers), record.value) for record in made])
 
 
 def test_records_become_rows_in_their_order(make_event: MakeEvent) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from flows.test_parse import BATCH, of_events
+from flows.record_batches import BATCH, of_events
 from fogline.errors import Misconfigured
 from fogline.event import Event
 from fogline_cloud.flows.parse import Plan, parse

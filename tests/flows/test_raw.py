@@ -13,9 +13,9 @@ import msgspec
 import pytest
 from deltalake import DeltaTable
 
-from flows.conftest import Flow
-from flows.test_owner import other_flow
-from flows.test_topic_ids import create_again
+from flows.other_flows import other_flow
+from flows.tenant_flow import Flow
+from flows.topic_changes import create_again
 from fogline.errors import Misconfigured
 from fogline.event import Lane
 from fogline_cloud import records, topics

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from flows.test_parse import batch_of, of_events
+from flows.record_batches import batch_of, of_events
 from fogline_cloud.flows.batch import MicroBatch
 from fogline_cloud.flows.files import FileWriter, TableFolder, read_rows
 from fogline_cloud.flows.parse import Plan, parse

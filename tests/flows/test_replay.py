@@ -12,9 +12,9 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import Row, SparkSession
 
-from flows.conftest import Flow
 from flows.crashes import crash_at
-from flows.test_flow import canonical_readings
+from flows.replays import DEAD, past, redrive, values, with_flow
+from flows.tenant_flow import Flow, canonical_readings
 from fogline.errors import Misconfigured
 from fogline.event import Event
 from fogline_cloud.cli.main import main
@@ -23,22 +23,11 @@ from fogline_cloud.flows.delta_log import DeltaLog
 from fogline_cloud.flows.plan import plan_of
 from fogline_cloud.flows.replay.difference import Difference
 from fogline_cloud.flows.replay.selection import Selection
-from fogline_cloud.flows.replay.table_replay import Replayed, TableReplay
-from fogline_cloud.flows.schema import EventOutcome
-from fogline_cloud.settings import CloudSettings
+from fogline_cloud.flows.replay.table_replay import TableReplay
 
 MakeEvent = Callable[..., Event]
 WRONG = "application/x-wrong"
 WAS_MISREAD = [Difference("json", "telemetry", "air", "went", 1), Difference("json", "telemetry", "value", "came", 1)]
-DEAD = Selection(outcomes=frozenset({EventOutcome.DEAD, EventOutcome.SLOW}))
-
-
-def with_flow(flow: Flow, **changes: Any) -> CloudSettings:
-    return msgspec.structs.replace(flow.settings, flow=msgspec.structs.replace(flow.settings.flow, **changes))
-
-
-def redrive(flow: Flow, selection: Selection = DEAD, *, publish: bool = True, **more: Any) -> Replayed:
-    return TableReplay(flow.spark, flow.settings, plan_of(flow.settings), print).run(selection, publish=publish, **more)
 
 
 @pytest.fixture
@@ -48,6 +37,7 @@ def mended(flow: Flow, make_event: MakeEvent) -> Flow:
     flow.run()
     flow.land([make_event(b'{"t": 3}', content_type=WRONG, device="d-2"), make_event(b'{"a": 1, "a": 2}'), make_event(b"{}")])
     flow.land([make_event(b"z", content_type="application/x-endless")])
+    flow.hurry()
     flow.run()
     assert [row["outcome"] for row in flow.rows("events")] == ["ok", "dead", "dead", "dead", "ok", "slow"]
     flow.settings = with_flow(flow, parsers={**flow.settings.flow.parsers, WRONG: "json"})
@@ -68,10 +58,6 @@ def added_since(flow: Flow, version: int) -> list[tuple[int, str]]:
     )
     assert query.awaitTermination(60), "the stream does not end"
     return sorted((row["sequence"], row["metric"]) for row in found)
-
-
-def values(flow: Flow) -> list[tuple[int, str, float]]:
-    return [(row["sequence"], row["metric"], row["value"]) for row in flow.rows("readings")]
 
 
 def check_mended(flow: Flow, before: list[dict[str, Any]]) -> None:
@@ -200,10 +186,6 @@ def misread(flow: Flow, make_event: MakeEvent) -> Flow:
     return flow
 
 
-def past(rows: list[dict[str, Any]]) -> Selection:
-    return Selection(days=(rows[0]["day"], rows[-1]["day"]))
-
-
 @pytest.mark.fault("D7")
 def test_events_of_a_parser_that_was_wrong_are_parsed_again_from_table_raw(misread: Flow) -> None:
     before, sent = misread.rows("events"), len(canonical_readings(misread))
@@ -271,7 +253,7 @@ def test_the_command_counts_shows_and_redrives(
         (1, "slow", "timeout", "test-endless"),
     ]
     assert "parser-error" in printed("dead", "list", "--since", "1h")
-    shown = printed("dead", "show", "--reason", "parser-error", "--last", "1")
+    shown = printed("dead", "show", "--reason", "parser-error", "--limit", "1")
     assert "d-2 air (application/x-wrong, 8 bytes)" in shown
     assert "LookupError: the table of this device is empty" in shown
     assert '{"t": 3}' in shown

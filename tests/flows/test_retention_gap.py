@@ -4,13 +4,13 @@ import json
 import shutil
 import time
 from argparse import Namespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pytest
-from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient
 
+from flows.tenant_flow import Flow
+from flows.topic_changes import delete_before
 from fogline.errors import Misconfigured
 from fogline_cloud import topics
 from fogline_cloud.cli import flow_state
@@ -20,22 +20,9 @@ from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.ledger.balance import judge
 from fogline_cloud.ledger.sources import gather
 
-if TYPE_CHECKING:
-    from conftest import Flow
-else:
-    Flow = Any
-
 DELETED = (
     r"Kafka has deleted records that the flow has not read: hono\.telemetry\.\S+\[0\]: offsets {} to {} \({} records at most\)"
 )
-
-
-def delete_before(flow: Flow, offset: int, partition: int = 0) -> None:
-    """Let retention delete the records before an offset."""
-    at = TopicPartition(topics.telemetry(flow.settings.tenant), partition, offset)
-    admin = AdminClient(dict(flow.settings.kafka))
-    for future in admin.delete_records([at]).values():
-        future.result(30)
 
 
 def sequences(flow: Flow) -> tuple[list[int], list[int]]:

@@ -56,6 +56,7 @@ def test_the_master_of_spark_submit_wins_over_the_default_but_not_over_a_setting
     assert "spark.driver.host" not in configuration(given()), "the cluster's driver is not on loopback"
 
 
+@pytest.mark.slow
 def test_a_session_that_spark_submit_starts_has_its_master(folder: Path) -> None:
     script = folder / "flow.py"
     script.write_text(

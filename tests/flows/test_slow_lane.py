@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
-from flows.conftest import Flow
+from flows.tenant_flow import Flow
 from fogline.event import Event
 from fogline_cloud.flows.slow_lane import AGES, SlowLane, due
 
@@ -28,6 +28,7 @@ def test_each_event_is_due_once_at_each_age() -> None:
 def test_an_event_that_needs_more_time_lands_late_and_once(flow: Flow, make_event: Callable[..., Event]) -> None:
     flow.settings = msgspec.structs.replace(flow.settings, flow=msgspec.structs.replace(flow.settings.flow, slow_limit_ms=2000))
     slow = [make_event(b"0.8", content_type="application/x-tardy"), make_event(b"z", content_type="application/x-endless")]
+    flow.hurry()
     flow.land([*slow, make_event(b'{"t": 1}')])
     flow.run()
     assert [row["outcome"] for row in flow.rows("events")] == ["slow", "slow", "ok"]

@@ -108,5 +108,5 @@ def test_a_limit_outside_the_main_thread_is_refused() -> None:
 
     thread = threading.Thread(target=enter)
     thread.start()
-    thread.join(10)
+    thread.join(60)
     assert len(refused) == 1

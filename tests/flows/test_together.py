@@ -3,14 +3,15 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
 
-from flows.test_lanes import OTHERS, alarm, flow_of
-from flows.test_replay import past, redrive, values, with_flow
-from flows.test_retention_gap import delete_before
+from flows.other_flows import OTHERS, alarm, flow_of
+from flows.replays import past, redrive, values, with_flow
+from flows.tenant_flow import Flow
+from flows.topic_changes import delete_before
 from fogline.errors import Misconfigured
 from fogline.event import Lane
 from fogline_cloud.flows import job, raw_sink
@@ -21,11 +22,6 @@ from fogline_cloud.ledger.balance import judge
 from fogline_cloud.ledger.sources import gather
 from fogline_cloud.maintenance import plan
 from fogline_cloud.maintenance.maintain import maintain
-
-if TYPE_CHECKING:
-    from conftest import Flow
-else:
-    Flow = Any
 
 LIMIT_S = 120.0
 

@@ -1,39 +1,15 @@
 """Raw topics that are deleted and created again, with a real Kafka and a real Spark."""
 
 import shutil
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka.admin import AdminClient
 
-from fogline.errors import Misconfigured, Unreachable
-from fogline_cloud import topics
+from flows.tenant_flow import Flow
+from flows.topic_changes import create_again
+from fogline.errors import Misconfigured
 from fogline_cloud.flows import claim, commit
-from fogline_cloud.kafka import KafkaClients
-from fogline_cloud.topic_admin import create_topics
-
-if TYPE_CHECKING:
-    from conftest import Flow
-else:
-    Flow = Any
 
 CREATED_AGAIN = r"topic hono\.telemetry\.\S+ was deleted and created again.*--accept-new-topics"
-
-
-def create_again(flow: Flow) -> None:
-    """Delete the telemetry topic and create it again."""
-    name = topics.telemetry(flow.settings.tenant)
-    clients = KafkaClients(flow.settings.kafka)
-    admin = AdminClient(dict(flow.settings.kafka))
-    former = clients.topic_ids([name])
-    admin.delete_topics([name], operation_timeout=30)[name].result(30)
-    for _ in range(300):  # each try waits for Kafka's answer
-        create_topics(clients, flow.settings, 1)
-        with suppress(Unreachable):
-            if clients.topic_ids([name]) != former:
-                return
-    pytest.fail(f"{name} is not created again")
 
 
 def sequences(flow: Flow) -> tuple[list[int], list[int]]:

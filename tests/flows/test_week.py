@@ -1,17 +1,13 @@
 """K6: a week of backlog, one event a minute from each of two gateways, one of them a day and more behind the other."""
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
 
+from flows.tenant_flow import Flow
 from fogline.event import Event, Lane
-
-if TYPE_CHECKING:
-    from conftest import Flow
-else:
-    Flow = Any
 
 MINUTES = 7 * 24 * 60
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)

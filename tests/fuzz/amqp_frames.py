@@ -5,12 +5,12 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from chaos import raw_amqp as raw
-from chaos.raw_amqp import described, listed, symbol, text
 from fogline.amqp.engine import Engine
 from fogline.amqp.events import Closed, ConnectionOpened, LinkClosed, LinkRequested, Received, Settled
 from fogline.amqp.outcome import ACCEPTED
 from fogline.errors import Poison
+from fogline_lab import amqp_bytes as raw
+from fogline_lab.amqp_bytes import described, listed, symbol, text
 from fuzz.amqp_messages import described_list
 from fuzz.amqp_values import ANY, pairs, uint
 from fuzz.forms import Decoder, Field, Form, Layer

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from chaos.raw_amqp import NULL, described, symbol, text
+from fogline_lab.amqp_bytes import NULL, described, symbol, text
 from fuzz.amqp_values import ANY, LONG, UUID, binary, long_symbol, long_text, pairs, uint
 from fuzz.forms import MISSING, Choice, Field, Form
 

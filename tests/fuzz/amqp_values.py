@@ -2,7 +2,7 @@
 
 import struct
 
-from chaos.raw_amqp import NULL, deep, described, listed, mapped, symbol, text
+from fogline_lab.amqp_bytes import NULL, deep, described, listed, mapped, symbol, text
 from fuzz.forms import Choice
 from fuzz.values import TEXTS
 

@@ -4,7 +4,6 @@ from typing import Any
 
 import msgspec
 
-from edge.mqtt.talking import Talk
 from fogline import hello
 from fogline.address import parse_address
 from fogline.amqp import wire
@@ -23,12 +22,13 @@ from fogline_cloud.records import record_of
 from fogline_cloud.settings import CommandPolicySettings
 from fogline_edge.adapters.mqtt.protocol.packets import Subscribe
 from fogline_edge.adapters.mqtt.protocol.primitives import V5
+from fogline_lab.device.mqtt_talk import MqttTalk
 from fogline_lab.events import BEACON, NOW_NS, STREAM
 from fuzz.amqp_messages import message_form
 from fuzz.amqp_values import long_symbol, long_text, uint
 from fuzz.forms import Decoder, Layer
 from fuzz.json_forms import json_form
-from shared.test_gateway_statistics import STATISTICS as EXAMPLE
+from shared.example_statistics import STATISTICS as EXAMPLE
 
 MAX_KEPT_BYTES = 1000
 DAY_S = 86_400
@@ -153,7 +153,7 @@ def _journalled(command: Command) -> Command:
 
 def _delivered(command: Command) -> None:
     """To a device that is connected by MQTT 5, where a content type travels along."""
-    talk = Talk(V5, with_commands=True)
+    talk = MqttTalk(V5, with_commands=True)
     talk.connect("lamp-1", clean_start=False)
     talk.settled(Subscribe(packet_id=1, filters=(("command///req/#", 1),)))
     talk.execute(msgspec.structs.replace(command, device="lamp-1"))

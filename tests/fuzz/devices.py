@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from edge.mqtt.talking import Talk
 from fogline import advertisement
 from fogline.codec import encode_event
 from fogline_edge.adapters.coap import wire
@@ -14,6 +13,7 @@ from fogline_edge.adapters.mqtt.protocol.packets import decode
 from fogline_edge.adapters.mqtt.protocol.primitives import V3, V5
 from fogline_edge.adapters.mqtt.session.effects import Forget, Keep, Store
 from fogline_edge.settings import PathSettings
+from fogline_lab.device.mqtt_talk import MqttTalk
 from fogline_lab.events import make_event
 from fuzz.forms import MISSING, Choice, Decoder, Field, Form, Layer
 from fuzz.http_forms import HTTP
@@ -54,7 +54,7 @@ def _in_session(version: int, *, first: bool):
     """The session answers what it refuses with a packet of its own; nothing of it is raised."""
 
     def read(found: Packets) -> None:
-        talk = Talk(version, with_commands=True)
+        talk = MqttTalk(version, with_commands=True)
         if not first:
             talk.connect("lamp-1", clean_start=False)
         for header, body in found.packets:
@@ -64,7 +64,7 @@ def _in_session(version: int, *, first: bool):
     return read
 
 
-def _through(talk: Talk, effects: Any) -> None:
+def _through(talk: MqttTalk, effects: Any) -> None:
     for effect in effects:
         if isinstance(effect, Keep | Forget) and effect.then is not None:
             _through(talk, effect.then())

@@ -11,7 +11,7 @@ from fogline_lab.supervisor import ChildProcess
 from fuzz.forms import Case
 
 SIDE_BY_SIDE = 16
-LIMIT_S = 20.0
+LIMIT_S = 60.0
 FLAT_BYTES = 5_000_000
 T = TypeVar("T")
 

@@ -2,13 +2,11 @@
 
 import os
 import shutil
-from pathlib import Path
 
 import pytest
 
-from packages.container import booted
+from packages.container import PACKAGES, booted
 
-PACKAGES = Path(os.environ.get("FOGLINE_PACKAGES", ""))
 collect_ignore_glob = [] if os.environ.get("FOGLINE_PACKAGES") else ["test_*.py"]
 
 

@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+PACKAGES = Path(os.environ.get("FOGLINE_PACKAGES", ""))
+"""The folder in which `make packages` has built them."""
 BOOT_S = 90
 COMMAND_S = 600
 POLL_S = 0.2  # neither a boot nor a service tells a process outside when it is done

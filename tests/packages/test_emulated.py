@@ -7,8 +7,8 @@ import subprocess
 
 import pytest
 
-from packages.conftest import PACKAGES
-from packages.test_fogline_edge import PUBLISH
+from packages.container import PACKAGES
+from packages.installed_gateway import PUBLISH
 
 LIMIT_S = 1800
 """For an emulated machine that has a part of one CPU."""

@@ -12,7 +12,7 @@ from functools import partial
 import pytest
 
 from packages.container import until
-from packages.test_fogline_edge import PUBLISH
+from packages.installed_gateway import PUBLISH
 
 HEALED_S = 120
 START_S = 300

@@ -1,7 +1,7 @@
 """The package fogline-edge in a booted Debian 12: its memory, its start, and a disk that is full for a while."""
 
 from packages.container import until
-from packages.test_fogline_edge import HEALED_S, PUBLISH, publish
+from packages.installed_gateway import HEALED_S, PUBLISH, publish
 
 MAX_MEMORY_KB = 60 * 1024
 WAITING = 5000

@@ -6,7 +6,7 @@ import pytest
 
 from packages.container import until
 from packages.faults import BluetoothDongle, MemoryHog, WallClock, memory_max
-from packages.test_fogline_edge import HEALED_S, active, main_pid, publish, stored
+from packages.installed_gateway import HEALED_S, active, main_pid, publish, stored
 
 WAITING = 500
 MAX_MEMORY_MIB = 280

@@ -26,10 +26,16 @@ class SourceFile(NamedTuple):
 
 
 @cache
+def every_file() -> tuple[SourceFile, ...]:
+    """Return every file of the project."""
+    found = (path for folder in (*PRODUCT, *TOOLS, "tests") for path in sorted((ROOT / folder).rglob("*.py")))
+    return tuple(SourceFile(str(path.relative_to(ROOT)), (text := path.read_text()), ast.parse(text)) for path in found)
+
+
 def files(*folders: str) -> tuple[SourceFile, ...]:
     """Return the files below `folders`, or every file of the project."""
-    found = (path for folder in folders or (*PRODUCT, *TOOLS, "tests") for path in sorted((ROOT / folder).rglob("*.py")))
-    return tuple(SourceFile(str(path.relative_to(ROOT)), (text := path.read_text()), ast.parse(text)) for path in found)
+    below = tuple(f"{folder}/" for folder in folders)
+    return tuple(file for file in every_file() if not below or file.path.startswith(below))
 
 
 def length(node: Definition) -> int:

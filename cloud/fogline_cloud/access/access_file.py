@@ -158,5 +158,15 @@ def read_permissions(path: str) -> Permissions:
     return Permissions(load_settings(Path(path), AccessFile))
 
 
+def loosened(former: Permissions, new: Permissions) -> str:
+    """Return why a file that was changed must not replace the former one of a running process, or "".
+
+    A file that is empty, or cut off before its first `[[device]]`, would let every gateway speak for every device.
+    """
+    if former.binds_devices and not new.binds_devices:
+        return "it binds no device to a gateway any more, as if it were half written; if that is meant, restart the process"
+    return ""
+
+
 def _any(name: str, patterns: Sequence[str]) -> bool:
     return not name or any(fnmatchcase(name, each) for each in patterns)

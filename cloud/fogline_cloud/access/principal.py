@@ -1,16 +1,20 @@
 """One authenticated peer of a bridge."""
 
+import hashlib
 from enum import StrEnum
 
 import msgspec
 
-from fogline.address import is_identifier, shown
+from fogline.address import is_identifier
 
 ASSERTED = "asserted"
 """The proof of a name that nothing proves: the peer's own claim, on loopback only."""
 
 KAFKA = "kafka"
 """The proof of the sender of `hono.command.{tenant}`: Kafka's ACLs say who may write there."""
+
+
+_MAX_NAME = 80
 
 
 class PrincipalKind(StrEnum):
@@ -34,5 +38,8 @@ class Principal(msgspec.Struct, frozen=True):
     proof: str
 
     def __str__(self) -> str:
-        name = self.name if is_identifier(self.name) else shown(self.name)
+        """Return a text of less than 256 characters that no other principal has: bounds and records name the peer by it."""
+        name = self.name if is_identifier(self.name) else ascii(self.name)
+        if len(name) > _MAX_NAME:
+            name = f"{name[:_MAX_NAME]}~{hashlib.blake2b(self.name.encode(), digest_size=8).hexdigest()}"
         return f"{self.kind} {self.tenant}/{name} ({self.proof})"

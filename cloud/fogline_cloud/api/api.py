@@ -8,7 +8,7 @@ from functools import partial
 
 import msgspec
 
-from fogline.errors import Misconfigured, Poison
+from fogline.errors import Misconfigured
 from fogline.message import Message
 from fogline.process.loop_calls import call_soon
 from fogline.process.metrics import Sample, samples_of
@@ -18,7 +18,7 @@ from fogline.process.settings_file import is_loopback, split_endpoint
 from fogline.process.statistics import answer_sigusr1, read_process
 from fogline.process.tls_files import ReadAgain
 from fogline_cloud import topics
-from fogline_cloud.access.access_file import Permissions, read_permissions
+from fogline_cloud.access.access_file import Permissions, loosened, read_permissions
 from fogline_cloud.access.policy import Policy
 from fogline_cloud.api.app import make_app
 from fogline_cloud.api.command_index import CommandIndex
@@ -121,13 +121,13 @@ class Api:
         """Return which thread is stuck, or an empty text. A thread that waits for Kafka is not."""
         return stuck_consumers()
 
-    def read_files(self) -> None:
-        """Read the file of permissions again, if it has changed."""
+    def read_files(self, *, at_once: bool = True) -> None:
+        """Read the file of permissions again, if it has changed. `at_once`: nobody is writing it any more."""
         if self._access is not None:
-            self._access.get()
+            self._access.get(at_once=at_once)
 
     def _read_files(self) -> None:
-        self.read_files()
+        self.read_files(at_once=False)
         self._files = self._loop.call_later(FILES_S, self._read_files)
 
     def _on_refused(self) -> None:
@@ -152,7 +152,7 @@ class Api:
                     self.context.devices.apply_or_log(each.key, each.value)
                 elif each.value:
                     self.context.commands.put(decode_record(each.value))
-            except (Poison, msgspec.MsgspecError) as error:
+            except Exception as error:  # noqa: BLE001 - one record must not cost those behind it
                 _log.warning("%s[%d] at %d is skipped: %s", each.topic, each.partition, each.offset, error)
         self.context.device_change.set()
         self.context.device_change = asyncio.Event()
@@ -182,7 +182,7 @@ def _access(settings: CloudSettings) -> ReadAgain[Permissions] | None:
     if path is None:
         _log.warning("bridge.access is not set: every user may read about all commands")
         return None
-    return ReadAgain(partial(read_permissions, path), [path])
+    return ReadAgain(partial(read_permissions, path), [path], loosened)
 
 
 async def run_api(settings: CloudSettings, on_ready: Callable[[str, int], None]) -> None:

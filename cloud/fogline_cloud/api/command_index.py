@@ -1,7 +1,6 @@
 """All commands of the tenant, newest last, as their records on Kafka say; and requests that wait for one. Used on the loop."""
 
 import asyncio
-import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 
@@ -9,9 +8,9 @@ from msgspec.structs import replace
 
 from fogline.command import Reply
 from fogline.message import pack_id
-from fogline_cloud.commands.client import CommandVerdict
 from fogline_cloud.commands.record import CommandRecord, ended
 from fogline_cloud.commands.registry import may_replace
+from fogline_cloud.commands.verdict import CommandVerdict
 
 MAX_BYTES = 256 * 1024 * 1024
 """Memory for arguments and replies of all commands. Beyond it the oldest commands are forgotten."""
@@ -89,8 +88,7 @@ class CommandIndex:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[key].add(future)
         try:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(future, limit_s)
+            await asyncio.wait([future], timeout=limit_s)
         finally:
             self._waiting[key].discard(future)
             if not self._waiting[key]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import hashlib
 import time
 import uuid
 from operator import attrgetter
@@ -22,9 +23,9 @@ from fogline_cloud.api.problems import Problem, not_at_present
 from fogline_cloud.api.requests import CommandRequest
 from fogline_cloud.api.sending import cancel, send
 from fogline_cloud.api.user_session import REPLY_ID
-from fogline_cloud.commands.client import verdict_of
 from fogline_cloud.commands.record import CommandRecord
-from fogline_cloud.commands.request import reply_owner
+from fogline_cloud.commands.request import REQUEST, reply_owner
+from fogline_cloud.commands.verdict import verdict_of
 
 JSON = "application/json"
 APPEAR_S = 5.0
@@ -62,6 +63,7 @@ class CommandRoutes:
             try:
                 await self._send_or_verdict(send(user.session, message, again=True, waits=wanted.durable), verdict)
                 record = await self._appeared(name)
+                _check_copy(record, draft)
             finally:
                 if verdict is not None:
                     verdict.cancel()
@@ -230,7 +232,7 @@ def message_of(tenant: str, device: str, wanted: CommandRequest, message_id: str
         data = wanted.data_base64
     elif data:
         content_type = content_type or JSON
-    return Message(
+    message = Message(
         to=str(CommandAddress(tenant, device)),
         subject=wanted.name,
         message_id=message_id,
@@ -242,6 +244,8 @@ def message_of(tenant: str, device: str, wanted: CommandRequest, message_id: str
         ttl_ms=round((wanted.ttl_s or 30.0) * 1000) if wanted.durable or wanted.ttl_s else None,
         properties={"idempotent": wanted.idempotent, "newest_wins": wanted.newest_wins},
     )
+    request = hashlib.blake2b(msgspec.json.encode(message), digest_size=16).hexdigest()
+    return msgspec.structs.replace(message, properties={**message.properties, REQUEST: request})
 
 
 def _draft(message: Message, device: str, operator: str, owner: str) -> CommandRecord:
@@ -265,10 +269,11 @@ def _draft(message: Message, device: str, operator: str, owner: str) -> CommandR
         reply_owner=owner,
         durable=message.durable,
         idempotent=message.properties.get("idempotent") is True,
+        request=str(message.properties[REQUEST]),
     )
 
 
 def _check_copy(known: CommandRecord | None, draft: CommandRecord) -> None:
-    """Raise `Problem` (409) if the key names a command that differs in what the bridge does not compare."""
-    if known is not None and known.reply_to != draft.reply_to:
+    """Raise `Problem` (409) if the key names a command that another request has made: the bridge compares a part of it."""
+    if known is not None and (known.reply_to != draft.reply_to or known.request not in ("", draft.request)):
         raise Problem(409, f"command {known.id} is known with another body")

@@ -5,7 +5,6 @@ Each client has a place in the ring and no queue of its own. A client that is to
 """
 
 import asyncio
-import contextlib
 import secrets
 from collections import deque
 from dataclasses import dataclass
@@ -72,8 +71,7 @@ class Feed:
     async def change(self, limit_s: float) -> bool:
         """Wait until there is a new item, but no longer than `limit_s`. Returns False once the process stops."""
         if not self._stopped:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(asyncio.shield(self._changed), limit_s)
+            await asyncio.wait([self._changed], timeout=limit_s)
         return not self._stopped
 
     def stop(self) -> None:

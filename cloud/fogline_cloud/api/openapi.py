@@ -130,7 +130,7 @@ def _put_desired() -> Json:
         {"name": "If-Match", "in": "header", "description": "the ETag that it must have", "schema": {"type": "string"}},
         {"name": "If-None-Match", "in": "header", "description": "*: there must be none", "schema": {"type": "string"}},
     ]
-    problems = (400, 401, 403, 404, 412, 413, 422, 429, 503)
+    problems = (400, 401, 403, 404, 409, 412, 413, 422, 429, 503)
     parameters = [_DEVICE, _KEY, *conditions]
     return {
         **_operation("putDesired", "Replace the desired state", parameters, _desired_found(), problems),

@@ -11,11 +11,13 @@ from fogline_cloud.access.principal import Principal
 from fogline_cloud.api import requests
 from fogline_cloud.api.context import ApiContext
 from fogline_cloud.api.feed import FeedItem
-from fogline_cloud.api.logins import LOGIN_S
+from fogline_cloud.api.logins import LOGIN_S, User
 from fogline_cloud.api.problems import Problem, not_at_present, of_poison
 
 HEARTBEAT_S = 15.0
 """A comment is sent if nothing else was for so long, so that proxies keep the connection."""
+AGAIN_S = 5.0
+"""How often a stream logs its user in again, whose connection to the bridge has ended."""
 WRITE_S = 30.0
 """A client that does not read for so long is cut."""
 
@@ -49,7 +51,7 @@ class StreamRoute:
         number = context.feed.end if last_id is None else context.feed.number_of(last_id)
         context.streams += 1
         try:
-            await self._send_all(request, send, user.principal, (device, kind), number)
+            await self._send_all(request, send, user, (device, kind), number)
         except TimeoutError:
             abort = request.scope.get("state", {}).get("abort")
             if abort is not None:
@@ -58,37 +60,51 @@ class StreamRoute:
             context.streams -= 1
 
     async def _send_all(
-        self, request: Request, send: Send, principal: Principal, only: tuple[str | None, str | None], number: int | None
+        self, request: Request, send: Send, user: User, only: tuple[str | None, str | None], number: int | None
     ) -> None:
-        feed, gone = self._context.feed, asyncio.ensure_future(_gone(request))
+        feed, gone, loop, again_s = self._context.feed, asyncio.ensure_future(_gone(request)), asyncio.get_running_loop(), 0.0
         headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
         try:
             await _write(send, {"type": "http.response.start", "status": 200, "headers": headers})
             await self._write_text(send, b": fogline\n\n" if number is not None else _missed(feed.id_of(feed.end)))
             number = feed.end if number is None else number
-            until_s = asyncio.get_running_loop().time() + LOGIN_S
-            while not gone.done() and not self._context.stopping and asyncio.get_running_loop().time() < until_s:
+            until_s = loop.time() + LOGIN_S
+            while not gone.done() and not self._context.stopping and loop.time() < until_s:
+                if user.session.is_closed and loop.time() >= again_s:
+                    again_s = loop.time() + AGAIN_S
+                    if (found := await self._log_in_again(request, user)) is None:
+                        break
+                    user = found
                 items, is_missed = feed.after(number)
                 text = _missed(feed.id_of(items[0].number - 1)) if is_missed else b""
                 for item in items:
                     number = item.number
-                    if self._shows(principal, item, only):
+                    if self._shows(user.principal, item, only):
                         text += _event(feed.id_of(item.number), item.kind, item.data)
                 if text:
                     await self._write_text(send, text)
                 elif not items:
-                    await self._wait(gone, send, number)
+                    await self._wait({gone, user.session.over}, send, number)
             await _write(send, {"type": "http.response.body", "body": b"", "more_body": False})
         finally:
             gone.cancel()
 
-    async def _wait(self, gone: "asyncio.Future[None]", send: Send, number: int) -> None:
+    async def _log_in_again(self, request: Request, user: User) -> User | None:
+        """Return the user with a new login, or the former one if no bridge can say; None if the bridge refuses the user."""
+        try:
+            return await self._context.user(request)
+        except Problem as problem:
+            return user if problem.status == 503 else None
+
+    async def _wait(self, ends: "set[asyncio.Future[None]]", send: Send, number: int) -> None:
+        """Wait for a further item, and for those of `ends` that are not over yet."""
+        ends = {each for each in ends if not each.done()}
         change = asyncio.ensure_future(self._changed())
         try:
-            await asyncio.wait({gone, change}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({*ends, change}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             change.cancel()
-        if not gone.done() and self._context.feed.end == number:
+        if not any(each.done() for each in ends) and self._context.feed.end == number:
             await self._write_text(send, b": \n\n")
 
     async def _changed(self) -> None:

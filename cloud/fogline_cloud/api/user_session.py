@@ -1,7 +1,7 @@
 """The AMQP connection of one user to the bridge. The bridge checks the password, and what the user may do."""
 
 import asyncio
-import contextlib
+import logging
 from collections.abc import Callable
 
 from fogline.address import CommandResponse
@@ -21,6 +21,8 @@ from fogline.message import Message
 REPLY_ID = "http"
 """The reply id of all commands that come over HTTP: so a copy at another API process is the same command."""
 _CREDIT = 100
+
+_log = logging.getLogger("fogline.api")
 
 
 class WrongPassword(Exception):
@@ -42,6 +44,8 @@ class UserSession:
         self._connection: AmqpConnection | None = None
         self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._retired = False
+        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done once the connection has ended."""
         self._offset_ms: int | None = None  # of the bridge's clock
         self.why = ""
 
@@ -109,12 +113,18 @@ class UserSession:
     def received(self, connection: AmqpConnection, delivery: Delivery, data: bytes) -> None:
         """Take a reply."""
         connection.settle(delivery, ACCEPTED, 1)
-        with contextlib.suppress(Poison, ValueError):
+        try:
             self._on_reply(decode(data))
+        except (Poison, ValueError):
+            pass
+        except Exception:  # noqa: BLE001 - one reply must not end the connection of all the user's requests
+            _log.exception("a reply to %s is passed over", self._user)
 
     def closed(self, connection: AmqpConnection, why: str) -> None:  # noqa: ARG002 - the handler's interface
         """Note why the connection has ended."""
         self.why = self.why or why or "the connection has ended"
+        if not self.over.done():
+            self.over.set_result(None)
         if not self._opened.done():
             is_refused = REFUSED in self.why
             self._opened.set_exception(WrongPassword(self.why) if is_refused else Unreachable(self.why))

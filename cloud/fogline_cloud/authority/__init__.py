@@ -3,6 +3,7 @@
 `append_log`: files of lines that only grow
 `certificates`: makes the root, certificates and lists of revoked ones
 `ca_folder`: the files of the authority
+`own_certificate`: checks the certificate of the bridge itself
 `revocation`: the list of revoked certificates, as a bridge reads it
 `tokens`: one-time tokens for enrolment
 """

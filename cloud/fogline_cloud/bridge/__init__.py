@@ -7,7 +7,7 @@
 `cancels`: requests to cancel commands
 `client_events`: events of AMQP clients
 `command_key`: the key that names commands
-`command_sender`: sends commands to gateways, and asks their journals
+`command_sender`: sends commands to gateways
 `command_table`: the state of all commands, with their timers and waiting operators
 `connected_gateways`: the gateways that are connected
 `consumer_feed`: reads a topic for one consumer of events
@@ -23,6 +23,7 @@
 `forwarding`: sends on what belongs to the shards of other bridges
 `gateways`: hello, batches and statistics
 `hello_pacer`: limits the rate at which gateways connect
+`journal_lookups`: asks the journals of gateways for commands
 `kafka_commands`: commands that applications write to Kafka
 `listener`: accepts connections and links
 `metrics`: the metrics and the health of a bridge
@@ -30,7 +31,7 @@
 `passwords`: the password file of operators' programs
 `peer`: one connection to the bridge
 `peer_table`: the open connections
-`queue_budget`: limits on the bytes that wait for Kafka
+`queue_budget`: limits on the bytes that are not settled yet
 `replies`: sends replies to operators
 `revocation_feed`: the list of revoked certificates, over Kafka
 `route_feed`: the routes to devices, of all bridges
@@ -38,4 +39,5 @@
 `shard_table`: the shards of this bridge, and calls from their threads
 `upstream`: the connection of one peer to another bridge
 `verdict_waiters`: who waits for the end of a command
+`withdrawals`: ends what open connections may use no longer
 """

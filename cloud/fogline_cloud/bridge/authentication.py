@@ -2,8 +2,10 @@
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from weakref import WeakKeyDictionary
 
 from cryptography import x509
 from cryptography.x509.oid import NameOID
@@ -22,7 +24,7 @@ from fogline_cloud.access.principal import ASSERTED, KAFKA, Principal, Principal
 from fogline_cloud.authority.ca_folder import CaFolder
 from fogline_cloud.authority.certificates import Role, now_utc, subject_of
 from fogline_cloud.authority.revocation import RevocationList, read_revocation_list
-from fogline_cloud.bridge.passwords import Passwords
+from fogline_cloud.bridge.passwords import Passwords, UserHash
 from fogline_cloud.bridge.upstream import FORWARDED_BY
 from fogline_cloud.settings import CloudSettings
 
@@ -54,6 +56,7 @@ class Authentication:
         self._tenant, self._name = settings.tenant, bridge.name
         self._listed = bridge.gateways
         self._passwords = Passwords(bridge.users) if bridge.users is not None else None
+        self._proofs: WeakKeyDictionary[AmqpConnection, _PasswordProof] = WeakKeyDictionary()
         self._tokens = CaFolder.open(Path(settings.ca.folder)).tokens if bridge.enrolment else None
         takes_plain = self._passwords is not None or self._tokens is not None
         self._tls = None
@@ -67,7 +70,7 @@ class Authentication:
             self._tls = ReadAgain(read, paths)
             if bridge.crl is not None:
                 self._crl, self._ca = bridge.crl, tls.ca
-                self.revoked = ReadAgain(self._read_list, [bridge.crl, tls.ca])
+                self.revoked = ReadAgain(self._read_list, [bridge.crl, tls.ca], proves_itself=True)
 
     def _read_list(self) -> RevocationList:
         former = self.revoked.get() if self.revoked is not None else None
@@ -77,9 +80,12 @@ class Authentication:
         """Return a new connection of a server, for a socket that was accepted."""
         security = ServerSecurity(self._mechanisms, self._tls.get() if self._tls is not None else None)
         engine = Engine(self._name, server=True, capabilities=CAPABILITIES, security=security)
-        return AmqpConnection(engine, handler, self._check_password)
+        proof = _PasswordProof()
+        connection = AmqpConnection(engine, handler, partial(self._check_password, proof))
+        self._proofs[connection] = proof
+        return connection
 
-    def _check_password(self, login: Login, answer: Callable[[bool], None]) -> None:
+    def _check_password(self, proof: "_PasswordProof", login: Login, answer: Callable[[bool], None]) -> None:
         if login.user.startswith(USER_PREFIX):
             gateway = login.user.removeprefix(USER_PREFIX)
             why = "no tokens here" if self._tokens is None else self._tokens.doubt(gateway, login.password, now_utc())
@@ -89,7 +95,8 @@ class Authentication:
         elif self._passwords is None:
             answer(False)
         else:
-            self._passwords.check(login, answer)
+            proof.user = login.user
+            self._passwords.check(login, answer, partial(setattr, proof, "hash"))
 
     def principal(self, remote: AmqpPeer) -> Principal:
         """Return who the peer is. Raises `NotAuthenticated`."""
@@ -105,6 +112,14 @@ class Authentication:
         if remote.certificate is None:
             raise NotAuthenticated("the peer has no certificate")
         return self._certified(x509.load_der_x509_certificate(remote.certificate), kind, remote)
+
+    def forwarded_by(self, remote: AmqpPeer) -> str:
+        """Return the bridge that has opened the connection for another peer, "" for none. Only a bridge may say so."""
+        if self._tls is not None:
+            subject = subject_of(x509.load_der_x509_certificate(remote.certificate)) if remote.certificate is not None else None
+            if subject is None or subject.role is not Role.BRIDGE:
+                return ""
+        return str(remote.properties.get(FORWARDED_BY, ""))
 
     def _forwarded(self, remote: AmqpPeer) -> Principal:
         """Return the principal for which another bridge has opened the connection, and whose name it has established."""
@@ -137,11 +152,29 @@ class Authentication:
         """Return the kinds of a peer whose certificate is of another authority, which knows no roles of ours."""
         return (PrincipalKind.GATEWAY,) if self._listed is not None and name in self._listed else ()
 
+    def login_ended(self, connection: AmqpConnection) -> str | None:
+        """Return why the password by which a connection was opened does not count any more; None if it does."""
+        proof = self._proofs.get(connection)
+        if proof is None or proof.hash is None or self._passwords is None:
+            return None
+        known = self._passwords.of(proof.user)
+        if known == proof.hash:
+            return None
+        return "the user was deleted" if known is None else "the user's password was changed"
+
     def has_ended(self, certificate: x509.Certificate) -> str | None:
         """Return why a certificate, with which a peer has connected, does not count any more; None if it does."""
         if self.revoked is not None and self.revoked.get().revokes(certificate):
             return "it is revoked"
         return "it has expired" if certificate.not_valid_after_utc <= now_utc() else None
+
+
+@dataclass(slots=True)
+class _PasswordProof:
+    """The user of a connection, and what the password was compared with: None before it was found right."""
+
+    user: str = ""
+    hash: UserHash | None = None
 
 
 def _proof(remote: AmqpPeer) -> str:

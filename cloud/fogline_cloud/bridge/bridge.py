@@ -18,7 +18,7 @@ from fogline.signature import Signer, read_signer
 from fogline.tracing.activation import tracing
 from fogline.tracing.spans import ExportSpans
 from fogline_cloud import topics
-from fogline_cloud.access.access_file import Permissions, read_permissions
+from fogline_cloud.access.access_file import Permissions, loosened, read_permissions
 from fogline_cloud.access.policy import Policy
 from fogline_cloud.bridge.audit_trail import AuditTrail
 from fogline_cloud.bridge.authentication import Authentication
@@ -82,6 +82,8 @@ class Bridge:
         self._table = CommandTable(self.shards, settings.commands.grace_s)
         self._ids: CommandIds | None = None
         self._assignment: ShardAssignment | None = None
+        self.problem = lambda: check_bridge(self.shards, self._assignment)
+        """Returns why this bridge accepts no batches of some gateways, or an empty text."""
         self._directory: ShardDirectory | None = None
         self._closing = False
         self._audit = AuditTrail(self.shards)
@@ -119,7 +121,7 @@ class Bridge:
         self._keep_files()
         if settings.bridge.metrics is not None:
             read = partial(read_bridge, self.listener, self.gateways, self._table, self.shards, self.fleet)
-            self._metrics = MetricsServer(settings.bridge.metrics, "bridge.metrics", read, partial(check_bridge, self.shards))
+            self._metrics = MetricsServer(settings.bridge.metrics, "bridge.metrics", read, self.problem)
             self.metrics_address = await self._metrics.start()
         self._join("{}:{}".format(*bound))
         if self._kafka_commands is not None:
@@ -176,24 +178,27 @@ class Bridge:
         ended = [f"the thread of shard {shard.number} has ended" for shard in self.shards if not shard.alive]
         return "; ".join(ended) or stuck_consumers()
 
-    def read_again(self) -> None:
-        """Read the files that have changed: who may do what, who may connect no longer, and what devices take."""
+    def read_again(self, *, at_once: bool = True) -> None:
+        """Read the files that have changed: who may do what, who may connect no longer, and what devices take.
+
+        `at_once`: nobody is writing the files any more.
+        """
         assert self.listener is not None
         if self._access is not None:
             former = self._access.value
-            if self._access.get() is not former:
-                self.listener.peers.measure_again()
+            if self._access.get(at_once=at_once) is not former:
+                self.listener.withdrawals.take_permissions()
                 self._audit.note(None, "ACCESS CHANGED", f"{self._settings.bridge.access} was read again")
         if self._types is not None:
-            self._types.get()
-        self.listener.close_ended()
+            self._types.get(at_once=at_once)
+        self.listener.withdrawals.close_ended()
 
     def _keep_files(self) -> None:
+        self._files = self._loop.call_later(FILES_S, self._keep_files)  # first: an error must not end the looks
+        self.read_again(at_once=False)
         self._enrolment.keep_list()
         if self._feed is not None:
             self._feed.exchange()
-        self.read_again()
-        self._files = self._loop.call_later(FILES_S, self._keep_files)
 
     def _join(self, bound: str) -> None:
         settings = self._settings
@@ -282,14 +287,25 @@ class Bridge:
 
 def _access(settings: BridgeSettings) -> ReadAgain[Permissions] | None:
     if settings.access is not None:
-        return ReadAgain(partial(read_permissions, settings.access), [settings.access])
+        return ReadAgain(partial(read_permissions, settings.access), [settings.access], loosened)
     if settings.tls is not None:
         _log.warning("bridge.access is not set: every client that logs in may do everything")
     return None
 
 
 def _types(settings: DeviceSettings) -> ReadAgain[Mapping[str, str]] | None:
-    return ReadAgain(partial(read_types, settings.types), [settings.types]) if settings.types is not None else None
+    if settings.types is None:
+        return None
+    return ReadAgain(partial(read_types, settings.types), [settings.types], _emptied)
+
+
+def _emptied(former: Mapping[str, str], new: Mapping[str, str]) -> str:
+    """Return why a file without types must not replace the former one: devices would take any command."""
+    return (
+        "it has no types any more, as if it were half written; if that is meant, restart the bridge"
+        if former and not new
+        else ""
+    )
 
 
 def _policy(settings: CloudSettings, access: ReadAgain[Permissions] | None) -> Policy:
@@ -325,7 +341,7 @@ async def _run(bridge: Bridge, on_ready: Callable[[str, int], None]) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, bridge.read_again)
     on_ready(host, port)
     try:
-        async with watched(bridge.answers, partial(check_bridge, bridge.shards)):
+        async with watched(bridge.answers, bridge.problem):
             await stop.wait()
         _log.info("stopping")
     finally:

@@ -115,12 +115,24 @@ class CommandTable:
         Unless it is `urgent`, it is committed with the answer of a device that answers at once.
         """
         unknown = partial(self._on_unknown, record.id, MODIFIED if outcome is not None else None)
-        self.write(record, partial(self._on_changed, outcome, record.state), unknown, urgent=urgent)
+        self.write(record, partial(self._on_changed, outcome, record), unknown, urgent=urgent)
 
-    def end(self, record: CommandRecord, state: CommandState, status: Status, why: str, outcome: Outcome | None = None) -> None:
-        """Ask the shard to write a verdict that no device gave. `outcome` replaces the reply of a direct command."""
+    def end(
+        self,
+        record: CommandRecord,
+        state: CommandState,
+        status: Status,
+        why: str,
+        outcome: Outcome | None = None,
+        *,
+        provisional: bool = False,
+    ) -> None:
+        """Ask the shard to write a verdict that no device gave. `outcome` replaces the reply of a direct command.
+
+        `provisional`: the gateway's journal is asked again.
+        """
         reply = Reply(int(status), why.encode(), "text/plain")
-        end = ended(record, state, reply, self.now_ms(), why=why, provisional=state is CommandState.IN_DOUBT)
+        end = ended(record, state, reply, self.now_ms(), why=why, provisional=provisional)
         command, known = self.open.get(record.id), self.registry.get(record.id) or record
         if command is not None and end.provisional:
             if command.ending or command.cancelling is not record.cancelling:
@@ -135,13 +147,13 @@ class CommandTable:
             end = msgspec.structs.replace(end, reply_delivered=delivered)
         self.change(end, outcome, urgent=True)
 
-    def _on_changed(self, outcome: Outcome | None, state: CommandState, current: CommandRecord) -> None:
-        if outcome is not None and (current.state is state or (current.cancelling and outcome == ACCEPTED)):
+    def _on_changed(self, outcome: Outcome | None, asked: CommandRecord, current: CommandRecord) -> None:
+        if outcome is not None and (current.state is asked.state or (current.cancelling and outcome == ACCEPTED)):
             crash_point(CrashPoint.BEFORE_COMMAND_SETTLED)
             self._settle_copies(current.id, outcome)
         self.take_over(current)
         command = self.open.get(current.id)
-        if command is not None and state.terminal and state is not CommandState.IN_DOUBT:  # else a verdict may still follow
+        if command is not None and asked.final:  # else a verdict may still follow
             command.ending = False
 
     def _on_unknown(self, command_id: str, outcome: Outcome | None) -> None:
@@ -156,7 +168,7 @@ class CommandTable:
 
     def _learn(self, record: CommandRecord) -> None:
         self.take_over(record)
-        if (command := self.open.get(record.id)) is not None:
+        if (command := self.open.get(record.id)) is not None and record.journal:
             command.maybe_sent = True
 
     def take_over(self, record: CommandRecord) -> None:
@@ -180,7 +192,9 @@ class CommandTable:
             self.waiters.tell(record.id, record)
         else:
             command = self.follow(record)
-            command.maybe_sent = command.maybe_sent or record.state is not CommandState.ACCEPTED
+            is_there = record.state is CommandState.DISPATCHED
+            is_asked = record.state is CommandState.CANCELLING and bool(record.journal)
+            command.maybe_sent = command.maybe_sent or is_there or is_asked
             command.cancelling = command.cancelling or record.cancelling
 
     def acknowledge(self, record: CommandRecord) -> None:
@@ -208,7 +222,8 @@ class CommandTable:
         if not command.maybe_sent:
             self.end(record, CommandState.EXPIRED, Status.EXPIRED, "the gateway was not connected in time")
         elif late_s >= self._grace_s:
-            self.end(record, CommandState.IN_DOUBT, Status.NO_ANSWER, "the gateway did not report an outcome")
+            why = "the gateway did not report an outcome"
+            self.end(record, CommandState.IN_DOUBT, Status.NO_ANSWER, why, provisional=True)
         else:
             next_s = self._grace_s - late_s
         command.timer = self._loop.call_later(next_s, self._on_timer, command_id)

@@ -29,6 +29,7 @@ from fogline.amqp.scheduler import Share
 from fogline.amqp.sending import Sender
 from fogline.errors import Poison
 from fogline.message import Message
+from fogline.process.log_throttle import LogThrottle
 from fogline.process.loop_calls import call_soon
 from fogline_cloud import topics
 from fogline_cloud.access.policy import Action, Policy
@@ -52,6 +53,7 @@ _REFUSALS = {"bad-selector": INVALID_FIELD, "many": RESOURCE_LIMIT, "name": NOT_
 _DONE = (DeliveryState.ACCEPTED, DeliveryState.REJECTED, DeliveryState.UNKNOWN)
 
 _log = logging.getLogger("fogline.consumers")
+_log.addFilter(LogThrottle())
 
 
 class SelectedEvent(NamedTuple):
@@ -83,12 +85,16 @@ class EventConsumer:
         if not self._policy.may(principal, Action.RECEIVE, address):
             raise Poison("not-authorised", f"{principal} may not receive at {address} any more")
         properties = properties_of(record)
-        if not is_event(properties) or (self._selects is not None and self._selects(properties) is not True):
+        try:
+            if not is_event(properties) or (self._selects is not None and self._selects(properties) is not True):
+                return None
+            device = Reports(address.endpoint, address.tenant, str(properties["device_id"]))
+            if not self._policy.may(principal, Action.RECEIVE, device):
+                return None
+            return SelectedEvent(record, message_of(record, properties, str(address)))
+        except Exception:  # noqa: BLE001 - as one that AMQP cannot encode: the consumer goes on with the next event
+            _log.exception("%s does not get the event at %s[%d] %d", principal, record.topic, record.partition, record.offset)
             return None
-        device = Reports(address.endpoint, address.tenant, str(properties["device_id"]))
-        if not self._policy.may(principal, Action.RECEIVE, device):
-            return None
-        return SelectedEvent(record, message_of(record, properties, str(address)))
 
     def on_credit(self) -> None:
         """Let the feed read as many events as the consumer takes, and as its quota allows."""

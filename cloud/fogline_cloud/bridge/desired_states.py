@@ -100,7 +100,10 @@ class DesiredStates:
             self._loaded = True
             self._pending |= {each.name: None for each in self._devices.table if each.desired is not None}
         for device in list(self._pending)[:MOST]:
-            self._look(device)
+            try:
+                self._look(device)
+            except Exception:  # noqa: BLE001 - one device must not stop the desired states of all others
+                _log.exception("the desired state of device %s is left as it is until it changes", device)
         self._timer = self._loop.call_later(EVERY_S, self._tick)
 
     def _look(self, device: str) -> None:

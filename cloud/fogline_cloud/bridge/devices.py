@@ -149,6 +149,7 @@ class DeviceHandler(LinkHandler):
         require_may_edit(self._policy, peer.principal, edit)
         peer.check_quota()
         peer.count(commands=1, size_bytes=len(message.body))
+        peer.queue(delivery, message)
         settle, number = partial(peer.settle_command, delivery), self._shards.number_of(device)
         if number in self._shards.owned or peer.forwarded:
             self._devices.change(edit, settle)

@@ -15,7 +15,16 @@ from msgspec.structs import replace
 from fogline.address import CommandResponse
 from fogline.amqp.events import Link
 from fogline.amqp.login import EXTERNAL, Login
-from fogline.amqp.outcome import MESSAGE_SIZE_EXCEEDED, MODIFIED, NOT_FOUND, RELEASED, DeliveryState, Outcome, rejected
+from fogline.amqp.outcome import (
+    INTERNAL_ERROR,
+    MESSAGE_SIZE_EXCEEDED,
+    MODIFIED,
+    NOT_FOUND,
+    RELEASED,
+    DeliveryState,
+    Outcome,
+    rejected,
+)
 from fogline.amqp.security import ClientSecurity
 from fogline.amqp.sending import Sender
 from fogline.amqp.wire import encode
@@ -96,13 +105,16 @@ class Forwarder:
         settle: Callable[[Outcome], None],
         ends_ms: int | None,
     ) -> None:
-        owners = await self._owners()
-        if shard_number is None:
-            outcome = await self._search(peer, message, owners, ends_ms)
-        else:
-            outcome = await self._try(peer, owners.get(shard_number, ""), message, ends_ms)
-        if not peer.closed:
-            settle(outcome)
+        try:
+            owners = await self._owners()
+            if shard_number is None:
+                outcome = await self._search(peer, message, owners, ends_ms)
+            else:
+                outcome = await self._try(peer, owners.get(shard_number, ""), message, ends_ms)
+        except Exception as error:  # noqa: BLE001 - otherwise the message would never be settled
+            _log.exception("a message of %s cannot be forwarded", peer.principal)
+            outcome = rejected(INTERNAL_ERROR, f"the bridge failed to forward it ({type(error).__name__}); its log says why")
+        settle(outcome)  # of a peer that is gone, too: until then the message counts against the budget
 
     async def _search(self, peer: Peer, message: Message, owners: dict[int, str], ends_ms: int | None) -> Outcome:
         """Ask each other bridge. Only if all shards are there, and no bridge knows the device or the command, it is unknown.

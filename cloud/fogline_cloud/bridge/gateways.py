@@ -102,6 +102,7 @@ class GatewayHandler(LinkHandler):
         peer.settle(delivery, ACCEPTED)
         peer.set_beacon(request.beacon)
         peer.features = frozenset(request.features)
+        peer.journal = request.journal
         shard = self._shards.owned.get(peer.shard_number)
         if request.protocol != hello.PROTOCOL:
             why = f"this bridge speaks protocol {hello.PROTOCOL}, not {request.protocol}"

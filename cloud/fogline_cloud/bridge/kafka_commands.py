@@ -1,7 +1,8 @@
 """Takes the commands that applications write to `hono.command.{tenant}`, as a member of the group of all bridges that do.
 
 The position in Kafka passes a record when its command is committed, or the notification that it cannot be delivered. A record
-that is read again is the same command. Commands of one device are taken in the order of their records.
+that is read again is the same command. Commands of one device are taken in the order of their records. Whatever goes wrong at
+one record ends that command, with a notification, and the others go on.
 """
 
 import asyncio
@@ -37,6 +38,7 @@ WINDOW_BYTES = 4 * 1024 * 1024
 RETRY_S = 0.5
 STOP_S = 5.0
 _STATUS = {"not-authorised": int(Status.FORBIDDEN), "too-big": 413}
+_UNEXPECTED = 500
 
 _log = logging.getLogger("fogline.commands.kafka")
 _log.addFilter(LogThrottle())
@@ -121,6 +123,9 @@ class KafkaCommands:
             self._operators.take(self._peer, message, address, partial(self._on_outcome, feed, record))
         except Poison as error:
             self._notify(feed, record, _STATUS.get(error.reason, 400), str(error))
+        except Exception as error:  # noqa: BLE001 - one record must not stop the position
+            _log.exception("an unexpected error at the command at %s", _place(record))
+            self._notify(feed, record, _UNEXPECTED, f"the bridge failed at it ({type(error).__name__}); its log says why")
 
     def _on_outcome(self, feed: "ConsumerFeed[CommittedRecord] | None", record: CommittedRecord, outcome: Outcome) -> None:
         if outcome.state is DeliveryState.ACCEPTED:
@@ -132,8 +137,7 @@ class KafkaCommands:
 
     def _notify(self, feed: "ConsumerFeed[CommittedRecord] | None", record: CommittedRecord, status: int, why: str) -> None:
         """Write that a command was not delivered."""
-        command = answerable(record, self._tenant)
-        where = f"{record.topic}[{record.partition}] {record.offset}"
+        command, where = answerable(record, self._tenant), _place(record)
         _log.warning("the command at %s is not delivered: %s", where, why, extra={"device": command.device, "reason": status})
         self._audit.note(self._peer.principal, "MESSAGE REFUSED", f"{where}: {why}", name=command.name)
         shard = next((each for each in self._shards if each.ready), None)
@@ -160,3 +164,7 @@ class KafkaCommands:
         else:
             del self._queues[record.key]
         self._grant()
+
+
+def _place(record: CommittedRecord) -> str:
+    return f"{record.topic}[{record.partition}] {record.offset}"

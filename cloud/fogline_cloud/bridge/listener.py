@@ -29,6 +29,7 @@ from fogline.amqp.events import AmqpPeer, Delivery, Link
 from fogline.amqp.outcome import (
     DECODE_ERROR,
     FORCED,
+    INTERNAL_ERROR,
     INVALID_FIELD,
     MESSAGE_SIZE_EXCEEDED,
     NOT_ALLOWED,
@@ -54,7 +55,7 @@ from fogline_cloud.bridge.connected_gateways import ConnectedGateways
 from fogline_cloud.bridge.peer import GatewayPeer, LinkHandler, Peer
 from fogline_cloud.bridge.peer_table import PeerTable
 from fogline_cloud.bridge.queue_budget import QueueBudget
-from fogline_cloud.bridge.upstream import FORWARDED_BY
+from fogline_cloud.bridge.withdrawals import Withdrawals, address_of
 from fogline_cloud.settings import BridgeSettings
 
 CLOSE_S = 2.0
@@ -73,6 +74,8 @@ _CONDITIONS = {  # The AMQP condition for each reason of `Poison`. Any other rea
 _log = logging.getLogger("fogline.bridge")
 _refusals = logging.getLogger("fogline.bridge.refused")
 _refusals.addFilter(LogThrottle())
+_unexpected = logging.getLogger("fogline.bridge.unexpected")
+_unexpected.addFilter(LogThrottle())
 
 
 class LinkHandlers(NamedTuple):
@@ -107,6 +110,7 @@ class Listener:
         self._handlers = handlers
         self._audit = audit
         self.peers = PeerTable(settings.max_connections, policy)
+        self.withdrawals = Withdrawals(self.peers, authentication, policy, audit, self.link_closed)
         self._budget = QueueBudget(settings.queue_connection_bytes, settings.queue_bytes)
         self._server: asyncio.Server | None = None
         self._all_gone = asyncio.Event()
@@ -140,18 +144,10 @@ class Listener:
         if len(self.peers):
             self._all_gone = asyncio.Event()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._all_gone.wait(), CLOSE_S)
+                async with asyncio.timeout(CLOSE_S):
+                    await self._all_gone.wait()
         for peer in self.peers:
             peer.connection.abort()
-
-    def close_ended(self) -> None:
-        """Close the connections whose certificates have been revoked, or have expired, since they were opened."""
-        for peer, certificate in self.peers.certified():
-            if (why := self._authentication.has_ended(certificate)) is not None:
-                principal = peer.principal
-                _log.warning("the connection of %s is closed: its certificate: %s", principal, why)
-                self._audit.note(principal, "CONNECTION CLOSED", f"its certificate: {why}")
-                peer.connection.close(Condition(UNAUTHORIZED, f"the certificate of {principal.name}: {why}"))
 
     def opened(self, connection: AmqpConnection, remote: AmqpPeer) -> None:
         """Accept or refuse a connection."""
@@ -162,7 +158,9 @@ class Listener:
             return
         kind = principal.kind
         nameless = kind is not PrincipalKind.CLIENT and not is_identifier(principal.name)
-        if nameless or not self._policy.knows(principal):
+        if principal.tenant != self._policy.tenant:
+            self._refuse(connection, Condition(UNAUTHORIZED, _other_tenant(principal.tenant)))
+        elif nameless or not self._policy.knows(principal):
             self._refuse(connection, Condition(UNAUTHORIZED, f"{kind} {shown(principal.name)} is not known here"))
         elif (why := self.peers.shortage(principal)) is not None:
             self._refuse(connection, Condition(RESOURCE_LIMIT, why))
@@ -178,7 +176,7 @@ class Listener:
             self._connected.add(gateway)
         else:
             secret = remote.login.password if principal.kind is PrincipalKind.ENROLLEE else ""
-            by = str(remote.properties.get(FORWARDED_BY, ""))
+            by = self._authentication.forwarded_by(remote)
             peer = Peer(principal, connection, self._budget, secret, forwarded=bool(by))
             if remote.certificate is not None:
                 peer.serial = format(x509.load_der_x509_certificate(remote.certificate).serial_number, "x")
@@ -198,8 +196,15 @@ class Listener:
             connection.refuse_link(link, Condition(UNAUTHORIZED, "this connection is being closed"))
             return
         try:
-            is_relay = not link.address and not link.sending
-            address = Relay(self._policy.tenant) if is_relay else parse_address(link.address)
+            self._attach(connection, peer, link)
+        except Exception as error:  # noqa: BLE001 - one link must not end the connection with all the others
+            _unexpected.exception("a link of %s is refused after an unexpected error", peer.principal)
+            peer.links.discard(link)
+            connection.refuse_link(link, Condition(INTERNAL_ERROR, _internal(error)))
+
+    def _attach(self, connection: AmqpConnection, peer: Peer, link: Link) -> None:
+        try:
+            address = address_of(link, self._policy.tenant)
         except Poison as error:
             connection.refuse_link(link, Condition(NOT_FOUND, str(error)))
             return
@@ -209,7 +214,9 @@ class Listener:
             connection.refuse_link(link, Condition(NOT_IMPLEMENTED, why))
         elif not self._policy.may(peer.principal, action, address):
             self._audit.note(peer.principal, "LINK REFUSED", f"it may not {action} here", name=str(address))
-            connection.refuse_link(link, Condition(UNAUTHORIZED, f"{peer.principal} may not {action} at {address}"))
+            why = f"{peer.principal} may not {action} at {address}"
+            why = why if address.tenant == self._policy.tenant else _other_tenant(address.tenant)
+            connection.refuse_link(link, Condition(UNAUTHORIZED, why))
         elif not self.peers.has_free_link(peer):
             why = f"{peer.principal} is over its quota of links (bridge.access)"
             connection.refuse_link(link, Condition(RESOURCE_LIMIT, why))
@@ -259,6 +266,10 @@ class Listener:
             if error.reason in ("not-authorised", "quota"):
                 self._audit.note(peer.principal, "MESSAGE REFUSED", str(error), name=str(address))
             peer.settle(delivery, rejected(_CONDITIONS.get(error.reason, DECODE_ERROR), str(error)))
+        except Exception as error:  # noqa: BLE001 - one message must not end the connection, where its copy would do it again
+            _unexpected.exception("a message of %s is rejected after an unexpected error", peer.principal)
+            self._audit.note(peer.principal, "MESSAGE REFUSED", _internal(error), name=str(address))
+            peer.settle(delivery, rejected(INTERNAL_ERROR, _internal(error)))
 
     def _relay_address(self, peer: Peer, message: Message) -> Address:
         """Return the address of a message on the anonymous relay. Raises `Poison` (`bad-address`, `not-authorised`)."""
@@ -285,3 +296,12 @@ class Listener:
                 handler.detached(None)
         if not len(self.peers):
             self._all_gone.set()
+
+
+def _internal(error: Exception) -> str:
+    """Return what a peer learns about an error of this bridge."""
+    return f"the bridge failed at it ({type(error).__name__}); its log says why"
+
+
+def _other_tenant(tenant: str) -> str:
+    return f"tenant {shown(tenant)} is not served here"

@@ -7,6 +7,7 @@ from fogline.command import CommandState
 from fogline.process.metrics import Sample, samples_of
 from fogline.process.statistics import read_process
 from fogline.tracing.activation import read_tracing
+from fogline_cloud.bridge.bridge_group import ShardAssignment
 from fogline_cloud.bridge.command_table import CommandTable
 from fogline_cloud.bridge.connected_gateways import ConnectedGateways
 from fogline_cloud.bridge.fleet import FleetStatistics
@@ -42,6 +43,10 @@ def read_bridge(
     yield from fleet.read(gateways.names, shards.owned)
 
 
-def check_bridge(shards: ShardTable) -> str:
-    """Return why a shard of this bridge does not accept batches, or an empty text."""
-    return "; ".join(f"shard {shard.number}: {shard.why_not}" for shard in shards if not shard.ready)
+def check_bridge(shards: ShardTable, assignment: ShardAssignment | None) -> str:
+    """Return why this bridge accepts no batches of some gateways, or an empty text."""
+    problems = [assignment.problem] if assignment is not None and assignment.problem else []
+    if not shards.owned:
+        problems.append("this bridge owns no shard: it waits for the group of bridges, or there are more bridges than shards")
+    problems += [f"shard {shard.number}: {shard.why_not}" for shard in shards if not shard.ready]
+    return "; ".join(problems)

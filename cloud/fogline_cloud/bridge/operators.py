@@ -20,13 +20,15 @@ from fogline.errors import Poison
 from fogline.message import Message
 from fogline_cloud.access.policy import Action, Policy
 from fogline_cloud.bridge.cancels import Cancels, outcome_of, unknown_command
-from fogline_cloud.bridge.command_sender import CommandSender, JournalLookup
+from fogline_cloud.bridge.command_sender import CommandSender
 from fogline_cloud.bridge.command_table import CommandTable, Settle
 from fogline_cloud.bridge.connected_gateways import ConnectedGateways
 from fogline_cloud.bridge.forwarding import SHARDS, Forwarder, unknown_device
+from fogline_cloud.bridge.journal_lookups import JournalLookup
 from fogline_cloud.bridge.peer import LinkHandler, Peer
 from fogline_cloud.bridge.shard_table import ShardTable
 from fogline_cloud.commands.command_id import CommandIds
+from fogline_cloud.commands.id_notice import TELL_ID
 from fogline_cloud.commands.record import CommandRecord, audit_of, ended, left_ms, with_request
 from fogline_cloud.commands.request import read_cancel, read_command, reply_owner
 from fogline_cloud.commands.routes import Routes
@@ -88,6 +90,7 @@ class OperatorHandler(LinkHandler):
         if (command_id := read_cancel(message, address, peer.principal, ids=self._ids)) is not None:
             peer.check_quota()
             peer.count(commands=1)
+            peer.queue(delivery, message)
             own = msgspec.structs.replace(message, to=str(address))
             self._cancel_or_forward(peer, command_id, own, partial(peer.settle_command, delivery))
             return
@@ -95,9 +98,12 @@ class OperatorHandler(LinkHandler):
         record = read_command(message, address, peer.principal, now_ms, self._settings, ids=self._ids, left_ms=stated_ms)
         if not self._policy.may(peer.principal, Action.SEND, CommandAddress(address.tenant, record.device), record.name):
             raise Poison("not-authorised", f"{peer.principal} may not send command {shown(record.name)} to {record.device}")
+        peer.queue(delivery, message)
         if record.of_kafka:
             self._take_or_forward(peer, record, message, _of_kafka(self._table, record.id, partial(peer.settle, delivery)))
             return
+        if message.properties.get(TELL_ID) is True and record.reply_to and not peer.forwarded:
+            self._table.replies.tell_id(record)
         known = self._table.registry.get(record.id)
         is_copy = known is not None and not known.released  # it has counted, and its sender needs the verdict
         if not is_copy:
@@ -187,14 +193,17 @@ class OperatorHandler(LinkHandler):
         deadline = peer.deadline(left_ms(record, now_ms)) if peer is not None else None
         if deadline is not None:
             record = msgspec.structs.replace(record, deadline_boot=deadline.boot_id, deadline_ms=deadline.boottime_ms)
+        if peer is not None and peer.journal:
+            record = record.sent_to(peer.journal)
         shard = self._shards.ready(self._shards.number_of(record.gateway))
         if shard is None:
             settle(RELEASED)
         elif (why := self._table.registry.capacity_error(record)) is not None:
             settle(rejected(RESOURCE_LIMIT, why))
         elif record.durable:
-            committed = partial(self._on_committed, settle, record.digest)
-            self._table.write(record, committed, partial(settle, MODIFIED), self.cancels.replaced)
+            release = self._table.registry.reserve(record)  # it counts as an open command while it is being written
+            committed = _after(release, partial(self._on_committed, settle, record.digest))
+            self._table.write(record, committed, _after(release, partial(settle, MODIFIED)), self.cancels.replaced)
         elif peer is None and record.of_kafka:
             refusal = Reply(int(Status.OFFLINE), b"the gateway is not connected", "text/plain")
             end = ended(record, CommandState.REJECTED, refusal, now_ms, why="the gateway is away")
@@ -236,7 +245,7 @@ class OperatorHandler(LinkHandler):
     def _confirm(self, known: CommandRecord, record: CommandRecord, settle: Settle) -> None:
         """Take a copy of a command that is known from its gateway's reply alone, if the journal has the same command."""
         claim = with_request(known, record)
-        self._sender.look_up(claim, partial(self._on_confirmed, claim, settle))
+        self._sender.journals.look_up(claim, partial(self._on_confirmed, claim, settle))
 
     def _on_confirmed(self, claim: CommandRecord, settle: Settle, lookup: JournalLookup) -> None:
         shard = self._shards.ready(self._shards.number_of(claim.gateway))
@@ -250,6 +259,16 @@ class OperatorHandler(LinkHandler):
             settle(ACCEPTED)
             doubt = Reply(int(Status.NO_ANSWER), b"its gateway cannot confirm it", "text/plain")
             self._table.replies.send(ended(claim, CommandState.IN_DOUBT, doubt, self._table.now_ms(), provisional=True))
+
+
+def _after(first: Callable[[], None], then: Callable[..., None]) -> Callable[..., None]:
+    """Return a callback that calls `first`, and then `then` with its own arguments."""
+
+    def both(*arguments: object) -> None:
+        first()
+        then(*arguments)
+
+    return both
 
 
 def _settle_cancel(settle: Settle, command_id: str, outcome: Outcome) -> None:

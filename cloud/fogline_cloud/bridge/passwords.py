@@ -17,6 +17,9 @@ from fogline.process.tls_files import ReadAgain, check_private
 MAX_CHECKS: Final = 32
 """Passwords that may wait to be checked. Each takes some 50 ms of a CPU, so more are refused at once."""
 _COST: Final = {"n": 2**14, "r": 8, "p": 1}
+_NOBODY: Final = (b"nobody", b"")
+UserHash = tuple[bytes, bytes]
+"""Salt and hash of a user."""
 _log = logging.getLogger("fogline.bridge")
 
 
@@ -28,10 +31,12 @@ def password_line(name: str, password: str) -> str:
     return f"{name}:scrypt:{salt.hex()}:{_hash(password, salt).hex()}"
 
 
-def read_passwords(path: str) -> dict[str, tuple[bytes, bytes]]:
+def read_passwords(path: str) -> dict[str, UserHash]:
     """Return salt and hash of each user. Raises `Misconfigured`."""
+    if not Path(path).exists():
+        raise Misconfigured(f"bridge.users: there is no {path}. Make it by its first user: fogline user set NAME")
     check_private(path, "bridge.users")
-    found: dict[str, tuple[bytes, bytes]] = {}
+    found: dict[str, UserHash] = {}
     try:
         lines = Path(path).read_text("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -57,21 +62,31 @@ class Passwords:
         self._turn = asyncio.Lock()
         self._waiting: set[asyncio.Task[None]] = set()
 
-    def check(self, login: Login, answer: Callable[[bool], None]) -> None:
-        """Call `answer` with the verdict. An unknown name takes as long as a wrong password."""
+    def of(self, user: str) -> UserHash | None:
+        """Return salt and hash of a user as the file has them now."""
+        return self._known.get().get(user)
+
+    def check(self, login: Login, answer: Callable[[bool], None], proven: Callable[[UserHash], None] = lambda _: None) -> None:
+        """Call `answer` with the verdict. An unknown name takes as long as a wrong password.
+
+        Of a right password, `proven` gets before what it was compared with.
+        """
         if len(self._waiting) >= MAX_CHECKS:
             _log.warning("a login is refused: %s others wait to be checked", MAX_CHECKS)
             answer(False)
             return
-        task = asyncio.create_task(self._check(login, answer), name="password check")
+        task = asyncio.create_task(self._check(login, answer, proven), name="password check")
         self._waiting.add(task)
         task.add_done_callback(self._waiting.discard)
 
-    async def _check(self, login: Login, answer: Callable[[bool], None]) -> None:
-        salt, digest = self._known.get().get(login.user, (b"nobody", b""))
+    async def _check(self, login: Login, answer: Callable[[bool], None], proven: Callable[[UserHash], None]) -> None:
+        user = salt, digest = self.of(login.user) or _NOBODY
         async with self._turn:
             found = await asyncio.to_thread(_hash, login.password, salt)
-        answer(hmac.compare_digest(found, digest))
+        is_right = hmac.compare_digest(found, digest)
+        if is_right:
+            proven(user)
+        answer(is_right)
 
 
 def _hash(password: str, salt: bytes) -> bytes:

@@ -53,7 +53,7 @@ class Peer:
         self.connection.accept_link(link, credit=credit)
 
     def queue(self, delivery: Delivery, message: Message) -> None:
-        """Count the bytes of a message that goes to a shard, until it is settled."""
+        """Count the bytes of a message that waits for a shard, a gateway or another bridge, until it is settled."""
         self._sizes_bytes[delivery] = size_bytes = len(message.body) + _OVERHEAD_BYTES
         self.budget.take(self.queued, size_bytes)
 
@@ -98,6 +98,7 @@ class GatewayPeer(Peer):
     control: Sender | None = None  # for welcomes and commands, once attached
     welcomed: bool = False  # a hello was answered
     features: frozenset[str] = frozenset()  # of its hello
+    journal: str = ""  # the name of the gateway's journal of commands, of its hello
     unsettled_welcomes: int = 0
     _beacon: Beacon | None = None
     _beacon_at_s: float = 0.0

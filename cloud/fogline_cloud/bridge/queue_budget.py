@@ -1,4 +1,4 @@
-"""Limits on the bytes of messages that wait for a shard, and the back-pressure that follows from them. Pure.
+"""Limits on the bytes of messages that are not settled yet, and the back-pressure that follows from them. Pure.
 
 Above half of a limit, a settled message brings its sender no new credit; at the limit, the bridge stops reading the socket.
 """

@@ -17,6 +17,7 @@ from fogline.amqp.sending import Sender
 from fogline.amqp.wire import as_int
 from fogline.errors import Unreachable
 from fogline.message import Message, unpack_id
+from fogline_cloud.commands.id_notice import id_notice
 from fogline_cloud.commands.record import CommandRecord, ReplyAddress, same_verdict
 
 MAX_IN_FLIGHT = 32
@@ -96,6 +97,12 @@ class ReplySender:
         queue.waiting[record.id] = record
         self._advance(queue)
 
+    def tell_id(self, record: CommandRecord) -> None:
+        """Tell the operator the id of its command, if it listens. Nothing is repeated: a copy of the command asks again."""
+        queue = self._queues.get(record.reply_address)
+        if queue is not None and (sender := queue.sender) is not None:
+            sender.send(id_notice(record)).add_done_callback(_retrieve)
+
     def _advance(self, queue: _ReplyQueue) -> None:
         while (sender := queue.sender) is not None and (record := queue.next()) is not None:
             try:
@@ -130,6 +137,11 @@ class ReplySender:
     def _retry(self, queue: _ReplyQueue, record: CommandRecord) -> None:
         del queue.paused[record.id]
         self.send(record)
+
+
+def _retrieve(sent: "asyncio.Future[Outcome]") -> None:
+    if not sent.cancelled():
+        sent.exception()
 
 
 def retry_s(failures: int) -> float:

@@ -68,7 +68,7 @@ class RevocationFeed:
             self._on_kafka = received
             if received.is_newer_than(own):
                 beside.replace(self._path)
-                self._file.get()
+                self._file.get(at_once=True)
                 _log.info("a newer list of revoked certificates came from Kafka")
         except (Misconfigured, OSError) as error:
             _log.warning("a list of revoked certificates on Kafka is not used: %s", error)

@@ -8,6 +8,7 @@
 `command`: `fogline command`
 `command_cancel`: `fogline command cancel`
 `command_group`: `fogline command send --where` and `fogline command group`
+`command_send`: `fogline command send`
 `common`: shared options
 `dead`: `fogline dead`
 `device`: `fogline device`
@@ -18,6 +19,7 @@
 `gateway`: `fogline gateway`
 `ledger`: `fogline ledger`
 `main`: the whole command line
+`operator_link`: the bridge that operators' commands use
 `parser`: `fogline parser`
 `table`: `fogline table`
 `times`: times as people type them

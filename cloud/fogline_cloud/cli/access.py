@@ -6,6 +6,7 @@ from typing import Any
 
 from fogline.address import CommandAddress, CommandResponse, parse_address
 from fogline.errors import Misconfigured, Poison
+from fogline.process.terminal import show
 from fogline_cloud.access.access_file import read_permissions
 from fogline_cloud.access.policy import Action, Policy
 from fogline_cloud.access.principal import Principal, PrincipalKind
@@ -38,7 +39,7 @@ def run_check(arguments: argparse.Namespace) -> int:
     """Read the file."""
     path = _path(load(arguments.config, kafka=False))
     read_permissions(path)
-    print(json.dumps({"ok": True, "file": path}) if arguments.json else f"{path}: no problems found")
+    show(json.dumps({"ok": True, "file": path}) if arguments.json else f"{path}: no problems found")
     return 0
 
 
@@ -60,7 +61,7 @@ def run_may(arguments: argparse.Namespace) -> int:
             raise Misconfigured("--command is for command/... only")
         allowed = policy.may(principal, Action(arguments.action), subject, arguments.command)
     answer = f"{arguments.kind} {arguments.name} {'may' if allowed else 'may not'} {arguments.action} {arguments.subject}"
-    print(json.dumps({"allowed": allowed}) if arguments.json else answer)
+    show(json.dumps({"allowed": allowed}) if arguments.json else answer)
     return 0 if allowed else 1
 
 

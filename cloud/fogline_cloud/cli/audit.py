@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,6 +11,7 @@ import msgspec
 
 from fogline.address import printable
 from fogline.errors import Misconfigured, Poison, Unreachable
+from fogline.process.terminal import show, tell
 from fogline_cloud import topics
 from fogline_cloud.audit.chain import AuditLink, ChainCheck
 from fogline_cloud.audit.record import AuditRecord, decode_audit
@@ -24,8 +24,10 @@ from fogline_cloud.shard.recovery import read_checkpoint
 EXAMPLE = """\
 examples:
   fogline audit show --about gw-1                   who was refused, connected, cut off; commands and their ends
-  fogline audit verify                              exit status 1 if a record is missing or was changed
+  fogline audit verify                              check that no record is missing or was changed
   fogline audit verify --noted audit-links.json     compares with the links of the last time too, and notes the new ones
+
+exit status: 0 done, 1 a record is missing or was changed, 2 the input or the settings are wrong, 130 Ctrl-C
 """
 _Links = dict[str, AuditLink]
 
@@ -36,7 +38,7 @@ def register(groups: "argparse._SubParsersAction[Any]") -> None:
     commands = add_group(groups, "audit", "show and verify the bridges' decisions", description=__doc__, **raw)
     show = add_command(commands, "show", run_show, "print the records, oldest first", **raw)
     show.add_argument("--about", default="", help="only records with this text: a name, a device, a command id")
-    show.add_argument("--last", type=int, default=0, help="only so many, the newest (default: all)")
+    show.add_argument("--limit", type=int, default=0, help="only so many, the newest (default: all)")
     verify = add_command(commands, "verify", run_verify, "check the chain of each shard", **raw)
     verify.add_argument("--noted", type=Path, help="file with the links of the last time; kept on another machine")
 
@@ -46,8 +48,8 @@ def run_show(arguments: argparse.Namespace) -> int:
     settings = load(arguments.config)
     found = [record for record in _records(settings) if arguments.about in msgspec.json.encode(record).decode()]
     found.sort(key=lambda each: each.time_ms)
-    for record in found[-arguments.last :]:
-        print(msgspec.json.encode(record).decode() if arguments.json else line_of(record))
+    for record in found[-arguments.limit :]:
+        show(msgspec.json.encode(record).decode() if arguments.json else line_of(record))
     return 0
 
 
@@ -69,11 +71,11 @@ def run_verify(arguments: argparse.Namespace) -> int:
     if arguments.noted is not None and not problems:
         _write_noted(arguments.noted, ends)
     if arguments.json:
-        print(json.dumps({"ok": not problems, "records": total, "links": msgspec.to_builtins(ends), "problems": problems}))
+        show(json.dumps({"ok": not problems, "records": total, "links": msgspec.to_builtins(ends), "problems": problems}))
     elif not problems:
-        print(f"{total} records in {settings.shards} chains: none is missing, none was changed")
+        show(f"{total} records in {settings.shards} chains: none is missing, none was changed")
     for each in problems:
-        sys.stderr.write(f"{each}\n")
+        tell(f"{each}")
     return 1 if problems else 0
 
 
@@ -82,7 +84,7 @@ def _written(clients: KafkaClients, tenant: str, shard: int) -> list[AuditLink]:
     try:
         return [read_checkpoint(clients, tenant, shard, stable=True).audit_end]
     except Unreachable as error:
-        sys.stderr.write(f"the end of the chain is not compared with the checkpoint: {error}\n")
+        tell(f"the end of the chain is not compared with the checkpoint: {error}")
         return []
 
 
@@ -91,7 +93,7 @@ def _records(settings: CloudSettings) -> Iterator[AuditRecord]:
         try:
             yield decode_audit(stored.value)
         except Poison as error:
-            sys.stderr.write(f"{stored.topic}[{stored.partition}] at offset {stored.offset}: not readable: {error}\n")
+            tell(f"{stored.topic}[{stored.partition}] at offset {stored.offset}: not readable: {error}")
 
 
 def _stored(clients: KafkaClients, tenant: str, shards: "range | list[int]") -> Iterator[CommittedRecord]:

@@ -4,12 +4,14 @@ import argparse
 import asyncio
 from typing import Any
 
+from fogline.errors import Misconfigured
 from fogline.process.command_line import announce
 from fogline.process.one_cpu import stay_on_one_cpu
 from fogline.process.settings_file import require_loopback, split_endpoint
 from fogline.process.tls_files import require_tls
 from fogline.tracing.settings import collector_address
 from fogline_cloud import topic_admin
+from fogline_cloud.authority.own_certificate import own_certificate_problems
 from fogline_cloud.bridge.bridge import run_bridge
 from fogline_cloud.cli.common import add_command, add_group
 from fogline_cloud.cli.topics import report
@@ -32,6 +34,8 @@ def run_run(arguments: argparse.Namespace) -> int:
     """Serve gateways until SIGINT or SIGTERM."""
     settings = load(arguments.config)
     require_tls(settings.bridge.tls, "bridge.tls", insecure_dev=arguments.insecure_dev)
+    if problems := own_certificate_problems(settings):
+        raise Misconfigured(f"{problems[0]}: no gateway can connect")
     if settings.bridge.one_cpu:
         stay_on_one_cpu()
     asyncio.run(
@@ -49,8 +53,9 @@ def run_check(arguments: argparse.Namespace) -> int:
         require_loopback(split_endpoint(settings.bridge.metrics, "bridge.metrics")[0], "bridge.metrics")
     if settings.tracing is not None:
         collector_address(settings.tracing)
+    problems = own_certificate_problems(settings)
     clients = KafkaClients(settings.kafka)
-    problems = topic_admin.check_topics(clients, settings)
+    problems += topic_admin.check_topics(clients, settings)
     if not problems and not arguments.single_node:
         problems = topic_admin.check_replication(clients, settings)
     return report(problems, as_json=arguments.json)

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 
 from fogline.address import is_identifier
 from fogline.errors import Misconfigured
+from fogline.process.terminal import show, tell
 from fogline_cloud.authority.ca_folder import ROOT, CaFolder, Known, write_private
 from fogline_cloud.authority.certificates import Role, Subject, key_pem, make_key, now_utc, pem
 from fogline_cloud.cli.common import add_command, add_group
@@ -115,7 +115,7 @@ def run_show(arguments: argparse.Namespace) -> int:
     found = [each for each in known if arguments.name in (each.issued.name, each.issued.serial)]
     _show(arguments, found)
     if not found:
-        sys.stderr.write(f"there is no certificate of {arguments.name}\n")
+        tell(f"there is no certificate of {arguments.name}")
     return 0 if found else 1
 
 
@@ -126,7 +126,7 @@ def run_revoke(arguments: argparse.Namespace) -> int:
     revoked = folder.revoke(arguments.name, now_utc(), settings.ca.crl_days)
     _show(arguments, revoked)
     if not revoked:
-        sys.stderr.write(f"no certificate of {arguments.name} is valid any more\n")
+        tell(f"no certificate of {arguments.name} is valid any more")
     return 0 if revoked else 1
 
 
@@ -155,14 +155,15 @@ def _show(arguments: argparse.Namespace, known: list[Known]) -> None:
         for each in known
     ]
     if arguments.json:
-        print(json.dumps(rows))
+        show(json.dumps(rows))
         return
     for row in rows:
-        print(f"{row['state']:8} {row['role']:8} {row['name']:24} until {row['expires']}  {row['serial']}")
+        show(f"{row['state']:8} {row['role']:8} {row['name']:24} until {row['expires']}  {row['serial']}")
 
 
 def _print(arguments: argparse.Namespace, facts: dict[str, Any], text: str) -> None:
-    print(json.dumps(facts) if arguments.json else text)
+    for line in (json.dumps(facts) if arguments.json else text).splitlines():
+        show(line)
 
 
 def _fingerprint(certificate: x509.Certificate) -> str:

@@ -6,7 +6,7 @@ import base64
 import json
 import os
 import secrets
-import sys
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,10 @@ from typing import Any
 from fogline.address import is_identifier
 from fogline.command import CommandState
 from fogline.errors import Misconfigured, Poison
-from fogline_cloud.cli.command_cancel import connected
+from fogline.process.command_line import INTERRUPTED
+from fogline.process.terminal import show, show_progress, tell
 from fogline_cloud.cli.common import add_command, add_group
+from fogline_cloud.cli.operator_link import add_bridge, connected
 from fogline_cloud.commands.client import Ask
 from fogline_cloud.commands.command_group import GroupCommand, GroupFile, GroupRun
 from fogline_cloud.devices.device_filter import read_filter
@@ -76,7 +78,7 @@ def add_groups(
         each = add_command(group, word, run, about, **raw)
         each.add_argument("id", help="the id of the group")
         each.add_argument("--groups", type=Path, help=_FOLDER)
-        each.add_argument("--bridge", help="host:port of the bridge (default: bridge.listen of the settings)")
+        add_bridge(each)
 
 
 def send_group(arguments: argparse.Namespace, ask: Ask) -> int:
@@ -108,9 +110,10 @@ def send_group(arguments: argparse.Namespace, ask: Ask) -> int:
         newest_wins=ask.newest_wins,
         rate_s=arguments.rate,
         stop_share=share,
+        created_ms=_now_ms(),
     )
     group = GroupFile.create(_folder(arguments), command)
-    sys.stderr.write(f"group {command.id}: {command.name} for {len(found)} devices\n")
+    tell(f"group {command.id}: {command.name} for {len(found)} devices")
     return _run(arguments, group, lambda run: run.run())
 
 
@@ -121,12 +124,15 @@ def run_show(arguments: argparse.Namespace) -> int:
 
 def run_resume(arguments: argparse.Namespace) -> int:
     """Send what is left of a group."""
-    return _run(arguments, _read(arguments), lambda run: run.run())
+    group = _read(arguments)
+    group.require_recent(_now_ms())
+    return _run(arguments, group, lambda run: run.run())
 
 
 def run_cancel(arguments: argparse.Namespace) -> int:
     """Cancel what is left of a group."""
     group = _read(arguments)
+    group.require_recent(_now_ms())
     return _run(arguments, group, lambda run: run.cancel(group.left))
 
 
@@ -134,8 +140,9 @@ def _run(arguments: argparse.Namespace, group: GroupFile, work: Callable[[GroupR
     try:
         asyncio.run(_connect_and(arguments, group, work))
     except KeyboardInterrupt:
-        sys.stderr.write(f"\ninterrupted: {_go_on(group)}\n")
-        return 130
+        show_progress("")
+        tell(f"interrupted: {_go_on(group)}")
+        return INTERRUPTED
     return _report(arguments, group)
 
 
@@ -145,15 +152,12 @@ async def _connect_and(arguments: argparse.Namespace, group: GroupFile, work: Ca
         raise Misconfigured(f"group {group.command.id} belongs to tenant {group.command.tenant}, not to {settings.tenant}")
     async with connected(arguments, settings, name=group.command.operator_name) as operator:
         await work(GroupRun(group, operator, lambda: _progress(group)))
-    if sys.stderr.isatty():
-        sys.stderr.write("\n")
+    show_progress("")
 
 
 def _progress(group: GroupFile) -> None:
-    if sys.stderr.isatty():
-        states = ", ".join(f"{state} {count}" for state, count in sorted(group.states.items()))
-        sys.stderr.write(f"\r{states}, left {len(group.left)}\033[K")
-        sys.stderr.flush()
+    states = ", ".join(f"{state} {count}" for state, count in sorted(group.states.items()))
+    show_progress(f"{states}, left {len(group.left)}")
 
 
 def _report(arguments: argparse.Namespace, group: GroupFile) -> int:
@@ -161,14 +165,14 @@ def _report(arguments: argparse.Namespace, group: GroupFile) -> int:
     bad = [each for each in group.verdicts.values() if each.state != CommandState.SUCCEEDED]
     if getattr(arguments, "json", None) is True or getattr(arguments, "output", "") == "json":
         others = [{"device": each.device, "state": each.state, "status": each.status, "why": each.why} for each in bad]
-        print(json.dumps({"group": group.command.id, "states": states, "left": left, "others": others}))
+        show(json.dumps({"group": group.command.id, "states": states, "left": left, "others": others}))
     else:
         for each in bad:
-            print(f"{each.device:24} {each.state:10} {each.status or '-'} {each.why}".rstrip())
+            show(f"{each.device:24} {each.state:10} {each.status or '-'} {each.why}".rstrip())
         states_text = ", ".join(f"{state} {count}" for state, count in states.items()) or "nothing has ended"
-        sys.stderr.write(f"group {group.command.id}: {states_text}\n")
+        tell(f"group {group.command.id}: {states_text}")
     if left:
-        sys.stderr.write(f"{_go_on(group)}\n")
+        tell(f"{_go_on(group)}")
     return 0 if not left and not bad else 1
 
 
@@ -187,6 +191,10 @@ def _folder(arguments: argparse.Namespace) -> Path:
         return Path(arguments.groups)
     state = os.environ.get("XDG_STATE_HOME")
     return (Path(state) if state else Path.home() / ".local" / "state") / "fogline" / "groups"
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _share(text: str | None) -> float | None:

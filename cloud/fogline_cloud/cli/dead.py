@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from fogline.address import printable
+from fogline.process.terminal import show
 from fogline_cloud.cli.common import add_command, add_group, device_argument
 from fogline_cloud.cli.flow_replay import replay
 from fogline_cloud.cli.times import moment
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 EXAMPLE = """\
 examples:
   fogline dead list --since 7d                  how many, by reason and parser
-  fogline dead show --reason malformed --last 5 the newest five, with their bodies
+  fogline dead show --reason malformed --limit 5 the newest five, with their bodies
   fogline dead redrive --parser json --dry-run  what the installed parser would read
   fogline dead redrive --parser json            parse them again; each lands once
 """
@@ -41,7 +42,7 @@ def register(groups: "argparse._SubParsersAction[Any]") -> None:
     ]
     for each in every:
         add_selection(each)
-    every[1].add_argument("--last", type=int, default=20, help="so many (default: 20)")
+    every[1].add_argument("--limit", type=int, default=20, help="so many (default: 20)")
     every[2].add_argument("--parse-limit-ms", type=int, help="CPU time for one event, instead of [flow] parse_limit_ms")
     every[2].add_argument("--dry-run", action="store_true", help="compare only")
 
@@ -59,7 +60,7 @@ def run_list(arguments: argparse.Namespace) -> int:
     """Print the counts."""
     counts = _letters(arguments, load(arguments.config)).counts()
     if arguments.json:
-        print(msgspec.json.encode(counts).decode())
+        show(json.dumps(msgspec.to_builtins(counts)))
         return 0
     table = Table(box=None)
     for name in ("events", "outcome", "reason", "parser", "devices", "for example", "first", "last"):
@@ -82,11 +83,11 @@ def run_list(arguments: argparse.Namespace) -> int:
 
 def run_show(arguments: argparse.Namespace) -> int:
     """Print the newest."""
-    for row in _letters(arguments, load(arguments.config)).newest(arguments.last):
+    for row in _letters(arguments, load(arguments.config)).newest(arguments.limit):
         if arguments.json:
-            print(json.dumps({**row, "ingested": row["ingested"].isoformat(), "data": _base64(row["data"])}))
+            show(json.dumps({**row, "ingested": row["ingested"].isoformat(), "data": _base64(row["data"])}))
         else:
-            print(line_of(row))
+            show(line_of(row))
     return 0
 
 

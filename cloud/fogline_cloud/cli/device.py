@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import json
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,10 @@ import msgspec
 from fogline.address import DeviceAddress
 from fogline.amqp.outcome import DeliveryState, Outcome
 from fogline.errors import Misconfigured, Poison
-from fogline.process.settings_file import load_toml, split_endpoint
+from fogline.process.settings_file import load_toml
+from fogline.process.terminal import show, tell
 from fogline_cloud.cli.common import add_command, add_group, device_argument, json_argument
+from fogline_cloud.cli.operator_link import add_bridge, bridge_of, refused
 from fogline_cloud.commands.operator_security import operator_security
 from fogline_cloud.devices.client import edit_device
 from fogline_cloud.devices.desired import DEFAULT_COMMAND, difference
@@ -35,9 +36,8 @@ examples:
   fogline device show lamp-1 --json                   desired and reported state too
   fogline device forget lamp-1
 
-exit status: 0 done, 1 no such device, or the bridge refuses the change, 2 the input or the settings are wrong
+exit status: 0 done, 1 no such device, or the bridge refuses the change, 2 the input or the settings are wrong, 130 Ctrl-C
 """
-_ADDRESS = "host:port of the bridge (default: operator.bridge, else bridge.listen of the settings)"
 
 
 def register(groups: "argparse._SubParsersAction[Any]") -> None:
@@ -61,7 +61,7 @@ def register(groups: "argparse._SubParsersAction[Any]") -> None:
     about = f"the command that carries the state (default: {DEFAULT_COMMAND})"
     want.add_argument("--command", default=DEFAULT_COMMAND, help=about)
     for each in (setting, want, forget):
-        each.add_argument("--bridge", help=_ADDRESS)
+        add_bridge(each)
 
 
 def run_list(arguments: argparse.Namespace) -> int:
@@ -75,14 +75,18 @@ def run_list(arguments: argparse.Namespace) -> int:
     matching = sorted((each for each in found if selection.matches(each)), key=lambda each: each.name)
     shown = matching[: arguments.limit]
     if arguments.json:
-        print(json.dumps([facts(each) for each in shown]))
+        show(json.dumps([facts(each) for each in shown]))
         return 0
+    if shown:
+        show(f"{'DEVICE':24} {'TYPE':16} {'GATEWAY':20} {'LAST SEEN':20} TAGS")
     for each in shown:
         tags = ",".join(f"{name}={value}" for name, value in each.tags.items())
         gateway = each.gateways[0] if each.gateways else "-"
-        print(f"{each.name:24} {each.type or '-':16} {gateway:20} {_time(each.seen_ms):20} {tags}".rstrip())
+        show(f"{each.name:24} {each.type or '-':16} {gateway:20} {_time(each.seen_ms):20} {tags}".rstrip())
+    if not shown:
+        tell("no device matches" if arguments.where else "no device is in the registry (docs/devices.md)")
     if len(shown) < len(matching):
-        sys.stderr.write(f"{len(matching) - len(shown)} more devices match: see --limit\n")
+        tell(f"{len(matching) - len(shown)} more devices match: see --limit")
     return 0
 
 
@@ -91,14 +95,14 @@ def run_show(arguments: argparse.Namespace) -> int:
     settings = load(arguments.config)
     device = read_devices(KafkaClients(settings.kafka), settings.tenant, settings.shards).get(arguments.device)
     if device is None:
-        sys.stderr.write(f"device {arguments.device!a} is not in the registry\n")
+        tell(f"device {arguments.device!a} is not in the registry")
         return 1
     found = facts(device)
     if arguments.json:
-        print(json.dumps(found))
+        show(json.dumps(found))
     else:
         for name, value in found.items():
-            print(f"{name:12} {value if isinstance(value, str | int) else json.dumps(value)}")
+            show(f"{name:12} {value if isinstance(value, str | int) else json.dumps(value)}")
     return 0
 
 
@@ -134,10 +138,13 @@ def _edit(arguments: argparse.Namespace, action: str, body: bytes) -> int:
         check_edit(DeviceEdit(arguments.device, action, "", body))
     except Poison as error:
         raise Misconfigured(str(error)) from None
-    where = arguments.bridge or settings.operator.bridge or settings.bridge.listen
-    host, _ = split_endpoint(where, "--bridge" if arguments.bridge else "operator.bridge")
+    host, port = bridge_of(arguments, settings)
     security = operator_security(settings.operator, host)
-    outcome = asyncio.run(edit_device(where, DeviceAddress(settings.tenant, arguments.device), action, body, security=security))
+    address = DeviceAddress(settings.tenant, arguments.device)
+    try:
+        outcome = asyncio.run(edit_device(f"{host}:{port}", address, action, body, security=security))
+    except Misconfigured as error:
+        raise refused(host, port, str(error)) from None
     return _report(arguments, outcome)
 
 
@@ -145,9 +152,11 @@ def _report(arguments: argparse.Namespace, outcome: Outcome) -> int:
     done = outcome.state is DeliveryState.ACCEPTED
     why = outcome.description or outcome.condition
     if arguments.json:
-        print(json.dumps({"device": arguments.device, "ok": done, "why": why}))
-    elif not done:
-        sys.stderr.write(f"{why}\n")
+        show(json.dumps({"device": arguments.device, "ok": done, "why": why}))
+    elif done:
+        tell(f"device {arguments.device}: done")
+    else:
+        tell(f"{why}")
     return 0 if done else 1
 
 

@@ -1,8 +1,10 @@
 """`fogline doctor`: check everything that bridges, flow and operators need on this machine."""
 
 import argparse
+import asyncio
 import http.client
 import subprocess
+import uuid
 from collections.abc import Iterator
 from functools import partial
 from importlib.metadata import version
@@ -12,19 +14,27 @@ from typing import Any
 
 from cryptography import x509
 
+from fogline.amqp.engine import Engine
+from fogline.amqp.login_check import try_login
 from fogline.errors import Misconfigured
 from fogline.installed import find_java
+from fogline.message import Property
 from fogline.process import checkup
 from fogline.process.checkup import Check, Finding, Grade
 from fogline.process.settings_file import split_endpoint
 from fogline.process.tls_files import client_context
 from fogline.tracing.collector import check_collector
 from fogline_cloud import topic_admin
+from fogline_cloud.authority.own_certificate import own_certificate_problems
 from fogline_cloud.cli.common import add_command
+from fogline_cloud.cli.operator_link import refused
+from fogline_cloud.commands.operator_security import operator_security
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.settings import CloudSettings, load
 
 _HTTP_S = 5.0
+_CRL_WARN_SHARE = 1 / 3
+"""Share of its time below which a list of revoked certificates is said to end soon."""
 
 
 def register(groups: "argparse._SubParsersAction[Any]") -> None:
@@ -41,7 +51,7 @@ def run_doctor(arguments: argparse.Namespace) -> int:
 def _diagnose(config: Path) -> Iterator[Finding]:
     yield from checkup.check_versions("fogline-cloud", version("fogline-cloud"))
     try:
-        settings = load(config)
+        settings = load(config, kafka=False)
     except Misconfigured as error:
         yield Finding(Grade.FAIL, "settings", str(error), "Correct it; docs/settings.md has every key")
         return
@@ -54,6 +64,7 @@ def _checks(settings: CloudSettings) -> dict[str, Check]:
         "clock": checkup.check_clock,
         "Kafka": partial(_kafka, settings),
         "bridge": partial(_bridge, settings),
+        "certificate": partial(_own_certificate, settings),
     }
     if find_spec("pyspark") is not None:
         checks["Java"] = _java
@@ -73,7 +84,15 @@ def _checks(settings: CloudSettings) -> dict[str, Check]:
     return checks
 
 
+def _own_certificate(settings: CloudSettings) -> Iterator[Finding]:
+    for each in own_certificate_problems(settings):
+        yield Finding(Grade.FAIL, "certificate", each)
+
+
 def _kafka(settings: CloudSettings) -> Iterator[Finding]:
+    if not settings.kafka.get("bootstrap.servers"):
+        yield Finding(Grade.OK, "Kafka", "not in these settings: bridge, API and flow need it, operators do not")
+        return
     clients = KafkaClients(settings.kafka)
     problems = topic_admin.check_topics(clients, settings)
     for each in problems:
@@ -104,18 +123,34 @@ def _bridge(settings: CloudSettings) -> Iterator[Finding]:
             Grade.WARN, "bridge", f"{endpoint} is not tried", "Set [operator.tls] ca, so that its certificate is checked"
         )
         return
-    yield from checkup.check_bridge(endpoint, key, None if own is None else client_context(own, "operator.tls"))
+    found = list(checkup.check_bridge(endpoint, key, None if own is None else client_context(own, "operator.tls")))
+    yield from found
+    if any(each.grade is Grade.FAIL for each in found):
+        return
+    host, port = split_endpoint(endpoint, key)
+    security = operator_security(settings.operator, host)
+    properties: dict[str, Property] = {"tenant": settings.tenant}
+
+    async def visit() -> str:
+        name = f"doctor-{uuid.uuid4().hex[:12]}"
+        return await try_login(host, port, Engine(name, hostname=host, properties=properties, security=security))
+
+    if why := asyncio.run(visit()):
+        yield Finding(Grade.FAIL, "login", str(refused(host, port, why)))
+    else:
+        yield Finding(Grade.OK, "login", f"{endpoint} lets this operator in")
 
 
 def _revoked(path: str) -> Iterator[Finding]:
     remedy = "Run: fogline ca crl, on the authority's machine. Bridges refuse new connections when the list has ended"
     try:
-        end = x509.load_pem_x509_crl(Path(path).read_bytes()).next_update_utc
+        found = x509.load_pem_x509_crl(Path(path).read_bytes())
     except (OSError, ValueError) as error:
         yield Finding(Grade.FAIL, "CRL", f"{path} holds no readable list: {error}", remedy)
         return
-    if end is not None:
-        yield checkup.graded_end(end, "CRL", f"list of revoked certificates {path}", remedy)
+    if (end := found.next_update_utc) is not None:
+        warn_days = (end - found.last_update_utc).total_seconds() / 86_400 * _CRL_WARN_SHARE  # it is signed anew every so often
+        yield checkup.graded_end(end, "CRL", f"list of revoked certificates {path}", remedy, warn_days)
 
 
 def _health(name: str, address: str) -> Iterator[Finding]:

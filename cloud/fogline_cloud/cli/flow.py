@@ -4,7 +4,6 @@ import argparse
 import contextlib
 import logging
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -14,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 from fogline.process.command_line import announce
 from fogline.process.metrics_server import serve_in_thread
 from fogline.process.service_manager import tell_status
+from fogline.process.terminal import show, tell
 from fogline.tracing.activation import tracing
 from fogline.tracing.spans import ExportSpans
 from fogline_cloud.cli import flow_state
 from fogline_cloud.cli.common import add_command, add_group
 from fogline_cloud.cli.flow_replay import add_replay
+from fogline_cloud.flows.lease import leased
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.maintenance.beside_flow import maintained
 from fogline_cloud.settings import CloudSettings, load
@@ -78,25 +79,30 @@ def _prepare(arguments: argparse.Namespace) -> int:
 
     began = time.monotonic()
     if not arguments.json:
-        print("starting Spark once; this takes about a minute", file=sys.stderr, flush=True)
+        tell("starting Spark once; this takes about a minute")
     archive = write_class_archive()
     size, seconds = archive.stat().st_size, round(time.monotonic() - began, 1)
     if arguments.json:
         announce(archive=str(archive), bytes=size, seconds=seconds)
     else:
-        print(f"{archive}: {size / 1e6:.0f} MB, written in {seconds:.0f} s")
+        show(f"{archive}: {size / 1e6:.0f} MB, written in {seconds:.0f} s")
     return 0
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    stop = threading.Event()
+    for each in (signal.SIGINT, signal.SIGTERM):  # before Spark is imported, which takes seconds
+        signal.signal(each, lambda *_: stop.set())
     settings = load(arguments.config)
+    with leased(settings.flow.checkpoint):
+        return _run_leased(arguments, settings, stop)
+
+
+def _run_leased(arguments: argparse.Namespace, settings: CloudSettings, stop: threading.Event) -> int:
     from fogline_cloud.flows.job import QueryCallbacks, preflight, run_flow  # noqa: PLC0415 - a bridge needs no Spark
     from fogline_cloud.flows.metrics import FlowMetrics  # noqa: PLC0415 - imports Spark
     from fogline_cloud.flows.session import spark_session  # noqa: PLC0415 - imports Spark
 
-    stop = threading.Event()
-    for each in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(each, lambda *_: stop.set())
     metrics = FlowMetrics(KafkaClients(settings.kafka))
 
     def on_progress(progress: "Progress") -> None:
@@ -167,7 +173,7 @@ def _print(progress: "Progress") -> None:
     facts = _facts(progress)
     outcomes = ", ".join(f"{count} {outcome}" for outcome, count in progress.outcomes.items())
     line = f"batch {progress.batch}: {progress.events} events ({outcomes or 'none'}), {progress.readings} readings"
-    print(f"{line}, {facts['events_per_s']} events/s", file=sys.stderr, flush=True)
+    tell(f"{line}, {facts['events_per_s']} events/s")
 
 
 def _facts(progress: "Progress") -> dict[str, Any]:
@@ -184,7 +190,7 @@ def _facts(progress: "Progress") -> dict[str, Any]:
 def _print_raw(progress: "RawProgress") -> None:
     facts = _raw_facts(progress)
     line = f"raw batch {progress.batch}: {progress.records} records, {facts['records_per_s']} records/s"
-    print(line, file=sys.stderr, flush=True)
+    tell(line)
 
 
 def _raw_facts(progress: "RawProgress") -> dict[str, Any]:

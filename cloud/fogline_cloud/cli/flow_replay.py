@@ -1,13 +1,14 @@
 """`fogline flow replay`, and what it has in common with `fogline dead redrive`: stored events are parsed again."""
 
 import argparse
-import sys
+import json
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from fogline.errors import Misconfigured
+from fogline.process.terminal import show, tell
 from fogline_cloud.cli.common import add_command
 from fogline_cloud.settings import load
 
@@ -76,10 +77,10 @@ def replay(
     if limit_ms is not None:
         plan = msgspec.structs.replace(plan, limit_s=limit_ms / 1000)
     with spark_session(settings) as spark:
-        work = TableReplay(spark, settings, plan, lambda line: print(line, file=sys.stderr, flush=True))
+        work = TableReplay(spark, settings, plan, tell)
         result = work.run(selection, publish=publish, dry_run=arguments.dry_run, into=into)
     if arguments.json:
-        print(msgspec.json.encode(result).decode())
+        show(json.dumps(msgspec.to_builtins(result)))
     else:
         _print(result)
     return 0
@@ -87,9 +88,9 @@ def replay(
 
 def _print(result: "Replayed") -> None:
     for what, count in result.outcomes.items():
-        print(f"{count:>12,}  {what}")
+        show(f"{count:>12,}  {what}")
     for each in result.differences[:MOST_LINES]:
-        print(f"{each.values:>12,}  {each.change:<8} {each.metric} (parser {each.parser or 'none'}, type {each.type})")
+        show(f"{each.values:>12,}  {each.change:<8} {each.metric} (parser {each.parser or 'none'}, type {each.type})")
     if (left := len(result.differences) - MOST_LINES) > 0:
-        print(f"and {left} more: --json prints all")
-    print(f"{result.selected:,} events parsed again in {result.seconds:.1f} s, {result.changed:,} are different")
+        show(f"and {left} more: --json prints all")
+    show(f"{result.selected:,} events parsed again in {result.seconds:.1f} s, {result.changed:,} are different")

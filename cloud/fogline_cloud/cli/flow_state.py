@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
+from fogline.process.terminal import escaped, show
 from fogline_cloud.cli.common import add_command
 from fogline_cloud.settings import CloudSettings, load
 
@@ -58,13 +59,13 @@ def _resume(arguments: argparse.Namespace) -> int:
         for state in stuck:
             accept_gaps(state)
     if arguments.json:
-        print(json.dumps({"accepted": accepted, "gaps": [_gap(*each) for each in gaps]}))
+        show(json.dumps({"accepted": accepted, "gaps": [_gap(*each) for each in gaps]}))
     elif not gaps:
-        print("Kafka has every record that the flow has not read")
+        show("Kafka has every record that the flow has not read")
     else:
         for table, gap in gaps:
-            print(f"table {table}: {gap.text}")
-        print(
+            show(f"table {table}: {gap.text}")
+        show(
             "the gaps are accepted: start the flow again"
             if accepted
             else "the tables lack these records; `fogline flow resume --accept-gap` lets the flow continue after them"
@@ -84,7 +85,7 @@ def _status(arguments: argparse.Namespace) -> int:
     problems = [problem for state in states for problem in state.problems(now_s)]
     queries = [_facts(state, now_s) for state in states]
     if arguments.json:
-        print(json.dumps({"flow": settings.flow.name, "queries": queries, "problems": problems}))
+        show(json.dumps({"flow": settings.flow.name, "queries": queries, "problems": problems}))
     else:
         _show(settings.flow.name, queries, problems)
     return 1 if problems else 0
@@ -129,4 +130,4 @@ def _show(flow: str, queries: list[dict[str, Any]], problems: list[str]) -> None
         lines.append(f"flow {flow}, table {query['table']}: owner {owner['epoch']} (checkpoint {checkpoint}), {last}")
     console.print(table)
     for line in [*lines, *(problems or ["nothing stops the flow"])]:
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        console.print(escaped(line), highlight=False, markup=False, soft_wrap=True)

@@ -9,6 +9,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from fogline.address import is_identifier
 from fogline.errors import Misconfigured
+from fogline.process.terminal import show
 from fogline_cloud.authority.ca_folder import CaFolder
 from fogline_cloud.authority.certificates import check_hosts, now_utc
 from fogline_cloud.cli.common import add_command, add_group
@@ -50,5 +51,5 @@ def run_add(arguments: argparse.Namespace) -> int:
     except OSError as error:
         raise Misconfigured(f"{folder.path}: cannot write the token: {error.strerror}") from None
     word = token.encode()
-    print(json.dumps({"gateway": arguments.name, "token": word}) if arguments.json else word)
+    show(json.dumps({"gateway": arguments.name, "token": word}) if arguments.json else word)
     return 0

@@ -2,43 +2,110 @@
 
 import argparse
 import json
+from collections.abc import Callable
 from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from fogline_cloud.cli.common import add_command, add_group
+from fogline.process.terminal import escaped, show
+from fogline_cloud.access.access_file import read_permissions
+from fogline_cloud.cli.common import add_command, add_group, device_argument
+from fogline_cloud.cli.times import day, moment, seconds
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.ledger.balance import LedgerFinding, StreamEvidence, judge
+from fogline_cloud.ledger.coverage import coverage_of
+from fogline_cloud.ledger.proof import Proof, prove
 from fogline_cloud.ledger.ranges import shown, size
 from fogline_cloud.ledger.sources import GatheredEvidence, gather
-from fogline_cloud.settings import load
+from fogline_cloud.settings import CloudSettings, load
 
 MOST_LOSSES = 20
 """Largest number of printed gap records of one stream. JSON contains all."""
 
 
+EXAMPLE = """\
+examples:
+  fogline ledger verify                              every event so far, and which gateway has been silent for an hour
+  fogline ledger verify --day yesterday              prove that yesterday is complete
+  fogline ledger verify --since 7d --device lamp-1   prove the last seven days of one device
+
+Kafka and table count the gateway's own statements and gap records too, which no device sent. `acknowledged` counts what devices
+sent, with their retransmissions.
+
+A device is proven if every stream of every gateway that may have heard it has arrived, without a hole. bridge.access says which
+gateways may send its events; without a [[device]] there, all of them may.
+
+exit status: 0 every event of the period is in the tables once, 1 not, or not proven, 2 the input or the settings are wrong,
+130 Ctrl-C
+"""
+
+
 def register(groups: "argparse._SubParsersAction[Any]") -> None:
     """Add the subcommands."""
-    commands = add_group(groups, "ledger", "prove that no event is lost or duplicated")
-    about = "compare gateways' counts, Kafka and the tables; exit status 1 if they do not balance"
-    parser = add_command(commands, "verify", run_verify, about, epilog="example: fogline ledger verify --config cloud.toml")
+    raw: dict[str, Any] = {"epilog": EXAMPLE, "formatter_class": argparse.RawDescriptionHelpFormatter}
+    commands = add_group(groups, "ledger", "prove that no event is lost or duplicated", description=__doc__, **raw)
+    about = "compare gateways' counts, Kafka and the tables; exit status 1 if they do not balance, or are not complete"
+    parser = add_command(commands, "verify", run_verify, about, **raw)
     full = "read all records and rows, also those that an earlier run has read, and check the marks of that run"
     parser.add_argument("--full", action="store_true", help=full)
+    period = parser.add_mutually_exclusive_group()
+    period.add_argument("--day", help="prove a day in UTC: 2026-11-27, `yesterday` or `today`")
+    period.add_argument("--since", help="prove the time from then on until --silent ago: 7d, or 2026-11-01")
+    parser.add_argument("--device", type=device_argument, help="prove this device only")
+    silent = "a gateway without a statement for so long is silent (default: 1h)"
+    parser.add_argument("--silent", default="1h", help=silent)
+    left_out = "leave a gateway out that was taken out of service; may be repeated"
+    parser.add_argument("--except", dest="left_out", action="append", default=[], metavar="GATEWAY", help=left_out)
 
 
 def run_verify(arguments: argparse.Namespace) -> int:
-    """Compare the evidence of every stream. Return 1 if there is a finding."""
-    settings = load(arguments.config)
+    """Compare the evidence of every stream. Return 1 if there is a finding, or if a gateway may hold events of the period."""
+    settings, now = load(arguments.config), datetime.now(UTC)
+    period = _period(arguments, now)
+    may_hear = _may_hear(settings, arguments.device)
     gathered = gather(KafkaClients(settings.kafka), settings, full=arguments.full)
-    findings = [finding for stream in gathered.streams for finding in judge(stream)]
+    streams = [each for each in gathered.streams if _is_in(each, period)]
+    findings = [finding for stream in streams for finding in judge(stream)]
+    until_ms = _ms(period[1])
+    proof = prove(coverage_of(gathered.streams), findings, until_ms, may_hear=may_hear, left_out=arguments.left_out)
     if arguments.json:
-        print(json.dumps({**as_json(gathered.streams, findings), "read": _read_as_json(gathered)}))
+        values = {**as_json(gathered.streams, findings), **proof_as_json(proof, period), "read": _read_as_json(gathered)}
+        show(json.dumps(values))
     else:
-        show(gathered, findings)
-    return 1 if findings or gathered.tables.wrong or gathered.kafka.wrong else 0
+        show_streams(gathered, streams, findings)
+        show_proof(proof, arguments.day or arguments.since or "", arguments.device)
+    return 0 if proof.proven and not gathered.tables.wrong and not gathered.kafka.wrong else 1
+
+
+def _period(arguments: argparse.Namespace, now: datetime) -> tuple[datetime | None, datetime]:
+    """Return the first moment of the period, None for all, and its end. Raises `Misconfigured`."""
+    silent = now - timedelta(seconds=seconds("--silent", arguments.silent))
+    if arguments.day is not None:
+        begin = day("--day", arguments.day, now)
+        return begin, min(begin + timedelta(days=1), silent)
+    return (moment("--since", arguments.since, now) if arguments.since is not None else None), silent
+
+
+def _may_hear(settings: CloudSettings, device: str | None) -> Callable[[str], bool]:
+    """Return whether a gateway may send events of the device, as bridge.access says."""
+    if device is None or settings.bridge.access is None:
+        return lambda _: True
+    permissions = read_permissions(settings.bridge.access)
+    return lambda gateway: permissions.may_speak_for(gateway, device)
+
+
+def _is_in(stream: StreamEvidence, period: tuple[datetime | None, datetime]) -> bool:
+    """Return False if the last event of a stream, of which everything has arrived, is from before the period."""
+    begin, last_ms = period[0], stream.newest[1]
+    return begin is None or not last_ms or last_ms >= _ms(begin) or bool(stream.pending)
+
+
+def _ms(moment: datetime) -> int:
+    return int(moment.timestamp() * 1000)
 
 
 def _read_as_json(gathered: GatheredEvidence) -> dict[str, Any]:
@@ -69,9 +136,46 @@ def as_json(streams: list[StreamEvidence], findings: list[LedgerFinding]) -> dic
     }
 
 
-def show(gathered: GatheredEvidence, findings: list[LedgerFinding]) -> None:
-    """Print the result as text."""
-    streams = gathered.streams
+def proof_as_json(proof: Proof, period: tuple[datetime | None, datetime]) -> dict[str, Any]:
+    """Return the proof as JSON values. Times are milliseconds since 1970."""
+    silent = {each.gateway for each in proof.silent}
+    gateways = [{**asdict(each), "silent": each.gateway in silent} for each in proof.gateways]
+    begin_ms = _ms(period[0]) if period[0] is not None else None
+    return {
+        "proven": proof.proven,
+        "period_ms": [begin_ms, proof.until_ms],
+        "complete_ms": proof.complete_ms,
+        "gateways": gateways,
+        "left_out": proof.left_out,
+    }
+
+
+def show_proof(proof: Proof, period: str, device: str | None) -> None:
+    """Print until when the tables are complete, which gateways are silent, and whether the period is proven."""
+    what = f"{period or 'the time'} until {_shown(proof.until_ms)}" + (f", device {device}" if device else "")
+    if not proof.gateways:
+        show(f"not proven: {what}: no gateway has sent events")
+        return
+    for each in proof.silent:
+        since = f"silent since {_shown(each.last_ms)}" if each.last_ms else "without a known time"
+        why = f" ({each.why})" if each.why else ""
+        complete = f"complete until {_shown(each.complete_ms)}"
+        show(f"not complete: gateway {each.gateway}: {complete}, {since}, last backlog {each.backlog:,}{why}")
+    others = len(proof.gateways) - len(proof.silent)
+    if others:
+        exceptions = f", except {', '.join(each.gateway for each in proof.silent)}" if proof.silent else ""
+        show(f"complete until {_shown(proof.complete_ms)}{exceptions}")
+    left_out = f"; left out: {', '.join(proof.left_out)}" if proof.left_out else ""
+    holes = f": {len(proof.holes)} findings" if proof.holes else ""
+    show(f"{'proven' if proof.proven else 'not proven'}: {what}{holes}{left_out}")
+
+
+def _shown(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC") if ms else "an unknown time"
+
+
+def show_streams(gathered: GatheredEvidence, streams: list[StreamEvidence], findings: list[LedgerFinding]) -> None:
+    """Print the streams and the findings as text."""
     console = Console(width=max(Console().width, 110))  # stream names are copied from here, so they must not be cut
     columns = ("gateway", "lane", "stream", "acknowledged", "Kafka", "table", "pending", "resends refused: edge", "bridge")
     table = Table(box=None)
@@ -80,20 +184,28 @@ def show(gathered: GatheredEvidence, findings: list[LedgerFinding]) -> None:
     for each in streams:
         acknowledged, refused = (each.statement.acknowledged, each.statement.duplicate) if each.statement else (None, None)
         counts = (acknowledged, each.kafka.count, each.table.count, size(each.pending), refused, each.bridge_duplicate)
-        table.add_row(each.gateway, each.lane, each.stream, *("-" if count is None else f"{count:,}" for count in counts))
+        table.add_row(
+            *map(_plain, (each.gateway, each.lane, each.stream)),
+            *("-" if count is None else f"{count:,}" for count in counts),
+        )
     console.print(table)
     for each in streams:
         for loss in each.losses[:MOST_LOSSES]:
             span = shown([(loss.first, loss.last)])
-            text = escape(f"{each.gateway} {each.lane} {each.stream}: {span}: {loss.reason}: {loss.detail}")
+            text = _plain(f"{each.gateway} {each.lane} {each.stream}: {span}: {loss.reason}: {loss.detail}")
             console.print(f"[yellow]explained[/yellow] {text}", highlight=False, soft_wrap=True)
         if len(each.losses) > MOST_LOSSES:
             console.print(f"and {len(each.losses) - MOST_LOSSES} more gap records of stream {each.stream}: --json prints all")
     for finding in findings:
-        console.print(f"[red]{finding.kind}[/red] {escape(finding.text)}", highlight=False, soft_wrap=True)  # one line each
+        console.print(f"[red]{finding.kind}[/red] {_plain(finding.text)}", highlight=False, soft_wrap=True)  # one line each
     for line in _read_as_text(gathered):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        console.print(escaped(line), highlight=False, markup=False, soft_wrap=True)
     console.print("the ledger balances" if not findings else f"the ledger does not balance: {len(findings)} findings")
+
+
+def _plain(text: str) -> str:
+    """Return text of others for rich, which has a markup of its own."""
+    return escape(escaped(text))
 
 
 def _read_as_text(gathered: GatheredEvidence) -> list[str]:

@@ -2,30 +2,32 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 
 from fogline.process import command_line
+from fogline.process.command_line import Parser, ShowVersion
+from fogline.process.terminal import tell
 
-COMMANDS = (
-    "ca",
-    "gateway",
-    "user",
-    "access",
-    "topics",
-    "bridge",
-    "api",
-    "flow",
-    "dead",
-    "table",
-    "command",
-    "device",
-    "ledger",
-    "audit",
-    "parser",
-    "doctor",
-)
-"""The commands, in the order of the help. Each is a module of this package."""
+COMMANDS = {
+    "ca": "a certificate authority for TLS",
+    "gateway": "let gateways enrol",
+    "user": "passwords of operators' programs",
+    "access": "check who may do what",
+    "topics": "create and check the Kafka topics",
+    "bridge": "write gateways' events to Kafka",
+    "api": "serve commands and events over HTTP",
+    "flow": "write the tables from raw events with Spark",
+    "dead": "events that no parser could read",
+    "table": "maintain the tables",
+    "command": "send commands to devices",
+    "device": "list and change the registry of devices",
+    "ledger": "prove that no event is lost or duplicated",
+    "audit": "show and verify the bridges' decisions",
+    "parser": "write and test a parser",
+    "doctor": "check settings, Kafka, bridge, certificates, disk and clock; exit status 1 if something fails",
+}
+"""The commands, in the order of the help, with what they do. Each is a module of this package, which says the same."""
 SPARK = ("pyspark", "py4j")
 """Modules that only the package fogline-flow and the extra `spark` bring."""
 EXAMPLE = """\
@@ -41,28 +43,31 @@ examples:
 """
 
 
-def build_parser(commands: Sequence[str] = COMMANDS) -> argparse.ArgumentParser:
-    """Return the parser of these commands. Only their modules are imported: a whole import takes longer than most commands."""
-    parser = argparse.ArgumentParser(
-        prog="fogline", description=__doc__, epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    groups = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for command in commands:
-        import_module(f"fogline_cloud.cli.{command}").register(groups)
+def build_parser(commands: Iterable[str] = COMMANDS) -> argparse.ArgumentParser:
+    """Return the parser of these commands; the help names all. Only the modules of these are imported: all take two seconds."""
+    parser = Parser(prog="fogline", description=__doc__, epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--version", action=ShowVersion, distribution="fogline-cloud")
+    groups = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=Parser)
+    for command, about in COMMANDS.items():
+        if command in commands:
+            import_module(f"fogline_cloud.cli.{command}").register(groups)
+        else:
+            groups.add_parser(command, help=about)
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `fogline`."""
     words = sys.argv[1:] if arguments is None else list(arguments)
-    known = words[:1] if words and words[0] in COMMANDS else COMMANDS
     try:
-        return command_line.main(build_parser(known), words)
+        return command_line.main(build_parser(words[:1]), words)
+    except KeyboardInterrupt:  # while the modules of the command are imported
+        return command_line.interrupted("fogline")
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in SPARK:
             raise
         remedy = "install the package fogline-flow, or: pip install 'fogline-cloud[spark]'"
-        sys.stderr.write(f"fogline: this command needs Spark: {remedy}\n")
+        tell(f"fogline: this command needs Spark: {remedy}")
         return 2
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from fogline.address import printable
 from fogline.event import Event, rfc3339
+from fogline.process.terminal import show
 from fogline_cloud.cli.common import add_command, add_group
 from fogline_cloud.flows.parser_runner import CheckedReading, ParseResult
 from fogline_cloud.flows.schema import EventOutcome
@@ -44,10 +45,10 @@ def register(groups: "argparse._SubParsersAction[Any]") -> None:
 def run_new(arguments: argparse.Namespace) -> int:
     """Write the files."""
     folder = write_skeleton(arguments.name, arguments.into)
-    print(f"{folder} has the parser, its test, sample events and pyproject.toml. Next:")
-    print(f"  (cd {folder} && python -m pytest)")
-    print(f"  fogline parser test {arguments.name} --path {folder} --events {folder}/events.jsonl")
-    print(f"  pip install {folder}")
+    show(f"{folder} has the parser, its test, sample events and pyproject.toml. Next:")
+    show(f"  (cd {folder} && python -m pytest)")
+    show(f"  fogline parser test {arguments.name} --path {folder} --events {folder}/events.jsonl")
+    show(f"  pip install {folder}")
     return 0
 
 
@@ -57,10 +58,10 @@ def run_test(arguments: argparse.Namespace) -> int:
     results = try_parser(find_parser(arguments.name, arguments.path), events, arguments.name)
     outcomes = Counter(result.outcome.value for result in results)
     if arguments.json:
-        print(json.dumps({"parser": arguments.name, "outcomes": outcomes, "events": [*map(_as_json, events, results)]}))
+        show(json.dumps({"parser": arguments.name, "outcomes": outcomes, "events": [*map(_as_json, events, results)]}))
     else:
         _show(events, results)
-        print(f"{len(events)} events: {', '.join(f'{count} {outcome}' for outcome, count in outcomes.items())}")
+        show(f"{len(events)} events: {', '.join(f'{count} {outcome}' for outcome, count in outcomes.items())}")
     return 1 if _FAILED & {result.outcome for result in results} else 0
 
 
@@ -78,11 +79,11 @@ def _as_json(event: Event, result: ParseResult) -> dict[str, Any]:
 def _show(events: Sequence[Event], results: Sequence[ParseResult]) -> None:
     for event, result in zip(events, results, strict=True):
         reason = f" ({result.reason})" if result.reason else ""
-        print(printable(f"{event.id}  {event.subject}: {result.outcome.value}{reason}"))
+        show(printable(f"{event.id}  {event.subject}: {result.outcome.value}{reason}"))
         for reading in result.readings:
-            print(f"  {_reading_text(reading)}")
+            show(f"  {_reading_text(reading)}")
         for line in (result.detail or "").splitlines():
-            print(f"  {printable(line)}")
+            show(f"  {printable(line)}")
 
 
 def _reading_text(reading: CheckedReading) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from fogline.process.command_line import announce
+from fogline.process.terminal import show
 from fogline_cloud.cli.common import add_command, add_group, device_argument
 from fogline_cloud.maintenance.forget import ForgottenDay, forget
 from fogline_cloud.maintenance.maintain import MaintenanceStep, maintain
@@ -41,7 +42,7 @@ def run_maintain(arguments: argparse.Namespace) -> int:
         if arguments.json:
             announce(**msgspec.to_builtins(step))
         else:
-            print(step, flush=True)
+            show(str(step))
 
     settings = load(arguments.config, kafka=False)
     return 0 if maintain(settings, on_step, datetime.now(UTC), dry_run=arguments.dry_run) else 1
@@ -53,15 +54,15 @@ def run_forget(arguments: argparse.Namespace) -> int:
 
     def on_day(day: ForgottenDay) -> None:
         if not arguments.json:
-            print(f"{day.table} {day.day}: {day.rows} rows", flush=True)
+            show(f"{day.table} {day.day}: {day.rows} rows")
 
     rows = forget(settings, arguments.device, on_day, dry_run=arguments.dry_run)
     gone = datetime.now(UTC) + timedelta(days=settings.tables.vacuum_days + 1)
     if arguments.json:
-        print(json.dumps({"rows": rows, "files_gone_by": gone.isoformat(timespec="seconds")}))
+        show(json.dumps({"rows": rows, "files_gone_by": gone.isoformat(timespec="seconds")}))
     elif arguments.dry_run:
-        print(f"{rows} rows would be forgotten")
+        show(f"{rows} rows would be forgotten")
     else:
-        print(f"{rows} rows forgotten. Files with them are deleted by {gone:%Y-%m-%d} if maintenance runs every day.")
-        print(f"{_TOPICS}.")
+        show(f"{rows} rows forgotten. Files with them are deleted by {gone:%Y-%m-%d} if maintenance runs every day.")
+        show(f"{_TOPICS}.")
     return 0

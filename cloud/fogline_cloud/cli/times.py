@@ -1,7 +1,7 @@
 """Times as people type them: a length of time, and a moment."""
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 
 from fogline.errors import Misconfigured
 
@@ -26,3 +26,15 @@ def moment(option: str, text: str, now: datetime) -> datetime:
         except (Misconfigured, OverflowError):
             raise Misconfigured(f"{option} {text!r}: expected a time like 7d, or a date like 2026-11-01") from None
     return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+
+
+def day(option: str, text: str, now: datetime) -> datetime:
+    """Return the begin of a day in UTC: `today`, `yesterday` or `2026-11-27`. Raises `Misconfigured`."""
+    today = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    named = {"today": today, "yesterday": today - timedelta(days=1)}
+    if text in named:
+        return named[text]
+    try:
+        return datetime.combine(date.fromisoformat(text), time(), UTC)
+    except ValueError:
+        raise Misconfigured(f"{option} {text!r}: expected a day like 2026-11-27, or yesterday") from None

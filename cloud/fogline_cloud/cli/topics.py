@@ -2,9 +2,9 @@
 
 import argparse
 import json
-import sys
 from typing import Any
 
+from fogline.process.terminal import show, tell
 from fogline_cloud import acl_admin, kafka_rights, topic_admin
 from fogline_cloud.cli.common import add_command, add_group
 from fogline_cloud.kafka import KafkaClients
@@ -41,11 +41,11 @@ def run_create(arguments: argparse.Namespace) -> int:
         acl_admin.create_acls(clients, rights)
     created = topic_admin.create_topics(clients, settings, arguments.replication)
     if arguments.json:
-        print(json.dumps({"created": created, "shards": settings.shards, "acls": [str(each) for each in rights]}))
+        show(json.dumps({"created": created, "shards": settings.shards, "acls": [str(each) for each in rights]}))
         return 0
-    print(f"created {len(created)} topics with {settings.shards} shards" if created else "all topics exist")
+    show(f"created {len(created)} topics with {settings.shards} shards" if created else "all topics exist")
     if rights:
-        print(f"Kafka has the {len(rights)} ACLs")
+        show(f"Kafka has the {len(rights)} ACLs")
     return 0
 
 
@@ -63,9 +63,9 @@ def run_check(arguments: argparse.Namespace) -> int:
 def report(problems: list[str], *, as_json: bool) -> int:
     """Print problems. Return the exit status, 1 if there are any."""
     if as_json:
-        print(json.dumps({"ok": not problems, "problems": problems}))
+        show(json.dumps({"ok": not problems, "problems": problems}))
     elif not problems:
-        print("no problems found")
+        show("no problems found")
     for each in problems:
-        sys.stderr.write(f"{each}\n")
+        tell(f"{each}")
     return 1 if problems else 0

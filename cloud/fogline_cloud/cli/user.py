@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fogline.errors import Misconfigured
+from fogline.process.terminal import show, tell
 from fogline_cloud.bridge.passwords import password_line
 from fogline_cloud.cli.common import add_command, add_group
 from fogline_cloud.settings import load
@@ -39,9 +40,9 @@ def run_set(arguments: argparse.Namespace) -> int:
         raise Misconfigured("the password is empty, or holds a NUL")
     _replace(_file(arguments), arguments.name, password_line(arguments.name, password))
     if arguments.json:
-        print(json.dumps({"user": arguments.name, **({} if arguments.stdin else {"password": password})}))
+        show(json.dumps({"user": arguments.name, **({} if arguments.stdin else {"password": password})}))
     elif not arguments.stdin:
-        print(password)
+        show(password)
     return 0
 
 
@@ -49,9 +50,9 @@ def run_delete(arguments: argparse.Namespace) -> int:
     """Delete the user's line. Return 1 if there was none."""
     found = _replace(_file(arguments), arguments.name, None)
     if arguments.json:
-        print(json.dumps({"user": arguments.name, "deleted": found}))
+        show(json.dumps({"user": arguments.name, "deleted": found}))
     if not found:
-        sys.stderr.write(f"there is no user {arguments.name}\n")
+        tell(f"there is no user {arguments.name}")
     return 0 if found else 1
 
 

@@ -3,6 +3,7 @@
 `client`: the operator's Python client
 `command_group`: one command for many devices
 `command_id`: identifiers of commands
+`id_notice`: tells an operator the id of its command
 `kafka_form`: responses in the form of Hono's Kafka API
 `kafka_request`: the command in a Kafka record
 `operator_security`: how an operator proves its name
@@ -13,4 +14,5 @@
 `replacement`: commands that a newer one replaces
 `request`: the command in an operator's message
 `routes`: the gateway that reaches each device
+`verdict`: what an operator hears of a command
 """

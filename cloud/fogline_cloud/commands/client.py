@@ -13,7 +13,8 @@ import asyncio
 import contextlib
 import logging
 import uuid
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 from fogline import address
@@ -31,16 +32,19 @@ from fogline.amqp.outcome import (
     DeliveryState,
     Outcome,
 )
+from fogline.amqp.refusal import refusal_in
 from fogline.amqp.scheduler import Share
 from fogline.amqp.security import ClientSecurity
 from fogline.amqp.sending import Sender
 from fogline.amqp.wire import decode
-from fogline.cancel import TOO_LATE
 from fogline.command import EXPIRED, CommandState, Status
 from fogline.connection_clock import monotonic_ms, offset_of, with_time_left
-from fogline.errors import Poison, Unreachable
+from fogline.errors import Misconfigured, NotSent, Poison, Unreachable
 from fogline.message import Message
+from fogline.process.cancellation import end_tasks
+from fogline_cloud.commands.id_notice import TELL_ID, is_notice_of_id
 from fogline_cloud.commands.refusals import NOT_CONNECTED, status_of
+from fogline_cloud.commands.verdict import CancelVerdict, CommandVerdict, cancel_verdict, verdict_of
 
 RETRY_S = 0.5
 """The pause before a command is sent again that the bridge could not take at the time."""
@@ -82,37 +86,6 @@ class Ask:
         return self.durable and self.ttl_s is not None
 
 
-@dataclass(frozen=True, slots=True)
-class CommandVerdict:
-    """The end of a command. `state` is terminal, or ACCEPTED for a one-way command that the bridge has taken.
-
-    `status` is the device's own, or a `fogline.command.Status` if no device gave one. `data` and `content_type` are the
-    device's reply. `why` gives the reason in words if the command failed without the device. `provisional`: the gateway has
-    not reported a verdict in time, so the device may have run the command.
-    """
-
-    state: CommandState
-    status: int
-    command_id: str = ""
-    data: bytes = b""
-    content_type: str | None = None
-    provisional: bool = False
-    why: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class CancelVerdict:
-    """The answer to a request to cancel. `state`: the end of the command, `None` if the request was refused.
-
-    CANCELLED means that the device has not seen the command and never will. With any other state it was too late. `status` is
-    200, 404 (no such command), 403 (no grant), 409 (too late) or 429 (over the quota); `why` gives the reason in words.
-    """
-
-    state: CommandState | None
-    status: int
-    why: str = ""
-
-
 @dataclass(slots=True)
 class _Pending:
     """A command without a verdict. `maybe_taken`: a bridge has taken a copy, or may have: its outcome is unknown."""
@@ -121,8 +94,32 @@ class _Pending:
     ask: Ask
     verdict: "asyncio.Future[CommandVerdict]"
     give_up_at: float
+    on_id: Callable[[str], None] | None = None
     maybe_taken: bool = False
     retry: asyncio.TimerHandle | None = None
+
+
+@dataclass(slots=True)
+class _Attachment:
+    """Whether the bridge takes commands on this connection. `decided`: it does, refuses the operator, or is not asked."""
+
+    decided: asyncio.Event = field(default_factory=asyncio.Event)
+    accepted: bool = False
+    refused: str = ""
+
+    def accept(self) -> None:
+        """Note that the bridge has accepted the link, because it grants credit."""
+        self.accepted, self.refused = True, ""
+        self.decided.set()
+
+    def end(self, why: str) -> str:
+        """Note the end of the connection. Returns the bridge's words if it refuses the operator."""
+        self.accepted, self.refused = False, refusal_in(why)
+        if self.refused:
+            self.decided.set()
+        else:
+            self.decided.clear()
+        return self.refused
 
 
 class Operator:
@@ -131,7 +128,8 @@ class Operator:
     `name` is the AMQP container id; by default each `Operator` makes a new one. `reply_id` names the address of the replies,
     by default `name`. The bridge keeps replies that were not delivered; a program that restarts with the same `name`,
     `reply_id` and message ids gets them. `security`: by default plain text, for a bridge on loopback. `why` is the reason
-    why the last connection failed or ended.
+    why the last connection failed or ended. If the bridge refuses the operator (its name, password, certificate or tenant),
+    calls in progress raise `Misconfigured`, unless a bridge may have their command; the `Operator` goes on to connect.
     """
 
     def __init__(
@@ -154,7 +152,7 @@ class Operator:
         self._sender: Sender | None = None
         self._closed: asyncio.Future[str] | None = None
         self._task: asyncio.Task[None] | None = None
-        self._attached = asyncio.Event()
+        self._attachment = _Attachment()
         self._closing = False
         self.why = ""
 
@@ -166,24 +164,28 @@ class Operator:
     async def __aexit__(self, *_: object) -> None:
         """Close the connection. Every `request` in progress raises `Unreachable`."""
         self._closing = True
-        self._attached.set()
+        self._attachment.decided.set()
         if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+            await end_tasks(self._task)
         for each in self._pending.values():
             if not each.verdict.done():
                 each.verdict.set_exception(Unreachable("the operator's connection was closed"))
 
     async def attached(self) -> None:
-        """Wait until the links to the bridge are attached. Safe to cancel; `why` then gives the reason for the delay."""
-        await self._attached.wait()
+        """Wait until the bridge takes commands. Safe to cancel; `why` then gives the reason for the delay.
 
-    async def request(self, ask: Ask) -> CommandVerdict:
-        """Send a command and return its verdict. Raises `Unreachable` if the `Operator` is closed first.
+        Raises `Misconfigured` if it refuses this operator.
+        """
+        await self._attachment.decided.wait()
+        if self._attachment.refused:
+            raise Misconfigured(self._attachment.refused)
+
+    async def request(self, ask: Ask, on_id: Callable[[str], None] | None = None) -> CommandVerdict:
+        """Send a command and return its verdict. Raises `Unreachable` if the `Operator` is closed first, and `Misconfigured`.
 
         It resends until there is a verdict, so limit the wait yourself. Each copy has what is left of the time to live.
-        Cancelling stops the wait, but not the command.
+        Cancelling stops the wait, but not the command. `on_id` gets the command's id as soon as a bridge has read the command;
+        a command without a reply has none.
         """
         message_id = ask.message_id or uuid.uuid4().hex
         message = Message(
@@ -196,21 +198,23 @@ class Operator:
             body=ask.data,
             durable=ask.durable,
             ttl_ms=round(ask.ttl_s * 1000) if ask.ttl_s is not None else None,
-            properties={"idempotent": ask.idempotent, "newest_wins": ask.newest_wins},
+            properties={"idempotent": ask.idempotent, "newest_wins": ask.newest_wins, TELL_ID: on_id is not None},
         )
         loop = asyncio.get_running_loop()
-        pending = _Pending(message, ask, loop.create_future(), loop.time() + (ask.ttl_s or 0))
+        pending = _Pending(message, ask, loop.create_future(), loop.time() + (ask.ttl_s or 0), on_id)
         self._pending[message_id] = pending
+        ttl = loop.call_at(pending.give_up_at, lambda: _end_if_not_sent(pending, self._sender))
         try:
             self._send(pending)
             return await pending.verdict
         finally:
+            ttl.cancel()
             del self._pending[message_id]
             if pending.retry is not None:
                 pending.retry.cancel()
 
     async def cancel(self, command_id: str = "", *, message_id: str = "", reply: bool = True) -> CancelVerdict:
-        """Cancel a command, and return its end. Raises `Unreachable` if the `Operator` is closed first.
+        """Cancel a command, and return its end. Raises `Unreachable` if the `Operator` is closed first, and `Misconfigured`.
 
         Give the command's id; or the `message_id` of this operator's own command, with `reply` as in its `Ask`. The request is
         sent again until the command is over, so limit the wait yourself. Cancelling the call stops only the wait.
@@ -222,14 +226,14 @@ class Operator:
             properties={"cancel": True if message_id else command_id},
         )
         while True:
-            await self._attached.wait()
+            await self.attached()
             if self._closing:
                 raise Unreachable("the operator's connection was closed")
             try:
                 outcome = await self._sender.send(request) if self._sender is not None else RELEASED
             except Unreachable:
                 outcome = RELEASED
-            if (verdict := _cancel_verdict(outcome)) is not None:
+            if (verdict := cancel_verdict(outcome)) is not None:
                 return verdict
             await asyncio.sleep(RETRY_S)
 
@@ -248,8 +252,8 @@ class Operator:
     def _on_outcome(self, pending: _Pending, future: "asyncio.Future[Outcome]") -> None:
         if pending.verdict.done() or future.cancelled():
             return
-        if isinstance(future.exception(), Unreachable):
-            pending.maybe_taken = True
+        if isinstance(error := future.exception(), Unreachable):
+            pending.maybe_taken = pending.maybe_taken or not isinstance(error, NotSent)
             return
         outcome, loop = future.result(), asyncio.get_running_loop()
         pending.maybe_taken = pending.maybe_taken or outcome.state in (DeliveryState.ACCEPTED, DeliveryState.MODIFIED)
@@ -263,6 +267,7 @@ class Operator:
     async def _run(self) -> None:
         backoff = Backoff(base_s=0.2, cap_s=5.0)
         host, port = self._endpoint
+        logged = ""
         while True:
             self._closed = asyncio.get_running_loop().create_future()
             engine = Engine(self._name, hostname=host, properties={"tenant": self._tenant}, security=self._security)
@@ -275,11 +280,13 @@ class Operator:
                     connection.abort()
             except Unreachable as error:
                 self.why = str(error)
-            _log.info("%s", self.why)
-            if self._attached.is_set():
+            _log.log(logging.DEBUG if self.why == logged else logging.INFO, "%s", self.why)
+            logged = self.why
+            if self._attachment.accepted:
                 backoff.stable()
             self._sender = None
-            self._attached.clear()
+            if refused := self._attachment.end(self.why):
+                _refuse(self._pending.values(), refused)
             await asyncio.sleep(backoff.next_s())
 
     def opened(self, connection: AmqpConnection, peer: AmqpPeer) -> None:
@@ -289,9 +296,9 @@ class Operator:
         connection.open_receiver(session, "replies", str(self._reply_to), CREDIT)
         target = str(address.CommandAddress(self._tenant, ""))
         self._sender = connection.open_sender(session, "commands", target, Share(), {})
+        self._sender.on_credit = self._attachment.accept
         for pending in list(self._pending.values()):
             self._send(pending)
-        self._attached.set()
 
     def link_requested(self, connection: AmqpConnection, link: Link) -> None:
         """Refuse: a bridge opens no links to an operator."""
@@ -308,13 +315,33 @@ class Operator:
         with contextlib.suppress(Poison, ValueError):
             message = decode(data)
             pending = self._pending.get(str(message.correlation_id))
-            if pending is not None and not pending.verdict.done():
+            if pending is None or pending.verdict.done():
+                return
+            if is_notice_of_id(message):
+                on_id, pending.on_id = pending.on_id, None
+                if on_id is not None:
+                    on_id(str(message.properties["command_id"]))
+            else:
                 pending.verdict.set_result(verdict_of(message))
 
     def closed(self, connection: AmqpConnection, why: str) -> None:  # noqa: ARG002 - the handler's interface
         """End this connection; `_run` opens the next one."""
         if self._closed is not None and not self._closed.done():
             self._closed.set_result(why)
+
+
+def _end_if_not_sent(pending: _Pending, sender: Sender | None) -> None:
+    """End a command whose time to live is over while no bridge is connected, and none can have it."""
+    connected = sender is not None and not sender.closed
+    if pending.message.ttl_ms is not None and not connected and not pending.maybe_taken and not pending.verdict.done():
+        pending.verdict.set_result(_NOT_IN_TIME)
+
+
+def _refuse(commands: Iterable[_Pending], why: str) -> None:
+    """End the commands that no bridge can have, because it refuses their operator."""
+    for each in commands:
+        if not each.maybe_taken and not each.verdict.done():
+            each.verdict.set_exception(Misconfigured(why))
 
 
 def _verdict_on(pending: _Pending, outcome: Outcome, *, expired: bool) -> CommandVerdict | None:
@@ -332,36 +359,6 @@ def _verdict_on(pending: _Pending, outcome: Outcome, *, expired: bool) -> Comman
     return _NOT_IN_TIME
 
 
-def _cancel_verdict(outcome: Outcome) -> CancelVerdict | None:
-    if outcome.state is DeliveryState.ACCEPTED:
-        return CancelVerdict(CommandState.CANCELLED, 200)
-    if outcome.state is not DeliveryState.REJECTED:
-        return None
-    if outcome.condition == TOO_LATE:
-        state = next((each for each in CommandState if each == outcome.description.partition(":")[0]), None)
-        return CancelVerdict(state, int(Status.CONFLICT), outcome.description)
-    return CancelVerdict(None, status_of(outcome), outcome.description or outcome.condition)
-
-
 _SAYS_NOTHING = (UNAUTHORIZED, RESOURCE_LIMIT)
 """Why a copy was refused by a bridge that may not have looked for the command: an earlier copy may have been taken."""
 _NOT_IN_TIME = CommandVerdict(CommandState.EXPIRED, int(Status.EXPIRED), why="the bridge could not take it in time")
-
-
-def verdict_of(message: Message) -> CommandVerdict:
-    """Read the verdict in a reply message. Raises `ValueError` if the message is not a reply to a command."""
-    properties = message.properties
-    state, _, provisional = str(properties.get("state", "")).partition(" ")
-    status = properties.get("status")
-    if not isinstance(status, int):
-        raise ValueError("a reply has no status")  # noqa: TRY004 - the message is wrong, not the program
-    is_reason = not 200 <= status < 300 and message.content_type == "text/plain"
-    return CommandVerdict(
-        state=CommandState(state),
-        status=status,
-        command_id=str(properties.get("command_id", "")),
-        data=message.body,
-        content_type=message.content_type,
-        provisional=bool(provisional),
-        why=message.body.decode("utf-8", "replace") if is_reason else "",
-    )

@@ -17,12 +17,15 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from fogline.command import CommandState
+from fogline.command import REMEMBER_COMMANDS_S, CommandState
 from fogline.errors import Misconfigured, Unreachable
-from fogline_cloud.commands.client import Ask, CommandVerdict, Operator
+from fogline_cloud.commands.client import Ask, Operator
+from fogline_cloud.commands.verdict import CommandVerdict
 
 MAX_IN_FLIGHT = 500
 """Commands of a group without a verdict, at a time."""
+RESUMABLE_MS = (REMEMBER_COMMANDS_S - 86_400) * 1000
+"""Age up to which a group may be resumed or cancelled, in milliseconds: bridges and gateways know its commands for longer."""
 _GOOD = (CommandState.SUCCEEDED, CommandState.ACCEPTED)
 _UNKNOWN = 404
 
@@ -42,6 +45,7 @@ class GroupCommand(msgspec.Struct, frozen=True, kw_only=True):
     newest_wins: bool = False
     rate_s: Annotated[float, Meta(gt=0)]
     stop_share: Annotated[float, Meta(gt=0, le=1)] | None = None
+    created_ms: int  # milliseconds since 1970 on the operator's clock
 
     def ask_of(self, device: str) -> Ask:
         """Return the command for one device."""
@@ -109,13 +113,24 @@ class GroupFile:
             for line in lines[:-1]:
                 verdict = msgspec.json.decode(line, type=GroupVerdict)
                 group.verdicts[verdict.device] = verdict
+        except FileNotFoundError:
+            raise Misconfigured(
+                f"there is no group {group_id}: {path} is missing. Is it on another machine, or --groups?"
+            ) from None
         except OSError as error:
-            raise Misconfigured(f"{path}: there is no such group: {error.strerror}") from None
+            raise Misconfigured(f"{path}: the group cannot be read: {error.strerror}") from None
         except msgspec.MsgspecError as error:
             raise Misconfigured(f"{path}: this is not the file of a group: {error}") from None
         if lines and lines[-1]:
             os.truncate(path, path.stat().st_size - len(lines[-1]))
         return group
+
+    def require_recent(self, now_ms: int) -> None:
+        """Check that bridges still know which commands of the group they have taken. Raises `Misconfigured`."""
+        if now_ms - self.command.created_ms > RESUMABLE_MS:
+            days, why = RESUMABLE_MS // 86_400_000, "the bridges may have forgotten which of its commands were executed"
+            remedy = "send a new command to the devices that need it"
+            raise Misconfigured(f"group {self.command.id} is more than {days} days old, and {why}: {remedy}")
 
     def note(self, verdict: GroupVerdict) -> None:
         """Write the verdict of one device."""

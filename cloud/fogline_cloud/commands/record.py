@@ -58,7 +58,10 @@ class CommandRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     cancelled_by: str = ""  # the first client that asked to cancel it, or the sender of what replaces it
     replaced_by: str = ""  # the id of the newer command, or the version of a desired state, that replaces it
     failure_headers: dict[str, str] = {}  # of a notification that the command was not delivered, if it came over Kafka
+    journal: str = ""  # the gateway's journal that it may have been sent to; "" if it was certainly not sent
+    journals: int = 0  # how many journals have been noted
     attempt: int = 1  # sent how often, if direct; the gateway took none of the earlier attempts
+    request: str = ""  # digest of the whole request of an HTTP client, of which a copy must have the same
 
     @property
     def reply_address(self) -> ReplyAddress:
@@ -99,6 +102,10 @@ class CommandRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     def outcome_unknown(self) -> bool:
         """True if only the gateway's journal knows the outcome: a direct command was sent, and no outcome came back."""
         return self.provisional or (self.state is CommandState.ACCEPTED and not self.durable)
+
+    def sent_to(self, journal: str) -> "CommandRecord":
+        """Return the record of a command that is to be sent to another journal than before."""
+        return msgspec.structs.replace(self, journal=journal, journals=self.journals + 1)
 
     @property
     def data(self) -> bytes:
@@ -198,7 +205,7 @@ def same_verdict(one: CommandRecord, other: CommandRecord) -> bool:
 
 def with_request(verdict: CommandRecord, request: CommandRecord) -> CommandRecord:
     """Return the record of a verdict that was known from its gateway's reply alone, with the operator's request."""
-    names = ("operator", "digest", "correlation", "reply_to", "reply_owner", "durable")
+    names = ("operator", "digest", "correlation", "reply_to", "reply_owner", "durable", "request")
     return msgspec.structs.replace(verdict, **{name: getattr(request, name) for name in names}, reply_delivered=False)
 
 

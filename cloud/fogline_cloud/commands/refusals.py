@@ -5,6 +5,7 @@ The bridge decides, and its text says why. AMQP has a condition for it; this is 
 
 from fogline.amqp.outcome import (
     DECODE_ERROR,
+    INTERNAL_ERROR,
     INVALID_FIELD,
     MESSAGE_SIZE_EXCEEDED,
     NOT_ALLOWED,
@@ -31,6 +32,7 @@ _STATUS = {
     CONFLICT: int(Status.CONFLICT),
     TOO_LATE: int(Status.CONFLICT),
     EXPIRED: int(Status.EXPIRED),
+    INTERNAL_ERROR: 500,
 }
 
 

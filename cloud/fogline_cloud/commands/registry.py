@@ -2,6 +2,7 @@
 
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -91,7 +92,8 @@ class RetainedKeys:
 class Registry:
     """Records of commands, by command id. `forgotten_replies` counts replies discarded before an operator accepted them.
 
-    A command without a verdict is never forgotten; `capacity_error` limits their number instead. A command with a verdict
+    A command without a verdict is never forgotten; `capacity_error` limits their number instead, with those that are being
+    written. A command with a verdict
     is forgotten when it is too old or there are too many: of the `owed` ones if its reply is still due, else of the `ended`.
     """
 
@@ -158,6 +160,11 @@ class Registry:
             return f"the commands that wait at this bridge take {MAX_OPEN_BYTES} bytes already"
         return None
 
+    def reserve(self, record: CommandRecord) -> Callable[[], None]:
+        """Count a command whose record is being written as an open one. Return the function that ends this."""
+        self._tally(record, 1)
+        return lambda: self._tally(record, -1)
+
     def everything(self) -> list[CommandRecord]:
         """Return all records."""
         return list(self._records.values())
@@ -185,15 +192,17 @@ class Registry:
 def may_replace(current: CommandRecord, new: CommandRecord) -> bool:
     """Return True if `new` may replace `current`: the next state, the next attempt, or more about the same state.
 
-    More about the same state is: the operator has accepted the reply; the gateway's verdict replaces a provisional one;
-    or the operator's request is added to a command that was known from its gateway's reply alone.
+    More about the same state is: the operator has accepted the reply; the gateway's verdict replaces a provisional one; the
+    journal is noted to which the command is sent; or the operator's request is added to a command that was known from its
+    gateway's reply alone.
     """
     if new.attempt != current.attempt:
         return new.attempt > current.attempt and current.released
     if new.state is current.state:
         has_request = bool(new.digest) and not current.digest
         is_delivered = new.reply_delivered and not current.reply_delivered and same_verdict(current, new)
-        return is_delivered or has_request or (current.provisional and not new.provisional)
+        is_sent = new.journals > current.journals and not new.state.terminal
+        return is_delivered or has_request or is_sent or (current.provisional and not new.provisional)
     if current.provisional:
         return new.state.terminal
     return may_become(current.state, new.state)

@@ -25,6 +25,8 @@ from fogline_cloud.device_address import device_of
 from fogline_cloud.settings import CommandPolicySettings
 
 MAX_ID = 512
+REQUEST = "request"
+"""Property with `CommandRecord.request`."""
 
 
 def read_command(
@@ -51,7 +53,7 @@ def read_command(
     correlation = message.correlation_id if message.correlation_id is not None else message.message_id
     if reply_to and correlation is None:
         raise Poison("malformed", "a command with a reply-to needs a correlation-id or a message-id")
-    command_id = ids.new() if own_id is None else ids.of_message(tenant, operator.name, reply_to, pack_id(own_id))
+    command_id = ids.new() if own_id is None else ids.of_message(tenant, _owner(operator), reply_to, pack_id(own_id))
     waits, newest_wins = message.durable and message.ttl_ms is not None, message.properties.get("newest_wins") is True
     if newest_wins and not waits:
         raise Poison("malformed", "newest_wins is for a command that waits for its device: make it durable, with a ttl")
@@ -76,6 +78,7 @@ def read_command(
         idempotent=message.properties.get("idempotent") is True,
         newest_wins=newest_wins,
         failure_headers=_failure_headers(message) if operator.proof == KAFKA else {},
+        request=_request(message),
     )
     return replace(record, digest=digest(command_of(record, Deadline("", 0))).hex())
 
@@ -92,7 +95,7 @@ def read_cancel(message: Message, address: CommandAddress, operator: Principal, 
         if message.correlation_id is None:
             raise Poison("malformed", "a request to cancel needs a correlation-id: the message-id of the command")
         return ids.of_message(
-            address.tenant, operator.name, _reply_id(message, address.tenant), pack_id(message.correlation_id)
+            address.tenant, _owner(operator), _reply_id(message, address.tenant), pack_id(message.correlation_id)
         )
     if asked is None:
         return None
@@ -110,6 +113,18 @@ def _failure_headers(message: Message) -> dict[str, str]:
     return {name: str(value) for name, value in message.properties.items() if name.startswith(FAILURE_METADATA)}
 
 
+def _request(message: Message) -> str:
+    text = message.properties.get(REQUEST, "")
+    if not isinstance(text, str) or len(text) > MAX_ID:
+        raise Poison("malformed", f"property {REQUEST} must be a text of at most {MAX_ID} characters")
+    return text
+
+
+def _owner(operator: Principal) -> str:
+    """Return the name in the ids of an operator's commands. No AMQP peer can have that of the commands of Kafka."""
+    return KAFKA_OWNER if operator.proof == KAFKA else operator.name
+
+
 def _reply_id(message: Message, tenant: str) -> str:
     if not message.reply_to:
         return ""
@@ -125,7 +140,7 @@ def _reply_id(message: Message, tenant: str) -> str:
 def _ttl_ms(message: Message, settings: CommandPolicySettings, left_ms: int | None) -> int:
     ttl_ms = int(settings.direct_ttl_s * 1000) if message.ttl_ms is None else message.ttl_ms
     if message.ttl_ms is not None and ttl_ms > settings.max_ttl_s * 1000:
-        raise Poison("ttl", f"a ttl may be {settings.max_ttl_s:.0f} s at most; this one is {ttl_ms / 1000:.0f} s")
+        raise Poison("ttl", f"the time to live may be {settings.max_ttl_s:.0f} s at most (commands.max_ttl_s of the bridge)")
     return ttl_ms if left_ms is None else min(ttl_ms, left_ms)
 
 

@@ -1,4 +1,8 @@
-"""The gateway that reaches each device: the one that sent its last event. Shared by the shards' threads and the loop."""
+"""The gateway that reaches each device: the one where the device was last. Shared by the shards' threads and the loop.
+
+Only what the device itself has sent counts, and its announcement that it takes commands. A gateway's own reports about the
+device do not: the end of a command, or that the device has left.
+"""
 
 import logging
 import math
@@ -6,6 +10,7 @@ import threading
 import time
 from collections import OrderedDict
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from fogline.codec import Batch
 from fogline.process.log_throttle import LogThrottle
@@ -24,20 +29,23 @@ _log.addFilter(LogThrottle())
 class Route:
     """A route through `gateway`, claimed at `written_ms` (wall clock), and last confirmed at `seen_s` (monotonic).
 
-    A claim that was not read back from Kafka by `due_s` is written again: its transaction may have failed.
+    A claim that was not read back from Kafka by `due_s` is written again: its transaction may have failed. `listens`: the
+    device takes commands there until further notice.
     """
 
     gateway: str
     seen_s: float
     written_ms: int
     due_s: float = math.inf
+    listens: bool = False
 
 
 class Routes:
     """Routes by device, in the order of their last events. Thread-safe: reads are atomic and take no lock.
 
     All bridges read each other's claims, and the newest claim of a device counts. A bridge claims a device for a gateway of its
-    own only if it has not just been claimed for another.
+    own only if it has not just been claimed for another, or if the device takes commands there. While a device listens at one
+    gateway and is heard there, a poll at another one does not move it.
 
     Beyond `MAX_ROUTES_A_GATEWAY` the gateway's own oldest route is discarded; beyond `MAX_ROUTES`, the oldest of all.
     """
@@ -56,22 +64,27 @@ class Routes:
         """Update the routes from a gateway's events. Return the devices whose route changed, to be stored."""
         now = time.monotonic()
         changed = []
-        announced = {batch.devices[event.source][1] for event in batch.objects if event.ttd}
         with self._lock:
-            for device in {device for _, device in batch.devices.values()} - {gateway}:
-                route = self._routes.get(device)
+            for device, sign in _signs(batch, gateway).items():
+                route, ttd = self._routes.get(device), sign.ttd or 0
                 if route is not None and route.gateway == gateway:
-                    route.seen_s = now
+                    self._confirm(device, route, sign, now)
                     if now > route.due_s:
                         route.due_s = now + STAY_S
                         changed.append(device)
-                    self._routes.move_to_end(device)
-                    self._by_gateway[gateway].move_to_end(device)
-                elif route is None or device in announced or now - route.seen_s > STAY_S:
+                elif sign.heard and _moves(route, ttd, now):
                     newest_ms = route.written_ms if route is not None else 0
-                    self._put(device, Route(gateway, now, max(_wall_ms(), newest_ms + 1), now + STAY_S))
+                    self._put(device, Route(gateway, now, max(_wall_ms(), newest_ms + 1), now + STAY_S, ttd < 0))
                     changed.append(device)
         return changed
+
+    def _confirm(self, device: str, route: Route, sign: "_Sign", now: float) -> None:
+        if sign.heard:
+            route.seen_s = now
+        if sign.ttd is not None and sign.ttd <= 0:
+            route.listens = sign.ttd < 0
+        self._routes.move_to_end(device)
+        self._by_gateway[route.gateway].move_to_end(device)
 
     def written_ms(self, device: str) -> int:
         """Return the time of a device's claim, for its record."""
@@ -112,6 +125,31 @@ class Routes:
         del own[device]
         if not own:
             del self._by_gateway[gateway]
+
+
+class _Sign(NamedTuple):
+    """What a batch says about a device. `heard`: the device has sent something. `ttd`: the last one of its events."""
+
+    heard: bool = False
+    ttd: int | None = None
+
+
+def _signs(batch: Batch, gateway: str) -> dict[str, _Sign]:
+    """Return the devices of a batch, except the gateway itself and those of which only commands have ended."""
+    found: dict[str, _Sign] = {}
+    for event in batch.objects:
+        device = batch.devices[event.source][1]
+        if device != gateway and event.commandid is None:
+            former = found.get(device, _Sign())
+            found[device] = _Sign(former.heard or event.ttd != 0, former.ttd if event.ttd is None else event.ttd)
+    return found
+
+
+def _moves(route: Route | None, ttd: int, now: float) -> bool:
+    """Return True if a device that another gateway has heard moves there. `ttd`: 0 if it takes no commands there."""
+    if route is None or ttd < 0 or now - route.seen_s > STAY_S:
+        return True
+    return ttd > 0 and not route.listens
 
 
 def _wall_ms() -> int:

@@ -1,6 +1,7 @@
 """Checks a command by the JSON Schemas (draft 2020-12) of the commands that its device takes. Pure.
 
-No schema is ever loaded from elsewhere. Keywords whose check may take very long for a crafted argument are refused.
+No schema is ever loaded from elsewhere. Keywords whose check may take very long for a crafted argument are refused. A library
+that fails at a pair of schema and argument, in whatever way, refuses this command and no other.
 """
 
 from collections.abc import Mapping
@@ -11,7 +12,6 @@ import msgspec
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError, ValidationError
 from referencing import Registry as SchemaRegistry
-from referencing.exceptions import Unresolvable
 
 from fogline.address import printable, shown
 from fogline.amqp.outcome import INVALID_FIELD, NOT_IMPLEMENTED, Outcome, rejected
@@ -35,7 +35,10 @@ def refusal_of(
     text = (device.record.commands if device.record is not None else "") or types.get(device.type, "")
     if not text:
         return None
-    validators = _validators(text)
+    try:
+        validators = _validators(text)
+    except Exception as error:  # noqa: BLE001 - whatever the libraries raise for schemas that are wrong in a way nobody thought of
+        return rejected(INVALID_FIELD, f"the commands of device {device.name} are not readable: {_cause(error)}")
     if name not in validators:
         known = ", ".join(validators) or "no command"
         return rejected(NOT_IMPLEMENTED, f"device {device.name} takes {printable(known)[:_MAX_WHY]}, not {shown(name)}")
@@ -54,6 +57,8 @@ def check_schema(name: str, schema: object) -> None:
         problem = f"{error.json_path}: {error.message}"
     except RecursionError:
         problem = "it is nested too deeply"
+    except Exception as error:  # noqa: BLE001 - whatever the library raises for a schema that nobody thought of
+        problem = f"it cannot be checked: {_cause(error)}"
     if problem:
         raise Poison("malformed", f"commands.{name} is not a JSON Schema for Fogline: {printable(problem)[:_MAX_WHY]}")
 
@@ -87,11 +92,15 @@ def _problem(validator: Draft202012Validator, content_type: str | None, data: by
     try:
         arguments = read_document(data, object, "its JSON") if data else {}
         error = next(validator.iter_errors(arguments), None)
+        return "" if error is None else _reason(error)
     except Poison as poison:
         return str(poison)
-    except (RecursionError, Unresolvable) as failure:
-        return f"its schema cannot be applied: {printable(str(failure))[:_MAX_WHY]}"
-    return "" if error is None else _reason(error)
+    except Exception as failure:  # noqa: BLE001 - a keyword, a reference or a number that the library cannot handle
+        return f"its schema cannot be applied: {_cause(failure)}"
+
+
+def _cause(error: Exception) -> str:
+    return printable(str(error) or type(error).__name__)[:_MAX_WHY]
 
 
 def _reason(error: ValidationError) -> str:

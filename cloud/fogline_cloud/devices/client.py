@@ -10,6 +10,7 @@ from fogline.amqp.driver import AmqpConnection, connect
 from fogline.amqp.engine import Engine
 from fogline.amqp.events import AmqpPeer, Delivery, Link
 from fogline.amqp.outcome import NOT_ALLOWED, Condition, DeliveryState, Outcome
+from fogline.amqp.refusal import refusal_in
 from fogline.amqp.scheduler import Share
 from fogline.amqp.security import ClientSecurity
 from fogline.amqp.sending import Sender
@@ -51,9 +52,9 @@ class _Handler:
 async def edit_device(
     bridge: str, address: DeviceAddress, action: str, body: bytes, *, security: ClientSecurity, limit_s: float = 30.0
 ) -> Outcome:
-    """Send a change until a bridge has taken or rejected it, and return that outcome. Raises `Unreachable` after `limit_s`.
+    """Send a change until a bridge has taken or rejected it, and return that outcome. Each copy has the same message id.
 
-    Each copy has the same message id.
+    Raises `Unreachable` after `limit_s`, and `Misconfigured` with the bridge's words if it refuses this operator.
     """
     message = Message(
         to=str(address),
@@ -80,16 +81,16 @@ async def edit_device(
         raise Unreachable(f"no bridge at {bridge} has taken the change: {why}") from None
 
 
-async def _send(where: str, tenant: str, message: Message, security: ClientSecurity) -> Outcome:
-    host, port = split_endpoint(where, "bridge")
+async def _send(bridge: str, tenant: str, message: Message, security: ClientSecurity) -> Outcome:
+    host, port = split_endpoint(bridge, "bridge")
     engine = Engine(f"operator-{uuid.uuid4().hex[:12]}", hostname=host, properties={"tenant": tenant}, security=security)
     handler = _Handler(DeviceAddress(tenant, ""))
     connection = await connect(host, port, engine, handler)
     try:
         return await (await handler.sender).send(message)
     except Unreachable as error:
-        if "unauthorized" in handler.why:
-            raise Misconfigured(f"the bridge at {where} refuses: {handler.why}") from None
+        if refusal := refusal_in(handler.why):
+            raise Misconfigured(refusal) from None
         raise Unreachable(handler.why or str(error)) from None
     finally:
         connection.close()

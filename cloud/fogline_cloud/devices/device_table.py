@@ -11,7 +11,6 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from fogline.errors import Poison
 from fogline.json_document import read_document
 from fogline.process.log_throttle import LogThrottle
 from fogline_cloud.devices import record
@@ -144,8 +143,8 @@ class DeviceTable:
         """Do as `apply`, but log a record that cannot be read, and return ""."""
         try:
             return self.apply(key, value)
-        except Poison as error:
-            _log.warning("a record of a device is skipped: %s", error)
+        except Exception as error:  # noqa: BLE001 - one record must not stop the registry, at this bridge and at every other
+            _log.warning("a record of a device is skipped: %s", str(error) or type(error).__name__)
             return ""
 
     def _put(self, device: DeviceEntry) -> None:

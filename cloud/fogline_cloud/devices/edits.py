@@ -6,6 +6,7 @@
 whole: for each command that the device takes, the JSON Schema of its arguments.
 """
 
+import hashlib
 import re
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from fogline.address import shown
-from fogline.command import check_name
+from fogline.command import check_name, framed
 from fogline.errors import Poison
 from fogline.json_document import read_document
 from fogline_cloud.devices.argument_check import check_schema
@@ -58,13 +59,19 @@ class _SetBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def request_of(owner: str, message_id: str) -> str:
-    """Return what names the message of a change: its sender, if its name is proven, and its packed id."""
-    return f"{owner}/{message_id}"[:128]
+    """Return what names the message of a change, a digest of its sender, if its name is proven, and of its packed id."""
+    return hashlib.blake2b(framed(owner.encode(), message_id.encode()), digest_size=16).hexdigest()
 
 
 def is_copy(edit: DeviceEdit, current: DesiredRecord | None) -> bool:
     """Return True if the message of this change has made the current desired state already."""
     return current is not None and bool(edit.request) and current.request == edit.request
+
+
+def same_want(edit: DeviceEdit, current: DesiredRecord | None) -> bool:
+    """Return True if a change asks for the current desired state. Raises `Poison`."""
+    body = read_want(edit.body)
+    return current is not None and (body.desired, body.command) == (current.desired, current.command)
 
 
 def check_edit(edit: DeviceEdit) -> None:

@@ -11,6 +11,8 @@ class OwnDevices:
 
     def __init__(self) -> None:
         self.records: dict[str, DeviceRecord] = {}
+        self.written: set[str] = set()
+        """New devices that this ownership has written, and that the table of all devices may not have yet."""
         self.desired: dict[str, DesiredRecord] = {}
 
     def apply(self, key: DeviceKey, value: bytes) -> None:
@@ -26,6 +28,11 @@ class OwnDevices:
             self.records[device] = record
         else:
             self.records.pop(device, None)
+
+    def unread(self, table: DeviceTable) -> int:
+        """Return the number of new devices of the shard that the table of all devices does not have yet."""
+        self.written = {name for name in self.written if name in self.records and table.get(name) is None}
+        return len(self.written)
 
     def want(self, device: str, desired: DesiredRecord | None) -> None:
         """Store a desired state, or remove it."""

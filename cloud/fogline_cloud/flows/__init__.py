@@ -22,6 +22,7 @@
 `kafka`: Kafka settings for Spark's Java client
 `kept_record`: the raw record of a row, from what the row keeps
 `key_file`: the file with keys of Bluetooth devices
+`lease`: refuses a second flow on one checkpoint
 `metrics`: the metrics and the health of a flow
 `overruns`: bounds the time lost to parsers that overrun
 `owner`: the owner of a flow's tables

@@ -7,9 +7,10 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -156,23 +157,47 @@ def spark_session(settings: CloudSettings) -> Iterator[SparkSession]:
     try:
         yield spark
     finally:
-        spark.stop()
+        with suppress(Py4JError):  # Java has ended already
+            spark.stop()
 
 
 @contextmanager
 def own_signals() -> Iterator[None]:
     """Keep this process's SIGINT handler, which a new Spark context replaces; it gets a SIGINT when the JVM has started.
 
-    PySpark leaves a JVM behind for good if it is interrupted while it starts one.
+    PySpark leaves a JVM behind for good if it is interrupted while it starts one. A JVM that is started within this ignores
+    SIGTERM, which may go to the whole process group: this process finishes the micro-batch first, and then ends the JVM.
     """
     if threading.current_thread() is not threading.main_thread():
-        yield
+        with _java_ignores_sigterm():
+            yield
         return
     came = threading.Event()
     former = signal.signal(signal.SIGINT, lambda *_: came.set())
     try:
-        yield
+        with _java_ignores_sigterm():
+            yield
     finally:
         signal.signal(signal.SIGINT, former)
         if came.is_set():
             signal.raise_signal(signal.SIGINT)
+
+
+_java_starts = threading.Event()
+
+
+@contextmanager
+def _java_ignores_sigterm() -> Iterator[None]:
+    _java_starts.set()
+    try:
+        yield
+    finally:
+        _java_starts.clear()
+
+
+def _in_child() -> None:
+    if _java_starts.is_set():
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # Java leaves a signal alone that is ignored when it starts
+
+
+os.register_at_fork(after_in_child=_in_child)  # PySpark starts Java itself, and takes no function for this

@@ -41,6 +41,10 @@ class StreamEvidence:
     arrivals_before: int = 0  # events of devices that Kafka has before the statement
     gaps_before: int = 0  # sequences for which gap records stand before the statement
     bridge_duplicate: int | None = None  # retransmissions that the bridge discarded, None if that is unknown
+    newest: tuple[int, int] = (0, 0)  # of the last record in Kafka: its sequence, and when the gateway stored it (0: unknown)
+    statement_ms: int = 0  # when the gateway wrote its last statement, 0 if that is unknown
+    heads: dict[str, int] = field(default_factory=dict)  # from that statement: the last sequence of each stream of the gateway
+    pending_ms: int = 0  # when the gateway stored the first event that the flow has not read, 0 for none
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fogline.errors import Poison
+from fogline.event import TimeQuality
 from fogline.gap import GAP_CONTENT_TYPE, decode_gap
 from fogline.ledger import STATEMENT_CONTENT_TYPE, decode_statement
 from fogline_cloud.committed_records import CommittedRecord
@@ -23,7 +24,8 @@ from fogline_cloud.ledger.ranges import SequenceSet, SpanCollector, size, withou
 from fogline_cloud.records import StreamPosition, is_replayed, known_position
 from fogline_cloud.shard.admission import StreamKey
 
-_NONE = 1 << 62  # instead of a sequence: there is none
+_NONE = 1 << 62  # instead of a sequence or a time: there is none
+_MAX_DIGITS = 16  # of a time in milliseconds
 
 
 @dataclass(slots=True)
@@ -111,12 +113,14 @@ class EvidenceReader:
             if (topic, partition) == (record.topic, record.partition):
                 before, after = (position.last, _NONE) if record.offset <= end else (0, position.first)
                 collected.widen((topic, partition, end), before, after)
+        headers = {name: value for name, value in dict(record.headers).items() if value is not None}
+        evidence.newest = max(evidence.newest, (position.last, _stored_ms(headers)))
         if record.offset > self._read.get((record.topic, record.partition), -1):
             collected.waiting.add(position.first, position.last)
-        headers = {name: value for name, value in dict(record.headers).items() if value is not None}
+            evidence.pending_ms = min(evidence.pending_ms or _NONE, _stored_ms(headers) or _NONE)
         content_type = headers.get("content-type", b"").decode("utf-8", "replace")
         if content_type == STATEMENT_CONTENT_TYPE:
-            _take_statement(evidence, position, record.value)
+            _take_statement(evidence, position, record.value, _stored_ms(headers))
         elif content_type == GAP_CONTENT_TYPE:
             collected.gaps.add(position.first, position.last)
             _take_loss(collected.losses, position, record.value)
@@ -193,8 +197,10 @@ class EvidenceReader:
             for first, last, reason, detail in each.losses:
                 collected.losses[last] = Loss(first, last, reason, detail)
             collected.take_around(self.accepted, each.around)
+            evidence.newest = max(evidence.newest, each.newest)
             if each.statement_at > evidence.statement_at:
                 evidence.statement, evidence.statement_at = each.statement, each.statement_at
+                evidence.statement_ms, evidence.heads = each.statement_ms, each.heads
             evidence.closed_at = max(evidence.closed_at, each.closed_at)
 
     def record_marks(self) -> list[StreamRecords]:
@@ -216,6 +222,9 @@ class EvidenceReader:
                     statement=evidence.statement,
                     statement_at=evidence.statement_at,
                     closed_at=evidence.closed_at,
+                    newest=evidence.newest,
+                    statement_ms=evidence.statement_ms,
+                    heads=evidence.heads,
                 )
             )
         return marks
@@ -263,6 +272,7 @@ class EvidenceReader:
             evidence.deleted = [(loss.first, loss.last) for loss in unread]
             evidence.losses = sorted([*collected.losses.values(), *unread], key=lambda loss: loss.first)
             evidence.pending = without(collected.waiting.result().spans, evidence.table.spans)
+            evidence.pending_ms = evidence.pending_ms if evidence.pending and evidence.pending_ms < _NONE else 0
             after = [(evidence.statement_at, evidence.kafka.last)]
             evidence.arrivals_before = size(without(collected.arrivals.result().spans, after))
             evidence.gaps_before = size(span for span in evidence.gaps if span[1] < evidence.statement_at)
@@ -318,13 +328,22 @@ def _take_loss(losses: dict[int, Loss], position: StreamPosition, value: bytes) 
     losses[position.last] = Loss(position.first, position.last, gap.reason.value, gap.detail + lost)
 
 
-def _take_statement(evidence: StreamEvidence, position: StreamPosition, value: bytes) -> None:
+def _stored_ms(headers: Mapping[str, bytes]) -> int:
+    """Return when the gateway stored an event, 0 if its clock was not known to be right."""
+    if headers.get("ce_timequality") == TimeQuality.UNSYNCED.encode():
+        return 0
+    text = headers.get("creation-time", b"")
+    return int(text) if text.isdigit() and len(text) < _MAX_DIGITS else 0
+
+
+def _take_statement(evidence: StreamEvidence, position: StreamPosition, value: bytes, stored_ms: int) -> None:
     try:
         statement = decode_statement(value)
     except Poison:
         return
     if statement.stream == position.stream and position.last > evidence.statement_at:
         evidence.statement, evidence.statement_at = statement.counts, position.last
+        evidence.statement_ms, evidence.heads = stored_ms, statement.heads
         evidence.closed_at = position.last if statement.closed else evidence.closed_at
 
 

@@ -9,7 +9,7 @@ from fogline.ledger import Counts
 from fogline_cloud.ledger.ranges import Span
 from fogline_cloud.shard.admission import StreamKey
 
-FORMAT = 2
+FORMAT = 3
 """Version of the marks. Marks of another version are not used."""
 OFFSETS = 1 << 17
 """Offsets of one range of a partition. Its marks are dropped when Kafka has deleted all of its records."""
@@ -84,7 +84,8 @@ class StreamRecords(msgspec.Struct, frozen=True, array_like=True):
     """The records of one stream in one range of offsets. `losses`, `around`: see `StreamMarks`.
 
     `arrivals`: sequences of devices' events. `gaps`: sequences for which gap records stand. `statement`: the gateway's last
-    counts, with the sequence of that statement, and of the one that closed the stream, 0 for none.
+    counts, with the sequence of that statement, and of the one that closed the stream, 0 for none. `newest`, `statement_ms`,
+    `heads`: see `StreamEvidence`.
     """
 
     gateway: str
@@ -99,6 +100,9 @@ class StreamRecords(msgspec.Struct, frozen=True, array_like=True):
     statement: Counts | None
     statement_at: int
     closed_at: int
+    newest: tuple[int, int]
+    statement_ms: int
+    heads: dict[str, int]
 
 
 class PartitionMarks(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@
 `inbox`: the queue between event loop and thread
 `land_trace`: spans of traced events
 `owned_shard`: the state of a shard while this bridge owns it
+`pace`: how much a transaction may hold, and how long it may take
 `producer`: the transactional Kafka producer
 `recovery`: reads the committed state from Kafka
 `retirement`: forgets the streams that ended long ago

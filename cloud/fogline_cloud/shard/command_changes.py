@@ -15,7 +15,7 @@ from fogline_cloud.commands.record import CommandRecord, same_verdict
 from fogline_cloud.commands.replacement import keep_cancellation, keep_verdict, replaced_by
 from fogline_cloud.shard.owned_shard import Linger, OwnedShard
 
-_log = logging.getLogger("fogline.audit")
+_log = logging.getLogger("fogline.shard")
 
 
 @dataclass(slots=True)
@@ -81,6 +81,11 @@ class FailureNotification:
     def give_up(self) -> None:
         """Report that this bridge lost the shard."""
         self.given_up()
+
+    def refuse(self, why: str) -> None:
+        """Go on without a response: it would fail again."""
+        _log.error("there is no response to command %s: %s", self.event.commandid, why)
+        self.done()
 
 
 @dataclass(slots=True)

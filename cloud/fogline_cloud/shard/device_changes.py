@@ -9,6 +9,7 @@ import msgspec
 from fogline.amqp.outcome import (
     ACCEPTED,
     DECODE_ERROR,
+    INTERNAL_ERROR,
     MODIFIED,
     NOT_FOUND,
     PRECONDITION_FAILED,
@@ -16,11 +17,12 @@ from fogline.amqp.outcome import (
     Outcome,
     rejected,
 )
+from fogline.command import CONFLICT
 from fogline.errors import Poison
 from fogline_cloud.audit.record import AuditRecord
 from fogline_cloud.devices.desired import DesiredOutcome, DesiredRecord, ReportedState
 from fogline_cloud.devices.device_table import MAX_DEVICES
-from fogline_cloud.devices.edits import FORGET, WANT, DeviceEdit, apply_edit, apply_want, is_copy
+from fogline_cloud.devices.edits import FORGET, WANT, DeviceEdit, apply_edit, apply_want, is_copy, same_want
 from fogline_cloud.devices.record import (
     DESIRED,
     OUTCOME,
@@ -61,17 +63,23 @@ class DeviceChange:
         """Settle as modified: the change may or may not be committed, and the operator sends it again."""
         self.settle(MODIFIED)
 
+    def refuse(self, why: str) -> None:
+        """Reject the change."""
+        self.settle(rejected(INTERNAL_ERROR, why))
+
     def _refusal(self, owned: OwnedShard) -> Outcome | None:
         device, action, listed = self.edit.device, self.edit.action, owned.sightings.table
         is_known = device in owned.devices.records or listed.get(device) is not None
         if not is_known and action in (FORGET, WANT):
             return rejected(NOT_FOUND, f"device {device} is not in the registry")
-        if not is_known and len(listed) >= MAX_DEVICES:
+        if not is_known and len(listed) + owned.devices.unread(listed) >= MAX_DEVICES:
             return rejected(RESOURCE_LIMIT, f"the registry has {MAX_DEVICES} devices already")
         desired, expected = owned.devices.desired.get(device), self.edit.if_version
         version = desired.version if desired is not None else 0
         if action == WANT and expected not in (None, version) and not is_copy(self.edit, desired):
             return rejected(PRECONDITION_FAILED, f"the desired state of {device} has version {version}, not {expected}")
+        if action == WANT and is_copy(self.edit, desired) and not same_want(self.edit, desired):
+            return rejected(CONFLICT, f"this message id is known with another desired state of {device}")
         return None
 
     def _edit(self, owned: OwnedShard) -> int | None:
@@ -82,6 +90,8 @@ class DeviceChange:
             return None
         owned.writer.write_device(device_key(self.edit.device), encode_device(record) if record is not None else None)
         owned.devices.put(self.edit.device, record)
+        if owned.sightings.table.get(self.edit.device) is None:
+            owned.devices.written.add(self.edit.device)
         if record is None and self.edit.device in owned.devices.desired:
             _write_desired(owned, self.edit.device, None)
         return record.version if record is not None else 0

@@ -6,13 +6,14 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from fogline.errors import FoglineError, Unreachable
+from fogline.errors import FoglineError, Poison, Unreachable
 from fogline.hello import Mark
 from fogline.process.crash_points import CrashPoint, crash_point
 from fogline_cloud.settings import BridgeSettings
 from fogline_cloud.shard.checkpoint import entry_of
 from fogline_cloud.shard.inbox import Item, MarksQuery, ShardInbox, Stop
-from fogline_cloud.shard.owned_shard import Linger, OwnedShard, ShardWork
+from fogline_cloud.shard.owned_shard import Linger, OwnedShard, RefusableWork, ShardWork
+from fogline_cloud.shard.pace import Pace
 from fogline_cloud.shard.retirement import Retirement
 
 URGENT_EVENTS = 1000
@@ -47,24 +48,25 @@ class GroupCommit:
     While one transaction becomes visible to consumers, the next one collects work; it commits after the first is settled.
     """
 
-    def __init__(self, number: int, owned: OwnedShard, inbox: ShardInbox, settings: BridgeSettings) -> None:
+    def __init__(self, number: int, owned: OwnedShard, inbox: ShardInbox, settings: BridgeSettings, pace: Pace) -> None:
         self._number = number
         self.owned = owned
         self._producer = owned.writer.producer
         self._inbox = inbox
         self._settings = settings
+        self._pace = pace
         self._unsettled: _Unsettled | None = None
         self._next_checkpoint = 0.0
         self._retirement = Retirement()
 
-    def run(self, group: list[ShardWork]) -> None:
-        """Commit one transaction with the work in `group`, or with work from the inbox, which is added to `group`.
+    def run(self, retry: list[ShardWork], group: list[ShardWork]) -> None:
+        """Commit one transaction: with the first work of `retry`, or, if that is empty, with work from the inbox.
 
-        Work is performed as it arrives, so that Kafka adds the transaction's partitions during the wait for more. If this
-        raises, no delivery of `group` is settled.
+        The transaction's work moves into `group`, which is empty before. Work is performed as it arrives, so that Kafka adds
+        the transaction's partitions during the wait for more. If this raises, no delivery of `group` is settled.
         """
         owned, callbacks = self.owned, list[Callable[[], None]]()
-        for work in list(group) or self._collect(group):
+        for work in self._again(retry, group) if retry else self._collect(group):
             if work.size:
                 crash_point(CrashPoint.BEFORE_PRODUCE)
             with _turn:
@@ -80,7 +82,8 @@ class GroupCommit:
             if any(work.size for work in group):  # otherwise it holds only a checkpoint, or what the audit is told
                 crash_point(CrashPoint.AFTER_COMMIT_BEFORE_SETTLING)
             owned.counters.transactions += 1
-            owned.counters.commit_seconds.observe(time.monotonic() - began_s)
+            owned.counters.commit_seconds.observe(took_s := time.monotonic() - began_s)
+            self._pace.committed(took_s)
             owned.changes.add_commit(written, owned.admission.committed(time.time_ns() // 1_000_000))
         self._unsettled = _Unsettled(list(group), callbacks, time.monotonic())
 
@@ -96,6 +99,15 @@ class GroupCommit:
         unsettled, self._unsettled = self._unsettled, None
         return unsettled.group if unsettled is not None else []
 
+    def _again(self, retry: list[ShardWork], group: list[ShardWork]) -> Iterator[ShardWork]:
+        """Yield the first work of `retry`, as much as one transaction may hold, and move it to `group`."""
+        while retry and self._has_room():
+            group.append(work := retry.pop(0))
+            yield work
+
+    def _has_room(self) -> bool:
+        return self._producer.written_bytes < self._pace.most_bytes
+
     def _collect(self, group: list[ShardWork]) -> Iterator[ShardWork]:
         """Yield the work of one transaction, and add it to `group`. Answers queries until the first work arrives."""
         while self._inbox.deferred:
@@ -105,7 +117,7 @@ class GroupCommit:
         deadline: float | None = None
         urgent = False
         most = self._settings.transaction_events
-        while events < (min(URGENT_EVENTS, most) if urgent else most):
+        while events < (min(URGENT_EVENTS, most) if urgent else most) and self._has_room():
             limit_s = self._checkpoint_due_s() if deadline is None else 0 if urgent else deadline - time.monotonic()
             match item := self._next_item(limit_s):
                 case None | Stop():
@@ -167,16 +179,23 @@ class GroupCommit:
         )
 
     def _perform(self, work: ShardWork, group: list[ShardWork]) -> Callable[[], None]:
-        """Perform one piece of work. An unexpected error gives up this work only, and raises `Unreachable`."""
+        """Perform one piece of work. Whatever it raises ends this work only: it is not tried again with the others of `group`.
+
+        Raises `Unreachable`, because the open transaction may hold a part of it.
+        """
         try:
             return work.perform(self.owned)
-        except FoglineError:
-            raise
         except Exception as error:
+            if isinstance(error, FoglineError) and not isinstance(error, Poison):
+                raise
             _log.exception("shard %d: an unexpected error", self._number)
+            why = f"{type(error).__name__}: {error}"
             group[:] = [each for each in group if each is not work]
-            work.give_up()
-            raise Unreachable(f"{type(error).__name__}: {error}") from error
+            if isinstance(work, RefusableWork):
+                work.refuse(why)
+            else:
+                work.give_up()
+            raise Unreachable(why) from error
 
     def _settle(self) -> None:
         while self._unsettled is not None and not self._settle_if_visible():
@@ -188,6 +207,14 @@ class GroupCommit:
             self.owned.changes.add_visible(self._producer.markers.stable)
             former, self._unsettled = self._unsettled, None
             for settle in former.callbacks:
-                settle()
+                _settle_one(self._number, settle)
             self.owned.counters.settlement_seconds.observe(time.monotonic() - former.committed_s)
         return self._unsettled is None
+
+
+def _settle_one(number: int, settle: Callable[[], None]) -> None:
+    """Settle one piece of committed work. An error of its listeners must not leave the others unsettled."""
+    try:
+        settle()
+    except Exception:  # noqa: BLE001 - the commit stands, so nothing is to be repeated
+        _log.exception("shard %d: an unexpected error after a commit", number)

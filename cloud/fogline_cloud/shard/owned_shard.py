@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from fogline.process.metrics import Histogram
 from fogline_cloud.audit.throttle import AuditThrottle
@@ -78,3 +78,11 @@ class ShardWork(Protocol):
 
     def give_up(self) -> None:
         """Report that this bridge will not perform the work, or does not know if it is committed."""
+
+
+@runtime_checkable
+class RefusableWork(Protocol):
+    """Work of a sender that would send it again if it were only given up."""
+
+    def refuse(self, why: str) -> None:
+        """Reject the work for good, because it failed with the error `why` in a way that nobody foresaw."""

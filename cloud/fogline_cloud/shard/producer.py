@@ -9,20 +9,27 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from fogline.errors import Unreachable
 from fogline.process.crash_points import CrashPoint, crash_point
 from fogline_cloud import topics
-from fogline_cloud.kafka import TRANSACTION_TIMEOUT_MS, KafkaClients, mapped
+from fogline_cloud.kafka import KafkaClients, mapped
 from fogline_cloud.records import Headers
 from fogline_cloud.shard.hanging_transactions import Markers
+from fogline_cloud.shard.pace import LIMIT_S
 
-LIMIT_S = TRANSACTION_TIMEOUT_MS / 1000
+RECORD_BYTES = 100
+"""What the headers of a record take about, compressed beside those of others."""
 
 
 class ShardProducer:
-    """One producer: `fence` first, then transactions, `destroy` last. The first record begins a transaction."""
+    """One producer: `fence` first, then transactions, `destroy` last. The first record begins a transaction.
+
+    `limit_s`: the time of each transaction, as it is when `fence` is called. `written_bytes`: of the open transaction.
+    """
 
     def __init__(self, clients: KafkaClients, tenant: str, shard: int) -> None:
         self.tenant = tenant
         self.shard = shard
         self.markers = Markers(clients, {}, 0)
+        self.limit_s = LIMIT_S
+        self.written_bytes = 0
         self._clients = clients
         self._producer: Producer | None = None
         self._begun = False
@@ -31,7 +38,7 @@ class ShardProducer:
 
     def fence(self) -> None:
         """Create the producer and fence the former owner of the shard (`init_transactions`)."""
-        self._producer = self._clients.producer(topics.transactional_id(self.tenant, self.shard))
+        self._producer = self._clients.producer(topics.transactional_id(self.tenant, self.shard), int(self.limit_s * 1000))
         crash_point(CrashPoint.BEFORE_INIT_TRANSACTIONS)
         with mapped(f"taking shard {self.shard}"):
             self._producer.init_transactions(LIMIT_S * 2)
@@ -58,6 +65,7 @@ class ShardProducer:
                     raise
             else:
                 self._topics.add(topic)
+                self.written_bytes += len(value or b"") + RECORD_BYTES
                 return True
 
     def serve_reports(self) -> None:
@@ -71,11 +79,12 @@ class ShardProducer:
             return None
         assert self._producer is not None
         with mapped(f"commit on shard {self.shard}"):
-            self._producer.commit_transaction(LIMIT_S)
+            self._producer.commit_transaction(self.limit_s)
         self._begun = False
+        self.written_bytes = 0
         ends, self._ends = self._ends, {}
         self._topics.clear()
-        self.markers = Markers(self._clients, {(topic, self.shard): end for topic, end in ends.items()}, LIMIT_S)
+        self.markers = Markers(self._clients, {(topic, self.shard): end for topic, end in ends.items()}, self.limit_s)
         return frozenset(ends)
 
     def visible(self) -> bool:

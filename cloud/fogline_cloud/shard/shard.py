@@ -24,6 +24,7 @@ from fogline_cloud.shard.foreign_devices import MaySpeakFor
 from fogline_cloud.shard.group_commit import GroupCommit
 from fogline_cloud.shard.inbox import MarksQuery, ShardInbox, Stop
 from fogline_cloud.shard.owned_shard import OwnedShard, ShardCounters, ShardWork
+from fogline_cloud.shard.pace import Pace
 from fogline_cloud.shard.shard_writer import ShardWriter
 from fogline_cloud.shard.sightings import Sightings
 
@@ -76,6 +77,7 @@ class Shard:
         self._epochs: dict[str, str] = {}  # outlives a loss of the shard: batches of before may be tried again
         self._stopping = threading.Event()
         self._commits: GroupCommit | None = None
+        self._pace = Pace()
         self._thread = threading.Thread(target=self._run, name=f"shard-{number}", daemon=True)
 
     def start(self) -> None:
@@ -117,22 +119,25 @@ class Shard:
         self._set_ready(ready=False, why="this bridge gave it up")
 
     def _serve(self, commits: GroupCommit, retry: list[ShardWork]) -> list[ShardWork]:
-        """Run one transaction, with the work in `retry` if there is any. Return the work that must be tried again."""
-        group = list(retry)
+        """Run one transaction, with work of `retry` if there is any. Return the work that has to be tried again."""
+        waiting, group = list(retry), list[ShardWork]()
         try:
-            commits.run(group)
+            commits.run(waiting, group)
         except FoglineError as error:
+            self._pace.failed(commits.owned.writer.producer.written_bytes, len(group))
             self._lose(error)  # the outcome of the commit is unknown until the shard is taken again
-            return [*commits.take_unsettled(), *group]
+            return [*commits.take_unsettled(), *group, *waiting]
         except Exception as error:  # noqa: BLE001 - an unexpected error must not end the shard's thread
-            for work in (*commits.take_unsettled(), *group):
+            for work in (*commits.take_unsettled(), *group, *waiting):
                 work.give_up()
             self._lose(error)
-        return []
+            return []
+        return waiting
 
     def _take(self) -> GroupCommit:
         began = time.monotonic()
         writer = self._make_writer()
+        writer.producer.limit_s = self._pace.limit_s
         recovered = writer.take(ShardOwner(self._settings.name, self._settings.advertised or self._settings.listen))
         registry = Registry()
         for record in recovered.commands:
@@ -154,7 +159,7 @@ class Shard:
             Sightings(self._devices, self._device_settings),
             self._may_speak_for,
         )
-        self._commits = GroupCommit(self.number, owned, self._inbox, self._settings)
+        self._commits = GroupCommit(self.number, owned, self._inbox, self._settings, self._pace)
         self._on_commands(registry.everything())
         self._on_gateways(_last_commits(recovered.known.values()))
         crash_point(CrashPoint.AFTER_TAKE_BEFORE_READY)

@@ -2,6 +2,9 @@
 
 A device and its gateway get a record at most once in `devices.seen_every_s`. The table of devices, which has the records of
 all bridges, says when the last one was; what this shard has written and the table does not have yet is kept here, up to `MOST`.
+
+A device is seen when its gateway got an event from the device itself. The time of the upload says nothing, because a gateway
+may have been offline for days; and the gateway's own report on a command that the device never got is no sign of the device.
 """
 
 from collections import OrderedDict
@@ -9,7 +12,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 from urllib.parse import parse_qsl
 
-from fogline.codec import Batch
+from fogline.codec import Batch, EventObject
+from fogline.command import CommandState
+from fogline.event import Lane, TimeQuality, parse_rfc3339
 from fogline_cloud.devices.desired import ReportedState, read_reported
 from fogline_cloud.devices.device_table import DeviceTable
 from fogline_cloud.devices.record import MAX_FIRMWARE, DeviceSighting
@@ -21,6 +26,8 @@ _FIRMWARE = "firmware"
 _REPORTED = "reported"
 _IS_REPORTED = "reported=true"
 _MAX_PROPERTIES = 32
+_BY_DEVICE = (None, CommandState.SUCCEEDED.value, CommandState.FAILED.value)
+"""States of the commands on lane `reply` that a device itself has ended."""
 
 
 class Sightings:
@@ -33,17 +40,21 @@ class Sightings:
         self._written: OrderedDict[tuple[str, str], int] = OrderedDict()
 
     def due(self, gateway: str, batch: Batch, tenant: str, now_ms: int) -> Iterator[tuple[str, DeviceSighting]]:
-        """Yield a sighting for each device of a gateway's batch whose last one is too old."""
-        if self._learn is Learn.NONE:
+        """Yield a sighting for each device of a gateway's batch whose last one is too old. `now_ms`: the bridge's time."""
+        if self._learn is Learn.NONE or not batch.objects:
             return
+        newest_ms = _received_ms(batch.objects[-1], now_ms)  # a batch is in the order in which the gateway stored it
         for device in {device for own, device in batch.devices.values() if own == tenant and device != gateway}:
-            if self._is_due(device, gateway, now_ms):
-                own = (event.properties for event in batch.objects if batch.devices[event.source][1] == device)
-                yield device, self._note(device, gateway, own, now_ms)
+            if not self._is_due(device, gateway, newest_ms, now_ms):
+                continue
+            own_events = [each for each in batch.objects if batch.devices[each.source][1] == device and _is_of_device(each)]
+            seen_ms = _received_ms(own_events[-1], now_ms) if own_events else 0
+            if own_events and self._is_due(device, gateway, seen_ms, now_ms):
+                yield device, self._note(device, gateway, (each.properties for each in own_events), seen_ms)
 
     def due_of(self, device: str, properties: str | None, now_ms: int) -> DeviceSighting | None:
         """Return a sighting for a device that speaks AMQP itself, if its last one is too old."""
-        if self._learn is Learn.NONE or not self._is_due(device, "", now_ms):
+        if self._learn is Learn.NONE or not self._is_due(device, "", now_ms, now_ms):
             return None
         return self._note(device, "", [properties], now_ms)
 
@@ -51,7 +62,7 @@ class Sightings:
         """Forget what was written about a device."""
         self._written.pop((device, gateway), None)
 
-    def _is_due(self, device: str, gateway: str, now_ms: int) -> bool:
+    def _is_due(self, device: str, gateway: str, seen_ms: int, now_ms: int) -> bool:
         known = self.table.get(device)
         if known is None or known.record is None:
             if self._learn is Learn.REGISTERED:
@@ -60,17 +71,29 @@ class Sightings:
                 return False
         found = known.seen_by(gateway) if known is not None else None
         last_ms = max(found.seen_ms if found is not None else 0, self._written.get((device, gateway), 0))
-        return not last_ms <= now_ms < last_ms + self._every_ms  # a time in the future comes from another bridge's wrong clock
+        # A last time in the future comes from a wrong clock.
+        return seen_ms >= last_ms + self._every_ms or last_ms > now_ms
 
-    def _note(self, device: str, gateway: str, properties: Iterable[str | None], now_ms: int) -> DeviceSighting:
+    def _note(self, device: str, gateway: str, properties: Iterable[str | None], seen_ms: int) -> DeviceSighting:
         known = self.table.get(device)
         found = known.seen_by(gateway) if known is not None else None
         firmware = next(filter(None, map(_firmware_of, properties)), "") or (found.firmware if found is not None else "")
-        self._written[device, gateway] = now_ms
+        self._written[device, gateway] = seen_ms
         self._written.move_to_end((device, gateway))
         if len(self._written) > MOST:
             self._written.popitem(last=False)
-        return DeviceSighting(seen_ms=now_ms, firmware=firmware)
+        return DeviceSighting(seen_ms=seen_ms, firmware=firmware)
+
+
+def _is_of_device(event: EventObject) -> bool:
+    return event.lane is not Lane.REPLY or event.commandstate in _BY_DEVICE
+
+
+def _received_ms(event: EventObject, now_ms: int) -> int:
+    """Return when the gateway got an event; `now_ms` if its clock was not known to be right, or is ahead."""
+    if event.timequality is TimeQuality.UNSYNCED:
+        return now_ms
+    return min(now_ms, max(0, parse_rfc3339(event.recordedtime) // 1_000_000))
 
 
 def reported_states(table: DeviceTable, batch: Batch, tenant: str, now_ms: int) -> Iterator[tuple[str, ReportedState]]:

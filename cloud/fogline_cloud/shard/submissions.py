@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fogline.amqp.outcome import ACCEPTED, DECODE_ERROR, MODIFIED, RELEASED, UNKNOWN_STREAM, Outcome, rejected
+from fogline.amqp.outcome import ACCEPTED, DECODE_ERROR, INTERNAL_ERROR, MODIFIED, RELEASED, UNKNOWN_STREAM, Outcome, rejected
 from fogline.codec import Batch, Range, read_batch
 from fogline.errors import Poison
 from fogline.event import Event, Lane
@@ -60,6 +60,10 @@ class GatewayBatch:
     def give_up(self) -> None:
         """Release the batch: it may or may not be committed, and the gateway sends again all that is not accepted."""
         self.settle(RELEASED)
+
+    def refuse(self, why: str) -> None:
+        """Reject the batch: its gateway divides it, and sets the event aside at which the bridge fails."""
+        self.settle(rejected(INTERNAL_ERROR, why))
 
     def _admit(self, owned: OwnedShard) -> tuple[Outcome, list[CommandRecord]]:
         match owned.admission.admit(self.span):
@@ -158,3 +162,7 @@ class ClientEvent:
     def give_up(self) -> None:
         """Release the event: it may or may not be committed, and the client sends it again."""
         self.settle(RELEASED)
+
+    def refuse(self, why: str) -> None:
+        """Reject the event."""
+        self.settle(rejected(INTERNAL_ERROR, why))

@@ -1,16 +1,22 @@
 """Test kit: child processes, faulty lines, a real Kafka broker, and fakes that pass the contract suites of the real ones.
 
+`amqp_bytes`: AMQP frames made by hand
 `amqp`: two ends of an AMQP connection
 `apsw_connection`: apsw as sqlite3
 `ble`: Bluetooth without a radio
+`bridge`: doubles of a bridge
 `clock`: clocks that a test sets
 `commands`: a command port without a journal
 `cpu_quota`: a process with a share of one CPU
+`credentials`: certificates and passwords
+`device`: doubles of devices
 `disk`: a disk that records writes and syncs
 `events`: events for tests
+`gateway`: gateways, whole or in parts
 `kafka_broker`: a Kafka broker on loopback
 `kafka_cluster`: three Kafka brokers on loopback
 `kafka_line`: a line that loses the end of Kafka transactions
+`line`: tenants with bridges and gateways
 `loop_disk`: a file system on a loop device
 `memory`: memory of a process
 `mosquitto`: an MQTT broker and a bridge of it
@@ -21,4 +27,5 @@
 `supervisor`: child processes
 `tcp_line`: slow, cut and half-open TCP connections
 `udp_line`: lost, duplicated and reordered datagrams
+`waiting`: waits for conditions without an event
 """

@@ -15,7 +15,7 @@ from fogline.amqp.sending import Sender
 from fogline.amqp.wire import decode
 from fogline.message import Message
 
-LIMIT_S = 30.0
+LIMIT_S = 60.0
 T = TypeVar("T")
 
 

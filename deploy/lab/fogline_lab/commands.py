@@ -6,6 +6,7 @@ from typing import Protocol
 
 from fogline.command import Command, Deadline, Reply
 from fogline.event import Receipt
+from fogline_edge.boot import boot_id
 
 
 class Executes(Protocol):
@@ -28,7 +29,7 @@ def make_command(device: str = "lamp-1", name: str = "switch", **other: object) 
         "name": name,
         "data": b'{"on":true}',
         "content_type": "application/json",
-        "deadline": Deadline("boot", 2**53),
+        "deadline": Deadline(boot_id(), 2**53),
     }
     return Command(**{**attributes, **other})  # type: ignore[arg-type]
 
@@ -95,7 +96,7 @@ class MemoryCommands:
         self.told.append((what, command_id))
         self._changed.set()
 
-    async def until(self, condition: Callable[[], bool], what: str, limit_s: float = 10.0) -> None:
+    async def until(self, condition: Callable[[], bool], what: str, limit_s: float = 60.0) -> None:
         """Wait until `condition` holds; it is checked after each call. Raises `AssertionError` with `what`."""
         try:
             async with asyncio.timeout(limit_s):

@@ -25,7 +25,7 @@ from fogline.installed import find_jars, find_java
 from fogline_lab.supervisor import ChildProcess, run_to_end, wait_for_port
 
 START_LIMIT_S = 60.0
-STOP_LIMIT_S = 20.0
+STOP_LIMIT_S = 60.0
 FIRST_PORT = 10_000
 
 

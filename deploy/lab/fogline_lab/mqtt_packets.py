@@ -1,7 +1,16 @@
 """A client's half of the MQTT codec. The gateway has the other half: it encodes what a server sends, and decodes the rest."""
 
 from fogline_edge.adapters.mqtt.protocol import packets
-from fogline_edge.adapters.mqtt.protocol.packets import Connack, Connect, Packet, ServerPacket, Suback, Subscribe, Unsubscribe
+from fogline_edge.adapters.mqtt.protocol.packets import (
+    Ack,
+    Connack,
+    Connect,
+    Packet,
+    ServerPacket,
+    Suback,
+    Subscribe,
+    Unsubscribe,
+)
 from fogline_edge.adapters.mqtt.protocol.primitives import V5, MalformedPacket, PacketType, Reader, binary, packet, text
 from fogline_edge.adapters.mqtt.protocol.properties import NONE, Properties, read_properties, write_properties
 
@@ -34,6 +43,11 @@ def decode(header: int, body: bytes, version: int) -> Packet | ServerPacket:
         codes = tuple(reader.take(reader.end - reader.at))
         return Suback(kind=PacketType(kind), packet_id=packet_id, codes=codes, properties=properties)
     return packets.decode(header, body, version)
+
+
+def puback(number: int, code: int = 0) -> Ack:
+    """Make the PUBACK of a packet id."""
+    return Ack(kind=PacketType.PUBACK, packet_id=number, code=code)
 
 
 def _connect(connect: Connect, version: int) -> bytes:

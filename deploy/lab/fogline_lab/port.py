@@ -154,7 +154,7 @@ class MemoryPort:
             self._group.held = False
         self._group.commit(self.waiting if count is None else count)
 
-    async def until(self, condition: Callable[[], bool], what: str, limit_s: float = 10.0) -> None:
+    async def until(self, condition: Callable[[], bool], what: str, limit_s: float = 60.0) -> None:
         """Wait until `condition` holds; it is checked after every put and commit. Raises `AssertionError` with `what`."""
         try:
             async with asyncio.timeout(limit_s):
@@ -166,7 +166,7 @@ class MemoryPort:
                 f"not within {limit_s:.0f} s: {what} ({len(self.arrivals)} stored, {self.waiting} waiting)"
             ) from None
 
-    async def until_stored(self, count: int, limit_s: float = 10.0) -> list[Arrival]:
+    async def until_stored(self, count: int, limit_s: float = 60.0) -> list[Arrival]:
         """Wait until at least `count` arrivals are stored, and return all."""
         await self.until(lambda: len(self.arrivals) >= count, f"{count} arrivals stored", limit_s)
         return self.arrivals

@@ -8,7 +8,7 @@ file name is in its state of the folder's last sync, or in any later one.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 from random import Random
 
@@ -63,12 +63,16 @@ class _Choice:
 
 
 class PowerCut:
-    """Follows a record and yields the images of a cut at each step. `samples`: random images a step, by `seed`."""
+    """Follows a record and yields the images of a cut at each step.
 
-    def __init__(self, record: Sequence[Step], *, seed: int = 1, samples: int = 2) -> None:
+    `samples`: random images a step, by `seed`. `every`: make only one image in so many.
+    """
+
+    def __init__(self, record: Sequence[Step], *, seed: int = 1, samples: int = 2, every: int = 1) -> None:
         self._record = record
         self._random = Random(seed)
         self._samples = samples
+        self._every = every
         self._files: list[_File] = []
         self._names: Names = {}
         self._safe_names: Names = {}
@@ -78,9 +82,13 @@ class PowerCut:
 
     def images(self) -> Iterator[Image]:
         """Yield every image once; again only after a note, because more is demanded of it then."""
+        numbers = count()
         for cut, step in enumerate(self._record):
             self._follow(cut, step)
-            for choice in self._choices():
+            for how, names, survives in self._choices():
+                if next(numbers) % self._every:
+                    continue
+                choice = _Choice(how, names, self._pieces(survives))
                 if self._is_new(choice):
                     files = {name: self._content(number, choice) for name, number in choice.names.items()}
                     yield Image(cut + 1, choice.how, {**files, **self._beside})
@@ -119,19 +127,19 @@ class PowerCut:
 
     # --- surviving states
 
-    def _choices(self) -> Iterator[_Choice]:
+    def _choices(self) -> Iterator[tuple[str, Names, Cut]]:
         unsynced = [step for file in self._files for step in file.since if step not in file.kept]
         for names in (self._safe_names, self._names) if self._renamed else (self._names,):
-            yield _Choice("nothing unsynced", names, self._pieces(_nothing))
-            yield _Choice("everything", names, self._pieces(self._whole))
-            yield _Choice("lengths alone", names, self._pieces(self._length))
+            yield "nothing unsynced", names, _nothing
+            yield "everything", names, self._whole
+            yield "lengths alone", names, self._length
         for end in unsynced:
-            yield _Choice(f"all before step {end}", self._names, self._pieces(partial(self._before, end)))
+            yield f"all before step {end}", self._names, partial(self._before, end)
         for _ in range(self._samples if unsynced else 0):
             names, likely = self._any_names(), self._random.choice((0.2, 0.5, 0.8))
-            yield _Choice("some", names, self._pieces(partial(self._some, likely, self._whole)))
+            yield "some", names, partial(self._some, likely, self._whole)
             torn = partial(self._sectors, self._random.choice(SECTORS))
-            yield _Choice("torn", names, self._pieces(partial(self._some, likely, torn)))
+            yield "torn", names, partial(self._some, likely, torn)
 
     def _any_names(self) -> Names:
         """Return each name in its safe state, or as any of the later steps left it."""

@@ -28,7 +28,7 @@ from fogline.errors import Misconfigured
 from fogline.process.crash_points import VARIABLE
 
 READY_LIMIT_S = 120.0
-STOP_LIMIT_S = 40.0
+STOP_LIMIT_S = 60.0
 _POLL_S = 0.01
 FAULTHANDLER = {"PYTHONFAULTHANDLER": "1"}
 """A native crash leaves its stack in the child's log."""

@@ -8,6 +8,7 @@
 `mqtt`: the MQTT server
 `mqtt_client`: a client of an MQTT broker
 `port`: the interface between adapters and the rest
+`send_limit`: the end of a command's bytes at its deadline
 `unnamed_sockets`: sockets that wait for their clients
 `users`: the password file
 """

@@ -61,7 +61,11 @@ class Executor(Protocol):
         """
 
     def abandon(self, command: Command) -> None:
-        """Give `command` up, because its deadline passed: if it was not sent, it must not be sent."""
+        """Give `command` up, because its deadline passed: no byte that lets the device begin may leave any more.
+
+        Called also for a command whose result the adapter has reported, or that it got before a restart. A connection on which
+        such a byte waits must end. If no byte was sent, the adapter reports `not_sent` within the call.
+        """
 
 
 class CommandPort(Protocol):

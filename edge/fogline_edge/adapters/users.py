@@ -16,12 +16,15 @@ _REMAKE = "create it again with: mosquitto_passwd -H sha512-pbkdf2"
 
 
 @dataclass(frozen=True, slots=True)
-class _Secret:
+class UserSecret:
+    """What the password of a user is compared with."""
+
     iterations: int
     salt: bytes
     hash: bytes
 
     def matches(self, password: bytes) -> bool:
+        """Return True if this is the password. It is slow on purpose."""
         found = hashlib.pbkdf2_hmac("sha512", password, self.salt, self.iterations, _HASH_BYTES)
         return hmac.compare_digest(found, self.hash)
 
@@ -29,17 +32,21 @@ class _Secret:
 class Users:
     """The users that may log in."""
 
-    def __init__(self, secrets: dict[str, _Secret]) -> None:
+    def __init__(self, secrets: dict[str, UserSecret]) -> None:
         self._secrets = secrets
         slowest = max((each.iterations for each in secrets.values()), default=1)
-        self._nobody = _Secret(slowest, b"nobody", bytes(_HASH_BYTES))
+        self._nobody = UserSecret(slowest, b"nobody", bytes(_HASH_BYTES))
+
+    def secret_of(self, name: str) -> UserSecret | None:
+        """Return what the password of a user is compared with; None for an unknown one."""
+        return self._secrets.get(name) or self._secrets.get(name.rpartition("@")[0])
 
     def verify(self, name: str, password: bytes) -> bool:
         """Return True if this is the password of `name`, written `device` or `device@tenant`.
 
         The function is slow on purpose: call it in a thread. An unknown name takes as long as a known one.
         """
-        secret = self._secrets.get(name) or self._secrets.get(name.rpartition("@")[0])
+        secret = self.secret_of(name)
         return (secret or self._nobody).matches(password) and secret is not None
 
 
@@ -49,7 +56,7 @@ def load_users(path: Path, setting: str) -> Users:
         lines = path.read_text("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise Misconfigured(f"{setting} = {str(path)!r}: the file cannot be read: {error}") from None
-    secrets: dict[str, _Secret] = {}
+    secrets: dict[str, UserSecret] = {}
     for number, line in enumerate(lines, start=1):
         if not line.strip() or line.startswith("#"):
             continue
@@ -69,13 +76,13 @@ def load_users(path: Path, setting: str) -> Users:
     return Users(secrets)
 
 
-def _secret(text: str, where: str) -> _Secret:
+def _secret(text: str, where: str) -> UserSecret:
     match text.split("$"):
         case ["", "7", iterations, salt, hashed]:
             try:
-                secret = _Secret(int(iterations), *(base64.b64decode(each, validate=True) for each in (salt, hashed)))
+                secret = UserSecret(int(iterations), *(base64.b64decode(each, validate=True) for each in (salt, hashed)))
             except (binascii.Error, ValueError):
-                secret = _Secret(0, b"", b"")
+                secret = UserSecret(0, b"", b"")
             if not 1 <= secret.iterations <= _MAX_ITERATIONS or not secret.salt or len(secret.hash) != _HASH_BYTES:
                 raise Misconfigured(f"{where}: the hash is unreadable; {_REMAKE}")
             return secret

@@ -18,7 +18,7 @@ class CommandTask:
     `doubts`: attempts with an unknown outcome. After one, `state` stays `SENDING`: `QUEUED` means that the device never got it.
     `cancelled`: the reason of a request to cancel it: no attempt begins any more.
     `stored`: the journal has it. Before, it only holds its place in the queue.
-    `begun`: the device's adapter has it, or had it with an unknown outcome.
+    `begun`: the device's adapter has it, or had it with an unknown outcome. `by`: that adapter, if it was in this run.
     """
 
     command: Command
@@ -28,6 +28,7 @@ class CommandTask:
     cancelled: str | None = None
     stored: bool = True
     begun: bool = False
+    by: Executor | None = None
 
 
 @dataclass(slots=True)

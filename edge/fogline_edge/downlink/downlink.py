@@ -7,7 +7,7 @@ from functools import partial
 
 from fogline.amqp.outcome import ACCEPTED, NOT_ALLOWED, RELEASED, RESOURCE_LIMIT, Outcome, rejected
 from fogline.cancel import CancelRequest
-from fogline.command import CONFLICT, EXPIRED, Command, CommandState, JournalQuery, Reply, Status
+from fogline.command import CONFLICT, EXPIRED, REMEMBER_COMMANDS_S, Command, CommandState, JournalQuery, Reply, Status
 from fogline.dead_letter import dead_letter
 from fogline.errors import Poison, SlowDown
 from fogline.event import Receipt
@@ -22,7 +22,6 @@ from fogline_edge.downlink.recovery import RecoveryAction, after_uncertain_deliv
 from fogline_edge.downlink.runner import CommandRunner, DownlinkCounters
 from fogline_edge.outbox.group import Group
 from fogline_edge.outbox.ingest import Ingest
-from fogline_edge.outbox.memory_expiry import REMEMBER_COMMANDS_S
 from fogline_edge.outbox.outbox import Outbox
 
 MAX_DOUBTS = 5
@@ -235,7 +234,7 @@ def _refuse_misdirected(message: Command | JournalQuery | CancelRequest, outbox:
 
 def _refuse_deadline(left_ms: int) -> Outcome | None:
     if left_ms <= 0:
-        return rejected(EXPIRED, "its deadline is past, or of another boot")
+        return rejected(EXPIRED, "its time to live was over when it reached the gateway")
     if left_ms > REMEMBER_COMMANDS_S * 1000:  # a copy could arrive after the journal has forgotten the command
         return rejected(NOT_ALLOWED, f"its deadline is more than {REMEMBER_COMMANDS_S // 86_400} days away")
     return None

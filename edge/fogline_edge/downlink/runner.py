@@ -90,7 +90,7 @@ class CommandRunner:
         else:
             self._counters.executed += 1
             crash_point(CrashPoint.AFTER_SENDING_COMMIT_BEFORE_DEVICE)
-            task.begun = True
+            task.begun, task.by = True, executor
             executor.execute(task.command)
 
     def retry_later(self, task: CommandTask) -> None:
@@ -142,8 +142,9 @@ class CommandRunner:
             self._loop.call_soon(self.start_next, task.command.device)
 
     def _on_deadline(self, task: CommandTask) -> None:
-        executor = self.queues.executor(task.command.device)
-        if executor is not None and task.begun and self.queues.is_current(task):
+        # The adapter that has it may not be the one that reaches the device now, and another command may be under way.
+        executor = task.by or self.queues.executor(task.command.device)
+        if executor is not None and (task.begun or task.doubts):
             executor.abandon(task.command)  # the adapter may report the command as not sent, or as over, within this call
         if self.commands.get(task.command.id) is not None:
             # With `SENDING` on its way to the journal the adapter does not have it yet, and will not get it.

@@ -5,6 +5,7 @@ The file `lock` in it also records how the last run ended, in eight characters, 
 
 import fcntl
 import os
+import secrets
 import sqlite3
 from enum import StrEnum
 from pathlib import Path
@@ -81,7 +82,7 @@ def _locked(folder: Path) -> int:
     except OSError:
         os.close(lock)
         raise Misconfigured(
-            f"data folder {folder} is in use by another gateway: stop it, or give this one its own `data`"
+            f"data folder {folder} is in use by another fogline-edge process: stop it, or give this gateway its own `data`"
         ) from None
     return lock
 
@@ -98,6 +99,21 @@ def check_owner(connection: sqlite3.Connection, folder: DataFolder) -> None:
         connection.execute(SQL["set_meta"], ("gateway", folder.name))
     elif row[0] != folder.name:
         raise foreign(folder.path, row[0], folder.name)
+
+
+def journal_name(connection: sqlite3.Connection) -> str:
+    """Return the random name of the file's journal of commands, and make it if the file has none (see `Hello.journal`)."""
+    row = connection.execute(SQL["get_meta"], ("journal",)).fetchone()
+    if row is not None:
+        return str(row[0])
+    name = secrets.token_hex(8)
+    connection.execute(SQL["set_meta"], ("journal", name))
+    return name
+
+
+def forget_journal_name(connection: sqlite3.Connection) -> None:
+    """Let the next start give the journal a new name: the file is a copy, and the journal of the original may go on."""
+    connection.execute(SQL["drop_meta"], ("journal",))
 
 
 def sync_path(path: Path) -> None:

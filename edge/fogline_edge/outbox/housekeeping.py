@@ -12,17 +12,23 @@ from fogline_edge.outbox.group import Group
 from fogline_edge.outbox.memory_expiry import MemoryExpiry
 from fogline_edge.outbox.store import OutboxStore
 
+PRESENCE_S = 900.0
+"""Interval of statements of a gateway that got no events: without one, nobody knows whether it holds any."""
 STEP_S = 0.1
 """Shortest time between two steps of memory expiry while the queue is not empty: each step is a transaction."""
 
 
 class Statements:
-    """Statements of counts, which each stream gets every `interval_s` if it has grown. Used on the writer's thread."""
+    """Statements of counts, which each stream gets every `interval_s` if it has grown, and one of them every `PRESENCE_S`.
+
+    Used on the writer's thread.
+    """
 
     def __init__(self, store: OutboxStore, interval_s: float) -> None:
         self._store = store
         self._interval_s = interval_s
         self._next_s = time.monotonic() + interval_s
+        self._presence_s = time.monotonic() + PRESENCE_S
 
     @property
     def due(self) -> bool:
@@ -33,11 +39,14 @@ class Statements:
         """Within a transaction: if it is time, append due statements of counts."""
         if not self.due:
             return
-        self._next_s = time.monotonic() + self._interval_s
+        now_s = time.monotonic()
+        self._next_s = now_s + self._interval_s
         group = Group(self._store.age.ms)
-        for stream in self._store.streams.opened():
-            if stream.arrivals != stream.stated:
-                self._store.ingest.append_statement(group, stream, moment(self._store.clock))
+        opened = self._store.streams.opened()
+        grown = [each for each in opened if each.arrivals != each.stated]
+        for stream in grown or (opened[:1] if now_s >= self._presence_s else []):
+            self._store.ingest.append_statement(group, stream, moment(self._store.clock))
+            self._presence_s = now_s + PRESENCE_S
         self._store.ingest.write(group)
 
 

@@ -122,7 +122,8 @@ class Ingest:
         """Append a statement of the stream's counts to the stream itself, which must be open. `closed`: it is the last one."""
         self._streams.changed(stream)
         stream.stated = stream.arrivals
-        body = encode_statement(Statement(stream.stream, stream.lane.value, stream.counts, closed))
+        heads = {each.stream: each.head for each in self._streams.pending()}
+        body = encode_statement(Statement(stream.stream, stream.lane.value, stream.counts, closed, heads))
         arrival = Arrival(
             device=self.identity[1],
             channel="ledger",

@@ -3,20 +3,20 @@
 A device that was active in the last 48 h keeps the rows of that time, and its newest rows of any age. Any other device keeps
 nothing. All devices together have a share of the file; if they exceed it, the oldest rows are deleted early. Finished commands
 have a share too. A finished command is deleted early only if its deadline is long past, so that a late copy is still refused,
-and never while a response may still decide it.
+and never while a response may still decide it. No finished command is deleted while the bridge may not have its verdict: the
+bridge would ask for the command, and the journal would not have it.
 """
 
 import logging
 import sqlite3
 
+from fogline.command import REMEMBER_COMMANDS_S
 from fogline_edge.boot import SYSTEM, Clock
 from fogline_edge.outbox.queries import SQL
 
 REMEMBER_S = 48 * 3600
 REMEMBER_EVENTS = 10_000
 """Rows that an active device keeps at any age."""
-REMEMBER_COMMANDS_S = 8 * 24 * 3600
-"""Longer than any command may live, so that a late copy is recognised."""
 TRACES_SHARE = 0.15  # of the file, for device identities
 COMMANDS_SHARE = 0.05
 COMMAND_BYTES = 600
@@ -79,14 +79,27 @@ class _Commands:
         if age_s < self.next_s and not self.more:
             return 0
         self.next_s = age_s + ROUND_S
-        gone = self._connection.execute(SQL["forget_commands"], (age_s - REMEMBER_COMMANDS_S, ROWS_AT_ONCE)).rowcount
+        told_s = self._told_s(age_s)
+        before_s = min(age_s - REMEMBER_COMMANDS_S, told_s)
+        gone = self._connection.execute(SQL["forget_commands"], (before_s, ROWS_AT_ONCE)).rowcount
         (count,) = self._connection.execute(SQL["count_commands"]).fetchone()
         if (left := min(count - self._most, ROWS_AT_ONCE - gone)) > 0:
             now = self._clock.beacon()
-            late = (now.boot_id, now.boottime_ms - LATE_MS, left)
+            late = (now.boot_id, now.boottime_ms - LATE_MS, told_s, left)
             gone += self._connection.execute(SQL["forget_late_commands"], late).rowcount
         self.more = gone == ROWS_AT_ONCE
         return gone
+
+    def _told_s(self, age_s: int) -> int:
+        """Return the gateway's age before which all commands have ended whose replies the bridge has accepted.
+
+        Each unsettled row on lane `reply` may be the reply of any command that ended among the last ones.
+        """
+        (waiting,) = self._connection.execute(SQL["unsettled_replies"]).fetchone()
+        if not waiting:
+            return age_s + 1
+        row = self._connection.execute(SQL["nth_last_end"], (waiting - 1,)).fetchone()
+        return int(row[0]) if row else 0
 
 
 class _Rounds:

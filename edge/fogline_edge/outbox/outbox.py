@@ -13,7 +13,7 @@ from fogline.tracing.spans import ExportSpans
 from fogline_edge.boot import SYSTEM, Clock
 from fogline_edge.outbox import requests
 from fogline_edge.outbox.copy_file import CopyFile
-from fogline_edge.outbox.data_folder import DataFolder, RunEnd
+from fogline_edge.outbox.data_folder import DataFolder, RunEnd, journal_name
 from fogline_edge.outbox.free_space import is_damage, may_wait, opening
 from fogline_edge.outbox.full_record import FullRecord
 from fogline_edge.outbox.gathering import Gathering
@@ -37,7 +37,8 @@ class Outbox:
     """The durable queue. Open it with `Outbox.open`. Call all methods on the loop.
 
     `port`: for adapters and the downlink, which store arrivals. `streams`: for the uplink, which reads and settles events.
-    `failed` completes with a reason when the file fails. `copy`: which copy of the outbox this is.
+    `failed` completes with a reason when the file fails. `copy`: which copy of the outbox this is. `journal`: the name of its
+    journal of commands.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Outbox:
         self.max_bytes = settings.outbox.max_bytes
         self._folder = folder
         self.copy = CopyFile(folder.path)
+        self.journal = journal_name(connection)
         self._gathering = Gathering(settings.outbox, clock, self._submit)
         self.port = OutboxPort(settings, self._gathering, dict(connection.execute(SQL["all_kept"]).fetchall()))
         store = OutboxStore(

@@ -154,6 +154,9 @@ SELECT value FROM meta WHERE key = ?;
 -- name: set_meta
 INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value;
 
+-- name: drop_meta
+DELETE FROM meta WHERE key = ?;
+
 -- name: command_digest
 SELECT digest FROM command WHERE id = ?;
 
@@ -186,7 +189,13 @@ DELETE FROM command WHERE number IN
 -- name: forget_late_commands
 DELETE FROM command WHERE number IN
 (SELECT number FROM command WHERE state NOT IN ('QUEUED', 'SENDING', 'IN_DOUBT') AND boot = ? AND deadline_ms < ?
- ORDER BY number LIMIT ?);
+ AND changed_s < ? ORDER BY number LIMIT ?);
+
+-- name: unsettled_replies
+SELECT count(*) FROM stream CROSS JOIN event ON place > (number << 40) + settled AND place < (number + 1) << 40 WHERE lane = 'reply';
+
+-- name: nth_last_end
+SELECT changed_s FROM command WHERE state NOT IN ('QUEUED', 'SENDING') ORDER BY changed_s DESC LIMIT 1 OFFSET ?;
 
 -- name: count_commands
 SELECT count(*) FROM command;

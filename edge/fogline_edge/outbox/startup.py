@@ -8,7 +8,7 @@ from fogline.errors import Misconfigured
 from fogline_edge.boot import Clock
 from fogline_edge.outbox import salvage
 from fogline_edge.outbox.age import Age
-from fogline_edge.outbox.data_folder import DataFolder, RunEnd, check_owner, foreign, note_start, write_again
+from fogline_edge.outbox.data_folder import DataFolder, RunEnd, check_owner, foreign, journal_name, note_start, write_again
 from fogline_edge.outbox.free_space import is_damage
 from fogline_edge.outbox.integrity import examine
 from fogline_edge.outbox.queries import SQL
@@ -74,6 +74,7 @@ def _open(settings: EdgeSettings, folder: DataFolder, connect: Connect, clock: C
         check_owner(connection, folder)
         connection.execute("BEGIN IMMEDIATE")
         note_start(connection, clock)
+        journal_name(connection)
         connection.execute(SQL["forget_streams"], (KEPT_STREAMS,))
         Age(connection, clock).save()
         connection.execute("COMMIT")

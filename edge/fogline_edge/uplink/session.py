@@ -14,7 +14,7 @@ from fogline.amqp.driver import AmqpConnection, connect
 from fogline.amqp.engine import Engine
 from fogline.amqp.events import AmqpPeer, Delivery, Link
 from fogline.amqp.login import EXTERNAL, Login
-from fogline.amqp.outcome import ACCEPTED, DECODE_ERROR, NOT_ALLOWED, Condition, Outcome, rejected
+from fogline.amqp.outcome import ACCEPTED, DECODE_ERROR, MODIFIED, NOT_ALLOWED, Condition, Outcome, rejected
 from fogline.amqp.scheduler import Share
 from fogline.amqp.security import ClientSecurity
 from fogline.amqp.sending import Sender
@@ -23,6 +23,7 @@ from fogline.cancel import FEATURE, CancelRequest, decode_cancel, is_cancel
 from fogline.command import Command, JournalQuery, decode_command, decode_query, is_command, is_query
 from fogline.errors import Misconfigured, Poison, SlowDown, Unreachable
 from fogline.message import Message, Property
+from fogline.process.cancellation import end_tasks
 from fogline.process.metrics import Histogram
 from fogline.process.rates import Bucket
 from fogline.process.settings_file import require_loopback, split_endpoint
@@ -36,6 +37,8 @@ from fogline_edge.uplink.stream_pumps import StreamPumps
 
 HELLO_S = 30.0
 """Time that the bridge has to answer hello: it may have to take ownership of the shard first."""
+CLOSE_S = 1.0
+"""Time that the bridge has to answer the close of the connection."""
 CONTROL_SHARE = Share(strict=0)
 CONTROL_CREDIT = 32
 """Limit of commands in flight to this gateway."""
@@ -79,7 +82,9 @@ class BridgeSession:
         settlement_seconds: Histogram,
         statistics: ReadStatistics | None = None,
         export: ExportSpans | None = None,
+        on_welcome: Callable[[], None] = lambda: None,
     ) -> None:
+        self._on_welcome = on_welcome
         self._bridge = bridge
         self._budget = budget
         self._settlement_seconds = settlement_seconds
@@ -133,16 +138,17 @@ class BridgeSession:
                 export=self._export,
             )
             self.welcomed = True
+            self._on_welcome()
             self._outbox.streams.start_sending(self._pumps.wake)
             async with self._sending_statistics(welcome.statistics_s):
                 await self._pumps.run()
         finally:
             self._outbox.streams.stop_sending()
             connection.close()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(1.0):
-                    await asyncio.shield(self._over)
-            connection.abort()
+            try:
+                await asyncio.wait([self._over], timeout=CLOSE_S)
+            finally:
+                connection.abort()
 
     @contextlib.asynccontextmanager
     async def _sending_statistics(self, every_s: float) -> AsyncIterator[None]:
@@ -155,8 +161,7 @@ class BridgeSession:
         try:
             yield
         finally:
-            task.cancel()
-            await asyncio.wait([task])
+            await end_tasks(task)
 
     async def _say_hello(self, connection: AmqpConnection) -> hello.Welcome:
         with contextlib.suppress(Unreachable):  # without room for another stream, events go in their order
@@ -177,6 +182,7 @@ class BridgeSession:
             epoch=self._hello_id.hex,
             features=[FEATURE],
             copy=await self._outbox.copy.number(),
+            journal=self._outbox.journal,
         )
         message = Message(
             body=hello.encode_hello(request),
@@ -267,6 +273,11 @@ class BridgeSession:
             welcome = hello.decode_welcome(message.body)
         except Poison as error:
             settle(rejected(DECODE_ERROR, str(error)))
+            return
+        except Exception:  # noqa: BLE001 - one message must not end the connection of all lanes, again and again
+            # The journal may have the command already, so the outcome says that nothing is known.
+            _log.exception("a message of the bridge failed")
+            settle(MODIFIED)
             return
         settle(ACCEPTED)
         if message.correlation_id == self._hello_id and not self._welcome.done():

@@ -6,10 +6,11 @@ import logging
 import time
 from dataclasses import dataclass, field
 from itertools import cycle
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from fogline.amqp.backoff import Backoff
 from fogline.errors import SlowDown, Unreachable
+from fogline.process.cancellation import raise_if_cancelled
 from fogline.process.metrics import Histogram
 from fogline.process.rates import Bucket
 from fogline.tracing.spans import ExportSpans
@@ -29,6 +30,14 @@ STABLE_S = 10.0
 MAX_WARNED = 16
 """Limit of bridges whose last warning is remembered: redirects may name ever new addresses."""
 
+
+class OnState(Protocol):
+    """Called with the bridge, whether it serves the gateway, and the reason if it does not."""
+
+    def __call__(self, bridge: str, why: str, *, connected: bool) -> None:
+        """Take the state."""
+
+
 _log = logging.getLogger("fogline.uplink")
 E = TypeVar("E", bound=Exception)
 
@@ -47,7 +56,7 @@ class Uplink:
 
     A bridge may redirect to the owner of the gateway's shard. If the owner does not serve the gateway, the first bridge is
     asked again, up to `MAX_REFUSALS` times. `statistics`: read for each bridge that asks for them. `export`: takes the spans of
-    settled events.
+    settled events. `on_state`: called when a bridge serves the gateway, and when the connection has ended.
     """
 
     def __init__(
@@ -59,7 +68,9 @@ class Uplink:
         *,
         statistics: ReadStatistics | None = None,
         export: ExportSpans | None = None,
+        on_state: OnState = lambda *_, **__: None,
     ) -> None:
+        self._on_state = on_state
         self.state = UplinkState()
         self._outbox = outbox
         self._settings = settings
@@ -117,6 +128,7 @@ class Uplink:
             settlement_seconds=settlements,
             statistics=self._statistics,
             export=self._export,
+            on_welcome=lambda: self._on_state(bridge, "", connected=True),
         )
         self._session = session
         began = time.monotonic()
@@ -129,12 +141,14 @@ class Uplink:
             refusal = first(group).with_traceback(None)  # its traceback refers to this frame, and so to itself
             self.state.why = str(refusal)
         self._session = None
+        raise_if_cancelled()  # a stop at the moment at which the connection ends
         if session.welcomed:
             self._warned.clear()
             self.state.connections += 1
             if time.monotonic() - began >= STABLE_S:
                 self._backoff.stable()
         self._log_end(bridge)
+        self._on_state(bridge, self.state.why, connected=False)
         return refusal
 
     def _log_end(self, bridge: str) -> None:

@@ -7,9 +7,11 @@
 `link_table`: open links and unsettled deliveries
 `links`: operations of this side on sessions, links and deliveries
 `login`: how a peer logs in
+`login_check`: tries whether a bridge lets this side in
 `native`: conversion of proton's values
 `outcome`: outcomes of deliveries
 `peer_events`: operations of the peer on sessions, links and deliveries
+`refusal`: tells a refusal from an outage
 `sasl`: the SASL layer, both sides
 `scheduler`: selects the link that sends next
 `security`: TLS and SASL below AMQP

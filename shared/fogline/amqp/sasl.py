@@ -18,6 +18,8 @@ MAX_EARLY_BYTES: Final = 64 * 1024
 AMQP_HEADER, SASL_HEADER = b"AMQP\x00\x01\x00\x00", b"AMQP\x03\x01\x00\x00"
 _MECHANISMS, _INIT, _OUTCOME = 0x40, 0x41, 0x44
 _OK, _AUTH = 0, 1
+_TLS_RECORDS = (b"\x16\x03", b"\x15\x03")
+"""How a handshake and an alert of TLS begin (RFC 8446 5.1)."""
 
 REFUSED = "the peer refuses"
 """How the reason begins if a server does not take this side's login."""
@@ -41,7 +43,7 @@ class ServerSasl:
         self._greeted = False
 
     def __str__(self) -> str:
-        return f"SASL: this side offers {_either(self._mechanisms)}"
+        return f"this side offers {_either(self._mechanisms)}"
 
     def data_to_send(self) -> bytes:
         """Return the bytes to send now."""
@@ -110,7 +112,7 @@ class ClientSasl:
         self._greeted = False
 
     def __str__(self) -> str:
-        return f"SASL: this side uses {self._login.mechanism}"
+        return f"this side uses {self._login.mechanism}"
 
     def data_to_send(self) -> bytes:
         """Return the bytes to send now."""
@@ -157,8 +159,8 @@ def _plain_login(response: Any) -> Login:
 
 
 def _odd_header(header: bytes) -> str:
-    if header[:2] == b"\x16\x03":
-        return "the peer speaks TLS; this address does not"
+    if header[:2] in _TLS_RECORDS:
+        return "the peer speaks TLS, and this side does not"
     return f"the peer does not speak AMQP 1.0 with SASL: {ascii(header)[1:]}"
 
 

@@ -9,6 +9,9 @@ from fogline.amqp.login import ANONYMOUS, EXTERNAL, Login
 from fogline.amqp.sasl import ClientSasl, SaslError, ServerSasl
 from fogline.tls import Tls, TlsError
 
+BROKEN_OFF: Final = "the peer ended the connection during"
+"""How the text of a `SecurityError` begins if the peer gave no reason: the next attempt may succeed."""
+
 
 class ServerSecurity(msgspec.Struct, frozen=True):
     """What a server requires. `mechanisms`: those of SASL that it offers; EXTERNAL only to a peer with a certificate.
@@ -94,7 +97,14 @@ class SecurityLayers:
     def receive_eof(self) -> None:
         """Take the end of the peer's bytes. Raises `SecurityError` if that ends a handshake."""
         if not self.ready:
-            raise SecurityError(f"the peer has ended the connection during {self._sasl or 'the TLS handshake'}")
+            raise SecurityError(f"{BROKEN_OFF} {self._unfinished()}")
+
+    def _unfinished(self) -> str:
+        if self._sasl is None:
+            return "the TLS handshake"
+        if isinstance(self._sasl, ClientSasl) and self._tls is None:
+            return "the log-in. This side uses no TLS; the peer may require it"
+        return f"the log-in; {self._sasl}"
 
     def take_offered(self) -> Login | None:
         """Return, once, the user name and the password that wait for `answer`; None if there are none."""

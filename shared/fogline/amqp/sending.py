@@ -8,7 +8,7 @@ from fogline.amqp.events import Delivery, Link
 from fogline.amqp.outcome import Outcome
 from fogline.amqp.scheduler import CHUNK_BYTES, Scheduler, Share
 from fogline.amqp.wire import encode
-from fogline.errors import Unreachable
+from fogline.errors import NotSent, Unreachable
 from fogline.message import Message
 
 DRAIN_S = 0.5
@@ -27,7 +27,8 @@ class Sender:
     def send(self, message: Message) -> "asyncio.Future[Outcome]":
         """Queue one message. The future is its outcome. Cancelling the future does not take the message back.
 
-        It fails with `Unreachable` if the link or the connection ends first; the message may have arrived or not.
+        It fails with `Unreachable` if the link or the connection ends first: the message may have arrived or not. With
+        `NotSent` it has not.
         """
         return self.send_encoded(encode(message))
 
@@ -83,15 +84,15 @@ class SendQueues:
         self._current.pop(link, None)
         tokens = set(self._scheduler.remove(link))
         tokens |= {token for delivery, token in self._on_wire.items() if delivery.link is link}
-        self._on_wire = {delivery: token for delivery, token in self._on_wire.items() if token not in tokens}
         self._fail(tokens, f"link {link.name} is closed")
+        self._on_wire = {delivery: token for delivery, token in self._on_wire.items() if token not in tokens}
 
     def put(self, sender: Sender, data: bytes) -> "asyncio.Future[Outcome]":
         """See `Sender.send`."""
         future: asyncio.Future[Outcome] = self._loop.create_future()
         future.add_done_callback(_retrieve)
         if self._ended or sender.closed:
-            future.set_exception(Unreachable(f"link {sender.link.name} is closed"))
+            future.set_exception(NotSent(f"link {sender.link.name} is closed"))
             return future
         self._last_token += 1
         self._futures[self._last_token] = future
@@ -152,10 +153,11 @@ class SendQueues:
         self._turn = lambda: None  # breaks the reference cycle with the connection
 
     def _fail(self, tokens: set[int], why: str) -> None:
+        begun = set(self._on_wire.values())
         for token in tokens:
             future = self._futures.pop(token, None)
             if future is not None and not future.done():
-                future.set_exception(Unreachable(why))
+                future.set_exception(Unreachable(why) if token in begun else NotSent(why))
 
 
 def _retrieve(future: "asyncio.Future[Outcome]") -> None:

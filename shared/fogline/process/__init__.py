@@ -1,5 +1,6 @@
 """Parts that all processes of Fogline share.
 
+`cancellation`: ends tasks, also where Python loses a cancellation
 `checkup`: the findings of `doctor`, and the checks that gateway and cloud side share
 `command_line`: exit statuses, one-line errors, Ctrl-C, logging, no core files
 `crash_points`: named points at which a test kills the process
@@ -14,5 +15,6 @@
 `service_manager`: what systemd is told
 `settings_file`: TOML files into types
 `statistics`: counters that SIGUSR1 prints
+`terminal`: prints text on an operator's terminal
 `tls_files`: TLS from the files that the settings name
 """

@@ -8,7 +8,6 @@ import os
 import platform
 import socket
 import ssl
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fogline.errors import FoglineError
+from fogline.process import terminal
 from fogline.process.kernel_clock import machine_is_synchronized
 from fogline.process.settings_file import split_endpoint
 
@@ -65,10 +65,9 @@ def show(findings: Iterable[Finding], *, as_json: bool) -> int:
         seen.append(each)
         if not as_json:
             remedy = f". {each.remedy}" if each.remedy else ""
-            sys.stdout.write(f"{each.grade:<4}  {each.subject:<12}  {each.text}{remedy}\n")
-            sys.stdout.flush()
+            terminal.show(f"{each.grade:<4}  {each.subject:<12}  {each.text}{remedy}")
     if as_json:
-        sys.stdout.write(json.dumps([each._asdict() for each in seen]) + "\n")
+        terminal.show(json.dumps([each._asdict() for each in seen]))
     return int(any(each.grade is Grade.FAIL for each in seen))
 
 
@@ -99,12 +98,29 @@ def check_certificate(path: str, subject: str, remedy: str) -> Iterator[Finding]
     yield graded_end(certificate.not_valid_after_utc, subject, f"certificate {path}", remedy)
 
 
-def graded_end(end: datetime, subject: str, what: str, remedy: str) -> Finding:
-    """Return the finding for something that is valid until `end`."""
+def certificate_problem(path: str, key: str) -> str:
+    """Return why the first certificate of a PEM file cannot be used now, "" if it can. The text names `key`."""
+    from cryptography import x509  # noqa: PLC0415 - takes 6 MB, which a gateway that runs does not need
+
+    try:
+        certificate = x509.load_pem_x509_certificate(Path(path).read_bytes())
+    except (OSError, ValueError) as error:
+        return f"{key} = {path}: no readable certificate: {error}"
+    now = datetime.now(UTC)
+    if certificate.not_valid_after_utc <= now:
+        return f"{key} = {path}: the certificate has ended at {certificate.not_valid_after_utc:%Y-%m-%d %H:%M} UTC"
+    if certificate.not_valid_before_utc > now:
+        begins = f"{certificate.not_valid_before_utc:%Y-%m-%d %H:%M} UTC"
+        return f"{key} = {path}: the certificate is not valid before {begins}; is this machine's clock right?"
+    return ""
+
+
+def graded_end(end: datetime, subject: str, what: str, remedy: str, warn_days: float = _CERTIFICATE_WARN_DAYS) -> Finding:
+    """Return the finding for something that is valid until `end`: a warning if fewer than `warn_days` are left."""
     days = (end - datetime.now(UTC)).total_seconds() / _DAY_S
     if days <= 0:
         return Finding(Grade.FAIL, subject, f"{what} has ended at {end:%Y-%m-%d %H:%M} UTC", remedy)
-    grade = Grade.WARN if days < _CERTIFICATE_WARN_DAYS else Grade.OK
+    grade = Grade.WARN if days < warn_days else Grade.OK
     return Finding(grade, subject, f"{what}: {days:.0f} days left", remedy if grade is Grade.WARN else "")
 
 
@@ -153,7 +169,14 @@ def check_room(folder: Path, subject: str, wanted_bytes: int = 0) -> Iterator[Fi
     """Tell how much room a folder's file system has. `wanted_bytes`: what may still be written there."""
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
+    if not os.access(folder, os.W_OK | os.X_OK):
+        remedy = "Correct its owner or mode, or run this as the user of the service"
+        yield Finding(Grade.FAIL, subject, f"{folder} is not writable for this user", remedy)
+        return
     found = os.statvfs(folder)
+    if found.f_flag & os.ST_RDONLY:
+        yield Finding(Grade.FAIL, subject, f"the file system of {folder} is read-only", "Check the disk: dmesg")
+        return
     free, size = found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
     text = f"{megabytes(free)} of {megabytes(size)} are free at {folder}"
     if free < max(size * _FULL_SHARE, 1):

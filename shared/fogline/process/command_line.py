@@ -1,23 +1,66 @@
 """The exit statuses, one-line errors, Ctrl-C handling, logging and core limit of every command of Fogline.
 
-Exit status 0: success, or stopped by Ctrl-C or SIGTERM. 1: the command ran, and its result is negative (a ledger that does not
-balance, a failed check). 2: wrong usage or settings; one line on stderr names the error and the remedy.
+Exit status 0: success; a process that serves until it is stopped also ends with 0 after Ctrl-C or SIGTERM. 1: the command
+ran, and its result is negative (a ledger that does not balance, a failed check). 2: wrong usage or settings; one line on stderr
+names the error and the remedy. 130: Ctrl-C ended the command before its result was known.
 """
 
 import argparse
 import json
 import logging
 import os
+import re
 import resource
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from difflib import get_close_matches
+from importlib.metadata import version
+from typing import Any, NoReturn
 
 from fogline.errors import FoglineError
 from fogline.process import service_manager
 from fogline.process.journal import log_handler
+from fogline.process.terminal import show, tell
 
+INTERRUPTED = 130
+"""Exit status after Ctrl-C: 128 + SIGINT, as shells have it."""
 Run = Callable[[argparse.Namespace], int]
+
+
+EXIT_STATUSES = "exit status: 0 done, 1 the answer is no, 2 the input or the settings are wrong, 130 Ctrl-C"
+"""For the help of a command without words of its own about it."""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose help tells the exit statuses, and which suggests the word that a misspelt one may stand for."""
+
+    def format_help(self) -> str:
+        """See `ArgumentParser`."""
+        text = super().format_help()
+        return text if "exit status" in text or self._has_commands else f"{text}\n{EXIT_STATUSES}\n"
+
+    def error(self, message: str) -> NoReturn:
+        """See `ArgumentParser`."""
+        found = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
+        meant = get_close_matches(found[1], re.findall(r"[\w-]+", found[2]), 1) if found else []
+        super().error(f"there is no {found[1]!r}: did you mean {meant[0]}?" if found and meant else message)
+
+    @property
+    def _has_commands(self) -> bool:
+        return self._subparsers is not None
+
+
+class ShowVersion(argparse.Action):
+    """Option `--version`: print the version of a distribution, which is looked up only then."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, distribution: str) -> None:
+        super().__init__(option_strings, dest, nargs=0, default=argparse.SUPPRESS, help="print the version")
+        self._distribution = distribution
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        """Print the version and end."""
+        show(f"{parser.prog} {version(self._distribution)}")
+        parser.exit()
 
 
 def main(parser: argparse.ArgumentParser, arguments: Sequence[str] | None = None) -> int:
@@ -32,14 +75,20 @@ def main(parser: argparse.ArgumentParser, arguments: Sequence[str] | None = None
     try:
         return run(parsed)
     except FoglineError as error:
-        sys.stderr.write(f"{parser.prog}: {error}\n")
+        tell(f"{parser.prog}: {error}")
         service_manager.tell_status(str(error))
         return 2
     except KeyboardInterrupt:
-        return 0
+        return interrupted(parser.prog)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def interrupted(program: str) -> int:
+    """Tell that Ctrl-C ended a command. Returns the exit status."""
+    tell(f"{program}: interrupted")
+    return INTERRUPTED
 
 
 def forbid_core_dumps() -> None:
@@ -55,7 +104,6 @@ def announce(**facts: Any) -> None:
 
     The fact `ready` tells the service manager too.
     """
-    sys.stdout.write(json.dumps(facts) + "\n")
-    sys.stdout.flush()
+    show(json.dumps(facts))
     if "ready" in facts:
         service_manager.tell(service_manager.READY)

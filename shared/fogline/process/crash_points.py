@@ -1,10 +1,14 @@
-"""Points at which a process kills itself, for tests of the restart: `FOGLINE_CRASH_AT=after_commit_before_ack` selects one."""
+"""Points at which a process kills or stops itself, for tests of the restart and of the stop.
+
+`FOGLINE_CRASH_AT=after_commit_before_ack` selects a point for SIGKILL, `FOGLINE_STOP_AT` one for SIGTERM.
+"""
 
 import os
 import signal
 from enum import StrEnum
 
 VARIABLE = "FOGLINE_CRASH_AT"
+STOP_VARIABLE = "FOGLINE_STOP_AT"
 
 
 class CrashPoint(StrEnum):
@@ -35,9 +39,12 @@ def _select(name: str | None) -> CrashPoint | None:
 
 
 _selected = _select(os.environ.get(VARIABLE))
+_stopped_at = _select(os.environ.get(STOP_VARIABLE))
 
 
 def crash_point(point: CrashPoint) -> None:
-    """Kill this process with SIGKILL if `point` is the selected crash point."""
+    """Kill this process with SIGKILL, or stop it with SIGTERM, if `point` is selected for that."""
     if point is _selected:
         os.kill(os.getpid(), signal.SIGKILL)
+    elif point is _stopped_at:
+        os.kill(os.getpid(), signal.SIGTERM)

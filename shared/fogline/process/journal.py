@@ -11,6 +11,9 @@ import socket
 import struct
 import sys
 from collections.abc import Mapping
+from typing import Any
+
+from fogline.process.terminal import escaped
 
 JOURNAL = "/run/systemd/journal/socket"
 FIELDS = ("tenant", "gateway", "device", "lane", "reason")
@@ -26,7 +29,7 @@ _DEBUG = 7
 def log_handler(identifier: str, path: str = JOURNAL) -> logging.Handler:
     """Return the handler of this process's log: the journal if stderr leads there, else stderr."""
     lines = logging.StreamHandler(sys.stderr)
-    lines.setFormatter(logging.Formatter(LINE_FORMAT))
+    lines.setFormatter(EscapingFormatter(LINE_FORMAT))
     return JournalHandler(identifier, lines, path) if _stderr_is_the_journal() else lines
 
 
@@ -43,6 +46,22 @@ def _stderr_is_the_journal() -> bool:
     except (OSError, ValueError, AttributeError):
         return False
     return os.environ.get("JOURNAL_STREAM") == f"{found.st_dev}:{found.st_ino}"
+
+
+class EscapingFormatter(logging.Formatter):
+    """Escapes what does not print: text of a device or a peer must not control a terminal, nor forge a line of the log.
+
+    For lines on stderr. The journal keeps messages apart by itself.
+    """
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name of `logging`
+        """See `logging.Formatter`."""
+        record.message = escaped(record.message)
+        return super().formatMessage(record)
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - the name of `logging`
+        """See `logging.Formatter`. A traceback keeps its lines."""
+        return "\n".join(map(escaped, super().formatException(ei).split("\n")))
 
 
 class JournalHandler(logging.Handler):

@@ -130,6 +130,7 @@ _MEANINGS = {  # Meaning by name, for each part of a process and each type. A pa
         "taken_over": "connections closed because the same client connected again",
         "timed_out": "connections closed for want of a CONNECT or because the Keep Alive passed",
         "slow_reader": "connections closed because the client did not read",
+        "stalled_command": "connections closed because a command was not acknowledged by its deadline",
         "shut_down": "connections closed because the gateway stopped",
         "slowed": "pauses in reading a connection that exceeded its rate",
         "notes_dropped": "presence events discarded because too many waited",

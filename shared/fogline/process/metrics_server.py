@@ -1,4 +1,8 @@
-"""`/metrics` for Prometheus and `/healthz` for a supervisor, over HTTP on loopback, from the event loop that they report on."""
+"""`/metrics` for Prometheus, and the health for a supervisor, over HTTP on loopback, from the event loop that they report on.
+
+`/livez`: 200 while the process answers; restart it if it does not. `/readyz` and `/healthz`: 503 with the reason while it
+cannot do its work, for example without Kafka; a restart does not help then.
+"""
 
 import asyncio
 import contextlib
@@ -101,12 +105,14 @@ class MetricsServer:
         path = rest.partition(" ")[0].partition("?")[0]
         if method != "GET":
             return _http("405 Method Not Allowed", "only GET\n")
-        if path == "/healthz":
+        if path == "/livez":
+            return _http("200 OK", "ok\n")
+        if path in {"/healthz", "/readyz"}:
             why = self._health()
             return _http("503 Service Unavailable", why + "\n") if why else _http("200 OK", "ok\n")
         if path == "/metrics":
             return _http("200 OK", generate_latest(self._registry).decode(), CONTENT_TYPE_LATEST)
-        return _http("404 Not Found", "there are /metrics and /healthz\n")
+        return _http("404 Not Found", "there are /metrics, /livez, /readyz and /healthz\n")
 
 
 def _http(status: str, body: str, content_type: str = "text/plain; charset=utf-8") -> bytes:

@@ -13,6 +13,8 @@ import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 
+from fogline.process.cancellation import end_tasks
+
 READY = "READY=1"
 STOPPING = "STOPPING=1"
 _PROGRESS = "WATCHDOG=1"
@@ -80,5 +82,4 @@ async def watched(answers: Callable[[], Awaitable[str | None]], status: Callable
     try:
         yield
     finally:
-        task.cancel()
-        await asyncio.wait([task])
+        await end_tasks(task)

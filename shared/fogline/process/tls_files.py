@@ -2,6 +2,7 @@
 
 import logging
 import ssl
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
@@ -9,6 +10,9 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 
 from fogline.errors import Misconfigured
+
+QUIET_S = 2.0
+"""Time for which a file must not have changed before it is read again: an editor, or a copy, may still be writing it."""
 
 _log = logging.getLogger("fogline.tls")
 T = TypeVar("T")
@@ -138,35 +142,71 @@ def check_private(path: str, where: str) -> None:
 
 
 class ReadAgain(Generic[T]):
-    """What `read` makes of files, made again when one of them has changed. If that fails, the former result stays.
+    """What `read` makes of files, made again when one of them has changed, and then not for `QUIET_S`. Never raises after that.
 
-    `read` raises `Misconfigured`; the constructor passes it on.
+    The former result stays if the files cannot be read, and if `doubt`, which gets the former result and the new one, returns
+    why the new one must not replace it. `read` raises `Misconfigured`; the constructor passes it on. `proves_itself`: `read`
+    takes no part of a file for the whole, because it is signed; so no time has to pass.
     """
 
-    def __init__(self, read: Callable[[], T], paths: Sequence[str]) -> None:
-        self._read, self._paths = read, paths
+    def __init__(
+        self,
+        read: Callable[[], T],
+        paths: Sequence[str],
+        doubt: Callable[[T, T], str] = lambda _former, _new: "",
+        *,
+        proves_itself: bool = False,
+    ) -> None:
+        self._read, self._paths, self._doubt, self._proves_itself = read, paths, doubt, proves_itself
         self._seen = self._stamps()
+        self._changed: tuple[_Stamps, float] | None = None
+        """A change that was not read yet, and the monotonic time at which it was seen first."""
         self.value = read()
         """The result for the files as they were at the last `get`."""
 
-    def get(self) -> T:
-        """Return the result for the files as they are now."""
-        if (seen := self._stamps()) != self._seen:
-            self._seen = seen
-            try:
-                self.value = self._read()
-                _log.info("read again: %s", ", ".join(self._paths))
-            except Misconfigured as error:
-                _log.error("the changed file is not used: %s", error)
+    def get(self, *, at_once: bool = False) -> T:
+        """Return the result for the files as they are now, or for the former ones if somebody may still be writing them.
+
+        `at_once`: nobody is writing them.
+        """
+        seen = self._stamps()
+        if seen == self._seen:
+            self._changed = None
+        elif at_once or self._proves_itself or self._is_quiet(seen):
+            self._seen, self._changed = seen, None
+            self._adopt()
         return self.value
 
-    def _stamps(self) -> list[tuple[int, ...] | None]:
+    def _is_quiet(self, seen: "_Stamps") -> bool:
+        if self._changed is None or self._changed[0] != seen:
+            self._changed = seen, time.monotonic()
+        newest_ns = max((max(stamp[:2]) for stamp in seen if stamp is not None), default=0)
+        # By the file system's clock, too: a process that looks seldom need not look twice.
+        return time.monotonic() - self._changed[1] >= QUIET_S or time.time_ns() - newest_ns >= QUIET_S * 1e9
+
+    def _adopt(self) -> None:
+        names = ", ".join(self._paths)
+        try:
+            new = self._read()
+        except Exception as error:  # noqa: BLE001 - whatever somebody has written there must not end a process that runs
+            _log.error("the changed file is not used: %s", str(error) or f"{names}: {type(error).__name__}")
+            return
+        if why := self._doubt(self.value, new):
+            _log.error("the changed file is not used: %s: %s", names, why)
+            return
+        self.value = new
+        _log.info("read again: %s", names)
+
+    def _stamps(self) -> "_Stamps":
         return [_stamp(each) for each in self._paths]
 
 
-def _stamp(path: str) -> tuple[int, ...] | None:
+_Stamps = list[tuple[int, int, int, int] | None]
+
+
+def _stamp(path: str) -> tuple[int, int, int, int] | None:
     try:
         found = Path(path).stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino

@@ -21,6 +21,7 @@ from fogline_cloud.access.access_file import (
     ManagerGrant,
     OperatorGrant,
     Permissions,
+    loosened,
     read_permissions,
 )
 from fogline_cloud.access.policy import Action, Policy
@@ -124,3 +125,40 @@ def test_a_mistake_in_the_file_is_named(tmp_path, text, why):
         read_permissions(str(tmp_path / "access.toml"))
     assert str(error.value).startswith(f"{tmp_path}/access.toml: ")
     assert why in str(error.value)
+
+
+BOUND = """[[operator]]
+name = "alice"
+devices = ["lamp-*"]
+
+[[device]]
+name = "lock-*"
+gateways = ["gw-2"]
+"""
+
+
+@pytest.mark.fault("S9")
+@pytest.mark.parametrize("text", [BOUND, 'devices_without_entry = "none"\n' + BOUND, BOUND + "\n[[admin]]\nname = 'root'\n"])
+def test_no_cut_of_a_file_lets_every_gateway_speak_for_a_device_that_was_bound(folder, text):
+    path = folder / "access.toml"
+    path.write_text(text)
+    former, taken = read_permissions(str(path)), 0
+    for end in range(len(text)):
+        path.write_text(text[:end])
+        try:
+            new = read_permissions(str(path))
+        except Misconfigured:
+            continue
+        if not loosened(former, new):
+            taken += 1
+            assert not new.may_speak_for("gw-1", "lock-1")
+    assert taken, "no part of the file is a file"
+
+
+def test_a_file_may_bind_devices_anew_and_a_file_without_bindings_may_stay_so():
+    free, bound = Permissions(AccessFile()), Permissions(AccessFile(device=[DeviceBinding(name="a", gateways=["gw-1"])]))
+    strict = Permissions(AccessFile(devices_without_entry="none"))
+    harmless = [(free, free), (free, bound), (free, strict), (bound, strict), (strict, bound)]
+    assert [loosened(*each) for each in harmless] == [""] * 5
+    assert "half written" in loosened(bound, free)
+    assert "half written" in loosened(strict, free)

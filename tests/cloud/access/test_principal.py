@@ -1,6 +1,8 @@
 """Principals as logs and command records show them."""
 
-from fogline_cloud.access.principal import Principal, PrincipalKind
+import pytest
+
+from fogline_cloud.access.principal import ASSERTED, Principal, PrincipalKind
 
 
 def test_a_container_id_cannot_forge_a_line_of_the_log():
@@ -8,3 +10,11 @@ def test_a_container_id_cannot_forge_a_line_of_the_log():
     forged = Principal(PrincipalKind.CLIENT, "acme", "x\n2026-01-01 gateway gw-1 is gone", "asserted")
     assert str(forged) == r"client acme/'x\n2026-01-01 gateway gw-1 is gone' (asserted)"
     assert str(Principal(PrincipalKind.GATEWAY, "acme", "gw-1", "asserted")) == "gateway acme/gw-1 (asserted)"
+
+
+@pytest.mark.parametrize("begin", ["a" * 600, "\U0001f600" * 300, "n\n" * 300], ids=["letters", "emoji", "lines"])
+def test_names_that_begin_alike_are_told_apart_in_a_short_text(begin):
+    texts = {str(Principal(PrincipalKind.CLIENT, "t" * 64, begin + end, ASSERTED)) for end in ("", "1", "2")}
+    assert len(texts) == 3
+    assert max(len(each) for each in texts) < 256
+    assert all(each.isprintable() for each in texts)

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 from fogline.command import CommandState
 from fogline_cloud.api import command_index
 from fogline_cloud.api.command_index import CommandIndex, request_of
-from fogline_cloud.commands.client import CommandVerdict
 from fogline_cloud.commands.record import CommandRecord
+from fogline_cloud.commands.verdict import CommandVerdict
 
 SENT = CommandRecord(
     id="C1",
@@ -57,10 +57,10 @@ async def test_whoever_waits_is_woken_by_a_change_or_by_the_stop():
     waits = [asyncio.create_task(index.change(key, 60)) for key in ("C1", NAME)]
     await asyncio.sleep(0)
     index.put(SENT)
-    await asyncio.wait_for(asyncio.gather(*waits), 10)
+    await asyncio.wait_for(asyncio.gather(*waits), 60)
     assert index.waiting == 0
     last = asyncio.create_task(index.change("C1", 60))
     await asyncio.sleep(0)
     index.stop()
-    await asyncio.wait_for(last, 10)
-    await asyncio.wait_for(index.change("C1", 60), 10)
+    await asyncio.wait_for(last, 60)
+    await asyncio.wait_for(index.change("C1", 60), 60)

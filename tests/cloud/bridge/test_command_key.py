@@ -28,7 +28,7 @@ def test_a_bridge_that_others_fence_again_and_again_makes_the_key_in_the_end(ben
         nonlocal others
         if not stable and others:
             others -= 1
-            clients.producer(topics.transactional_id(tenant, topics.COMMAND_KEY)).init_transactions(30)
+            clients.producer(topics.transactional_id(tenant, topics.COMMAND_KEY)).init_transactions(60)
         return read_checkpoint(clients, tenant, shard, stable=stable)
 
     monkeypatch.setattr("fogline_cloud.bridge.command_key.read_checkpoint", read)

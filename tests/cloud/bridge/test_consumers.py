@@ -152,3 +152,16 @@ async def test_a_message_says_what_the_record_says():
     assert message.properties["device_id"] == "lamp-1"
     assert "fogline_chain" not in message.properties
     assert made.select(record(1, content_type="application/vnd.fogline-gap+json")) is None
+
+
+@pytest.mark.fault("X11")
+async def test_an_event_at_which_the_selection_fails_is_passed_over_and_the_next_one_comes(monkeypatch):
+    made, convert = consumer(), consumers.message_of
+
+    def stumble(record, *rest):
+        if record.offset == 1:
+            raise OverflowError("nobody thought of this")
+        return convert(record, *rest)
+
+    monkeypatch.setattr(consumers, "message_of", stumble)
+    assert [made.select(record(offset)) is None for offset in (1, 2)] == [True, False]

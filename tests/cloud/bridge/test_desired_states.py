@@ -11,7 +11,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from cloud.bridge.test_command_table import CommandSide, OneShard
 from fogline.amqp.outcome import ACCEPTED
 from fogline.cancel import FEATURE, is_cancel
 from fogline.command import CommandState, Deadline, Reply, is_command
@@ -25,6 +24,7 @@ from fogline_cloud.devices.edits import SET, WANT, DeviceEdit
 from fogline_cloud.devices.own_devices import OwnDevices
 from fogline_cloud.devices.record import read_key
 from fogline_cloud.shard.device_changes import DeviceChange
+from fogline_lab.bridge.command_side import CommandSide, OneShard
 
 LAMP = "lamp-1"
 
@@ -98,6 +98,7 @@ class SimulatedBridge:
     def connect(self):
         peer = SimpleNamespace(
             principal=SimpleNamespace(name="gw-1"),
+            journal="0123456789abcdef",
             control=self,
             welcomed=True,
             deadline=lambda left_ms, _=None: Deadline("boot", left_ms),
@@ -231,3 +232,29 @@ async def test_whatever_crashes_each_version_has_one_effect_and_the_newest_is_re
     assert levels[-1:] == [wanted], (bridge.table.get(LAMP), world.journal)
     entry = bridge.table.get(LAMP)
     assert (entry.outcome.state, entry.reported.reported) == (CommandState.SUCCEEDED, {"level": wanted})
+
+
+@pytest.mark.fault("X11")
+async def test_a_device_at_whose_desired_state_the_bridge_fails_stops_no_other_device(monkeypatch):
+    world, advance = World(), DesiredStates._advance
+    bridge = await started(world)
+
+    def stumble(self, entry, desired):
+        if entry.name == "bad":
+            raise OverflowError("nobody thought of this")
+        return advance(self, entry, desired)
+
+    monkeypatch.setattr(DesiredStates, "_advance", stumble)
+    for device in ("bad", LAMP):
+        bridge.shard.submit(DeviceChange(DeviceEdit(device, SET, "alice", b'{"type": "lamp"}'), lambda _: None))
+        body = b'{"desired": {"level": 1}, "command": "dim"}'
+        bridge.shard.submit(DeviceChange(DeviceEdit(device, WANT, "alice", body, "r-1"), lambda _: None))
+    for _ in range(4):
+        await bridge.commit()
+    for key, value in world.log:
+        bridge.table.apply(key, value)
+    bridge.desired._pending = {"bad": None, LAMP: None}
+    bridge.fed = len(world.log)
+    await settled(bridge)
+    bridge.crash()
+    assert world.effects == [{"level": 1}]

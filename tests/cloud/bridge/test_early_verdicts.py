@@ -5,20 +5,20 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from cloud.bridge.test_command_table import CommandSide, OneShard
-from cloud.commands.test_registry import record
-from cloud.shard.test_bad_records import replies
+from cloud.shard.reply_batches import replies
 from fogline.command import CommandState
 from fogline_cloud.bridge.command_table import CommandTable, wall_clock_ms
 from fogline_cloud.bridge.early_verdicts import EarlyVerdicts
 from fogline_cloud.commands.record import KAFKA_OWNER
+from fogline_lab.bridge.command_records import make_record
+from fogline_lab.bridge.command_side import CommandSide, OneShard
 
 TENANT = SimpleNamespace(tenant="acme")
 DONE = {"commandid": "C1", "device": "lamp-1"}
 
 
 def asked(**other):
-    return record(expires_ms=wall_clock_ms() + 60_000, **other)
+    return make_record(expires_ms=wall_clock_ms() + 60_000, **other)
 
 
 def end(table: CommandTable) -> None:

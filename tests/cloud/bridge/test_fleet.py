@@ -9,7 +9,7 @@ from fogline.gateway_statistics import MachineNumbers
 from fogline.process.metrics import METRICS
 from fogline_cloud.bridge import fleet as fleet_module
 from fogline_cloud.bridge.fleet import FleetStatistics
-from shared.test_gateway_statistics import STATISTICS
+from shared.example_statistics import STATISTICS
 
 DAY_S = 86_400
 NOW_S = 1_700_000_100.0

@@ -5,9 +5,8 @@ import time
 
 import pytest
 
-from cloud.commands.test_registry import record
+from cloud.shard.reply_batches import IDS, is_gap, landed, replies
 from cloud.shard.shard_bench import LIMIT_S, Answers, Bench
-from cloud.shard.test_bad_records import IDS, is_gap, landed, replies
 from fogline.amqp.outcome import ACCEPTED
 from fogline.command import CommandState
 from fogline.gap import decode_gap
@@ -19,6 +18,7 @@ from fogline_cloud.committed_records import read_committed
 from fogline_cloud.shard.command_changes import CommandChange
 from fogline_cloud.shard.recovery import read_commands
 from fogline_cloud.shard.shard import Shard
+from fogline_lab.bridge.command_records import make_record
 
 LATER_MS = int(time.time() * 1000) + 600_000
 
@@ -47,7 +47,7 @@ def audits(bench: Bench) -> list[AuditRecord]:
 def test_only_the_commands_own_gateway_and_device_end_it(bench, gateway, change):
     """B2: the foreign reply leaves a gap record without a body and a line in the audit; the real one ends the command."""
     shard, answers = bench.shard(issued=IDS.issued), Answers()
-    asked = write(shard, record(IDS.new(), tenant=bench.tenant, expires_ms=LATER_MS))
+    asked = write(shard, make_record(IDS.new(), tenant=bench.tenant, expires_ms=LATER_MS))
     answers.submit(shard, replies(bench, {"commandid": asked.id, "data": b"forged", **change}, gateway=gateway))
     assert answers.next() == ACCEPTED
     assert states(bench) == {asked.id: CommandState.ACCEPTED}
@@ -72,7 +72,7 @@ def test_a_reply_to_a_command_that_no_bridge_made_is_refused(bench, guessed):
     answers.submit(shard, replies(bench, {"commandid": guessed}, gateway="gw-2"))
     assert answers.next() == ACCEPTED
     assert (states(bench), [is_gap(each) for each in landed(bench)]) == ({}, [True])
-    assert write(shard, record("c" * 32, tenant=bench.tenant)).state is CommandState.ACCEPTED
+    assert write(shard, make_record("c" * 32, tenant=bench.tenant)).state is CommandState.ACCEPTED
 
 
 def test_a_reply_in_another_tenants_name_writes_no_command_and_counts_once(bench):

@@ -1,10 +1,15 @@
-"""The listener limits the number of connections. Tested without shards."""
+"""The listener limits the number of connections, and outlives errors of its handlers. Tested without shards."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
+import pytest
+
 from fogline.amqp.driver import connect
 from fogline.amqp.engine import Engine
+from fogline.amqp.outcome import ACCEPTED, INTERNAL_ERROR
+from fogline.amqp.scheduler import Share
+from fogline.message import Message
 from fogline_cloud.access.policy import Policy
 from fogline_cloud.bridge.audit_trail import AuditTrail
 from fogline_cloud.bridge.authentication import Authentication
@@ -26,11 +31,27 @@ class NoLinks(LinkHandler):
         """See `LinkHandler`."""
 
 
+class Stumbles(LinkHandler):
+    """Fails at links of device `bad`, and at messages that say so; takes any others."""
+
+    def attach(self, peer, link, address) -> None:
+        """See `LinkHandler`."""
+        if address.device == "bad":
+            raise ZeroDivisionError("nobody thought of this")
+        peer.accept_link(link, address, 10)
+
+    def received(self, peer, delivery, message, address) -> None:  # noqa: ARG002 - the handler's interface
+        """See `LinkHandler`."""
+        if message.body == b"bad":
+            raise OverflowError("nobody thought of this")
+        peer.settle(delivery, ACCEPTED)
+
+
 @asynccontextmanager
-async def listening() -> AsyncIterator[int]:
+async def listening(handler: LinkHandler | None = None) -> AsyncIterator[int]:
     """The port of a bridge's listener that takes two connections."""
     settings = CloudSettings(tenant="acme", bridge=BridgeSettings(max_connections=2))
-    handlers = LinkHandlers(*[NoLinks()] * 6)
+    handlers = LinkHandlers(*[handler or NoLinks()] * 6)
     audit = AuditTrail(ShardTable(1))
     listener = Listener(
         settings.bridge, Authentication(settings), Policy("acme", 1), ConnectedGateways(), handlers, audit=audit
@@ -61,3 +82,19 @@ async def test_a_connection_beyond_the_most_is_closed_with_an_error_until_anothe
         fourth = await dial(stack, port, "four")
         assert not fourth.is_closed.is_set()
         assert not second.is_closed.is_set()
+
+
+@pytest.mark.fault("X11")
+async def test_a_message_and_a_link_at_which_a_handler_fails_end_with_an_error_and_the_connection_goes_on():
+    async with listening(Stumbles()) as port, AsyncExitStack() as stack:
+        client = await dial(stack, port, "one")
+        session = client.connection.open_session()
+        sender = client.connection.open_sender(session, "good", "telemetry/acme/lamp-1", Share(), {})
+        refused = client.connection.open_sender(session, "bad", "telemetry/acme/bad", Share(), {})
+        outcomes = [await within(sender.send(Message(body=body)), "not settled") for body in (b"1", b"bad", b"2")]
+        assert (outcomes[0], outcomes[2]) == (ACCEPTED, ACCEPTED)
+        assert outcomes[1].condition == INTERNAL_ERROR
+        assert "OverflowError" in outcomes[1].description
+        assert [each.name for each in client.link_conditions] == [INTERNAL_ERROR]
+        assert refused.closed
+        assert not client.is_closed.is_set()

@@ -6,6 +6,7 @@ import pytest
 
 from fogline.amqp.login import PLAIN, Login
 from fogline.errors import Misconfigured
+from fogline.process import tls_files
 from fogline.process.tls_files import ReadAgain
 from fogline_cloud.bridge.passwords import MAX_CHECKS, Passwords, password_line, read_passwords
 from fogline_lab.amqp import within
@@ -31,13 +32,15 @@ async def test_the_right_password_and_nothing_else_is_accepted(file):
     assert [await verdict(passwords, *each) for each in tries] == [True, False, False, False, False, False]
 
 
-async def test_a_changed_file_counts_at_once(file):
+async def test_a_changed_file_counts_when_nobody_writes_it_any_more(file, monkeypatch):
+    monkeypatch.setattr(tls_files, "QUIET_S", 0)
     passwords = Passwords(str(file))
     file.write_text(password_line("alice", "new one"))
     assert [await verdict(passwords, "alice", each) for each in ("right", "new one")] == [False, True]
 
 
-async def test_a_changed_file_that_cannot_be_read_changes_nothing(file):
+async def test_a_changed_file_that_cannot_be_read_changes_nothing(file, monkeypatch):
+    monkeypatch.setattr(tls_files, "QUIET_S", 0)
     passwords = Passwords(str(file))
     file.write_text("alice:plain:text")
     assert await verdict(passwords, "alice", "right")
@@ -84,5 +87,14 @@ def test_a_file_is_read_again_only_when_it_has_changed(folder):
     again = ReadAgain(read, [str(path)])
     assert [again.get(), again.get()] == ["1", "1"]
     path.write_text("22")
-    assert [again.get(), again.get()] == ["22", "22"]
+    assert [again.get(at_once=True), again.get()] == ["22", "22"]
     assert reads == ["1", "22"]
+
+
+async def test_a_right_password_names_what_it_was_compared_with_and_a_wrong_one_does_not(file):
+    passwords, proven = Passwords(str(file)), []
+    for password in ("wrong", "right"):
+        answer = asyncio.get_running_loop().create_future()
+        passwords.check(Login(PLAIN, "alice", password), answer.set_result, proven.append)
+        await within(answer, "no verdict")
+    assert proven == [passwords.of("alice")]

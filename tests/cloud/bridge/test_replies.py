@@ -7,8 +7,6 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from cloud.bridge.test_command_table import CommandSide, OneShard
-from cloud.commands.test_registry import over, record, reply_event
 from fogline.amqp import wire
 from fogline.amqp.outcome import ACCEPTED, MODIFIED, RELEASED, UNKNOWN, rejected
 from fogline.command import CommandState, Reply
@@ -17,6 +15,8 @@ from fogline_cloud.bridge import replies as module
 from fogline_cloud.bridge.replies import MAX_IN_FLIGHT, ReplySender
 from fogline_cloud.commands.record import apply_reply, ended
 from fogline_lab.amqp import within
+from fogline_lab.bridge.command_records import make_ended_record, make_record, make_reply_event
+from fogline_lab.bridge.command_side import ready_command_side
 
 
 @pytest.fixture(autouse=True)
@@ -76,9 +76,9 @@ def delivered():
 async def test_a_reply_in_flight_on_a_half_open_link_is_sent_over_the_new_one(delivered):
     """B6: the operator is back before the bridge knows that its former connection is lost."""
     replies, half_open, new = ReplySender(delivered), Sender(), Sender()
-    replies.add_link(("", "me"), half_open, [over(CommandState.SUCCEEDED)])
+    replies.add_link(("", "me"), half_open, [make_ended_record(CommandState.SUCCEEDED)])
     await half_open.has(1)
-    replies.add_link(("", "me"), new, [over(CommandState.SUCCEEDED)])
+    replies.add_link(("", "me"), new, [make_ended_record(CommandState.SUCCEEDED)])
     assert new.sent == []
     half_open.end()
     replies.remove_link(half_open.link)
@@ -92,7 +92,7 @@ async def test_a_reply_in_flight_on_a_half_open_link_is_sent_over_the_new_one(de
 async def test_a_reply_that_is_not_accepted_is_sent_again_over_the_same_link(delivered, outcome):
     """B6."""
     replies, sender = ReplySender(delivered), Sender()
-    replies.add_link(("", "me"), sender, [over(CommandState.SUCCEEDED)])
+    replies.add_link(("", "me"), sender, [make_ended_record(CommandState.SUCCEEDED)])
     for count in (1, 2):
         (await sender.has(count))[1].set_result(outcome)
     (await sender.has(3))[1].set_result(ACCEPTED)
@@ -103,7 +103,7 @@ async def test_a_reply_that_is_not_accepted_is_sent_again_over_the_same_link(del
 async def test_the_older_of_two_links_gets_the_answers_when_the_newer_one_ends(delivered):
     replies, older, newer = ReplySender(delivered), Sender(), Sender()
     replies.add_link(("", "me"), older, [])
-    replies.add_link(("", "me"), newer, [over(CommandState.SUCCEEDED)])
+    replies.add_link(("", "me"), newer, [make_ended_record(CommandState.SUCCEEDED)])
     await newer.has(1)
     newer.end()
     replies.remove_link(newer.link)
@@ -115,12 +115,12 @@ async def test_pauses_between_attempts_grow_and_end_with_a_new_link(delivered, m
     monkeypatch.setattr(module, "MAX_RETRY_S", 7200.0)
     assert [module.retry_s(failures) for failures in (1, 2, 3, 100_000)] == [3600, 7200, 7200, 7200]
     replies, refusing, new = ReplySender(delivered), Sender(), Sender()
-    replies.add_link(("", "me"), refusing, [over(CommandState.SUCCEEDED)])
+    replies.add_link(("", "me"), refusing, [make_ended_record(CommandState.SUCCEEDED)])
     (await refusing.has(1))[1].set_result(RELEASED)
     await asyncio.sleep(0)
-    replies.send(over(CommandState.SUCCEEDED))
+    replies.send(make_ended_record(CommandState.SUCCEEDED))
     assert len(refusing.sent) == 1
-    replies.add_link(("", "me"), new, [over(CommandState.SUCCEEDED)])
+    replies.add_link(("", "me"), new, [make_ended_record(CommandState.SUCCEEDED)])
     await new.has(1)
 
 
@@ -130,8 +130,8 @@ async def test_an_operator_that_settles_nothing_has_few_replies_in_flight_and_st
     replies.add_link(("", "greedy"), greedy, [])
     replies.add_link(("", "me"), honest, [])
     for number in range(1000):
-        replies.send(msgspec.structs.replace(over(CommandState.SUCCEEDED), id=f"G{number}", reply_to="greedy"))
-    replies.send(over(CommandState.SUCCEEDED))
+        replies.send(msgspec.structs.replace(make_ended_record(CommandState.SUCCEEDED), id=f"G{number}", reply_to="greedy"))
+    replies.send(make_ended_record(CommandState.SUCCEEDED))
     (await honest.has(1))[1].set_result(ACCEPTED)
     await within(delivered.came.wait(), "the honest operator waits")
     assert [each.id for each in delivered.records] == ["C1"]
@@ -144,10 +144,10 @@ async def test_a_newer_verdict_does_not_wait_for_the_pause_of_the_former_one(del
     monkeypatch.setattr(module, "FIRST_RETRY_S", 3600.0)
     monkeypatch.setattr(module, "MAX_RETRY_S", 3600.0)
     replies, sender = ReplySender(delivered), Sender()
-    replies.add_link(("", "me"), sender, [over(CommandState.IN_DOUBT, provisional=True)])
+    replies.add_link(("", "me"), sender, [make_ended_record(CommandState.IN_DOUBT, provisional=True)])
     (await sender.has(1))[1].set_result(RELEASED)
     await asyncio.sleep(0)
-    replies.send(over(CommandState.SUCCEEDED))
+    replies.send(make_ended_record(CommandState.SUCCEEDED))
     message, _ = await sender.has(2)
     assert message.properties["state"] == "SUCCEEDED"
 
@@ -164,8 +164,8 @@ class EncodingSender(Sender):
 async def test_a_reply_that_amqp_cannot_encode_stops_no_other(delivered, wrong, caplog):
     """Isolation: a gateway that says nonsense of one command does not keep an operator from its other answers."""
     replies, sender = ReplySender(delivered), EncodingSender()
-    good = msgspec.structs.replace(over(CommandState.SUCCEEDED), id="C2")
-    replies.add_link(("", "me"), sender, [msgspec.structs.replace(over(CommandState.SUCCEEDED), **wrong), good])
+    good = msgspec.structs.replace(make_ended_record(CommandState.SUCCEEDED), id="C2")
+    replies.add_link(("", "me"), sender, [msgspec.structs.replace(make_ended_record(CommandState.SUCCEEDED), **wrong), good])
     message, _ = await sender.has(1)
     assert message.properties["command_id"] == "C2"
     assert "the reply to command C1 cannot be sent" in caplog.text
@@ -174,25 +174,19 @@ async def test_a_reply_that_amqp_cannot_encode_stops_no_other(delivered, wrong, 
 @pytest.mark.parametrize("status", [-1, 0, 199, 600, 2**40])
 def test_a_reply_with_an_invalid_status_ends_no_command(status):
     with pytest.raises(Poison):
-        apply_reply(reply_event(status=status), record(), 77)
-
-
-def command_side():
-    shard = OneShard()
-    shard.ready = True
-    return CommandSide(shard), shard
+        apply_reply(make_reply_event(status=status), make_record(), 77)
 
 
 async def test_the_gateways_verdict_is_sent_though_the_provisional_one_was_accepted():
-    commands, shard = command_side()
+    commands, shard = ready_command_side()
     sender = Sender()
     commands.table.add_reply_link(("", "me"), sender)
-    doubt = ended(record(), CommandState.IN_DOUBT, Reply(504), int(time.time() * 1000), provisional=True)
+    doubt = ended(make_record(), CommandState.IN_DOUBT, Reply(504), int(time.time() * 1000), provisional=True)
     commands.table.take_over(doubt)
     (await sender.has(1))[1].set_result(ACCEPTED)
     noted = (await within(shard.changes.get(), "the delivery is not recorded")).record
     assert noted.reply_delivered
-    verdict = apply_reply(reply_event(), noted, noted.changed_ms + 1)
+    verdict = apply_reply(make_reply_event(), noted, noted.changed_ms + 1)
     assert verdict.owes_reply
     commands.table.take_over(verdict)
     message, _ = await sender.has(2)
@@ -201,13 +195,13 @@ async def test_the_gateways_verdict_is_sent_though_the_provisional_one_was_accep
 
 
 async def test_the_gateways_verdict_comes_while_the_provisional_one_is_in_flight():
-    commands, _ = command_side()
+    commands, _ = ready_command_side()
     sender = Sender()
     commands.table.add_reply_link(("", "me"), sender)
-    doubt = ended(record(), CommandState.IN_DOUBT, Reply(504), int(time.time() * 1000), provisional=True)
+    doubt = ended(make_record(), CommandState.IN_DOUBT, Reply(504), int(time.time() * 1000), provisional=True)
     commands.table.take_over(doubt)
     _, first = await sender.has(1)
-    commands.table.take_over(apply_reply(reply_event(), doubt, doubt.changed_ms + 1))
+    commands.table.take_over(apply_reply(make_reply_event(), doubt, doubt.changed_ms + 1))
     first.set_result(ACCEPTED)
     message, second = await sender.has(2)
     assert message.properties["state"] == "SUCCEEDED"
@@ -218,13 +212,13 @@ async def test_the_gateways_verdict_comes_while_the_provisional_one_is_in_flight
 
 async def test_a_record_that_its_verdict_overtook_changes_nothing():
     """The shard reports a verdict before its commit, so the DISPATCHED of the commit before may reach the loop after it."""
-    commands, _ = command_side()
+    commands, _ = ready_command_side()
     sender = Sender()
     commands.table.add_reply_link(("", "me"), sender)
-    verdict = apply_reply(reply_event(), record(), int(time.time() * 1000))
+    verdict = apply_reply(make_reply_event(), make_record(), int(time.time() * 1000))
     commands.table._learn(verdict)
     _, outcome = await sender.has(1)
-    commands.table.take_over(record(state=CommandState.DISPATCHED))
+    commands.table.take_over(make_record(state=CommandState.DISPATCHED))
     assert commands.table.registry.get("C1").state is CommandState.SUCCEEDED
     outcome.set_result(ACCEPTED)
     await asyncio.sleep(0)

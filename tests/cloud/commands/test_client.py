@@ -9,6 +9,7 @@ from fogline.command import EXPIRED, CommandState
 from fogline_cloud.commands import client
 from fogline_cloud.commands.client import Ask, Operator
 from fogline_lab.amqp import End, served, within
+from fogline_lab.clock import pass_time
 
 
 class Bridge(End):
@@ -31,10 +32,20 @@ def impatient(monkeypatch):
     monkeypatch.setattr(client, "DOUBT_S", 0.2)
 
 
-async def verdict(bridge, *, durable, ttl_s=60.0):
+async def verdict(bridge, *, durable, copies=0):
+    """`copies`: the command's time to live ends after the bridge has got so many."""
+
+    async def sent():
+        while len(bridge.messages) < copies:  # noqa: ASYNC110 - nothing tells it
+            await asyncio.sleep(0.01)
+
     async with served(bridge) as port, Operator("127.0.0.1", port, "acme") as operator:
-        ask = Ask("lamp-1", "switch", durable=durable, reply=False, ttl_s=ttl_s)
-        return await within(operator.request(ask), "no verdict")
+        ask = Ask("lamp-1", "switch", durable=durable, reply=False, ttl_s=60.0)
+        asked = asyncio.create_task(operator.request(ask))
+        if copies:
+            await within(sent(), "the command is not sent")
+            pass_time(60)
+        return await within(asked, "no verdict")
 
 
 async def test_a_released_direct_command_is_rejected():
@@ -61,7 +72,7 @@ async def test_a_released_direct_command_is_sent_again_if_a_former_copy_may_have
     ],
 )
 async def test_a_command_that_no_bridge_takes_in_time_expires_unless_one_may_have_it(outcomes, durable, state):
-    assert (await verdict(Bridge(*outcomes), durable=durable, ttl_s=1.0)).state is state
+    assert (await verdict(Bridge(*outcomes), durable=durable, copies=len(outcomes))).state is state
 
 
 async def test_each_copy_has_what_is_left_of_the_time_to_live():
@@ -88,7 +99,7 @@ async def test_a_command_that_a_bridge_may_have_taken_is_asked_for_after_its_tim
         return rejected(EXPIRED, "too late") if message.ttl_ms == 1 else MODIFIED
 
     bridge = End(answer=outcome)
-    found = await verdict(bridge, durable=True, ttl_s=1.0)
+    found = await verdict(bridge, durable=True, copies=1)
     assert (found.state, found.status) == (CommandState.EXPIRED, 408)
     assert len(bridge.messages) > 1
 
@@ -97,7 +108,7 @@ async def test_a_command_that_a_bridge_took_is_in_doubt_if_no_verdict_comes():
     """The connection ends after the bridge has accepted it, and no bridge takes a copy until its time is over."""
     bridge = Bridge(ACCEPTED, RELEASED)
     async with served(bridge) as port, Operator("127.0.0.1", port, "acme") as operator:
-        asked = asyncio.create_task(operator.request(Ask("lamp-1", "switch", ttl_s=2.0)))
+        asked = asyncio.create_task(operator.request(Ask("lamp-1", "switch", ttl_s=60.0)))
 
         async def taken():
             while not any(each.maybe_taken for each in operator._pending.values()):  # noqa: ASYNC110 - nothing tells it
@@ -105,4 +116,5 @@ async def test_a_command_that_a_bridge_took_is_in_doubt_if_no_verdict_comes():
 
         await within(taken(), "no outcome")
         bridge.connection.abort()
+        pass_time(60)
         assert (await within(asked, "no verdict")).state is CommandState.IN_DOUBT

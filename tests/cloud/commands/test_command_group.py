@@ -6,8 +6,8 @@ import pytest
 
 from fogline.command import CommandState
 from fogline.errors import Misconfigured, Unreachable
-from fogline_cloud.commands.client import CancelVerdict, CommandVerdict
 from fogline_cloud.commands.command_group import GroupCommand, GroupFile, GroupRun
+from fogline_cloud.commands.verdict import CancelVerdict, CommandVerdict
 from fogline_lab.amqp import within
 
 NAMES = [f"lamp-{number}" for number in range(20)]
@@ -41,7 +41,16 @@ class ScriptedOperator:
 
 
 def group_of(folder, **fields) -> GroupFile:
-    given = {"id": "g1", "tenant": "acme", "devices": NAMES, "name": "switch", "ttl_s": 60.0, "rate_s": 1e6, **fields}
+    given = {
+        "id": "g1",
+        "tenant": "acme",
+        "devices": NAMES,
+        "name": "switch",
+        "ttl_s": 60.0,
+        "rate_s": 1e6,
+        "created_ms": 0,
+        **fields,
+    }
     return GroupFile.create(folder, GroupCommand(**given))
 
 
@@ -106,3 +115,15 @@ def test_a_file_that_a_crash_has_cut_off_is_read_up_to_there(folder):
     (folder / "g3.jsonl").write_text("x\n")
     with pytest.raises(Misconfigured, match="not the file of a group"):
         GroupFile.read(folder, "g3")
+
+
+@pytest.mark.parametrize(("age_days", "may"), [(6.9, True), (7.1, False)])
+def test_a_group_that_bridges_may_have_forgotten_is_not_resumed(folder, age_days, may):
+    """A copy of a command that ran would be a new command there."""
+    now_ms = 100 * 86_400_000
+    group = group_of(folder, created_ms=now_ms - int(age_days * 86_400_000))
+    if may:
+        group.require_recent(now_ms)
+    else:
+        with pytest.raises(Misconfigured, match="group g1 is more than 7 days old"):
+            group.require_recent(now_ms)

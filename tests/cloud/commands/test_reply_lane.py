@@ -4,7 +4,6 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloud.commands.test_registry import record
 from fogline.command import CommandState
 from fogline.errors import Poison
 from fogline.gap import GAP_CONTENT_TYPE, decode_gap
@@ -12,10 +11,11 @@ from fogline_cloud.audit.record import encode_audit
 from fogline_cloud.bridge.replies import reply_message
 from fogline_cloud.commands.record import CommandRecord, audit_of, decode_record, encode
 from fogline_cloud.commands.reply_lane import check_replies
+from fogline_lab.bridge.command_records import make_record
 from fogline_lab.events import make_event
 
 NOW_MS = 1_790_000_000_000
-KNOWN = record()
+KNOWN = make_record()
 text = st.one_of(st.none(), st.sampled_from(["C1", "C2", "command/switch", "SUCCEEDED", "string:1"]), st.text(max_size=600))
 said = st.fixed_dictionaries(
     {

@@ -9,7 +9,7 @@ from fogline.address import CommandAddress
 from fogline.command import MAX_COMMAND_BYTES, CommandState
 from fogline.errors import Poison
 from fogline.message import Message
-from fogline_cloud.access.principal import Principal, PrincipalKind
+from fogline_cloud.access.principal import ASSERTED, KAFKA, Principal, PrincipalKind
 from fogline_cloud.bridge.replies import reply_message
 from fogline_cloud.commands.command_id import CommandIds
 from fogline_cloud.commands.request import read_command
@@ -123,3 +123,20 @@ def test_a_message_that_is_no_command_is_refused_with_the_reason(change, reason)
     with pytest.raises(Poison) as caught:
         record(**change)
     assert caught.value.reason == reason
+
+
+def test_no_amqp_peer_can_make_the_ids_of_commands_that_came_over_kafka():
+    """It has the sender's name, its reply id, and the message id of a record."""
+    message = msgspec.structs.replace(MESSAGE, reply_to="command_response/acme/kafka", message_id="0/12/1234")
+    of_kafka, of_user = (
+        read_command(
+            message,
+            LINK_ADDRESS,
+            Principal(PrincipalKind.CLIENT, "acme", "hono.command", proof),
+            0,
+            CommandPolicySettings(),
+            ids=IDS,
+        )
+        for proof in (KAFKA, ASSERTED)
+    )
+    assert of_kafka.id != of_user.id

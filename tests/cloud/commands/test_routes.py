@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from fogline.codec import Batch
+from fogline.event import Lane
 from fogline_cloud.commands import routes as module
 from fogline_cloud.commands.routes import STAY_S, Routes
 from fogline_lab.events import make_event
@@ -116,3 +117,67 @@ def test_threads_that_learn_at_once_leave_routes_within_the_limit(monkeypatch):
         list(pool.map(flood, [f"gw-{number}" for number in range(4)]))
     assert len(routes._routes) == 10
     assert sum(map(len, routes._by_gateway.values())) == 10
+
+
+def reply(sequence, state="EXPIRED"):
+    """The end of a command, which the gateway reports."""
+    return make_event(sequence, lane=Lane.REPLY, commandid="C1", commandstate=state, status=408)
+
+
+def test_a_device_comes_back_to_the_gateway_where_it_reports_although_commands_end_at_another(clock):
+    """It polled once at gw-2, and the commands that wait for it there expire one after the other."""
+    routes = Routes()
+    routes.learn("gw-1", Batch.of([make_event()]))
+    routes.learn("gw-2", Batch.of([make_event(ttd=1)]))
+    assert routes.gateway_of("lamp-1") == "gw-2"
+    moved_s = None
+    for second in range(0, 60, 5):
+        clock[0] += 5
+        assert routes.learn("gw-2", Batch.of([reply(second + 1)])) == []
+        if routes.learn("gw-1", Batch.of([make_event(second + 1)])):
+            moved_s = second + 5
+            break
+    assert moved_s == STAY_S + 5
+
+
+def test_a_poll_at_another_gateway_does_not_move_a_device_that_listens_and_reports(clock):
+    routes = Routes()
+    routes.learn("gw-1", Batch.of([make_event(ttd=-1)]))
+    clock[0] += STAY_S
+    routes.learn("gw-1", Batch.of([make_event(2)]))
+    assert routes.learn("gw-2", Batch.of([make_event(ttd=1)])) == []
+    assert routes.learn("gw-2", Batch.of([make_event(ttd=-1)])) == ["lamp-1"], "it listens there now"
+
+
+@pytest.mark.parametrize("why", ["it has left", "it is silent"])
+def test_a_poll_moves_a_device_that_no_longer_listens_elsewhere(clock, why):
+    routes = Routes()
+    routes.learn("gw-1", Batch.of([make_event(ttd=-1)]))
+    if why == "it has left":
+        assert routes.learn("gw-1", Batch.of([make_event(2, ttd=0)])) == []
+    else:
+        clock[0] += STAY_S + 1
+    assert routes.learn("gw-2", Batch.of([make_event(ttd=1)])) == ["lamp-1"]
+
+
+def test_that_a_device_has_left_is_no_sign_of_it(clock):
+    routes = Routes()
+    routes.learn("gw-1", Batch.of([make_event()]))
+    clock[0] += STAY_S
+    routes.learn("gw-1", Batch.of([make_event(2, ttd=0)]))
+    clock[0] += 1
+    assert routes.learn("gw-2", Batch.of([make_event()])) == ["lamp-1"]
+    assert routes.learn("gw-3", Batch.of([make_event(device="lamp-2", ttd=0)])) == []
+    assert routes.gateway_of("lamp-2") is None
+
+
+def test_the_end_of_a_command_makes_no_device_known(clock):
+    routes = Routes()
+    assert routes.learn("gw-1", Batch.of([reply(1, "SUCCEEDED")])) == []
+    assert routes.gateway_of("lamp-1") is None
+
+
+def test_of_several_announcements_in_a_batch_the_last_one_counts(clock):
+    routes = Routes()
+    routes.learn("gw-1", Batch.of([make_event(ttd=-1), make_event(2, ttd=0)]))
+    assert routes.learn("gw-2", Batch.of([make_event(ttd=1)])) == ["lamp-1"]

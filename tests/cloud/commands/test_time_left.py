@@ -5,8 +5,6 @@ import asyncio
 import msgspec
 import pytest
 
-from cloud.bridge.test_command_table import CommandSide, OneShard
-from cloud.commands.test_registry import record
 from fogline.amqp.outcome import ACCEPTED, rejected
 from fogline.codec import Beacon, decode_beacon
 from fogline.command import decode_command
@@ -18,6 +16,8 @@ from fogline_cloud.bridge.peer import GatewayPeer
 from fogline_cloud.bridge.queue_budget import QueueBudget
 from fogline_cloud.commands.record import encode, left_ms
 from fogline_lab.amqp import within
+from fogline_lab.bridge.command_records import make_record
+from fogline_lab.bridge.command_side import CommandSide, OneShard
 
 TTL_MS = 30_000
 WRONG_MS = 600_000
@@ -61,7 +61,7 @@ def connect(commands, boot="boot", boottime_ms=5_000):
 
 
 def asked(clock, **other):
-    return record(accepted_ms=clock[0], expires_ms=clock[0] + TTL_MS, durable=True, **other)
+    return make_record(accepted_ms=clock[0], expires_ms=clock[0] + TTL_MS, durable=True, **other)
 
 
 def left(command, boottime_ms=5_000):
@@ -130,7 +130,7 @@ async def test_a_clock_that_is_set_back_prolongs_no_command_at_the_bridge_that_t
 
 @pytest.mark.parametrize(("now_ms", "left"), [(999, 500), (1_000, 500), (1_200, 300), (1_500, 0), (2_000, 0)])
 def test_the_time_left_is_between_zero_and_the_ttl(now_ms, left):
-    assert left_ms(record(accepted_ms=1_000, expires_ms=1_500), now_ms) == left
+    assert left_ms(make_record(accepted_ms=1_000, expires_ms=1_500), now_ms) == left
 
 
 @pytest.mark.parametrize("boottime", [-1, 2**53 + 1, 2**63 - 1, "7"])

@@ -1,11 +1,15 @@
 """Commands that a device does not take are refused before they travel, and the refusal names the argument."""
 
+import contextlib
 import json
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from fogline.amqp.outcome import INVALID_FIELD, NOT_IMPLEMENTED
-from fogline_cloud.devices.argument_check import refusal_of
+from fogline.errors import Poison
+from fogline_cloud.devices.argument_check import check_schema, refusal_of
 from fogline_cloud.devices.device_table import DeviceEntry
 from fogline_cloud.devices.record import DeviceRecord, commands_text
 
@@ -76,3 +80,72 @@ def test_a_schema_that_never_ends_refuses_its_command():
 def test_a_reference_elsewhere_is_never_loaded():
     remote = json.loads('{"$ref": "http://127.0.0.1:9/schema"}')
     assert "cannot be applied" in refused("x", b"{}", where=device(x=remote))[1]
+
+
+HUGE = b"1" * 401
+"""A whole number that no float can hold."""
+UNFORESEEN = {
+    "a float divides a whole number that no float can hold": ({"multipleOf": 0.5}, HUGE),
+    "a reference to an element of a list by a word": ({"allOf": [{}], "$ref": "#/allOf/x"}, b"1"),
+    "a reference to a number": ({"minimum": 1, "$ref": "#/minimum"}, b"1"),
+    "a reference to nothing": ({"$ref": "#/$defs/a"}, b"1"),
+    "a reference that is no pointer": ({"$ref": "#%"}, b"1"),
+    "a divisor that makes a quotient infinite": ({"multipleOf": 1e-308}, b"1e308"),
+}
+
+
+@pytest.mark.fault("X11")
+@pytest.mark.parametrize(("schema", "argument"), UNFORESEEN.values(), ids=UNFORESEEN)
+def test_a_pair_of_schema_and_argument_at_which_the_check_fails_refuses_the_command(schema, argument):
+    condition, why = refused("level", argument, where=device(level=schema))
+    assert condition == INVALID_FIELD
+    assert "lamp-1" in why
+    assert "\n" not in why
+
+
+def test_commands_that_are_no_schemas_refuse_the_command():
+    broken = DeviceEntry(name="lamp-1", record=DeviceRecord(version=1, changed_ms=1, changed_by="a", commands="[1"))
+    assert refused("switch", b"1", where=broken)[0] == INVALID_FIELD
+
+
+_numbers = st.one_of(
+    st.sampled_from([0, -1, 0.5, 1e-308, 1e308, 2**53 + 1, 2**64, 10**400, -(10**400)]),
+    st.integers(),
+    st.floats(allow_nan=False, allow_infinity=False),
+)
+_texts = st.sampled_from(
+    ["", "a", "on", "\0", "\x1b[31m", "\U0001f600", "#", "#/", "#/$defs/a", "#/allOf/a", "#/minimum", "#/%"]
+)
+_values = st.recursive(
+    st.one_of(_numbers, st.none(), st.booleans(), _texts),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(_texts, inner, max_size=3)),
+    max_leaves=4,
+)
+_schemas = st.deferred(lambda: st.lists(st.sampled_from(sorted(_keywords)), max_size=3, unique=True).flatmap(_schema))
+_keywords = {
+    **dict.fromkeys(["multipleOf", "maximum", "exclusiveMaximum", "minimum", "exclusiveMinimum"], _numbers),
+    **dict.fromkeys(["maxLength", "minItems", "maxContains", "minContains", "minProperties"], _numbers),
+    **dict.fromkeys(["not", "if", "then", "else", "contains", "items", "propertyNames"], _schemas),
+    **dict.fromkeys(["unevaluatedItems", "unevaluatedProperties", "additionalProperties"], _schemas),
+    **dict.fromkeys(["allOf", "anyOf", "oneOf", "prefixItems"], st.lists(_schemas, min_size=1, max_size=2)),
+    **dict.fromkeys(["$ref", "$dynamicRef", "$id", "$anchor", "$schema", "format"], _texts),
+    **dict.fromkeys(["properties", "$defs", "dependentSchemas"], st.dictionaries(_texts, _schemas, max_size=2)),
+    "type": st.sampled_from(["object", "array", "integer", "number", "string", ["null", "boolean"]]),
+    "required": st.lists(_texts, max_size=2),
+    "const": _values,
+    "enum": st.lists(_values, max_size=2),
+}
+
+
+def _schema(names: list[str]) -> st.SearchStrategy:
+    return st.fixed_dictionaries({name: _keywords[name] for name in names})
+
+
+@pytest.mark.fault("X11")
+@settings(max_examples=500, suppress_health_check=list(HealthCheck))
+@given(_schemas, _values)
+def test_of_any_schema_and_any_argument_the_command_passes_or_is_refused_in_one_line(schema, argument):
+    with contextlib.suppress(Poison):  # the registry refuses most of what cannot be checked: with a reason as well
+        check_schema("level", schema)
+    found = refused("level", json.dumps(argument).encode(), where=device(level=schema))
+    assert found is None or (found[0] == INVALID_FIELD and "lamp-1" in found[1] and found[1].isprintable())

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from fogline.errors import Poison
-from fogline_cloud.devices.edits import FORGET, SET, DeviceEdit, apply_edit
+from fogline_cloud.devices.edits import FORGET, SET, DeviceEdit, apply_edit, request_of
 from fogline_cloud.devices.record import DeviceRecord, decode_device, encode_device
 
 SWITCH = {"switch": {"type": "object", "required": ["on"], "properties": {"on": {"type": "boolean"}}}}
@@ -76,3 +76,12 @@ def test_an_unknown_action_is_refused():
 def test_properties_may_have_the_names_of_keywords():
     schema = {"properties": {"pattern": {"type": "string"}, "uniqueItems": {"type": "boolean"}}}
     assert json.loads(changed(commands={"draw": schema}).commands) == {"draw": schema}
+
+
+def test_messages_are_copies_only_if_all_of_their_ids_agree():
+    long = "string:" + "k" * 250
+    ids = [("op-1", long + "1"), ("op-1", long + "2"), ("op-1", "string:1"), ("op-2", "string:1"), ("", "op-1/string:1")]
+    requests = [request_of(*each) for each in ids]
+    assert len(set(requests)) == len(ids)
+    assert requests == [request_of(*each) for each in ids]
+    assert {len(each) for each in requests} == {32}

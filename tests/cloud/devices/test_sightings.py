@@ -2,8 +2,9 @@
 
 import pytest
 
-from cloud.devices.test_device_table import put, see
+from cloud.devices.device_changes import put, see
 from fogline.codec import Batch
+from fogline.event import rfc3339
 from fogline_cloud.devices.device_table import DeviceTable
 from fogline_cloud.devices.record import encode_sighting, seen_key
 from fogline_cloud.settings import DeviceSettings, Learn
@@ -15,12 +16,15 @@ START_MS = 1_790_000_000_000
 MINUTE = 60_000
 
 
-def batch(*devices: str, properties: str | None = None) -> Batch:
-    return Batch.of([make_event(n, tenant="acme", device=each, properties=properties) for n, each in enumerate(devices, 1)])
+def batch(*devices: str, properties: str | None = None, at_ms: int = 0) -> Batch:
+    recorded = rfc3339((START_MS + at_ms) * 1_000_000)
+    more = {"tenant": "acme", "properties": properties, "recordedtime": recorded}
+    return Batch.of([make_event(n, device=each, **more) for n, each in enumerate(devices, 1)])
 
 
 def noted(sightings: Sightings, now_ms: int, *devices: str, gateway="gw-1", **more) -> list[str]:
-    return sorted(device for device, _ in sightings.due(gateway, batch(*devices, **more), "acme", START_MS + now_ms))
+    found = sightings.due(gateway, batch(*devices, at_ms=now_ms, **more), "acme", START_MS + now_ms)
+    return sorted(device for device, _ in found)
 
 
 @pytest.fixture
@@ -54,7 +58,8 @@ def test_the_firmware_is_a_property_of_an_event(table):
     found = dict(sightings.due("gw-1", batch("lamp-1", properties="x=1&firmware=2.0"), "acme", START_MS))
     assert found["lamp-1"].firmware == "2.0"
     table.apply(seen_key("lamp-1", "gw-1").encode(), encode_sighting(found["lamp-1"]))
-    later = dict(sightings.due("gw-1", batch("lamp-1", properties="firmware=" + "9" * 100), "acme", START_MS + 20 * MINUTE))
+    next_batch = batch("lamp-1", properties="firmware=" + "9" * 100, at_ms=20 * MINUTE)
+    later = dict(sightings.due("gw-1", next_batch, "acme", START_MS + 20 * MINUTE))
     assert later["lamp-1"].firmware == "2.0"
 
 

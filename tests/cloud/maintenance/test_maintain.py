@@ -77,13 +77,13 @@ def test_a_flow_appends_while_its_tables_are_maintained(events, run, monkeypatch
 
     flow = threading.Thread(target=append)
     flow.start()
-    assert begun.wait(30), "the flow did not append"
+    assert begun.wait(60), "the flow did not append"
     deadline = time.monotonic() + 60
     compacted = Counter()
     while not all(compacted[day] > 2 for day in ("2026-01-05", "2026-01-06")) and time.monotonic() < deadline:
         compacted.update(step.day for step in run() if step.step == "compact")
     stop.set()
-    flow.join(30)
+    flow.join(60)
 
     assert failures == []
     assert all(compacted[day] > 2 for day in ("2026-01-05", "2026-01-06")), f"too little was appended: {compacted}"

@@ -6,7 +6,6 @@ import time
 import pytest
 from confluent_kafka import OFFSET_END, TopicPartition
 
-from cloud.commands.test_registry import record
 from cloud.shard.shard_bench import (
     LIMIT_S,
     Answers,
@@ -27,6 +26,7 @@ from fogline_cloud.shard.inbox import MarksQuery
 from fogline_cloud.shard.recovery import read_checkpoint, recover
 from fogline_cloud.shard.submissions import ClientEvent
 from fogline_cloud.topic_admin import create_topics
+from fogline_lab.bridge.command_records import make_record
 from fogline_lab.events import STREAM, make_event
 
 
@@ -105,7 +105,7 @@ def test_shard_is_taken_after_retention_deleted_all_its_records(bench):
     while bench.checkpoint_position() != bench.clients.stable_ends([place], LIMIT_S)[place]:
         assert time.monotonic() < deadline, "the checkpoint stays behind"
     first.stop()
-    first.join(30)
+    first.join(60)
     delete_all(bench, place[0])
     second = bench.shard()
     assert answers.of(second, 6, 6, tenant=bench.tenant) == ACCEPTED
@@ -126,7 +126,7 @@ def test_b4_a_bridge_that_was_off_for_longer_than_retention_takes_its_shard_and_
     first, answers = bench.shard(checkpoint_s=3600), Answers()
     assert answers.of(first, 1, 5, tenant=bench.tenant) == ACCEPTED
     first.stop()
-    first.join(30)
+    first.join(60)
     killed = bench.shard(checkpoint_s=3600)  # its first transaction writes a checkpoint, its second does not
     for sequence in (6, 7):
         assert answers.of(killed, sequence, sequence, tenant=bench.tenant) == ACCEPTED
@@ -150,7 +150,7 @@ def test_b4_a_recreated_topic_is_read_from_its_beginning(bench, caplog):
     for sequence in (1, 2, 3):
         assert answers.of(first, sequence, sequence, tenant=bench.tenant) == ACCEPTED
     first.stop()
-    first.join(30)
+    first.join(60)
     end = bench.checkpoint_position()
     admin = bench.clients.admin()
     admin.delete_topics([telemetry])[telemetry].result(LIMIT_S)
@@ -168,7 +168,7 @@ def test_b4_a_shard_that_is_stopped_leaves_a_checkpoint_of_all_it_has_committed(
     for sequence in range(1, 6):
         assert answers.of(shard, sequence, sequence, tenant=bench.tenant) == ACCEPTED
     shard.stop()
-    shard.join(30)
+    shard.join(60)
     read = []
     assert recover(bench.clients, bench.tenant, 0, on_record=lambda: read.append(1)).known["gw-1", STREAM].hwm == 5
     assert read == []
@@ -188,8 +188,8 @@ def test_a_record_that_cannot_be_read_does_not_close_its_shard(bench, caplog):
 
 def test_open_commands_are_read_in_the_order_of_their_acceptance_whatever_the_clocks_said(monkeypatch):
     """The clock of a bridge was set back between the two."""
-    first, second = record("C1", accepted_ms=9000, changed_ms=9000), record("C2", accepted_ms=10, changed_ms=10)
-    over = record("C0", state=CommandState.CANCELLED, status=410, changed_ms=5000)
+    first, second = make_record("C1", accepted_ms=9000, changed_ms=9000), make_record("C2", accepted_ms=10, changed_ms=10)
+    over = make_record("C0", state=CommandState.CANCELLED, status=410, changed_ms=5000)
     log = [
         CommittedRecord("commands", 0, at, each.id.encode(), encode(each), []) for at, each in enumerate((first, over, second))
     ]

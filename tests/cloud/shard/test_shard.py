@@ -14,8 +14,9 @@ from cloud.shard.shard_bench import (
     batch_of,
     sequences,
 )
-from fogline.amqp.outcome import ACCEPTED, MODIFIED, DeliveryState
+from fogline.amqp.outcome import ACCEPTED, INTERNAL_ERROR, MODIFIED, DeliveryState
 from fogline.codec import Range, encode_batch, encode_event
+from fogline.errors import Poison
 from fogline.event import Lane
 from fogline.gap import Gap, GapReason, gap_event
 from fogline.message import Message
@@ -26,7 +27,7 @@ from fogline_cloud.shard.inbox import MarksQuery
 from fogline_cloud.shard.producer import ShardProducer
 from fogline_cloud.shard.recovery import recover
 from fogline_cloud.shard.shard import Shard
-from fogline_cloud.shard.submissions import GatewayBatch
+from fogline_cloud.shard.submissions import ClientEvent, GatewayBatch
 from fogline_lab.events import BEACON, NOW_NS, STREAM, make_batch
 
 
@@ -99,7 +100,7 @@ class FencedOnce(ShardProducer):
         if FencedOnce.armed:
             FencedOnce.armed = False
             intruder = self._clients.producer(f"fogline-{self.tenant}-{self.shard}")
-            intruder.init_transactions(30)
+            intruder.init_transactions(60)
         return super().commit()
 
 
@@ -116,12 +117,13 @@ def test_resent_batch_lands_once_although_the_transaction_of_the_first_copy_abor
     assert bench.landed() == sequences(12)
 
 
-def test_unexpected_error_releases_the_batch_and_the_shard_continues(bench):
+def test_unexpected_error_rejects_the_batch_and_the_shard_continues(bench):
     StumblesOnce.stumbled = False
     shard = bench.shard(lambda: bench.writer(StumblesOnce))
     answers = Answers()
     answers.submit(shard, batch_of(bench, 1, 5))
-    assert answers.next().state is DeliveryState.RELEASED
+    outcome = answers.next()
+    assert (outcome.condition, "a bug" in outcome.description) == (INTERNAL_ERROR, True)
     answers.submit(shard, batch_of(bench, 1, 5))
     assert answers.next() == ACCEPTED
     assert [sequence for _, sequence in bench.landed()] == [1, 2, 3, 4, 5]
@@ -171,7 +173,7 @@ def test_an_alarm_waits_for_less_company_than_telemetry(bench, kafka):
     answers: queue.SimpleQueue[tuple[str, Lane]] = queue.SimpleQueue()
     other = Bench(kafka, f"{bench.tenant}-alarm")
     try:
-        patient, hurried = bench.shard(transaction_ms=5000), other.shard(transaction_ms=5000)
+        patient, hurried = bench.shard(transaction_ms=600_000), other.shard(transaction_ms=5000)
         for tenant, shard, lane in (
             (bench.tenant, patient, Lane.TELEMETRY),
             (other.tenant, hurried, Lane.TELEMETRY),
@@ -184,3 +186,35 @@ def test_an_alarm_waits_for_less_company_than_telemetry(bench, kafka):
     finally:
         for shard in other.shards:
             shard.stop()
+
+
+@pytest.mark.fault("X11")
+def test_an_error_of_one_listener_after_the_commit_leaves_no_delivery_unsettled(bench):
+    shard, answers = bench.shard(transaction_ms=500), Answers()
+
+    def stumble(_):
+        raise OverflowError("nobody thought of this")
+
+    shard.submit(GatewayBatch(*batch_of(bench, 1, 5), stumble))
+    answers.submit(shard, batch_of(bench, 6, 10))
+    assert answers.next() == ACCEPTED
+    assert bench.landed() == sequences(10)
+    assert shard.counters.retaken == 0
+
+
+class Failing(ClientEvent):
+    """An event whose every attempt fails, with `Poison` or with an error that nobody thought of."""
+
+    def perform(self, _):
+        raise self.event
+
+
+@pytest.mark.fault("X11")
+@pytest.mark.parametrize("error", [OverflowError("a bug"), Poison("malformed", "a bug")], ids=lambda each: type(each).__name__)
+def test_work_that_fails_at_each_attempt_is_tried_once_and_rejected(bench, error):
+    shard, answers, poisoned = bench.shard(transaction_ms=500), Answers(), Answers()
+    answers.submit(shard, batch_of(bench, 1, 5))
+    shard.submit(Failing(error, poisoned.queue.put))
+    assert poisoned.next().condition == INTERNAL_ERROR
+    assert answers.next() == ACCEPTED
+    assert (bench.landed(), shard.counters.retaken) == (sequences(5), 1)

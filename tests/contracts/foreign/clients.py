@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-CLIENT_LIMIT_S = 30.0
+CLIENT_LIMIT_S = 90.0
 """For one call; the clients' own limits are shorter, and say more."""
 
 Id = tuple[str, str]

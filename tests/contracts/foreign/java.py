@@ -20,8 +20,8 @@ from contracts.foreign.clients import CLIENT_LIMIT_S, Id, Note, Reply, Sent
 from fogline.installed import find_jars, find_java
 from fogline_lab.amqp import within
 
-START_LIMIT_S = 30.0
-CALL_LIMIT_MS = 15_000
+START_LIMIT_S = 60.0
+CALL_LIMIT_MS = 60_000
 _OPTIONS = "&".join(
     ["jms.forceSyncSend=true", *(f"jms.{name}Timeout={CALL_LIMIT_MS}" for name in ("connect", "request", "send", "close"))]
 )

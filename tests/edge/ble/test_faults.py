@@ -9,6 +9,7 @@ from itertools import count
 
 import pytest
 
+from edge.ble.supervisor_steps import until_state, until_step
 from fogline_lab.ble.adapter1 import Stuck
 from fogline_lab.ble.air import bthome
 
@@ -50,24 +51,6 @@ async def settled(world) -> None:
     after = world.mark()
     for device in ("env-1", "env-2"):
         await world.until_event(device, after)
-
-
-async def until_state(world, holds, what: str) -> None:
-    """Until `fogline-edge status` says so."""
-
-    async def wait():
-        while not holds(world.state()):  # noqa: ASYNC110 - a file gives no event
-            await asyncio.sleep(0.05)
-
-    try:
-        await asyncio.wait_for(wait(), HEALED_S)
-    except TimeoutError:
-        raise AssertionError(f"{what}: {world.state()} {world.said[-20:]}") from None
-
-
-async def until_step(world, name: str, more_than: int) -> None:
-    """A step of the supervisor is counted."""
-    await until_state(world, lambda state: state["steps"][name] > more_than, f"{name} is still {more_than}")
 
 
 def steps_of(world, name: str) -> int:

@@ -1,56 +1,17 @@
 """Outcomes of commands over connections that fail in many ways, with a client that behaves as bleak's."""
 
 import asyncio
-from types import SimpleNamespace
 
-import msgspec
 import pytest
 from bleak.exc import BleakError, BleakGATTProtocolError
 
-from fogline.advertisement import short_uuid
+from fogline.command import Deadline
 from fogline.errors import SlowDown
 from fogline_edge.adapters.ble.counters import BleCounters
 from fogline_edge.adapters.ble.gatt_commands import ConnectedDevice, GattCommands
-from fogline_edge.profiles.ble import BleProfile
+from fogline_edge.boot import beacon
+from fogline_lab.ble.gatt_client import ANSWERS, LOCK_PROFILE, FakeGattClient
 from fogline_lab.commands import MemoryCommands, make_command
-
-WRITTEN_TO, ANSWERS = short_uuid(0x2A01), short_uuid(0x2A02)
-PROFILE = msgspec.convert(
-    {
-        "name": "lock",
-        "channel": "lock",
-        "recognise": [{"name": "lock"}],
-        "commands": [
-            {"name": "open", "characteristic": "2a01"},
-            {"name": "shout", "characteristic": "2a01", "answer": "nothing"},
-            {"name": "ask", "characteristic": "2a01", "answer": "notify", "answer_characteristic": "2a02"},
-        ],
-    },
-    BleProfile,
-)
-
-
-class Client:
-    """Two characteristics. `written`: what was written to them."""
-
-    def __init__(self) -> None:
-        self.known = True
-        self.fails: Exception | None = None
-        self.wrote = asyncio.Event()
-        self.written: list[bytes] = []
-
-    @property
-    def services(self):
-        if not self.known:
-            raise BleakError("Service Discovery has not been performed yet")
-        found = enumerate((WRITTEN_TO, ANSWERS))
-        return SimpleNamespace(characteristics={n: SimpleNamespace(uuid=uuid, handle=n) for n, uuid in found})
-
-    async def write_gatt_char(self, _characteristic, data, *, response) -> None:  # noqa: ARG002 - as bleak's
-        if self.fails is not None:
-            raise self.fails
-        self.written.append(bytes(data))
-        self.wrote.set()
 
 
 class CrowdedCommands(MemoryCommands):
@@ -77,8 +38,8 @@ class Bench:
 
     def __init__(self) -> None:
         self.commands = CrowdedCommands()
-        self.client = Client()
-        self.device = ConnectedDevice(self.client, PROFILE, asyncio.Event(), self._alive)
+        self.client = FakeGattClient()
+        self.device = ConnectedDevice(self.client, LOCK_PROFILE, asyncio.Event(), self._alive)
         self.lived = 0
         self.executor = GattCommands(self.commands, BleCounters())
         self.executor.up("lock-1", self.device)
@@ -237,3 +198,16 @@ async def test_a_command_that_ends_unsent_or_answered_ends_no_link():
     bench.executor.abandon(make_command("lock-1", "open", id="CMD-3"))
     assert await bench.told(3) == [("not_sent", "CMD-1"), ("answer", "CMD-2"), ("lost", "CMD-3")]
     assert not bench.device.over.is_set()
+
+
+async def test_a_command_that_waits_for_a_read_until_its_deadline_is_not_written():
+    now = beacon()
+    late = make_command("lock-1", "ask", data=b"x", deadline=Deadline(now.boot_id, now.boottime_ms + 20))
+    bench = Bench()
+    with bench.device.reading(ANSWERS):
+        bench.commands.send(late)
+        while late.deadline.is_ahead(beacon):  # noqa: ASYNC110 - the clock has no event
+            await asyncio.sleep(0.005)
+    assert await bench.told() == [("not_sent", "CMD-1")]
+    assert bench.client.written == []
+    assert not bench.device.awaits(ANSWERS)

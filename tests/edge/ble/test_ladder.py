@@ -1,8 +1,9 @@
 """The ladder against silence, by the supervisor, second by second (R3)."""
 
+from edge.ble.supervisor_effects import NEW_SCANNER, POWER_CYCLE, SCANNING
 from fogline_edge.adapters.ble.supervisor import Effect, RadioTimeouts, Supervisor
 
-from .test_supervisor import NEW_CLIENTS, NEW_SCANNER, POWER_CYCLE, SCANNING
+from .supervisor_effects import NEW_CLIENTS
 
 
 def deaf_from(found: Supervisor, began_s: int, ended_s: int, *, link: bool) -> dict[int, list[Effect]]:

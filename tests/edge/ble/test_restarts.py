@@ -2,7 +2,8 @@
 
 import pytest
 
-from .test_faults import until_step
+from edge.ble.supervisor_steps import until_step
+
 from .world import ENV_1, World
 
 SETTINGS = f"""\

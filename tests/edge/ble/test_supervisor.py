@@ -4,16 +4,13 @@ from dataclasses import replace
 
 import pytest
 
+from edge.ble.supervisor_effects import DROP, NEW_CLIENTS, NEW_SCANNER, RENEW, SCANNING, STALE, START
 from fogline_edge.adapters.ble.bluez_state import Adapters, BluezState, RadioPhase
 from fogline_edge.adapters.ble.supervisor import LOOK_AGAIN_S, Effect, RadioTimeouts, Supervisor
 
-SCANNING = BluezState(None, ":1.7", "hci0", powered=True)
 HCI0 = "/org/bluez/hci0"
-DROP, RENEW, STALE, START = Effect.DROP_SCANNER, Effect.RENEW, Effect.CLOSE_STALE, Effect.START
 LOST = [DROP, RENEW]
 AGAIN = [STALE, START]
-NEW_SCANNER, NEW_CLIENTS = [DROP, START], [DROP, RENEW, STALE, START]
-POWER_CYCLE = [DROP, RENEW, Effect.POWER_CYCLE, STALE, START]
 
 
 def supervisor(**limits) -> Supervisor:

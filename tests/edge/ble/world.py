@@ -15,7 +15,6 @@ from typing import Self
 
 import msgspec
 
-from chaos.real_gateway import Bridge
 from fogline.advertisement import decode
 from fogline.command import Command, Deadline
 from fogline_edge.adapters.ble.state import BleState, lines_of
@@ -27,6 +26,7 @@ from fogline_lab.ble.bluez import FakeBluez
 from fogline_lab.ble.bus import PrivateBus
 from fogline_lab.ble.controller import Air
 from fogline_lab.ble.peripheral import Peripheral
+from fogline_lab.bridge.accepting_bridge import AcceptingBridge
 
 PROGRAM = Path(sys.executable).parent / "fogline-edge"
 HEALED_S = 60.0
@@ -43,7 +43,7 @@ class World:
         self.bus = PrivateBus()
         self.air = Air()
         self.bluez = FakeBluez(self.air, self.bus.address)
-        self.bridge = Bridge()
+        self.bridge = AcceptingBridge()
         self.broadcasters = {
             address: Broadcaster(address, said)
             for address, said in ((THERMOMETER, BTHOME), (TAG, RUUVITAG), (BEACON, IBEACON), (BATTERY, EDDYSTONE))

@@ -3,33 +3,17 @@
 import asyncio
 import re
 import shutil
-from contextlib import asynccontextmanager
 
 import aiocoap
 import pytest
 
+from edge.coap.aiocoap_client import aiocoap_client, send
 from edge.coap.client import LIMIT_S
 from fogline.command import Reply
 from fogline.event import Lane
 from fogline_edge.settings import PathSettings
 from fogline_lab.commands import MemoryCommands, make_command
 from fogline_lab.port import MemoryPort
-
-
-@asynccontextmanager
-async def aiocoap_client():
-    context = await aiocoap.Context.create_client_context(transports=["udp6"])
-    try:
-        yield context
-    finally:
-        await context.shutdown()
-
-
-async def send(context, listener, path, payload, code=aiocoap.PUT, **options):
-    host, port = listener.address
-    message = aiocoap.Message(code=code, uri=f"coap://{host}:{port}/{path}", payload=payload, **options)
-    async with asyncio.timeout(LIMIT_S):
-        return await context.request(message).response
 
 
 async def test_aiocoap_sends_small_and_large_bodies(listening):

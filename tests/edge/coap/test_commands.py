@@ -16,6 +16,7 @@ from fogline_edge.adapters.coap import command_client, message_layer
 from fogline_edge.adapters.coap.listener import CoapListener
 from fogline_edge.adapters.coap.wire import CoapMessage, Code, MessageType, Option
 from fogline_edge.settings import CoapSettings, ServingSettings
+from fogline_lab.clock import pass_time
 from fogline_lab.commands import MemoryCommands, make_command
 from fogline_lab.port import MemoryPort
 
@@ -143,12 +144,13 @@ async def test_a_command_that_is_reset_is_lost(listening, dial):
 
 
 async def test_a_command_that_is_abandoned_is_not_sent_again(listening, dial):
-    async with asked(listening, dial, ask(), ack_timeout_s=0.01) as (wire, commands, _, listener):
+    async with asked(listening, dial, ask()) as (wire, commands, _, listener):
         executor = commands.devices["lamp-1"]
         commands.send(make_command())
         executor.abandon(make_command())
         await wire.receive()
         await wire.receive()
+        pass_time(3)
         await wire.alive()
         assert commands.told == []
         assert listener.counters.undelivered == 0

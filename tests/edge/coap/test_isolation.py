@@ -2,10 +2,11 @@
 
 import pytest
 
-from edge.coap.client import block1, eventually, request
+from edge.coap.client import block1, request
 from fogline_edge.adapters.coap.wire import CoapMessage, Code, MessageType, Option, encode
 from fogline_lab.commands import MemoryCommands
 from fogline_lab.port import MemoryPort
+from fogline_lab.waiting import eventually
 
 LIES = {
     "garbage": [bytes(range(256)) * 4],

@@ -6,10 +6,11 @@ from contextlib import asynccontextmanager
 import aiocoap
 import pytest
 
+from edge.coap.aiocoap_client import aiocoap_client, send
 from edge.coap.client import LIMIT_S, content_format, request
-from edge.coap.test_clients import aiocoap_client, send
 from fogline.command import Reply
 from fogline_edge.adapters.coap.wire import CoapMessage, Code, MessageType, Option, uint
+from fogline_lab.clock import pass_time
 from fogline_lab.commands import MemoryCommands, make_command
 from fogline_lab.port import MemoryPort
 
@@ -96,9 +97,10 @@ async def test_a_device_that_was_restarted_rejects_the_command_which_then_waits_
 
 async def test_a_reset_after_a_retransmission_leaves_the_command_in_doubt(listening, dial):
     """The first copy may have been read before the restart of the device."""
-    async with observed(listening, dial, ack_timeout_s=0.05) as (wire, commands, _, _):
+    async with observed(listening, dial) as (wire, commands, _, _):
         commands.send(make_command())
         await wire.receive()
+        pass_time(3)
         wire.send(CoapMessage(MessageType.RST, Code.EMPTY, (await wire.receive()).mid))
         await commands.until(lambda: commands.told == [("lost", "CMD-1")], "it is lost")
 
@@ -133,7 +135,8 @@ async def test_only_so_many_devices_observe(listening, dial):
 
 
 async def test_an_observation_ends_when_its_time_is_over(listening, dial):
-    async with observed(listening, dial, observation_s=1) as (_, commands, _, _):
+    async with observed(listening, dial) as (_, commands, _, _):
+        pass_time(900)
         await commands.until(lambda: not commands.devices, "the device is unreachable")
 
 
@@ -163,11 +166,12 @@ async def test_a_command_that_is_under_way_when_the_gateway_stops_is_lost(listen
 
 
 async def test_an_abandoned_command_is_not_sent_again_and_the_device_goes_on_observing(listening, dial):
-    async with observed(listening, dial, ack_timeout_s=0.01) as (wire, commands, _, _):
+    async with observed(listening, dial) as (wire, commands, _, _):
         executor = commands.devices["lamp-1"]
         commands.send(make_command())
         executor.abandon(make_command())
         await wire.receive()
+        pass_time(3)
         await wire.alive()
         assert commands.told == []
         assert "lamp-1" in commands.devices

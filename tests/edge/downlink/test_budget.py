@@ -4,13 +4,14 @@ import asyncio
 
 import pytest
 
-from edge.downlink.test_downlink import LIMIT_S, Device, command, gateway
 from fogline.amqp.outcome import ACCEPTED, RESOURCE_LIMIT
 from fogline.command import MAX_COMMAND_BYTES
 from fogline.event import Arrival, Lane, Receipt
 from fogline_edge.downlink import budget as module
 from fogline_edge.downlink.budget import CommandBudget, size_of
 from fogline_lab.commands import make_command
+from fogline_lab.device.command_device import CommandDevice
+from fogline_lab.gateway.connected_gateway import LIMIT_S, durable_command, offline_gateway
 
 BODY = bytes(MAX_COMMAND_BYTES)
 OUTBOX_BYTES = 20_000_000
@@ -29,32 +30,32 @@ async def stored(outbox, device, data):
 @pytest.mark.fault("X1")
 async def test_commands_for_an_absent_device_leave_room_for_events_and_for_commands_of_others(folder):
     """G7: 75 commands of 256 KiB for one absent device, in an outbox of 20 MB."""
-    async with gateway(folder, max_bytes=OUTBOX_BYTES) as gw:
-        outcomes = [await gw.receive(command(f"C{number}", data=BODY)) for number in range(75)]
+    async with offline_gateway(folder, max_bytes=OUTBOX_BYTES) as gw:
+        outcomes = [await gw.receive(durable_command(f"C{number}", data=BODY)) for number in range(75)]
         refused = [each for each in outcomes if each != ACCEPTED]
         assert len(refused) > 70
         assert {each.condition for each in refused} == {RESOURCE_LIMIT}
         assert "the open commands for lamp-1 would take more than" in refused[0].description
         for _ in range(20):
             assert await stored(gw.outbox, "lamp-2", bytes(500_000)) is Receipt.STORED
-        device = Device()
+        device = CommandDevice()
         gw.downlink.reachable("lamp-2", device)
-        assert await gw.receive(command("D1", device="lamp-2", data=BODY)) == ACCEPTED
+        assert await gw.receive(durable_command("D1", device="lamp-2", data=BODY)) == ACCEPTED
         await device.has(1)
         assert await gw.answer("D1", device="lamp-2") is Receipt.STORED
 
 
 async def test_a_command_that_is_over_makes_room_and_a_restart_counts_what_is_open(folder):
-    async with gateway(folder, max_bytes=OUTBOX_BYTES) as gw:
-        assert await gw.receive(command("C1", data=BODY)) == ACCEPTED
-    async with gateway(folder, max_bytes=OUTBOX_BYTES) as gw:
-        assert (await gw.receive(command("C2", data=BODY))).condition == RESOURCE_LIMIT
-        assert await gw.receive(command("C1", data=BODY)) == ACCEPTED
-        device = Device()
+    async with offline_gateway(folder, max_bytes=OUTBOX_BYTES) as gw:
+        assert await gw.receive(durable_command("C1", data=BODY)) == ACCEPTED
+    async with offline_gateway(folder, max_bytes=OUTBOX_BYTES) as gw:
+        assert (await gw.receive(durable_command("C2", data=BODY))).condition == RESOURCE_LIMIT
+        assert await gw.receive(durable_command("C1", data=BODY)) == ACCEPTED
+        device = CommandDevice()
         gw.downlink.reachable("lamp-1", device)
         await device.has(1)
         await gw.answer("C1")
-        assert await gw.receive(command("C2", data=BODY)) == ACCEPTED
+        assert await gw.receive(durable_command("C2", data=BODY)) == ACCEPTED
 
 
 def test_all_devices_together_have_a_budget_and_each_has_a_share_of_it():

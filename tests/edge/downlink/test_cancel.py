@@ -3,38 +3,24 @@
 import msgspec
 import pytest
 
-from edge.downlink.test_downlink import Device, command, gateway
 from fogline.amqp import wire
 from fogline.amqp.outcome import ACCEPTED
 from fogline.cancel import CancelRequest, decode_cancel, encode_cancel
-from fogline.command import digest
 from fogline.event import Receipt
 from fogline.signature import make_key, read_keys, read_signer
-
-
-def cancel(command, **change):
-    request = CancelRequest(
-        id=command.id,
-        tenant=command.tenant,
-        gateway=command.gateway,
-        device=command.device,
-        name=command.name,
-        digest=digest(command),
-        deadline=command.deadline,
-        why="cancelled by client acme/op-1",
-    )
-    return msgspec.structs.replace(request, **change)
+from fogline_lab.device.command_device import CommandDevice
+from fogline_lab.gateway.connected_gateway import cancel_request, durable_command, offline_gateway
 
 
 @pytest.mark.fault("X7")
 async def test_a_command_that_waits_is_cancelled_and_its_device_never_sees_it(folder):
-    async with gateway(folder) as gw:
-        asked = command()
+    async with offline_gateway(folder) as gw:
+        asked = durable_command()
         await gw.receive(asked)
-        await gw.receive(command("C2"))
-        assert await gw.receive(cancel(asked)) == ACCEPTED
-        assert await gw.receive(cancel(asked)) == ACCEPTED
-        device = Device()
+        await gw.receive(durable_command("C2"))
+        assert await gw.receive(cancel_request(asked)) == ACCEPTED
+        assert await gw.receive(cancel_request(asked)) == ACCEPTED
+        device = CommandDevice()
         gw.downlink.reachable("lamp-1", device)
         assert await device.has(1) == ["C2"]
         await gw.answer("C2")
@@ -46,29 +32,29 @@ async def test_a_command_that_waits_is_cancelled_and_its_device_never_sees_it(fo
 @pytest.mark.fault("X7")
 async def test_a_command_that_comes_after_its_cancellation_is_not_run(folder):
     """The copy was delayed on its way, or the connection was lost with it."""
-    asked = command()
-    async with gateway(folder) as gw:
-        assert await gw.receive(cancel(asked)) == ACCEPTED
+    asked = durable_command()
+    async with offline_gateway(folder) as gw:
+        assert await gw.receive(cancel_request(asked)) == ACCEPTED
         assert await gw.replies(1) == [("C1", "CANCELLED", 410)]
-    async with gateway(folder) as gw:
-        device = Device()
+    async with offline_gateway(folder) as gw:
+        device = CommandDevice()
         gw.downlink.reachable("lamp-1", device)
         assert await gw.receive(asked) == ACCEPTED
-        await gw.receive(command("C2"))
+        await gw.receive(durable_command("C2"))
         assert await device.has(1) == ["C2"]
 
 
 @pytest.mark.fault("X7")
 async def test_a_command_that_its_device_has_seen_goes_on(folder):
-    async with gateway(folder) as gw:
-        device = Device()
+    async with offline_gateway(folder) as gw:
+        device = CommandDevice()
         gw.downlink.reachable("lamp-1", device)
-        asked = command()
+        asked = durable_command()
         await gw.receive(asked)
         await device.has(1)
-        assert await gw.receive(cancel(asked)) == ACCEPTED
+        assert await gw.receive(cancel_request(asked)) == ACCEPTED
         await gw.answer("C1")
-        assert await gw.receive(cancel(asked)) == ACCEPTED
+        assert await gw.receive(cancel_request(asked)) == ACCEPTED
         assert await gw.replies(1) == [("C1", "SUCCEEDED", 200)]
 
 
@@ -79,27 +65,27 @@ async def test_a_command_that_its_device_has_seen_goes_on(folder):
 @pytest.mark.fault("X7")
 async def test_no_attempt_begins_after_a_cancellation(folder, report, idempotent, end):
     """A device that has certainly not got it never will; one that may have got it does not get it again."""
-    async with gateway(folder) as gw:
-        device = Device()
+    async with offline_gateway(folder) as gw:
+        device = CommandDevice()
         gw.downlink.reachable("lamp-1", device)
-        asked = command(idempotent=idempotent)
+        asked = durable_command(idempotent=idempotent)
         await gw.receive(asked)
         await device.has(1)
-        await gw.receive(cancel(asked))
+        await gw.receive(cancel_request(asked))
         getattr(gw.downlink, report)("C1")
         assert [each[1] for each in await gw.replies(1)] == [end]
         gw.downlink.reachable("lamp-1", device)
-        await gw.receive(command("C2"))
+        await gw.receive(durable_command("C2"))
         assert await device.has(2) == ["C1", "C2"]
 
 
 async def test_a_cancellation_of_another_command_of_the_same_id_is_a_conflict(folder):
-    async with gateway(folder) as gw:
-        asked = command()
+    async with offline_gateway(folder) as gw:
+        asked = durable_command()
         await gw.receive(asked)
-        assert (await gw.receive(cancel(asked, digest=b"x" * 16))).condition == "fogline:conflict"
-        assert (await gw.receive(cancel(asked, gateway="gw-2"))).condition == "amqp:not-allowed"
-        device = Device()
+        assert (await gw.receive(cancel_request(asked, digest=b"x" * 16))).condition == "fogline:conflict"
+        assert (await gw.receive(cancel_request(asked, gateway="gw-2"))).condition == "amqp:not-allowed"
+        device = CommandDevice()
         gw.downlink.reachable("lamp-1", device)
         assert await device.has(1) == ["C1"]
 
@@ -112,7 +98,7 @@ FORGED = {
     "device": "lamp-2",
     "name": "blink",
     "digest": b"y" * 16,
-    "deadline": command(in_s=5).deadline,
+    "deadline": durable_command(in_s=5).deadline,
     "reply": False,
     "correlation": "string:other",
     "why": "no reason",
@@ -123,7 +109,7 @@ FORGED = {
 @pytest.mark.parametrize("field", FORGED)
 def test_no_field_of_a_signed_cancellation_can_be_changed(field):
     assert FORGED.keys() | {"signature"} == {each.name for each in msgspec.structs.fields(CancelRequest)}
-    signed = read_signer("k1", PRIVATE, "here").sign_cancel(cancel(command()))
+    signed = read_signer("k1", PRIVATE, "here").sign_cancel(cancel_request(durable_command()))
     genuine = decode_cancel(wire.decode(wire.encode(encode_cancel(signed))))
     keys = read_keys({"k1": PUBLIC, "k2": PUBLIC}, "commands.keys")
     assert keys.doubt_cancel(genuine) is None
@@ -131,10 +117,10 @@ def test_no_field_of_a_signed_cancellation_can_be_changed(field):
 
 
 async def test_with_keys_only_a_signed_cancellation_is_taken(folder):
-    async with gateway(folder, read_keys({"k1": PUBLIC}, "commands.keys")) as gw:
+    async with offline_gateway(folder, read_keys({"k1": PUBLIC}, "commands.keys")) as gw:
         signer = read_signer("k1", PRIVATE, "here")
-        asked = command()
+        asked = durable_command()
         await gw.receive(signer.sign(asked))
-        assert (await gw.receive(cancel(asked))).condition == "amqp:not-allowed"
-        assert await gw.receive(signer.sign_cancel(cancel(asked))) == ACCEPTED
+        assert (await gw.receive(cancel_request(asked))).condition == "amqp:not-allowed"
+        assert await gw.receive(signer.sign_cancel(cancel_request(asked))) == ACCEPTED
         assert await gw.replies(1) == [("C1", "CANCELLED", 410)]

@@ -2,107 +2,30 @@
 
 import asyncio
 import threading
-from contextlib import asynccontextmanager
 
 import msgspec
 import pytest
 
 from fogline.amqp.outcome import ACCEPTED, RELEASED, DeliveryState
-from fogline.codec import decode_event
-from fogline.command import Deadline, JournalQuery, Reply, digest
-from fogline.event import Lane, Receipt
-from fogline.signature import TrustedKeys, make_key, read_keys, read_signer
-from fogline_edge.boot import beacon
+from fogline.command import Deadline, JournalQuery, digest
+from fogline.event import Receipt
+from fogline.signature import make_key, read_keys, read_signer
 from fogline_edge.downlink import budget as module
 from fogline_edge.downlink import runner
-from fogline_edge.downlink.downlink import Downlink
 from fogline_edge.downlink.runner import LEAST_LEFT_MS
 from fogline_edge.outbox.memory_expiry import REMEMBER_COMMANDS_S
-from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.settings import EdgeSettings, OutboxSettings
-from fogline_lab.commands import make_command
+from fogline_lab.clock import pass_time
+from fogline_lab.device.command_device import CommandDevice
+from fogline_lab.gateway.connected_gateway import durable_command, offline_gateway
 
-LIMIT_S = 20.0
-
-
-class Device:
-    """An executor that notes what it gets."""
-
-    def __init__(self):
-        self.got = []
-        self.abandoned = []
-        self._came = asyncio.Event()
-
-    def execute(self, command):
-        self.got.append(command.id)
-        self._came.set()
-
-    def abandon(self, command):
-        self.abandoned.append(command.id)
-
-    async def has(self, count):
-        async with asyncio.timeout(LIMIT_S):
-            while len(self.got) < count:
-                self._came.clear()
-                await self._came.wait()
-        return self.got
-
-
-class Gateway:
-    """A downlink on an outbox."""
-
-    def __init__(self, outbox, downlink):
-        self.outbox = outbox
-        self.downlink = downlink
-
-    async def receive(self, command):
-        settled = asyncio.get_running_loop().create_future()
-        self.downlink.received(command, settled.set_result)
-        return await asyncio.wait_for(settled, LIMIT_S)
-
-    async def answer(self, command_id, status=200, data=b"ok", device="lamp-1"):
-        receipt = asyncio.get_running_loop().create_future()
-        self.downlink.answer(device, command_id, Reply(status, data, "text/plain"), receipt.set_result)
-        return await asyncio.wait_for(receipt, LIMIT_S)
-
-    async def replies(self, count):
-        """Return command, state and status of each event on lane `reply`, once there are `count`."""
-        async with asyncio.timeout(LIMIT_S):
-            while True:
-                found = []
-                for stream in await self.outbox.streams.pending():
-                    if stream.lane is Lane.REPLY:
-                        found += [decode_event(row.body) for row in await self.outbox.streams.read(stream.stream, 0, 100)]
-                if len(found) >= count:
-                    return [(each.commandid, each.commandstate, each.status) for each in found]
-                await asyncio.sleep(0.005)
-
-
-@asynccontextmanager
-async def gateway(folder, keys=None, **outbox):
-    outbox = Outbox.open(
-        EdgeSettings(tenant="acme", gateway="gw-1", data=str(folder / "data"), outbox=OutboxSettings(**outbox))
-    )
-    downlink = Downlink(outbox, keys or TrustedKeys())
-    await downlink.start()
-    try:
-        yield Gateway(outbox, downlink)
-    finally:
-        downlink.close()
-        await outbox.close()
-
-
-def command(command_id="C1", *, in_s=60.0, **other):
-    now = beacon()
-    deadline = Deadline(now.boot_id, now.boottime_ms + int(in_s * 1000))
-    return make_command(id=command_id, **{"durable": True, "deadline": deadline, **other})
+LIMIT_S = 60.0
 
 
 async def test_a_device_that_is_there_gets_it_and_its_answer_is_an_event(folder):
-    async with gateway(folder) as gw:
-        device = Device()
+    async with offline_gateway(folder) as gw:
+        device = CommandDevice()
         gw.downlink.reachable("lamp-1", device)
-        assert await gw.receive(command()) == ACCEPTED
+        assert await gw.receive(durable_command()) == ACCEPTED
         assert await device.has(1) == ["C1"]
         assert await gw.answer("C1") is Receipt.STORED
         assert await gw.answer("C1") is Receipt.DUPLICATE
@@ -111,10 +34,10 @@ async def test_a_device_that_is_there_gets_it_and_its_answer_is_an_event(folder)
 
 
 async def test_commands_of_one_device_go_one_after_the_other_in_order(folder):
-    async with gateway(folder) as gw:
+    async with offline_gateway(folder) as gw:
         for name in ("C1", "C2", "C3"):
-            await gw.receive(command(name))
-        device = Device()
+            await gw.receive(durable_command(name))
+        device = CommandDevice()
         gw.downlink.reachable("lamp-1", device)
         for count, name in enumerate(("C1", "C2", "C3"), start=1):
             assert (await device.has(count))[-1] == name
@@ -124,55 +47,58 @@ async def test_commands_of_one_device_go_one_after_the_other_in_order(folder):
 
 @pytest.mark.fault("X3")
 async def test_a_copy_is_accepted_and_not_run_again_another_body_is_a_conflict(folder):
-    async with gateway(folder) as gw:
-        device = Device()
+    async with offline_gateway(folder) as gw:
+        device = CommandDevice()
         gw.downlink.reachable("lamp-1", device)
         for _ in range(3):
-            assert await gw.receive(command()) == ACCEPTED
+            assert await gw.receive(durable_command()) == ACCEPTED
         await gw.answer("C1")
-        assert await gw.receive(command()) == ACCEPTED
-        assert (await gw.receive(command(data=b"other"))).condition == "fogline:conflict"
+        assert await gw.receive(durable_command()) == ACCEPTED
+        assert (await gw.receive(durable_command(data=b"other"))).condition == "fogline:conflict"
         assert await device.has(1) == ["C1"]
 
 
 @pytest.mark.fault("X1", "X4")
 async def test_what_comes_too_late_or_directly_to_nobody_is_refused_and_leaves_nothing(folder):
-    async with gateway(folder) as gw:
-        assert (await gw.receive(command(in_s=-1))).condition == "fogline:expired"
-        assert (await gw.receive(command(deadline=Deadline("another boot", 2**50)))).condition == "fogline:expired"
-        assert await gw.receive(command(durable=False)) == RELEASED
-        assert (await gw.receive(command(gateway="gw-2"))).state is DeliveryState.REJECTED
-    async with gateway(folder) as gw:
-        device = Device()
+    async with offline_gateway(folder) as gw:
+        assert (await gw.receive(durable_command(in_s=-1))).condition == "fogline:expired"
+        assert (await gw.receive(durable_command(deadline=Deadline("another boot", 2**50)))).condition == "fogline:expired"
+        assert await gw.receive(durable_command(durable=False)) == RELEASED
+        assert (await gw.receive(durable_command(gateway="gw-2"))).state is DeliveryState.REJECTED
+    async with offline_gateway(folder) as gw:
+        device = CommandDevice()
         gw.downlink.reachable("lamp-1", device)
-        await gw.receive(command("C9"))
+        await gw.receive(durable_command("C9"))
         assert await device.has(1) == ["C9"]
 
 
 async def test_a_deadline_beyond_what_the_journal_remembers_is_refused(folder):
     """A copy of it could come after the journal has forgotten it, and would run again."""
-    async with gateway(folder) as gw:
-        refused = await gw.receive(command(in_s=REMEMBER_COMMANDS_S + 1))
+    async with offline_gateway(folder) as gw:
+        refused = await gw.receive(durable_command(in_s=REMEMBER_COMMANDS_S + 1))
         assert (refused.condition, "8 days" in refused.description) == ("amqp:not-allowed", True)
-        assert await gw.receive(command(in_s=REMEMBER_COMMANDS_S - 86_400)) == ACCEPTED
+        assert await gw.receive(durable_command(in_s=REMEMBER_COMMANDS_S - 86_400)) == ACCEPTED
 
 
 async def test_a_command_that_its_device_could_not_answer_in_time_does_not_begin(folder):
-    async with gateway(folder) as gw:
-        device = Device()
+    async with offline_gateway(folder) as gw:
+        await gw.receive(durable_command("C1", in_s=60))
+        pass_time(60 - LEAST_LEFT_MS / 2000)
+        device = CommandDevice()
         gw.downlink.reachable("lamp-1", device)
-        await gw.receive(command("C1", in_s=LEAST_LEFT_MS / 1000))
         assert await gw.replies(1) == [("C1", "EXPIRED", 408)]
-        assert device.got == []
+        assert device.ran == []
 
 
 @pytest.mark.fault("X4")
 async def test_a_deadline_ends_what_waits_and_doubts_what_was_sent(folder):
-    async with gateway(folder) as gw:
-        await gw.receive(command("C1", in_s=0.1))
-        device = Device()
+    async with offline_gateway(folder) as gw:
+        await gw.receive(durable_command("C1"))
+        device = CommandDevice()
         gw.downlink.reachable("lamp-2", device)
-        await gw.receive(command("C2", in_s=LEAST_LEFT_MS / 1000 + 0.3, device="lamp-2"))
+        await gw.receive(durable_command("C2", device="lamp-2"))
+        await device.has(1)
+        pass_time(60)
         assert sorted(await gw.replies(2)) == [("C1", "EXPIRED", 408), ("C2", "IN_DOUBT", 504)]
         assert device.abandoned == ["C2"]
         assert await gw.answer("C1") is Receipt.DEAD
@@ -183,34 +109,35 @@ async def test_a_deadline_ends_what_waits_and_doubts_what_was_sent(folder):
 async def test_a_deadline_before_the_journal_has_sending_expires_it(folder, monkeypatch):
     """The disk is slow: the device's adapter does not have the command yet."""
     monkeypatch.setattr(runner, "LEAST_LEFT_MS", 0)
-    async with gateway(folder) as gw:
-        await gw.receive(command(in_s=0.3))
-        device, disk = Device(), threading.Event()
+    async with offline_gateway(folder) as gw:
+        await gw.receive(durable_command(in_s=30))
+        device, disk = CommandDevice(), threading.Event()
         gw.outbox.port.act(lambda *_: disk.wait(LIMIT_S), lambda _: None, urgent=True)
         gw.downlink.reachable("lamp-1", device)
+        pass_time(30)
         async with asyncio.timeout(LIMIT_S):
             while not (gw.downlink.counters.expired or gw.downlink.counters.in_doubt):  # noqa: ASYNC110 - counts give no event
                 await asyncio.sleep(0.005)
         disk.set()
         assert await gw.replies(1) == [("C1", "EXPIRED", 408)]
-        assert (device.got, device.abandoned) == ([], [])
+        assert (device.ran, device.abandoned) == ([], [])
 
 
 async def test_one_way_ends_when_the_device_has_it(folder):
-    async with gateway(folder) as gw:
-        device = Device()
+    async with offline_gateway(folder) as gw:
+        device = CommandDevice()
         gw.downlink.reachable("lamp-1", device)
-        await gw.receive(command(reply=False))
+        await gw.receive(durable_command(reply=False))
         await device.has(1)
         gw.downlink.taken("C1")
         assert await gw.replies(1) == [("C1", "SUCCEEDED", 202)]
 
 
 async def test_what_was_certainly_not_sent_waits_for_the_device_to_come_back(folder):
-    async with gateway(folder) as gw:
-        device = Device()
+    async with offline_gateway(folder) as gw:
+        device = CommandDevice()
         gw.downlink.reachable("lamp-1", device)
-        await gw.receive(command())
+        await gw.receive(durable_command())
         await device.has(1)
         gw.downlink.not_sent("C1")
         gw.downlink.unreachable("lamp-1", device)
@@ -221,10 +148,10 @@ async def test_what_was_certainly_not_sent_waits_for_the_device_to_come_back(fol
 
 
 async def test_an_answer_of_another_device_is_a_dead_letter(folder):
-    async with gateway(folder) as gw:
-        device = Device()
+    async with offline_gateway(folder) as gw:
+        device = CommandDevice()
         gw.downlink.reachable("lamp-1", device)
-        await gw.receive(command())
+        await gw.receive(durable_command())
         await device.has(1)
         assert await gw.answer("C1", device="lamp-2") is Receipt.DEAD
         assert await gw.answer("nobody-knows") is Receipt.DEAD
@@ -242,43 +169,43 @@ async def test_an_answer_of_another_device_is_a_dead_letter(folder):
 )
 @pytest.mark.fault("X6")
 async def test_a_restart_in_sending_never_runs_it_twice(folder, asked, runs, end):
-    device = Device()
-    async with gateway(folder) as gw:
+    device = CommandDevice()
+    async with offline_gateway(folder) as gw:
         gw.downlink.reachable("lamp-1", device)
-        await gw.receive(command(**asked))
+        await gw.receive(durable_command(**asked))
         await device.has(1)
-    async with gateway(folder) as gw:
+    async with offline_gateway(folder) as gw:
         gw.downlink.reachable("lamp-1", device)
         if end[1] == "SUCCEEDED":
             await device.has(runs)
             await gw.answer("C1")
         assert await gw.replies(1) == [end]
-        assert len(device.got) == runs
+        assert len(device.ran) == runs
 
 
 async def test_what_waited_over_a_restart_is_run_once(folder):
-    async with gateway(folder) as gw:
-        await gw.receive(command())
+    async with offline_gateway(folder) as gw:
+        await gw.receive(durable_command())
     for _ in range(2):
-        async with gateway(folder):
+        async with offline_gateway(folder):
             pass
-    async with gateway(folder) as gw:
-        device = Device()
+    async with offline_gateway(folder) as gw:
+        device = CommandDevice()
         gw.downlink.reachable("lamp-1", device)
         await device.has(1)
         await gw.answer("C1")
-    async with gateway(folder) as gw:
+    async with offline_gateway(folder) as gw:
         gw.downlink.reachable("lamp-1", device)
-        assert await gw.receive(command()) == ACCEPTED
-        assert device.got == ["C1"]
+        assert await gw.receive(durable_command()) == ACCEPTED
+        assert device.ran == ["C1"]
 
 
 async def test_with_keys_only_what_is_signed_is_taken(folder):
     private, public = make_key()
-    async with gateway(folder, read_keys({"k1": public}, "commands.keys")) as gw:
-        refused = await gw.receive(command())
+    async with offline_gateway(folder, read_keys({"k1": public}, "commands.keys")) as gw:
+        refused = await gw.receive(durable_command())
         assert (refused.condition, "not known" in refused.description) == ("amqp:not-allowed", True)
-        signed = read_signer("k1", private, "here").sign(command())
+        signed = read_signer("k1", private, "here").sign(durable_command())
         forged = msgspec.structs.replace(signed, data=b"forged")
         assert (await gw.receive(forged)).condition == "amqp:not-allowed"
         assert await gw.receive(signed) == ACCEPTED
@@ -286,10 +213,10 @@ async def test_with_keys_only_what_is_signed_is_taken(folder):
 
 async def test_a_flood_for_one_device_is_bounded(folder, monkeypatch):
     monkeypatch.setattr(module, "MAX_OPEN_A_DEVICE", 5)
-    async with gateway(folder) as gw:
-        outcomes = [await gw.receive(command(f"C{number}")) for number in range(7)]
+    async with offline_gateway(folder) as gw:
+        outcomes = [await gw.receive(durable_command(f"C{number}")) for number in range(7)]
         assert [each.condition for each in outcomes] == [""] * 5 + ["amqp:resource-limit-exceeded"] * 2
-        assert await gw.receive(command("D1", device="lamp-2")) == ACCEPTED
+        assert await gw.receive(durable_command("D1", device="lamp-2")) == ACCEPTED
 
 
 def question(command, **change):
@@ -299,9 +226,9 @@ def question(command, **change):
 
 async def test_a_bridge_may_ask_whether_the_journal_has_a_command(folder):
     """B3: accepted, released, or a conflict, answered after everything that was received before; nothing is started."""
-    async with gateway(folder) as there:
-        device = Device()
-        asked = command()
+    async with offline_gateway(folder) as there:
+        device = CommandDevice()
+        asked = durable_command()
         assert (await there.receive(question(asked))).state is DeliveryState.RELEASED
         there.downlink.reachable("lamp-1", device)
         sent = asyncio.get_running_loop().create_future()
@@ -315,4 +242,4 @@ async def test_a_bridge_may_ask_whether_the_journal_has_a_command(folder):
         assert await device.has(1) == [asked.id]
         await there.answer(asked.id)
         assert await there.receive(question(asked)) == ACCEPTED
-    assert device.got == [asked.id]
+    assert device.ran == [asked.id]

@@ -4,14 +4,16 @@ import asyncio
 
 import pytest
 
-from edge.ble.test_gatt_commands import PROFILE, Client
-from edge.downlink.test_downlink import Device, command, gateway
 from fogline_edge.adapters.ble.counters import BleCounters
 from fogline_edge.adapters.ble.gatt_commands import ConnectedDevice, GattCommands
 from fogline_edge.downlink import device_queues as module
 from fogline_edge.downlink.device_queues import CommandTask, DeviceQueues
 from fogline_edge.downlink.downlink import MAX_DOUBTS
+from fogline_lab.ble.gatt_client import LOCK_PROFILE, FakeGattClient
+from fogline_lab.clock import pass_time
 from fogline_lab.commands import make_command
+from fogline_lab.device.command_device import CommandDevice
+from fogline_lab.gateway.connected_gateway import durable_command, offline_gateway
 
 
 @pytest.fixture(autouse=True)
@@ -22,10 +24,10 @@ def impatient(monkeypatch):
 
 async def test_an_unsent_command_is_tried_again_though_nobody_says_that_the_device_is_reachable(folder):
     """G5."""
-    async with gateway(folder) as gw:
-        device = Device()
+    async with offline_gateway(folder) as gw:
+        device = CommandDevice()
         gw.downlink.reachable("lamp-1", device)
-        await gw.receive(command("C1"))
+        await gw.receive(durable_command("C1"))
         await device.has(1)
         gw.downlink.not_sent("C1")
         assert await device.has(2) == ["C1", "C1"]
@@ -38,13 +40,14 @@ async def test_the_end_of_a_command_that_was_put_back_lets_the_next_one_begin(fo
     """G5."""
     monkeypatch.setattr(module, "FIRST_PAUSE_S", 3600)
     monkeypatch.setattr(module, "LONGEST_PAUSE_S", 3600)
-    async with gateway(folder) as gw:
-        device = Device()
+    async with offline_gateway(folder) as gw:
+        device = CommandDevice()
         gw.downlink.reachable("lamp-1", device)
-        await gw.receive(command("C1", in_s=2.0))
+        await gw.receive(durable_command("C1", in_s=30))
         await device.has(1)
         gw.downlink.not_sent("C1")
-        await gw.receive(command("C2"))
+        await gw.receive(durable_command("C2"))
+        pass_time(30)
         assert await gw.replies(1) == [("C1", "EXPIRED", 408)]
         assert await device.has(2) == ["C1", "C2"]
 
@@ -54,48 +57,50 @@ async def test_a_command_of_unknown_outcome_that_expires_before_its_next_attempt
     """EXPIRED says that the device never saw it."""
     monkeypatch.setattr(module, "FIRST_PAUSE_S", 3600)
     monkeypatch.setattr(module, "LONGEST_PAUSE_S", 3600)
-    async with gateway(folder) as gw:
-        device = Device()
+    async with offline_gateway(folder) as gw:
+        device = CommandDevice()
         gw.downlink.reachable("lamp-1", device)
-        await gw.receive(command("C1", in_s=2.0, idempotent=True))
+        await gw.receive(durable_command("C1", idempotent=True))
         await device.has(1)
         gw.downlink.lost("C1")
         gw.downlink.lost("C1")
         gw.downlink.not_sent("C1")
+        pass_time(60)
         assert await gw.replies(1) == [("C1", "IN_DOUBT", 504)]
-        assert device.got == ["C1"]
+        assert device.ran == ["C1"]
 
 
 async def test_an_answer_to_the_first_attempt_ends_a_command_that_waits_for_the_second(folder, monkeypatch):
     monkeypatch.setattr(module, "FIRST_PAUSE_S", 3600)
     monkeypatch.setattr(module, "LONGEST_PAUSE_S", 3600)
-    async with gateway(folder) as gw:
-        device = Device()
+    async with offline_gateway(folder) as gw:
+        device = CommandDevice()
         gw.downlink.reachable("lamp-1", device)
-        await gw.receive(command("C1", idempotent=True))
+        await gw.receive(durable_command("C1", idempotent=True))
         await device.has(1)
         gw.downlink.lost("C1")
-        await gw.receive(command("C2"))
+        await gw.receive(durable_command("C2"))
         await gw.answer("C1")
         assert await device.has(2) == ["C1", "C2"]
 
 
 async def test_a_bluetooth_command_that_nobody_answers_does_not_stop_the_next_one(folder):
     """G5: an idempotent command with a reply, to a characteristic that is written without response."""
-    async with gateway(folder) as gw:
-        client = Client()
+    async with offline_gateway(folder) as gw:
+        client = FakeGattClient()
         executor = GattCommands(gw.downlink, BleCounters())
-        executor.up("lock-1", ConnectedDevice(client, PROFILE, asyncio.Event(), lambda: None))
+        executor.up("lock-1", ConnectedDevice(client, LOCK_PROFILE, asyncio.Event(), lambda: None))
         for command_id, name in (("C1", "shout"), ("C2", "open")):
-            await gw.receive(command(command_id, device="lock-1", name=name, data=command_id.encode(), idempotent=True))
+            await gw.receive(durable_command(command_id, device="lock-1", name=name, data=command_id.encode(), idempotent=True))
         assert await gw.replies(1) == [("C2", "SUCCEEDED", 204)]
         assert client.written == [b"C1"] * MAX_DOUBTS + [b"C2"]
         await executor.close()
 
 
 async def test_what_an_absent_device_leaves_behind_takes_no_room(folder):
-    async with gateway(folder) as gw:
-        await gw.receive(command("C1", in_s=0.5))
+    async with offline_gateway(folder) as gw:
+        await gw.receive(durable_command("C1"))
+        pass_time(60)
         assert await gw.replies(1) == [("C1", "EXPIRED", 408)]
         assert gw.downlink._runner.queues._queues == {}
 
@@ -103,7 +108,7 @@ async def test_what_an_absent_device_leaves_behind_takes_no_room(folder):
 def test_pauses_double_up_to_the_longest_and_end_with_the_next_reachable(monkeypatch):
     monkeypatch.setattr(module, "FIRST_PAUSE_S", 1.0)
     monkeypatch.setattr(module, "LONGEST_PAUSE_S", 30.0)
-    queues, device, task = DeviceQueues(), Device(), CommandTask(make_command(), module.CommandState.SENDING)
+    queues, device, task = DeviceQueues(), CommandDevice(), CommandTask(make_command(), module.CommandState.SENDING)
     queues.set_reachable("lamp-1", device)
     queues.append(task)
     pauses, now_s = [], 100.0

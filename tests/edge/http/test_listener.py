@@ -9,9 +9,10 @@ from fogline.errors import Misconfigured
 from fogline.event import EMPTY_NOTIFICATION, Lane
 from fogline.identity import UniqueId
 from fogline.process.rates import DeviceRates
-from fogline_edge.adapters.http import request_handler
 from fogline_edge.adapters.http.listener import HttpListener
+from fogline_edge.adapters.http.request_handler import COMMIT_S
 from fogline_edge.settings import HttpSettings, PathSettings
+from fogline_lab.clock import pass_time
 from fogline_lab.port import MemoryPort
 
 
@@ -146,15 +147,16 @@ async def test_a_full_port_is_503_with_a_time_to_wait(listening, dial):
 
 
 @pytest.mark.fault("C10")
-async def test_a_commit_that_does_not_come_is_503_and_the_next_request_is_served(listening, dial, monkeypatch):
-    monkeypatch.setattr(request_handler, "COMMIT_S", 0.01)
+async def test_a_commit_that_does_not_come_is_503_and_the_next_request_is_served(listening, dial):
     port = MemoryPort()
     port.hold()
     async with listening(port) as listener, dial(listener) as talker:
-        response = await talker.ask(request(body=b"1"))
-        assert (response.status, response.headers["retry-after"]) == (503, "1")
+        talker.send(request(body=b"1"))
+        await port.until(lambda: port.waiting == 1, "it is put")
+        pass_time(COMMIT_S)
+        response = await talker.receive()
+        assert (response.status, response.headers["retry-after"]) == (503, "30")
         port.release()
-        monkeypatch.setattr(request_handler, "COMMIT_S", 10.0)
         assert (await talker.ask(request(body=b"2"))).status == 202
     assert [each.data for each in port.arrivals] == [b"1", b"2"]
 

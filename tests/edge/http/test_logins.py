@@ -1,14 +1,18 @@
 """Who may send for which device."""
 
+from pathlib import Path
+
 import pytest
 
-from edge.http.client import basic, eventually, request
-from edge.mqtt.test_listener import password_file
+from edge.http.client import basic, request
 from fogline.errors import Misconfigured
+from fogline.process import tls_files
 from fogline_edge.adapters.http.access import check_http
 from fogline_edge.settings import HttpSettings
 from fogline_lab.commands import MemoryCommands, make_command
+from fogline_lab.credentials.mosquitto_passwords import password_file
 from fogline_lab.port import MemoryPort
+from fogline_lab.waiting import eventually
 
 
 @pytest.fixture
@@ -111,3 +115,13 @@ def test_settings_by_which_others_could_get_in_are_refused(settings, said, users
 
 def test_a_network_is_accepted_with_users_and_consent(users):
     check_http(HttpSettings(host="0.0.0.0", users=users, plain_on_lan=True))
+
+
+@pytest.mark.fault("S9")
+async def test_a_deleted_user_is_refused_on_its_open_connection(listening, dial, users, monkeypatch):
+    monkeypatch.setattr(tls_files, "QUIET_S", 0)
+    async with listening(MemoryPort(), users=users) as listener, dial(listener) as talker:
+        assert (await talker.ask(request("/t", authorization=basic("lamp-1")))).status == 202
+        lines = Path(users).read_text().splitlines(keepends=True)
+        Path(users).write_text("".join(line for line in lines if not line.startswith("lamp-1:")))
+        assert (await talker.ask(request("/t", authorization=basic("lamp-1")))).status == 401

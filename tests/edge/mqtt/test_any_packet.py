@@ -4,12 +4,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge.mqtt.talking import Talk
 from fogline_edge.adapters.mqtt.protocol.packets import Ack, Publish, Subscribe, Unsubscribe
 from fogline_edge.adapters.mqtt.protocol.primitives import V3, V5, PacketType
 from fogline_edge.adapters.mqtt.protocol.properties import NONE, Properties
 from fogline_edge.adapters.mqtt.session.effects import Close, DeliveryResult, Forget, Keep, ReportDelivery, Store
 from fogline_lab.commands import make_command
+from fogline_lab.device.mqtt_talk import MqttTalk
+from property_tests import at_most
 
 numbers = st.integers(1, 3)
 filters = st.sampled_from(["command///req/#", "c//lamp-1/q/#", "command/+/+/req/#", "#", "$share/a/b", "t"])
@@ -38,7 +39,7 @@ bodies = st.tuples(
 
 
 def connected(version, **more):
-    talk = Talk(version, with_commands=True, **more)
+    talk = MqttTalk(version, with_commands=True, **more)
     talk.connect("lamp-1", clean_start=False, properties=Properties(session_expiry_s=60) if version == V5 else NONE)
     return talk
 
@@ -87,7 +88,7 @@ class Run:
             self.note(self.talk.say(what))
 
 
-@settings(max_examples=300)
+@settings(max_examples=at_most(300))
 @given(st.sampled_from([V3, V5]), st.lists(st.one_of(packets, st.none(), st.integers(1, 2)), max_size=25))
 def test_no_order_raises_and_no_command_is_both_run_and_not(version, steps):
     run = Run(version)

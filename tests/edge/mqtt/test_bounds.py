@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import suppress
+from itertools import cycle, islice
 
 import pytest
 
@@ -10,38 +11,29 @@ from fogline_edge.adapters.mqtt.protocol.primitives import V3, V5, PacketType, R
 from fogline_edge.adapters.mqtt.protocol.properties import Properties
 from fogline_edge.adapters.mqtt.server import dispatch
 from fogline_edge.adapters.mqtt.session import client_protocol
+from fogline_edge.adapters.mqtt.session.client_protocol import PACKET_S
 from fogline_edge.adapters.mqtt.session.effects import SetReachable
+from fogline_lab.clock import pass_time
 from fogline_lab.commands import MemoryCommands
 from fogline_lab.memory import resident_bytes
+from fogline_lab.mqtt_packets import puback
 from fogline_lab.port import MemoryPort
+from fogline_lab.waiting import eventually
 
-LIMIT_S = 20.0
+LIMIT_S = 60.0
 MIB = 2**20
 LASTING = Properties(session_expiry_s=7200)
-
-
-def puback(number, code=0):
-    return Ack(kind=PacketType.PUBACK, packet_id=number, code=code)
 
 
 def publishes(numbers, topic="t"):
     return [Publish(topic=topic, payload=b"%d" % each, qos=1, packet_id=each) for each in numbers]
 
 
-async def eventually(condition, what):
-    """Let the loop turn until `condition` holds."""
-    try:
-        async with asyncio.timeout(LIMIT_S):
-            while not condition():  # noqa: ASYNC110 (a counter has no event)
-                await asyncio.sleep(0.001)
-    except TimeoutError:
-        raise AssertionError(f"not within {LIMIT_S} s: {what}") from None
-
-
 @pytest.mark.parametrize(("version", "last"), [(V3, None), (V5, Disconnect(code=Reason.KEEP_ALIVE_TIMEOUT))])
 async def test_a_client_silent_beyond_its_keep_alive_is_ended(listening, dial, version, last):
     port = MemoryPort()
-    async with listening(port) as listener, dial(listener, "d1", version=version, keep_alive_s=1) as (wire, _):
+    async with listening(port) as listener, dial(listener, "d1", version=version, keep_alive_s=60) as (wire, _):
+        pass_time(90)
         assert await wire.receive() == last
         assert listener.counters.timed_out == 1
 
@@ -49,24 +41,25 @@ async def test_a_client_silent_beyond_its_keep_alive_is_ended(listening, dial, v
 async def test_a_client_that_is_not_read_is_not_to_blame_for_its_silence(listening, dial):
     port = MemoryPort(capacity=1)
     port.hold()
-    async with listening(port) as listener, dial(listener, "d1", keep_alive_s=1) as (wire, _):
+    async with listening(port) as listener, dial(listener, "d1", keep_alive_s=60) as (wire, _):
         await wire.send(*publishes([1, 2]))
         await port.until(lambda: port.waiting == 1, "the port is full")
-        async with dial(listener, "later", keep_alive_s=1) as (later, _):
+        async with dial(listener, "later", keep_alive_s=60) as (later, _):
+            pass_time(90)
             assert await later.receive() == Disconnect(code=Reason.KEEP_ALIVE_TIMEOUT)
         port.release()
         assert [await wire.receive() for _ in range(2)] == [puback(1), puback(2)]
 
 
-async def dribble(wire, packet):
-    """Send one byte of a packet after the other, none of them the last; returns what comes from the other side."""
-    answer = asyncio.ensure_future(wire.receive())
-    for byte in packet[:-1] * 1000:
+async def dribble(listener, wire, packet, limit_s):
+    """Send one byte of a packet each second, and not the last; returns what comes from the other side."""
+    for byte in islice(cycle(packet[:-1]), limit_s + 5):
         with suppress(ConnectionError):
             await wire.send(bytes([byte]))
-        done, _ = await asyncio.wait([answer], timeout=0.05)
-        if done:
-            return answer.result()
+        pass_time(1)
+        await asyncio.sleep(0)
+        if listener.counters.timed_out:
+            return await wire.receive()
     raise AssertionError("the connection was not ended")
 
 
@@ -78,47 +71,49 @@ UNFINISHED = b"\x32\xff\xff\x03" + bytes(40)
 @pytest.mark.parametrize(("version", "last"), [(V3, None), (V5, Disconnect(code=Reason.KEEP_ALIVE_TIMEOUT))])
 async def test_bytes_of_an_unfinished_packet_are_no_sign_of_life(listening, dial, version, last):
     """G12: the keep alive ends a client that never finishes a packet."""
-    async with listening(MemoryPort()) as listener, dial(listener, "d1", version=version, keep_alive_s=1) as (wire, _):
-        assert await dribble(wire, UNFINISHED) == last
+    async with listening(MemoryPort()) as listener, dial(listener, "d1", version=version, keep_alive_s=60) as (wire, _):
+        assert await dribble(listener, wire, UNFINISHED, 90) == last
         assert listener.counters.timed_out == 1
 
 
 @pytest.mark.fault("N9")
 @pytest.mark.parametrize("begun", [False, True], ids=["at once", "after whole packets"])
-async def test_an_unfinished_packet_has_a_time_limit_without_a_keep_alive_too(listening, dial, monkeypatch, begun):
+async def test_an_unfinished_packet_has_a_time_limit_without_a_keep_alive_too(listening, dial, begun):
     """G12: a 3.1.1 client without a keep alive."""
-    monkeypatch.setattr(client_protocol, "PACKET_S", 0.5)
     async with listening(MemoryPort()) as listener, dial(listener, "d1", version=V3) as (wire, _):
         if begun:
             await wire.publish("t")
             assert await wire.receive() == puback(1)
-        assert await dribble(wire, UNFINISHED) is None
+        assert await dribble(listener, wire, UNFINISHED, int(PACKET_S)) is None
         assert listener.counters.timed_out == 1
 
 
-async def test_a_packet_that_comes_in_pieces_in_time_is_taken(listening, dial, monkeypatch):
-    monkeypatch.setattr(client_protocol, "PACKET_S", 0.3)
+async def test_a_packet_that_comes_in_pieces_in_time_is_taken(listening, dial):
     async with listening(MemoryPort()) as listener, dial(listener, "d1", version=V3) as (wire, _):
         for number in (1, 2):
-            for byte in publishes([number])[0].encode(V3):
+            packet = publishes([number])[0].encode(V3)
+            for byte in packet:
                 await wire.send(bytes([byte]))
+                pass_time(0.8 * PACKET_S / len(packet))
+                await asyncio.sleep(0)
             assert await wire.receive() == puback(number)
-        until = asyncio.get_running_loop().time() + 0.6
-        while asyncio.get_running_loop().time() < until:
-            await wire.alive()
+        pass_time(2 * PACKET_S)
+        await wire.alive()
         assert listener.counters.timed_out == 0
 
 
 @pytest.mark.fault("N9")
 async def test_silent_and_dribbling_sockets_are_closed_and_a_good_client_is_served(listening, dial):
     port = MemoryPort()
-    async with listening(port, connect_timeout_s=0.5) as listener:
+    async with listening(port) as listener:
         silent = [await asyncio.open_connection(*listener.addresses["mqtt"]) for _ in range(100)]
         for _, writer in silent[:50]:
             writer.write(b"\x10\x20\x00")
         async with dial(listener, "good") as (wire, _):
             await wire.publish("t")
             assert await wire.receive() == puback(1)
+            await eventually(lambda: listener.counters.connected == 101, "all are accepted")
+            pass_time(10)
             async with asyncio.timeout(LIMIT_S):
                 assert [await reader.read() for reader, _ in silent] == [b""] * 100
             await wire.alive()

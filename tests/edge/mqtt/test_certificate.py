@@ -2,7 +2,6 @@
 
 import pytest
 
-from edge.mqtt.talking import Talk
 from fogline.certificate_names import CertificateNames
 from fogline.errors import Poison
 from fogline_edge.adapters.mqtt.hono.intake import Client
@@ -10,6 +9,7 @@ from fogline_edge.adapters.mqtt.protocol.packets import Publish
 from fogline_edge.adapters.mqtt.protocol.primitives import V3, Reason
 from fogline_edge.adapters.mqtt.session.certificate import certified_device
 from fogline_edge.adapters.mqtt.session.effects import CloseReason, Store
+from fogline_lab.device.mqtt_talk import MqttTalk
 
 OURS = {"organizationName": "acme", "commonName": "Fogline acme"}
 LAMP = {"organizationName": "acme", "organizationalUnitName": "device", "commonName": "lamp-1"}
@@ -42,7 +42,7 @@ def test_of_fogline_s_authority_only_a_device_of_the_tenant_is_one(subject, reas
 
 
 def certified(subject, **connect):
-    talk = Talk(with_users=True)
+    talk = MqttTalk(with_users=True)
     talk.session.certificate = CertificateNames(subject, OURS)
     return talk, talk.connect(**connect)
 
@@ -62,7 +62,7 @@ def test_a_common_name_that_is_no_device_is_refused(name):
 
 
 def test_without_a_certificate_the_password_is_asked_for():
-    talk = Talk(V3, with_users=True)
+    talk = MqttTalk(V3, with_users=True)
     ((connack, reason),) = talk.connect()
     assert (connack.code, reason) == (5, CloseReason.REFUSED)
 

@@ -2,16 +2,16 @@
 
 import pytest
 
-from edge.mqtt.talking import Talk, make_context
 from fogline_edge.adapters.mqtt.protocol.packets import Connack, Disconnect, Ping, Publish, Suback, Unsubscribe, Will
 from fogline_edge.adapters.mqtt.protocol.primitives import V3, V5, PacketType, Reason
 from fogline_edge.adapters.mqtt.protocol.properties import Properties
 from fogline_edge.adapters.mqtt.session.effects import ClientAccepted, CloseReason, Respond, Store, Verify
 from fogline_edge.adapters.mqtt.session.sessions import MAX_EXPIRY_S
+from fogline_lab.device.mqtt_talk import MqttTalk, make_context
 
 
 def test_a_5_client_is_told_the_limits():
-    opened, connack = Talk(receive_maximum=7, max_packet_bytes=1000, max_keep_alive_s=60).connect(keep_alive_s=61)
+    opened, connack = MqttTalk(receive_maximum=7, max_packet_bytes=1000, max_keep_alive_s=60).connect(keep_alive_s=61)
     assert opened == ClientAccepted(("", "d1"), resumed=False)
     assert connack == Connack(
         properties=Properties(
@@ -25,12 +25,12 @@ def test_a_5_client_is_told_the_limits():
 
 
 def test_a_3_1_1_client_is_told_nothing():
-    assert Talk(V3).connect() == [ClientAccepted(("", "d1"), resumed=False), Connack()]
+    assert MqttTalk(V3).connect() == [ClientAccepted(("", "d1"), resumed=False), Connack()]
 
 
 @pytest.mark.parametrize(("version", "assigned"), [(V3, None), (V5, "made-up")])
 def test_a_client_without_an_id_is_given_one(version, assigned):
-    opened, connack = Talk(version).connect("")
+    opened, connack = MqttTalk(version).connect("")
     assert opened.key == ("", "made-up")
     assert connack.properties.assigned_client_id == assigned
 
@@ -46,51 +46,51 @@ def test_a_client_without_an_id_is_given_one(version, assigned):
     ],
 )
 def test_a_connect_is_refused_with_a_reason_code(version, connect, code):
-    assert Talk(version).connect(**connect) == [(Connack(code=code), CloseReason.REFUSED)]
+    assert MqttTalk(version).connect(**connect) == [(Connack(code=code), CloseReason.REFUSED)]
 
 
 def test_another_level_is_refused_as_3_1_1_has_it():
-    assert Talk(V3).say(b"\x10\x0e\0\6MQIsdp\3\2\0\0\0\0") == [(Connack(code=1), CloseReason.REFUSED)]
+    assert MqttTalk(V3).say(b"\x10\x0e\0\6MQIsdp\3\2\0\0\0\0") == [(Connack(code=1), CloseReason.REFUSED)]
 
 
 def test_but_not_on_a_connection_that_is_open():
-    talk = Talk()
+    talk = MqttTalk()
     talk.connect()
     assert talk.say(b"\x10\x0e\0\6MQIsdp\3\2\0\0\0\0")[0][-1] is CloseReason.MALFORMED
 
 
 def test_the_first_packet_is_connect_and_the_second_is_not():
-    assert Talk().say(Ping(PacketType.PINGREQ)) == [(CloseReason.MALFORMED,)]
-    talk = Talk()
+    assert MqttTalk().say(Ping(PacketType.PINGREQ)) == [(CloseReason.MALFORMED,)]
+    talk = MqttTalk()
     talk.connect()
     assert talk.connect() == [(Disconnect(code=Reason.PROTOCOL_ERROR), CloseReason.MALFORMED)]
 
 
 @pytest.mark.parametrize(("version", "code"), [(V3, 5), (V5, Reason.NOT_AUTHORIZED)])
 def test_with_users_nobody_comes_in_without_a_name(version, code):
-    assert Talk(version, with_users=True).connect() == [(Connack(code=code), CloseReason.REFUSED)]
+    assert MqttTalk(version, with_users=True).connect() == [(Connack(code=code), CloseReason.REFUSED)]
 
 
 @pytest.mark.parametrize(("version", "code"), [(V3, 4), (V5, Reason.BAD_USER_NAME_OR_PASSWORD)])
 def test_with_users_the_password_decides(version, code):
-    talk = Talk(version, with_users=True)
+    talk = MqttTalk(version, with_users=True)
     assert talk.connect("any", username="d1", password=b"p") == [Verify("d1", b"p")]
     assert talk.verify(ok=False) == [(Connack(code=code), CloseReason.REFUSED)]
-    talk = Talk(version, with_users=True)
+    talk = MqttTalk(version, with_users=True)
     talk.connect("any", username="d1@acme", password=b"p")
     assert talk.verify(ok=True)[0] == ClientAccepted(("d1", "any"), resumed=False)
     assert talk.publish().arrival.device == "d1"
 
 
 def test_a_user_of_another_tenant_is_refused_whatever_the_password():
-    talk = Talk(with_users=True)
+    talk = MqttTalk(with_users=True)
     talk.connect("any", username="d1@other", password=b"p")
     assert talk.verify(ok=True) == [(Connack(code=Reason.NOT_AUTHORIZED), CloseReason.REFUSED)]
 
 
 @pytest.mark.parametrize("version", [V3, V5])
 def test_pubacks_come_after_the_commit_in_the_order_of_the_publishes(version):
-    talk = Talk(version)
+    talk = MqttTalk(version)
     talk.connect()
     first, second, third = talk.publish(7), talk.publish(3), talk.publish(9)
     talk.session.ack_order.committed(second.pending)
@@ -102,7 +102,7 @@ def test_pubacks_come_after_the_commit_in_the_order_of_the_publishes(version):
 
 
 def test_qos_0_is_stored_and_not_acknowledged():
-    talk = Talk()
+    talk = MqttTalk()
     talk.connect()
     talk.session.ack_order.committed(talk.publish().pending)
     assert talk.acknowledged() == []
@@ -110,7 +110,7 @@ def test_qos_0_is_stored_and_not_acknowledged():
 
 @pytest.mark.parametrize(("version", "code"), [(V3, 0), (V5, Reason.TOPIC_NAME_INVALID)])
 def test_a_refused_message_is_acknowledged_after_its_dead_letter_is_stored(version, code):
-    talk = Talk(version)
+    talk = MqttTalk(version)
     talk.connect()
     (store,) = talk.say(Publish(topic="nowhere", payload=b"", qos=1, packet_id=1))
     assert store.arrival.type == "dead"
@@ -119,7 +119,7 @@ def test_a_refused_message_is_acknowledged_after_its_dead_letter_is_stored(versi
 
 
 def test_a_retained_and_an_empty_message_are_events_like_others():
-    talk = Talk()
+    talk = MqttTalk()
     talk.connect()
     (store,) = talk.say(Publish(topic="t", payload=b"", retain=True))
     assert isinstance(store, Store)
@@ -128,7 +128,7 @@ def test_a_retained_and_an_empty_message_are_events_like_others():
 
 @pytest.mark.parametrize("version", [V3, V5])
 def test_a_client_is_not_read_while_too_much_is_in_flight(version):
-    talk = Talk(version, receive_maximum=2)
+    talk = MqttTalk(version, receive_maximum=2)
     talk.connect()
     first = talk.publish(1)
     assert not talk.session.full
@@ -140,7 +140,7 @@ def test_a_client_is_not_read_while_too_much_is_in_flight(version):
 
 @pytest.mark.parametrize("version", [V3, V5])
 def test_qos_0_fills_the_window_too(version):
-    talk = Talk(version, receive_maximum=1)
+    talk = MqttTalk(version, receive_maximum=1)
     talk.connect()
     store = talk.publish()
     assert talk.session.full
@@ -162,7 +162,7 @@ def test_qos_0_fills_the_window_too(version):
     ],
 )
 def test_an_answer_to_a_command_is_told_from_an_event(topic, with_commands, kind, qos):
-    talk = Talk(context=make_context(with_commands=with_commands))
+    talk = MqttTalk(context=make_context(with_commands=with_commands))
     talk.connect()
     (effect,) = talk.say(Publish(topic=topic, payload=b"x", qos=qos, packet_id=min(qos, 1)))
     if kind is Respond:
@@ -172,7 +172,7 @@ def test_an_answer_to_a_command_is_told_from_an_event(topic, with_commands, kind
 
 
 def test_ping():
-    talk = Talk()
+    talk = MqttTalk()
     talk.connect()
     assert talk.say(Ping(PacketType.PINGREQ)) == [Ping(PacketType.PINGRESP)]
 
@@ -187,13 +187,13 @@ def test_ping():
     ],
 )
 def test_a_servers_packet_ends_the_connection(packet):
-    talk = Talk()
+    talk = MqttTalk()
     talk.connect()
     assert talk.say(packet) == [(Disconnect(code=Reason.PROTOCOL_ERROR), CloseReason.MALFORMED)]
 
 
 def test_nothing_is_done_after_the_end():
-    talk = Talk()
+    talk = MqttTalk()
     talk.connect()
     assert talk.say(Disconnect()) == [(CloseReason.LEFT,)]
     talk.session.end(talk.now)
@@ -202,7 +202,7 @@ def test_nothing_is_done_after_the_end():
 
 
 def test_an_answer_larger_than_the_client_takes_is_not_sent():
-    talk = Talk()
+    talk = MqttTalk()
     talk.connect(properties=Properties(maximum_packet_bytes=40))
     assert talk.say(Unsubscribe(packet_id=1, filters=("a",) * 100)) == []
 
@@ -216,7 +216,7 @@ WILL = Will("event", b"gone")
     ids=["lost", "DISCONNECT with will", "DISCONNECT"],
 )
 def test_the_will_is_an_event_of_the_device_unless_it_says_good_bye(last, published):
-    talk = Talk()
+    talk = MqttTalk()
     talk.connect(will=WILL)
     talk.say(*last)
     will = talk.session.end(1.0).will
@@ -231,14 +231,14 @@ DELAYED = Will("event", b"gone", properties=Properties(will_delay_s=30))
 
 @pytest.mark.parametrize(("expiry_s", "delay_s"), [(0, 0), (10, 10), (60, 30)])
 def test_a_will_is_delayed_no_longer_than_its_session_lives(expiry_s, delay_s):
-    talk = Talk()
+    talk = MqttTalk()
     talk.connect(will=DELAYED, properties=Properties(session_expiry_s=expiry_s))
     assert talk.session.end(1.0).will.delay_s == delay_s
 
 
 @pytest.mark.parametrize(("resumed", "published"), [(True, False), (False, True)])
 def test_a_delayed_will_goes_when_the_session_goes_on(resumed, published):
-    talk = Talk()
+    talk = MqttTalk()
     talk.connect(will=DELAYED, properties=Properties(session_expiry_s=60))
     assert (talk.session.end(1.0, taken_over=True, resumed=resumed).will is not None) == published
 
@@ -247,7 +247,7 @@ def test_a_session_outlives_its_connection_as_long_as_was_asked():
     context = make_context()
 
     def present(now, *, clean=False):
-        talk = Talk(context=context, now=now)
+        talk = MqttTalk(context=context, now=now)
         opened, *_, connack = talk.connect(clean_start=clean, properties=Properties(session_expiry_s=100))
         assert connack.session_present == opened.resumed
         talk.session.end(now)
@@ -262,40 +262,40 @@ def test_a_session_of_3_1_1_stays_unless_it_is_clean():
     context = make_context()
     found = []
     for clean in (False, False, True, False, False):
-        talk = Talk(V3, context=context)
+        talk = MqttTalk(V3, context=context)
         found.append(talk.connect(clean_start=clean)[0].resumed)
         talk.session.end(0)
     assert found == [False, True, False, False, True]
 
 
 def test_a_session_does_not_live_for_ever():
-    *_, connack = Talk().connect(properties=Properties(session_expiry_s=2**32 - 1))
+    *_, connack = MqttTalk().connect(properties=Properties(session_expiry_s=2**32 - 1))
     assert connack.properties.session_expiry_s == MAX_EXPIRY_S
 
 
 def test_disconnect_may_shorten_a_session_but_not_bring_it_to_life():
     context = make_context()
-    talk = Talk(context=context)
+    talk = MqttTalk(context=context)
     talk.connect(properties=Properties(session_expiry_s=100))
     talk.say(Disconnect(properties=Properties(session_expiry_s=0)))
     talk.session.end(0)
-    talk = Talk(context=context)
+    talk = MqttTalk(context=context)
     assert not talk.connect(clean_start=False)[0].resumed
     end = (Disconnect(code=Reason.PROTOCOL_ERROR), CloseReason.MALFORMED)
     assert talk.say(Disconnect(properties=Properties(session_expiry_s=9))) == [end]
 
 
 def test_silence_ends_a_connection_at_one_and_a_half_keep_alives():
-    talk = Talk(now=100.0, connect_timeout_s=10)
+    talk = MqttTalk(now=100.0, connect_timeout_s=10)
     assert talk.session.deadline(109.0) == 110.0
     talk.connect(keep_alive_s=20)
     assert talk.session.deadline(105.0) == 135.0
 
 
 def test_without_keep_alive_a_3_1_1_client_may_be_silent_and_a_5_client_is_told_one():
-    talk = Talk(V3)
+    talk = MqttTalk(V3)
     talk.connect()
     assert talk.session.deadline(0) is None
-    talk = Talk(max_keep_alive_s=60)
+    talk = MqttTalk(max_keep_alive_s=60)
     talk.connect()
     assert talk.session.deadline(0) == 90

@@ -17,7 +17,7 @@ from fogline_edge.adapters.mqtt.session.client_protocol import READ_AHEAD
 from fogline_lab.commands import MemoryCommands, make_command
 from fogline_lab.port import MemoryPort
 
-LIMIT_S = 20.0
+LIMIT_S = 60.0
 VERSIONS = [paho.MQTTv311, paho.MQTTv5]
 
 

@@ -2,13 +2,13 @@
 
 import pytest
 
-from edge.mqtt.talking import Talk, make_context
 from fogline_edge.adapters.mqtt.protocol.packets import Ack, Disconnect, Publish
 from fogline_edge.adapters.mqtt.protocol.primitives import V3, V5, PacketType, Reason
 from fogline_edge.adapters.mqtt.protocol.properties import Properties
 from fogline_edge.adapters.mqtt.session.effects import CloseReason, Forget, Keep, Store
 from fogline_edge.adapters.mqtt.session.inbound import MAX_UNRELEASED
 from fogline_edge.adapters.mqtt.session.session_state import restored
+from fogline_lab.device.mqtt_talk import MqttTalk, make_context
 
 TOO_MANY = Disconnect(code=Reason.QUOTA_EXCEEDED)
 VERSIONS = pytest.mark.parametrize("version", [V3, V5])
@@ -31,13 +31,13 @@ def pubcomp(number=7, code=0):
 
 
 def connected(version=V5, **more):
-    talk = Talk(version, **more)
+    talk = MqttTalk(version, **more)
     talk.connect()
     return talk
 
 
 def lasting(version=V5, **more):
-    talk = Talk(version, **more)
+    talk = MqttTalk(version, **more)
     talk.connect(clean_start=False, **({"properties": Properties(session_expiry_s=100)} if version == V5 else {}))
     return talk
 
@@ -132,7 +132,7 @@ def test_a_new_session_knows_nothing_of_the_former_ones_ids():
     talk = lasting()
     (first,) = talk.say(publish())
     talk.session.end(talk.now)
-    talk = Talk(context=talk.context)
+    talk = MqttTalk(context=talk.context)
     talk.connect(clean_start=True, properties=Properties(session_expiry_s=100))
     (second,) = talk.say(publish())
     assert first.arrival.retransmission.slot != second.arrival.retransmission.slot

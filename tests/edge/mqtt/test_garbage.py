@@ -5,12 +5,12 @@ import weakref
 
 import pytest
 
-from edge.mqtt.secured import Secured
 from fogline_edge.adapters.mqtt.protocol.packets import Disconnect
 from fogline_edge.adapters.mqtt.protocol.primitives import Reason
 from fogline_edge.adapters.mqtt.protocol.properties import Properties
 from fogline_edge.adapters.mqtt.server.tls_connection import TlsConnection
 from fogline_lab.commands import MemoryCommands
+from fogline_lab.credentials.mqtt_tls_files import MqttTlsFiles
 from fogline_lab.port import MemoryPort
 
 CONNECTIONS = 5
@@ -63,7 +63,7 @@ async def cut(wire):
 async def test_connection_that_ends_leaves_nothing_to_the_garbage_collector(
     dial, listening, no_collector, folder, end, expiry_s, with_tls
 ):
-    secured = Secured(folder) if with_tls else None
+    secured = MqttTlsFiles(folder) if with_tls else None
     settings, tls = ({}, None) if secured is None else (secured.settings(), secured.device("lamp-1"))
     async with listening(MemoryPort(), MemoryCommands(), **settings) as listener:
         for number in range(CONNECTIONS):

@@ -11,7 +11,7 @@ from fogline_lab.commands import MemoryCommands
 from fogline_lab.mqtt_packets import encode
 from fogline_lab.port import MemoryPort
 
-LIMIT_S = 20.0
+LIMIT_S = 60.0
 RECEIVE_MAXIMUM = 50
 
 

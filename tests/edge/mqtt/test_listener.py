@@ -1,8 +1,6 @@
 """The listener on a real socket, spoken to byte by byte."""
 
 import asyncio
-import base64
-import hashlib
 import socket
 
 import pytest
@@ -10,33 +8,23 @@ import pytest
 from fogline.dead_letter import decode_dead_letter
 from fogline.errors import Misconfigured
 from fogline.event import Receipt
-from fogline_edge.adapters.mqtt.protocol.packets import Ack, Connack, Connect, Disconnect, Publish, Will
-from fogline_edge.adapters.mqtt.protocol.primitives import V3, V5, PacketType, Reason
+from fogline.process import tls_files
+from fogline_edge.adapters.mqtt.protocol.packets import Connack, Connect, Disconnect, Publish, Will
+from fogline_edge.adapters.mqtt.protocol.primitives import V3, V5, Reason
 from fogline_edge.adapters.mqtt.protocol.properties import Properties
+from fogline_edge.adapters.mqtt.server import listener as listener_module
 from fogline_edge.adapters.mqtt.server.listener import MqttListener
 from fogline_edge.settings import MqttSettings, TopicSettings
-from fogline_lab.mqtt_packets import encode
+from fogline_lab.credentials.mosquitto_passwords import password_file
+from fogline_lab.mqtt_packets import encode, puback
 from fogline_lab.port import MemoryPort
+from fogline_lab.waiting import eventually
 
-LIMIT_S = 20.0
-
-
-def puback(number, code=0):
-    return Ack(kind=PacketType.PUBACK, packet_id=number, code=code)
+LIMIT_S = 60.0
 
 
 def publishes(numbers, topic="t"):
     return [Publish(topic=topic, payload=b"%d" % each, qos=1, packet_id=each) for each in numbers]
-
-
-async def eventually(condition, what):
-    """Let the loop turn until `condition` holds."""
-    try:
-        async with asyncio.timeout(LIMIT_S):
-            while not condition():  # noqa: ASYNC110 (a counter has no event)
-                await asyncio.sleep(0.001)
-    except TimeoutError:
-        raise AssertionError(f"not within {LIMIT_S} s: {what}") from None
 
 
 @pytest.mark.parametrize("version", [V3, V5])
@@ -269,17 +257,6 @@ async def test_a_message_that_can_never_be_taken_is_stored_as_a_dead_letter_befo
         assert [(each.reason, each.body) for each in letters] == [("foreign-tenant", b"secret"), ("bad-topic", b"topic")]
 
 
-def password_file(folder, **passwords):
-    salt = b"0123456789ab"
-    lines = []
-    for name, password in passwords.items():
-        hashed = hashlib.pbkdf2_hmac("sha512", password.encode(), salt, 101)
-        lines.append(f"{name}:$7$101${base64.b64encode(salt).decode()}${base64.b64encode(hashed).decode()}")
-    path = folder / "users"
-    path.write_text("\n".join(lines))
-    return str(path)
-
-
 async def test_users_log_in_and_speak_for_themselves(listening, dial, folder):
     port = MemoryPort()
     users = password_file(folder, d1="one", gw="two")
@@ -323,6 +300,23 @@ async def test_another_user_with_the_same_client_id_takes_nothing_over(listening
         dial(listener, "same", username="d2", password=b"two") as (second, _),
     ):
         await first.alive()
+        await second.alive()
+
+
+@pytest.mark.fault("S9")
+@pytest.mark.parametrize("left", [{"d2": "two"}, {"d1": "other", "d2": "two"}], ids=["deleted", "another password"])
+async def test_the_connection_of_a_user_who_was_deleted_or_has_another_password_ends(
+    listening, dial, folder, monkeypatch, left
+):
+    monkeypatch.setattr(tls_files, "QUIET_S", 0)
+    monkeypatch.setattr(listener_module, "LOOK_S", 0.05)
+    async with (
+        listening(MemoryPort(), users=password_file(folder, d1="one", d2="two")) as listener,
+        dial(listener, "first", username="d1", password=b"one") as (first, _),
+        dial(listener, "second", username="d2", password=b"two") as (second, _),
+    ):
+        password_file(folder, **left)
+        assert await first.receive() == Disconnect(code=Reason.NOT_AUTHORIZED)
         await second.alive()
 
 

@@ -5,7 +5,6 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from edge.mqtt.talking import Talk
 from fogline.codec import decode_event
 from fogline.event import POSSIBLE_DUPLICATE, Receipt
 from fogline.identity import AckDelivery
@@ -18,6 +17,7 @@ from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.outbox.schema import open_database
 from fogline_edge.outbox.stored_body import unpack_body
 from fogline_edge.settings import EdgeSettings, OutboxSettings
+from fogline_lab.device.mqtt_talk import MqttTalk
 from fogline_lab.port import MemoryPort
 
 PUBACK = Ack(kind=PacketType.PUBACK, packet_id=1)
@@ -29,7 +29,7 @@ def publish(number=1, topic="t", **more):
 
 
 def connected(context=None, now=0.0):
-    talk = Talk(context=context, now=now)
+    talk = MqttTalk(context=context, now=now)
     talk.connect()
     return talk
 
@@ -140,7 +140,7 @@ def test_another_client_has_packet_ids_of_its_own():
     talk = connected()
     acknowledged(talk, publish())
     talk.session.end(1, drained=True)
-    other = Talk(context=talk.context)
+    other = MqttTalk(context=talk.context)
     other.connect("d2")
     assert delivery(other) is AckDelivery.PROVEN
 
@@ -275,7 +275,7 @@ async def test_in_doubt_both_are_stored_and_the_second_names_the_first(gateway, 
 
 async def until_drained(listener):
     """Wait for the end of the former connection."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while listener.counters.lost < 1:  # noqa: ASYNC110 (a counter has no event)
             await asyncio.sleep(0.001)
 

@@ -1,36 +1,35 @@
 """Peers that do not prove their names, or never end their handshake: refused with the reason, and a good device is served."""
 
 import asyncio
-import contextlib
 import gc
 import logging
-import ssl
-from collections.abc import Awaitable, Callable
 
 import pytest
 
-from edge.mqtt.conftest import Wire
-from edge.mqtt.secured import PASSWORD, Secured, showing, tls_1_1
-from edge.mqtt.test_bounds import eventually
-from edge.mqtt.test_tls import puback
-from fogline_cloud.authority.certificates import Role, now_utc
-from fogline_edge.adapters.mqtt.protocol.packets import Connect, Publish
-from fogline_edge.adapters.mqtt.protocol.primitives import V5
+from edge.mqtt.refused_peers import (
+    HELLO,
+    PLAIN,
+    REFUSED,
+    SILENT,
+    with_bytes,
+    with_tls,
+)
 from fogline_edge.adapters.mqtt.server import connection, listener
 from fogline_lab.amqp import within
+from fogline_lab.clock import pass_time
+from fogline_lab.credentials.mqtt_tls_files import PASSWORD, MqttTlsFiles
+from fogline_lab.device.mqtt_wire import MqttWire
 from fogline_lab.memory import resident_bytes
-from fogline_lab.mqtt_packets import encode
+from fogline_lab.mqtt_packets import puback
 from fogline_lab.port import MemoryPort
+from fogline_lab.waiting import eventually
 
-GREETING = [Connect(version=V5, client_id="evil"), Publish(topic="t//hub", payload=b"evil", qos=1, packet_id=1)]
-HELLO = bytes.fromhex("160301020001000164")  # the first bytes of a ClientHello of 512 bytes
 FLAT_BYTES = 3_000_000
-Peer = Callable[[Secured, tuple[str, int]], Awaitable[None]]
 
 
 @pytest.fixture
-def secured(folder) -> Secured:
-    return Secured(folder)
+def secured(folder) -> MqttTlsFiles:
+    return MqttTlsFiles(folder)
 
 
 @pytest.fixture
@@ -53,69 +52,6 @@ def refusals():
     log.setLevel(level)
 
 
-def with_bytes(data: bytes) -> Peer:
-    """A peer that sends these bytes and waits for the end."""
-
-    async def act(_: Secured, address: tuple[str, int]) -> None:
-        reader, writer = await asyncio.open_connection(*address)
-        await converse(reader, writer, data)
-
-    return act
-
-
-def with_tls(make: Callable[[Secured], ssl.SSLContext], **login) -> Peer:
-    """A peer that speaks TLS, and at once all that it would say if it got in."""
-    made: dict[Secured, ssl.SSLContext] = {}
-    greeting = [Connect(version=V5, client_id="evil", **login), GREETING[1]]
-
-    async def act(secured: Secured, address: tuple[str, int]) -> None:
-        if secured not in made:
-            made[secured] = make(secured)
-        with contextlib.suppress(OSError):
-            reader, writer = await asyncio.open_connection(*address, ssl=made[secured])
-            await converse(reader, writer, b"".join(encode(each, V5) for each in greeting))
-
-    return act
-
-
-async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, data: bytes) -> None:
-    with contextlib.suppress(OSError):
-        writer.write(data)
-        await within(reader.read(), "the connection is not ended")
-    writer.transport.abort()
-
-
-def revoked(secured: Secured) -> ssl.SSLContext:
-    context = secured.device("lamp-7")
-    secured.site.ca.revoke("lamp-7", now_utc(), 1)
-    return context
-
-
-def of_role(role: Role) -> Callable[[Secured], ssl.SSLContext]:
-    return lambda secured: showing(secured.site.files(role, "hub"))
-
-
-PLAIN = b"".join(encode(each, V5) for each in GREETING)
-LATE = "the TLS handshake did not end in time"
-SILENT = {"silent": with_bytes(b""), "half a hello": with_bytes(HELLO)}
-REFUSED: dict[str, tuple[Peer, str]] = {
-    "silent": (SILENT["silent"], LATE),
-    "half a hello": (SILENT["half a hello"], LATE),
-    "plain text": (with_bytes(PLAIN), "the peer does not speak TLS"),
-    "HTTP": (with_bytes(b"GET / HTTP/1.1\r\n\r\n"), "the peer does not speak TLS (it sent an HTTP request)"),
-    "TLS 1.1": (with_tls(lambda secured: tls_1_1(secured.trusting())), "the peer offers only versions before TLS 1.2"),
-    "another authority's": (with_tls(lambda secured: secured.device("hub", ca=secured.other())), "certificate is refused"),
-    "expired": (with_tls(lambda secured: secured.device("hub", later_days=-2)), "certificate has expired"),
-    "not yet valid": (with_tls(lambda secured: secured.device("hub", later_days=1)), "certificate is not yet valid"),
-    "revoked": (with_tls(revoked), "certificate revoked"),
-    "a gateway's": (with_tls(of_role(Role.GATEWAY)), "the certificate of 'hub' is for role 'gateway'"),
-    "an operator's": (with_tls(of_role(Role.OPERATOR)), "the certificate of 'hub' is for role 'operator'"),
-    "no device's name": (with_tls(lambda secured: secured.device("a b")), "user"),
-    "no login": (with_tls(Secured.trusting), "no user name and password"),
-    "wrong password": (with_tls(Secured.trusting, username="hub", password=b"guess"), "wrong user name or password"),
-}
-
-
 @pytest.mark.fault("S5")
 @pytest.mark.parametrize(("peer", "why"), REFUSED.values(), ids=REFUSED)
 async def test_a_peer_is_refused_with_the_reason_and_a_good_device_is_served_beside_it(
@@ -123,11 +59,14 @@ async def test_a_peer_is_refused_with_the_reason_and_a_good_device_is_served_bes
 ):
     port = MemoryPort()
     login = {"username": "hub", "password": PASSWORD}
-    async with listening(port, **secured.settings(), connect_timeout_s=0.5) as served:
+    async with listening(port, **secured.settings()) as served:
         bad = asyncio.create_task(peer(secured, served.addresses["mqtts"]))
         async with dial(served, "good", tls=secured.trusting(), **login) as (wire, _):
             await wire.publish("t", b"good")
             assert await wire.receive() == puback(1)
+            if peer in SILENT.values():
+                await eventually(lambda: served.counters.connected == 2, "both are there")
+                pass_time(10)
             await bad
             await eventually(lambda: refusals, "the log says why")
             assert len(refusals) == 1
@@ -140,15 +79,16 @@ async def test_a_peer_is_refused_with_the_reason_and_a_good_device_is_served_bes
 async def test_without_users_a_peer_must_show_a_certificate(secured, listening, refusals):
     port = MemoryPort()
     async with listening(port, **secured.settings(users=False)) as served:
-        await with_tls(Secured.trusting)(secured, served.addresses["mqtts"])
+        await with_tls(MqttTlsFiles.trusting)(secured, served.addresses["mqtts"])
         await eventually(lambda: refusals, "the log says why")
         assert "the peer has no certificate" in refusals[0]
     assert port.arrivals == []
 
 
 async def test_a_client_that_says_nothing_after_its_handshake_is_ended_in_time(secured, listening, refusals):
-    async with listening(MemoryPort(), **secured.settings(), connect_timeout_s=0.5) as served:
+    async with listening(MemoryPort(), **secured.settings()) as served:
         reader, writer = await asyncio.open_connection(*served.addresses["mqtts"], ssl=secured.trusting())
+        pass_time(10)
         assert await within(reader.read(), "it stays") == b""
         assert "the client sent no CONNECT in time" in refusals[0]
         writer.close()
@@ -159,7 +99,7 @@ async def test_a_flood_of_refused_peers_writes_one_line_for_each_reason(secured,
         address = served.addresses["mqtts"]
         for _ in range(20):
             await with_bytes(PLAIN)(secured, address)
-            await with_tls(Secured.trusting)(secured, address)
+            await with_tls(MqttTlsFiles.trusting)(secured, address)
         await eventually(lambda: served.counters.refused == 40, "all are refused")
         assert len(refusals) == 2
 
@@ -219,7 +159,7 @@ async def test_bytes_that_break_tls_after_the_login_end_that_connection_only(sec
         dial(served, "good", tls=secured.device("hub")) as (good, _),
         dial(served, "bad", tls=secured.device("lamp-1")) as (bad, _),
     ):
-        raw: Wire = bad
+        raw: MqttWire = bad
         raw.writer.transport.get_extra_info("socket")._sock.send(bytes(100))
         await eventually(lambda: served.counters.malformed == 1, "it is noticed")
         assert "client 'bad'" in refusals[0]

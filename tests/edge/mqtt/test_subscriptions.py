@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.mqtt.talking import Talk
 from fogline_edge.adapters.device_acl import DeviceAcl
 from fogline_edge.adapters.mqtt.hono.intake import Client
 from fogline_edge.adapters.mqtt.hono.subscriptions import MAX_SUBSCRIPTIONS, Subscription, Subscriptions, grant
@@ -13,6 +12,7 @@ from fogline_edge.adapters.mqtt.protocol.primitives import V3, V5, PacketType, R
 from fogline_edge.adapters.mqtt.protocol.properties import Properties
 from fogline_edge.adapters.mqtt.session.effects import CloseReason, SetReachable
 from fogline_lab.commands import make_command
+from fogline_lab.device.mqtt_talk import MqttTalk
 
 ANYONE = Client("lamp-1")
 USER = Client("any id", "lamp-1")
@@ -118,7 +118,7 @@ def suback(*codes, number=5):
 
 @pytest.mark.parametrize(("version", "refused"), [(V3, (0x80, 0x80)), (V5, (Reason.NOT_AUTHORIZED, 0x8F))])
 def test_every_filter_is_answered_in_its_place(version, refused):
-    talk = Talk(version, with_commands=True)
+    talk = MqttTalk(version, with_commands=True)
     talk.connect("lamp-1")
     filters = (("c//lamp-2/q/#", 1), ("command///req/#", 2), ("telemetry", 0))
     first, last = refused
@@ -130,14 +130,14 @@ def test_every_filter_is_answered_in_its_place(version, refused):
 
 @pytest.mark.parametrize(("version", "code"), [(V3, 0x80), (V5, Reason.IMPLEMENTATION_SPECIFIC)])
 def test_without_commands_there_is_nothing_to_subscribe_to(version, code):
-    talk = Talk(version)
+    talk = MqttTalk(version)
     talk.connect("lamp-1")
     assert talk.say(Subscribe(packet_id=5, filters=(("command///req/#", 1),))) == [suback(code)]
 
 
 @pytest.mark.parametrize(("version", "codes"), [(V3, ()), (V5, (0, Reason.NO_SUBSCRIPTION_EXISTED))])
 def test_unsubscribe_ends_a_subscription(version, codes):
-    talk = Talk(version, with_commands=True)
+    talk = MqttTalk(version, with_commands=True)
     talk.connect("lamp-1")
     talk.say(Subscribe(packet_id=5, filters=(("command///req/#", 1),)))
     assert talk.settled(Unsubscribe(packet_id=6, filters=("command///req/#", "telemetry"))) == [
@@ -147,14 +147,14 @@ def test_unsubscribe_ends_a_subscription(version, codes):
 
 
 def test_no_local_on_a_shared_subscription_breaks_the_protocol():
-    talk = Talk(with_commands=True)
+    talk = MqttTalk(with_commands=True)
     talk.connect("lamp-1")
     end = (Disconnect(code=Reason.PROTOCOL_ERROR), CloseReason.MALFORMED)
     assert talk.say(Subscribe(packet_id=5, filters=(("$share/a/b", 4),))) == [end]
 
 
 def test_a_device_is_reached_until_its_last_subscription_ends():
-    talk = Talk(with_commands=True)
+    talk = MqttTalk(with_commands=True)
     talk.connect("lamp-1")
     one, two = "command///req/#", "c///q/#"
     assert talk.settled(Subscribe(packet_id=5, filters=((one, 0), (two, 0)))) == [
@@ -169,13 +169,13 @@ def test_a_device_is_reached_until_its_last_subscription_ends():
 @pytest.mark.parametrize("version", [V3, V5])
 def test_a_lasting_session_is_reached_again_without_a_word_and_a_clean_one_is_not(version):
     more = {"clean_start": False, "properties": Properties(session_expiry_s=100) if version == V5 else Properties()}
-    talk = Talk(version, with_commands=True)
+    talk = MqttTalk(version, with_commands=True)
     talk.connect("lamp-1", **more)
     talk.settled(Subscribe(packet_id=5, filters=(("command///req/#", 1),)))
     assert talk.end() == [SetReachable("lamp-1", reachable=False)]
-    talk = Talk(version, context=talk.context)
+    talk = MqttTalk(version, context=talk.context)
     opened, connack, reach = talk.through(talk.connect("lamp-1", **more))
     assert (opened.resumed, connack.session_present, reach) == (True, True, SetReachable("lamp-1", True))
     talk.end()
-    talk = Talk(version, context=talk.context)
+    talk = MqttTalk(version, context=talk.context)
     assert len(talk.through(talk.connect("lamp-1", clean_start=True))) == 2

@@ -8,31 +8,29 @@ from pathlib import Path
 
 import pytest
 
-from edge.mqtt.secured import PASSWORD, Secured
-from edge.mqtt.test_bounds import eventually
-from edge.mqtt.test_listener import password_file
 from fogline.errors import Misconfigured
+from fogline.process import tls_files
 from fogline_cloud.authority.certificates import Role, now_utc
-from fogline_edge.adapters.mqtt.protocol.packets import Ack, Disconnect, Publish
-from fogline_edge.adapters.mqtt.protocol.primitives import V3, V5, PacketType, Reason
+from fogline_edge.adapters.mqtt.protocol.packets import Disconnect, Publish
+from fogline_edge.adapters.mqtt.protocol.primitives import V3, V5, Reason
 from fogline_edge.adapters.mqtt.protocol.properties import Properties
 from fogline_edge.adapters.mqtt.server.listener import MqttListener
 from fogline_edge.adapters.mqtt.session import puback_delivery
 from fogline_edge.settings import MqttSettings, MqttTlsSettings
 from fogline_lab.amqp import within
 from fogline_lab.commands import MemoryCommands, make_command
+from fogline_lab.credentials.mosquitto_passwords import password_file
+from fogline_lab.credentials.mqtt_tls_files import PASSWORD, MqttTlsFiles
+from fogline_lab.mqtt_packets import puback
 from fogline_lab.port import MemoryPort
+from fogline_lab.waiting import eventually
 
 LASTING = Properties(session_expiry_s=7200)
 
 
 @pytest.fixture
-def secured(folder) -> Secured:
-    return Secured(folder)
-
-
-def puback(number, code=0):
-    return Ack(kind=PacketType.PUBACK, packet_id=number, code=code)
+def secured(folder) -> MqttTlsFiles:
+    return MqttTlsFiles(folder)
 
 
 @pytest.mark.parametrize("version", [V3, V5])
@@ -160,7 +158,8 @@ async def test_sockets_of_one_address_push_out_no_other_s(secured, listening, di
             writer.transport.abort()
 
 
-async def test_the_files_are_read_again_when_they_change(secured, listening, dial):
+async def test_the_files_are_read_again_when_they_change(secured, listening, dial, monkeypatch):
+    monkeypatch.setattr(tls_files, "QUIET_S", 0)
     settings = secured.settings()
     tls = settings["tls"]
     async with listening(MemoryPort(), **settings) as listener:
@@ -184,7 +183,8 @@ async def test_the_files_are_read_again_when_they_change(secured, listening, dia
         assert (await serial("new", b"two"))[1] == 0
 
 
-async def test_a_revoked_certificate_gets_in_no_more(secured, listening, dial):
+async def test_a_revoked_certificate_gets_in_no_more(secured, listening, dial, monkeypatch):
+    monkeypatch.setattr(tls_files, "QUIET_S", 0)
     async with listening(MemoryPort(), **secured.settings()) as listener:
         stolen = secured.device("lamp-2")
         async with dial(listener, "x", tls=stolen) as (_, connack):

@@ -1,29 +1,23 @@
 """Clients that others wrote log in over TLS: mosquitto_pub and paho, as docs/devices-mqtt.md has them."""
 
 import asyncio
-import re
 import shlex
 import shutil
 import sys
 
 import pytest
 
-from edge.mqtt.secured import PASSWORD, Secured
+from edge.mqtt.tls_page import COMMANDS, PROGRAM
 from fogline_cloud.authority.certificates import Role
 from fogline_lab.amqp import within
+from fogline_lab.credentials.mqtt_tls_files import PASSWORD, MqttTlsFiles
 from fogline_lab.port import MemoryPort
-from rules.source import ROOT
-
-PAGE = (ROOT / "docs" / "devices-mqtt.md").read_text("utf-8").partition("## TLS\n")[2].partition("\n## ")[0]
-BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-COMMANDS = [line for language, text in BLOCKS if not language for line in text.splitlines()]
-(PROGRAM,) = (text for language, text in BLOCKS if language == "python")
 
 
 @pytest.fixture
-def secured(folder) -> Secured:
+def secured(folder) -> MqttTlsFiles:
     """The files by the names that the page has, in the folder of the test."""
-    made = Secured(folder)
+    made = MqttTlsFiles(folder)
     lamp = made.site.files(Role.DEVICE, "lamp-2")
     for path, name in ((lamp.ca, "ca.pem"), (lamp.certificate, "lamp-2.pem"), (lamp.key, "lamp-2.key")):
         shutil.copy(path, folder / name)

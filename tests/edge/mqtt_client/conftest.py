@@ -20,8 +20,9 @@ from fogline_edge.adapters.mqtt_client.client import MqttClient
 from fogline_edge.adapters.port import Port
 from fogline_edge.settings import MqttClientSettings, TopicSettings
 from fogline_lab.port import MemoryPort
+from fogline_lab.waiting import eventually
 
-LIMIT_S = 30.0
+LIMIT_S = 60.0
 PLANT = TopicSettings(topic="plant/{device}/#")
 
 
@@ -159,16 +160,6 @@ def connecting():
                 await client.close()
 
     return connecting
-
-
-async def eventually(condition, what):
-    """Let the loop turn until `condition` holds."""
-    try:
-        async with asyncio.timeout(LIMIT_S):
-            while not condition():  # noqa: ASYNC110 (a counter has no event)
-                await asyncio.sleep(0.002)
-    except TimeoutError:
-        raise AssertionError(f"not within {LIMIT_S} s: {what}") from None
 
 
 @pytest.fixture(name="eventually")

@@ -9,7 +9,6 @@ from random import Random
 
 import pytest
 
-from edge.outbox.test_outbox import put, settings
 from fogline.codec import decode_event
 from fogline.errors import Misconfigured, Poison
 from fogline.event import Lane
@@ -22,6 +21,7 @@ from fogline_edge.outbox.pages import PAGE_BYTES
 from fogline_edge.outbox.stored_body import unpack_body
 from fogline_lab.commands import make_command
 from fogline_lab.events import make_arrival, make_noise
+from fogline_lab.gateway.outbox_use import put, settings
 
 PAGE = PAGE_BYTES
 LANES = (Lane.TELEMETRY, Lane.ALARM, Lane.BULK)

@@ -4,7 +4,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from contracts.test_port import Opened, PortContract
+from contracts.port_contract import Opened, PortContract
 from fogline.codec import decode_event
 from fogline_edge.outbox import port as module
 from fogline_edge.outbox.outbox import Outbox

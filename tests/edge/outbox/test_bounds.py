@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from edge.outbox.test_outbox import put, settings
+from edge.outbox.full_outbox import KB, full, heal
 from fogline.command import Reply
 from fogline.errors import SlowDown
 from fogline.event import Lane, Receipt
@@ -14,31 +14,7 @@ from fogline_edge.outbox import port as module
 from fogline_edge.outbox.outbox import Outbox
 from fogline_lab.amqp import within
 from fogline_lab.events import make_arrival
-
-KB = 1000
-
-
-async def full(folder) -> Outbox:
-    """An outbox that takes nothing but replies until the bridge has taken events."""
-    outbox = Outbox.open(settings(folder, max_bytes=1_000_000, group_commit_ms=0))
-    taken = 0
-    while not outbox.port._full:
-        try:
-            outbox.port.put(make_arrival(taken, data=bytes(20 * KB)), lambda _: None)
-        except SlowDown:
-            break
-        taken += 1
-        await outbox.streams.pending()
-    return outbox
-
-
-async def heal(outbox: Outbox) -> None:
-    """The bridge takes everything."""
-    room = asyncio.Event()
-    outbox.port.when_room(room.set)
-    for stream in await outbox.streams.pending():
-        outbox.streams.settle(stream.stream, stream.head)
-    await within(room.wait(), "no room came")
+from fogline_lab.gateway.outbox_use import put, settings
 
 
 @pytest.mark.fault("C10")

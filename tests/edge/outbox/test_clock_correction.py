@@ -2,7 +2,6 @@
 
 import pytest
 
-from edge.outbox.test_outbox import put, settings
 from fogline.codec import decode_event
 from fogline.command import Deadline
 from fogline.event import Receipt, TimeQuality, parse_rfc3339
@@ -16,6 +15,7 @@ from fogline_edge.outbox.stored_body import unpack_body
 from fogline_lab.clock import RIGHT_NS, SECOND_NS, YEAR_NS, FakeClock
 from fogline_lab.commands import make_command
 from fogline_lab.events import make_arrival
+from fogline_lab.gateway.outbox_use import put, settings
 
 BOOT_NS = 20 * SECOND_NS
 """What a clock without a battery shows when the machine has started."""

@@ -4,7 +4,6 @@ import sqlite3
 
 import pytest
 
-from edge.outbox.test_outbox import bodies, put, settings
 from fogline.event import Lane
 from fogline.gap import GAP_CONTENT_TYPE, decode_gap
 from fogline_cloud.committed_records import CommittedRecord
@@ -16,6 +15,7 @@ from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.outbox.store import OutboxStore
 from fogline_lab.clock import YEAR_NS, FakeClock
 from fogline_lab.events import make_arrival
+from fogline_lab.gateway.outbox_use import bodies, put, settings
 
 DROP = {"telemetry": "drop"}
 

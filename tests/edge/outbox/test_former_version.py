@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 from sqlite_utils import Database
 
-from edge.outbox.test_outbox import put, settings
 from fogline.codec import Range, chain_of, decode_batch, decode_event, encode_batch
 from fogline.event import Lane, Receipt
 from fogline.gap import GAP_CONTENT_TYPE, decode_gap
@@ -24,6 +23,7 @@ from fogline_edge.outbox.migrations import migrations
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.outbox.schema import connect_file
 from fogline_lab.events import make_arrival
+from fogline_lab.gateway.outbox_use import put, settings
 
 FORMER = Path(__file__).parent / "former" / "outbox-2026-11.db.gz"
 

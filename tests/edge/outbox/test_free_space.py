@@ -7,7 +7,7 @@ import sqlite3
 
 import pytest
 
-from edge.outbox.test_outbox import put, settings
+from edge.outbox.full_outbox import Full
 from fogline.errors import Misconfigured
 from fogline.event import Receipt
 from fogline_edge import gateway
@@ -18,23 +18,9 @@ from fogline_edge.outbox.outbox import Outbox
 from fogline_lab.amqp import within
 from fogline_lab.disk import Disk, DiskOperation, quota_exceeded, sync_failed
 from fogline_lab.events import make_arrival
+from fogline_lab.gateway.outbox_use import put, settings
 
-LIMIT_S = 30.0
-
-
-class Full:
-    """A disk that answers every step of one kind with an error while it is `full`."""
-
-    def __init__(self, monkeypatch, kind: DiskOperation, error) -> None:
-        self.full = False
-        self.refused = 0
-        self._kind, self._error = kind, error
-        monkeypatch.setattr(module, "_has_room", lambda _: False)
-
-    def __call__(self, kind: DiskOperation, _file: str) -> None:
-        if self.full and kind is self._kind:
-            self.refused += 1
-            raise self._error()
+LIMIT_S = 60.0
 
 
 @pytest.mark.fault("C10")

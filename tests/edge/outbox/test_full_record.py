@@ -6,9 +6,7 @@ import socket
 
 import pytest
 
-from edge.outbox.test_bounds import full, heal
-from edge.outbox.test_free_space import Full
-from edge.outbox.test_outbox import put, settings
+from edge.outbox.full_outbox import Full, full, heal
 from fogline.errors import Misconfigured
 from fogline.event import Receipt
 from fogline_edge import fixed_file as module
@@ -23,8 +21,9 @@ from fogline_lab.amqp import within
 from fogline_lab.clock import YEAR_NS, FakeClock
 from fogline_lab.disk import Disk, DiskOperation, quota_exceeded
 from fogline_lab.events import make_arrival
+from fogline_lab.gateway.outbox_use import put, settings
 
-LIMIT_S = 30.0
+LIMIT_S = 60.0
 
 
 @pytest.fixture

@@ -2,13 +2,13 @@
 
 import asyncio
 
-from edge.outbox.test_outbox import bodies, put, settings
 from fogline.codec import decode_event
 from fogline.dead_letter import decode_dead_letter
 from fogline.event import Lane, Receipt
 from fogline_edge.outbox.outbox import Outbox
 from fogline_lab.amqp import within
 from fogline_lab.events import make_arrival
+from fogline_lab.gateway.outbox_use import bodies, put, settings
 
 UNSTORABLE = {"properties": "\ud800"}
 """No adapter lets such a character through; it stands for anything that raises in the writer."""

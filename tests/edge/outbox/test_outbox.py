@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import sqlite3
-from pathlib import Path
 
 import pytest
 
@@ -16,30 +15,11 @@ from fogline.report_on_change import ReportPolicy
 from fogline_edge.outbox import port as module
 from fogline_edge.outbox import startup
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.settings import EdgeSettings, OutboxSettings, UplinkSettings
+from fogline_edge.settings import EdgeSettings
 from fogline_lab.amqp import within
 from fogline_lab.clock import YEAR_NS, FakeClock
 from fogline_lab.events import make_arrival, make_noise
-
-
-def settings(folder: Path, *, statement_s: float = 3600, **outbox) -> EdgeSettings:
-    return EdgeSettings(
-        tenant="acme",
-        gateway="gw-1",
-        data=str(folder / "data"),
-        outbox=OutboxSettings(**outbox),
-        uplink=UplinkSettings(statement_s=statement_s),
-    )
-
-
-async def put(outbox: Outbox, arrival) -> Receipt:
-    done = asyncio.get_running_loop().create_future()
-    outbox.port.put(arrival, done.set_result)
-    return await within(done, "nothing was committed")
-
-
-async def bodies(outbox: Outbox, stream: str, after: int = 0):
-    return [decode_event(row.body) for row in await outbox.streams.read(stream, after, 10_000)]
+from fogline_lab.gateway.outbox_use import bodies, put, settings
 
 
 async def test_what_was_acknowledged_is_there_after_a_restart(folder):
@@ -352,7 +332,7 @@ async def test_too_much_that_waits_is_pushed_back(folder, monkeypatch):
 
 async def test_one_folder_serves_one_gateway_at_a_time(folder):
     outbox = Outbox.open(settings(folder))
-    with pytest.raises(Misconfigured, match="in use by another gateway"):
+    with pytest.raises(Misconfigured, match="in use by another fogline-edge process"):
         Outbox.open(settings(folder))
     await outbox.close()
     (folder / "x").touch()

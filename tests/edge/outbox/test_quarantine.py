@@ -5,7 +5,6 @@ import sqlite3
 
 import pytest
 
-from edge.outbox.test_outbox import bodies, put, settings
 from fogline.codec import decode_event
 from fogline.event import Lane, Receipt
 from fogline.gap import GAP_CONTENT_TYPE, decode_gap
@@ -13,8 +12,9 @@ from fogline_edge.cli import main
 from fogline_edge.outbox import quarantine as module
 from fogline_edge.outbox.outbox import Outbox
 from fogline_lab.events import make_arrival
+from fogline_lab.gateway.outbox_use import bodies, put, settings
 
-LIMIT_S = 30.0
+LIMIT_S = 60.0
 
 
 async def refuse(outbox: Outbox, arrival) -> tuple[str, int]:
@@ -154,7 +154,7 @@ async def close(folder) -> None:
 async def test_the_command_says_that_the_gateway_has_to_be_stopped(folder, capsys):
     outbox = await filled(folder)
     assert await asyncio.to_thread(main, [*config(folder), "--quarantine", "--delete"]) == 2
-    assert "is in use by another gateway: stop it" in capsys.readouterr().err
+    assert "is in use by another fogline-edge process: stop it" in capsys.readouterr().err
     assert await asyncio.to_thread(main, [*config(folder), "--delete"]) == 2
     assert "add --quarantine" in capsys.readouterr().err
     assert len(aside(folder)) == 2

@@ -6,12 +6,12 @@ import itertools
 import pytest
 
 from edge.outbox.stores import open_store, take
-from edge.outbox.test_outbox import bodies, put, settings
 from fogline.codec import decode_event
 from fogline.hello import Mark, Reopen, resume
 from fogline_edge.outbox import requests
 from fogline_edge.outbox.outbox import Outbox
 from fogline_lab.events import make_arrival
+from fogline_lab.gateway.outbox_use import bodies, put, settings
 
 EVENTS = 2 * requests.MOVED_ROWS + 10
 

@@ -24,7 +24,6 @@ from edge.outbox.damaged import (
     readable,
     start,
 )
-from edge.outbox.test_outbox import put, settings
 from fogline.codec import decode_event
 from fogline.command import Deadline
 from fogline.errors import Misconfigured
@@ -39,6 +38,7 @@ from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.outbox.stored_body import unpack_body
 from fogline_lab.commands import make_command
 from fogline_lab.events import make_arrival
+from fogline_lab.gateway.outbox_use import put, settings
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ import sqlite3
 import pytest
 
 from edge.outbox.stores import open_store, roll_back, rows, states, take
-from edge.outbox.test_outbox import put, settings
 from fogline.errors import SlowDown
 from fogline.event import Lane, Receipt
 from fogline_edge.outbox import store as module
@@ -14,6 +13,7 @@ from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.outbox.store import PURGED_BYTES, PURGED_ROWS
 from fogline_lab.amqp import within
 from fogline_lab.events import make_arrival, make_noise
+from fogline_lab.gateway.outbox_use import put, settings
 
 BOUND = 4_000_000
 PAYLOAD = make_noise(20_000)
@@ -28,9 +28,10 @@ async def fill(outbox: Outbox) -> int:
             outbox.port.put(make_arrival(stored, data=PAYLOAD), done.set_result)
         except SlowDown:
             return stored
-        try:
-            await asyncio.wait_for(done, 2)
-        except TimeoutError:
+        looked_at = asyncio.Event()
+        outbox.port.act(lambda *_: None, lambda _, looked_at=looked_at: looked_at.set(), urgent=True)
+        await within(looked_at.wait(), "not even an act is done")
+        if not done.done():
             return stored
         stored += 1
         (stream,) = await outbox.streams.pending()

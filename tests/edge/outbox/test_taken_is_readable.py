@@ -7,12 +7,13 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge.outbox.test_outbox import put
-from edge.outbox.test_outbox import settings as outbox_settings
 from fogline.codec import Range, chain_of, encode_batch, read_batch
 from fogline.event import Arrival, Lane, Receipt
 from fogline_edge.outbox.outbox import Outbox
 from fogline_lab.events import BEACON, make_arrival
+from fogline_lab.gateway.outbox_use import put
+from fogline_lab.gateway.outbox_use import settings as outbox_settings
+from property_tests import at_most
 
 NESTED = st.builds(
     lambda depth, inner, brackets: b"".join([brackets[0] * depth, inner, brackets[1] * depth]),
@@ -35,7 +36,7 @@ ARRIVALS = st.builds(
 
 
 @given(st.lists(ARRIVALS, min_size=1, max_size=4))
-@settings(max_examples=60)
+@settings(max_examples=at_most(60))
 def test_whatever_put_takes_the_bridge_reads(arrivals: list[Arrival]):
     """G1."""
 

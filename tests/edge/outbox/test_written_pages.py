@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from edge.outbox.stores import open_store, take
-from edge.outbox.test_outbox import put, settings
 from fogline.event import Receipt
 from fogline.identity import Retransmission
 from fogline_edge.outbox.carving import Carving, Images
@@ -17,6 +16,7 @@ from fogline_edge.outbox.pages import PAGE_BYTES
 from fogline_edge.outbox.streams import SAVED_ROWS
 from fogline_lab.clock import FakeClock
 from fogline_lab.events import make_arrival
+from fogline_lab.gateway.outbox_use import put, settings
 
 HEADER_BYTES, FRAME_HEADER_BYTES = 32, 24
 SIZE_PAGE = 1

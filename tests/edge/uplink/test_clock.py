@@ -6,17 +6,17 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
-from chaos.real_gateway import Bridge
 from fogline import hello
 from fogline.amqp.backoff import Backoff
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import EdgeSettings, UplinkSettings
 from fogline_edge.uplink.uplink import Uplink
+from fogline_lab.bridge.accepting_bridge import AcceptingBridge
 from fogline_lab.clock import RIGHT_NS, SECOND_NS, FakeClock
 from fogline_lab.events import make_arrival
 
 
-class Timed(Bridge):
+class Timed(AcceptingBridge):
     """Says in hello that it is `time_ns`; without, it says nothing, as older bridges do."""
 
     def __init__(self, time_ns: int | None) -> None:
@@ -32,7 +32,7 @@ class Timed(Bridge):
 
 
 @asynccontextmanager
-async def gateway(folder, bridge: Bridge, clock: FakeClock):
+async def gateway(folder, bridge: AcceptingBridge, clock: FakeClock):
     uplink = UplinkSettings(bridge=f"127.0.0.1:{await bridge.serve()}")
     settings = EdgeSettings(tenant="acme", gateway="gw-1", data=str(folder / "data"), uplink=uplink)
     outbox = Outbox.open(settings, clock=clock)

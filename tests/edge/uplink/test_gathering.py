@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from chaos.real_gateway import Bridge
 from fogline import address
 from fogline.amqp.backoff import Backoff
 from fogline.amqp.outcome import ACCEPTED
@@ -18,6 +17,7 @@ from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import EdgeSettings, UplinkSettings
 from fogline_edge.uplink import company
 from fogline_edge.uplink.uplink import Uplink
+from fogline_lab.bridge.accepting_bridge import AcceptingBridge
 from fogline_lab.events import make_arrival
 
 FULL = 16
@@ -25,7 +25,7 @@ FULL = 16
 LONG_S = 600.0
 
 
-class Withholding(Bridge):
+class Withholding(AcceptingBridge):
     """Settles batches of events only in `settle`. `batches`: lane and events of each that came."""
 
     def __init__(self) -> None:

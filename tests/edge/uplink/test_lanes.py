@@ -6,7 +6,6 @@ from typing import Self
 
 import pytest
 
-from chaos.real_gateway import Bridge
 from fogline.amqp.backoff import Backoff
 from fogline.amqp.outcome import (
     INTERNAL_ERROR,
@@ -22,12 +21,13 @@ from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import EdgeSettings, UplinkSettings
 from fogline_edge.uplink import lanes as module
 from fogline_edge.uplink.uplink import Uplink
+from fogline_lab.bridge.accepting_bridge import AcceptingBridge
 from fogline_lab.events import make_arrival
 
 FAILED = Condition(INTERNAL_ERROR, "a bug")
 
 
-class Detaching(Bridge):
+class Detaching(AcceptingBridge):
     """Keeps its links by lane; `detach` closes one. `connections`: how many there were; `attached`: how often each lane was."""
 
     def __init__(self) -> None:

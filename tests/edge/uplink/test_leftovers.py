@@ -5,16 +5,16 @@ import gc
 
 import pytest
 
-from chaos.real_gateway import Bridge
 from fogline.amqp.backoff import Backoff
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import EdgeSettings, UplinkSettings
 from fogline_edge.uplink.session import BridgeSession
 from fogline_edge.uplink.uplink import Uplink
+from fogline_lab.bridge.accepting_bridge import AcceptingBridge
 from fogline_lab.events import make_arrival
 
 
-class Cutting(Bridge):
+class Cutting(AcceptingBridge):
     """Cuts each connection once something has come over it. `connections`: how many there were."""
 
     def __init__(self) -> None:

@@ -4,8 +4,6 @@ import asyncio
 
 import pytest
 
-from chaos import raw_amqp as raw
-from chaos.real_gateway import Bridge
 from fogline import hello
 from fogline.amqp.backoff import Backoff
 from fogline.amqp.outcome import DECODE_ERROR, UNAUTHORIZED, Condition, rejected
@@ -14,17 +12,19 @@ from fogline_edge.settings import EdgeSettings, UplinkSettings
 from fogline_edge.uplink import session
 from fogline_edge.uplink import uplink as module
 from fogline_edge.uplink.uplink import Uplink
+from fogline_lab import amqp_bytes as raw
+from fogline_lab.bridge.accepting_bridge import AcceptingBridge
 from fogline_lab.events import make_arrival
 
 
-class Garbled(Bridge):
+class Garbled(AcceptingBridge):
     """Its answer to hello cannot be read."""
 
     def welcome(self, asked) -> bytes:  # noqa: ARG002 - the interface
         return b'{"protocol":"one","marks":' + b"[" * 2000
 
 
-class SendsOn(Bridge):
+class SendsOn(AcceptingBridge):
     """Names itself as the bridge to go to."""
 
     async def serve(self) -> int:
@@ -35,21 +35,21 @@ class SendsOn(Bridge):
         return hello.encode_hello(hello.Welcome(protocol=1, refused="not here", redirect=f"127.0.0.1:{self._port}"))
 
 
-class SendsAway(Bridge):
+class SendsAway(AcceptingBridge):
     """Asks to be left alone for a moment, each time."""
 
     def welcome(self, asked) -> bytes:  # noqa: ARG002 - the interface
         return hello.encode_hello(hello.Welcome(protocol=1, refused="not now", retry_after_s=0.01))
 
 
-class RejectsHello(Bridge):
+class RejectsHello(AcceptingBridge):
     """Rejects the first message on each connection."""
 
     def received(self, connection, delivery, data) -> None:  # noqa: ARG002 - the interface
         connection.settle(delivery, rejected(DECODE_ERROR, "no"))
 
 
-class TurnsAway(Bridge):
+class TurnsAway(AcceptingBridge):
     """Closes each connection with an error."""
 
     def opened(self, connection, peer) -> None:
@@ -57,7 +57,7 @@ class TurnsAway(Bridge):
         connection.close(Condition(UNAUTHORIZED, "no"))
 
 
-class WrongTypes(Bridge):
+class WrongTypes(AcceptingBridge):
     """Answers the open frame with a frame whose fields have the wrong types."""
 
     def opened(self, connection, peer) -> None:
@@ -69,7 +69,7 @@ class WrongTypes(Bridge):
 async def test_events_reach_the_other_bridge(folder, monkeypatch, liar):
     monkeypatch.setattr(session, "HELLO_S", 0.2)
     monkeypatch.setattr(module, "REDIRECTED_S", 0.01)
-    lying, honest = liar(), Bridge()
+    lying, honest = liar(), AcceptingBridge()
     ports = [await each.serve() for each in (lying, honest)]
     uplink = UplinkSettings(bridge=[f"127.0.0.1:{port}" for port in ports])
     outbox = Outbox.open(EdgeSettings(tenant="acme", gateway="gw-1", data=str(folder / "data"), uplink=uplink))

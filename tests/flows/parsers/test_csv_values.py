@@ -10,6 +10,7 @@ from fogline.event import Event
 from fogline_cloud.flows.parser_runner import checked
 from fogline_cloud.flows.parsers import Leftover, Reading, Skip
 from fogline_cloud.flows.parsers.csv_values import MAX_BYTES, parse
+from property_tests import at_most
 
 MakeEvent = Callable[..., Event]
 NOON_NS = 1_767_355_200_000_000_000
@@ -82,7 +83,7 @@ def test_a_row_that_semicolons_or_tabs_may_separate_gives_no_half_numbers(make_e
 
 
 @given(st.binary(max_size=200) | st.text('ab1.,;\t"\n\r', max_size=60).map(str.encode))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=at_most(200))
 def test_hostile_bytes_give_readings_or_poison(make_event: MakeEvent, body: bytes) -> None:
     with suppress(Poison, Skip):
         checked(parse(make_event(body, content_type="text/csv")))

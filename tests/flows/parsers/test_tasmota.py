@@ -12,6 +12,7 @@ from fogline.event import Event
 from fogline_cloud.flows.parser_runner import checked
 from fogline_cloud.flows.parsers import Leftover, Reading
 from fogline_cloud.flows.parsers.tasmota import parse
+from property_tests import at_most
 
 MakeEvent = Callable[..., Event]
 TIME_NS = 1_583_193_600_000_000_000
@@ -118,7 +119,7 @@ def test_what_cannot_be_read_is_poison(make_event: MakeEvent, topic: str, body: 
 
 
 @given(st.binary(max_size=100), st.sampled_from(["tele/a/LWT", "tele/a/SENSOR", ""]))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=at_most(100))
 def test_hostile_bytes_give_readings_or_poison(make_event: MakeEvent, body: bytes, subject: str) -> None:
     for each in (b"{" + body, body):
         with suppress(Poison):

@@ -12,6 +12,7 @@ from fogline.event import Event
 from fogline_cloud.flows.parser_runner import checked
 from fogline_cloud.flows.parsers import Leftover, Reading, Skip
 from fogline_cloud.flows.parsers.zigbee2mqtt import parse
+from property_tests import at_most
 
 MakeEvent = Callable[..., Event]
 SEEN_NS = 1_547_300_495_890_000_000
@@ -114,7 +115,7 @@ def test_one_odd_value_costs_no_other_value(make_event: MakeEvent) -> None:
 
 
 @given(st.binary(max_size=100), st.sampled_from(["zigbee2mqtt/lamp", "zigbee2mqtt/lamp/availability", ""]))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=at_most(100))
 def test_hostile_bytes_give_readings_or_poison(make_event: MakeEvent, body: bytes, subject: str) -> None:
     for each in (b"{" + body, body):
         with suppress(Poison, Skip):

@@ -1,9 +1,9 @@
 """A peer of the engine that sends frames made by hand, each field as the test likes."""
 
-from chaos import raw_amqp as raw
 from fogline.amqp.engine import Engine
 from fogline.amqp.events import Closed, ConnectionOpened, LinkClosed, LinkRequested, Received
 from fogline.amqp.outcome import ACCEPTED, Condition
+from fogline_lab import amqp_bytes as raw
 
 NULL = raw.NULL
 FIELDS = {"open": 10, "begin": 8, "attach": 14, "flow": 11, "transfer": 11, "disposition": 6, "detach": 3, "end": 1, "close": 1}

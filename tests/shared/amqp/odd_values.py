@@ -1,6 +1,6 @@
 """AMQP values of every type, and some that proton cannot convert, for fields that want another type."""
 
-from chaos import raw_amqp as raw
+from fogline_lab import amqp_bytes as raw
 
 DEEP = raw.deep(600)
 ODD_VALUES = {

@@ -4,9 +4,9 @@ import contextlib
 
 import pytest
 
-from chaos import raw_amqp as raw
 from fogline.amqp.wire import decode
 from fogline.errors import Poison
+from fogline_lab import amqp_bytes as raw
 from shared.amqp.engine_peer import FIELDS, NULL, START, TERMINUS, Peer, fields_of, performative, terminus
 from shared.amqp.odd_values import ODD_VALUES
 

@@ -17,7 +17,7 @@ from fogline.errors import Poison
 from fogline.process import journal as module
 from fogline.process.journal import MAX_FIELD_BYTES, MAX_MESSAGE_BYTES, JournalHandler, log_handler, name_gateway
 
-LIMIT_S = 30
+LIMIT_S = 60
 PROGRAM = """
 import argparse, logging, sys
 from fogline.process.command_line import main

@@ -1,7 +1,6 @@
 """The list of metrics, and the HTTP server that shows them."""
 
 import asyncio
-import contextlib
 import re
 from dataclasses import dataclass, field
 
@@ -10,25 +9,7 @@ import pytest
 from fogline.errors import Misconfigured
 from fogline.process.metrics import METRICS, Histogram, MetricType, Sample, samples_of
 from fogline.process.metrics_server import MAX_CLIENTS, MetricsServer, serve_in_thread
-
-LIMIT_S = 10.0
-
-
-async def get(address: str, path: str = "/metrics", method: str = "GET") -> tuple[str, str]:
-    host, _, port = address.rpartition(":")
-    async with asyncio.timeout(LIMIT_S):
-        reader, writer = await asyncio.open_connection(host, int(port))
-        with contextlib.suppress(ConnectionError):  # refused before the request was read
-            writer.write(f"{method} {path} HTTP/1.1\r\nHost: {address}\r\n\r\n".encode())
-            await writer.drain()
-        try:
-            text = (await reader.read()).decode()
-        except ConnectionResetError:
-            text = "reset"
-        finally:
-            writer.close()
-    head, _, body = text.partition("\r\n\r\n")
-    return head.split("\r\n", 1)[0], body
+from shared.process.metrics_client import LIMIT_S, get
 
 
 async def served(samples=(), health: str = "", path: str = "/metrics", method: str = "GET") -> tuple[str, str]:

@@ -17,7 +17,7 @@ def manager(request, tmp_path, monkeypatch):
     address = str(tmp_path / "notify") if request.param == "path" else f"@fogline-test-{os.getpid()}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
         listening.bind(address.replace("@", "\0"))
-        listening.settimeout(10)
+        listening.settimeout(60)
         monkeypatch.setenv("NOTIFY_SOCKET", address)
         monkeypatch.delenv("WATCHDOG_PID", raising=False)
         monkeypatch.setattr(service_manager, "_last_told", -math.inf)
@@ -83,7 +83,7 @@ async def test_a_process_that_answers_is_watched_and_one_that_does_not_is_not_ke
             await asyncio.Future()
 
     async with watched(answers):
-        await asyncio.wait_for(stuck.wait(), 10)
+        await asyncio.wait_for(stuck.wait(), 60)
     assert [told(manager) for _ in range(3)] == ["WATCHDOG=1"] * 3
     assert nothing_is_told(manager)
 
@@ -101,7 +101,7 @@ async def test_what_is_stuck_ends_the_progress_and_is_the_status_and_in_the_log(
             return "the end"
 
     async with watched(answers, lambda: "it waits"):
-        await asyncio.wait_for(done.wait(), 10)
+        await asyncio.wait_for(done.wait(), 60)
     expected = ["WATCHDOG=1", "STATUS=it waits", "STATUS=the reader of topic-1", "WATCHDOG=1", "STATUS=it waits"]
     assert [told(manager) for _ in range(5)] == expected
     assert caplog.text.count("the service manager has to start this process again: the reader of topic-1") == 1
@@ -128,7 +128,7 @@ async def test_a_watched_process_tells_each_new_status_once(manager, monkeypatch
         pass
 
     async with watched(answers, status):
-        await asyncio.wait_for(done.wait(), 10)
+        await asyncio.wait_for(done.wait(), 60)
     manager.setblocking(False)
     found = []
     while not found or found[-1] != "STATUS=":

@@ -6,6 +6,7 @@
 `bus`: a private message bus
 `controller`: the virtual air, and bumble's controllers, completed
 `device_cache`: `org.bluez.Device1` of received devices
+`gatt_client`: a GATT client that behaves as bleak's
 `gatt`: connections of the stand-in, and their characteristics
 `objects`: D-Bus objects with properties
 `peripheral`: a connectable device

@@ -32,7 +32,8 @@ def error_text(error: BaseException) -> str:
 async def leave_dead_bus() -> None:
     """Make bleak close its bus connection if the bus is gone, before a message is sent over it (see `ignore_dead_bus`)."""
     with contextlib.suppress(Exception):  # without a bus, bleak still closes the former connection
-        await asyncio.wait_for(get_global_bluez_manager(), _LIMIT_S)
+        async with asyncio.timeout(_LIMIT_S):
+            await get_global_bluez_manager()
 
 
 def ignore_dead_bus() -> None:
@@ -56,11 +57,13 @@ async def renew() -> None:
     believes the state of the former daemon. bleak clears all of that only when its bus connection ends, so this ends it.
     """
     with contextlib.suppress(Exception):  # whatever is wrong with the bus, it is given up
-        manager = await asyncio.wait_for(get_global_bluez_manager(), _LIMIT_S)
+        async with asyncio.timeout(_LIMIT_S):
+            manager = await get_global_bluez_manager()
         bus = manager._bus  # noqa: SLF001 - bleak offers no other way
         if bus is not None:
             bus.disconnect()
-            await asyncio.wait_for(bus.wait_for_disconnect(), _LIMIT_S)  # type: ignore[no-untyped-call]
+            async with asyncio.timeout(_LIMIT_S):
+                await bus.wait_for_disconnect()  # type: ignore[no-untyped-call]
 
 
 async def close_stale_links(addresses: Iterable[str], counters: BleCounters) -> None:

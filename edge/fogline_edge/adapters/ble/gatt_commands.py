@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from functools import partial
 
 from bleak import BleakClient
@@ -15,6 +15,7 @@ from fogline_edge.adapters.ble.bleak_manager import BLUEZ_ERRORS, error_text
 from fogline_edge.adapters.ble.counters import BleCounters
 from fogline_edge.adapters.ble.gatt_connection import ConnectedDevice, characteristic_of
 from fogline_edge.adapters.port import CommandPort, answer_when_room
+from fogline_edge.boot import beacon
 from fogline_edge.profiles.ble import AnswerBy, CommandRule, full_uuid
 from fogline_edge.profiles.ble_values import encode_value
 
@@ -134,9 +135,20 @@ class GattCommands:
             return
         by_notification = rule.answer_characteristic
         answer = await device.next_notification(full_uuid(by_notification)) if by_notification is not None else None
+        if command.deadline.is_ahead(beacon):
+            await self._carry_out(commands, device, rule, command, _write(device.client, rule, characteristic, data, answer))
+            return
+        if answer is not None:  # it has waited for a read of that characteristic
+            answer.cancel()
+        commands.not_sent(command.id)
+
+    async def _carry_out(
+        self, commands: CommandPort, device: ConnectedDevice, rule: CommandRule, command: Command, write: Awaitable[Reply]
+    ) -> None:
+        """Write the command to its device, and report the result."""
         self._begun.add(command.id)
         try:
-            reply = await _write(device.client, rule, characteristic, data, answer)
+            reply = await write
         except BleakGATTProtocolError as error:
             code = int(error.code)
             if is_att_error(code):

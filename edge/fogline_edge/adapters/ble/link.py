@@ -17,6 +17,7 @@ from bleak.backends.device import BLEDevice
 
 from fogline.amqp.backoff import Backoff
 from fogline.errors import Unreachable
+from fogline.process.cancellation import end_tasks
 from fogline_edge.adapters.ble.bleak_manager import BLUEZ_ERRORS, error_text
 from fogline_edge.adapters.ble.connect_attempt import ConnectTurns, connect
 from fogline_edge.adapters.ble.counters import BleCounters
@@ -88,8 +89,7 @@ class DeviceLink:
         """Disconnect. Safe to call twice."""
         task, self._task = self._task, None
         if task is not None:
-            task.cancel()
-            await asyncio.wait((task,))
+            await end_tasks(task)
 
     def received(self, device: BLEDevice) -> None:
         """Note an advertisement of the device."""

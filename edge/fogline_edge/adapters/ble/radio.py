@@ -12,6 +12,7 @@ from bleak.backends.device import BLEDevice
 from fogline.advertisement import Advertisement
 from fogline.amqp.backoff import Backoff
 from fogline.errors import Unreachable
+from fogline.process.cancellation import end_tasks
 from fogline_edge.adapters.ble.bleak_manager import close_stale_links, error_text, renew
 from fogline_edge.adapters.ble.bluez import Bluez
 from fogline_edge.adapters.ble.bluez_state import ProblemLog, RadioPhase
@@ -58,9 +59,7 @@ class Radio:
     async def close(self) -> None:
         """Stop scanning. Safe to call twice."""
         tasks, self._tasks = self._tasks, []
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(*tasks)
         for _, waiting in self._asked:
             waiting.cancel()
         await self._scanner.stop()

@@ -12,6 +12,7 @@ from bleak.backends.device import BLEDevice
 
 from fogline.advertisement import Advertisement
 from fogline.errors import Misconfigured, Unreachable
+from fogline.process.cancellation import end_tasks
 from fogline_edge.adapters.ble.bluez import CALL_LIMIT_S, Bluez
 from fogline_edge.adapters.ble.bluez_state import BluezState, RadioPhase, problem_of
 from fogline_edge.adapters.ble.scan_results import ScanResults
@@ -52,8 +53,7 @@ async def _adapter(wanted: str | None) -> str:
     try:
         state = await _settled(bluez, changed, bus)
     finally:
-        bus.cancel()
-        await asyncio.gather(bus, return_exceptions=True)
+        await end_tasks(bus)
     if state.phase is not RadioPhase.STARTING or state.adapter is None:
         raise Misconfigured(f"Bluetooth: {problem_of(state, wanted)}")
     return state.adapter
@@ -86,7 +86,8 @@ async def _redraw(results: ScanResults, seconds: float | None, stop: asyncio.Eve
                     sys.stdout.write(_CLEAR + "\n".join(results.table()) + "\n\nPress Ctrl-C to stop.\n")
                     sys.stdout.flush()
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(stop.wait(), _REDRAW_S)
+                    async with asyncio.timeout(_REDRAW_S):
+                        await stop.wait()
 
 
 def _print_all(results: ScanResults, *, as_json: bool) -> None:

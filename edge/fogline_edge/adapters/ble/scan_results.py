@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fogline.advertisement import Advertisement
+from fogline.process.terminal import escaped
 from fogline_edge.profiles.ble import BleProfile, device_of, fits
 
 _COLUMNS = ("address", "dBm", "heard", "profile", "device", "says")
@@ -54,7 +55,7 @@ class ScanResults:
         cells: list[tuple[str, ...]] = [_COLUMNS, *(_row(each, names.get(each.address)) for each in self.all())]
         widths = [max(len(row[index]) for row in cells) for index in range(len(_COLUMNS))]
         lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
-        return lines if self._found else ["no advertisement was received yet"]
+        return [escaped(line) for line in lines] if self._found else ["no advertisement was received yet"]
 
     def toml(self) -> str:
         """Return the settings to add for these devices; empty if no profile fits any."""

@@ -6,9 +6,11 @@ reply is wanted, Location-Path `command_response/{tenant}/{device}/{command id}`
 """
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from fogline.codec import Beacon
 from fogline.command import Command
 from fogline_edge.adapters.coap.command_response import command_options, why_unfit
 from fogline_edge.adapters.coap.counters import CoapCounters
@@ -17,6 +19,7 @@ from fogline_edge.adapters.coap.message_layer import Confirmation, MessageLayer
 from fogline_edge.adapters.coap.requests import Request
 from fogline_edge.adapters.coap.wire import CoapResponse, Code, Options
 from fogline_edge.adapters.port import CommandPort
+from fogline_edge.boot import beacon
 
 
 @dataclass(slots=True)
@@ -36,6 +39,7 @@ class CommandPolls:
     most: int
     messages: MessageLayer
     counters: CoapCounters
+    now: Callable[[], Beacon] = beacon  # the clock of deadlines
 
     def __post_init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -61,7 +65,7 @@ class CommandPolls:
     def execute(self, command: Command) -> None:
         """As `Executor.execute`."""
         poll = self._waiting.get(command.device)
-        if poll is None or not self.messages.can_confirm:
+        if poll is None or not self.messages.can_confirm or not command.deadline.is_ahead(self.now):
             self.commands.not_sent(command.id)
             return
         why = why_unfit(command, poll.request)
@@ -74,7 +78,8 @@ class CommandPolls:
         self.counters.commands += 1
         self._sent[command.id] = poll.exchange
         reply = CoapResponse(Code.CHANGED, (*poll.echo, *command_options(command, self.tenant)), command.data)
-        self.messages.reply(poll.exchange, reply, partial(self._on_outcome, command.id))
+        in_time = partial(command.deadline.is_ahead, self.now)
+        self.messages.reply(poll.exchange, reply, partial(self._on_outcome, command.id), in_time=in_time)
 
     def abandon(self, command: Command) -> None:
         """As `Executor.abandon`: no further retransmission of a command that the device has not acknowledged."""

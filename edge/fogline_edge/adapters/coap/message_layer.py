@@ -39,6 +39,7 @@ class _Separate:
     timeout_s: float
     left: int  # retransmissions
     on_outcome: OnOutcome | None
+    in_time: Callable[[], bool]
     timer: asyncio.TimerHandle | None = None
 
 
@@ -101,11 +102,18 @@ class MessageLayer:
             self._put(exchange.cached, exchange.endpoint)
 
     def reply(
-        self, exchange: Exchange, reply: CoapResponse, on_outcome: OnOutcome | None = None, *, notification: bool = False
+        self,
+        exchange: Exchange,
+        reply: CoapResponse,
+        on_outcome: OnOutcome | None = None,
+        *,
+        notification: bool = False,
+        in_time: Callable[[], bool] = lambda: True,
     ) -> None:
         """Send the response, once; or one more, a `notification` (RFC 7641). With `on_outcome` it is Confirmable.
 
         `on_outcome` is called once: without an Acknowledgement after at most 46 times `ack_timeout_s`; after `close`, never.
+        `in_time`: asked before each retransmission, which is left out if it returns False.
         """
         if self._closed or (exchange.replied and not notification):
             return
@@ -123,7 +131,7 @@ class MessageLayer:
         self._counters.separate += 1
         timeout_s = self._ack_timeout_s * random.uniform(1, ACK_RANDOM_FACTOR)
         data = _encoded(MessageType.CON, mid, exchange, reply)
-        separate = _Separate(data, exchange, timeout_s, MAX_RETRANSMIT, on_outcome)
+        separate = _Separate(data, exchange, timeout_s, MAX_RETRANSMIT, on_outcome, in_time)
         self._separate[exchange.endpoint, mid] = separate
         self._transmit(mid, separate)
 
@@ -175,7 +183,7 @@ class MessageLayer:
         separate.timer = self._loop.call_later(separate.timeout_s, self._on_timeout, mid, separate)
 
     def _on_timeout(self, mid: int, separate: _Separate) -> None:
-        if not separate.left:
+        if not (separate.left and separate.in_time()):
             self._finish(separate.exchange.endpoint, mid, None)
             return
         separate.left -= 1

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from fogline.codec import Beacon
 from fogline.command import Command
 from fogline.event import EMPTY_NOTIFICATION, Arrival, Lane, Receipt
 from fogline_edge.adapters.coap.command_response import command_options, why_unfit
@@ -20,6 +21,7 @@ from fogline_edge.adapters.coap.message_layer import Confirmation, MessageLayer
 from fogline_edge.adapters.coap.requests import Request
 from fogline_edge.adapters.coap.wire import CoapResponse, Code, Option, uint
 from fogline_edge.adapters.port import CommandPort
+from fogline_edge.boot import beacon
 
 REGISTER = 0
 DEREGISTER = 1
@@ -50,6 +52,7 @@ class Observations:
     lifetime_s: int
     messages: MessageLayer
     counters: CoapCounters
+    now: Callable[[], Beacon] = beacon  # the clock of deadlines
 
     def __post_init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -105,7 +108,7 @@ class Observations:
     def execute(self, command: Command) -> None:
         """As `Executor.execute`."""
         observation = self._observed.get(command.device)
-        if observation is None or not self.messages.can_confirm:
+        if observation is None or not self.messages.can_confirm or not command.deadline.is_ahead(self.now):
             self.commands.not_sent(command.id)
             return
         why = why_unfit(command, observation.request)
@@ -117,7 +120,8 @@ class Observations:
         options = (self._observe(), *command_options(command, self.tenant))
         notification = CoapResponse(Code.CONTENT, options, command.data)
         outcome = partial(self._on_outcome, command.id)
-        self.messages.reply(observation.exchange, notification, outcome, notification=True)
+        in_time = partial(command.deadline.is_ahead, self.now)
+        self.messages.reply(observation.exchange, notification, outcome, notification=True, in_time=in_time)
 
     def abandon(self, command: Command) -> None:
         """As `Executor.abandon`: no further retransmission of a command that the device has not acknowledged."""

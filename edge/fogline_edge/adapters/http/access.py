@@ -15,7 +15,7 @@ from fogline.process.settings_file import is_loopback
 from fogline.process.tls_files import ReadAgain
 from fogline_edge.adapters.device_acl import DeviceAcl
 from fogline_edge.adapters.http.wire import HttpRefused, HttpRequest
-from fogline_edge.adapters.users import Users, load_users
+from fogline_edge.adapters.users import Users, UserSecret, load_users
 from fogline_edge.settings import HttpSettings
 
 _VERIFICATIONS = 2  # the most passwords that are checked at once
@@ -27,6 +27,8 @@ class HttpLogin(msgspec.Struct, frozen=True):
 
     name: str | None = None
     others: re.Pattern[str] | None = None
+    proof: tuple[str, UserSecret | None] | None = None
+    """The user, and what the password was compared with."""
 
     def device(self, named: str | None) -> str:
         """Return the device that a path names, or else the sender itself. Raises `HttpRefused` (400, 403)."""
@@ -68,11 +70,16 @@ class HttpLogins:
             device = self._device(username)
         except Poison as error:
             raise HttpRefused(401, error.reason, str(error), _CHALLENGE) from None
+        proof = username, self._users.get().secret_of(username)
         async with self._verifications:
             known = await asyncio.to_thread(self._verify, username, password)
         if not known:
             raise HttpRefused(401, "bad-login", f"user {shown(username)} is unknown, or the password is wrong", _CHALLENGE)
-        return HttpLogin(device, self._acl.others(device))
+        return HttpLogin(device, self._acl.others(device), proof)
+
+    def counts(self, login: HttpLogin) -> bool:
+        """Return True if a login counts still: its user was not deleted, and has the same password."""
+        return self._users is None or login.proof is None or self._users.get().secret_of(login.proof[0]) == login.proof[1]
 
     def _device(self, username: str) -> str:
         """Return the device of a user, written `device` or `device@tenant`. Raises `Poison`."""

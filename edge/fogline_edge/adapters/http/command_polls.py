@@ -17,6 +17,7 @@ from fogline_edge.adapters.http.counters import HttpCounters
 from fogline_edge.adapters.http.exchange import HttpExchange
 from fogline_edge.adapters.http.wire import ACCEPTED, HttpResponse
 from fogline_edge.adapters.port import CommandPort
+from fogline_edge.boot import beacon
 
 
 @dataclass(eq=False)
@@ -30,7 +31,7 @@ class HttpPolls:
     def __post_init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[str, HttpExchange] = {}
-        self._sent: set[str] = set()
+        self._sent: dict[str, HttpExchange] = {}
 
     def hold(self, device: str, exchange: HttpExchange, ttd_s: int) -> None:
         """Respond with a command, or after `ttd_s` seconds without one. A former request of the device is answered at once."""
@@ -52,18 +53,22 @@ class HttpPolls:
 
     def execute(self, command: Command) -> None:
         """As `Executor.execute`."""
-        exchange = self._waiting.pop(command.device, None)
-        if exchange is None:
+        exchange = self._waiting.get(command.device)
+        if exchange is None or not command.deadline.is_ahead(beacon):
             self.commands.not_sent(command.id)
             return
+        del self._waiting[command.device]
         self.commands.unreachable(command.device, self)
         self.counters.commands += 1
-        self._sent.add(command.id)
+        self._sent[command.id] = exchange
+        exchange.limit.until(command.deadline)
         exchange.respond(_response(command, exchange.login.name), partial(self._on_outcome, command.id))
 
     def abandon(self, command: Command) -> None:
-        """As `Executor.abandon`: a response that was sent cannot be taken back."""
-        self._sent.discard(command.id)
+        """As `Executor.abandon`: a response that the device has not certainly read is discarded with its connection."""
+        exchange = self._sent.pop(command.id, None)
+        if exchange is not None:
+            exchange.limit.discard()
 
     def close(self) -> None:
         """Respond to every waiting device. Commands that the device has not certainly read are lost."""
@@ -73,9 +78,8 @@ class HttpPolls:
             self._on_outcome(command_id, False)
 
     def _on_outcome(self, command_id: str, read: bool) -> None:  # noqa: FBT001 - called by position
-        if command_id not in self._sent:
+        if self._sent.pop(command_id, None) is None:
             return
-        self._sent.discard(command_id)
         if read:
             self.counters.commands_taken += 1
             self.commands.taken(command_id)

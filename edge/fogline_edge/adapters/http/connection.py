@@ -12,6 +12,8 @@ from typing import Protocol
 from fogline_edge.adapters.http.codec import HttpCodec
 from fogline_edge.adapters.http.request_loop import HttpContext, OnRead, RequestLoop
 from fogline_edge.adapters.http.wire import HttpRefused, problem
+from fogline_edge.adapters.send_limit import SendLimit
+from fogline_edge.boot import beacon
 
 READ_BYTES = 16_384
 """Bytes that are read from a socket at once."""
@@ -44,6 +46,7 @@ class HttpConnection(asyncio.BufferedProtocol):
     `stalled`: the client does not read.
     """
 
+    limit: SendLimit
     _transport: asyncio.Transport
 
     def __init__(self, owner: HttpConnectionOwner) -> None:
@@ -59,6 +62,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         """Set the accepted socket up."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        self.limit = SendLimit(transport, beacon)
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         raw: socket.socket = transport.get_extra_info("socket")
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -100,13 +104,14 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._was_read(read=False)
         if self._timer is not None:
             self._timer.cancel()
+        self.limit.close()
         self._requests.close()
         self._owner.gone(self)
 
     def leave(self) -> None:
         """Close, after the last response was sent. A client whose request is not answered sends it again."""
         if self._requests.serving is not None or self._on_read is not None or self.stalled:
-            self._transport.abort()
+            self.limit.discard()
         else:
             self._transport.close()
 
@@ -129,7 +134,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         self.read(more=True)
         with contextlib.suppress(OSError):  # the client has cut the connection, and the loop has not noticed yet
             self._transport.write_eof()
-        self.set_timer(LINGER_S if on_read is None else COMMAND_READ_S, self._transport.abort)
+        self.set_timer(LINGER_S if on_read is None else COMMAND_READ_S, self.limit.discard)
 
     def set_timer(self, delay_s: float, call: Callable[[], None]) -> None:
         """See `RequestSocket.set_timer`."""

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from fogline_edge.adapters.http.access import HttpLogin
 from fogline_edge.adapters.http.wire import HttpRequest, HttpResponse
+from fogline_edge.adapters.send_limit import SendLimit
 
 
 class HttpExchange:
@@ -13,7 +14,7 @@ class HttpExchange:
     `over`: it has its response, or its client is gone. `on_gone`: called if the client leaves before the response.
     `on_eof`: called if the client may have left, because it sends nothing more. `eof`: that was so.
     `send`: writes the response. Its second argument, for a command, gets True when the client has read the response and closed
-    the connection, else False.
+    the connection, else False. `limit`: of the bytes that the client's TCP has not got.
     """
 
     def __init__(
@@ -22,6 +23,8 @@ class HttpExchange:
         login: HttpLogin,
         body: bytes,
         send: Callable[[HttpResponse, Callable[[bool], None] | None], None],
+        *,
+        limit: SendLimit,
     ) -> None:
         self.request = request
         self.login = login
@@ -31,6 +34,7 @@ class HttpExchange:
         self.on_eof: Callable[[], None] = lambda: None
         self.eof = False
         self.timer: asyncio.TimerHandle | None = None
+        self.limit = limit
         self._send = send
 
     def respond(self, response: HttpResponse, read: Callable[[bool], None] | None = None) -> None:

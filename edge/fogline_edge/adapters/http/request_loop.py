@@ -13,6 +13,7 @@ from fogline_edge.adapters.http.exchange import HttpExchange
 from fogline_edge.adapters.http.request_body import RequestBody
 from fogline_edge.adapters.http.request_handler import HttpRequestHandler
 from fogline_edge.adapters.http.wire import HttpRefused, HttpRequest, HttpResponse, read_head
+from fogline_edge.adapters.send_limit import SendLimit
 from fogline_edge.settings import HttpSettings
 
 READ_AHEAD_BYTES = 16_384
@@ -41,6 +42,7 @@ class RequestSocket(Protocol):
 
     ending: bool
     stalled: bool
+    limit: SendLimit
 
     def write(self, data: bytes) -> None:
         """Send bytes."""
@@ -153,7 +155,7 @@ class RequestLoop:
         self._request = request = read_head(event.method, event.target, list(event.headers))
         self._context.handler.target(request)
         authorization = request.headers.get("authorization")
-        if self._login is not None and self._login[0] == authorization:
+        if self._login is not None and self._login[0] == authorization and self._context.logins.counts(self._login[1]):
             return
         if not self._context.logins.needed:
             self._login = authorization, HttpLogin()
@@ -178,7 +180,7 @@ class RequestLoop:
         assert self._login is not None
         self._begun = False
         self._wait()
-        self.serving = HttpExchange(self._request, self._login[1], self._body.take(), self._respond)
+        self.serving = HttpExchange(self._request, self._login[1], self._body.take(), self._respond, limit=self._socket.limit)
         self._context.handler.serve(self.serving)
 
     def _wait(self) -> None:

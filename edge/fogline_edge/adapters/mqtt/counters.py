@@ -20,6 +20,7 @@ class MqttCounters:
     taken_over: int = 0
     timed_out: int = 0
     slow_reader: int = 0
+    stalled_command: int = 0
     shut_down: int = 0
     slowed: int = 0
     notes_dropped: int = 0

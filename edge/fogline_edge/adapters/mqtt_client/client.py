@@ -9,6 +9,7 @@ from paho.mqtt.client import MQTTMessage
 
 from fogline.amqp.backoff import Backoff
 from fogline.errors import Misconfigured, Unreachable
+from fogline.process.cancellation import end_tasks
 from fogline_edge.adapters.mqtt_client.access import check_client, load_access
 from fogline_edge.adapters.mqtt_client.connection import BrokerConnection
 from fogline_edge.adapters.mqtt_client.inflow import Inflow, MqttClientCounters
@@ -61,8 +62,7 @@ class MqttClient:
         """Disconnect, and put nothing more. The broker keeps the session. Safe to call twice, and without `start`."""
         task, self._task = self._task, None
         if task is not None:
-            task.cancel()
-            await asyncio.wait((task,))
+            await end_tasks(task)
         self._inflow.parked.clear()
         if task is not None and not task.cancelled():
             task.result()

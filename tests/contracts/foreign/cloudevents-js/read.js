@@ -7,7 +7,7 @@
 const { Kafka: Binding } = require('cloudevents');
 const { Kafka, logLevel } = require('kafkajs');
 
-const LIMIT_MS = 40000;
+const LIMIT_MS = 60000;
 const ATTRIBUTES = ['id', 'source', 'type', 'subject', 'datacontenttype'];
 const OTHERS = ['specversion', 'time', 'data', 'data_base64', 'partitionkey'];
 

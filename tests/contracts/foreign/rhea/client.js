@@ -4,7 +4,7 @@
 
 const rhea = require('rhea');
 
-const LIMIT_MS = 20000;
+const LIMIT_MS = 60000;
 const PROPERTIES = 0x73; // AMQP 1.0 part 3, section 3.2.4
 const CORRELATION_ID = 5; // its place among the properties
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from fogline.errors import Misconfigured
 from fogline.process.settings_file import is_loopback
 from fogline.process.tls_files import ReadAgain, server_context
-from fogline_edge.adapters.users import load_users
+from fogline_edge.adapters.users import UserSecret, load_users
 from fogline_edge.settings import MqttSettings, MqttTlsSettings
 
 
@@ -27,6 +27,10 @@ class ListenerAccess:
         """Return the context for a new connection. Only with `[mqtt.tls]`."""
         assert self._tls is not None
         return self._tls.get()
+
+    def secret_of(self, name: str) -> UserSecret | None:
+        """Return what a user's password is compared with now; None for an unknown user, and without `users`."""
+        return self._users.get().secret_of(name) if self._users is not None else None
 
     def verify(self, name: str, password: bytes) -> bool:
         """Return True if this is the user's password. It is slow on purpose: call it in a thread. Only with `users`."""

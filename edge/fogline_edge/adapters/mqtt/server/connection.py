@@ -17,6 +17,8 @@ from fogline_edge.adapters.mqtt.server.reader import PacketReader
 from fogline_edge.adapters.mqtt.session import client_protocol
 from fogline_edge.adapters.mqtt.session.client_protocol import ClientProtocol
 from fogline_edge.adapters.mqtt.session.effects import ClientAccepted, Close, CloseReason, LastWill, Verify
+from fogline_edge.adapters.send_limit import discard
+from fogline_edge.adapters.users import UserSecret
 
 _log = logging.getLogger(__name__)
 _log.addFilter(LogThrottle(variable=re.compile(r" at \S+")))  # so that a flood of refused peers does not fill the disk
@@ -58,6 +60,8 @@ class ClientConnection(asyncio.Protocol):
 
     def __init__(self, owner: ConnectionOwner) -> None:
         self.ending = False
+        self.login: tuple[str, UserSecret] | None = None
+        """The user that has logged in by a password, and what that was compared with."""
         self._owner = owner
         self._loop = asyncio.get_running_loop()
         self.protocol = ClientProtocol(owner.context, self._loop.time())
@@ -93,6 +97,7 @@ class ClientConnection(asyncio.Protocol):
         if self._abort_timer is not None:
             self._abort_timer.cancel()
         self.reader.gate.close()
+        self.reader.runner.close()
         del self.reader, self._silence  # otherwise reference cycles would wait for the garbage collector
         self._owner.gone(self)
 
@@ -129,9 +134,9 @@ class ClientConnection(asyncio.Protocol):
         self.finish(self.protocol.disconnect(code, reason, detail), resumed=resumed)
 
     def drop(self, reason: CloseReason, detail: str) -> None:
-        """End at once, without a packet."""
+        """End at once, without a packet. Bytes that the client's TCP has not got are discarded: a command may be among them."""
         self._conclude(reason, detail)
-        self._transport.abort()
+        _close(self._transport, self.protocol)
 
     def finish(self, close: Close, *, resumed: bool = False) -> None:
         """End from this side: send the due PUBACKs and the last packet, then wait a moment for the client to read them."""
@@ -151,7 +156,7 @@ class ClientConnection(asyncio.Protocol):
                 self._transport.write_eof()
         if self._abort_timer is not None:
             self._abort_timer.cancel()
-        self._abort_timer = self._loop.call_later(_LINGER_S, self._transport.abort)
+        self._abort_timer = self._loop.call_later(_LINGER_S, _close, self._transport, self.protocol)
 
     def _conclude(self, reason: CloseReason, detail: str, *, resumed: bool = False) -> bool:
         """End the connection, and give its will to the owner. Returns False if it had ended before."""
@@ -177,6 +182,13 @@ class ClientConnection(asyncio.Protocol):
     def _timed_out(self) -> None:
         awaited = "packet" if self.protocol.key is not None else "CONNECT"
         self.disconnect(Reason.KEEP_ALIVE_TIMEOUT, CloseReason.TIMED_OUT, f"the client sent no {awaited} in time")
+
+
+def _close(transport: asyncio.Transport, protocol: ClientProtocol) -> None:
+    if protocol.key is not None:
+        discard(transport)
+    else:  # no command was sent
+        transport.abort()
 
 
 def _address(transport: asyncio.Transport) -> str:

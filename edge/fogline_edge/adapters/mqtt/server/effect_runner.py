@@ -18,6 +18,7 @@ from fogline_edge.adapters.mqtt.server.dispatch import Dispatch
 from fogline_edge.adapters.mqtt.session.ack_order import PendingAck
 from fogline_edge.adapters.mqtt.session.client_protocol import ClientProtocol, ProtocolContext
 from fogline_edge.adapters.mqtt.session.effects import (
+    Abort,
     ClientAccepted,
     Close,
     CloseReason,
@@ -29,6 +30,7 @@ from fogline_edge.adapters.mqtt.session.effects import (
     Verify,
 )
 from fogline_edge.adapters.port import Port
+from fogline_edge.adapters.send_limit import SendLimit
 
 _BULKY_BYTES = 1024  # a larger packet is a command: the client may take its time to read it
 
@@ -99,6 +101,9 @@ class ConnectionControl(Protocol):
     def finish(self, close: Close) -> None:
         """End from this side: send the due PUBACKs and the last packet."""
 
+    def drop(self, reason: CloseReason, detail: str) -> None:
+        """End at once, without a packet. Bytes that the client's TCP has not got are discarded."""
+
 
 class EffectRunner:
     """Performs effects, and is the `Carrier` of commands. `bulky`: a large packet was written since the client read all.
@@ -127,6 +132,7 @@ class EffectRunner:
         self._payer = ""
         self._bucket: Bucket | None = None
         self._flushing = False
+        self._limit = SendLimit(transport, listener.context.now)
 
     def perform(self, effects: Sequence[Effect]) -> None:
         """Perform effects in order."""
@@ -134,15 +140,20 @@ class EffectRunner:
             match effect:
                 case Store() | Respond():
                     self._put(effect)
-                case Send(data):
+                case Send(data, deadline):
                     self.acknowledge()  # a PUBCOMP must not overtake its PUBREC
                     self.bulky = self.bulky or len(data) > _BULKY_BYTES
+                    if deadline is not None:
+                        self._limit.until(deadline)
                     self._transport.write(data)
                 case ClientAccepted():
                     self._connection.opened(effect)
                 case Verify():
                     self._gate.hold(HoldReason.VERIFY)
                     self._connection.verify(effect)
+                case Abort(reason=reason, detail=detail):
+                    self._connection.drop(reason, detail)
+                    return  # the connection has ended, and with it what the other effects are for
                 case Close(reason=reason):
                     if reason is CloseReason.LEFT:
                         self._protocol.bytes_received(self.packet_at, drained=self.drained, after_s=0)
@@ -181,6 +192,10 @@ class EffectRunner:
         """See `Carrier.resume`."""
         if not self._gate.closed:
             self.perform(then())
+
+    def close(self) -> None:
+        """Clean up after the closed socket."""
+        self._limit.close()
 
     def wait_for_room(self) -> None:
         """Stop reading until the port accepts arrivals again."""

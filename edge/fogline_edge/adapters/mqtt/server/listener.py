@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from fogline.address import shown
 from fogline.errors import Misconfigured
 from fogline.process.rates import DeviceRates
 from fogline.process.settings_file import is_loopback
@@ -32,6 +33,8 @@ from fogline_edge.settings import LimitSettings, MqttSettings
 _log = logging.getLogger(__name__)
 
 _VERIFICATIONS = 2  # the most passwords that are checked at once
+LOOK_S = 5.0
+"""How often the file of users is compared with the logins of the open connections."""
 LINGERING = 100
 """The most sockets that wait for their clients to read the last packet. Beyond that the oldest is closed at once."""
 
@@ -75,6 +78,7 @@ class MqttListener:
         self._session_expiry = SessionExpiry(port, sessions, self.dispatch, self.counters)
         self._settings = settings
         self._access: ListenerAccess | None = None
+        self._looking: asyncio.TimerHandle | None = None
         self._servers: dict[str, asyncio.Server] = {}
         self._sockets: set[ClientConnection] = set()
         self._unnamed = UnnamedSockets[ClientConnection]()
@@ -88,6 +92,8 @@ class MqttListener:
     async def start(self) -> None:
         """Listen. Raises `Misconfigured` for a peer that could get in without a login, a bad file, or an address in use."""
         self._access = await asyncio.to_thread(ListenerAccess, self._settings)
+        if self._settings.users is not None:
+            self._look()
         self._session_expiry.restore()
         for name, table, host, port, connection in self._places(self._access):
             try:
@@ -117,6 +123,8 @@ class MqttListener:
 
         Messages that are not acknowledged stay so: the clients send them again. Safe to call twice, and without `start`.
         """
+        if self._looking is not None:
+            self._looking.cancel()
         servers, self._servers = self._servers, {}
         for server in servers.values():
             server.close()
@@ -172,9 +180,21 @@ class MqttListener:
         async with self._verifications:
             if connection.ending:
                 return
+            secret = self._access.secret_of(verify.name)
             ok = await asyncio.to_thread(self._access.verify, verify.name, verify.password)
+        if ok and secret is not None:
+            connection.login = verify.name, secret
         if not connection.ending:
             connection.reader.verified(ok=ok)
+
+    def _look(self) -> None:
+        """End the connections of users who were deleted, or have another password."""
+        self._looking = asyncio.get_running_loop().call_later(LOOK_S, self._look)
+        assert self._access is not None
+        for connection in list(self._by_client.values()):
+            if connection.login is not None and self._access.secret_of(connection.login[0]) != connection.login[1]:
+                detail = f"user {shown(connection.login[0])} was deleted, or has another password"
+                connection.disconnect(Reason.NOT_AUTHORIZED, CloseReason.REFUSED, detail)
 
     def schedule(self, flush: Callable[[], None]) -> None:
         """See `ListenerContext.schedule`. One callback of the loop serves all connections."""

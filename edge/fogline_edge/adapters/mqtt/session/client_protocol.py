@@ -165,7 +165,7 @@ class ClientProtocol:
         self._context.puback_delivery.close(self._client.key)
         effects, state = self.downstream.end(), self._state
         if self.downstream.owns:
-            if self._context.sessions.close(state, now):
+            if self._context.sessions.close(state, now, may_resume=state.outbound.may_resume(self._limits)):
                 state.owner = None
                 effects += [*state.outbound.end(persistent=True), *state.save()]
             else:
@@ -226,21 +226,25 @@ class ClientProtocol:
         self._client = client
         self._will = ConnectionWill(connect.will, cost, context.wills)
         self._keep_alive_s = keep_alive_s(connect, context.settings.max_keep_alive_s)
-        found = context.sessions.open(client.key, clean=connect.clean_start, expiry_s=self._expiry_s, now=now)
+        self._limits = _limits(connect, context.now)
+        found = context.sessions.open(
+            client.key,
+            clean=connect.clean_start,
+            expiry_s=self._expiry_s,
+            now=now,
+            may_resume=lambda state: state.outbound.may_resume(self._limits),
+        )
         over = [effect for each in found.ended for effect in each.discard()]
         context.counters.sessions_dropped += sum(each.key != client.key for each in found.ended)
-        former = self._attach(client, found.state, connect)
+        former = self._attach(client, found.state)
         properties = granted(context.settings, connect, client_id, self._keep_alive_s, self._expiry_s)
         connack = self._limits.send(Connack(session_present=found.present, properties=properties))
         accepted = ClientAccepted(client.key, found.present)
         return accepted, *over, *former, *found.state.save(), *connack, *self.downstream.begin()
 
-    def _attach(self, client: Client, state: SessionState, connect: Connect) -> Sequence[Effect]:
-        context, requested = self._context, connect.properties
-        tenant = context.intake.tenant
+    def _attach(self, client: Client, state: SessionState) -> Sequence[Effect]:
+        context, tenant = self._context, self._context.intake.tenant
         state.usual_devices = (*own_device(client), context.intake.gateway)
-        most = (requested.receive_maximum or _V5_IN_FLIGHT) if self.version == V5 else _V3_IN_FLIGHT
-        self._limits = ClientLimits(self.version, most, requested.maximum_packet_bytes, context.now)
         self._state = state
         counters, with_commands, pubacks = context.counters, context.with_commands, context.puback_delivery.open(client.key)
         quota = context.settings.receive_maximum if self.version == V5 else None
@@ -258,6 +262,12 @@ class ClientProtocol:
         if packet.code == Reason.SUCCESS:
             self._will.discard()
         return (Close(b"", CloseReason.LEFT, "the client disconnected"),)
+
+
+def _limits(connect: Connect, now: Callable[[], Beacon]) -> ClientLimits:
+    requested = connect.properties
+    most = (requested.receive_maximum or _V5_IN_FLIGHT) if connect.version == V5 else _V3_IN_FLIGHT
+    return ClientLimits(connect.version, most, requested.maximum_packet_bytes, now)
 
 
 def _user(context: ProtocolContext, certificate: CertificateNames | None, connect: Connect) -> str | None:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
+from fogline.command import Deadline
 from fogline.event import Arrival
 from fogline_edge.adapters.mqtt.hono.intake import ClientKey
 from fogline_edge.adapters.mqtt.hono.responses import MqttResponse
@@ -20,6 +21,7 @@ class CloseReason(StrEnum):
     TAKEN_OVER = "taken_over"
     TIMED_OUT = "timed_out"
     SLOW_READER = "slow_reader"
+    STALLED_COMMAND = "stalled_command"
     OVER_LIMIT = "over_limit"
     SHUT_DOWN = "shut_down"
 
@@ -34,9 +36,10 @@ class DeliveryResult(StrEnum):
 
 
 class Send(NamedTuple):
-    """Write these bytes to the client."""
+    """Write these bytes to the client. `deadline`: of the command that they let the device begin, `None` for other bytes."""
 
     data: bytes
+    deadline: Deadline | None = None
 
 
 class Store(NamedTuple):
@@ -75,6 +78,13 @@ class Close(NamedTuple):
     detail: str
 
 
+class Abort(NamedTuple):
+    """End the connection at once, and discard the bytes that the client's TCP has not got. `detail` is for the log."""
+
+    reason: CloseReason
+    detail: str
+
+
 class Forget(NamedTuple):
     """Durably forget a retransmission slot of these devices, then perform `then` if the connection is still open."""
 
@@ -107,7 +117,7 @@ class SetReachable(NamedTuple):
     reachable: bool
 
 
-Effect = Send | Store | Respond | Verify | ClientAccepted | Close | Forget | Keep | ReportDelivery | SetReachable
+Effect = Send | Store | Respond | Verify | ClientAccepted | Close | Abort | Forget | Keep | ReportDelivery | SetReachable
 Continuation = Callable[[], Sequence[Effect]]
 """The next step of the state machine, after a commit."""
 

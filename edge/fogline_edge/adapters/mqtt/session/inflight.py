@@ -1,6 +1,5 @@
 """Commands of one session in flight, by Packet Identifier (5: 2.2.1): pure."""
 
-from collections.abc import Sequence
 from enum import IntEnum
 
 import msgspec
@@ -10,7 +9,6 @@ from fogline_edge.adapters.mqtt.protocol.packets import Publish
 
 MAX_KEPT_BYTES = 65_536
 """The most bytes of commands that a session record holds. A command beyond that is sent at QoS 1."""
-_MAX_RETIRED = 256
 _MAX_PACKET_ID = 65_535
 
 
@@ -36,12 +34,11 @@ class InflightCommand(msgspec.Struct, array_like=True):
 
 
 class InflightCommands:
-    """Commands that are not fully acknowledged. `by_packet_id`: in sending order. `retired`: packet ids never used again."""
+    """Commands that are not fully acknowledged. `by_packet_id`: in sending order."""
 
-    def __init__(self, by_packet_id: dict[int, InflightCommand] | None = None, retired: Sequence[int] = ()) -> None:
+    def __init__(self, by_packet_id: dict[int, InflightCommand] | None = None) -> None:
         self.by_packet_id = by_packet_id or {}
-        self.retired = dict.fromkeys(retired)
-        self._last = max((*self.by_packet_id, *self.retired), default=0)
+        self._last = max(self.by_packet_id, default=0)
 
     def packet_id_of(self, command_id: str) -> int | None:
         """Return the packet id that carries a command."""
@@ -50,18 +47,11 @@ class InflightCommands:
     def add(self, command: InflightCommand) -> None:
         """Assign a packet id that is not in use (5: 2.2.1)."""
         self._last = self._last % _MAX_PACKET_ID + 1
-        while self._last in self.by_packet_id or self._last in self.retired:
+        while self._last in self.by_packet_id:
             self._last = self._last % _MAX_PACKET_ID + 1
         command.publish = msgspec.structs.replace(command.publish, packet_id=self._last)
         command.phase = DeliveryPhase.KEEPING
         self.by_packet_id[self._last] = command
-
-    def retire(self, packet_id: int) -> InflightCommand:
-        """Give a command up. The client may hold its packet id as received: it would discard another PUBLISH with that id."""
-        self.retired[packet_id] = None
-        if len(self.retired) > _MAX_RETIRED:
-            del self.retired[next(iter(self.retired))]
-        return self.by_packet_id.pop(packet_id)
 
     def kept(self) -> dict[int, InflightCommand]:
         """Return the commands that outlive their connection: those at QoS 2."""

@@ -3,6 +3,10 @@
 A device never runs a command twice. So a command sent at QoS 0 or 1 is not sent again: without its PUBACK it is lost, and the
 journal decides about it. At QoS 2 the exchange continues with the session, which is stored before each step that a restarted
 gateway must know (docs/decisions/0021).
+
+A device never runs a command late. A device may begin at PUBLISH or at PUBREL, so the deadline decides before each of them. An
+exchange that is not complete at its deadline ends with its connection and its session: the server must not leave an exchange
+of a session unfinished, so the client must see that the session is over (5: 3.2.2.1.1, 4.3.3).
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +21,15 @@ from fogline_edge.adapters.mqtt.hono.subscriptions import Subscription
 from fogline_edge.adapters.mqtt.protocol.packets import Ack, Publish, ServerPacket
 from fogline_edge.adapters.mqtt.protocol.primitives import V5, PacketType, ProtocolError, Reason
 from fogline_edge.adapters.mqtt.protocol.properties import NONE, Properties
-from fogline_edge.adapters.mqtt.session.effects import Continuation, DeliveryResult, Effect, ReportDelivery, Send
+from fogline_edge.adapters.mqtt.session.effects import (
+    Abort,
+    CloseReason,
+    Continuation,
+    DeliveryResult,
+    Effect,
+    ReportDelivery,
+    Send,
+)
 from fogline_edge.adapters.mqtt.session.inflight import DeliveryPhase, InflightCommand, InflightCommands
 
 
@@ -40,28 +52,41 @@ Save = Callable[[Continuation | None], list[Effect]]
 
 
 class OutboundCommands:
-    """The commands of one session. `paused`: the client does not read, so no command is begun."""
+    """The commands of one session. `paused`: the client does not read, so no command is begun.
+
+    `broken`: an exchange cannot be completed any more, so the session must end with its connection.
+    """
 
     def __init__(self, save: Save, inflight: InflightCommands | None = None) -> None:
         self.inflight = inflight or InflightCommands()
         self.paused = False
+        self.broken = False
         self._save = save
         self._queue: dict[str, InflightCommand] = {}
         self._client: ClientLimits | None = None
 
+    def may_resume(self, client: ClientLimits) -> bool:
+        """Return True if a new connection can complete all exchanges: in time, and with packets that the client takes."""
+        if self.broken:
+            return False
+        now = client.now()
+        begun = (each for each in self.inflight.kept().values() if each.phase is not DeliveryPhase.KEEPING)
+        return all(
+            each.deadline.left_ms(now) > 0 and (each.phase >= DeliveryPhase.ACCEPTED or bool(client.send(each.publish)))
+            for each in begun
+        )
+
     def begin(self, client: ClientLimits) -> list[Effect]:
-        """Continue the commands in flight on a new connection (5: 4.4). Commands past their deadline are given up."""
+        """Continue the commands in flight on a new connection (5: 4.4), for which `may_resume` is True."""
         self._client, self.paused = client, False
         effects: list[Effect] = []
         for packet_id, command in list(self.inflight.by_packet_id.items()):
             if command.phase >= DeliveryPhase.ACCEPTED:
                 release = partial(self._release, packet_id)
                 effects += release() if command.phase is DeliveryPhase.RELEASED else self._save(release)
-                continue
-            command.phase = DeliveryPhase.AGAIN
-            command.publish = msgspec.structs.replace(command.publish, dup=True)
-            if command.deadline.left_ms(client.now()) <= 0 or not client.send(command.publish):
-                effects += self._retire(packet_id)
+            else:
+                command.phase = DeliveryPhase.AGAIN
+                command.publish = msgspec.structs.replace(command.publish, dup=True)
         return effects + self.advance()
 
     def end(self, *, persistent: bool) -> list[Effect]:
@@ -103,19 +128,17 @@ class OutboundCommands:
         return command_id in self._queue or self.inflight.packet_id_of(command_id) is not None
 
     def abandon(self, command_id: str) -> list[Effect]:
-        """Give up a command whose deadline passed: it is not sent, and not sent again if it was."""
+        """Give up a command whose deadline passed: no byte of it is sent any more."""
         if command_id in self._queue:
             return self.withdraw(lambda each: each.command_id == command_id)
         packet_id = self.inflight.packet_id_of(command_id)
         if packet_id is None:
             return []
-        phase = self.inflight.by_packet_id[packet_id].phase
-        if phase is DeliveryPhase.KEEPING:
+        command = self.inflight.by_packet_id[packet_id]
+        if command.phase is DeliveryPhase.KEEPING:
             del self.inflight.by_packet_id[packet_id]
             return [ReportDelivery(DeliveryResult.NOT_SENT, command_id), *self._save(None), *self.advance()]
-        if phase is DeliveryPhase.AGAIN or (phase is DeliveryPhase.SENT and self._client is None):
-            return [*self._retire(packet_id), *self._save(None)]
-        return []
+        return self._break(f"command {command_id} is not acknowledged at its deadline", session=command.publish.qos == 2)
 
     def withdraw(self, selected: Callable[[InflightCommand], bool]) -> list[Effect]:
         """Remove the selected commands from the queue: no byte of them was sent."""
@@ -125,8 +148,11 @@ class OutboundCommands:
     def acknowledged(self, kind: PacketType, packet_id: int, code: int) -> list[Effect]:
         """Handle a PUBACK, PUBREC or PUBCOMP. Raises `ProtocolError` if the packet id does not wait for it."""
         command = self.inflight.by_packet_id.get(packet_id)
+        if command is None and kind is PacketType.PUBREC:
+            self.broken = True  # the client may hold a forgotten command, and a PUBREL of any code would let it begin
+            raise ProtocolError(f"PUBREC of packet {packet_id}, which is not in use")
         if command is None:
-            return [self._pubrel(packet_id, Reason.PACKET_IDENTIFIER_NOT_FOUND)] if kind is PacketType.PUBREC else []
+            return []
         if (kind is PacketType.PUBACK) != (command.publish.qos == 1) or command.phase < DeliveryPhase.SENT:
             raise ProtocolError(f"packet {packet_id} does not wait for {kind.name}")
         if kind is PacketType.PUBREC and code < Reason.UNSPECIFIED:
@@ -147,8 +173,10 @@ class OutboundCommands:
         busy = self.inflight.busy
         for command in self.inflight.by_packet_id.values():
             if command.phase is DeliveryPhase.AGAIN and busy < client.receive_maximum:
+                if command.deadline.left_ms(client.now()) <= 0:
+                    return [*effects, *self._break(f"command {command.command_id} is past its deadline")]
                 command.phase = DeliveryPhase.SENT
-                effects.append(Send(_with_time_left(command, client).encode(client.version)))
+                effects.append(Send(_with_time_left(command, client).encode(client.version), command.deadline))
                 busy += 1
         while self._queue and (busy < client.receive_maximum or not next(iter(self._queue.values())).publish.qos):
             command = self._queue.pop(next(iter(self._queue)))
@@ -158,10 +186,11 @@ class OutboundCommands:
 
     def _send(self, command: InflightCommand, client: ClientLimits) -> list[Effect]:
         command.publish = _with_time_left(command, client)
-        if command.publish.properties.message_expiry_s == 0:
+        if command.publish.properties.message_expiry_s == 0 or command.deadline.left_ms(client.now()) <= 0:
             return [ReportDelivery(DeliveryResult.NOT_SENT, command.command_id, "its deadline passed")]
         if not command.publish.qos:
-            return [Send(command.publish.encode(client.version)), ReportDelivery(DeliveryResult.TAKEN, command.command_id)]
+            sent = Send(command.publish.encode(client.version), command.deadline)
+            return [sent, ReportDelivery(DeliveryResult.TAKEN, command.command_id)]
         self.inflight.add(command)
         return self._send_kept(command) if command.publish.qos == 1 else self._save(partial(self._send_kept, command))
 
@@ -170,13 +199,15 @@ class OutboundCommands:
         current = self.inflight.by_packet_id.get(command.publish.packet_id) is command
         if not current or command.phase is not DeliveryPhase.KEEPING or self._client is None:
             return []
+        if command.deadline.left_ms(self._client.now()) <= 0:
+            return self.abandon(command.command_id)
         command.phase = DeliveryPhase.SENT
-        return [Send(command.publish.encode(self._client.version))]
+        return [Send(command.publish.encode(self._client.version), command.deadline)]
 
     def _received(self, packet_id: int, command: InflightCommand) -> list[Effect]:
         """Handle PUBREC. PUBRELs go in the order of PUBRECs [MQTT-4.6.0-4], so the command moves to the end."""
         if command.phase is DeliveryPhase.RELEASED:
-            return [self._pubrel(packet_id)]
+            return self._release(packet_id)
         if command.phase is DeliveryPhase.ACCEPTED:
             return []
         command.phase = DeliveryPhase.ACCEPTED
@@ -185,19 +216,18 @@ class OutboundCommands:
         return self._save(partial(self._release, packet_id))
 
     def _release(self, packet_id: int) -> list[Effect]:
-        command = self.inflight.by_packet_id.get(packet_id)
-        if command is None or command.phase < DeliveryPhase.ACCEPTED:
+        command, client = self.inflight.by_packet_id.get(packet_id), self._client
+        if command is None or client is None or command.phase < DeliveryPhase.ACCEPTED or self.broken:
             return []
+        if command.deadline.left_ms(client.now()) <= 0:
+            return self._break(f"command {command.command_id} is past its deadline")
         command.phase = DeliveryPhase.RELEASED
-        return [self._pubrel(packet_id)]
+        return [Send(Ack(kind=PacketType.PUBREL, packet_id=packet_id).encode(client.version), command.deadline)]
 
-    def _retire(self, packet_id: int) -> list[Effect]:
-        command_id = self.inflight.retire(packet_id).command_id
-        return [ReportDelivery(DeliveryResult.LOST, command_id, "it was sent, and is not sent again")]
-
-    def _pubrel(self, packet_id: int, code: int = 0) -> Send:
-        version = self._client.version if self._client else V5
-        return Send(Ack(kind=PacketType.PUBREL, packet_id=packet_id, code=code).encode(version))
+    def _break(self, why: str, *, session: bool = True) -> list[Effect]:
+        """End the connection, and the `session` with it or at the next CONNECT."""
+        self.broken = self.broken or session
+        return [Abort(CloseReason.STALLED_COMMAND, why)] if self._client is not None else []
 
 
 def _with_time_left(command: InflightCommand, client: ClientLimits) -> Publish:

@@ -24,7 +24,6 @@ class SessionRecord(msgspec.Struct, array_like=True):
     subscriptions: list[Subscription]
     unreleased: dict[int, str]
     inflight: dict[int, InflightCommand]
-    retired: list[int]
 
 
 _FORM = 1
@@ -81,8 +80,7 @@ class SessionState:
         unusual = {key: device for key, device in self.unreleased.items() if device and device not in self.usual_devices}
         inflight = self.outbound.inflight
         subscriptions = list(self.subscriptions.values())
-        kept, retired = inflight.kept(), list(inflight.retired)
-        return msgspec.msgpack.encode(SessionRecord(_FORM, self.epoch, self.expiry_s, subscriptions, unusual, kept, retired))
+        return msgspec.msgpack.encode(SessionRecord(_FORM, self.epoch, self.expiry_s, subscriptions, unusual, inflight.kept()))
 
 
 def restored(name: str, value: bytes) -> SessionState | None:
@@ -100,6 +98,6 @@ def restored(name: str, value: bytes) -> SessionState | None:
     state.subscriptions.update({each.filter: each for each in record.subscriptions})
     for command in record.inflight.values():
         command.phase = DeliveryPhase.RELEASED if command.phase >= DeliveryPhase.ACCEPTED else DeliveryPhase.SENT
-    state.outbound = OutboundCommands(state.save, InflightCommands(record.inflight, record.retired))
+    state.outbound = OutboundCommands(state.save, InflightCommands(record.inflight))
     state._saved = value  # noqa: SLF001 (its own module)
     return state

@@ -28,10 +28,18 @@ class Sessions:
         self._most = most
         self._states: dict[ClientKey, SessionState] = {}
 
-    def open(self, key: ClientKey, *, clean: bool, expiry_s: int, now: float) -> SessionLookup:
+    def open(
+        self,
+        key: ClientKey,
+        *,
+        clean: bool,
+        expiry_s: int,
+        now: float,
+        may_resume: Callable[[SessionState], bool] = lambda _: True,
+    ) -> SessionLookup:
         """Continue or begin the session of a connection. `clean`: Clean Start (3.1.1: Clean Session)."""
         former = self._states.pop(key, None)
-        if former is not None and (clean or former.expires_at <= now):
+        if former is not None and (clean or former.expires_at <= now or not may_resume(former)):
             ended, present = [former], None
         else:
             ended, present = [], former
@@ -42,11 +50,11 @@ class Sessions:
             self._states[key] = state
         return SessionLookup(state, present is not None, ended)
 
-    def close(self, state: SessionState, now: float) -> bool:
+    def close(self, state: SessionState, now: float, *, may_resume: bool = True) -> bool:
         """Note the end of the session's connection. Returns True if the session outlives it."""
         if self._states.get(state.key) is not state:
             return False
-        if not state.expiry_s:
+        if not (state.expiry_s and may_resume):
             del self._states[state.key]
             return False
         state.expires_at = now + state.expiry_s

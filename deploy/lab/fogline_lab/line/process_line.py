@@ -1,10 +1,9 @@
-"""One tenant with bridges that are real processes, gateways of this process under load, and what landed of it."""
+"""One tenant with bridges as child processes, gateways of this process under load, and a check of what landed."""
 
 import asyncio
 import itertools
 import json
 from collections import Counter
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,10 +23,13 @@ from fogline_edge.settings import EdgeSettings, UplinkSettings
 from fogline_edge.uplink.uplink import Uplink
 from fogline_lab.amqp import within
 from fogline_lab.events import make_arrival
+from fogline_lab.gateway.connected_gateway import Impatient, no_commands, running_uplink
 from fogline_lab.kafka_broker import free_port
 from fogline_lab.supervisor import ChildProcess, find_script, kill_child
+from fogline_lab.waiting import until
 
 LIMIT_S = 60.0
+"""Limit of each wait."""
 GROUP = 20
 """Events that a gateway under load stores at once."""
 _numbers = itertools.count(1)
@@ -35,28 +37,8 @@ Fact = tuple[str, int]
 """Gateway, and the number that its device counted."""
 
 
-async def until(condition: Callable[[], bool], what: str, limit_s: float = LIMIT_S) -> None:
-    """Look again and again until it is so: other processes and threads give no event here."""
-
-    async def so() -> None:
-        while not condition():  # noqa: ASYNC110 - as said
-            await asyncio.sleep(0.01)
-
-    await within(so(), what, limit_s)
-
-
-async def until_async(condition: Callable[[], Awaitable[bool]], what: str, limit_s: float = LIMIT_S) -> None:
-    """The same for a condition that has to be awaited."""
-
-    async def so() -> None:
-        while not await condition():  # noqa: ASYNC110 - as said
-            await asyncio.sleep(0.02)
-
-    await within(so(), what, limit_s)
-
-
 @dataclass
-class Site:
+class ProcessLine:
     """A tenant of four shards. `acknowledged`: what gateways have acknowledged to their devices."""
 
     tenant: str
@@ -80,7 +62,7 @@ class Site:
     # --- bridges
 
     def bridge(self, name: str) -> ChildProcess:
-        """The bridge process of this name, not started by this; its port stays the same."""
+        """Return the bridge process of this name, not started by this call. Its port stays the same."""
         port = self.ports.setdefault(name, free_port())
         config = self.folder / f"{name}.toml"
         config.write_text(
@@ -104,7 +86,7 @@ class Site:
                 len(owners) == self.shards and set(counts) == set(names) and min(counts.values()) >= self.shards // len(names)
             )
 
-        await until_async(even, f"the shards are not shared by {names}")
+        await until(even, f"the shards are not shared by {names}")
         return owners
 
     def owners(self) -> dict[int, str]:
@@ -117,16 +99,16 @@ class Site:
     # --- gateways
 
     def gateway_of(self, shard: int) -> str:
-        """The name of a gateway whose shard it is."""
+        """Return the name of a gateway that belongs to a shard."""
         return next(name for name in (f"gw-{n}" for n in range(1000)) if shard_of(name, self.shards) == shard)
 
     def open_gateway(self, name: str, *bridges: str, backoff: Backoff | None = None, idle_timeout_s: float = 15.0) -> Outbox:
-        """A gateway that is connected and under load until `drain`."""
+        """Open a gateway that is connected and under load until `drain`."""
         addresses = [f"127.0.0.1:{self.ports[each]}" for each in bridges]
         uplink = UplinkSettings(bridge=addresses, batch_events=100, idle_timeout_s=idle_timeout_s)
         outbox = Outbox.open(EdgeSettings(tenant=self.tenant, gateway=name, data=str(self.folder / name), uplink=uplink))
         self.outboxes[name] = outbox
-        serve = Uplink(outbox, uplink, _no_commands, backoff).run()
+        serve = Uplink(outbox, uplink, no_commands, backoff).run()
         self._uplinks.append(asyncio.create_task(serve, name=f"uplink-{name}"))
         self._loads.append(asyncio.create_task(self._load(name, outbox), name=f"load-{name}"))
         return outbox
@@ -136,27 +118,25 @@ class Site:
         name = name or f"good-{next(_numbers)}"
         uplink, data = UplinkSettings(bridge=f"127.0.0.1:{self.ports[bridge]}", tls=tls), str(self.folder / name)
         outbox = Outbox.open(EdgeSettings(tenant=self.tenant, gateway=name, data=data, uplink=uplink))
-        stored = asyncio.get_running_loop().create_future()
+        stored: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
         outbox.port.put(make_arrival(1), stored.set_result)
         await within(stored, "not stored")
         began = asyncio.get_running_loop().time()
-        task = asyncio.create_task(Uplink(outbox, uplink, _no_commands, Backoff(base_s=0.05, cap_s=0.2)).run())
 
         async def drained() -> bool:
             return all(each.head == each.settled for each in await outbox.streams.pending())
 
-        await until_async(drained, "a good gateway is not served")
-        took = asyncio.get_running_loop().time() - began
-        task.cancel()
-        await asyncio.wait({task})
+        async with running_uplink(outbox, uplink, backoff=Impatient(base_s=0.05, cap_s=0.2)):
+            await until(drained, "a good gateway is not served")
+            took = asyncio.get_running_loop().time() - began
         await outbox.close()
         return took
 
     async def _load(self, name: str, outbox: Outbox) -> None:
-        """A device that sends as long as it may, a few hundred events a second."""
-        first = 1
+        """Store a few hundred events a second until `drain`."""
+        first, loop = 1, asyncio.get_running_loop()
         while self._loading:
-            receipts = {n: asyncio.get_running_loop().create_future() for n in range(first, first + GROUP)}
+            receipts: dict[int, asyncio.Future[Receipt]] = {n: loop.create_future() for n in range(first, first + GROUP)}
             for number, receipt in receipts.items():
                 outbox.port.put(make_arrival(number), receipt.set_result)
             assert set(await asyncio.gather(*receipts.values())) == {Receipt.STORED}
@@ -173,7 +153,7 @@ class Site:
         async def landed() -> bool:
             return max((stream.settled for stream in await outbox.streams.pending()), default=0) >= goal
 
-        await until_async(landed, what, limit_s)
+        await until(landed, what, limit_s)
         return loop.time() - began
 
     async def drain(self) -> None:
@@ -185,9 +165,10 @@ class Site:
             streams = [stream for each in self.outboxes.values() for stream in await each.streams.pending()]
             return all(stream.head == stream.settled for stream in streams)
 
-        await until_async(empty, "the outboxes do not drain")
+        await until(empty, "the outboxes do not drain")
 
     async def close(self) -> None:
+        """Close the gateways, and kill the bridges."""
         self._loading = False
         ended = await asyncio.gather(*self._loads, return_exceptions=True)
         for task in self._uplinks:
@@ -210,7 +191,7 @@ class Site:
         return len(landed)
 
     def landed(self) -> list[Fact]:
-        """Every event that a reader of committed records sees, as often as it sees it."""
+        """Return each event as often as a `read_committed` consumer sees it."""
         topic = topics.of_lane(Lane.TELEMETRY, self.tenant)
         facts = []
         for stored in read_committed(self.clients, {(topic, shard): None for shard in range(self.shards)}):
@@ -218,7 +199,3 @@ class Site:
             if place is not None and stored.value.startswith(b'{"n"'):
                 facts.append((place.gateway, int(json.loads(stored.value)["n"])))
         return facts
-
-
-def _no_commands(command: object, settle: object) -> None:
-    raise AssertionError("nobody has sent a command")

@@ -1,25 +1,29 @@
 """Two bridges of one tenant, each with one of its two shards."""
 
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from msgspec.structs import replace
 
-from e2e.parts import gateway, until_not
 from fogline.address import shard_of
 from fogline_cloud.bridge.bridge import Bridge
+from fogline_edge.downlink.downlink import Downlink
+from fogline_lab.line.line import Line, gateway
+from fogline_lab.waiting import until
 
 NAMES = ("bridge-1", "bridge-2")
 
 
-class Pair:
+class BridgePair:
     """Both bridges, each with one of the two shards."""
 
-    def __init__(self, line):
+    def __init__(self, line: Line) -> None:
         self.line = line
         self.bridges: dict[str, Bridge] = {}
         self.addresses: dict[str, str] = {}
 
-    async def start(self):
+    async def start(self) -> None:
+        """Start both, and wait until each has one shard."""
         for name in NAMES:
             settings = replace(
                 self.line.cloud, bridge=replace(self.line.cloud.bridge, name=name, listen="127.0.0.1:0", checkpoint_s=0.2)
@@ -27,32 +31,34 @@ class Pair:
             self.bridges[name] = Bridge(settings)
             self.addresses[name] = "{}:{}".format(*await self.bridges[name].start())
 
-        async def unshared() -> bool:
-            return any([each.ready for each in bridge.shards] != [True] for bridge in self.bridges.values())
+        def shared() -> bool:
+            return all([each.ready for each in bridge.shards] == [True] for bridge in self.bridges.values())
 
-        await until_not(unshared, "each bridge has one shard")
+        await until(shared, "the bridges do not share the shards")
 
-    async def stop(self, name):
+    async def stop(self, name: str) -> None:
+        """Close a bridge."""
         if (bridge := self.bridges.pop(name, None)) is not None:
             await bridge.close()
 
-    async def close(self):
+    async def close(self) -> None:
+        """Close both."""
         for name in NAMES:
             await self.stop(name)
 
-    def owner(self, gateway):
+    def owner(self, gateway: str) -> tuple[str, str]:
         """Return the bridge that owns a gateway's shard, and the other one."""
         number = shard_of(gateway, 2)
         owner = next(name for name, bridge in self.bridges.items() if bridge.shards.owned.get(number) is not None)
         return owner, next(name for name in NAMES if name != owner)
 
-    def port(self, name):
+    def port(self, name: str) -> int:
         """Return the port of a bridge."""
         return int(self.addresses[name].rpartition(":")[2])
 
     @asynccontextmanager
-    async def gateway(self, name="gw-1"):
-        """Connect a gateway, with one event of its device. Yields its downlink, the owner of its shard and the other bridge."""
+    async def gateway(self, name: str = "gw-1") -> AsyncIterator[tuple[Downlink, str, str]]:
+        """Connect a gateway that has sent one event. Yields its downlink, its shard's owner and the other bridge."""
         owner, other = self.owner(name)
         self.line.bridges = [self.addresses[owner], self.addresses[other]]
         async with gateway(self.line, name) as (outbox, downlink):
@@ -62,9 +68,9 @@ class Pair:
 
 
 @asynccontextmanager
-async def two_bridges(line):
-    """Both bridges, for the length of a block."""
-    pair = Pair(line)
+async def two_bridges(line: Line) -> AsyncIterator[BridgePair]:
+    """Run both bridges, for the length of a block."""
+    pair = BridgePair(line)
     try:
         await pair.start()
         yield pair

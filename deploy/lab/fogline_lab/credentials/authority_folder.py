@@ -1,4 +1,4 @@
-"""A tenant whose bridge speaks TLS, with an authority of its own."""
+"""A tenant's certificate authority in a folder, with the files of a bridge and its peers."""
 
 import ssl
 from collections.abc import Sequence
@@ -7,21 +7,20 @@ from pathlib import Path
 
 import msgspec
 
-from e2e.parts import Line
 from fogline.amqp.login import EXTERNAL, Login
 from fogline.amqp.security import ClientSecurity
 from fogline.process.tls_files import TlsSettings, client_context
-from fogline_cloud.authority.ca_folder import LIST, ROOT, CaFolder, write_private
+from fogline_cloud.authority.ca_folder import ROOT, CaFolder, write_private
 from fogline_cloud.authority.certificates import Role, Subject, key_pem, make_key, now_utc, pem
 from fogline_cloud.bridge.passwords import password_line
 from fogline_edge.settings import EdgeSettings
 
 HERE = "127.0.0.1"
-PASSWORD = "correct horse"
+PASSWORD = "correct horse"  # noqa: S105 - of a test
 
 
-class Site:
-    """The files of an authority, a bridge and its peers in one folder."""
+class AuthorityFolder:
+    """The files of an authority, a bridge and its peers in one folder. Operator `alice` has the password `PASSWORD`."""
 
     def __init__(self, folder: Path, tenant: str) -> None:
         self.folder, self.tenant = folder, tenant
@@ -52,28 +51,17 @@ class Site:
         return TlsSettings(ca=root, certificate=str(place / "certificate"), key=str(place / "key"))
 
     def client(self, role: Role, name: str) -> ClientSecurity:
-        """A client that shows a certificate of its own."""
+        """Return the security of a client with a new certificate."""
         return certified(self.files(role, name))
 
     def context(self) -> ssl.SSLContext:
-        """What a client without a certificate trusts."""
+        """Return the TLS context of a client without a certificate."""
         return client_context(TlsSettings(ca=str(self.ca.path / ROOT)), "client")
 
 
 def certified(files: TlsSettings) -> ClientSecurity:
-    """A client that shows the certificate in `files`."""
+    """Return the security of a client that shows the certificate in `files`."""
     return ClientSecurity(Login(EXTERNAL), client_context(files, "client"))
-
-
-def secure(line: Line) -> tuple[Line, Site]:
-    """Return the tenant with TLS at its bridge and its gateway `gw-1`."""
-    site = Site(line.folder, line.tenant)
-    bridge = msgspec.structs.replace(
-        line.cloud.bridge, tls=site.files(Role.BRIDGE, "bridge-1"), crl=str(site.ca.path / LIST), users=str(site.users)
-    )
-    line.cloud = msgspec.structs.replace(line.cloud, bridge=bridge)
-    line.uplink_tls = site.files(Role.GATEWAY, "gw-1")
-    return line, site
 
 
 def with_tls(settings: EdgeSettings, tls: TlsSettings) -> EdgeSettings:

@@ -1,0 +1,7 @@
+"""Doubles of devices.
+
+`command_device`: a device that runs commands
+`mqtt_lamp`: a small MQTT device that keeps its session
+`mqtt_talk`: an MQTT client without a network
+`mqtt_wire`: an MQTT client made of bytes
+"""

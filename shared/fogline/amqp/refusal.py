@@ -1,0 +1,22 @@
+"""Tells a refusal from an outage, by the reason for the end of a connection or a link. Pure."""
+
+from fogline.amqp.outcome import NOT_FOUND, UNAUTHORIZED, Condition
+from fogline.amqp.security import BROKEN_OFF
+
+_FOR_GOOD = (UNAUTHORIZED, NOT_FOUND)
+
+
+def refusal_in(why: str) -> str:
+    """Return the peer's words if it refuses this side, whose next attempt would end in the same way; else "".
+
+    `why`: the text of the end of a connection, or of the condition of a link.
+    """
+    found = next((why.partition(name)[2] for name in _FOR_GOOD if name in why), None)
+    if found is None or BROKEN_OFF in why:
+        return ""
+    return found.removeprefix(":").strip() or why
+
+
+def refusal_of(condition: Condition | None) -> str:
+    """Return the peer's words in the condition with which it has closed a link, "" if that is no refusal."""
+    return refusal_in(str(condition)) if condition is not None else ""

@@ -1,0 +1,96 @@
+"""Every command of `fogline` and `fogline-edge` keeps the conventions of docs/command-line.md."""
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fogline_cloud.cli import main as cloud
+from fogline_edge import cli as edge
+
+PAGE = Path(__file__).parents[2] / "docs" / "command-line.md"
+SERVES = {"fogline bridge run", "fogline api run", "fogline flow run", "fogline-edge run"}
+"""They print facts as JSON lines, and go on until they are stopped."""
+NO_JSON = {
+    *SERVES - {"fogline flow run"},
+    "fogline command send",  # --json is the command's arguments; --output json
+    "fogline command key",  # prints JSON in any case
+    "fogline parser new",  # writes files
+}
+
+
+def leaves(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """Return the parsers of the commands that do something."""
+    groups = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]
+    if not groups:
+        yield parser
+    for group in groups:
+        for each in group.choices.values():
+            yield from leaves(each)
+
+
+PARSERS = [cloud.build_parser(), edge.build_parser()]
+COMMANDS = [each for parser in PARSERS for each in leaves(parser)]
+
+
+def options(parser: argparse.ArgumentParser) -> set[str]:
+    return {option for action in parser._actions for option in action.option_strings}
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda each: each.prog)
+def test_the_help_of_a_command_has_an_example_of_it_and_the_exit_statuses(command):
+    text = command.format_help()
+    program = command.prog.split()[0]
+    assert f"{program} " in (command.epilog or ""), "no example"
+    assert "exit status" in text
+    assert "130" in text
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda each: each.prog)
+def test_a_command_prints_json_if_it_is_asked(command):
+    assert ("--json" in options(command)) or command.prog in NO_JSON
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda each: each.prog)
+def test_the_same_thing_has_the_same_name_everywhere(command):
+    assert "--last" not in options(command), "--limit"
+    assert "--output" not in options(command) or command.prog == "fogline command send", "--json"
+
+
+@pytest.mark.parametrize("parser", PARSERS, ids=lambda each: each.prog)
+def test_a_program_tells_its_version(parser, capsys):
+    with pytest.raises(SystemExit) as ended:
+        parser.parse_args(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.startswith(f"{parser.prog} ")
+
+
+def test_the_help_of_the_whole_program_names_every_command_as_the_command_itself_does():
+    whole, short = cloud.build_parser().format_help(), cloud.build_parser(()).format_help()
+    assert whole == short
+
+
+def test_the_help_of_the_whole_program_imports_no_command():
+    script = "import sys\nfrom fogline_cloud.cli.main import main\n"
+    script += "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
+    script += (
+        "print([each for each in sys.modules if each.partition('.')[0] in ('pyarrow', 'confluent_kafka', 'cryptography')])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_misspelt_command_is_answered_with_the_one_that_is_meant(capsys):
+    with pytest.raises(SystemExit) as ended:
+        cloud.main(["leger", "verify"])
+    assert ended.value.code == 2
+    assert "did you mean ledger?" in capsys.readouterr().err
+
+
+def test_every_convention_has_a_row_in_the_page():
+    text = PAGE.read_text("utf-8")
+    for each in ("`--json`", "`--version`", "`--limit`", "`--config`", "| 130 |", "exit status"):
+        assert each in text

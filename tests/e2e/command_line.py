@@ -1,0 +1,38 @@
+"""`fogline command` as a process."""
+
+import asyncio
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from fogline_lab.amqp import within
+
+FOGLINE = Path(sys.executable).parent / "fogline"
+
+
+@dataclass(frozen=True)
+class Ended:
+    status: int
+    out: str
+    err: str
+
+
+async def fogline(line, *arguments: str) -> Ended:
+    config = line.folder / "cloud.toml"
+    kafka = line.cloud.kafka["bootstrap.servers"]
+    config.write_text(
+        f'tenant = "{line.tenant}"\nshards = 2\n[kafka]\n"bootstrap.servers" = "{kafka}"\n'
+        f'[bridge]\nlisten = "127.0.0.1:{line.port}"\n'
+    )
+    process = await asyncio.create_subprocess_exec(
+        FOGLINE,
+        "command",
+        *arguments,
+        "--config",
+        config,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await within(process.communicate(), f"fogline command {arguments} does not end", 90)
+    return Ended(process.returncode or 0, out.decode(), err.decode())
