@@ -1,6 +1,6 @@
 """Finds the device of an AMQP client's message. Pure."""
 
-from fogline.address import CommandAddress, DeviceAddress, Reports, check_identifier, parse_address
+from fogline.address import CommandAddress, DeviceAddress, Reports, addressed_device, parse_address
 from fogline.errors import Poison
 from fogline.message import Message
 
@@ -15,4 +15,4 @@ def device_of(message: Message, address: Reports | CommandAddress | DeviceAddres
         device = to.device or device
     if not isinstance(device, str):
         raise Poison("bad-identifier", "no device: send to .../{tenant}/{device}, or set the property device_id")
-    return check_identifier(device, "device")
+    return addressed_device(device, "device")

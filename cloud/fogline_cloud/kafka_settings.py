@@ -76,7 +76,7 @@ def _names_file(key: str, value: KafkaValue) -> bool:
 def _secret(path: str, key: str) -> str:
     check_private(path, f"[kafka] {key}")
     try:
-        found = Path(path).read_text("utf-8").rstrip("\r\n")
+        found = Path(path).read_text("utf-8-sig").rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
         raise Misconfigured(f"[kafka] {key} = {path}: it cannot be read as text: {error}") from None
     if not found:

@@ -90,7 +90,7 @@ def _settings(config: Path, settings: EdgeSettings | None) -> Any:
     if settings is not None:
         return _without_logins(msgspec.to_builtins(settings))
     try:
-        return _names(tomllib.loads(config.read_text("utf-8")))
+        return _names(tomllib.loads(config.read_text("utf-8-sig")))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         return {"error": f"{config} cannot be read: {type(error).__name__}"}
 

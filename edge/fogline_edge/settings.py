@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from fogline.errors import Misconfigured, Poison
 from fogline.event import Lane
-from fogline.media_type import check_media_type
+from fogline.media_type import OCTETS, check_media_type
 from fogline.process.settings_file import load_settings
 from fogline.process.tls_files import TlsSettings, resolve_tls
 from fogline.tracing.settings import TracingSettings, resolve_tracing
@@ -103,9 +103,9 @@ class LimitSettings(StrictTable, frozen=True, kw_only=True):
     """Events of one device at once."""
 
 
-def _check_content_type(given: str) -> None:
+def _check_content_type(given: str | None) -> None:
     try:
-        check_media_type(given)
+        check_media_type(given or OCTETS)
     except Poison as error:
         raise ValueError(f"content_type: {error}") from None
 
@@ -119,8 +119,8 @@ class TopicSettings(StrictTable, frozen=True, kw_only=True):
     """Lane of the events."""
     type: str = "telemetry"
     """CloudEvents type of the events."""
-    content_type: str = "application/octet-stream"
-    """Content type of messages that name none."""
+    content_type: str | None = None
+    """Content type of messages that name none. Default: JSON for one that begins with `{` or `[`, else octet-stream."""
 
     def __post_init__(self) -> None:
         _check_content_type(self.content_type)
@@ -226,8 +226,8 @@ class PathSettings(StrictTable, frozen=True, kw_only=True):
     """Lane of the events."""
     type: str = "telemetry"
     """CloudEvents type of the events."""
-    content_type: str = "application/octet-stream"
-    """Content type of requests that name none."""
+    content_type: str | None = None
+    """Content type of requests that name none. Default: JSON for a body that begins with `{` or `[`, else octet-stream."""
 
     def __post_init__(self) -> None:
         _check_content_type(self.content_type)

@@ -1,6 +1,6 @@
 """The values that cross the wire between gateway, bridge and flow, and the rules for them. The values do no IO.
 
-`address`: identifiers and AMQP addresses
+`address`: identifiers, names of devices, and AMQP addresses
 `advertisement`: the AD structures of a Bluetooth LE advertisement
 `amqp`: AMQP 1.0 on proton's engine
 `bridge_notice`: notices of a bridge among the events of a shard
@@ -17,6 +17,7 @@
 `gap`: gap records
 `gateway_statistics`: a gateway's present numbers for its bridge
 `hello`: the first request and reply on a connection
+`http_framing`: rules of HTTP that h11 leaves to its user
 `identity`: semantic identities of events
 `installed`: finds Java and the jars of the set-up
 `json_document`: JSON of a peer, decoded within limits

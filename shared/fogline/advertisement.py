@@ -28,6 +28,7 @@ _LIST_WIDTHS = {0x02: 2, 0x03: 2, 0x04: 4, 0x05: 4, 0x06: 16, 0x07: 16}
 _SERVICE_DATA_WIDTHS = {ad_type: width for width, ad_type in _SERVICE_DATA.items()}
 _MAX_DATA = 254
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_RSSI_UNKNOWN = 127  # "not available" (Core Specification, Vol 4, Part E, section 7.7.65.2)
 _BASE = "-0000-1000-8000-00805f9b34fb"  # ends every UUID that has a short form (Core Specification, Vol 3, Part B, 2.5.1)
 
 
@@ -92,20 +93,25 @@ def decode(data: bytes) -> Advertisement:
 
 
 def encode_heard(heard: ReceivedAdvertisement) -> str:
-    """Return the reception as a URL query, for `Event.properties`."""
-    pairs = {"address": heard.address, "rssi": heard.rssi}
+    """Return the reception as a URL query, for `Event.properties`. An RSSI of 127 is none."""
+    pairs = {"address": heard.address, "rssi": _known_rssi(heard.rssi)}
     return urlencode({key: value for key, value in pairs.items() if value is not None})
 
 
 def decode_heard(properties: str | None) -> ReceivedAdvertisement:
-    """Return the reception from an event's properties. Other properties, and unreadable ones, are ignored."""
+    """Return the reception from an event's properties. Others, and unreadable ones, are ignored. An RSSI of 127 is none."""
     try:
         found = dict(parse_qsl(properties or "", max_num_fields=64))
-        return msgspec.convert(
+        heard = msgspec.convert(
             {key: found[key] for key in ("address", "rssi") if key in found}, ReceivedAdvertisement, strict=False
         )
     except ValueError:  # msgspec's errors are ValueErrors too
         return ReceivedAdvertisement()
+    return ReceivedAdvertisement(address=heard.address, rssi=_known_rssi(heard.rssi))
+
+
+def _known_rssi(rssi: int | None) -> int | None:
+    return None if rssi == _RSSI_UNKNOWN else rssi
 
 
 def _structures(advertisement: Advertisement) -> Iterator[tuple[int, bytes]]:

@@ -74,7 +74,7 @@ async def test_of_two_writers_with_the_same_etag_one_is_told(learning):
         ("lamp-1", {**ON, "command": "a b"}, {}, 400, "is not a name of a command"),
         ("lamp-1", {"desired": {"x": "y" * 9000}}, {}, 413, "8192 bytes"),
         ("lamp-1", ON, {"If-Match": "3"}, 400, "is not an ETag of this address"),
-        ("lamp-1", ON, {"If-None-Match": '"3"'}, 400, "If-None-Match: expected *"),
+        ("lamp-1", ON, {"If-Match": 'W/"1"'}, 412, "is not the version"),
     ],
 )
 async def test_wrong_input_is_one_sentence(learning, device, body, headers, status, detail):

@@ -37,5 +37,5 @@ def test_a_pattern_that_can_match_no_device_is_named(pattern):
 
 
 def test_a_user_that_can_be_none_is_named():
-    with pytest.raises(Misconfigured, match=r"mqtt\.acl: 'a b' is not the name of a user"):
-        DeviceAcl({"a b": ["*"]}, "mqtt.acl")
+    with pytest.raises(Misconfigured, match=r"mqtt\.acl: user '' is empty"):
+        DeviceAcl({"": ["*"]}, "mqtt.acl")

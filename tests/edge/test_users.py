@@ -29,6 +29,13 @@ def test_a_hash_from_elsewhere_is_understood(users):
     assert found.verify("d1", b"password")
 
 
+def test_a_user_may_have_a_name_of_any_script(users):
+    found = users(mosquitto_line("küche", b"one"), mosquitto_line("厨房@acme", b"two"))
+    assert found.verify("küche", b"one")
+    assert found.verify("厨房@acme", b"two")
+    assert not found.verify("kuche", b"one")
+
+
 def test_only_the_right_password_of_a_known_name_is_let_in(users):
     found = users("# people", "", mosquitto_line("d1", b"one"), mosquitto_line("d2", b"two", 1000))
     assert found.verify("d1", b"one")
@@ -57,7 +64,7 @@ def test_a_name_may_be_written_with_its_tenant(users):
         ("d1:$7$x$c2FsdA==$aGFzaA==", "is unreadable"),
         ("d1:$7$101$c2FsdA==$aGFzaA==", "is unreadable"),
         ("d1:$7$101$???$aGFzaA==", "is unreadable"),
-        ("a b:$7$101$c2FsdA==$aGFzaA==", "is not a device name"),
+        ("@acme:$7$101$c2FsdA==$aGFzaA==", "user '' is empty"),
         ("", "has no user"),
     ],
 )

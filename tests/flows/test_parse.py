@@ -67,4 +67,4 @@ def test_no_records_give_no_rows(batches: list[list[tuple[list[tuple[str, bytes 
 
 def test_text_that_is_not_utf8_never_reaches_a_table(make_event: MakeEvent) -> None:
     (out,) = parse(PLAN, BATCH, iter([of_events([make_event(b'"\\ud800"'), make_event(b'{"\\udc00": 1}')])]))
-    assert [(row["outcome"], row["reason"]) for row in out.to_pylist()] == [("dead", "bad-reading")] * 2
+    assert [(row["outcome"], row["reason"]) for row in out.to_pylist()] == [("dead", "not-understood")] * 2

@@ -155,22 +155,16 @@ def test_calls_into_native_code_get_less_time_too_after_many_devices_blocked_the
     ],
 )
 @pytest.mark.fault("D8")
-def test_a_reading_that_no_table_could_hold_is_refused(reading: Reading) -> None:
-    with pytest.raises(Poison) as refused:
-        checked([reading])
-    assert refused.value.reason == "bad-reading"
+def test_a_reading_that_no_table_could_hold_is_named_and_costs_no_other(reading: Reading) -> None:
+    readings, leftovers = checked([Reading("a", 1.0), reading, Reading("b", 2.0)])
+    assert [each[:3] for each in readings] == [(0, "a", 1.0), (1, "b", 2.0)]
+    assert [each.part for each in leftovers] == [str(reading.metric)[:1024]]
 
 
-@pytest.mark.parametrize("error", [Skip("not-ours"), Retry()])
-def test_a_refused_reading_decides_before_what_the_parser_raises_after_it(
-    make_event: MakeEvent, limit: TimeLimit, error: Exception
-) -> None:
-    def parser(event: Event) -> Iterator[Reading]:
-        yield Reading("m", float("nan"))
-        raise error
-
-    answer = runner(parser, limit).run("p", make_event())
-    assert (answer.outcome, answer.reason) == (EventOutcome.DEAD, "bad-reading")
+def test_an_event_of_which_nothing_is_understood_is_dead(make_event: MakeEvent, limit: TimeLimit) -> None:
+    result = runner(lambda _: [Leftover("row 1", "no number"), Reading("m", float("nan"))], limit).run("p", make_event())
+    assert (result.outcome, result.reason) == (EventOutcome.DEAD, "not-understood")
+    assert result.detail == "not understood: row 1 (no number); m (its value is not a finite number)"
 
 
 def test_a_result_that_is_not_a_reading_is_a_dead_letter(make_event: MakeEvent, limit: TimeLimit) -> None:

@@ -139,6 +139,11 @@ def test_who_was_heard_and_how_well_comes_back(address, rssi):
     )
 
 
+def test_an_rssi_of_127_is_not_available():
+    assert encode_heard(ReceivedAdvertisement(rssi=127)) == ""
+    assert decode_heard("rssi=127") == ReceivedAdvertisement()
+
+
 @pytest.mark.parametrize("properties", [None, "", "rssi=loud", "a=b", "&" * 100, "%ff"])
 def test_properties_that_say_nothing_are_passed_over(properties):
     assert decode_heard(properties) == ReceivedAdvertisement()

@@ -7,6 +7,7 @@ from fogline.report_on_change import Reported, ReportPolicy, is_news
 SAID = Reported(b"21.5", 10_000)
 AT_MOST_ONCE_A_SECOND = ReportPolicy(min_interval_s=1.0)
 ON_CHANGE = ReportPolicy(on_change=True)
+PRESSES = ReportPolicy(on_change=True, pause_s=2.0)
 BOTH = ReportPolicy(on_change=True, min_interval_s=1.0, max_interval_s=60.0)
 
 
@@ -31,6 +32,11 @@ def test_the_first_word_is_always_news(report):
 )
 def test_news_is_what_changed_and_is_not_too_soon(report, payload, now_ms, news):
     assert is_news(report, SAID, payload, now_ms) is news
+
+
+@pytest.mark.parametrize(("repeated_ms", "now_ms", "news"), [(0, 11_999, False), (0, 12_000, True), (11_000, 12_500, False)])
+def test_what_comes_again_after_a_pause_is_another_press(repeated_ms, now_ms, news):
+    assert is_news(PRESSES, Reported(b"press", 10_000, repeated_ms), b"press", now_ms) is news
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,11 @@
 `event_routes`: takes events of services
 `feed`: the latest states and readings
 `http_door`: accepts connections, and bounds TLS handshakes
+`http_rules`: rules of HTTP that uvicorn leaves to the application
 `http_server`: uvicorn with limits
 `logins`: the users that are logged in
 `openapi`: the OpenAPI document
+`preconditions`: conditional requests
 `problems`: the problems that clients get
 `requests`: reads bodies and parameters
 `sending`: sends messages to the bridge

@@ -15,6 +15,7 @@ from fogline_cloud.api.context import ApiContext
 from fogline_cloud.api.desired_routes import DesiredRoutes
 from fogline_cloud.api.device_routes import DeviceRoutes
 from fogline_cloud.api.event_routes import EventRoutes
+from fogline_cloud.api.http_rules import conforming
 from fogline_cloud.api.openapi import document
 from fogline_cloud.api.problems import PROBLEM_JSON, Problem, of_poison
 from fogline_cloud.api.requests import as_json
@@ -26,7 +27,9 @@ _log = logging.getLogger("fogline.api")
 def make_app(context: ApiContext) -> ASGIApp:
     """Return the application."""
     handlers = {Problem: _on_problem, Poison: _on_poison, HTTPException: _on_http, Exception: _on_error}
-    return _counting(Starlette(routes=routes_of(context), exception_handlers=handlers), context)
+    app = Starlette(routes=routes_of(context), exception_handlers=handlers)
+    app.router.redirect_slashes = False  # an address with a further slash is another one, and none of ours
+    return conforming(_counting(app, context))
 
 
 def routes_of(context: ApiContext) -> list[Route]:
@@ -88,10 +91,18 @@ async def _on_poison(_: Request, error: Exception) -> Response:
 
 async def _on_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    if error.status_code == 405:
+        return _response(Problem(405, f"{request.method} is not possible here", headers={"allow": _allowed(request)}))
     detail = (
         "there is no such address; see /openapi.json" if error.status_code == 404 else f"{request.method} is not possible here"
     )
     return _response(Problem(error.status_code, detail, headers=error.headers))
+
+
+def _allowed(request: Request) -> str:
+    """Return all methods of an address (RFC 9110 section 10.2.1). Starlette names those of the first route that fits."""
+    fitting = (each for each in request.app.routes if each.path_regex.match(request.scope["path"]))
+    return ", ".join(sorted({method for each in fitting for method in each.methods}))
 
 
 async def _on_error(_: Request, error: Exception) -> Response:

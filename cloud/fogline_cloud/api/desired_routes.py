@@ -16,6 +16,7 @@ from fogline_cloud.access.policy import Action
 from fogline_cloud.access.principal import Principal
 from fogline_cloud.api import requests
 from fogline_cloud.api.context import ApiContext
+from fogline_cloud.api.preconditions import is_unchanged, wanted_version
 from fogline_cloud.api.problems import Problem, not_at_present
 from fogline_cloud.api.sending import send
 from fogline_cloud.commands.request import reply_owner
@@ -47,20 +48,26 @@ class DesiredRoutes:
             raise Problem(404, f"device {shown(name)} is not in the registry")
         if device.desired is None:
             raise Problem(404, f"device {shown(name)} has no desired state")
+        if is_unchanged(request.headers.get("if-none-match"), device.desired.version):
+            return Response(status_code=304, headers={"etag": _etag(device.desired.version)})
         return _response(device)
 
     async def put(self, request: Request) -> Response:
-        """Replace the desired state: `If-Match` if it has this version, `If-None-Match: *` if there is none."""
+        """Replace the desired state, under the conditions of `If-Match` and `If-None-Match` (`preconditions`)."""
         context = self._context
         user = await context.user(request)
         requests.allow(request)
-        name, wanted_version = requests.device_of(request), _wanted_version(request)
+        name = requests.device_of(request)
         key = requests.idempotency_key(request) or uuid.uuid4().hex
         body = await requests.read_body(request, MAX_STATE_BYTES)
         read_want(body)
         context.require_records()
+        former = context.devices.get(name)
+        present = former.desired.version if former is not None and former.desired is not None else None
+        headers = request.headers
+        wanted = wanted_version(headers.get("if-match"), headers.get("if-none-match"), present)
         context.count(user.principal, commands=1, size_bytes=len(body))
-        version: dict[str, Property] = {} if wanted_version is None else {IF_VERSION: wanted_version}
+        version: dict[str, Property] = {} if wanted is None else {IF_VERSION: wanted}
         message = Message(
             to=str(DeviceAddress(context.tenant, name)),
             subject=WANT,
@@ -70,7 +77,6 @@ class DesiredRoutes:
             durable=True,
             properties=version,
         )
-        former = context.devices.get(name)
         await send(user.session, message, again=True, waits=True)
         return _response(await self._written(name, request_of(reply_owner(user.principal), pack_id(key)), former))
 
@@ -97,25 +103,14 @@ class DesiredRoutes:
         return self._context.policy.may(principal, Action.RECEIVE, DeviceAddress(self._context.tenant, device))
 
 
-def _wanted_version(request: Request) -> int | None:
-    """Return the version that the desired state must have: 0 for none, `None` for any. Raises `Problem`."""
-    match, none_match = request.headers.get("if-match"), request.headers.get("if-none-match")
-    if none_match is not None:
-        if none_match != "*" or match is not None:
-            raise Problem(400, "If-None-Match: expected *, and no If-Match beside it")
-        return 0
-    if match is None:
-        return None
-    found = _ETAG.fullmatch(match)
-    if found is None:
-        raise Problem(400, f'If-Match: {shown(match)} is not an ETag of this address, for example "3"')
-    return int(found[1])
+def _etag(version: int) -> str:
+    return f'"{version}"'
 
 
 def _response(device: DeviceEntry) -> Response:
     desired = device.desired
     assert desired is not None
-    return Response(requests.as_json(facts_of(device)), 200, {"etag": f'"{desired.version}"'}, JSON)
+    return Response(requests.as_json(facts_of(device)), 200, {"etag": _etag(desired.version)}, JSON)
 
 
 def facts_of(device: DeviceEntry) -> dict[str, Any]:

@@ -1,12 +1,14 @@
 """The HTTP server: uvicorn's protocol with limits, so that no client holds a connection without use or asks for too much."""
 
 import asyncio
+import logging
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import h11
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -14,6 +16,8 @@ from uvicorn.server import ServerState
 
 from fogline.byte_budget import ByteBudget
 from fogline.errors import Misconfigured
+from fogline.http_framing import MAX_HEAD_BYTES, without_blank_lines
+from fogline.process.log_throttle import LogThrottle
 from fogline.process.tls_files import ReadAgain, server_context
 from fogline.unnamed_sockets import UnnamedSockets
 from fogline_cloud.api.http_door import HttpDoor
@@ -23,7 +27,6 @@ HEAD_S = 10.0
 """Time that a client has to send the head of a request, and that TLS may take."""
 IDLE_S = 5.0
 """Time that an idle connection is kept for the next request."""
-MAX_HEAD_BYTES = 16 * 1024
 READ_BYTES = 16 * 1024
 """Bytes that are read from a socket at once. Beyond the head nothing is read until the request's handler asks for the body."""
 UNFINISHED_BYTES = 64 * 1024 * 1024
@@ -95,6 +98,29 @@ class BoundedProtocol(H11Protocol, asyncio.BufferedProtocol):
         self._account.hold(0)
         super().resume_writing()
 
+    def handle_events(self) -> None:
+        """Handle what has come, without the empty lines before a request."""
+        self._skip_blank_lines()
+        super().handle_events()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is not HTTP, and end the connection."""
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.disconnected = True  # its application responds into nothing, instead of into a connection in error
+            self.cycle.message_event.set()
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        else:
+            self.transport.close()
+
+    def _skip_blank_lines(self) -> None:
+        waiting, closed = self.conn.trailing_data
+        if self.conn.their_state is h11.IDLE and waiting.startswith(b"\r\n"):
+            self.conn = h11.Connection(h11.SERVER, MAX_HEAD_BYTES)
+            self.conn.receive_data(without_blank_lines(waiting))
+            if closed:
+                self.conn.receive_data(b"")
+
     def data_received(self, data: bytes) -> None:
         """Take bytes. Within a request the handler keeps the time."""
         if self.transport.is_closing():
@@ -146,6 +172,7 @@ class HttpServer:
             h11_max_incomplete_event_size=MAX_HEAD_BYTES,
         )
         config.load()
+        _throttle()
         self._state = ServerState()
         bounds = ConnectionBounds(most, on_refused)
         self._make = partial(BoundedProtocol, config, self._state, {}, bounds=bounds)
@@ -191,6 +218,13 @@ class HttpServer:
                 task.cancel()
         for each in list(self._state.connections):
             each.transport.abort()
+
+
+def _throttle() -> None:
+    """Let uvicorn log one line for what many strangers send."""
+    log = logging.getLogger("uvicorn.error")
+    if not any(isinstance(each, LogThrottle) for each in log.filters):
+        log.addFilter(LogThrottle())
 
 
 def _certificate(context: ssl.SSLContext | None, tls: ApiTlsSettings) -> ReadAgain[None]:

@@ -7,7 +7,8 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from starlette.requests import ClientDisconnect, Request
 
-from fogline.address import check_identifier, shown
+from fogline import media_type
+from fogline.address import addressed_device, shown
 from fogline.errors import Poison
 from fogline.event import parse_rfc3339
 from fogline_cloud.api.problems import Problem, not_at_present, of_poison
@@ -38,7 +39,11 @@ class CommandRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
 
 
 async def read_body(request: Request, most: int) -> bytes:
-    """Return the body of a request. Raises `Problem` if it is too big, comes too slowly, or all bodies take too much memory."""
+    """Return the body of a request.
+
+    Raises `Problem` if it is encoded, too big, or comes too slowly, or if all bodies take too much memory.
+    """
+    check_encoding(request)
     given = request.headers.get("content-length", "")
     if given.isascii() and given.isdecimal() and int(given[:20]) > most:
         raise _too_big(most, int(given[:20]))
@@ -60,6 +65,14 @@ async def read_body(request: Request, most: int) -> bytes:
     return bytes(body)
 
 
+def check_encoding(request: Request) -> None:
+    """Raise `Problem` (415) for a content encoding: no body of this API may have one (RFC 9110 section 15.5.16)."""
+    try:
+        media_type.check_encoding(request.headers.get("content-encoding"))
+    except Poison as error:
+        raise Problem(415, str(error)) from None
+
+
 def _too_big(most: int, size: int) -> Problem:
     return Problem(413, f"the body of this request may have {most} bytes; this one has {size} or more")
 
@@ -75,7 +88,7 @@ def decode_json(body: bytes, kind: type[T], what: str) -> T:
 def device_of(request: Request) -> str:
     """Return the device in the path of a request."""
     try:
-        return check_identifier(str(request.path_params["device"]), "device")
+        return addressed_device(str(request.path_params["device"]), "device")
     except Poison as error:
         raise of_poison(error) from None
 

@@ -5,7 +5,7 @@ import asyncio
 from starlette.requests import Request
 from starlette.types import Message, Receive, Scope, Send
 
-from fogline.address import check_identifier, shown
+from fogline.address import addressed_device, shown
 from fogline.errors import Poison
 from fogline_cloud.access.principal import Principal
 from fogline_cloud.api import requests
@@ -44,7 +44,7 @@ class StreamRoute:
         device, kind = request.query_params.get("device"), request.query_params.get("kind")
         try:
             if device is not None:
-                check_identifier(device, "device")
+                device = addressed_device(device, "device")
         except Poison as error:
             raise of_poison(error) from None
         if kind not in (None, "command", "reading"):

@@ -18,7 +18,7 @@ from fogline.amqp.outcome import RELEASED
 from fogline.errors import Poison
 from fogline.event import Event, Lane, TimeQuality, parse_rfc3339, rfc3339
 from fogline.identity import Dedup, semantic_id
-from fogline.media_type import check_media_type
+from fogline.media_type import check_encoding, check_media_type, check_payload, event_type
 from fogline.message import Message
 from fogline.process.loop_calls import call_soon
 from fogline.tracing.spans import ExportSpans
@@ -30,7 +30,6 @@ from fogline_cloud.device_address import device_of
 from fogline_cloud.shard.land_trace import LandTrace
 from fogline_cloud.shard.submissions import ClientEvent
 
-OCTETS = "application/octet-stream"
 CREDIT = 200
 """Messages that a client may have in flight on one link."""
 _LANES = {"telemetry": Lane.TELEMETRY, "event": Lane.ALARM}
@@ -80,10 +79,12 @@ class ClientEventHandler(LinkHandler):
 
 
 def event_of(message: Message, address: Reports, now_ns: int) -> Event:
-    """Return the event in a client's message. Raises `Poison` as `device_of` and `check_media_type`, and `malformed`."""
+    """Return the event in a client's message. Raises `Poison` as `device_of` and `fogline.media_type` do; `malformed`."""
     device = device_of(message, address)
     lane = _LANES[address.endpoint]
-    content_type = message.content_type or _attribute(message, "datacontenttype") or OCTETS
+    given = message.content_type or _attribute(message, "datacontenttype")
+    check_encoding(message.content_encoding)
+    check_payload(given, message.body)
     channel = message.subject or _attribute(message, "subject") or address.endpoint
     own_id = _attribute(message, "id")
     source = _attribute(message, "source") or ""
@@ -98,7 +99,7 @@ def event_of(message: Message, address: Reports, now_ns: int) -> Event:
         type=_attribute(message, "type") or _TYPES[lane],
         subject=channel[:1024],
         recordedtime=rfc3339(now_ns),
-        content_type=check_media_type(content_type),
+        content_type=check_media_type(event_type(given, None, message.body)),
         data=message.body,
         gateway="",
         stream="",

@@ -40,7 +40,7 @@ def read_passwords(path: str) -> dict[str, UserHash]:
     check_private(path, "bridge.users")
     found: dict[str, UserHash] = {}
     try:
-        lines = Path(path).read_text("utf-8").splitlines()
+        lines = Path(path).read_text("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise Misconfigured(f"bridge.users: cannot read {path}: {error}") from None
     for number, line in enumerate(lines, 1):

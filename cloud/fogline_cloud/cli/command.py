@@ -11,7 +11,7 @@ from fogline.process.terminal import show, tell
 from fogline.signature import make_key
 from fogline_cloud.cli.command_cancel import add_cancel
 from fogline_cloud.cli.command_send import add_send
-from fogline_cloud.cli.common import add_command, add_group
+from fogline_cloud.cli.common import add_command, add_group, device_argument
 from fogline_cloud.commands.record import CommandRecord
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.settings import CloudSettings, load
@@ -39,7 +39,7 @@ def register(groups: "argparse._SubParsersAction[Any]") -> None:
     add_send(commands, raw)
     example = "example: fogline command list --json"
     listing = add_command(commands, "list", run_list, "list the newest state of every command", epilog=example)
-    listing.add_argument("--device", help="only commands for this device")
+    listing.add_argument("--device", type=device_argument, help="only commands for this device")
     listing.add_argument("--state", help="only commands in this state, such as EXPIRED")
     listing.add_argument("--limit", type=int, default=50, help="number of newest commands (default: 50)")
     example = "example: fogline command show 5f0c..."

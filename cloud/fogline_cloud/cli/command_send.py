@@ -8,12 +8,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from fogline.address import addressed_device
 from fogline.command import CommandState
 from fogline.errors import Misconfigured, Poison
 from fogline.process.command_line import INTERRUPTED
 from fogline.process.terminal import show, show_body, show_progress, tell
 from fogline_cloud.cli.command_group import add_groups, require_no_device, send_group
-from fogline_cloud.cli.common import add_command
+from fogline_cloud.cli.common import add_command, json_argument
 from fogline_cloud.cli.operator_link import add_bridge, bridge_of, connected, refused
 from fogline_cloud.cli.times import seconds
 from fogline_cloud.commands.client import Ask, Operator
@@ -102,10 +103,7 @@ def run_send(arguments: argparse.Namespace) -> int:
 def _ask(arguments: argparse.Namespace) -> Ask:
     data, content_type = b"", None
     if arguments.payload is not None:
-        try:
-            json.loads(arguments.payload)
-        except ValueError as error:
-            raise Misconfigured(f"--json {arguments.payload!r} is not JSON: {error}") from None
+        json_argument(arguments.payload, "--json")
         data, content_type = arguments.payload.encode(), "application/json"
     elif arguments.text is not None:
         data, content_type = arguments.text.encode(), "text/plain"
@@ -122,7 +120,7 @@ def _ask(arguments: argparse.Namespace) -> Ask:
     if arguments.newest_wins and arguments.direct:
         raise Misconfigured("--newest-wins is for a command that waits for its device: leave --direct away")
     return Ask(
-        device=arguments.device or "",
+        device=_device(arguments.device) if arguments.device else "",
         name=arguments.name,
         data=data,
         content_type=content_type,
@@ -132,6 +130,13 @@ def _ask(arguments: argparse.Namespace) -> Ask:
         newest_wins=arguments.newest_wins,
         reply=not arguments.one_way,
     )
+
+
+def _device(text: str) -> str:
+    try:
+        return addressed_device(text, "device")
+    except Poison as error:
+        raise Misconfigured(str(error)) from None
 
 
 async def _send(arguments: argparse.Namespace, settings: CloudSettings, sending: _Sending) -> CommandVerdict:

@@ -1,9 +1,12 @@
 """Subcommands and their common options."""
 
 import argparse
+import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
+from fogline.address import addressed_device
+from fogline.errors import Misconfigured, Poison
 from fogline.installed import settings_folder
 from fogline.process.command_line import Run
 
@@ -27,3 +30,23 @@ def add_command(
         parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
     return parser
+
+
+def device_argument(text: str) -> str:
+    """Return the identifier of the device that an operator names: type of an argument."""
+    try:
+        return addressed_device(text, "device")
+    except Poison as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def json_argument(text: str, what: str) -> Any:
+    """Return JSON of the command line (RFC 8259: no NaN, no Infinity). Raises `Misconfigured`, naming `what`."""
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        raise Misconfigured(f"{what} {text!r} is not JSON: {error}") from None
+
+
+def _refuse(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON number")

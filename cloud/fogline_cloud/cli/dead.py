@@ -13,7 +13,7 @@ from rich.table import Table
 
 from fogline.address import printable
 from fogline.process.terminal import show
-from fogline_cloud.cli.common import add_command, add_group
+from fogline_cloud.cli.common import add_command, add_group, device_argument
 from fogline_cloud.cli.flow_replay import replay
 from fogline_cloud.cli.times import moment
 from fogline_cloud.settings import CloudSettings, load
@@ -52,7 +52,7 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--outcome", choices=("dead", "slow", "skip"), action="append", help="default: dead and slow")
     parser.add_argument("--reason", help="for example malformed, timeout, no-parser")
     parser.add_argument("--parser", help="name of the parser that they had")
-    parser.add_argument("--device", help="name of the device")
+    parser.add_argument("--device", type=device_argument, help="name of the device")
     parser.add_argument("--since", metavar="TIME", help="a date, or 7d: ingested since then (default: all)")
 
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import msgspec
 
-from fogline.address import DeviceAddress, check_identifier
+from fogline.address import DeviceAddress
 from fogline.amqp.outcome import DeliveryState, Outcome
 from fogline.errors import Misconfigured, Poison
 from fogline.process.settings_file import load_toml
 from fogline.process.terminal import show, tell
-from fogline_cloud.cli.common import add_command, add_group
+from fogline_cloud.cli.common import add_command, add_group, device_argument, json_argument
 from fogline_cloud.cli.operator_link import add_bridge, bridge_of, refused
 from fogline_cloud.commands.operator_security import operator_security
 from fogline_cloud.devices.client import edit_device
@@ -56,7 +56,7 @@ def register(groups: "argparse._SubParsersAction[Any]") -> None:
     forget = add_command(commands, "forget", run_forget, "remove a device from the registry; its events stay", **raw)
     want = add_command(commands, "want", run_want, "set the desired state; it is sent when the device is there", **raw)
     for each in (show, setting, want, forget):
-        each.add_argument("device", help="the device")
+        each.add_argument("device", type=device_argument, help="the device")
     want.add_argument("desired", metavar="JSON", help="the desired state, an object")
     about = f"the command that carries the state (default: {DEFAULT_COMMAND})"
     want.add_argument("--command", default=DEFAULT_COMMAND, help=about)
@@ -123,10 +123,7 @@ def run_set(arguments: argparse.Namespace) -> int:
 
 def run_want(arguments: argparse.Namespace) -> int:
     """Set the desired state of a device. Return 1 if the bridge refuses."""
-    try:
-        desired = json.loads(arguments.desired)
-    except ValueError as error:
-        raise Misconfigured(f"{arguments.desired!r} is not JSON: {error}") from None
+    desired = json_argument(arguments.desired, "the desired state")
     return _edit(arguments, WANT, json.dumps({"desired": desired, "command": arguments.command}).encode())
 
 
@@ -138,13 +135,12 @@ def run_forget(arguments: argparse.Namespace) -> int:
 def _edit(arguments: argparse.Namespace, action: str, body: bytes) -> int:
     settings = load(arguments.config, kafka=False)
     try:
-        device = check_identifier(arguments.device, "device")
-        check_edit(DeviceEdit(device, action, "", body))
+        check_edit(DeviceEdit(arguments.device, action, "", body))
     except Poison as error:
         raise Misconfigured(str(error)) from None
     host, port = bridge_of(arguments, settings)
     security = operator_security(settings.operator, host)
-    address = DeviceAddress(settings.tenant, device)
+    address = DeviceAddress(settings.tenant, arguments.device)
     try:
         outcome = asyncio.run(edit_device(f"{host}:{port}", address, action, body, security=security))
     except Misconfigured as error:

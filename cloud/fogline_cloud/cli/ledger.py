@@ -13,7 +13,7 @@ from rich.table import Table
 
 from fogline.process.terminal import escaped, show
 from fogline_cloud.access.access_file import read_permissions
-from fogline_cloud.cli.common import add_command, add_group
+from fogline_cloud.cli.common import add_command, add_group, device_argument
 from fogline_cloud.cli.times import day, moment, seconds
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.ledger.balance import LedgerFinding, StreamEvidence, judge
@@ -55,7 +55,7 @@ def register(groups: "argparse._SubParsersAction[Any]") -> None:
     period = parser.add_mutually_exclusive_group()
     period.add_argument("--day", help="prove a day in UTC: 2026-11-27, `yesterday` or `today`")
     period.add_argument("--since", help="prove the time from then on until --silent ago: 7d, or 2026-11-01")
-    parser.add_argument("--device", help="prove this device only")
+    parser.add_argument("--device", type=device_argument, help="prove this device only")
     silent = "a gateway without a statement for so long is silent (default: 1h)"
     parser.add_argument("--silent", default="1h", help=silent)
     left_out = "leave a gateway out that was taken out of service; may be repeated"

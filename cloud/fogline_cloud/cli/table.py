@@ -9,7 +9,7 @@ import msgspec
 
 from fogline.process.command_line import announce
 from fogline.process.terminal import show
-from fogline_cloud.cli.common import add_command, add_group
+from fogline_cloud.cli.common import add_command, add_group, device_argument
 from fogline_cloud.maintenance.forget import ForgottenDay, forget
 from fogline_cloud.maintenance.maintain import MaintenanceStep, maintain
 from fogline_cloud.settings import load
@@ -31,7 +31,7 @@ def register(groups: "argparse._SubParsersAction[Any]") -> None:
     run = add_command(commands, "maintain", run_maintain, about, **raw)
     run.add_argument("--dry-run", action="store_true", help="change nothing")
     run = add_command(commands, "forget", run_forget, "remove what the tables hold about a device", **raw)
-    run.add_argument("device", help="name of the device")
+    run.add_argument("device", type=device_argument, help="name of the device")
     run.add_argument("--dry-run", action="store_true", help="only count the rows")
 
 

@@ -68,7 +68,7 @@ def _file(arguments: argparse.Namespace) -> Path:
 def _replace(path: Path, name: str, line: str | None) -> bool:
     """Replace or delete a user's line. Returns True if there was one."""
     try:
-        former = path.read_text("utf-8").splitlines() if path.exists() else []
+        former = path.read_text("utf-8-sig").splitlines() if path.exists() else []
         kept = [each for each in former if each.partition(":")[0] != name]
         beside = path.with_name(f"{path.name}.new")
         beside.unlink(missing_ok=True)  # of a run that was interrupted

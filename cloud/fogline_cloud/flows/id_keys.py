@@ -7,7 +7,7 @@ may have the same key: the file is then read. So a file without a key file, or a
 
 import hashlib
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from struct import Struct
 from typing import Any
@@ -38,11 +38,16 @@ _ROWS = 64 * 1024
 
 def keys_of(rows: pa.Table | pa.RecordBatch) -> Keys:
     """Return the keys of rows with columns `source` and `id`. A row without one of them has no key."""
-    names = (rows.column(name).cast(pa.binary()) for name in ("source", "id"))
-    joined = pc.drop_null(pc.binary_join_element_wise(*names, b"\n"))
+    return np.unique(hashes_of(rows, ("source", "id")))
+
+
+def hashes_of(rows: pa.Table | pa.RecordBatch, names: Sequence[str]) -> Keys:
+    """Return a hash of 64 bits of these columns for each row, in their order. A row without one of them has no hash."""
+    columns = (rows.column(name).cast(pa.binary()) for name in names)
+    joined = pc.drop_null(pc.binary_join_element_wise(*columns, b"\n"))
     digest = hashlib.blake2b
     hashed = b"".join([digest(each, digest_size=_KEY_BYTES).digest() for each in joined.to_numpy(zero_copy_only=False)])
-    return np.unique(np.frombuffer(hashed, "<u8"))
+    return np.frombuffer(hashed, "<u8")
 
 
 def keys_in(folder: TableFolder, path: str) -> Keys:

@@ -44,7 +44,7 @@ def _read(path: Path) -> dict[str, object]:
             text = file.read(MAX_BYTES + 1)
         if len(text) > MAX_BYTES:
             raise Misconfigured(f"{path}: more than {MAX_BYTES} bytes of keys")
-        return tomllib.loads(text.decode())
+        return tomllib.loads(text.decode("utf-8-sig"))
     except OSError as error:
         raise Misconfigured(f"[flow] ble_keys = {path}: the file cannot be read: {error.strerror}") from None
     except tomllib.TOMLDecodeError as error:

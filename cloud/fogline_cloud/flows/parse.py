@@ -72,7 +72,8 @@ def decide_batch(
     ]
     rows = list(_rows(read, runner))
     decided = dict(zip((column.name for column in DECIDED), _columns(rows), strict=True))
-    body = pc.if_else(pc.is_in(decided["outcome"], _WITHOUT_BODY), pa.scalar(None, pa.binary()), values)
+    parsed_whole = pc.and_(pc.is_in(decided["outcome"], _WITHOUT_BODY), pc.is_null(decided["detail"]))
+    body = pc.if_else(parsed_whole, pa.scalar(None, pa.binary()), values)
     columns = {
         **{name: records.column(name) for name in ("topic", "partition", "offset")},
         "ingested": ingested,

@@ -114,12 +114,17 @@ def _parse_once(parser: Parser, event: Event) -> tuple[list[CheckedReading], str
     readings, leftovers = checked(parser(event))
     if not leftovers:
         return readings, None
-    text = "not understood: " + "; ".join(f"{each.part} ({each.why})" for each in leftovers)
-    return readings, detail_text(text[:MAX_DETAIL_CHARS])
+    text = ("not understood: " + "; ".join(f"{each.part} ({each.why})" for each in leftovers))[:MAX_DETAIL_CHARS]
+    if not readings:
+        raise Poison("not-understood", text)
+    return readings, detail_text(text)
 
 
 def checked(returned: Iterable[Reading | Leftover]) -> tuple[list[CheckedReading], list[Leftover]]:
-    """Return the readings, checked and converted for the table, and the rest. Raises `Poison` (`too-many`, `bad-reading`)."""
+    """Return the readings, checked and converted for the table, and the rest. Raises `Poison('too-many')`.
+
+    A reading that the table cannot hold belongs to the rest.
+    """
     readings: list[CheckedReading] = []
     leftovers: list[Leftover] = []
     for each in returned:
@@ -127,9 +132,16 @@ def checked(returned: Iterable[Reading | Leftover]) -> tuple[list[CheckedReading
             raise Poison("too-many", f"more than {limits.MAX_READINGS} readings in one event")
         if isinstance(each, Leftover):
             leftovers.append(each)
-        else:
+            continue
+        try:
             readings.append(_checked_reading(len(readings), each))
+        except _BadReading as error:
+            leftovers.append(Leftover(str(each.metric)[: limits.MAX_METRIC_CHARS], str(error)))
     return readings, leftovers
+
+
+class _BadReading(Exception):
+    """A reading that the table cannot hold. The message says why."""
 
 
 def _checked_reading(ordinal: int, reading: Reading) -> CheckedReading:
@@ -146,12 +158,12 @@ def _checked_reading(ordinal: int, reading: Reading) -> CheckedReading:
 
 def _text(text: Any, field: str, limit: int) -> str:
     if not isinstance(text, str) or len(text) > limit or (not text and field == "metric"):
-        raise Poison("bad-reading", f"a reading's {field} is not a text of up to {limit} characters")
+        raise _BadReading(f"its {field} is not a text of up to {limit} characters")
     if not text.isascii():
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise Poison("bad-reading", f"a reading's {field} holds half of a surrogate pair") from None
+            raise _BadReading(f"its {field} is not valid Unicode") from None
     return text
 
 
@@ -164,13 +176,13 @@ def _number(value: Any) -> float:
     except OverflowError:
         number = math.nan
     if not math.isfinite(number):
-        raise Poison("bad-reading", "a reading's value is not a finite number")
+        raise _BadReading("its value is not a finite number")
     return number
 
 
 def _time_us(time_ns: Any) -> int:
     if not isinstance(time_ns, int) or not EARLIEST_NS <= time_ns <= LATEST_NS:
-        raise Poison("bad-reading", "a reading's time is not within the years 1 to 9999")
+        raise _BadReading("its time is not within the years 1 to 9999")
     return time_ns // 1000
 
 

@@ -132,7 +132,7 @@ DECIDED = (
 
 _BODY = (
     Column("size_bytes", "BIGINT", "size of the body in bytes"),
-    Column("data", "BINARY", "body of the event, kept only if the outcome is skip, slow, dead, gap or statement"),
+    Column("data", "BINARY", "body of the event; null if the outcome is ok without a detail, forgotten or duplicate"),
 )
 
 _RUN = (

@@ -5,6 +5,7 @@
 `coverage`: until when the tables are complete, by gateway
 `day_changes`: decides which files of a day must be read after earlier ones were
 `evidence`: collects the evidence about each stream
+`identities`: the events of a day have identities of their own
 `marked_records`: reads the records that came after the marks, and writes new marks
 `marked_tables`: reads the rows that came after the marks, and writes new marks
 `marks`: what rows and records that were read say about each stream

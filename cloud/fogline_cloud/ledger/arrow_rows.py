@@ -14,8 +14,9 @@ KafkaPosition = tuple[str, int, int]
 _TEXT = pa.dictionary(pa.int32(), pa.string())
 TYPES: dict[str, pa.DataType] = {
     **dict.fromkeys(("tenant", "topic", "gateway", "stream", "lane", "outcome"), _TEXT),
-    **dict.fromkeys(("reason", "detail"), pa.string()),
-    **dict.fromkeys(("partition", "offset", "first_sequence", "sequence", "values", "ordinal"), pa.int64()),
+    **dict.fromkeys(("reason", "detail", "source", "id", "dedup", "timequality"), pa.string()),
+    **dict.fromkeys(("partition", "offset", "first_sequence", "sequence", "values", "ordinal", "recordedtime"), pa.int64()),
+    "again": pa.bool_(),
 }
 """Type of each column that the ledger reads. `values`: number of readings of an event."""
 _SHIFT = 1 << 32

@@ -31,6 +31,7 @@ class StreamEvidence:
     readings_missing: list[Span] = field(default_factory=list)  # sequences in `events` whose readings are not all in `readings`
     readings_double: list[Span] = field(default_factory=list)  # sequences whose readings are in `readings` more than once
     readings_phantom: list[Span] = field(default_factory=list)  # sequences in `readings` without a row in `events`
+    repeated_ids: list[Span] = field(default_factory=list)  # sequences of events whose identity another event of the day has
     gaps: list[Span] = field(default_factory=list)
     losses: list[Loss] = field(default_factory=list)  # from gap records, and accepted gaps by retention, in order
     deleted: list[Span] = field(default_factory=list)  # sequences that retention deleted before the flow had read them
@@ -67,6 +68,7 @@ def judge(evidence: StreamEvidence) -> list[LedgerFinding]:
     retained = without(table, [(1, evidence.kafka_from - 1)])  # retention deletes the older records from Kafka only
     wanted = without(without(evidence.kafka.spans, evidence.pending), [(1, evidence.table_from - 1)])
     deleted = without(wanted, table)
+    repeated = without(sorted(evidence.repeated_ids), evidence.table.duplicates)
     found = [
         ("lost", without(without(everything, both), evidence.deleted), "in neither Kafka nor the table"),
         ("kafka-double", evidence.kafka.duplicates, "more than once in Kafka"),
@@ -76,6 +78,7 @@ def judge(evidence: StreamEvidence) -> list[LedgerFinding]:
         ("readings-missing", evidence.readings_missing, "in the table without its readings"),
         ("readings-double", evidence.readings_double, "in the table with its readings more than once"),
         ("readings-phantom", without(evidence.readings_phantom, deleted), "readings without an event in the table"),
+        ("identity", repeated, "in the table with the source and id of another event"),
         ("after-closing", late, "after the stream was closed"),
     ]
     place = f"{evidence.gateway} {evidence.lane} {evidence.stream}"

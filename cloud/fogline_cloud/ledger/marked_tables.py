@@ -3,15 +3,18 @@
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import msgspec
 import pyarrow as pa
 
 from fogline_cloud.flows.files import TableFolder
 from fogline_cloud.kafka import Partition
+from fogline_cloud.ledger import identities
 from fogline_cloud.ledger.arrow_rows import KafkaPosition, retention_gaps, stream_rows
 from fogline_cloud.ledger.day_changes import DayPlan, plan_day
 from fogline_cloud.ledger.evidence import EvidenceReader
+from fogline_cloud.ledger.identities import IdentityCheck, events_with
 from fogline_cloud.ledger.marks import FORMAT, DayMarks, LedgerMarks
 from fogline_cloud.ledger.marks_file import MarksFile
 from fogline_cloud.ledger.readings import RANGE_BITS, ReadingSums, SequenceRange
@@ -83,6 +86,8 @@ class MarkedTables:
         for marks in self._days.values():
             reader.take_marks(marks.evidence)
             sums.take_marks(marks.readings)
+            for gateway, stream, sequence in marks.repeated:
+                reader.streams[gateway, stream].repeated_ids.append((sequence, sequence))
         for marks in self._kept.values():
             reader.take_deleted_marks(marks.evidence, reader.low)
         self._write()
@@ -177,7 +182,19 @@ class MarkedTables:
         if kept is not None and not events.paths and not readings.paths:
             return msgspec.structs.replace(kept, files=files)
         found = sorted((*gap, detail) for gap, detail in gaps.items())
-        return DayMarks(files, rows, found, of_day.marks(), sums.marks())
+        return DayMarks(files, rows, found, of_day.marks(), sums.marks(), self._repeated(day))
+
+    def _repeated(self, day: str) -> list[tuple[str, str, int]]:
+        """Return the events of a day that have the identity of another one. It reads all files of the day."""
+        paths = sorted(self.events.days.get(day, ()))
+        check = IdentityCheck(self.tenant)
+        for rows in self.events.rows(paths, identities.COLUMNS):
+            check.take(rows)
+        repeated = check.repeated()
+        if not len(repeated):
+            return []
+        every = (events_with(rows, self.tenant, repeated) for rows in self.events.rows(paths, identities.COLUMNS))
+        return sorted((each.gateway, each.stream, each.sequence) for each in chain.from_iterable(every))
 
     def take_deleted(self, reader: EvidenceReader, low: Mapping[Partition, int]) -> None:
         """Note again which rows' records Kafka has deleted."""

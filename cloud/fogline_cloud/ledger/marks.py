@@ -9,7 +9,7 @@ from fogline.ledger import Counts
 from fogline_cloud.ledger.ranges import Span
 from fogline_cloud.shard.admission import StreamKey
 
-FORMAT = 2
+FORMAT = 3
 """Version of the marks. Marks of another version are not used."""
 OFFSETS = 1 << 17
 """Offsets of one range of a partition. Its marks are dropped when Kafka has deleted all of its records."""
@@ -51,7 +51,8 @@ class ReadingMarks(msgspec.Struct, frozen=True):
 class DayMarks(msgspec.Struct, frozen=True):
     """One day of both tables. `files`: sizes of the files that were read, by table and path. `rows`: their rows by table.
 
-    `gaps`: topic, partition, last offset and detail of the gaps by retention among the rows.
+    `gaps`: topic, partition, last offset and detail of the gaps by retention among the rows. `repeated`: gateway, stream and
+    sequence of the events whose identity another event of the day has too.
     """
 
     files: dict[str, dict[str, int]]
@@ -59,6 +60,7 @@ class DayMarks(msgspec.Struct, frozen=True):
     gaps: list[tuple[str, int, int, str]]
     evidence: EvidenceMarks
     readings: ReadingMarks
+    repeated: list[tuple[str, str, int]] = []
 
 
 class TableMark(msgspec.Struct, frozen=True):

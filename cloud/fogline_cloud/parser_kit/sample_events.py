@@ -15,6 +15,7 @@
 
 import base64
 import binascii
+import codecs
 from pathlib import Path
 
 import msgspec
@@ -43,7 +44,7 @@ _decoder = msgspec.json.Decoder(_Line)
 def read_events(path: Path) -> list[Event]:
     """Read the events of a file. Raises `Misconfigured`, which names the line."""
     try:
-        lines = path.read_bytes().splitlines()
+        lines = path.read_bytes().removeprefix(codecs.BOM_UTF8).splitlines()
     except OSError as error:
         raise Misconfigured(f"{path}: {error.strerror}") from None
     events = [_event(f"{path}:{number}", number, line) for number, line in enumerate(lines, 1) if line.strip()]

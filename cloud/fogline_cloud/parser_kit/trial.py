@@ -36,7 +36,7 @@ def find_parser(name: str, folder: Path | None) -> Parser:
 def _parser_in(folder: Path, name: str) -> Parser:
     path = folder / "pyproject.toml"
     try:
-        project = tomllib.loads(path.read_text()).get("project", {})
+        project = tomllib.loads(path.read_text("utf-8-sig")).get("project", {})
     except (OSError, ValueError) as error:
         raise Misconfigured(f"{path}: {error}") from None
     target = project.get("entry-points", {}).get(GROUP, {}).get(name)

@@ -7,8 +7,8 @@ import hmac
 from dataclasses import dataclass
 from pathlib import Path
 
-from fogline.address import is_identifier, shown
-from fogline.errors import Misconfigured
+from fogline.address import device_identifier
+from fogline.errors import Misconfigured, Poison
 
 _HASH_BYTES = 64
 _MAX_ITERATIONS = 10_000_000
@@ -53,7 +53,7 @@ class Users:
 def load_users(path: Path, setting: str) -> Users:
     """Read the file that `setting` names. Raises `Misconfigured` with the line number."""
     try:
-        lines = path.read_text("utf-8").splitlines()
+        lines = path.read_text("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise Misconfigured(f"{setting} = {str(path)!r}: the file cannot be read: {error}") from None
     secrets: dict[str, UserSecret] = {}
@@ -64,8 +64,10 @@ def load_users(path: Path, setting: str) -> Users:
         name, colon, secret = line.strip().partition(":")
         if not colon:
             raise Misconfigured(f"{where}: expected name:hash, as mosquitto_passwd writes it")
-        if not is_identifier(name.rpartition("@")[0] if "@" in name else name):
-            raise Misconfigured(f"{where}: {shown(name)} is not a device name: 1 to 64 of A-Z a-z 0-9 . _ : -")
+        try:
+            device_identifier(name.rpartition("@")[0] if "@" in name else name, "user")
+        except Poison as error:
+            raise Misconfigured(f"{where}: {error}") from None
         if name in secrets:
             raise Misconfigured(f"{where}: {name} occurs twice")
         secrets[name] = _secret(secret, where)

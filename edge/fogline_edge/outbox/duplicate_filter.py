@@ -55,7 +55,7 @@ class DuplicateFilter:
         last = self._recall(group, key)
         if last is not None and group.age_s - last.age_s > RENEW_S:
             group.memory[key] = (arrival.device, replace(last, age_s=group.age_s))
-        reported = Reported(last.digest, last.first) if last is not None else None
+        reported = Reported(last.digest, last.first, self._last_seen.repeated_ms(arrival)) if last is not None else None
         return is_news(report, reported, digest(arrival.channel, arrival.data), group.age_ms)
 
     def judge(self, group: Group, arrival: Arrival, payload: bytes) -> NewEvent | KnownEvent:
@@ -73,7 +73,7 @@ class DuplicateFilter:
 
     def note_unchanged(self, group: Group, arrival: Arrival, payload: bytes) -> None:
         """Note, in memory only, that a device repeated its last report."""
-        self._last_seen.note(arrival, payload, group.age_s)
+        self._last_seen.note(arrival, payload, group.age_ms)
 
     def note_reported(self, group: Group, arrival: Arrival) -> None:
         """Remember the stored arrival as the last report of its channel."""

@@ -19,6 +19,10 @@ COUNTER_RESEND_DISTANCE = 16
 """The most by which a late or repeated counter may be behind the newest."""
 RENEW_S = 12 * 3600
 """The age at which a repeated entry is written again, in seconds: memory that is not renewed expires."""
+MAX_CONTENTS = 4
+"""The most contents of one counter value. A counter with more does not count: each of them begins a new incarnation."""
+MAX_RECENT = 64
+"""The most counter values of a device that a duplicate may repeat."""
 _ALL_MISSING = (1 << COUNTER_RESEND_DISTANCE + 1) - 2
 
 
@@ -133,12 +137,16 @@ class _Case:
         return NewEvent(self.id(tier, *key, self.payload), self.surely, tuple(remember), conflict)
 
     def counted(self, counter: Counter) -> KnownEvent | NewEvent:
-        """Tier 3: the counter identifies the event.
+        """Tier 3: the counter and the payload identify the event.
+
+        A value that is not new, with another payload, begins a new incarnation, because the device may have restarted. Where it
+        is the newest value, the former payloads are remembered: some sensors alternate between packets with one packet id.
 
         State: `first` is the incarnation, `second` the newest counter extended over its wraps, `third` the missing counters:
         bit n stands for the newest less n. `recent` cannot replace `third`, because its values expire sooner than the state.
         The payload is part of the id, because two copies of one outbox continue with the same incarnation. If other gateways
-        may receive the same, the id has neither incarnation nor wraps, because gateways count these differently.
+        may receive the same, the id has neither incarnation nor wraps, because gateways count these differently. So one of the
+        last values is then a duplicate also if the device has restarted, because its id would be that of the first copy.
         """
         state_key = self.key("counter")
         state = self.recall(state_key)
@@ -149,16 +157,22 @@ class _Case:
             candidate = state.second + step
             near = -COUNTER_RESEND_DISTANCE <= step <= 0 <= candidate
             recent = tuple(each for each in state.recent if 0 <= self.age_s - each.age_s <= COUNTER_RESEND_S)
-            if near and any(each.value == candidate and each.digest == self.payload for each in recent):
+            copies = [each for each in recent if each.digest == self.payload]
+            if near and any(each.value == candidate for each in copies):
                 return KnownEvent()
+            if self.arrival.shared and any((each.value - candidate) % (1 << counter.width_bits) == 0 for each in copies):
+                return KnownEvent()  # by the counter without its wraps, as the flow compares gateways
             if step > 0:
                 incarnation, extended, newest, missing = state.first, candidate, candidate, _further(state.third, step)
             elif near and state.third >> -step & 1:
                 incarnation, extended, newest, missing = state.first, candidate, state.second, state.third & ~(1 << -step)
+            elif step == 0 and 0 < sum(each.value == candidate for each in recent) < MAX_CONTENTS:
+                extended, newest, missing = candidate, candidate, state.third
             else:
-                recent = ()
-        near_ones = tuple(each for each in recent if newest - each.value <= COUNTER_RESEND_DISTANCE)
-        recent = (*near_ones, CounterValue(extended, self.payload, self.age_s))
+                recent = recent if self.arrival.shared else ()
+        if not self.arrival.shared:
+            recent = tuple(each for each in recent if newest - each.value <= COUNTER_RESEND_DISTANCE)
+        recent = (*recent[-MAX_RECENT:], CounterValue(extended, self.payload, self.age_s))
         remember = ((state_key, MemoryEntry(self.payload, self.age_s, incarnation, newest, missing, recent)),)
         number = [_number(counter.value)] if self.arrival.shared else [_number(incarnation), _number(extended)]
         return NewEvent(self.id(3, *number, self.payload), self.surely, remember)

@@ -3,7 +3,8 @@
 `ble`: a type of Bluetooth LE device, declared in TOML
 `ble_files`: profile files, built in and your own
 `ble_values`: command arguments as bytes of a characteristic
-`names`: free names as identifiers, and back
+`bthome`: the objects of a BTHome payload
+`names`: the names that a program has published
 `patterns`: patterns of topics and paths
 `plain`: topics that the settings declare
 `profile`: the interface of a profile

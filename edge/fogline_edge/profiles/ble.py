@@ -13,16 +13,20 @@ from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
-from fogline.address import is_identifier
+from fogline.address import device_identifier, is_identifier
 from fogline.advertisement import Advertisement, encode, short_uuid
+from fogline.errors import Poison
 from fogline.event import Lane
 from fogline.identity import Counter
 from fogline.report_on_change import ReportPolicy
 from fogline_edge.profiles.ble_values import Encoding
-from fogline_edge.profiles.names import escape
+from fogline_edge.profiles.bthome import has_event
 
 MAX_CHANNEL = 64
+PRESS_PAUSE_S = 2.0
+"""Time without an advertisement after which an equal one is another press of a button, in seconds."""
 _ENCRYPTED, _HAS_ADDRESS = 0x01, 0x02
 _ADDRESS_BYTES = 6
 _COUNTER_AND_MIC_BYTES = 8
@@ -41,20 +45,23 @@ class Recognise(_Strict, frozen=True, kw_only=True):
     """The conditions for an advertisement. All must hold.
 
     `service_data` or `manufacturer`: it has data under this UUID or company number, which is then the device's data; `prefix`:
-    the first bytes of that data, in hex. `services`: UUIDs that it lists. `name`: a case-sensitive shell pattern (`GVH5*`).
+    the first bytes of that data, in hex; `min_length`: the least number of its bytes. `services`: UUIDs that it lists.
+    `name`: a case-sensitive shell pattern (`GVH5*`).
     """
 
     service_data: str | None = None
     manufacturer: Company | None = None
     prefix: str = ""
+    min_length: Annotated[int, Meta(ge=0, le=254)] = 0
     services: list[str] = msgspec.field(default_factory=list)
     name: str | None = None
 
     def __post_init__(self) -> None:
         if self.service_data is not None and self.manufacturer is not None:
             raise ValueError("service_data and manufacturer exclude each other; write two [[recognise]] tables")
-        if self.service_data is None and self.manufacturer is None and (self.prefix or not (self.services or self.name)):
-            raise ValueError("service_data or manufacturer is missing (without a prefix, services or name also suffice)")
+        about_data = self.prefix or self.min_length
+        if self.service_data is None and self.manufacturer is None and (about_data or not (self.services or self.name)):
+            raise ValueError("service_data or manufacturer is missing (without prefix or min_length, services or name suffice)")
         for uuid in [*self.services, *([] if self.service_data is None else [self.service_data])]:
             full_uuid(uuid)
         if re.fullmatch(r"([0-9a-fA-F]{2}){0,24}", self.prefix) is None:
@@ -246,14 +253,19 @@ def _name(profile: BleProfile, address: str, name: str | None, data: bytes) -> s
         return None
     in_order = iter(parts)
     made = _PART.sub(lambda _: next(in_order), profile.device)
-    return made if is_identifier(made) else escape(made)
+    if "{name}" not in profile.device and is_identifier(made):
+        return made  # an address is no name, even if it looks like the identifier of one
+    try:
+        return device_identifier(made, "Bluetooth name")
+    except Poison:
+        return None
 
 
 def _named(found: re.Match[str], address: str, name: str | None, data: bytes) -> str:
     if found[1]:
         return address.upper()
     if found[2]:
-        return escape(name) if name else ""
+        return name or ""
     return data[int(found[3]) : int(found[4])].hex()
 
 
@@ -265,6 +277,18 @@ def counter_of(profile: BleProfile, advertisement: Advertisement) -> Counter | N
     declared = profile.counter
     counter = FINDERS[declared.find](_data(rule, advertisement), declared)
     return None if counter is None or counter.value == declared.unknown else counter
+
+
+def report_of(profile: BleProfile, advertisement: Advertisement, report: ReportPolicy) -> ReportPolicy:
+    """Return the policy for one advertisement of a device whose policy is `report`.
+
+    A press of a button is an event, not a state: without a packet id (BTHome: optional) the next equal one differs from a
+    repetition of the last one only by the pause before it.
+    """
+    rule = _recognised(profile, advertisement)
+    if rule is None or profile.counter is None or profile.counter.find != "bthome" or counter_of(profile, advertisement):
+        return report
+    return replace(report, pause_s=PRESS_PAUSE_S) if has_event(_bthome_objects(_data(rule, advertisement))) else report
 
 
 def body_of(profile: BleProfile, advertisement: Advertisement) -> bytes:
@@ -298,6 +322,8 @@ def _fits(rule: Recognise, advertisement: Advertisement) -> bool:
         return False
     if rule.prefix and not _data(rule, advertisement).startswith(bytes.fromhex(rule.prefix)):
         return False
+    if len(_data(rule, advertisement)) < rule.min_length:
+        return False
     if any(full_uuid(each) not in advertisement.services for each in rule.services):
         return False
     return rule.name is None or fnmatchcase(advertisement.name or "", rule.name)
@@ -322,12 +348,16 @@ def _bthome(data: bytes, _: CounterRule) -> Counter | None:
     """
     if not data:
         return None
-    begin = 1 + (_ADDRESS_BYTES if data[0] & _HAS_ADDRESS else 0)
+    objects = _bthome_objects(data)
     if data[0] & _ENCRYPTED:
-        found = data[begin:][-_COUNTER_AND_MIC_BYTES:-4]
+        found = objects[-_COUNTER_AND_MIC_BYTES:-4]
         return Counter(int.from_bytes(found, "little"), 32) if len(found) == 4 else None
-    found = data[begin : begin + 2]
-    return Counter(found[1], 8) if len(found) == 2 and found[0] == 0 else None
+    return Counter(objects[1], 8) if len(objects) >= 2 and objects[0] == 0 else None
+
+
+def _bthome_objects(data: bytes) -> bytes:
+    """Return what follows the first byte and the address that may follow it."""
+    return data[1 + (_ADDRESS_BYTES if data[:1] and data[0] & _HAS_ADDRESS else 0) :]
 
 
 FINDERS: dict[str, Callable[[bytes, CounterRule], Counter | None]] = {"at": _at, "bthome": _bthome}

@@ -6,10 +6,9 @@ messages are repeats or of unknown age, so they are ignored on all lanes but `al
 
 from collections.abc import Sequence
 
-from fogline.address import shown
+from fogline.address import device_identifier, shown
 from fogline.errors import Misconfigured, Poison
 from fogline.event import Lane
-from fogline_edge.profiles.names import device_identifier
 from fogline_edge.profiles.patterns import DEVICE, compile_pattern
 from fogline_edge.profiles.profile import BrokerMessage, Filter, Ignored, IgnoreReason, Reading
 from fogline_edge.settings import TopicSettings

@@ -9,11 +9,9 @@ from fogline.address import shown
 from fogline.errors import Poison
 from fogline.event import Arrival, Lane
 from fogline.identity import DeviceTime
+from fogline.media_type import event_type
 
 ADAPTER = "mqtt-client"
-JSON = "application/json"
-TEXT = "text/plain"
-OCTETS = "application/octet-stream"
 AVAILABILITY = "availability"
 """The `type` of an event that reports whether a device is online."""
 
@@ -63,7 +61,7 @@ class BrokerMessage(msgspec.Struct, frozen=True):
             channel=self.topic,
             lane=lane,
             type=kind,
-            content_type=content_type or content_type_of(self.payload),
+            content_type=event_type(None, content_type, self.payload),
             data=self.payload,
             adapter=ADAPTER,
             time_ns=time_ns,
@@ -102,17 +100,6 @@ class Profile(Protocol):
 
     def read(self, message: BrokerMessage) -> Reading:
         """Read a message. The arrival has no `retransmission` yet. Raises `Poison` for a message that can never be stored."""
-
-
-def content_type_of(payload: bytes) -> str:
-    """Return `application/json` for an object or array, `text/plain` for other UTF-8, or else `application/octet-stream`."""
-    if payload[:1] in (b"{", b"[") and _decode(payload) is not None:
-        return JSON
-    try:
-        payload.decode()
-    except UnicodeDecodeError:
-        return OCTETS
-    return TEXT
 
 
 def _decode(payload: bytes) -> Any:

@@ -11,17 +11,20 @@
 | `cmnd` | ignored: commands of other clients; not subscribed to |
 | `tasmota/discovery/...` | ignored: the topic identifies the device; not subscribed to |
 
-The device's identifier is its `%topic%`, escaped if necessary. Retained messages are ignored, except `LWT`, which is current.
+The device's identifier is its `%topic%`, escaped if necessary. It has all levels between the prefix and the last level: a topic
+may contain a slash (`haus/plug1`), and a Zigbee bridge may use a level for each of its devices (`SetOption89`). A topic with a
+slash needs `%topic%` as the last part of the full topic.
+
+Retained messages are ignored, except `LWT`, which is current.
 
 `Time` in a payload is local time without an offset, so it is neither the event's time nor evidence.
 """
 
 import re
 
-from fogline.address import shown
+from fogline.address import device_identifier, shown
 from fogline.errors import Misconfigured, Poison
 from fogline.event import Lane
-from fogline_edge.profiles.names import escape
 from fogline_edge.profiles.profile import AVAILABILITY, BrokerMessage, Filter, Ignored, IgnoreReason, Reading
 
 FULL_TOPIC = "%prefix%/%topic%/"
@@ -70,7 +73,9 @@ class Tasmota:
             return Ignored(why)
         last_will = prefix == "tele" and word == _LAST_WILL
         lane, kind = (Lane.ALARM, AVAILABILITY) if last_will else (Lane.TELEMETRY, _type(prefix, word))
-        return message.arrival(escape(match["topic"]), lane, kind)
+        below = match["rest"].rpartition("/")[0]
+        device = device_identifier(f"{match['topic']}/{below}" if below else match["topic"], "topic")
+        return message.arrival(device, lane, kind)
 
 
 def _ignore_reason(prefix: str, word: str, message: BrokerMessage) -> IgnoreReason | None:

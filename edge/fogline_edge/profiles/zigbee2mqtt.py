@@ -25,10 +25,10 @@ from typing import Any
 
 import msgspec
 
-from fogline.address import shown
+from fogline.address import device_identifier, shown
 from fogline.errors import Poison
 from fogline.event import Lane, parse_rfc3339
-from fogline_edge.profiles.names import Names, escape
+from fogline_edge.profiles.names import Names
 from fogline_edge.profiles.profile import AVAILABILITY, BrokerMessage, Filter, Ignored, IgnoreReason, Learned, Reading
 
 _DEVICES = "bridge/devices"
@@ -52,7 +52,7 @@ class Zigbee2Mqtt:
 
     def __init__(self, base_topic: str, names: Mapping[str, str]) -> None:
         self._prefix = f"{base_topic}/"
-        self._bridge = escape(base_topic)
+        self._bridge = device_identifier(base_topic, "base_topic")
         self._names = Names(names)
 
     @property

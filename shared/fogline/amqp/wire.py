@@ -123,7 +123,8 @@ def _body(body: object) -> bytes:
         return body.encode()
     if isinstance(body, bytes | memoryview | bytearray):
         return bytes(body)
-    raise ValueError("its body is neither binary nor text")
+    kind = type(body).__name__
+    raise Poison("malformed", f"the body is an AMQP value ({kind}): send Data sections, or a value that is binary or a string")
 
 
 def _text(value: object) -> str | None:

@@ -21,7 +21,7 @@ def load_settings(path: Path, kind: type[T]) -> T:
 def load_toml(path: Path) -> dict[str, Any]:
     """Return the content of a TOML file. Raises `Misconfigured`, one line."""
     try:
-        return tomllib.loads(path.read_text("utf-8"))
+        return tomllib.loads(path.read_text("utf-8-sig"))
     except FileNotFoundError:
         raise Misconfigured(f"{path}: there is no such settings file; name another one with --config") from None
     except (OSError, UnicodeDecodeError) as error:

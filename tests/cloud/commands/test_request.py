@@ -105,7 +105,7 @@ def test_the_same_message_of_the_same_operator_is_the_same_command():
         ({"subject": None}, "bad-name"),
         ({"subject": "a b"}, "bad-name"),
         ({"to": "command/acme"}, "bad-identifier"),
-        ({"to": "command/acme/a+b"}, "bad-address"),
+        ({"to": "command/acme/a\nb"}, "bad-identifier"),
         ({"to": "command/other/lamp-1"}, "not-authorised"),
         ({"to": "telemetry/acme/lamp-1"}, "not-authorised"),
         ({"reply_to": "command_response/other/me"}, "malformed"),

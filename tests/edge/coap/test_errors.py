@@ -16,7 +16,7 @@ BARE = [
     request("t", b""),
     request("t//d", b""),
     request("t/other/d"),
-    request("t//" + "d" * 65),
+    request("t//d\x07"),
     request(options=[(65_001, b"")]),
     request("t//d", b"x" * 16, options=[block1(3, more=True)]),
     request("t//d", options=[(Option.SIZE1, b"\xff\xff\xff")]),

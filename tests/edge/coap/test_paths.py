@@ -37,8 +37,7 @@ def test_an_answer_to_a_command():
 
 
 def test_free_paths():
-    octets = "application/octet-stream"
-    assert resolve("plant/4711") == PathTarget(DEVICE, "plant/4711", Lane.BULK, "log", octets)
+    assert resolve("plant/4711") == PathTarget(DEVICE, "plant/4711", Lane.BULK, "log", None)
     assert resolve("plant/4711/a/b").channel == "plant/4711/a/b"
     assert resolve("temperature/of/4711") == PathTarget(DEVICE, "temperature/of/4711", Lane.TELEMETRY, "telemetry", "a/b")
 
@@ -69,8 +68,6 @@ def test_a_name_in_utf_8_or_with_blanks_is_escaped():
         ("telemetry/other/4711", Code.FORBIDDEN),
         ("telemetry/o t/4711", Code.BAD_REQUEST),
         ("telemetry/acme/", Code.BAD_REQUEST),
-        ("telemetry/acme/a+b", Code.BAD_REQUEST),
-        ("plant/" + "ä" * 11 + "/x", Code.BAD_REQUEST),
         ("command_response/acme/4711/a b", Code.BAD_REQUEST),
         ("command_response/other/4711/CMD-1", Code.FORBIDDEN),
     ],

@@ -85,7 +85,7 @@ async def test_a_client_that_leaves_before_the_commit_does_not_disturb(listening
         (request("/"), 404, "bad-path"),
         (request("/telemetry", method="POST"), 400, "no-device"),
         (request("/t/other/d1"), 403, "foreign-tenant"),
-        (request("/t//" + "x" * 65), 400, "bad-identifier"),
+        (request("/t//"), 400, "bad-identifier"),
         (request("/t//%FF"), 400, "bad-target"),
         (request("/t//d1?" + "a=1&" * 65), 400, "bad-target"),
         (request("/t//d1?a=" + "x" * 5000), 400, "long-query"),

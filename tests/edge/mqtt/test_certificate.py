@@ -55,7 +55,7 @@ def test_a_client_with_a_certificate_needs_no_password_and_is_no_other_user():
     assert store.arrival.device == "lamp-1"
 
 
-@pytest.mark.parametrize("name", ["", "a b", "lamp/1", "x" * 65])
+@pytest.mark.parametrize("name", ["", "a\x07b"])
 def test_a_common_name_that_is_no_device_is_refused(name):
     talk, ((connack, reason),) = certified({**LAMP, "commonName": name})
     assert (connack.code, reason, talk.session.key) == (Reason.NOT_AUTHORIZED, CloseReason.REFUSED, None)

@@ -39,9 +39,6 @@ def test_hono_topics(topic, target):
     [
         ("telemetry/other/d1", "foreign-tenant"),
         ("t/acme/", "bad-identifier"),
-        ("t//a+b", "bad-identifier"),
-        ("t//" + "a" * 65, "bad-identifier"),
-        ("t//" + "\N{CYRILLIC SMALL LETTER A}" * 11, "bad-identifier"),
         ("telemetry/acme", "bad-topic"),
         ("telemetry/acme/d1/more", "bad-topic"),
         ("telemetri", "bad-topic"),
@@ -86,7 +83,6 @@ def test_patterns_of_the_settings(pattern, topic, device):
     [
         ("plant/{device}/#", "plant", "bad-topic"),
         ("plant/{device}", "plant/d1/x", "bad-topic"),
-        ("plant/{device}", "plant/" + "a b" * 13, "bad-identifier"),
         ("a.b/{device}", "axb/d1", "bad-topic"),
         ("#", "$SYS/broker", "bad-topic"),
         ("+/x", "$SYS/x", "bad-topic"),

@@ -119,3 +119,15 @@ def test_what_is_heard_takes_no_more_memory_the_more_is_heard(gateway, monkeypat
         gateway.hear(at_s, b"%d" % at_s, at_s)
         gateway.hear(at_s, b"%d" % at_s, at_s)
     assert len(gateway.store.ingest.duplicates._last_seen._last_s) == 10
+
+
+def test_each_press_of_a_button_without_a_counter_is_an_event(memory):
+    presses = ReportPolicy(on_change=True, pause_s=2.0)
+    store = open_store(memory / "presses.db", clock=FakeClock(NOW_NS))
+    stored = []
+    for pressed_ms in (0, 4000, 8000):
+        for at_ms in range(pressed_ms, pressed_ms + 1200, 100):  # one press is on the air for a while
+            (receipt,) = take(store, make_arrival(data=b"press", report=presses), age_ms=1_000_000 + at_ms)
+            stored += [at_ms] * (receipt is Receipt.STORED)
+    store.connection.close()
+    assert stored == [0, 4000, 8000]

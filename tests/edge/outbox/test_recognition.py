@@ -132,6 +132,36 @@ def test_serial_distance(newest, value, distance):
     assert serial_distance(newest, value, 8) == distance
 
 
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.fault("D11")
+def test_two_contents_in_turn_under_one_counter_value_are_two_events(shared):
+    device = Device()
+    said = []
+    for value in (176, 177):
+        for _ in range(4):
+            for content in (b"climate", b"battery"):
+                said.append(device.say(content, Counter(value, 8), shared=shared))
+                device.age_s += 1
+    ids = [each for each in said if each is not None]
+    assert [index for index, each in enumerate(said) if each] == [0, 1, 8, 9]
+    assert len(set(ids)) == 4
+
+
+def test_a_shared_device_that_restarts_within_a_minute_uses_no_id_twice():
+    device = Device()
+    said = [device.say(b"%d" % value, Counter(value, 8), shared=True) for value in (0, 1, 40, 0, 1, 2)]
+    ids = [each for each in said if each]
+    assert len(set(ids)) == len(ids) == 4
+
+
+def test_a_counter_that_stands_still_keeps_every_content():
+    device = Device()
+    contents = [b"%d" % n for n in range(12)] * 2
+    ids = [device.say(content, Counter(5, 8)) for content in contents]
+    assert None not in ids
+    assert len(set(ids)) == len(contents)
+
+
 def test_a_counter_wraps_without_a_merge():
     device = Device()
     ids = [device.say(b"same", Counter(n % 256, 8)) for n in range(1000)]

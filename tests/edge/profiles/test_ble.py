@@ -9,9 +9,11 @@ from fogline.advertisement import Advertisement, decode, short_uuid
 from fogline.errors import Misconfigured, Poison
 from fogline.identity import Counter
 from fogline.report_on_change import ReportPolicy
-from fogline_edge.profiles.ble import body_of, counter_of, device_of, fits, full_uuid
+from fogline_cloud.flows.parsers.ble.bthome import OBJECTS
+from fogline_edge.profiles.ble import PRESS_PAUSE_S, body_of, counter_of, device_of, fits, full_uuid, report_of
 from fogline_edge.profiles.ble_files import built_in_profiles, find_profiles, load_profile
 from fogline_edge.profiles.ble_values import Encoding, encode_value
+from fogline_edge.profiles.bthome import WIDTHS
 
 ADDRESS = "a4:c1:38:8d:18:b2"
 BTHOME, XIAOMI, EDDYSTONE = short_uuid(0xFCD2), short_uuid(0xFE95), short_uuid(0xFEAA)
@@ -36,7 +38,6 @@ SAMPLES = [
     ("bthome", of_service(BTHOME, ""), None),
     ("ruuvitag", RUUVI_5, Counter(205, 16)),
     ("ruuvitag", of_company(0x0499, "058000FFFFFFFF800080008000FFFFFFFFFFFFFFFFFFFFFF"), None),
-    ("ruuvitag", of_company(0x0499, "05"), None),
     ("ruuvi-6", of_company(0x0499, "06170C5668C79E007000C90501D900CD004C884F"), Counter(205, 8)),
     (
         "ruuvi-e1",
@@ -55,6 +56,38 @@ SAMPLES = [
 def test_devices_are_recognised_and_their_counters_found(name, advertisement, counter):
     assert [each.name for each in built_in_profiles().values() if fits(each, advertisement)] == [name]
     assert counter_of(built_in_profiles()[name], advertisement) == counter
+
+
+def test_an_inkbird_at_the_temperature_of_ruuvis_number_is_no_ruuvi():
+    advertisement = Advertisement(name="sps", manufacturer={0x0499: bytes.fromhex("05120100b55b08")})
+    assert [each.name for each in built_in_profiles().values() if fits(each, advertisement)] == []
+
+
+def test_a_gateway_and_a_parser_know_the_same_objects_of_bthome():
+    fixed = {number: each.width for number, each in OBJECTS.items() if each.width}
+    assert fixed == WIDTHS
+    assert {number for number, each in OBJECTS.items() if not each.width} == {0x3B, 0x53, 0x54}
+
+
+@pytest.mark.parametrize(
+    ("objects", "pause_s"),
+    [
+        ("3a01", PRESS_PAUSE_S),
+        ("0161 3a00 3a01", PRESS_PAUSE_S),
+        ("02ca09 3c0103", PRESS_PAUSE_S),
+        ("3b0001", PRESS_PAUSE_S),
+        ("530161 3a01", PRESS_PAUSE_S),
+        ("3a00", None),
+        ("02ca09", None),
+        ("0009 3a01", None),
+        ("eb3a01", None),
+        ("02", None),
+        ("", None),
+    ],
+)
+def test_a_press_without_a_packet_id_is_told_from_a_repetition_by_the_pause(objects, pause_s):
+    report = ReportPolicy(on_change=True)
+    assert report_of(built_in_profiles()["bthome"], of_service(BTHOME, "40" + objects), report).pause_s == pause_s
 
 
 def test_every_profile_in_the_box_is_shown_on_a_sample():

@@ -1,13 +1,16 @@
 """Names to identifiers: always the same one, never one for two."""
 
+import json
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fogline.address import is_identifier
+from fogline.address import addressed_device, device_identifier, device_name, escape, is_identifier
 from fogline.errors import Poison
 from fogline_edge.profiles import names as module
-from fogline_edge.profiles.names import Names, device_identifier, device_name, escape
+from fogline_edge.profiles.names import Names
 
 
 def test_an_identifier_stays_what_it_is():
@@ -59,7 +62,8 @@ def test_names_are_bounded(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "name", ["lamp-1", "Wohnzimmer Lampe", "Küche", "温度センサー", "a%b", "d$1", "A4:C1:38:8D:18:B2", "100 %", "lamp:41"]
+    "name",
+    ["lamp-1", "Wohnzimmer Lampe", "Küche", "温度センサー", "a%b", "A4:C1:38:8D:18:B2", "100 %", "lamp:41", "AB:20C"],
 )
 def test_a_devices_name_leads_to_its_identifier_and_back(name):
     """G14."""
@@ -68,21 +72,47 @@ def test_a_devices_name_leads_to_its_identifier_and_back(name):
     assert device_name(identifier) == name
 
 
-@pytest.mark.parametrize("name", ["", "a/b", "a+b", "#", "a\0b", "a\nb", "x" * 65, "ä" * 11])
+@pytest.mark.fault("D12")
+def test_names_that_differ_in_blank_case_escape_length_or_script_have_identifiers_of_their_own():
+    names = json.loads((Path(__file__).parent / "device-names.json").read_text())
+    identifiers = [device_identifier(each, "device") for each in names]
+    assert len(set(identifiers)) == len(names)
+    assert all(map(is_identifier, identifiers))
+
+
+@pytest.mark.fault("D12")
+def test_a_long_name_and_its_identifier_are_one_device():
+    long = device_identifier("x" * 65, "device")
+    assert device_identifier(long, "device") == device_name(long) == addressed_device(long, "device") == long
+
+
+@pytest.mark.parametrize(("text", "identifier"), [("AB C", "AB:20C"), ("AB:20C", "AB:20C"), ("AB:3A20C", "AB:3A20C")])
+def test_an_operator_addresses_a_device_by_its_identifier_or_by_a_name_that_is_none(text, identifier):
+    assert addressed_device(text, "device") == identifier
+
+
+@pytest.mark.parametrize("name", ["", "a\0b", "a\nb", "\x85", "\ud800", "x" * 4097])
 @pytest.mark.fault("D9")
 def test_what_can_name_no_device_is_refused_in_words(name):
-    with pytest.raises(Poison, match=r"client id .* is empty, too long, or holds one of") as caught:
+    with pytest.raises(Poison, match=r"client id .* is empty, too long, or holds a control character") as caught:
         device_identifier(name, "client id")
     assert caught.value.reason == "bad-identifier"
 
 
-@given(st.text(max_size=70))
-@pytest.mark.fault("D9")
-def test_any_name_has_one_identifier_that_leads_back_to_it_or_none(name):
+@given(st.text(max_size=70), st.text(max_size=70))
+@pytest.mark.fault("D12")
+def test_two_names_have_two_identifiers_at_every_door(one, other):
     try:
-        identifier = device_identifier(name, "device")
+        first, second = device_identifier(one, "device"), device_identifier(other, "device")
     except Poison:
         return
-    assert is_identifier(identifier)
-    assert device_identifier(device_name(identifier), "device") == identifier
-    assert device_name(identifier) == name or is_identifier(name)
+    assert is_identifier(first)
+    assert (first == second) == (one == other)
+    assert device_identifier(device_name(first), "device") == first
+
+
+@given(st.text("AaB:23C %", max_size=8), st.text("AaB:23C %", max_size=8))
+@pytest.mark.fault("D12")
+def test_names_that_look_like_escaped_ones_keep_apart(one, other):
+    if one and other:
+        assert (device_identifier(one, "device") == device_identifier(other, "device")) == (one == other)

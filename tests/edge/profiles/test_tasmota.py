@@ -45,8 +45,14 @@ def test_a_sensor_is_telemetry_without_a_time_of_its_own():
 )
 def test_what_a_device_says_has_its_type(topic, payload, kind):
     arrival = read(topic, payload)
-    assert (arrival.device, arrival.type, arrival.lane, arrival.time_ns) == (topic.split("/")[1], kind, Lane.TELEMETRY, None)
-    assert arrival.content_type == ("application/json" if payload[:1] == b"{" else "text/plain")
+    device = ":2F".join(topic.split("/")[1:-1])
+    assert (arrival.device, arrival.type, arrival.lane, arrival.time_ns) == (device, kind, Lane.TELEMETRY, None)
+    assert arrival.content_type == ("application/json" if payload[:1] == b"{" else "application/octet-stream")
+
+
+def test_two_topics_that_begin_with_the_same_level_are_two_devices():
+    topics = ("tele/haus/plug1/SENSOR", "tele/haus/plug2/SENSOR", "tele/haus/SENSOR", "stat/haus/plug1/RESULT")
+    assert [read(topic, SENSOR).device for topic in topics] == ["haus:2Fplug1", "haus:2Fplug2", "haus", "haus:2Fplug1"]
 
 
 @pytest.mark.parametrize("payload", [b"Online", b"Offline"])

@@ -91,7 +91,7 @@ def test_a_list_that_is_none_is_poison(payload):
 def test_availability_is_an_alarm_also_when_it_is_retained(payload, retained):
     arrival = read("zigbee2mqtt/living room/lamp/availability", payload, retained=retained, names={"living room/lamp": LAMP})
     assert (arrival.device, arrival.type, arrival.lane, arrival.data) == (LAMP, "availability", Lane.ALARM, payload)
-    assert arrival.content_type == ("application/json" if payload[:1] == b"{" else "text/plain")
+    assert arrival.content_type == ("application/json" if payload[:1] == b"{" else "application/octet-stream")
 
 
 @pytest.mark.parametrize("retained", [False, True])
@@ -164,7 +164,7 @@ def test_an_attribute_of_a_known_device_is_its_own():
     names = {"living room/lamp": LAMP, "living room": "0x02"}
     arrival = read("zigbee2mqtt/living room/lamp/brightness", b"120", names=names)
     assert (arrival.device, arrival.channel, arrival.content_type) == (
-        LAMP, "zigbee2mqtt/living room/lamp/brightness", "text/plain",
+        LAMP, "zigbee2mqtt/living room/lamp/brightness", "application/octet-stream",
     )  # fmt: skip
     assert read("zigbee2mqtt/living room/table", b"{}", names=names).device == "living:20room:2Ftable"
 
@@ -177,7 +177,7 @@ def test_a_device_may_be_called_as_a_command_is():
 def test_a_payload_that_is_no_json_is_kept_as_it_is(payload):
     arrival = read("zigbee2mqtt/lamp", payload)
     assert arrival.data == payload
-    assert arrival.content_type in ("text/plain", "application/octet-stream")
+    assert arrival.content_type == ("application/json" if payload[:1] in (b"{", b"[") else "application/octet-stream")
 
 
 def test_another_base_topic_is_another_bridge():

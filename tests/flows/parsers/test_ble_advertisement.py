@@ -22,7 +22,7 @@ from flows.parsers.ble_samples import (
 from fogline.advertisement import CONTENT_TYPE, Advertisement, ReceivedAdvertisement, encode, encode_heard, short_uuid
 from fogline.errors import Poison
 from fogline_cloud.flows.parser_runner import checked
-from fogline_cloud.flows.parsers import Reading, Skip
+from fogline_cloud.flows.parsers import Leftover, Reading, Skip
 from fogline_cloud.flows.parsers.ble.advertisement import Advertisements
 from fogline_cloud.flows.parsers.ble.bthome import OBJECTS
 from fogline_cloud.flows.parsers.ble.keys import DeviceKeys, keyed
@@ -98,12 +98,6 @@ def test_bytes_from_an_unknown_object_on_are_kept_unparsed(parsed):
         ("", "", Poison, "truncated"),
         ("", "40", Skip, "nothing"),
         ("3A00", "40", Skip, "nothing"),
-        ("02CA", "40", Poison, "truncated"),
-        ("0161 02", "40", Poison, "truncated"),
-        ("53", "40", Poison, "truncated"),
-        ("5305616263", "40", Poison, "truncated"),
-        ("3B1F00", "40", Poison, "truncated"),
-        ("5301FF", "40", Poison, "malformed"),
         ("0161", "20", Skip, "bthome-version"),
         ("0161", "60", Skip, "bthome-version"),
         ("A4C138", "42", Poison, "truncated"),
@@ -114,6 +108,29 @@ def test_undecodable_bthome_is_refused_with_a_reason(parsed, objects, info, refu
     with pytest.raises(refusal) as caught:
         parsed(bthome(objects, info))
     assert caught.value.reason == reason
+
+
+@pytest.mark.parametrize(
+    ("objects", "part"),
+    [
+        ("02", "temperature"),
+        ("02CA", "temperature"),
+        ("53", "text"),
+        ("5305616263", "text"),
+        ("3B1F00", "command"),
+        ("5301FF", "text"),
+    ],
+)
+def test_a_bthome_object_that_cannot_be_read_costs_no_other_object(parsed, objects, part):
+    first, odd = parsed(bthome(f"0161 {objects}"))
+    assert first == Reading("battery", 97.0, unit="%")
+    assert isinstance(odd, Leftover)
+    assert odd.part == part
+
+
+def test_an_advertisement_of_which_nothing_is_understood_has_no_rssi_either(parsed):
+    returned = parsed(bthome("02CA"), heard=ReceivedAdvertisement(rssi=-60))
+    assert [type(each) for each in returned] == [Leftover]
 
 
 ENCRYPTED = Advertisement(service_data={BTHOME: BTHOME_ENCRYPTED})
@@ -198,9 +215,9 @@ def test_a_ruuvi_without_available_values_is_skipped(parsed):
 @pytest.mark.parametrize("data", [data for data, _ in RUUVI.values()])
 def test_a_truncated_ruuvi_advertisement_is_not_decoded_in_part(parsed, data):
     for length in range(2, len(data), 2):
-        with pytest.raises(Poison) as caught:
+        with pytest.raises(Skip) as caught:
             parsed(ruuvi(data[:length]))
-        assert caught.value.reason == "truncated"
+        assert caught.value.reason == "ruuvi-format"
 
 
 def test_a_fraction_of_a_whole_degree_or_more_is_no_temperature(parsed):
@@ -236,7 +253,7 @@ def test_a_value_that_a_beacon_does_not_measure_gives_no_reading(parsed):
         (Advertisement(), Skip, "unknown-device"),
         (Advertisement(name="x", services=(BTHOME,)), Skip, "unknown-device"),
         (Advertisement(manufacturer={0x0006: b"\x01"}), Skip, "unknown-device"),
-        (Advertisement(manufacturer={RUUVI_COMPANY: b""}), Poison, "truncated"),
+        (Advertisement(manufacturer={RUUVI_COMPANY: b""}), Skip, "ruuvi-format"),
         (Advertisement(manufacturer={RUUVI_COMPANY: b"\x04"}), Skip, "ruuvi-format"),
         (Advertisement(manufacturer={APPLE: b"\x10\x05\x0b"}), Skip, "not-ibeacon"),
         (Advertisement(manufacturer={APPLE: bytes.fromhex(IBEACON)[:-1]}), Poison, "truncated"),

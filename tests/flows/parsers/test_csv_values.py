@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from fogline.errors import Poison
 from fogline.event import Event
 from fogline_cloud.flows.parser_runner import checked
-from fogline_cloud.flows.parsers import Leftover, Reading
+from fogline_cloud.flows.parsers import Leftover, Reading, Skip
 from fogline_cloud.flows.parsers.csv_values import MAX_BYTES, parse
 from property_tests import at_most
 
@@ -46,10 +46,8 @@ NOON_NS = 1_767_355_200_000_000_000
                 Leftover("row 4", "3 fields instead of 2"),
             ],
         ),
-        (b"a;b\n1;2\n", [Reading("a;b", text="1;2")]),
+        (b'"a;b",c\n"1;2",\t3\t\n', [Reading("a;b", text="1;2"), Reading("c", 3.0)]),
         (b"nan,inf\n1e999,0x10", [Reading("nan", text="1e999"), Reading("inf", text="0x10")]),
-        (b"\n\n", []),
-        (b"", []),
     ],
 )
 def test_each_cell_is_a_reading_by_the_rules(make_event: MakeEvent, body: bytes, returned: list[Reading | Leftover]) -> None:
@@ -65,14 +63,27 @@ def test_the_content_type_says_if_there_is_a_header(make_event: MakeEvent, conte
     assert readings[-1][1:3] == (metric, 2.0)
 
 
-@pytest.mark.parametrize("body", [b'a\n"b', b'"a"b\n1', b"\xff\n1", b"a\n" + b"1\n" * MAX_BYTES])
+@pytest.mark.parametrize("body", [b'a\n"b', b'"a"b\n1', b"a;b\n1;2\n", b"a\tb\n1\t2\n", b"a\n" + b"1\n" * MAX_BYTES])
 def test_what_is_no_csv_is_poison(make_event: MakeEvent, body: bytes) -> None:
     with pytest.raises(Poison):
         list(parse(make_event(body, content_type="text/csv")))
 
 
-@given(st.binary(max_size=200) | st.text('ab1.,;"\n\r', max_size=60).map(str.encode))
+@pytest.mark.parametrize("body", [b"", b"\n\n"])
+def test_an_empty_body_is_skipped(make_event: MakeEvent, body: bytes) -> None:
+    with pytest.raises(Skip):
+        list(parse(make_event(body, content_type="text/csv")))
+
+
+@pytest.mark.parametrize("row", ["21,5;40,2", "21.5\t40.2", "21.5,4;0"])
+def test_a_row_that_semicolons_or_tabs_may_separate_gives_no_half_numbers(make_event: MakeEvent, row: str) -> None:
+    returned = list(parse(make_event(f"1,2\n{row}\n3,4\n".encode(), content_type="text/csv")))
+    assert [each.value for each in returned if isinstance(each, Reading)] == [1.0, 2.0, 3.0, 4.0]
+    assert [each.part for each in returned if isinstance(each, Leftover)] == ["row 2"]
+
+
+@given(st.binary(max_size=200) | st.text('ab1.,;\t"\n\r', max_size=60).map(str.encode))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=at_most(200))
 def test_hostile_bytes_give_readings_or_poison(make_event: MakeEvent, body: bytes) -> None:
-    with suppress(Poison):
+    with suppress(Poison, Skip):
         checked(parse(make_event(body, content_type="text/csv")))

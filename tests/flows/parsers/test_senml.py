@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fogline.errors import Poison
 from fogline.event import Event, parse_rfc3339
 from fogline_cloud.flows.parser_runner import checked
-from fogline_cloud.flows.parsers import Reading
+from fogline_cloud.flows.parsers import Leftover, Reading, Skip
 from fogline_cloud.flows.parsers.senml import parse
 
 MakeEvent = Callable[..., Event]
@@ -18,7 +18,7 @@ RECORDED = "2026-01-02T03:04:05.000006Z"
 NOW_NS = parse_rfc3339(RECORDED)
 
 
-def parsed(make_event: MakeEvent, pack: Any) -> list[Reading]:
+def parsed(make_event: MakeEvent, pack: Any) -> list[Reading | Leftover]:
     return parse(make_event(json.dumps(pack).encode(), content_type="application/senml+json", recordedtime=RECORDED))
 
 
@@ -88,24 +88,9 @@ def test_unknown_labels_are_ignored(make_event: MakeEvent) -> None:
     [
         ({}, "malformed"),
         ([], "malformed"),
-        ([1], "malformed"),
-        ([{"n": "x"}], "malformed"),
-        ([{"n": "x", "v": 1, "vs": "a"}], "malformed"),
-        ([{"n": "x", "v": "1"}], "malformed"),
-        ([{"n": "x", "v": True}], "malformed"),
-        ([{"n": "x", "vd": "not base64!"}], "malformed"),
-        ([{"v": 1}], "bad-name"),
-        ([{"n": "-x", "v": 1}], "bad-name"),
-        ([{"n": "a b", "v": 1}], "bad-name"),
-        ([{"bn": "ü", "n": "x", "v": 1}], "bad-name"),
         ([{"n": "x", "v": 1, "bver": 11}], "bad-version"),
-        ([{"n": "x", "v": 1, "bver": 5}], "bad-version"),
         ([{"n": "x", "v": 1, "new_": 1}], "must-understand"),
-        ([{"n": "x", "v": 1, "t": 1e18}], "bad-time"),
-        ([{"n": "x", "v": 1, "t": -1e12}], "bad-time"),
-        ([{"n": "x", "v": 1e308, "bv": 1e308}], "not-finite"),
         ([{"n": "x", "v": 1}] * 1001, "too-many"),
-        ([{"n": "x", "v": 1, "s": 1}] * 501, "too-many"),
     ],
 )
 def test_packs_that_the_standard_forbids_are_refused(make_event: MakeEvent, pack: Any, reason: str) -> None:
@@ -114,10 +99,47 @@ def test_packs_that_the_standard_forbids_are_refused(make_event: MakeEvent, pack
     assert refused.value.reason == reason
 
 
-def test_infinite_times_and_values_out_of_json_are_refused(make_event: MakeEvent) -> None:
-    for body in (b'[{"n":"x","v":1e999}]', b'[{"n":"x","v":1,"t":1e999}]', b'[{"n":"x","v":1,"bt":1e999,"t":-1e999}]'):
-        with pytest.raises(Poison):
-            parse(make_event(body))
+@pytest.mark.parametrize(
+    "odd",
+    [
+        "1",
+        "{}",
+        '{"n": "x"}',
+        '{"n": "x", "v": 1, "vs": "a"}',
+        '{"n": "x", "v": "1"}',
+        '{"n": "x", "v": true}',
+        '{"n": "x", "v": 1, "v": 2}',
+        '{"n": "x", "vd": "not base64!"}',
+        '{"v": 1}',
+        '{"n": "-x", "v": 1}',
+        '{"n": "a b", "v": 1}',
+        '{"n": "\u00fc", "v": 1}',
+        '{"n": "x", "v": 1, "t": 1e18}',
+        '{"n": "x", "v": 1, "t": -1e12}',
+        '{"n": "x", "v": 1e999}',
+        '{"n": "x", "v": NaN}',
+        '{"n": "x", "v": 1, "t": 1e999}',
+    ],
+)
+def test_a_record_that_the_standard_forbids_costs_no_other_record(make_event: MakeEvent, odd: str) -> None:
+    pack = f'[{{"n": "a", "v": 1}}, {odd}, {{"n": "b", "v": 2}}]'
+    first, second, third = parse(make_event(pack.encode(), recordedtime=RECORDED))
+    assert (first, third) == (Reading("a", 1.0), Reading("b", 2.0))
+    assert isinstance(second, Leftover)
+    assert second.part == "record 2"
+
+
+def test_the_base_fields_of_a_record_that_is_not_understood_hold_for_the_next(make_event: MakeEvent) -> None:
+    pack = [{"bn": "dev:1:", "bu": "Cel", "n": "a", "v": "?"}, {"n": "b", "v": 2}]
+    assert parsed(make_event, pack)[1:] == [Reading("dev:1:b", 2.0, unit="Cel")]
+
+
+def test_nothing_is_read_after_a_base_field_that_cannot_be_read(make_event: MakeEvent) -> None:
+    pack = [{"n": "a", "v": 1}, {"bn": 5, "n": "b", "v": 2}, {"n": "c", "v": 3}]
+    first, rest = parsed(make_event, pack)
+    assert first == Reading("a", 1.0)
+    assert isinstance(rest, Leftover)
+    assert rest.part == "records 2 to 3"
 
 
 _labels = st.sampled_from(["n", "u", "v", "vs", "vb", "vd", "s", "t", "bn", "bt", "bu", "bv", "bs", "bver", "x_", "?"])
@@ -131,5 +153,5 @@ _values = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_
 )
 def test_hostile_packs_give_readings_or_poison(make_event: MakeEvent, body: bytes) -> None:
     event = make_event(body, content_type="application/senml+json")
-    with suppress(Poison):
+    with suppress(Poison, Skip):
         checked(parse(event))

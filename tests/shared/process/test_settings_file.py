@@ -10,6 +10,12 @@ from fogline_edge import settings as edge
 EDGE = 'tenant = "acme"\ngateway = "gw-1"\ndata = "data"\n'
 
 
+def test_a_byte_order_mark_of_an_editor_is_ignored(folder):
+    path = folder / "edge.toml"
+    path.write_text(EDGE, "utf-8-sig")
+    assert edge.load(path).tenant == "acme"
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [

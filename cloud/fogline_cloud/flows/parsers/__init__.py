@@ -37,7 +37,8 @@ A parser reports problems by raising. Each event gets one row in table `events` 
 | the parser | outcome | effect |
 |---|---|---|
 | returns or yields `Reading` values | `ok` | the readings are rows of table `readings`; there may be none |
-| returns or yields `Leftover` values beside them | `ok` | `detail` names the parts that the parser did not understand |
+| returns or yields `Leftover` values beside them | `ok` | `detail` names what was not understood; the row keeps its body |
+| returns or yields `Leftover` values alone | `dead` | reason `not-understood` |
 | raises `Skip` | `skip` | the event has no readings for a known reason |
 | raises `Retry` | `slow` | the parser is called again at once, three times in all, before the event is slow |
 | raises `fogline.errors.Poison` | `dead` | the body can never be parsed |
@@ -45,7 +46,8 @@ A parser reports problems by raising. Each event gets one row in table `events` 
 | takes more CPU time than `[flow] parse_limit_ms`, or 20 times that by the clock | `slow` | reason `timeout` |
 | takes more memory than `[flow] parse_memory_mib` | `dead` | reason `memory` |
 | ends its process (a crash in native code, `os._exit`) | `dead` | reason `killed` |
-| returns a reading that is not valid (`Reading`), or more than `MAX_READINGS` | `dead` | reason `bad-reading` or `too-many` |
+| returns a reading that is not valid (`Reading`) | as a `Leftover` | `detail` names the reading, and what is wrong with it |
+| returns more than `MAX_READINGS` values | `dead` | reason `too-many` |
 
 Skipped, slow and dead events are kept with their body, and copied to the dead or slow topic. Readings yielded before an
 exception are discarded.
@@ -97,7 +99,7 @@ MAX_TEXT_CHARS = 65_536
 
 
 class Reading(msgspec.Struct, frozen=True, gc=False):
-    """One measured value: a number or a text. The flow checks every field; a wrong one makes the event dead (`bad-reading`)."""
+    """One measured value: a number or a text. The flow checks every field: a reading with a wrong one is a `Leftover`."""
 
     metric: str
     """Name of the measured quantity, 1 to `MAX_METRIC_CHARS` characters. Names may repeat within an event."""
@@ -112,7 +114,7 @@ class Reading(msgspec.Struct, frozen=True, gc=False):
 
 
 class Leftover(msgspec.Struct, frozen=True):
-    """A part of the body that the parser did not understand, beside readings of the rest. Column `detail` names it."""
+    """A part of the body that the parser did not understand. Column `detail` names it beside the readings of the rest."""
 
     part: str
     """Name of the part, for example the path in a document or the number of a row."""
@@ -138,8 +140,10 @@ class Retry(Exception):
 _DEFAULTS = {
     "application/json": "json",
     "application/senml+json": "senml",
+    "application/sensml+json": "senml",
     "application/cbor": "cbor",
     "application/senml+cbor": "senml-cbor",
+    "application/sensml+cbor": "senml-cbor",
     "text/csv": "csv",
     "text/plain": "raw-number",
     "application/octet-stream": "raw-number",

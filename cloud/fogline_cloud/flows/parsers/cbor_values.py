@@ -1,25 +1,28 @@
-"""Parser `cbor`: named as by parser `json`; integer keys by digits, byte strings in base64url (RFC 8949, section 6.1)."""
+"""Parser `cbor`: named as by parser `json`; integer keys by digits, byte strings in base64url (RFC 8949, section 6.1).
+
+Not understood, beside what parser `json` names: tags but those that `strict_cbor` reads, and the other values that it lists.
+"""
 
 import base64
 
-from fogline.errors import Poison
 from fogline.event import Event
-from fogline_cloud.flows.parsers import Reading
+from fogline_cloud.flows.parsers import Leftover, Reading
 from fogline_cloud.flows.parsers.json_values import readings_of
 from fogline_cloud.flows.parsers.strict_cbor import Cbor, loads
-from fogline_cloud.flows.parsers.strict_json import Json
+from fogline_cloud.flows.parsers.strict_json import Json, OddValue
 
 
-def parse(event: Event) -> list[Reading]:
-    """Parse one event. Raises `Poison` (`duplicate-key`, `too-many`, and those of `strict_cbor`)."""
+def parse(event: Event) -> list[Reading | Leftover]:
+    """Parse one event. Raises what `strict_cbor` does, and `Poison('too-many')`."""
     return readings_of(_json(loads(event.data)))
 
 
 def _json(value: Cbor) -> Json:
     if isinstance(value, dict):
-        found = {str(key): _json(member) for key, member in value.items()}
-        if len(found) != len(value):
-            raise Poison("duplicate-key", "a map has the same key as an integer and as a text")
+        found: dict[str, Json] = {}
+        for key, member in value.items():
+            name = str(key)
+            found[name] = OddValue("named twice, by an integer and by a text") if name in found else _json(member)
         return found
     if isinstance(value, list):
         return [_json(member) for member in value]

@@ -9,6 +9,7 @@ The rules:
 - A cell that is a decimal number is a number, another is a text, an empty one gives no reading.
 - A column with the header `time` is the time of its row, in RFC 3339 with an offset.
 - Not understood: a row with another number of fields than the first, and a `time` in another form, which is kept as a text.
+- Not understood either: a row with a semicolon or a tab between values, because these may separate its fields.
 """
 
 import csv
@@ -19,33 +20,47 @@ from collections.abc import Iterator, Sequence
 
 from fogline.errors import Poison
 from fogline.event import Event, parse_rfc3339
-from fogline_cloud.flows.parsers import Leftover, Reading
+from fogline_cloud.flows.parsers import Leftover, Reading, Skip
 
 MAX_BYTES = 1024 * 1024
 _NUMBER = re.compile(r"\s*[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,4})?\s*")
 _HEADER = re.compile(r';\s*header\s*=\s*"?(present|absent)"?\s*(;|$)', re.IGNORECASE)
 _TIME = "time"
+_QUOTED_OR_SEPARATOR = re.compile(r'"[^"]*"|;|(?<=[^\s,])\t(?=[^\s,])')
+_SEPARATOR = "\udc00"  # stands for a semicolon or tab outside quotes; no decoded text contains it
+_NO_CSV = "semicolons or tabs may separate its fields; only commas do here"
 
 
 def parse(event: Event) -> Iterator[Reading | Leftover]:
-    """Parse one event. Raises `Poison` (`too-big`, `malformed`)."""
+    """Parse one event. Raises `Skip('empty')` and `Poison` (`too-big`, `malformed`, `separator`)."""
     rows = _rows(event.data)
     if not rows:
-        return
+        raise Skip("empty", "the body has no rows")
     names, rows, first = _header(event.content_type, rows)
+    if _is_unclear(names):
+        raise Poison("separator", f"in the header, {_NO_CSV}")
     for number, row in enumerate(rows, first):
-        if len(row) == len(names):
+        if _is_unclear(row):
+            yield Leftover(f"row {number}", _NO_CSV)
+        elif len(row) == len(names):
             yield from _readings(names, row, f"row {number}")
         else:
             yield Leftover(f"row {number}", f"{len(row)} fields instead of {len(names)}")
 
 
+def _is_unclear(row: Sequence[str]) -> bool:
+    return any(_SEPARATOR in cell for cell in row)
+
+
 def _rows(data: bytes) -> list[list[str]]:
     if len(data) > MAX_BYTES:
         raise Poison("too-big", f"{len(data)} bytes of CSV; at most {MAX_BYTES}")
+    text = data.decode("utf-8-sig", errors="surrogateescape")
+    if ";" in text or "\t" in text:
+        text = _QUOTED_OR_SEPARATOR.sub(lambda found: found[0] if found[0][0] == '"' else _SEPARATOR, text)
     try:
-        return [row for row in csv.reader(io.StringIO(data.decode("utf-8-sig"), newline=""), strict=True) if row]
-    except (csv.Error, UnicodeDecodeError) as error:
+        return [row for row in csv.reader(io.StringIO(text, newline=""), strict=True) if row]
+    except csv.Error as error:
         raise Poison("malformed", f"not CSV: {error}") from None
 
 

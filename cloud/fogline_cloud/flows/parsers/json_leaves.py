@@ -3,10 +3,9 @@
 import re
 from collections.abc import Iterator
 
-from fogline.errors import Poison
 from fogline_cloud.flows.parsers import Leftover, Reading
 from fogline_cloud.flows.parsers.json_values import number_of
-from fogline_cloud.flows.parsers.strict_json import MAX_DEPTH, Json
+from fogline_cloud.flows.parsers.strict_json import MAX_DEPTH, TOO_DEEP, Json, OddValue
 
 Path = tuple[str, ...]
 """The names of the members that lead to a value, and the numbers of elements of arrays."""
@@ -17,10 +16,11 @@ _SWITCH = {"ON": 1.0, "OFF": 0.0}
 
 
 def leaves(value: Json, path: Path = ()) -> Iterator[tuple[Path, Json]]:
-    """Yield every value that is neither an object nor an array, in its order. Raises `Poison('too-deep')`."""
+    """Yield every value that is neither an object nor an array, in its order; an `OddValue` for what is nested too deep."""
     if isinstance(value, dict | list):
         if len(path) == MAX_DEPTH:
-            raise Poison("too-deep", f"nested deeper than {MAX_DEPTH}")
+            yield path, OddValue(TOO_DEEP)
+            return
         for name, member in value.items() if isinstance(value, dict) else enumerate(value):
             yield from leaves(member, (*path, str(name)))
     else:
@@ -35,6 +35,8 @@ def quantity_name(path: Path) -> str:
 def reading_of(path: Path, leaf: Json, *, unit: str | None, numeric: bool, time_ns: int | None) -> Reading | Leftover:
     """Return a value as a reading. `ON` and `OFF` are 1 and 0. `numeric`: a text that is no number is not understood."""
     metric = ".".join(path) or "value"
+    if isinstance(leaf, OddValue):
+        return Leftover(metric, leaf.why)
     if isinstance(leaf, str):
         if leaf in _SWITCH:
             return Reading(metric, _SWITCH[leaf], time_ns=time_ns)

@@ -2,46 +2,54 @@
 
 `{"air": {"t": 21.5, "ok": true}, "v": [1, 2]}` gives `air.t`, `air.ok` (1.0), `v.0`, `v.1`. A document that is a single
 value gives `value`. A null gives no reading. No member is read as a time, because its name does not define its meaning.
+
+Not understood: a member that is named twice, and values nested deeper than `MAX_DEPTH`.
 """
+
+import math
 
 from fogline.errors import Poison
 from fogline.event import Event
-from fogline_cloud.flows.parsers import MAX_READINGS, Reading
-from fogline_cloud.flows.parsers.strict_json import MAX_DEPTH, Json, loads
+from fogline_cloud.flows.parsers import MAX_READINGS, Leftover, Reading
+from fogline_cloud.flows.parsers.strict_json import MAX_DEPTH, TOO_DEEP, Json, OddValue, loads
 
 _EXACT = 2**53  # a double holds every integer up to this one
 _NESTED = (dict, list)
 
 
-def parse(event: Event) -> list[Reading]:
-    """Parse one event. Raises `Poison` (`too-many`, and those of `strict_json`)."""
+def parse(event: Event) -> list[Reading | Leftover]:
+    """Parse one event. Raises what `strict_json` does, and `Poison('too-many')`."""
     return readings_of(loads(event.data))
 
 
-def readings_of(value: Json) -> list[Reading]:
-    """Return the readings of a decoded document. Raises `Poison` (`too-many`, `too-deep`, `not-finite`)."""
-    found: list[Reading] = []
+def readings_of(value: Json) -> list[Reading | Leftover]:
+    """Return the readings of a decoded document. Raises `Poison('too-many')`."""
+    found: list[Reading | Leftover] = []
     _collect("", value, 0, found)
     return found
 
 
-def _collect(path: str, value: Json, depth: int, found: list[Reading]) -> None:
+def _collect(path: str, value: Json, depth: int, found: list[Reading | Leftover]) -> None:
     if isinstance(value, _NESTED):
         if depth == MAX_DEPTH:
-            raise Poison("too-deep", f"nested deeper than {MAX_DEPTH}")
+            found.append(Leftover(path, TOO_DEEP))
+            return
         prefix = f"{path}." if path else ""
         for name, member in value.items() if isinstance(value, dict) else enumerate(value):
             _collect(f"{prefix}{name}", member, depth + 1, found)
     elif value is not None:
         if len(found) == MAX_READINGS:
             raise Poison("too-many", f"more than {MAX_READINGS} values in one event")
+        if isinstance(value, OddValue):
+            found.append(Leftover(path or "value", value.why))
+            return
         number, text = (None, value) if isinstance(value, str) else number_of(value)
         found.append(Reading(path or "value", number, text))
 
 
 def number_of(value: float) -> tuple[float, str | None]:
-    """Return a number as a double, and its digits if the double does not hold them. Raises `Poison('not-finite')`."""
+    """Return a number as a double (infinite if it is too big for one), and its digits if the double does not hold them."""
     try:
         return float(value), str(value) if isinstance(value, int) and abs(value) > _EXACT else None
     except OverflowError:
-        raise Poison("not-finite", "a number is too big for a double") from None
+        return math.inf, None

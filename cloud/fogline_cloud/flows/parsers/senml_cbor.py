@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from fogline.errors import Poison
 from fogline.event import Event
-from fogline_cloud.flows.parsers import Reading
+from fogline_cloud.flows.parsers import Leftover, Reading
 from fogline_cloud.flows.parsers.cbor_values import base64url
 from fogline_cloud.flows.parsers.senml import resolved
 from fogline_cloud.flows.parsers.strict_cbor import loads
+from fogline_cloud.flows.parsers.strict_json import OddValue
 
 _LABELS = {  # Labels of table 4. The table is closed: extensions use text labels.
     -6: "bs", -5: "bv", -4: "bu", -3: "bt", -2: "bn", -1: "bver",
@@ -15,8 +15,8 @@ _LABELS = {  # Labels of table 4. The table is closed: extensions use text label
 }  # fmt: skip
 
 
-def parse(event: Event) -> list[Reading]:
-    """Parse one event. Raises `Poison` (those of parser `senml` and of `strict_cbor`, and `duplicate-key`)."""
+def parse(event: Event) -> list[Reading | Leftover]:
+    """Parse one event. Raises what parser `senml` and `strict_cbor` do."""
     pack = loads(event.data)
     return resolved([_record(raw) for raw in pack] if isinstance(pack, list) else pack, event)
 
@@ -24,11 +24,11 @@ def parse(event: Event) -> list[Reading]:
 def _record(raw: Any) -> Any:
     if not isinstance(raw, dict):
         return raw
-    record = {_LABELS.get(label, str(label)): value for label, value in raw.items()}
-    if len(record) != len(raw):
-        raise Poison("duplicate-key", "a record has the same label as an integer and as a text")
+    record: dict[str, Any] = {}
+    for label, value in raw.items():
+        name = _LABELS.get(label, str(label))
+        record[name] = OddValue("named twice, by an integer and by a text") if name in record else value
     if "vd" in record:
-        if not isinstance(record["vd"], bytes):
-            raise Poison("malformed", "a data value is not a byte string")
-        record["vd"] = base64url(record["vd"])
+        data = record["vd"]
+        record["vd"] = base64url(data) if isinstance(data, bytes) else OddValue("a data value is a byte string")
     return record

@@ -1,38 +1,59 @@
-"""Strict JSON decoder: bounded, no duplicate names, no NaN (RFC 8259; I-JSON, RFC 7493, section 2.3)."""
+"""Bounded JSON decoder that decides nothing silently (RFC 8259; I-JSON, RFC 7493, section 2.3).
+
+A document that is no JSON is an error. Within a document, a member that is named twice is an `OddValue`, a number beyond a
+double, NaN and Infinity are infinite or NaN, and text that is not UTF-8 has lone surrogates. So one such value does not cost
+the others: the flow names it, and keeps the rest (`fogline_cloud.flows.parsers.Leftover`).
+"""
 
 import json
-from typing import Any, NoReturn
+from typing import Any
+
+import msgspec
 
 from fogline.errors import Poison
+from fogline_cloud.flows.parsers import Skip
 
 MAX_BYTES = 1024 * 1024
 MAX_DEPTH = 32
+TOO_DEEP = f"nested deeper than {MAX_DEPTH}"
 
-Json = dict[str, Any] | list[Any] | str | int | float | bool | None
+
+class OddValue(msgspec.Struct, frozen=True):
+    """A part of a document that cannot be a value. `why`: what is wrong with it, in a few words."""
+
+    why: str
+
+
+Json = dict[str, Any] | list[Any] | str | int | float | bool | OddValue | None
+
+_BOM = b"\xef\xbb\xbf"  # a decoder may ignore it (RFC 8259, section 8.1)
+_TWICE = OddValue("named twice")
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise Poison("duplicate-key", "an object names a member twice")
+        seen: set[str] = set()
+        for name, _ in pairs:
+            if name in seen:
+                found[name] = _TWICE
+            seen.add(name)
     return found
 
 
-def _constant(name: str) -> NoReturn:
-    raise Poison("not-finite", f"{name} is not a JSON number")
-
-
-_decoder = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant)
+_decoder = json.JSONDecoder(object_pairs_hook=_object, parse_constant=float)
 
 
 def loads(data: bytes) -> Json:
-    """Decode JSON in UTF-8. Raises `Poison` (`too-big`, `too-deep`: see `MAX_DEPTH`, `duplicate-key`, `not-finite`, ...)."""
+    """Decode JSON. Raises `Skip('empty')` and `Poison` (`too-big`, `too-deep`: see `MAX_DEPTH`, `malformed`)."""
     if len(data) > MAX_BYTES:
         raise Poison("too-big", f"{len(data)} bytes of JSON; at most {MAX_BYTES}")
+    if not data:
+        raise Skip("empty", "the body is empty")
     try:
-        value: Json = _decoder.decode(data.decode())
+        value: Json = _decoder.decode(data.removeprefix(_BOM).decode(errors="surrogateescape"))
     except RecursionError:
-        raise Poison("too-deep", f"nested deeper than {MAX_DEPTH}") from None
+        raise Poison("too-deep", TOO_DEEP) from None
     except ValueError as error:
         raise Poison("malformed", f"not JSON: {error}") from None
     return value

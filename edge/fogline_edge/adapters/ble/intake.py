@@ -5,7 +5,7 @@ from urllib.parse import urlencode
 from fogline.advertisement import CONTENT_TYPE, GATT_CONTENT_TYPE, Advertisement, ReceivedAdvertisement, encode_heard
 from fogline.event import Arrival
 from fogline_edge.adapters.ble.roster import KnownDevice
-from fogline_edge.profiles.ble import body_of, counter_of
+from fogline_edge.profiles.ble import body_of, counter_of, report_of
 
 ADAPTER = "ble"
 
@@ -26,7 +26,7 @@ def of_advertisement(known: KnownDevice, advertisement: Advertisement, adapter: 
         adapter=ADAPTER,
         evidence=counter_of(profile, advertisement),
         properties=_properties(known, adapter),
-        report=known.report,
+        report=report_of(profile, advertisement, known.report),
         shared=profile.shared,
     )
 

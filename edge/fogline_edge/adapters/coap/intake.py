@@ -4,13 +4,13 @@ from urllib.parse import urlencode
 
 from fogline.event import Arrival
 from fogline.identity import Retransmission
+from fogline.media_type import OCTETS, event_type
 from fogline_edge.adapters.coap.exchanges import EXCHANGE_LIFETIME_S, Exchange
 from fogline_edge.adapters.coap.paths import PathTarget
 from fogline_edge.adapters.coap.requests import EMPTY, TTD, Request
-from fogline_edge.adapters.coap.wire import OCTETS, Code, RequestRefused, media_type
+from fogline_edge.adapters.coap.wire import Code, RequestRefused, media_type
 
 ADAPTER = "coap"
-JSON = "application/json"
 MAX_PROPERTIES = 1024
 """Longest query that is stored with an event, in characters."""
 
@@ -44,9 +44,8 @@ def slot(exchange: Exchange) -> bytes:
 
 def content_type(request: Request, declared: str | None, body: bytes) -> str:
     """Return the media type of the Content-Format (octets if unknown), else that of the settings, else a guess from `body`."""
-    if request.content_format is not None:
-        return media_type(request.content_format) or OCTETS
-    return declared or (JSON if body[:1] in (b"{", b"[") else OCTETS)
+    given = None if request.content_format is None else media_type(request.content_format) or OCTETS
+    return event_type(given, declared, body)
 
 
 def _properties(request: Request) -> str | None:

@@ -104,8 +104,11 @@ class CoapRequestHandler:
         self.observations.serve(target.device, request, exchange)
 
     def _store(self, target: PathTarget, case: _Case, body: bytes) -> None:
-        if not body and case.request.parameter(EMPTY) is None:
-            raise RequestRefused(Code.BAD_REQUEST, "no-payload", f"a request without a payload needs ?{EMPTY}")
+        is_typed = case.request.content_format is not None or target.content_type is not None
+        if not body and not is_typed and case.request.parameter(EMPTY) is None:
+            raise RequestRefused(
+                Code.BAD_REQUEST, "no-payload", f"a request without a payload needs a Content-Format, or ?{EMPTY}"
+            )
         ttd_s = seconds(case.request, self.settings.max_ttd_s) if self.polls is not None else None
         event, block = arrival(target, case.request, body, case.exchange, ttd_s), case.request.block1
         done = partial(self._stored, target.device, case, ttd_s)

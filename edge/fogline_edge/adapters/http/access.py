@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from fogline.address import check_identifier, shown
+from fogline.address import device_identifier, shown
 from fogline.errors import Misconfigured, Poison, SlowDown
 from fogline.process.login_turns import LoginTurns
 from fogline.process.settings_file import is_loopback
@@ -90,7 +90,7 @@ class HttpLogins:
         name, at, tenant = username.rpartition("@")
         if at and tenant != self._tenant:
             raise Poison("foreign-tenant", f"user {shown(username)} does not belong to tenant {self._tenant}")
-        return check_identifier(name if at else username, "user")
+        return device_identifier(name if at else username, "user")
 
     def _verify(self, username: str, password: bytes) -> bool:
         assert self._users is not None

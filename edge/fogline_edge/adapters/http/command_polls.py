@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from urllib.parse import quote
 
+from fogline.address import device_name
 from fogline.command import Command
 from fogline.errors import Poison
 from fogline.media_type import is_media_type
@@ -17,7 +18,6 @@ from fogline_edge.adapters.http.exchange import HttpExchange
 from fogline_edge.adapters.http.wire import ACCEPTED, HttpResponse
 from fogline_edge.adapters.port import CommandPort
 from fogline_edge.boot import beacon
-from fogline_edge.profiles.names import device_name
 
 
 @dataclass(eq=False)

@@ -4,11 +4,11 @@ import re
 from urllib.parse import urlencode
 
 from fogline.errors import Poison
-from fogline.event import EMPTY_NOTIFICATION, Arrival
-from fogline.media_type import check_media_type
+from fogline.event import Arrival
+from fogline.media_type import check_encoding, check_media_type, check_payload, event_type
 from fogline_edge.adapters.http.cloud_events import GivenEvent, read_event
 from fogline_edge.adapters.http.paths import EventPath
-from fogline_edge.adapters.http.wire import JSON, OCTETS, HttpRefused, HttpRequest
+from fogline_edge.adapters.http.wire import HttpRefused, HttpRequest
 
 ADAPTER = "http"
 TTD = "hono-ttd"
@@ -23,16 +23,22 @@ _PARAMETERS = frozenset({TTD, TTL, STATUS, "qos-level"})
 
 def arrival(target: EventPath, device: str, request: HttpRequest, body: bytes, ttd_s: int | None) -> Arrival:
     """Return the arrival of a request. Raises `HttpRefused` (400, 415)."""
+    try:
+        check_encoding(request.headers.get("content-encoding"))
+    except Poison as error:
+        raise HttpRefused(415, error.reason, str(error)) from None
     given = read_event(request, body)
-    content_type = checked_type(given.content_type) or target.content_type or _guess(given.data)
-    if not given.data and content_type != EMPTY_NOTIFICATION:
-        raise HttpRefused(400, "no-payload", f"a request without a body needs content-type: {EMPTY_NOTIFICATION}")
+    declared = checked_type(given.content_type) or target.content_type
+    try:
+        check_payload(declared, given.data)
+    except Poison as error:
+        raise HttpRefused(400, error.reason, str(error)) from None
     return Arrival(
         device=device,
         channel=target.channel,
         lane=target.lane,
         type=target.type,
-        content_type=content_type,
+        content_type=event_type(declared, None, given.data),
         data=given.data,
         adapter=ADAPTER,
         time_ns=given.time_ns,
@@ -67,10 +73,6 @@ def checked_type(given: str | None) -> str | None:
         return None if given is None else check_media_type(given)
     except Poison as error:
         raise HttpRefused(400, error.reason, str(error)) from None
-
-
-def _guess(data: bytes) -> str:
-    return JSON if data[:1] in (b"{", b"[") else OCTETS
 
 
 def _properties(request: HttpRequest, given: GivenEvent) -> str | None:

@@ -8,18 +8,17 @@
 | `/command/res/{tenant}/{device}/{command id}` | a reply of that device |
 | a pattern of the settings, such as `/plant/{device}/#` | the device at `{device}`, the lane of the entry |
 
-A device name that is not an identifier is escaped (`profiles/names.py`): `/t//K%C3%BCche` is device `K:C3:BCche`.
+A device name that is not an identifier is escaped (`fogline.address`): `/t//K%C3%BCche` is device `K:C3:BCche`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from fogline.address import check_identifier, shown
+from fogline.address import check_identifier, device_identifier, shown
 from fogline.errors import Poison
 from fogline.event import Lane
 from fogline_edge.adapters.http.wire import HttpRefused
-from fogline_edge.profiles.names import device_identifier
 from fogline_edge.profiles.patterns import compile_pattern
 from fogline_edge.settings import PathSettings
 

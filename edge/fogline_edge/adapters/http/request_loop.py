@@ -82,7 +82,8 @@ class RequestLoop:
 
     def receive(self, data: bytes) -> None:
         """Handle received bytes."""
-        self._codec.receive(data)
+        if not self._codec.receive(data):
+            return
         if self._busy:
             self._ahead += len(data)
             if self._ahead >= READ_AHEAD_BYTES or not self._account.hold(self._ahead):

@@ -7,6 +7,7 @@ import msgspec
 
 from fogline.address import printable
 from fogline.errors import Poison
+from fogline.http_framing import is_host
 
 OCTETS = "application/octet-stream"
 JSON = "application/json"
@@ -56,6 +57,8 @@ def read_head(method: bytes, target: bytes, headers: Sequence[tuple[bytes, bytes
     for raw_name, raw_value in headers:
         name, value = raw_name.decode("ascii"), raw_value.decode("latin-1")
         found[name] = f"{found[name]}, {value}" if name in found else value
+    if not is_host(found.get("host", "")):
+        raise HttpRefused(400, "bad-host", "the field Host is no name or address, with a port if it is another one")
     path, _, query = _origin_form(target.decode("ascii", "replace")).partition("?")
     try:
         segments = tuple(unquote(each, errors="strict") for each in path.split("/"))

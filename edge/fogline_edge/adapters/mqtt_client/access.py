@@ -59,7 +59,7 @@ def _password(settings: MqttClientSettings) -> str | None:
     if settings.password_file is None:
         return None
     try:
-        lines = Path(settings.password_file).read_text("utf-8").splitlines()
+        lines = Path(settings.password_file).read_text("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise Misconfigured(f"mqtt_clients {settings.name}: password_file {settings.password_file}: {why}") from None

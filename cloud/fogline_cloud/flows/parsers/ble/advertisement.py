@@ -4,7 +4,7 @@ from typing import Self
 
 from fogline.advertisement import Advertisement, decode, decode_heard, short_uuid
 from fogline.event import Event
-from fogline_cloud.flows.parsers import Reading, Skip
+from fogline_cloud.flows.parsers import Leftover, Reading, Skip
 from fogline_cloud.flows.parsers.ble import beacons, bthome, ruuvi
 from fogline_cloud.flows.parsers.ble.decoding import Broadcast, Decoder
 from fogline_cloud.flows.parsers.ble.extras import GOVEE, XIAOMI, is_govee
@@ -28,8 +28,8 @@ class Advertisements:
         """Return a parser with these keys (`Keyed`)."""
         return type(self)(keys)
 
-    def __call__(self, event: Event) -> list[Reading]:
-        """Parse one event: the device's readings, and the RSSI if the gateway measured it.
+    def __call__(self, event: Event) -> list[Reading | Leftover]:
+        """Parse one event: the device's readings, and beside at least one of them the RSSI if the gateway measured it.
 
         Raises `Skip` (`unknown-device`, and the reasons of the decoders) and `Poison` (`malformed`, `too-big`, `truncated`).
         """
@@ -37,7 +37,7 @@ class Advertisements:
         broadcast = Broadcast(advertisement, reception, self._keys.find(event.device, reception.address))
         data, decoder = _chosen(advertisement)
         readings = decoder(data, broadcast)
-        if reception.rssi is not None:
+        if reception.rssi is not None and any(isinstance(each, Reading) for each in readings):
             readings.append(Reading("rssi", float(reception.rssi), unit="dBm"))
         return readings
 

@@ -3,7 +3,7 @@
 import uuid
 from struct import Struct
 
-from fogline_cloud.flows.parsers import Reading, Skip
+from fogline_cloud.flows.parsers import Leftover, Reading, Skip
 from fogline_cloud.flows.parsers.ble.decoding import Broadcast, truncated
 
 APPLE = 0x004C
@@ -16,7 +16,7 @@ _TELEMETRY = Struct(">HhII")
 _NO_VOLTAGE, _NO_TEMPERATURE = 0, -0x8000
 
 
-def decode_ibeacon(data: bytes, _: Broadcast) -> list[Reading]:
+def decode_ibeacon(data: bytes, _: Broadcast) -> list[Reading | Leftover]:
     """Decode a beacon's identity and its RSSI at one metre. Raises `Skip('not-ibeacon')` and `Poison('truncated')`."""
     if not data.startswith(_IBEACON):
         raise Skip("not-ibeacon", "Apple data that is not an iBeacon")
@@ -31,7 +31,7 @@ def decode_ibeacon(data: bytes, _: Broadcast) -> list[Reading]:
     ]
 
 
-def decode_eddystone(data: bytes, _: Broadcast) -> list[Reading]:
+def decode_eddystone(data: bytes, _: Broadcast) -> list[Reading | Leftover]:
     """Decode what a beacon measures. Raises `Skip` (`not-tlm`, `encrypted-tlm`) and `Poison('truncated')`."""
     if data[:1] != bytes((_TLM,)):
         raise Skip("not-tlm", "an Eddystone frame that is not telemetry")

@@ -8,8 +8,7 @@ import msgspec
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESCCM
 
-from fogline.errors import Poison
-from fogline_cloud.flows.parsers import Reading, Skip
+from fogline_cloud.flows.parsers import Leftover, Reading, Skip
 from fogline_cloud.flows.parsers.ble.decoding import Broadcast, truncated
 
 UUID16 = 0xFCD2
@@ -133,16 +132,16 @@ _COMMAND_LENGTH = 0x1F  # Mask of the byte before a command: number of arguments
 Found = list[tuple[Object, bytes]]
 
 
-def decode(data: bytes, broadcast: Broadcast) -> list[Reading]:
+def decode(data: bytes, broadcast: Broadcast) -> list[Reading | Leftover]:
     """Decode the objects of one advertisement.
 
     After an object with an unknown id, the rest is a reading `unparsed`, in hex. Equal metrics get a number
-    (`temperature.1`). Raises `Skip` (`bthome-version`, `no-key`, `wrong-key`, `no-address`, `not-encrypted`, `nothing`) and
-    `Poison` (`truncated`, `malformed`).
+    (`temperature.1`). Not understood: an object that is cut, and text that is not UTF-8. Raises `Skip` (`bthome-version`,
+    `no-key`, `wrong-key`, `no-address`, `not-encrypted`, `nothing`) and `Poison('truncated')`.
     """
-    objects, rest = split(_plain(data, broadcast))
+    objects, rest, cut = split(_plain(data, broadcast))
     numbered = Counter(each.metric for each, _ in objects)
-    readings: list[Reading] = []
+    readings: list[Reading | Leftover] = []
     seen: Counter[str] = Counter()
     for each, body in objects:
         seen[each.metric] += 1
@@ -150,31 +149,33 @@ def decode(data: bytes, broadcast: Broadcast) -> list[Reading]:
         readings += _readings(each, body, suffix)
     if rest:
         readings.append(Reading("unparsed", text=rest.hex()))
+    if cut:
+        readings.append(cut)
     if not readings:
         raise Skip("nothing", "a BTHome advertisement without a value")
     return readings
 
 
-def split(payload: bytes) -> tuple[Found, bytes]:
-    """Return the known objects with their bytes, and the bytes from the first unknown one on. Raises `Poison('truncated')`."""
+def split(payload: bytes) -> tuple[Found, bytes, Leftover | None]:
+    """Return the known objects with their bytes, the bytes from the first unknown one on, and an object that is cut."""
     found: Found = []
     at = 0
     while at < len(payload):
         known = OBJECTS.get(payload[at])
         if known is None:
-            return found, payload[at:]
+            return found, payload[at:], None
         at += 1
         width = known.width
         if not width:
             if at == len(payload):
-                raise Poison("truncated", f"BTHome's {known.metric} ends before its length")
+                return found, b"", Leftover(known.metric, "it ends before its length")
             width = payload[at] if known.kind is not ObjectKind.COMMAND else 1 + (payload[at] & _COMMAND_LENGTH)
             at += 1
         if at + width > len(payload):
-            raise Poison("truncated", f"BTHome's {known.metric} has {width} bytes, but only {len(payload) - at} are left")
+            return found, b"", Leftover(known.metric, f"it has {width} bytes, but only {len(payload) - at} are left")
         found.append((known, payload[at : at + width]))
         at += width
-    return found, b""
+    return found, b"", None
 
 
 def _plain(data: bytes, broadcast: Broadcast) -> bytes:
@@ -217,7 +218,7 @@ def _decrypted(info: int, sent_address: bytes, data: bytes, broadcast: Broadcast
         raise Skip("wrong-key", "the key of this device does not fit this advertisement") from None
 
 
-def _readings(known: Object, body: bytes, suffix: str) -> Iterator[Reading]:
+def _readings(known: Object, body: bytes, suffix: str) -> Iterator[Reading | Leftover]:
     metric = known.metric + suffix
     match known.kind:
         case ObjectKind.NUMBER:
@@ -234,15 +235,15 @@ def _readings(known: Object, body: bytes, suffix: str) -> Iterator[Reading]:
             if len(body) > 1:
                 yield Reading(f"command_arguments{suffix}", text=body[1:].hex())
         case ObjectKind.TEXT:
-            yield Reading(metric, text=_text(body))
+            yield _text(metric, body)
         case ObjectKind.RAW:
             yield Reading(metric, text=body.hex())
         case ObjectKind.VERSION:
             yield Reading(metric, text=".".join(map(str, reversed(body))))
 
 
-def _text(body: bytes) -> str:
+def _text(metric: str, body: bytes) -> Reading | Leftover:
     try:
-        return body.decode()
+        return Reading(metric, text=body.decode())
     except UnicodeDecodeError:
-        raise Poison("malformed", "BTHome's text is not UTF-8") from None
+        return Leftover(metric, "not UTF-8")

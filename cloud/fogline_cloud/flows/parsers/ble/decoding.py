@@ -6,7 +6,7 @@ import msgspec
 
 from fogline.advertisement import Advertisement, ReceivedAdvertisement
 from fogline.errors import Poison
-from fogline_cloud.flows.parsers import Reading
+from fogline_cloud.flows.parsers import Leftover, Reading
 
 
 class Broadcast(msgspec.Struct, frozen=True):
@@ -17,7 +17,7 @@ class Broadcast(msgspec.Struct, frozen=True):
     key: bytes | None = None
 
 
-Decoder = Callable[[bytes, Broadcast], list[Reading]]
+Decoder = Callable[[bytes, Broadcast], list[Reading | Leftover]]
 """Decodes the data of a service or of a manufacturer. Raises `Skip` or `Poison`."""
 
 

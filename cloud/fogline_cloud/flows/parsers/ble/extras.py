@@ -14,7 +14,7 @@ import msgspec
 
 from fogline.advertisement import Advertisement, short_uuid
 from fogline.errors import Poison
-from fogline_cloud.flows.parsers import Reading, Skip
+from fogline_cloud.flows.parsers import Leftover, Reading, Skip
 from fogline_cloud.flows.parsers.ble.decoding import Broadcast
 
 _UNITS = {
@@ -34,7 +34,7 @@ class Library(msgspec.Struct, frozen=True):
     takes_key: bool = False  # the class takes a key
     uuids: tuple[str, ...] = ()  # the services whose data it decodes
 
-    def decode(self, _: bytes, broadcast: Broadcast) -> list[Reading]:
+    def decode(self, _: bytes, broadcast: Broadcast) -> list[Reading | Leftover]:
         """Decode with the library. Raises `Skip` (`not-installed`, `no-key`, `wrong-key`, `nothing`) and `Poison`."""
         make, info = self._loaded()
         found = make(broadcast.key) if self.takes_key else make()
@@ -111,8 +111,11 @@ def _service_info(kind: Any, broadcast: Broadcast) -> Any:
     )
 
 
-def _readings(update: Any) -> Iterator[Reading]:
-    """Yield numbers, texts, flags (1 and 0) and events, ordered by metric. The gateway measures the RSSI."""
+def _readings(update: Any) -> Iterator[Reading | Leftover]:
+    """Yield numbers, texts, flags (1 and 0) and events, ordered by metric. The gateway measures the RSSI.
+
+    Some devices report a quantity in error as a word: not understood.
+    """
     units = {key: each.native_unit_of_measurement for key, each in update.entity_descriptions.items()}
     for key, each in sorted(update.entity_values.items(), key=_order):
         unit = units.get(key)
@@ -137,9 +140,11 @@ def _metric(key: Any) -> str:
     return str(key.key) if key.device_id is None else f"{key.device_id}.{key.key}"
 
 
-def _reading(metric: str, value: Any, unit: str | None) -> Reading:
+def _reading(metric: str, value: Any, unit: str | None) -> Reading | Leftover:
     if metric.endswith("humidity") and unit == "%":
         unit = "%RH"
     if isinstance(value, date | datetime):
         return Reading(metric, text=value.isoformat())
+    if isinstance(value, str) and unit is not None:
+        return Leftover(metric, f"{value!a} instead of a number")
     return Reading(metric, text=value) if isinstance(value, str) else Reading(metric, float(value), unit=unit)

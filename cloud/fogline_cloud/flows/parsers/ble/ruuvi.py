@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from fogline_cloud.flows.parsers import Reading, Skip
-from fogline_cloud.flows.parsers.ble.decoding import Broadcast, truncated
+from fogline_cloud.flows.parsers import Leftover, Reading, Skip
+from fogline_cloud.flows.parsers.ble.decoding import Broadcast
 
 COMPANY = 0x0499
 
@@ -31,16 +31,16 @@ class _Format(msgspec.Struct, frozen=True):
     rest: Callable[[bytes], Iterator[Reading]]
 
 
-def decode(data: bytes, _: Broadcast) -> list[Reading]:
-    """Decode the values that are available. Raises `Skip` (`ruuvi-format`, `nothing`) and `Poison('truncated')`."""
-    if not data:
-        raise truncated("Ruuvi's data", data, 1)
-    known = _FORMATS.get(data[0])
-    if known is None:
-        raise Skip("ruuvi-format", f"Ruuvi's data format {data[0]:02X}; only 03, 05, 06 and E1 are known")
-    if len(data) < known.length:
-        raise truncated(f"Ruuvi's data format {data[0]:02X}", data, known.length)
-    found = [*known.rest(data), *_numbers(known.numbers, data)]
+def decode(data: bytes, _: Broadcast) -> list[Reading | Leftover]:
+    """Decode the values that are available. Raises `Skip` (`ruuvi-format`, `nothing`).
+
+    Data of another length is not Ruuvi's: some Inkbird sensors send their temperature where the company's number belongs, which
+    at 11.77 degrees is Ruuvi's number.
+    """
+    known = _FORMATS.get(data[0]) if data else None
+    if known is None or len(data) < known.length:
+        raise Skip("ruuvi-format", f"{len(data)} bytes {data[:1].hex()}... are none of Ruuvi's data formats 03, 05, 06 and E1")
+    found: list[Reading | Leftover] = [*known.rest(data), *_numbers(known.numbers, data)]
     if not found:
         raise Skip("nothing", "no value is available")
     return found

@@ -6,25 +6,22 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from fogline.address import check_identifier, shown
+from fogline.address import device_identifier, shown
 from fogline.dead_letter import dead_letter
 from fogline.errors import Poison
 from fogline.event import Arrival, parse_rfc3339
 from fogline.identity import Retransmission, UniqueId
-from fogline.media_type import is_media_type
+from fogline.media_type import event_type, is_media_type
 from fogline_edge.adapters.device_acl import DeviceAcl
 from fogline_edge.adapters.mqtt.counters import MqttCounters
 from fogline_edge.adapters.mqtt.hono.topics import Topics, TopicTarget
 from fogline_edge.adapters.mqtt.protocol.packets import Publish
 from fogline_edge.adapters.mqtt.protocol.primitives import Reason
 from fogline_edge.adapters.mqtt.protocol.properties import NONE, Properties
-from fogline_edge.profiles.names import device_identifier
 
 ADAPTER = "mqtt"
 ClientKey = tuple[str, str]
 """User name (empty without login) and Client Identifier: no user can take over another user's session."""
-JSON = "application/json"
-OCTETS = "application/octet-stream"
 
 _CODES = {
     "bad-topic": Reason.TOPIC_NAME_INVALID,
@@ -34,7 +31,6 @@ _CODES = {
     "reserved-content-type": Reason.NOT_AUTHORIZED,
     "bad-status": Reason.TOPIC_NAME_INVALID,
 }
-_JSON_START = (b"{", b"[")
 _CACHED = 4096
 _MAX_TIME_NS = 2**63 - 1
 _CLOUD_EVENT = frozenset({"specversion", "id", "time"})  # user properties that are read as a CloudEvent's attributes
@@ -90,11 +86,12 @@ class PublishIntake:
     def client(self, client_id: str, username: str | None) -> Client:
         """Return the client. `username`: `device` or `device@tenant`. Raises `Poison` (`foreign-tenant`, `bad-identifier`)."""
         if username is None:
+            device_identifier(client_id, "client id")
             return Client(client_id)
         name, at, tenant = username.rpartition("@")
         if at and tenant != self.tenant:
             raise Poison("foreign-tenant", f"user {shown(username)} does not belong to tenant {self.tenant}")
-        device = check_identifier(name if at else username, "user")
+        device = device_identifier(name if at else username, "user")
         return Client(client_id, device, self._acl.others(device))
 
     def arrival(self, client: Client, publish: Publish, slot: bytes, *, again: bool = False) -> tuple[Arrival, int]:
@@ -142,7 +139,7 @@ class PublishIntake:
             channel=target.channel,
             lane=target.lane,
             type=target.type,
-            content_type=content_type or (JSON if publish.payload[:1] in _JSON_START else OCTETS),
+            content_type=event_type(None, content_type, publish.payload),
             data=publish.payload,
             adapter=ADAPTER,
             retransmission=retransmission,
@@ -196,12 +193,8 @@ def device_of(client: Client, named: str | None) -> str:
 
 
 def _content_type(target: TopicTarget, declared: str | None, payload: bytes) -> str:
-    """Return the content type of the message (5: 3.3.2.3.9), or else of its topic.
-
-    Without either, the first byte decides between JSON and Hono's default: 3.1.1 clients cannot declare a content type, and
-    nearly all of them send JSON. This selects the parser only; the payload stays as it is.
-    """
-    return media_type(declared) or media_type(target.content_type) or (JSON if payload[:1] in _JSON_START else OCTETS)
+    """Return the content type of the message (5: 3.3.2.3.9), or else of its topic. One that is no media type is ignored."""
+    return event_type(media_type(declared), media_type(target.content_type), payload)
 
 
 def media_type(given: str | None) -> str | None:

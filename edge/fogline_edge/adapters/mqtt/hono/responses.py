@@ -5,14 +5,13 @@
 
 import msgspec
 
-from fogline.address import check_identifier, shown
+from fogline.address import check_identifier, device_identifier, shown
 from fogline.command import MAX_COMMAND_BYTES, Reply
 from fogline.errors import Poison
 from fogline_edge.adapters.mqtt.hono.intake import Client, device_of, media_type
 from fogline_edge.adapters.mqtt.hono.subscriptions import RESPONSES
 from fogline_edge.adapters.mqtt.hono.topics import BAG, MAX_TOPIC, check_tenant, parse_bag
 from fogline_edge.adapters.mqtt.protocol.packets import Publish
-from fogline_edge.profiles.names import device_identifier
 
 
 class MqttResponse(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@
 | any of them + `/?name=value&...` | Hono's property bag, URL encoded: `content-type`, and properties of the event |
 | a pattern of the settings, such as `plant/{device}/#` | as the settings declare |
 
-A device name that is not an identifier is escaped (`profiles/names.py`): `t//Wohnzimmer Lampe` is `Wohnzimmer:20Lampe`.
+A device name that is not an identifier is escaped (`fogline.address`): `t//Wohnzimmer Lampe` is `Wohnzimmer:20Lampe`.
 Patterns never match Hono's topics of one or three levels.
 """
 
@@ -17,10 +17,9 @@ from urllib.parse import parse_qsl, urlencode
 
 import msgspec
 
-from fogline.address import shown
+from fogline.address import device_identifier, shown
 from fogline.errors import Poison
 from fogline.event import Lane
-from fogline_edge.profiles.names import device_identifier
 from fogline_edge.profiles.patterns import compile_pattern
 from fogline_edge.settings import TopicSettings
 
@@ -99,10 +98,10 @@ def check_tenant(level: str, tenant: str) -> None:
 
 
 def parse_bag(query: str) -> tuple[str | None, str | None]:
-    """Return the first `content-type` of a property bag, and the rest as a URL query. An unreadable bag is empty."""
+    """Return a property bag's first `content-type`, in any case, and the rest as a URL query. An unreadable bag is empty."""
     try:
         pairs = parse_qsl(query, max_num_fields=_MAX_BAG, keep_blank_values=True)
     except ValueError:
         return None, None
-    content_type = next((value for name, value in pairs if name == _CONTENT_TYPE and value), None)
-    return content_type, urlencode([each for each in pairs if each[0] != _CONTENT_TYPE]) or None
+    content_type = next((value for name, value in pairs if name.lower() == _CONTENT_TYPE and value), None)
+    return content_type, urlencode([each for each in pairs if each[0].lower() != _CONTENT_TYPE]) or None

@@ -212,10 +212,13 @@ class ClientProtocol:
     def _accept(self, connect: Connect, now: float) -> Sequence[Effect]:
         context = self._context
         client_id = connect.client_id or context.new_client_id()
+        user = _user(context, self.certificate, connect)
         try:
-            client = context.intake.client(client_id, _user(context, self.certificate, connect))
+            client = context.intake.client(client_id, user)
         except Poison as error:
-            return _refused(self.version, Reason.NOT_AUTHORIZED, str(error))
+            return _refused(
+                self.version, Reason.CLIENT_IDENTIFIER_NOT_VALID if user is None else Reason.NOT_AUTHORIZED, str(error)
+            )
         self._expiry_s = expiry_s(connect)
         if self._expiry_s and context.crowded():
             return _refused(self.version, Reason.SERVER_BUSY, "no room for its session")
