@@ -31,7 +31,8 @@ class Client:
         self.task = asyncio.create_task(StreamRoute(context).serve(Request(scope, self.receive), self.send))
 
     async def user(self, _: Request) -> SimpleNamespace:
-        return SimpleNamespace(principal=None)
+        session = SimpleNamespace(is_closed=False, over=asyncio.get_running_loop().create_future())
+        return SimpleNamespace(principal=None, session=session)
 
     async def receive(self) -> dict[str, str]:
         await asyncio.get_running_loop().create_future()

@@ -14,6 +14,7 @@ from edge.mqtt.refused_peers import (
     with_bytes,
     with_tls,
 )
+from fogline.process import tls_files
 from fogline_edge.adapters.mqtt.server import connection, listener
 from fogline_lab.amqp import within
 from fogline_lab.clock import pass_time
@@ -28,7 +29,8 @@ FLAT_BYTES = 3_000_000
 
 
 @pytest.fixture
-def secured(folder) -> MqttTlsFiles:
+def secured(folder, monkeypatch) -> MqttTlsFiles:
+    monkeypatch.setattr(tls_files, "QUIET_S", 0)  # a list of revoked certificates counts with the next connection
     return MqttTlsFiles(folder)
 
 
