@@ -272,8 +272,9 @@ def row_of_a_gap_is_deleted(site):
 def rows_of_nobody(site):
     """More than the gateway ever sent, and a stream that Kafka does not know."""
     (row,) = site.rows("events", YARD, 30)
-    beyond = [{**row, "first_sequence": n, "sequence": n, "readings": []} for n in (32, 33)]
-    site.append("events", [*beyond, {**beyond[0], "gateway": "gw-9", "stream": NOBODYS, "first_sequence": 1, "sequence": 1}])
+    beyond = [{**row, "id": f"{YARD}.{n}", "first_sequence": n, "sequence": n, "readings": []} for n in (32, 33)]
+    nobodys = {"id": f"{NOBODYS}.1", "gateway": "gw-9", "stream": NOBODYS, "first_sequence": 1, "sequence": 1}
+    site.append("events", [*beyond, {**beyond[0], **nobodys}])
 
 
 def readings_are_damaged(site):
