@@ -20,12 +20,13 @@ AMQP_HEADER, SASL_HEADER = b"AMQP\x00\x01\x00\x00", b"AMQP\x03\x01\x00\x00"
 _MECHANISMS, _INIT, _OUTCOME = 0x40, 0x41, 0x44
 _OK, _AUTH, _SYS_TEMP = 0, 1, 4  # part 5, section 5.3.3.6
 _CODES = {LoginVerdict.ACCEPTED: _OK, LoginVerdict.REFUSED: _AUTH, LoginVerdict.BUSY: _SYS_TEMP}
-_OK, _AUTH = 0, 1
 _TLS_RECORDS = (b"\x16\x03", b"\x15\x03")
 """How a handshake and an alert of TLS begin (RFC 8446 5.1)."""
 
 REFUSED = "the peer refuses"
 """How the reason begins if a server does not take this side's login."""
+BUSY: Final = "the peer cannot check a login at present"
+"""How the reason begins if a server has not checked it: the next attempt may succeed."""
 
 
 class SaslError(Exception):
@@ -150,7 +151,7 @@ class ClientSasl:
         elif code == _OUTCOME and fields and fields[0] == _OK:
             self.done = True
         elif code == _OUTCOME and fields and fields[0] != _AUTH:
-            raise SaslError(f"the peer cannot check a login at present (SASL outcome {fields[0]})")
+            raise SaslError(f"{BUSY} (SASL outcome {fields[0]})")
         else:
             refused = f"the password of {login.user}" if login.mechanism == PLAIN else "this side's proof of its name"
             raise SaslError(f"{REFUSED} {refused} ({login.mechanism})")
