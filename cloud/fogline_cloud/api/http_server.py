@@ -104,14 +104,20 @@ class BoundedProtocol(H11Protocol, asyncio.BufferedProtocol):
         super().handle_events()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is not HTTP, and end the connection."""
+        """Refuse what is not HTTP (400), or a head that is too long (431, RFC 6585, section 5), and end the connection."""
         if self.cycle is not None and not self.cycle.response_complete:
             self.cycle.disconnected = True  # its application responds into nothing, instead of into a connection in error
             self.cycle.message_event.set()
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            super().send_400_response(msg)
+            self._refuse(431 if len(self.conn.trailing_data[0]) > MAX_HEAD_BYTES else 400, msg)
         else:
             self.transport.close()
+
+    def _refuse(self, status: int, why: str) -> None:
+        fields = [("content-type", "text/plain; charset=utf-8"), ("connection", "close")]
+        for event in (h11.Response(status_code=status, headers=fields), h11.Data(data=why.encode("ascii")), h11.EndOfMessage()):
+            self.transport.write(self.conn.send(event))
+        self.transport.close()
 
     def _skip_blank_lines(self) -> None:
         waiting, closed = self.conn.trailing_data

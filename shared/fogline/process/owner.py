@@ -4,6 +4,7 @@ A check of each path would come before its use, and the user can exchange what i
 rights before it touches the folder: for good (`become_owner`), or in a child process (`run_as`).
 """
 
+import codecs
 import os
 import pwd
 from collections.abc import Callable
@@ -13,6 +14,8 @@ from typing import NamedTuple
 import msgspec
 
 from fogline.errors import FoglineError, Misconfigured
+
+codecs.lookup("utf-8-sig")  # of settings files: the user may be unable to read the interpreter's modules
 
 
 class FolderOwner(NamedTuple):
@@ -25,7 +28,7 @@ class FolderOwner(NamedTuple):
 class _Told(msgspec.Struct):
     """What a child process has to say. `error`: why it failed, "" if it did not."""
 
-    result: msgspec.Raw = msgspec.Raw()
+    result: msgspec.Raw = msgspec.Raw(b"null")
     error: str = ""
 
 
@@ -62,6 +65,8 @@ def _work(owner: FolderOwner, work: Callable[[], object], writing: int) -> None:
         told.result = msgspec.Raw(msgspec.json.encode(work()))
     except (FoglineError, OSError) as error:
         told.error = str(error)
+    except Exception as error:  # noqa: BLE001 - this process ends here, and its parent has to learn why
+        told.error = f"{type(error).__name__}: {error}"
     finally:
         with os.fdopen(writing, "wb") as pipe:
             pipe.write(msgspec.json.encode(told))
