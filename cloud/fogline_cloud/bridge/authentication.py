@@ -80,7 +80,7 @@ class Authentication:
             self._tls = ReadAgain(read, paths)
             if bridge.crl is not None:
                 self._crl, self._ca = bridge.crl, tls.ca
-                self.revoked = ReadAgain(self._read_list, [bridge.crl, tls.ca], proves_itself=True)
+                self.revoked = ReadAgain(self._read_list, [bridge.crl, tls.ca], signed=[bridge.crl, tls.ca])
 
     def _read_list(self) -> RevocationList:
         former = self.revoked.get() if self.revoked is not None else None

@@ -3,7 +3,7 @@
 import logging
 import ssl
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
@@ -145,8 +145,8 @@ class ReadAgain(Generic[T]):
     """What `read` makes of files, made again when one of them has changed, and then not for `QUIET_S`. Never raises after that.
 
     The former result stays if the files cannot be read, and if `doubt`, which gets the former result and the new one, returns
-    why the new one must not replace it. `read` raises `Misconfigured`; the constructor passes it on. `proves_itself`: `read`
-    takes no part of a file for the whole, because it is signed; so no time has to pass.
+    why the new one must not replace it. `read` raises `Misconfigured`; the constructor passes it on. `signed`: the files of which
+    `read` takes no part for the whole, because they are signed; a change of these counts at once.
     """
 
     def __init__(
@@ -155,9 +155,9 @@ class ReadAgain(Generic[T]):
         paths: Sequence[str],
         doubt: Callable[[T, T], str] = lambda _former, _new: "",
         *,
-        proves_itself: bool = False,
+        signed: Collection[str] = (),
     ) -> None:
-        self._read, self._paths, self._doubt, self._proves_itself = read, paths, doubt, proves_itself
+        self._read, self._paths, self._doubt, self._signed = read, paths, doubt, signed
         self._seen = self._stamps()
         self._changed: tuple[_Stamps, float] | None = None
         """A change that was not read yet, and the monotonic time at which it was seen first."""
@@ -172,12 +172,15 @@ class ReadAgain(Generic[T]):
         seen = self._stamps()
         if seen == self._seen:
             self._changed = None
-        elif at_once or self._proves_itself or self._is_quiet(seen):
+        elif at_once or self._is_quiet(seen):
             self._seen, self._changed = seen, None
             self._adopt()
         return self.value
 
     def _is_quiet(self, seen: "_Stamps") -> bool:
+        seen = self._unsigned(seen)
+        if seen == self._unsigned(self._seen):
+            return True
         if self._changed is None or self._changed[0] != seen:
             self._changed = seen, time.monotonic()
         newest_ns = max((max(stamp[:2]) for stamp in seen if stamp is not None), default=0)
@@ -196,6 +199,9 @@ class ReadAgain(Generic[T]):
             return
         self.value = new
         _log.info("read again: %s", names)
+
+    def _unsigned(self, stamps: "_Stamps") -> "_Stamps":
+        return [stamp for path, stamp in zip(self._paths, stamps, strict=True) if path not in self._signed]
 
     def _stamps(self) -> "_Stamps":
         return [_stamp(each) for each in self._paths]

@@ -74,7 +74,7 @@ REFUSED: dict[str, tuple[Peer, str]] = {
     "revoked": (with_tls(revoked), "certificate revoked"),
     "a gateway's": (with_tls(of_role(Role.GATEWAY)), "the certificate of 'hub' is for role 'gateway'"),
     "an operator's": (with_tls(of_role(Role.OPERATOR)), "the certificate of 'hub' is for role 'operator'"),
-    "no device's name": (with_tls(lambda secured: secured.device("a b")), "user"),
+    "no device's name": (with_tls(lambda secured: secured.device("a\x07b")), "user"),
     "no login": (with_tls(MqttTlsFiles.trusting), "no user name and password"),
     "wrong password": (with_tls(MqttTlsFiles.trusting, username="hub", password=b"guess"), "wrong user name or password"),
 }

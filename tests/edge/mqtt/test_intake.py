@@ -16,7 +16,12 @@ from fogline_edge.adapters.mqtt.protocol.primitives import Reason
 from fogline_edge.adapters.mqtt.protocol.properties import Properties
 from fogline_edge.settings import TopicSettings
 
-INTAKE = PublishIntake("acme", "gw-1", Topics("acme", [TopicSettings(topic="raw/{device}"), TopicSettings(topic="own/#")]))
+PATTERNS = [
+    TopicSettings(topic="raw/{device}"),
+    TopicSettings(topic="csv/{device}", content_type="text/csv"),
+    TopicSettings(topic="own/#"),
+]
+INTAKE = PublishIntake("acme", "gw-1", Topics("acme", PATTERNS))
 ANYONE = Client("d1")
 
 
@@ -120,8 +125,10 @@ def test_a_device_does_not_speak_as_the_gateway(kind):
         ("t", "text/plain; charset=utf-8", b"{", "text/plain; charset=utf-8"),
         ("t/?content-type=a%2Fb", None, b"{", "a/b"),
         ("t/?content-type=a%2Fb", "c/d", b"{", "c/d"),
-        ("raw/d2", None, b"{", "application/octet-stream"),
+        ("raw/d2", None, b"{", "application/json"),
         ("raw/d2", "a/b", b"{", "a/b"),
+        ("csv/d2", None, b"{", "text/csv"),
+        ("csv/d2", "a/b", b"{", "a/b"),
         ("t", "not a media type", b"{", "application/json"),
         ("t", "text/plain; charset", b"{", "application/json"),
         ("t", "a/b\r\nx: y", b"x", "application/octet-stream"),

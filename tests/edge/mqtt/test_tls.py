@@ -183,8 +183,7 @@ async def test_the_files_are_read_again_when_they_change(secured, listening, dia
         assert (await serial("new", b"two"))[1] == 0
 
 
-async def test_a_revoked_certificate_gets_in_no_more(secured, listening, dial, monkeypatch):
-    monkeypatch.setattr(tls_files, "QUIET_S", 0)
+async def test_a_revoked_certificate_gets_in_no_more(secured, listening, dial):
     async with listening(MemoryPort(), **secured.settings()) as listener:
         stolen = secured.device("lamp-2")
         async with dial(listener, "x", tls=stolen) as (_, connack):

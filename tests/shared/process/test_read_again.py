@@ -111,8 +111,23 @@ def test_an_error_that_nobody_foresaw_changes_nothing(folder, clock):
 def test_a_signed_file_that_is_written_all_the_time_counts_at_once(folder, clock):
     path = folder / "file"
     path.write_text("1")
-    again = reading(path, proves_itself=True)
+    again = reading(path, signed=[str(path)])
     for text in ("2", "33", "[x", "444"):
         path.write_text(text)
         clock.passed_s += QUIET_S / 4
         assert again.get() == (text if text != "[x" else "33")
+
+
+def test_a_file_beside_a_signed_one_counts_once_it_has_not_changed_for_a_while(folder, clock):
+    signed, other = folder / "signed", folder / "other"
+    for path in (signed, other):
+        path.write_text("1")
+    again = ReadAgain(lambda: signed.read_text() + other.read_text(), [str(signed), str(other)], signed=[str(signed)])
+    signed.write_text("22")
+    assert again.get() == "221"
+    other.write_text("")
+    signed.write_text("333")
+    assert again.get() == "221"
+    other.write_text("44")
+    clock.passed_s += QUIET_S
+    assert again.get() == "33344"

@@ -40,7 +40,8 @@ class ListenerAccess:
 
 def _context(tls: MqttTlsSettings, *, passwords: bool) -> ReadAgain[ssl.SSLContext]:
     read = partial(server_context, tls, "mqtt.tls", passwords=passwords, crl=tls.crl)
-    return ReadAgain(read, [each for each in (tls.certificate, tls.key, tls.ca, tls.crl) if each is not None])
+    paths = [each for each in (tls.certificate, tls.key, tls.ca, tls.crl) if each is not None]
+    return ReadAgain(read, paths, signed=[tls.crl] if tls.crl is not None else [])
 
 
 def _check(settings: MqttSettings) -> None:

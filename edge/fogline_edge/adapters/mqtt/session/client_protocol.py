@@ -212,13 +212,12 @@ class ClientProtocol:
     def _accept(self, connect: Connect, now: float) -> Sequence[Effect]:
         context = self._context
         client_id = connect.client_id or context.new_client_id()
-        user = _user(context, self.certificate, connect)
         try:
-            client = context.intake.client(client_id, user)
+            client = context.intake.client(client_id, _user(context, self.certificate, connect))
         except Poison as error:
-            return _refused(
-                self.version, Reason.CLIENT_IDENTIFIER_NOT_VALID if user is None else Reason.NOT_AUTHORIZED, str(error)
-            )
+            is_proven = self.certificate is not None or context.with_users
+            code = Reason.NOT_AUTHORIZED if is_proven else Reason.CLIENT_IDENTIFIER_NOT_VALID
+            return _refused(self.version, code, str(error))
         self._expiry_s = expiry_s(connect)
         if self._expiry_s and context.crowded():
             return _refused(self.version, Reason.SERVER_BUSY, "no room for its session")
