@@ -15,6 +15,7 @@ from fogline.amqp.outcome import ACCEPTED as ACCEPTED_OUTCOME
 from fogline.amqp.scheduler import Share
 from fogline.codec import MAX_MESSAGE_BYTES
 from fogline.message import Message
+from fogline_cloud.bridge.handshakes import MAX_HANDSHAKES
 from fogline_cloud.bridge.queue_budget import QueueBudget
 from fogline_edge.outbox.outbox import Outbox
 from fogline_lab import amqp_bytes as raw
@@ -180,7 +181,7 @@ async def test_a_message_without_end_closes_its_link_and_takes_no_memory(line):
 
 @pytest.mark.fault("N9")
 async def test_1000_silent_sockets_are_closed_and_a_good_client_is_served(line, monkeypatch):
-    """N9: 1,000 sockets that say nothing: a good client is served beside them, and they are closed at the deadline (10 s)."""
+    """N9: of 1,000 silent sockets the oldest make room; a good client is served beside the others, which end at the deadline."""
     assert HANDSHAKE_S <= 10.0
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < 4 * SILENT:
@@ -191,7 +192,7 @@ async def test_1000_silent_sockets_are_closed_and_a_good_client_is_served(line, 
         for each in sockets[::2]:
             await each.send(raw.SASL[:3])
         took = await good_client(line, 1)
-        assert not any(each.ended for each in sockets)
+        assert 0 < sum(not each.ended for each in sockets) <= MAX_HANDSHAKES
         pass_time(limit_s)
         await within(asyncio.gather(*(each.end() for each in sockets)), "they are not closed")
         for each in sockets:

@@ -72,7 +72,7 @@ def test_every_committed_record_gets_its_row_and_its_topics(flow: Flow, make_eve
         2: ("ok", None),
         3: ("ok", None),
         4: ("skip", "no-parser"),
-        5: ("dead", "duplicate-key"),
+        5: ("dead", "not-understood"),
         6: ("slow", "timeout"),
         7: ("dead", "parser-error"),
         8: ("slow", "retry"),
@@ -118,12 +118,12 @@ def _check_topics(flow: Flow, tenant: str) -> None:
     }
     assert dead.keys() == {
         (b"4", b"no-parser"),
-        (b"5", b"duplicate-key"),
+        (b"5", b"not-understood"),
         (b"7", b"parser-error"),
         (b"10", b"bad-identifier"),
         (b"15", b"refused"),
     }
-    assert dead[b"5", b"duplicate-key"] == (b"d-1", b'{"a": 1, "a": 2}')
+    assert dead[b"5", b"not-understood"] == (b"d-1", b'{"a": 1, "a": 2}')
     slow = {headers["ce_sequence"]: (value, headers) for _, value, headers in flow.derived(topics.slow(tenant))}
     assert {number: value for number, (value, _) in slow.items()} == {b"6": b"z", b"8": b"r"}
     assert records.event_of(slow[b"6"][1], b"z", tenant).content_type == "application/x-endless", (

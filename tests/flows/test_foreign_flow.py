@@ -39,7 +39,7 @@ def test_honest_events_land_beside_the_garbage_of_a_foreign_producer(flow: Flow,
     flow.land([make_event(b"1", tenant=tenant)])
     foreign = Producer({**flow.settings.kafka, "compression.type": "lz4"})
     refused: list[object] = []
-    sent = garbage(make_event(sequence=1, tenant=tenant))
+    sent = garbage(make_event(sequence=1, id="ID-of-garbage", tenant=tenant))
     for key, value, headers, timestamp in sent:
         foreign.produce(
             topics.telemetry(tenant),

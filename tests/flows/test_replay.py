@@ -249,7 +249,7 @@ def test_the_command_counts_shows_and_redrives(
     counts = json.loads(printed("dead", "list", "--json"))
     assert [(each["events"], each["outcome"], each["reason"], each["parser"]) for each in counts] == [
         (2, "dead", "parser-error", "test-wrong"),
-        (1, "dead", "duplicate-key", "json"),
+        (1, "dead", "not-understood", "json"),
         (1, "slow", "timeout", "test-endless"),
     ]
     assert "parser-error" in printed("dead", "list", "--since", "1h")

@@ -145,8 +145,8 @@ class ReadAgain(Generic[T]):
     """What `read` makes of files, made again when one of them has changed, and then not for `QUIET_S`. Never raises after that.
 
     The former result stays if the files cannot be read, and if `doubt`, which gets the former result and the new one, returns
-    why the new one must not replace it. `read` raises `Misconfigured`; the constructor passes it on. `signed`: the files of which
-    `read` takes no part for the whole, because they are signed; a change of these counts at once.
+    why the new one must not replace it. `read` raises `Misconfigured`; the constructor passes it on. `signed`: files whose
+    signature shows that they are whole; a change of these counts at once.
     """
 
     def __init__(
