@@ -181,7 +181,7 @@ async def test_a_message_without_end_closes_its_link_and_takes_no_memory(line):
 
 @pytest.mark.fault("N9")
 async def test_1000_silent_sockets_are_closed_and_a_good_client_is_served(line, monkeypatch):
-    """N9: of 1,000 silent sockets the oldest make room; a good client is served beside the others, which end at the deadline."""
+    """N9: of 1,000 silent sockets the oldest make room; a good client is served beside the rest, which end at the deadline."""
     assert HANDSHAKE_S <= 10.0
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < 4 * SILENT:
