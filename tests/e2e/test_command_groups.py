@@ -126,7 +126,7 @@ async def test_a_cancelled_group_sends_nothing_more(line):
         (("send", "--where", "lamp", "switch"), "--where 'lamp': expected name=value"),
         (("send", "--where", "type=x", "switch", "--stop-at-failures", "200%"), "--stop-at-failures '200%'"),
         (("send", "--where", "type=nothing", "switch"), "no device matches"),
-        (("group", "show", "missing"), "there is no such group"),
+        (("group", "show", "missing"), "there is no group missing"),
     ],
     ids=str,
 )

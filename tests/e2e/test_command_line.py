@@ -34,7 +34,7 @@ async def test_every_no_has_a_status_and_says_why(line):
             ("send", "lamp-1", "switch", "--ttl", "1s"): (1, "EXPIRED 408"),
             ("send", "lamp-1", "switch", "--ttl", "9d"): (1, "604800 s at most"),
             ("send", "lamp-1", "sw/itch"): (1, "is not a name of a command"),
-            ("send", "lamp+1", "switch"): (1, "lamp+1"),
+            ("send", "lamp+1", "switch"): (1, "lamp:2B1 is not known"),
             ("send", "lamp-1", "switch", "--ttl", "soon"): (2, "--ttl"),
             ("send", "lamp-1", "switch", "--json", "{"): (2, "is not JSON"),
             ("send", "lamp-1", "switch", "--bridge", "127.0.0.1:1"): (2, "no bridge answers at 127.0.0.1:1"),
@@ -61,7 +61,8 @@ async def test_an_answer_of_a_device_neither_controls_the_operators_terminal_nor
     async with commandable(line) as (_, _, downlink):
         downlink.reachable("lamp-1", CommandDevice(downlink, answer=Reply(503, evil, "text/plain")))
         failed = await fogline(line, "send", "lamp-1", "switch")
-        assert failed.err == f"switch for lamp-1: FAILED 503, {escaped}\n"
+        named, ended = failed.err.splitlines()
+        assert (named.startswith("command "), ended) == (True, f"switch for lamp-1: FAILED 503, {escaped}")
         (command,) = json.loads((await fogline(line, "list", "--json")).out)
         shown = await fogline(line, "show", command["id"])
         assert [each for each in shown.out.splitlines() if each.startswith("answer")] == [f"answer       {escaped}"]

@@ -45,7 +45,7 @@ def test_after_an_accepted_gap_the_flow_continues_and_the_loss_has_a_row(flow: F
     """F3: offset 2 is the marker of the first transaction; retention deletes events 3 to 5 unread."""
     flow.settings = msgspec.structs.replace(flow.settings, flow=msgspec.structs.replace(flow.settings.flow, raw_days=90))
     flow.land([make_event(b"1"), make_event(b"2")])
-    flow.land([make_event(b"1", stream="00000000000000bb", sequence=1)], partition=1)
+    flow.land([make_event(b"1", stream="00000000000000bb", sequence=1, id="ID-of-another")], partition=1)
     flow.run()
     flow.land([make_event(b"%d" % number) for number in (3, 4, 5)])
     flow.land([make_event(b"6")])
