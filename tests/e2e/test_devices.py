@@ -48,7 +48,6 @@ async def test_the_command_line_sets_lists_shows_and_forgets(line, fogline):
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("set", "lamp\x01"), "is empty, too long, or holds a control character"),
         (("set", "lamp-1", "--tag", "site"), "--tag 'site': expected name=value"),
         (("set", "lamp-1", "--tag", "type=x"), "tag type: this name is a field"),
         (("set", "lamp-1", "--commands", "missing.toml"), "missing.toml: there is no such"),
