@@ -3,6 +3,7 @@
 import itertools
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +27,8 @@ _numbers = itertools.count(1)
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "slow: too long for `make test`; `make chaos` runs it")
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a run in the background: its children would ignore Ctrl-C too
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
