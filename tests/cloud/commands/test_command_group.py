@@ -110,7 +110,7 @@ def test_a_file_that_a_crash_has_cut_off_is_read_up_to_there(folder):
     again = GroupFile.read(folder, "g1")
     assert (list(again.verdicts), again.command) == (["lamp-1"], group.command)
     assert path.read_bytes().endswith(b"\n")
-    with pytest.raises(Misconfigured, match="there is no such group"):
+    with pytest.raises(Misconfigured, match="there is no group"):
         GroupFile.read(folder, "g2")
     (folder / "g3.jsonl").write_text("x\n")
     with pytest.raises(Misconfigured, match="not the file of a group"):
