@@ -4,6 +4,7 @@ import itertools
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -52,6 +53,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """Run a test that is a coroutine."""
     return run_test(pyfuncitem)
+
+
+@pytest.fixture(autouse=True)
+def _same_process_after() -> Iterator[None]:
+    """Fail a test that leaves a signal handler, or a second copy of a module, to the tests after it."""
+    signals = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+    modules = sys.modules.copy()
+    yield
+    changed = [each for each, handler in signals.items() if signal.getsignal(each) != handler]
+    for each in changed:
+        signal.signal(each, signals[each])
+    again = [name for name, module in modules.items() if sys.modules.get(name) is not module and name.startswith("fogline")]
+    assert not changed, f"this test changed the handler of {changed}: run what sets it in a process of its own"
+    assert set(again) <= {"fogline_test_parsers"}, f"this test imported {again} again: do it in a process of its own"
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,6 @@
 """The commands of `fogline` where Spark is not installed, and the settings beside a Debian package."""
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -10,14 +11,21 @@ from fogline_cloud.cli.common import settings_folder
 from fogline_cloud.cli.main import main
 
 
-def test_a_command_that_needs_spark_names_the_package(folder, monkeypatch, capsys):
+WITHOUT_SPARK = """
+import sys
+for name in ("pyspark", "py4j", "py4j.protocol"):
+    sys.modules[name] = None
+from fogline_cloud.cli.main import main
+sys.exit(main())
+"""
+
+
+def test_a_command_that_needs_spark_names_the_package(folder):
     (folder / "cloud.toml").write_text('tenant = "t"\n[kafka]\n"bootstrap.servers" = "127.0.0.1:1"\n')
-    for name in [name for name in sys.modules if name.startswith("fogline_cloud.flows")]:
-        monkeypatch.delitem(sys.modules, name)
-    for name in ("pyspark", "py4j", "py4j.protocol"):
-        monkeypatch.setitem(sys.modules, name, None)
-    assert main(["flow", "run", "--config", str(folder / "cloud.toml")]) == 2
-    assert "install the package fogline-flow" in capsys.readouterr().err
+    command = [sys.executable, "-c", WITHOUT_SPARK, "flow", "run", "--config", str(folder / "cloud.toml")]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.returncode == 2
+    assert "install the package fogline-flow" in ran.stderr
 
 
 def test_another_missing_module_is_not_taken_for_spark(monkeypatch):
