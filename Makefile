@@ -5,6 +5,7 @@
 #   make check                                         ruff, mypy, import contracts, and the tests of the rules
 #   make test                                          every test that is not slow, beside the checks
 #   make busy ARGS="--runs 3 tests/edge"               the same tests beside eight CPU hogs: what fails measures the machine
+#   make mutants ARGS="--only window"                  wrong changes of deciding modules: the tests must notice each
 #   make chaos                                         power cuts, damaged disks, zombies, bad lines, forged ledgers, all slow tests, long searches
 #   make packages ARGS="--arch arm64"                  the Debian packages; make apt-repository, test-packages
 #   make faults                                        every test of a fault; writes docs/faults.md
@@ -16,7 +17,7 @@ PYTHON := .venv/bin/python
 SIDE_BY_SIDE := $(PYTHON) -m pytest --numprocesses 3 --dist loadfile
 unexport PYTHONDONTWRITEBYTECODE  # each of some thousand processes would compile all that it imports
 
-.PHONY: setup setup-tests setup-bench demo up test busy chaos faults check packages apt-repository test-packages bench soak docs format clean
+.PHONY: setup setup-tests setup-bench demo up test busy mutants chaos faults check packages apt-repository test-packages bench soak docs format clean
 
 setup:
 	@deploy/setup/setup.sh
@@ -38,6 +39,9 @@ test: setup-tests
 
 busy: setup-tests
 	@$(PYTHON) tests/suite busy $(ARGS)
+
+mutants: setup-tests
+	@$(PYTHON) tests/suite mutants $(ARGS)
 
 chaos: setup-tests
 	@$(SIDE_BY_SIDE) --chaos $(ARGS)

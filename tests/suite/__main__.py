@@ -4,6 +4,7 @@
     make test ARGS="tests/edge -k resend"        the checks, and these tests
     make check                                   the checks, and the tests of the rules
     make busy ARGS="--runs 3"                    the tests beside eight processes that use all the CPU time they get
+    make mutants ARGS="--only window"            the changes of mutants.toml, each of which the tests must notice
 
 exit status: 0 everything passed; 1 something failed; 2 wrong arguments; 130 interrupted.
 """
@@ -15,6 +16,7 @@ import tomllib
 from pathlib import Path
 
 import busy
+import mutants
 from jobs import Job, adopt_orphans, run_side_by_side, summary, used_cpu_s
 
 BUDGET = tomllib.loads((Path(__file__).parents[1] / "rules" / "budget.toml").read_text("utf-8"))
@@ -37,6 +39,8 @@ def main() -> int:
     try:
         if arguments.what == "busy":
             return busy.run([*PYTEST, *SIDE_BY_SIDE, "-m", "not slow"], others, arguments.runs, arguments.hogs)
+        if arguments.what == "mutants":
+            return mutants.run(arguments.only)
         wanted = [*RULES, *others] if arguments.what == "check" else [*SIDE_BY_SIDE, "-m", "not slow", *others]
         with tempfile.TemporaryDirectory() as folder:
             results = run_side_by_side(CHECKS, Job("pytest", [*PYTEST, *wanted]), Path(folder))
@@ -56,9 +60,10 @@ def parsed() -> tuple[argparse.Namespace, list[str]]:
     parser = argparse.ArgumentParser(
         prog="suite", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
-    parser.add_argument("what", choices=["test", "check", "busy"])
+    parser.add_argument("what", choices=["test", "check", "busy", "mutants"])
     parser.add_argument("--runs", type=int, default=1, help="busy: how often to run the tests (default: %(default)s)")
     parser.add_argument("--hogs", type=int, default=8, help="busy: processes that use CPU time (default: %(default)s)")
+    parser.add_argument("--only", metavar="WORD", default="", help="mutants: those with this word in their file or text")
     return parser.parse_known_args()
 
 
