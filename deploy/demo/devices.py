@@ -6,8 +6,9 @@
 Every device counts its messages. The process writes each acknowledged message to `--acknowledged`, one line `device n time`
 (seconds of the monotonic clock); the demo compares these with Kafka and the table. It writes each executed command and each
 lost connection to `--log` (`demo.device_log`).
-Stdout: a JSON line four times a second. Stdin: `cut N` cuts the connections to gateway N (from 0); `quiet` stops the
-messages; `finish` ends the process after the last acknowledgement. The end of stdin ends it at once.
+Stdout: a JSON line four times a second. Stdin: `cut N` cuts the connections to gateway N (from 0); `pause N` stops the messages
+to it until `resume N`; `quiet` stops all messages; `finish` ends the process after the last acknowledgement. The end of stdin
+ends it at once.
 """
 
 import argparse
@@ -61,11 +62,15 @@ class Books:
 
 
 class Fleet:
-    """All devices, at `rate` messages/s together. `cut`: gateways whose devices must lose their connections."""
+    """All devices, at `rate` messages/s together. `cut`: gateways whose devices must lose their connections.
+
+    `paused`: gateways whose devices send nothing.
+    """
 
     def __init__(self, devices: list[Simulated], rate: float, books: Books) -> None:
         self.quiet = threading.Event()
         self.cut: deque[int] = deque()
+        self.paused: set[int] = set()
         self.finishing = threading.Event()
         self._devices = devices
         self._rate = rate
@@ -131,7 +136,7 @@ class Fleet:
         while budget >= 1 and passed < len(self._devices):
             each = self._devices[turn % len(self._devices)]
             turn += 1
-            if each.waiting >= each.outstanding:
+            if each.waiting >= each.outstanding or each.device.gateway in self.paused:
                 passed += 1
                 continue
             passed = 0
@@ -139,6 +144,9 @@ class Fleet:
             each.publish(encode(each.device, each.sent + 1, temperature), now)
             budget -= 1
         return turn, budget
+
+    def _waiting_at(self, gateway: int) -> int:
+        return sum(each.waiting for each in self._devices if each.device.gateway == gateway)
 
     def _take_answers(self) -> None:
         for each in self._devices:
@@ -160,6 +168,9 @@ class Fleet:
             "refused": self._refused,
             "unknown": self._unknown,
             "waiting": sum(each.waiting for each in self._devices),
+            "waiting_at": [
+                self._waiting_at(number) for number in range(1 + max(each.device.gateway for each in self._devices))
+            ],
             "connected": sum(each.connected for each in self._devices),
             "connections": sum(each.connections for each in self._devices),
             "p50_ms": round(found[len(found) // 2] * 1000, 1) if found else None,
@@ -179,6 +190,10 @@ def listen(devices: Fleet) -> None:
         word, _, rest = line.strip().partition(" ")
         if word == "cut":
             devices.cut.append(int(rest))
+        if word == "pause":
+            devices.paused.add(int(rest))
+        if word == "resume":
+            devices.paused.discard(int(rest))
         if word in ("quiet", "finish"):
             devices.quiet.set()
         if word == "finish":

@@ -87,6 +87,7 @@ def read_devices(stats: DeviceStats, line: Line) -> None:
     """Read a line of the devices' process."""
     stats.acknowledged.set(line["acknowledged"], time.monotonic())
     stats.waiting = line["waiting"]
+    stats.waiting_at.update(enumerate(line["waiting_at"]))
     stats.connected = line["connected"]
     stats.connections = line["connections"]
     stats.refused = line["refused"]

@@ -33,10 +33,11 @@ class Meter:
 
 @dataclass(slots=True)
 class DeviceStats:
-    """State of the MQTT and CoAP devices, from their output."""
+    """State of the MQTT and CoAP devices, from their output. `waiting_at`: messages without acknowledgement, by gateway."""
 
     acknowledged: Meter = field(default_factory=Meter)
     waiting: int = 0
+    waiting_at: dict[int, int] = field(default_factory=dict)
     connected: int = 0
     connections: int = 0
     refused: int = 0

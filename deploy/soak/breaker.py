@@ -16,6 +16,7 @@ from fogline_lab.supervisor import ChildProcess, kill_after_write, kill_child, s
 from fogline_lab.tcp_line import LineFault
 from fogline_lab.udp_line import DatagramFaults
 from soak.lines import NO_FAULTS, FaultyLines
+from soak.machines import Machines
 from soak.schedule import FaultKind, ScheduledFault
 
 CRASH_LIMIT_S = 20.0
@@ -53,7 +54,7 @@ class Breaker:
         self.applied: list[AppliedFault] = []
         self.problems: list[str] = []
         self._snapshot = snapshot
-        self._parts = _PartFaults(workspace, site, snapshot)
+        self._parts = _PartFaults(workspace, site, Machines(workspace, devices, snapshot), snapshot)
         self._lines = _LineFaults(workspace, devices, lines)
         self._began, self._began_s = time.monotonic(), time.time()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -100,6 +101,8 @@ class Breaker:
                     await self._parts.freeze(fault, begin)
                 case FaultKind.ROLL:
                     await self._parts.roll(begin)
+                case FaultKind.RESTORE | FaultKind.CARD:
+                    await self._parts.exchange_machine(fault, begin)
                 case _:
                     begin()
                     await self._lines.apply(fault)
@@ -114,8 +117,9 @@ class Breaker:
 class _PartFaults:
     """Faults of child processes. A fault waits for the one before it that has the same part."""
 
-    def __init__(self, workspace: Workspace, site: Site, snapshot: Snapshot) -> None:
+    def __init__(self, workspace: Workspace, site: Site, machines: Machines, snapshot: Snapshot) -> None:
         self._workspace = workspace
+        self._machines = machines
         self._site = site
         self._snapshot = snapshot
         self._locks = {name: asyncio.Lock() for name in site.parts}
@@ -157,14 +161,33 @@ class _PartFaults:
                 await stop_children(part)
                 await _restart(part)
 
+    async def exchange_machine(self, fault: ScheduledFault, begin: Begin) -> None:
+        """Let a gateway go on from its backup, or with an empty card. Its devices send nothing until it is back."""
+        part, name = self._site.parts[fault.target], fault.target
+        async with self._locks[name]:
+            backup = await self._machines.back_up(name) if fault.kind is FaultKind.RESTORE else None
+            async with self._machines.drained(name), self._marked_down(part):
+                begin()
+                part.kill()
+                await asyncio.to_thread(part.join)
+                if backup is not None:
+                    await self._machines.restore(name, backup)
+                else:
+                    await self._machines.exchange_card(name)
+                await _restart(part)
+
     @contextlib.asynccontextmanager
     async def _down(self, part: ChildProcess) -> AsyncIterator[None]:
-        async with self._locks[part.name]:
-            self._snapshot.down.add(part.name)
-            try:
-                yield
-            finally:
-                self._snapshot.down.discard(part.name)
+        async with self._locks[part.name], self._marked_down(part):
+            yield
+
+    @contextlib.asynccontextmanager
+    async def _marked_down(self, part: ChildProcess) -> AsyncIterator[None]:
+        self._snapshot.down.add(part.name)
+        try:
+            yield
+        finally:
+            self._snapshot.down.discard(part.name)
 
 
 class _LineFaults:

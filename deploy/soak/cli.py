@@ -33,11 +33,12 @@ from soak.verdict import SoakVerdict
 DESCRIPTION = """\
 Runs all of Fogline on this machine for a long time: Kafka, two bridges, two gateways, Spark, MQTT and CoAP devices.
 Meanwhile a schedule applies every kind of fault. Gateways, bridges, Kafka and Spark are killed, frozen, killed at crash
-points, and restarted. Lines are reset, closed, half-open or slow; datagrams are lost, duplicated and reordered. The same
-seed gives the same schedule. At the end the soak compares the sets of event ids that devices had acknowledged, that
-Kafka holds (read_committed) and that the table holds, and verifies the ledger. For every command it compares the
-operator's verdict, the record and the device's own log. It also samples the memory, descriptors,
-threads and tasks of every process. Data is in .fogline/soak, logs in .fogline/soak/logs."""
+points, and restarted. Gateways move to other machines, restored from a backup or with an empty card. Lines are reset,
+closed, half-open or slow; datagrams are lost, duplicated and reordered. The same seed gives the same schedule. At the end
+the soak compares the sets of event ids that devices had acknowledged, that Kafka holds (read_committed) and that the table
+holds, and verifies the ledger. For every command it compares the operator's verdict, the record and the device's own log.
+It also samples the memory, descriptors, threads and tasks of every process. Data is in .fogline/soak, logs in
+.fogline/soak/logs."""
 
 EXAMPLE = """\
 examples:

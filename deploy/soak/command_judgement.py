@@ -16,7 +16,7 @@ CALM_S = 30.0
 """Time after the sending of a calm command in which nothing happens to its device.
 
 It does not depend on when the command ends, so no failure excuses itself by lasting longer."""
-_AT_GATEWAY = (FaultKind.KILL, FaultKind.FREEZE, FaultKind.DATAGRAMS)
+_AT_GATEWAY = (FaultKind.KILL, FaultKind.FREEZE, FaultKind.RESTORE, FaultKind.CARD, FaultKind.DATAGRAMS)
 """Faults that can leave a gateway without knowledge of what its device did."""
 _RETRANSMISSION_S = 45.0
 """Time for which CoAP may retransmit what was lost (RFC 7252, section 4.8.2: MAX_TRANSMIT_SPAN), and sends nothing else."""

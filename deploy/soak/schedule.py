@@ -60,6 +60,10 @@ class FaultKind(StrEnum):
     """The lines to a bridge pass `bits_per_s` for `for_s`."""
     DATAGRAMS = "datagrams"
     """CoAP datagrams to and from a gateway are lost, duplicated and reordered, in these shares, for `for_s`."""
+    RESTORE = "restore"
+    """A gateway continues on another machine, from a backup that was made before the fault."""
+    CARD = "card"
+    """A gateway continues with an empty card: without its outbox and its journal."""
     DROP = "drop"
     """The MQTT devices of a gateway lose their connections."""
 
@@ -144,6 +148,6 @@ def _other(chance: random.Random, at_s: float, kind: FaultKind) -> ScheduledFaul
             target = chance.choice(GATEWAYS)
             parameters |= {each: round(chance.uniform(0.05, 0.25), 2) for each in ("lose", "duplicate", "reorder")}
             parameters["for_s"] = round(chance.uniform(10, 20), 1)
-        case FaultKind.DROP:
+        case FaultKind.RESTORE | FaultKind.CARD | FaultKind.DROP:
             target = chance.choice(GATEWAYS)
     return ScheduledFault(at_s, kind, target, parameters)

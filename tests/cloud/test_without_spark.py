@@ -10,7 +10,6 @@ from fogline import installed
 from fogline_cloud.cli.common import settings_folder
 from fogline_cloud.cli.main import main
 
-
 WITHOUT_SPARK = """
 import sys
 for name in ("pyspark", "py4j", "py4j.protocol"):
