@@ -6,6 +6,7 @@
 `command_judgement`: commands beside the faults; pure
 `flat`: rules for memory and counts that must not grow; pure
 `lines`: faulty lines between the parts
+`machines`: backup, restore and empty card of a gateway
 `reconnects`: planned ends of connections, for counted reconnects
 `run`: the soak from start to verdict
 `sampling`: samples of the memory and counts of each process

@@ -13,6 +13,7 @@ A command is executed once, or expires, or is reported in doubt. Only a late ans
 """
 
 import hashlib
+import re
 from collections.abc import Callable
 from enum import IntEnum, StrEnum
 from typing import Annotated
@@ -157,9 +158,13 @@ class JournalQuery(msgspec.Struct, frozen=True, kw_only=True):
     digest: bytes
 
 
+NAME_PATTERN = rf"[!-\"$%'-*,\-.0-9:->@-~]{{1,{MAX_NAME}}}"
+"""Names of commands: printable ASCII without blanks and `/ + # ? &`. In the syntax that Python and ECMA-262 share."""
+
+
 def check_name(name: str) -> str:
     """Return `name` if it is a command's: up to `MAX_NAME` of printable ASCII. Raises `Poison('bad-name')`."""
-    if not name or len(name) > MAX_NAME or not name.isascii() or not name.isprintable() or set(name) & set("/+# ?&"):
+    if re.fullmatch(NAME_PATTERN, name) is None:
         what = f"up to {MAX_NAME} of ASCII without blanks / + # ? &"
         raise Poison("bad-name", f"{ascii(name)[:80]} is not a name of a command: {what}")
     return name

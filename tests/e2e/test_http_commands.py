@@ -1,6 +1,7 @@
 """Commands over HTTP: sent, shown, listed and refused, by the real API, bridge, gateway and broker."""
 
 import asyncio
+import base64
 import itertools
 import json
 
@@ -10,9 +11,11 @@ from e2e.http_api import COMMANDS, SWITCH, api, served
 from fogline.address import DeviceAddress
 from fogline.amqp.security import ClientSecurity
 from fogline.command import CommandState
+from fogline_cloud.api.command_routes import MAX_PAGE_BYTES
 from fogline_cloud.commands.client import Ask, Operator
 from fogline_cloud.devices.client import edit_device
 from fogline_lab.amqp import within
+from fogline_lab.bridge.command_records import make_record
 from fogline_lab.device.command_device import CommandDevice
 from fogline_lab.line.bridge_pair import two_bridges
 from fogline_lab.waiting import until_not
@@ -55,6 +58,22 @@ async def test_a_list_has_pages_and_a_direct_command_for_a_device_that_is_away_i
         assert second["next"] is None
         later = (await found.http.get("/v1/commands", params={"since": "2999-01-01T00:00:00Z"})).json()
         assert later == {"commands": [], "next": None}
+
+
+async def test_a_page_of_commands_with_large_replies_is_short_and_the_next_one_goes_on(line):
+    reply = base64.b64encode(bytes(250_000)).decode()
+    async with served(line) as (found, *_):
+        for number in range(30):
+            found.api.context.commands.put(make_record(f"c-{number}", accepted_ms=number, reply_base64=reply))
+        listed, after = [], {}
+        while True:
+            page = await found.http.get("/v1/commands", params=after)
+            assert len(page.content) < MAX_PAGE_BYTES + 1_000_000
+            listed += [each["id"] for each in page.json()["commands"]]
+            if page.json()["next"] is None:
+                break
+            after = {"after": page.json()["next"]}
+        assert listed == [f"c-{number}" for number in reversed(range(30))]
 
 
 async def test_the_same_key_is_the_same_command_also_at_another_api(line):

@@ -40,9 +40,12 @@ def routes_of(context: ApiContext) -> list[Route]:
     async def serve_document(_: Request) -> Response:
         return Response(openapi, media_type="application/json")
 
+    async def serve_life(_: Request) -> Response:
+        return Response("ok\n", media_type="text/plain")
+
     async def serve_health(_: Request) -> Response:
-        is_ready = context.tail_loaded and not context.tail.behind and not context.stopping
-        return Response("ok\n" if is_ready else "not ready\n", 200 if is_ready else 503, media_type="text/plain")
+        why = _not_ready(context)
+        return Response(f"{why or 'ok'}\n", 503 if why else 200, media_type="text/plain")
 
     return [
         Route("/v1/devices/{device}/commands", commands.post, methods=["POST"]),
@@ -56,9 +59,20 @@ def routes_of(context: ApiContext) -> list[Route]:
         Route("/v1/telemetry/{device}", events.telemetry, methods=["POST"]),
         Route("/v1/events/stream", StreamRoute(context), methods=["GET"]),
         Route("/v1/events/{device}", events.event, methods=["POST"]),
+        Route("/livez", serve_life, methods=["GET"]),
+        Route("/readyz", serve_health, methods=["GET"]),
         Route("/healthz", serve_health, methods=["GET"]),
         Route("/openapi.json", serve_document, methods=["GET"]),
     ]
+
+
+def _not_ready(context: ApiContext) -> str:
+    """Return why this process cannot serve, or an empty text. Anyone may read it, so details are in the log alone."""
+    if context.stopping:
+        return "the API is stopping"
+    if context.tail_loaded and context.tail.behind:
+        return "Kafka does not answer; the log of the API says why"
+    return "" if context.tail_loaded else "the API is reading what Kafka has"
 
 
 def _counting(app: ASGIApp, context: ApiContext) -> ASGIApp:

@@ -31,6 +31,8 @@ JSON = "application/json"
 APPEAR_S = 5.0
 """The time in which a command that was accepted can be read: its record is on Kafka."""
 MAX_LISTED = 200
+MAX_PAGE_BYTES = 4 * 1024 * 1024
+"""Replies in one page of a list; a page has at least one command."""
 TURN = 500
 """Commands that are looked at in one turn of the event loop."""
 
@@ -162,7 +164,7 @@ class CommandRoutes:
         if after is not None and context.commands.get(after) is None:
             raise Problem(400, f"after={shown(after)}: command {shown(after)} is not known here")
         found: list[CommandRecord] = []
-        is_more = False
+        is_more, size = False, 0
         newest_first = sorted(context.commands.newest_first(), key=attrgetter("accepted_ms"), reverse=True)
         for number, record in enumerate(newest_first):
             if number % TURN == 0:
@@ -175,7 +177,8 @@ class CommandRoutes:
                 and record.accepted_ms >= since_ms
                 and context.may_see(user.principal, record.device, record.name)
             ):
-                if is_more := len(found) == most:
+                size += len(record.reply_base64)
+                if is_more := len(found) == most or bool(found and size > MAX_PAGE_BYTES):
                     break
                 found.append(record)
         next_id = found[-1].id if is_more else None

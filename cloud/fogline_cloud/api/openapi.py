@@ -2,7 +2,11 @@
 
 from typing import Any
 
-from fogline.command import CommandState
+from fogline.address import MAX_NAME_BYTES
+from fogline.command import MAX_COMMAND_BYTES, MAX_NAME, NAME_PATTERN, CommandState
+from fogline_cloud.api.requests import MAX_KEY_CHARS, MAX_TTL_S, MAX_TYPE_CHARS, MIN_TTL_S
+from fogline_cloud.devices.desired import DEFAULT_COMMAND
+from fogline_cloud.devices.device_filter import MAX_TERMS
 
 Json = dict[str, Any]
 _PROBLEMS = {
@@ -10,26 +14,42 @@ _PROBLEMS = {
     401: "no user name and password, or wrong ones",
     403: "the user may not do this (access.toml)",
     404: "the device, or the command, is not known here",
+    408: "the body did not come in time",
     409: "the same key came with another body",
     412: "the desired state has another version",
     413: "the body is too big",
+    415: "the body has a content encoding",
     422: "the gateway or the device cannot take this command",
     429: "the user is over its quota; `Retry-After` says when to come again",
     503: "not at present; `Retry-After` says when to come again",
 }
 _COMMAND = "#/components/schemas/Command"
-_DEVICE = {"name": "device", "in": "path", "required": True, "schema": {"type": "string", "maxLength": 64}}
+_NAME: Json = {"type": "string", "maxLength": MAX_NAME, "pattern": f"^{NAME_PATTERN}$"}
+_DEVICE: Json = {
+    "name": "device",
+    "in": "path",
+    "required": True,
+    "schema": {
+        "type": "string",
+        "minLength": 1,
+        "maxLength": MAX_NAME_BYTES // 4,  # a character has up to 4 bytes
+        "pattern": r"^(?!\.{1,2}$)[^/\u0000-\u001f\u007f-\u009f]+$",
+    },
+}
+_TERM = r"[^=,\s][^=,]*=[^,\s][^,]*"
+_TAG = r'(W/)?"[!#-~]*"'
+_TAGS = {"type": "string", "pattern": rf"^(\*|{_TAG}(, {_TAG})*)$"}
 _WAIT: Json = {
     "name": "wait",
     "in": "query",
     "description": "how long the response waits for a verdict, up to 60s",
-    "schema": {"type": "string", "examples": ["30s"]},
+    "schema": {"type": "string", "pattern": r"^([0-5]?[0-9](\.[0-9]{1,3})?|60)s?$", "examples": ["30s"]},
 }
 _KEY: Json = {
     "name": "Idempotency-Key",
     "in": "header",
     "description": "the same key of the same user is the same command, or event, however often it is sent",
-    "schema": {"type": "string", "maxLength": 256},
+    "schema": {"type": "string", "maxLength": MAX_KEY_CHARS, "pattern": "^[!-~]+$"},
 }
 
 
@@ -48,7 +68,9 @@ def document() -> Json:
             "/v1/telemetry/{device}": {"post": _send_event("sendTelemetry", "telemetry")},
             "/v1/events/{device}": {"post": _send_event("sendEvent", "an alarm")},
             "/v1/events/stream": {"get": _stream()},
-            "/healthz": {"get": _open("health", "Whether this process can serve", "text/plain", {"type": "string"})},
+            "/livez": {"get": _open("live", "Whether this process answers", "text/plain", {"type": "string"})},
+            "/readyz": {"get": _health("ready")},
+            "/healthz": {"get": _health("health")},
             "/openapi.json": {"get": _open("openapi", "This document", "application/json", {"type": "object"})},
         },
         "components": {
@@ -82,7 +104,7 @@ def _send_command() -> Json:
     created = {
         "201": {**_json("it is written down; with `wait`, its verdict if that came in time", _COMMAND), "headers": location}
     }
-    problems = (400, 401, 403, 404, 409, 413, 422, 429, 503)
+    problems = (400, 401, 403, 404, 408, 409, 413, 415, 422, 429, 503)
     return {
         **_operation("sendCommand", "Send a command", [_DEVICE, _WAIT, _KEY], created, problems),
         "requestBody": {"required": True, "content": {"application/json": {"schema": _ref("CommandRequest")}}},
@@ -102,8 +124,9 @@ def _list_commands() -> Json:
 
 
 def _list_devices() -> Json:
+    where, about = f"^{_TERM}(,{_TERM}){{0,{MAX_TERMS - 1}}}$", "only devices that match every term"
     parameters = [
-        _query("where", {"type": "string", "examples": ["type=lamp,site=berlin"]}, "only devices that match every term"),
+        _query("where", {"type": "string", "pattern": where, "examples": ["type=lamp,site=berlin"]}, about),
         _query("limit", {"type": "integer", "minimum": 1, "maximum": 200}, "devices in one response"),
         _query("after", {"type": "string"}, "`next` of the page before"),
     ]
@@ -122,15 +145,17 @@ def _desired_found() -> Json:
 
 
 def _get_desired() -> Json:
-    return _operation("getDesired", "Show the desired state", [_DEVICE], _desired_found(), (400, 401, 404, 503))
+    known = {"name": "If-None-Match", "in": "header", "description": "the ETags that the client has", "schema": _TAGS}
+    found = {**_desired_found(), "304": {"description": "the client has it: `If-None-Match`"}}
+    return _operation("getDesired", "Show the desired state", [_DEVICE, known], found, (400, 401, 404, 503))
 
 
 def _put_desired() -> Json:
     conditions: list[Json] = [
-        {"name": "If-Match", "in": "header", "description": "the ETag that it must have", "schema": {"type": "string"}},
-        {"name": "If-None-Match", "in": "header", "description": "*: there must be none", "schema": {"type": "string"}},
+        {"name": "If-Match", "in": "header", "description": "the ETags of which it must have one", "schema": _TAGS},
+        {"name": "If-None-Match", "in": "header", "description": "*: there must be none", "schema": _TAGS},
     ]
-    problems = (400, 401, 403, 404, 409, 412, 413, 422, 429, 503)
+    problems = (400, 401, 403, 404, 408, 409, 412, 413, 415, 422, 429, 503)
     parameters = [_DEVICE, _KEY, *conditions]
     return {
         **_operation("putDesired", "Replace the desired state", parameters, _desired_found(), problems),
@@ -156,12 +181,16 @@ def _cancel_command() -> Json:
 
 def _send_event(name: str, what: str) -> Json:
     headers = [
-        {"name": f"ce-{each}", "in": "header", "schema": {"type": "string", "maxLength": 256}}
-        for each in ("specversion", "id", "source", "type", "subject", "time")
+        {"name": f"ce-{each}", "in": "header", "schema": {"type": "string", "pattern": "^[!-~]+$", "maxLength": 256}}
+        for each in ("id", "source", "type", "subject")
+    ]
+    headers += [
+        {"name": "ce-specversion", "in": "header", "schema": {"type": "string", "enum": ["1.0"]}},
+        {"name": "ce-time", "in": "header", "schema": {"type": "string", "format": "date-time"}},
     ]
     accepted = {"202": {"description": "it is committed in Kafka"}}
     operation = _operation(
-        name, f"Send {what} of a device", [_DEVICE, _KEY, *headers], accepted, (400, 401, 403, 413, 429, 503)
+        name, f"Send {what} of a device", [_DEVICE, _KEY, *headers], accepted, (400, 401, 403, 408, 413, 415, 429, 503)
     )
     content = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
     description = "any content type; application/cloudevents+json is a CloudEvent in structured mode"
@@ -183,6 +212,12 @@ def _open(name: str, summary: str, media_type: str, schema: Json) -> Json:
     return {**_operation(name, summary, [], found, ()), "security": []}
 
 
+def _health(name: str) -> Json:
+    found = _open(name, "Whether this process can serve", "text/plain", {"type": "string"})
+    why = {"description": "why it cannot", "content": {"text/plain": {"schema": {"type": "string"}}}}
+    return {**found, "responses": {**found["responses"], "503": why}}
+
+
 def _query(name: str, schema: Json, description: str) -> Json:
     return {"name": name, "in": "query", "description": description, "schema": schema}
 
@@ -201,11 +236,28 @@ def _command_request() -> Json:
         "required": ["name"],
         "additionalProperties": False,
         "properties": {
-            "name": {"type": "string", "description": "the name of the command", "examples": ["switch"]},
+            "name": {**_NAME, "description": "the name of the command", "examples": ["switch"]},
             "data": {"description": "arguments, any JSON"},
-            "data_base64": {"type": "string", "description": "arguments that are not JSON; not with `data`"},
-            "content_type": {"type": "string", "description": "of the arguments; application/json for `data`"},
-            "ttl_s": {"type": "number", "description": "time to live in seconds; 30 without it"},
+            "data_base64": {
+                "type": ["string", "null"],
+                "contentEncoding": "base64",
+                "maxLength": 4 * (MAX_COMMAND_BYTES // 3),
+                "pattern": "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$",
+                "description": "arguments that are not JSON; not with `data`",
+            },
+            "content_type": {
+                "type": ["string", "null"],
+                "minLength": 1,
+                "maxLength": MAX_TYPE_CHARS,
+                "pattern": "^[!-~]+$",
+                "description": "of the arguments; application/json for `data`",
+            },
+            "ttl_s": {
+                "type": ["number", "null"],
+                "minimum": MIN_TTL_S,
+                "maximum": MAX_TTL_S,
+                "description": "time to live in seconds; 30 without it",
+            },
             "durable": {"type": "boolean", "default": True, "description": "false: deliver it now or refuse it"},
             "idempotent": {"type": "boolean", "default": False, "description": "the gateway may repeat it if in doubt"},
             "newest_wins": {
@@ -262,7 +314,7 @@ def _desired_request() -> Json:
         "additionalProperties": False,
         "properties": {
             "desired": {"type": "object", "description": "the state, at most 8 KiB", "examples": [{"on": True}]},
-            "command": {"type": "string", "default": "desired", "description": "the command that carries the state"},
+            "command": {**_NAME, "default": DEFAULT_COMMAND, "description": "the command that carries the state"},
         },
     }
 

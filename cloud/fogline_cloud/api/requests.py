@@ -19,8 +19,12 @@ MAX_EVENT_BYTES = 1_000_000
 BODY_S = 20.0
 """Time that a client has to send the body of a request."""
 MAX_WAIT_S = 60.0
+MIN_TTL_S, MAX_TTL_S = 0.001, 4_000_000
+MAX_TYPE_CHARS = 256
+"""The longest content type of arguments."""
+MAX_KEY_CHARS = 256
 _SECONDS = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)s?", re.ASCII)
-_KEY = re.compile(r"[\x21-\x7e]{1,256}", re.ASCII)
+_KEY = re.compile(rf"[\x21-\x7e]{{1,{MAX_KEY_CHARS}}}", re.ASCII)
 T = TypeVar("T")
 
 
@@ -30,8 +34,8 @@ class CommandRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     name: str
     data: msgspec.Raw = msgspec.Raw()
     data_base64: bytes | None = None
-    content_type: Annotated[str, msgspec.Meta(min_length=1, max_length=256)] | None = None
-    ttl_s: Annotated[float, msgspec.Meta(ge=0.001, le=4_000_000)] | None = None
+    content_type: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TYPE_CHARS)] | None = None
+    ttl_s: Annotated[float, msgspec.Meta(ge=MIN_TTL_S, le=MAX_TTL_S)] | None = None
     durable: bool = True
     idempotent: bool = False
     newest_wins: bool = False

@@ -90,10 +90,9 @@ def _prepare(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    stop = threading.Event()
+    settings, stop = load(arguments.config), threading.Event()
     for each in (signal.SIGINT, signal.SIGTERM):  # before Spark is imported, which takes seconds
         signal.signal(each, lambda *_: stop.set())
-    settings = load(arguments.config)
     with leased(settings.flow.checkpoint):
         return _run_leased(arguments, settings, stop)
 
