@@ -13,6 +13,8 @@ from xdist.scheduler import LoadFileScheduling
 
 COSTLY = ("spark", "secured_kafka")
 """Fixtures of the whole run that one worker makes, the costliest first."""
+RULES = "tests/rules/"
+"""Tests of this folder share the syntax trees of all files."""
 LONG_FIRST = ("chaos/test_ledger.py", "chaos/test_takeover.py", "chaos/test_power_cut.py", "chaos/", "e2e/", "contracts/")
 """Files, or folders of them, that take longest: they come first, so that workers side by side end together."""
 TESTS = Path(__file__).parent
@@ -56,7 +58,7 @@ class Sharing(LoadFileScheduling):
         if self._fixtures is None:
             self._fixtures = json.loads(self._notes.read_text("utf-8"))
         scope: str = super()._split_scope(nodeid)
-        return self._fixtures.get(nodeid, scope)
+        return self._fixtures.get(nodeid, RULES if scope.startswith(RULES) else scope)
 
 
 class Controller:

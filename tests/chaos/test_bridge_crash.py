@@ -15,6 +15,7 @@ from fogline_lab.gateway.connected_gateway import Impatient
 from fogline_lab.line.process_line import ProcessLine
 from fogline_lab.supervisor import ChildProcess, start_child
 from fogline_lab.waiting import until
+from sampling import a_few
 
 PATIENT = """\
 import sys
@@ -31,7 +32,7 @@ def visible(site):
     return end_offset(site.clients.reader(), topics.of_lane(Lane.TELEMETRY, site.tenant), 0)[1]
 
 
-@pytest.mark.parametrize("point", BRIDGE_POINTS)
+@pytest.mark.parametrize("point", a_few(BRIDGE_POINTS, CrashPoint.IN_TRANSACTION))
 @pytest.mark.fault("C4")
 async def test_a_bridge_killed_at_a_point_loses_and_doubles_nothing(kafka, tenant, folder, point):
     """C4: killed before produce: nothing; in the transaction: invisible; after the commit: the resend is dropped."""

@@ -17,16 +17,20 @@ from fogline_lab.device.command_device import CommandDevice
 from fogline_lab.line.process_line import ProcessLine
 from fogline_lab.supervisor import start_child
 from fogline_lab.waiting import until
+from sampling import a_few
 
 DIRECT = Ask("lamp-1", "switch", b"{}", durable=False, ttl_s=TTL_S, message_id="m-1")
 
 
 @pytest.mark.parametrize(
     ("point", "present"),
-    [
-        *((point, True) for point in WITH_DEVICE),
-        *((point, present) for point in DIRECT_POINTS[1:] for present in (False, True)),
-    ],
+    a_few(
+        [
+            *((point, True) for point in WITH_DEVICE),
+            *((point, present) for point in DIRECT_POINTS[1:] for present in (False, True)),
+        ],
+        (CrashPoint.BEFORE_COMMAND_END_COMMIT, True),
+    ),
 )
 @pytest.mark.fault("X12")
 async def test_a_bridge_killed_during_a_direct_command_neither_repeats_nor_starts_it(kafka, tenant, folder, point, present):

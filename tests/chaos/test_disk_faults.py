@@ -81,6 +81,7 @@ class Checkpointing(ApswConnection):
         return super().execute(re.sub(r"(wal_autocheckpoint) = \d+", r"\1 = 6", sql), parameters)
 
 
+@pytest.mark.slow
 @pytest.mark.fault("C9")
 async def test_a_failed_sync_of_the_file_itself_loses_nothing_since_the_log_has_it(folder, memory, thorough):
     disk = Disk(folder / LOCK)

@@ -15,15 +15,14 @@ from fogline_lab.device.command_device import CommandDevice
 from fogline_lab.line.process_line import ProcessLine
 from fogline_lab.supervisor import start_child
 from fogline_lab.waiting import until
+from sampling import a_few
 
 
 @pytest.mark.parametrize(
     "point",
-    [
-        CrashPoint.BEFORE_COMMAND_SENT,
-        CrashPoint.BEFORE_VERDICT_COMMIT,
-        *(pytest.param(point, marks=pytest.mark.slow) for point in DIRECT_POINTS[1:]),
-    ],
+    a_few(
+        [CrashPoint.BEFORE_COMMAND_SENT, CrashPoint.BEFORE_VERDICT_COMMIT, *DIRECT_POINTS[1:]], CrashPoint.BEFORE_VERDICT_COMMIT
+    ),
 )
 async def test_a_bridge_killed_during_a_durable_command_does_it_once(kafka, tenant, folder, point):
     site = ProcessLine(tenant, folder, kafka.bootstrap, shards=1)

@@ -31,6 +31,7 @@ from fogline_lab.line.line import gateway, serving
 from fogline_lab.memory import resident_bytes
 from fogline_lab.tcp_line import HALF_OPEN, LineFault, PlannedFault, TcpLine
 from fogline_lab.waiting import LIMIT_S, until
+from sampling import a_few
 
 NOTICED_S = 35.0
 DEATHS = 8
@@ -67,7 +68,7 @@ async def put_big(line, outbox, numbers):
     await asyncio.gather(*(line.put(outbox, number, data=body) for number, body in bodies.items()))
 
 
-@pytest.mark.parametrize("how", HALF_OPEN, ids=lambda how: how.name.lower())
+@pytest.mark.parametrize("how", a_few(HALF_OPEN, LineFault.SWALLOW), ids=lambda how: how.name.lower())
 @pytest.mark.fault("N2")
 async def test_a_half_open_connection_is_noticed_and_another_one_opened(line, monkeypatch, how):
     """N2: half-open TCP, while much is on its way: noticed within the idle time-out, reconnected, all of it lands once."""
@@ -108,6 +109,7 @@ async def test_what_lies_between_is_killed_again_and_again_with_batches_in_fligh
     assert line.landed() == list(range(501))
 
 
+@pytest.mark.slow
 @pytest.mark.fault("C5")
 async def test_a_line_that_is_cut_every_few_kilobytes_still_gets_everything_through(line):
     """C5: no connection lives for a whole batch of the usual size."""
@@ -141,7 +143,7 @@ async def end_session(guest):
     guest.connection.protocol.turn()
 
 
-@pytest.mark.parametrize("how", [detach_one, detach_control, end_session])
+@pytest.mark.parametrize("how", a_few([detach_one, detach_control, end_session], end_session))
 @pytest.mark.fault("N3")
 async def test_an_ended_link_or_session_is_opened_again(line, how):
     """N3: the bridge ends a link or a session with an error: the gateway has it again soon, and all lands once."""
@@ -155,6 +157,7 @@ async def test_an_ended_link_or_session_is_opened_again(line, how):
     assert line.landed() == list(range(101))
 
 
+@pytest.mark.slow
 @pytest.mark.fault("N4")
 async def test_without_credit_the_outbox_grows_memory_does_not_and_commands_still_flow(line, monkeypatch):
     """N4: the bridge grants no credit: events wait in the outbox, commands reach their devices; then it drains."""

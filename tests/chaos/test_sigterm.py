@@ -36,6 +36,7 @@ from fogline_lab.events import make_arrival
 from fogline_lab.gateway.gateway_process import GatewayProcess
 from fogline_lab.line.process_line import ProcessLine
 from fogline_lab.supervisor import ChildProcess, find_script, kill_child, start_child
+from sampling import a_few
 
 LIMIT_S = 60.0
 GATEWAY = (
@@ -48,14 +49,8 @@ GATEWAY = (
     CrashPoint.BEFORE_CANCEL_COMMIT,
 )
 BRIDGE = tuple(point for point in CrashPoint if point not in GATEWAY)
-A_FEW = (CrashPoint.AFTER_SEND_BEFORE_SETTLE, CrashPoint.IN_TRANSACTION, CrashPoint.BEFORE_CANCEL_SENT)
-"""The points that `make test` tries."""
 DELAYS_MS = (0.0, 0.3, 0.6, 1.0, 1.5, -0.3, -0.6, -1.0)
 """SIGTERM so long after the end of the connections; negative: before it."""
-
-
-def some(points: tuple[CrashPoint, ...]) -> list[Any]:
-    return [point if point in A_FEW else pytest.param(point, marks=pytest.mark.slow) for point in points]
 
 
 async def ends_with_0(process: ChildProcess, traffic: Coroutine[Any, Any, None] | None = None) -> None:
@@ -132,7 +127,7 @@ async def use_gateway(bridge: AcceptingBridge, port: int) -> None:
             await there.until(PacketType.DISCONNECT)
 
 
-@pytest.mark.parametrize("point", some(GATEWAY))
+@pytest.mark.parametrize("point", a_few(GATEWAY, CrashPoint.AFTER_SEND_BEFORE_SETTLE))
 @pytest.mark.fault("C15")
 async def test_a_gateway_that_gets_sigterm_at_a_crash_point_ends_with_status_0(folder, point):
     bridge = AcceptingBridge()
@@ -243,7 +238,7 @@ def stopping(site: ProcessLine, point: str) -> ChildProcess:
     return bridge
 
 
-@pytest.mark.parametrize("point", some(BRIDGE))
+@pytest.mark.parametrize("point", a_few(BRIDGE, CrashPoint.IN_TRANSACTION))
 @pytest.mark.fault("C15")
 async def test_a_bridge_that_gets_sigterm_at_a_crash_point_ends_with_status_0(kafka, tenant, folder, point):
     site = ProcessLine(tenant, folder, kafka.bootstrap, shards=1)

@@ -34,6 +34,7 @@ async def two_bridges(kafka, tenant, folder, **gateway):
         await site.close()
 
 
+@pytest.mark.slow
 @pytest.mark.fault("K4")
 async def test_takeover_after_kill_lands_new_data(kafka, tenant, folder):
     """K4: the bridge that owns half of the shards is killed under load; the other serves them, on an idle machine in < 15 s."""

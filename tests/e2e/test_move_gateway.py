@@ -109,6 +109,7 @@ def numbers(line: Line) -> dict[int, set[tuple[bytes, bytes]]]:
     return found
 
 
+@pytest.mark.slow
 async def test_a_gateway_moves_while_the_former_one_goes_on(issuing, folder):
     line, site = issuing
     backup = folder / "gw-9.backup"

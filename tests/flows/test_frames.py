@@ -29,6 +29,7 @@ def event_times(frame: Any) -> dict[str, datetime]:
     }
 
 
+@pytest.mark.slow
 def test_event_time_is_the_time_of_the_device_within_bounds(flow: Flow, make_event):
     flow.settings = msgspec.structs.replace(flow.settings, flow=msgspec.structs.replace(flow.settings.flow, raw_days=90))
     times = {"right": at(-3), "silent": None, "ahead": "2099-01-01T00:00:00Z", "behind": "1970-01-01T00:00:00Z"}

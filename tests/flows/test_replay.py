@@ -150,6 +150,7 @@ def test_rows_that_compaction_has_moved_beside_others_are_replaced_alone(mended:
     check_mended(mended, before)
 
 
+@pytest.mark.slow
 @pytest.mark.fault("C6")
 def test_a_batch_that_the_flow_has_not_finished_waits(flow: Flow, make_event: MakeEvent) -> None:
     flow.land([make_event(b'{"t": 1}', content_type=WRONG), make_event(b'{"t": 2}')])
@@ -186,6 +187,7 @@ def misread(flow: Flow, make_event: MakeEvent) -> Flow:
     return flow
 
 
+@pytest.mark.slow
 @pytest.mark.fault("D7")
 def test_events_of_a_parser_that_was_wrong_are_parsed_again_from_table_raw(misread: Flow) -> None:
     before, sent = misread.rows("events"), len(canonical_readings(misread))

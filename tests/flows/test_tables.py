@@ -41,6 +41,7 @@ def test_a_remote_master_needs_a_folder_that_its_executors_share(flow, make_even
     assert not list((flow.tables / "events").glob("_probe*"))
 
 
+@pytest.mark.slow
 def test_tables_with_features_that_the_flow_would_break_are_refused(flow, make_event):
     """F11: a foreign DELETE with deletion vectors, a constraint, a column of the user's own."""
     flow.land([make_event(b"%d" % number) for number in range(3)])

@@ -45,6 +45,7 @@ def found(flow: Flow, table: str) -> list[tuple[str, int]]:
     return sorted((row["gateway"], row["sequence"]) for row in rows)
 
 
+@pytest.mark.slow
 @pytest.mark.fault("K6", "T5")
 def test_a_week_of_events_is_in_the_tables_although_one_gateway_lags(flow: Flow) -> None:
     """No row is too late: neither a lag of days nor a device clock in 2099 moves a watermark."""

@@ -22,7 +22,7 @@ from jobs import Job, adopt_orphans, run_side_by_side, summary, used_cpu_s
 BUDGET = tomllib.loads((Path(__file__).parents[1] / "rules" / "budget.toml").read_text("utf-8"))
 BIN = Path(sys.executable).parent
 PYTEST = [sys.executable, "-m", "pytest"]
-SIDE_BY_SIDE = ["--numprocesses", "3", "--dist", "loadfile"]
+SIDE_BY_SIDE = ["--numprocesses", "4", "--dist", "loadfile"]
 RULES = ["-q", "tests/rules", "tests/docs/test_generated_pages.py"]
 CHECKS = [
     Job("ruff", [BIN / "ruff", "check", "."]),

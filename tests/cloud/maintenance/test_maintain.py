@@ -148,6 +148,7 @@ def test_files_that_no_version_needs_are_deleted_after_their_time(events, run):
     assert run(now + timedelta(hours=21))[0].files == 1
 
 
+@pytest.mark.slow
 def test_the_log_is_bounded_and_the_flow_goes_on(events, run, monkeypatch):
     for _ in range(250):
         events.append(TUESDAY)

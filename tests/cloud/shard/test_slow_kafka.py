@@ -63,6 +63,7 @@ async def test_work_that_is_too_large_for_one_transaction_is_committed_in_smalle
         assert landed == {**{f"{gateway:016x}": 1 for gateway in range(16)}, f"{16:016x}": 5}
 
 
+@pytest.mark.slow
 @pytest.mark.fault("K14")
 async def test_a_batch_that_is_too_large_for_the_time_of_a_transaction_gets_more_time(tenant, folder, monkeypatch):
     async with slow_shard(tenant, folder, monkeypatch) as (bench, shard):
