@@ -18,8 +18,31 @@ STUCK_S = 300.0
 """Time after which a thread that is still in the same turn is stuck. The longest turn is a rebalance that asks for positions:
 10 s for each question. A commit that is waited for, and the end of a consumer, do not count: in an outage of Kafka librdkafka
 repeats them until it is over (https://github.com/confluentinc/librdkafka/issues/3740)."""
+ASK_S = 5.0
+"""Interval of the question whether Kafka is there."""
+_ANSWER_S = 2.0
 
 _log = logging.getLogger("fogline.kafka")
+
+
+class KafkaPresence:
+    """Whether Kafka answers a consumer. librdkafka tells only clients that wait for something. `problem`: "" if it answers."""
+
+    def __init__(self) -> None:
+        self.problem = ""
+        self._ask_at_s = 0.0
+
+    def ask(self, consumer: Consumer, topic: str) -> None:
+        """Ask for a topic if it is time; that takes up to `_ANSWER_S`."""
+        if time.monotonic() < self._ask_at_s:
+            return
+        self._ask_at_s = time.monotonic() + ASK_S
+        try:
+            consumer.list_topics(topic, timeout=_ANSWER_S)
+        except KafkaException as error:
+            self.problem = f"Kafka does not answer: {readable(error)}"
+        else:
+            self.problem = ""
 
 
 class ConsumerThread(threading.Thread, ABC):

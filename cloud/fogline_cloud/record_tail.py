@@ -6,7 +6,7 @@ from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, 
 
 from fogline.errors import Unreachable
 from fogline_cloud.committed_records import CommittedRecord, with_values
-from fogline_cloud.consumer_thread import ConsumerThread
+from fogline_cloud.consumer_thread import ConsumerThread, KafkaPresence
 from fogline_cloud.kafka import KafkaClients, Partition, readable
 
 _BATCH = 500
@@ -32,6 +32,7 @@ class RecordTail(ConsumerThread):
         super().__init__(f"tail of {', '.join(sorted({topic for topic, _ in partitions}))}", clients.reader)
         self.loaded = False
         self.behind = "it is reading what Kafka has"
+        self._presence = KafkaPresence()
         self._first = {each: OFFSET_BEGINNING if whole else OFFSET_END for each, whole in partitions.items()}
         self._position = dict(self._first)
         self._unread: set[Partition] = set()
@@ -66,8 +67,9 @@ class RecordTail(ConsumerThread):
         self._position |= position
         if failure:
             raise Unreachable(failure)
+        self._presence.ask(consumer, next(iter(self._first))[0])
         if not self._unread:
-            self.behind = ""
+            self.behind = self._presence.problem
             if not self.loaded:
                 self.loaded = True
                 self._on_loaded()

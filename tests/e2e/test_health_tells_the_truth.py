@@ -7,13 +7,14 @@ import pytest
 from msgspec.structs import replace
 
 from fogline.process.checkup import Grade, check_room
+from fogline_cloud import consumer_thread
+from fogline_cloud.api.api import Api
 from fogline_cloud.authority.ca_folder import LIST
 from fogline_cloud.authority.certificates import Role, now_utc
 from fogline_cloud.authority.own_certificate import own_certificate_problems
-from fogline_cloud.bridge import bridge_group
 from fogline_cloud.bridge.bridge import Bridge
 from fogline_cloud.kafka import KafkaClients
-from fogline_cloud.settings import CloudSettings
+from fogline_cloud.settings import ApiSettings, CloudSettings
 from fogline_cloud.topic_admin import create_topics
 from fogline_edge.boot import SYSTEM
 from fogline_edge.cli import main as edge
@@ -30,38 +31,41 @@ async def get(address: str, path: str) -> tuple[int, str]:
     """Status and body of a GET."""
     host, _, port = address.partition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
-    writer.write(f"GET {path} HTTP/1.1\r\nhost: a\r\n\r\n".encode())
+    writer.write(f"GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n".encode())
     head, _, body = (await reader.read()).decode().partition("\r\n\r\n")
     writer.close()
     return int(head.split()[1]), body
 
 
 @pytest.mark.fault("K1")
-async def test_a_bridge_that_loses_kafka_says_so_although_nobody_sends_anything(folder, tenant, monkeypatch):
-    monkeypatch.setattr(bridge_group, "ASK_S", 0.5)
+async def test_a_bridge_and_an_api_that_lose_kafka_say_so_although_nobody_sends_anything(folder, tenant, monkeypatch):
+    monkeypatch.setattr(consumer_thread, "ASK_S", 0.5)
     with KafkaBroker(folder / "kafka") as own:
         settings = CloudSettings(tenant=tenant, kafka={"bootstrap.servers": own.bootstrap}, shards=1)
         create_topics(KafkaClients(settings.kafka), settings, 1)
         bridge = Bridge(replace(settings, bridge=replace(settings.bridge, listen=f"{HERE}:0", metrics=f"{HERE}:0")))
+        api = Api(replace(settings, api=ApiSettings(listen=f"{HERE}:0")))
         await bridge.start()
         try:
-            assert bridge.metrics_address
+            both = [bridge.metrics_address, f"{HERE}:{(await api.start())[1]}"]
 
-            async def answers(status: int, path: str = "/readyz") -> bool:
-                return (await get(bridge.metrics_address, path))[0] == status
+            async def answer(status: int, path: str = "/readyz") -> bool:
+                return {(await get(each, path))[0] for each in both} == {status}
 
             async def not_ready() -> bool:
-                return not await answers(200)
+                return not await answer(200)
 
             async def ready() -> bool:
-                return not await answers(503)
+                return not await answer(503)
 
-            await until_not(not_ready, "it does not become ready")
+            await until_not(not_ready, "they do not become ready")
             await asyncio.to_thread(own.kill)
-            await until_not(ready, "it does not notice that Kafka is away")
-            assert "Kafka does not answer" in (await get(bridge.metrics_address, "/healthz"))[1]
-            assert await answers(200, "/livez"), "a restart does not bring Kafka back"
+            await until_not(ready, "they do not notice that Kafka is away")
+            for each in both:
+                assert "Kafka does not answer" in (await get(each, "/healthz"))[1]
+            assert await answer(200, "/livez"), "a restart does not bring Kafka back"
         finally:
+            await api.close()
             await bridge.close()
 
 

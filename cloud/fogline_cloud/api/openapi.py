@@ -36,6 +36,7 @@ _DEVICE: Json = {
         "pattern": r"^(?!\.{1,2}$)[^/\u0000-\u001f\u007f-\u009f]+$",
     },
 }
+_TIME = r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|1\d|2[0-8])T([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,9})?Z$"
 _TERM = r"[^=,\s][^=,]*=[^,\s][^,]*"
 _TAG = r'(W/)?"[!#-~]*"'
 _TAGS = {"type": "string", "pattern": rf"^(\*|{_TAG}(, {_TAG})*)$"}
@@ -186,15 +187,15 @@ def _send_event(name: str, what: str) -> Json:
     ]
     headers += [
         {"name": "ce-specversion", "in": "header", "schema": {"type": "string", "enum": ["1.0"]}},
-        {"name": "ce-time", "in": "header", "schema": {"type": "string", "format": "date-time"}},
+        {"name": "ce-time", "in": "header", "schema": {"type": "string", "pattern": _TIME}},
     ]
     accepted = {"202": {"description": "it is committed in Kafka"}}
     operation = _operation(
         name, f"Send {what} of a device", [_DEVICE, _KEY, *headers], accepted, (400, 401, 403, 408, 413, 415, 429, 503)
     )
-    content = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+    content = {"application/octet-stream": {"schema": {"type": "string", "format": "binary", "minLength": 1}}}
     description = "any content type; application/cloudevents+json is a CloudEvent in structured mode"
-    return {**operation, "requestBody": {"description": description, "content": content}}
+    return {**operation, "requestBody": {"required": True, "description": description, "content": content}}
 
 
 def _stream() -> Json:
@@ -234,6 +235,7 @@ def _command_request() -> Json:
     return {
         "type": "object",
         "required": ["name"],
+        "not": {"required": ["data", "data_base64"]},
         "additionalProperties": False,
         "properties": {
             "name": {**_NAME, "description": "the name of the command", "examples": ["switch"]},

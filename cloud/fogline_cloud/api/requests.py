@@ -19,7 +19,7 @@ MAX_EVENT_BYTES = 1_000_000
 BODY_S = 20.0
 """Time that a client has to send the body of a request."""
 MAX_WAIT_S = 60.0
-MIN_TTL_S, MAX_TTL_S = 0.001, 4_000_000
+MIN_TTL_S, MAX_TTL_S = 0.001, 604_800
 MAX_TYPE_CHARS = 256
 """The longest content type of arguments."""
 MAX_KEY_CHARS = 256

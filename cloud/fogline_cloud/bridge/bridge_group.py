@@ -11,14 +11,11 @@ from collections.abc import Callable
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from fogline_cloud.consumer_thread import ConsumerThread
+from fogline_cloud.consumer_thread import ConsumerThread, KafkaPresence
 from fogline_cloud.kafka import KafkaClients, readable
 
 FRESH_S = 2.0
 """The time for which a result is kept."""
-ASK_S = 5.0
-"""Interval at which a bridge asks whether Kafka is there: librdkafka tells only clients that wait for something."""
-_ANSWER_S = 2.0
 _LIMIT_S = 5.0
 _ABANDON_S = 60.0
 """librdkafka's own time limit, which must not pass while its client lives. If the group's coordinator comes back after that,
@@ -34,9 +31,7 @@ class ShardAssignment(ConsumerThread):
         self, make_consumer: Callable[[], Consumer], topic: str, gained: Callable[[int], None], lost: Callable[[int], None]
     ) -> None:
         super().__init__(f"group of bridges, {topic}", make_consumer)
-        self.problem = ""
-        """Why Kafka does not answer, "" if it does. Asked every `ASK_S`."""
-        self._ask_at_s = 0.0
+        self.presence = KafkaPresence()
         self._topic = topic
         self._gained = gained
         self._lost = lost
@@ -50,14 +45,7 @@ class ShardAssignment(ConsumerThread):
         message = consumer.poll(0.5)  # serves the group; the partitions are paused
         if message is not None and message.error() is not None:
             _log.warning("group of bridges: %s", message.error().str())
-        if time.monotonic() >= self._ask_at_s:
-            self._ask_at_s = time.monotonic() + ASK_S
-            try:
-                consumer.list_topics(self._topic, timeout=_ANSWER_S)
-            except KafkaException as error:
-                self.problem = f"Kafka does not answer: {readable(error)}"
-            else:
-                self.problem = ""
+        self.presence.ask(consumer, self._topic)
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         try:

@@ -47,7 +47,8 @@ def read_bridge(
 
 def check_bridge(shards: ShardTable, assignment: ShardAssignment | None) -> str:
     """Return why this bridge accepts no batches of some gateways, or an empty text."""
-    problems = [assignment.problem] if assignment is not None and assignment.problem else []
+    problem = assignment.presence.problem if assignment is not None else ""
+    problems = [problem] if problem else []
     if not shards.owned:
         problems.append("this bridge owns no shard: it waits for the group of bridges, or there are more bridges than shards")
     problems += [f"shard {shard.number}: {shard.why_not}" for shard in shards if not shard.ready]
