@@ -116,7 +116,7 @@ fi
 source=$root/build/fogline
 rm -rf "$root/build" && mkdir -p "$source/docs"
 cp -r deploy/packages/debian "$source/"
-cp deploy/packages/*.default deploy/packages/fogline*.sh deploy/packages/cloud.toml deploy/packages/sbom.py README.md "$source/"
+cp deploy/packages/*.default deploy/packages/fogline*.sh deploy/packages/cloud.toml deploy/packages/*.py README.md "$source/"
 cp docs/install-gateway.md docs/install-cloud.md "$source/docs/"
 for each in "${locks[@]}" sources tools; do cp "$state/$each.lock" "$source/"; done
 cp -r "$wheels" "$source/wheels"

@@ -17,6 +17,7 @@ from fogline.installed import settings_folder
 from fogline.process import checkup, command_line
 from fogline.process.checkup import certificate_problem
 from fogline.process.command_line import Parser, ShowVersion
+from fogline.process.completion import add_completion
 from fogline.process.journal import name_gateway
 from fogline.process.one_cpu import stay_on_one_cpu
 from fogline.process.owner import become_owner
@@ -101,6 +102,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_enroll(commands)
     _add_restore(commands)
     _add_ble(commands)
+    add_completion(commands, parser.prog, build_parser)
     return parser
 
 

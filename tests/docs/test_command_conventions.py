@@ -1,15 +1,13 @@
 """Every command of `fogline` and `fogline-edge` keeps the conventions of docs/command-line.md."""
 
-import argparse
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from docs.command_parsers import COMMANDS, PARSERS, options
 from fogline_cloud.cli import main as cloud
-from fogline_edge import cli as edge
 
 PAGE = Path(__file__).parents[2] / "docs" / "command-line.md"
 SERVES = {"fogline bridge run", "fogline api run", "fogline flow run", "fogline-edge run"}
@@ -17,27 +15,11 @@ SERVES = {"fogline bridge run", "fogline api run", "fogline flow run", "fogline-
 NO_JSON = {
     *SERVES - {"fogline flow run"},
     "fogline command send",  # --json is the command's arguments; --output json
+    "fogline completion",  # prints a script
+    "fogline-edge completion",
     "fogline command key",  # prints JSON in any case
     "fogline parser new",  # writes files
 }
-
-
-def leaves(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
-    """Return the parsers of the commands that do something."""
-    groups = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]
-    if not groups:
-        yield parser
-    for group in groups:
-        for each in group.choices.values():
-            yield from leaves(each)
-
-
-PARSERS = [cloud.build_parser(), edge.build_parser()]
-COMMANDS = [each for parser in PARSERS for each in leaves(parser)]
-
-
-def options(parser: argparse.ArgumentParser) -> set[str]:
-    return {option for action in parser._actions for option in action.option_strings}
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda each: each.prog)

@@ -92,6 +92,8 @@ def test_it_is_installed_and_starts_nothing_by_itself(machine):
     ]  # fmt: skip
     sbom = json.loads(machine.run("zcat -f /usr/share/doc/fogline-cloud/sbom.cdx.json*"))
     names = {each["name"] for each in sbom["components"]}
+    assert '.SS "fogline command send"' in machine.run("zcat /usr/share/man/man1/fogline.1.gz")
+    machine.run("bash -ec '. /usr/share/bash-completion/completions/fogline; complete -p fogline'")
     assert {"fogline-cloud", "python-qpid-proton", "confluent-kafka", "deltalake"} <= names
     assert not {"pip", "pyspark", "fogline-edge"} & names
 

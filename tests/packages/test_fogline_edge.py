@@ -35,6 +35,10 @@ def test_it_says_what_it_brings(machine):
     assert {"fogline-edge", "python-qpid-proton", "bleak", "aiocoap"} <= names
     assert "pip" not in names
     assert "unknown" not in machine.run("zcat -f /usr/share/doc/fogline-edge/licences*")
+    assert '.SS "fogline\\-edge enroll"' in machine.run("zcat /usr/share/man/man1/fogline-edge.1.gz")
+    machine.run("bash -ec '. /usr/share/bash-completion/completions/fogline-edge; complete -p fogline-edge'")
+    machine.run("test -s /usr/share/zsh/vendor-completions/_fogline-edge")
+    machine.run("test -s /usr/share/fish/vendor_completions.d/fogline-edge.fish")
 
 
 def test_the_service_can_do_little_else(machine):

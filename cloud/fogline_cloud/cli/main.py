@@ -7,6 +7,7 @@ from importlib import import_module
 
 from fogline.process import command_line
 from fogline.process.command_line import Parser, ShowVersion
+from fogline.process.completion import add_completion
 from fogline.process.terminal import tell
 
 COMMANDS = {
@@ -53,6 +54,7 @@ def build_parser(commands: Iterable[str] = COMMANDS) -> argparse.ArgumentParser:
             import_module(f"fogline_cloud.cli.{command}").register(groups)
         else:
             groups.add_parser(command, help=about)
+    add_completion(groups, parser.prog, build_parser)
     return parser
 
 

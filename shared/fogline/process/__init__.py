@@ -3,6 +3,7 @@
 `cancellation`: ends tasks, also where Python loses a cancellation
 `checkup`: the findings of `doctor`, and the checks that gateway and cloud side share
 `command_line`: exit statuses, one-line errors, Ctrl-C, logging, no core files
+`completion`: completion of the command line in shells
 `crash_points`: named points at which a test kills the process
 `journal`: the log, with fields if systemd's journal reads it
 `kernel_clock`: tells if the wall clock is synchronized
