@@ -16,9 +16,10 @@ from fogline.errors import Misconfigured, Poison
 from fogline.installed import settings_folder
 from fogline.process import checkup, command_line
 from fogline.process.checkup import certificate_problem
-from fogline.process.command_line import Parser, ShowVersion
+from fogline.process.command_line import Parser, ShowVersion, add_limit, add_watch
 from fogline.process.completion import add_completion
 from fogline.process.journal import name_gateway
+from fogline.process.listing import show_rows
 from fogline.process.one_cpu import stay_on_one_cpu
 from fogline.process.owner import become_owner
 from fogline.process.terminal import show, tell
@@ -56,6 +57,7 @@ examples:
   fogline-edge ble scan --profile lock.toml        use a profile of your own
 """
 _RAW = argparse.RawDescriptionHelpFormatter
+_COLUMNS = ("lane", "stream", "stored", "duplicate", "filtered", "dead", "sent", "settled", "backlog", "dropped", "quarantined")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -92,8 +94,10 @@ def build_parser() -> argparse.ArgumentParser:
             command.add_argument("--yes-wipe-everything", action="store_true", help="without it, nothing is done")
         if name != "run":
             command.add_argument("--json", action="store_true", help="print JSON")
+        if name == "status":
+            add_watch(command)
         if name == "outbox":
-            command.add_argument("--limit", type=int, default=20, help="number of rows (default: 20)")
+            add_limit(command, 20, "the oldest")
             command.add_argument("--quarantine", action="store_true", help="show the events that the bridge rejected for good")
             act = command.add_mutually_exclusive_group()
             act.add_argument("--delete", action="store_true", help="delete the listed events (stop the gateway first)")
@@ -258,8 +262,8 @@ def run_status(arguments: argparse.Namespace) -> int:
         show(f"it was restored from a backup of {copy['restored']}")
     if copy["replaced"]:
         show("it was replaced by a gateway that was restored from its backup later: it only delivers what it has")
-    columns = "lane stream stored duplicate filtered dead sent settled backlog dropped quarantined"
-    _table(status["streams"], tuple(columns.split()))
+    rows = [[each[name] for name in _COLUMNS] for each in status["streams"]]
+    show_rows(_COLUMNS, rows, "no device has sent an event yet")
     if "ble" in status:
         for line in lines_of(msgspec.convert(status["ble"], BleState)):
             show(line)
@@ -333,8 +337,9 @@ def run_outbox(arguments: argparse.Namespace) -> int:
     if arguments.json:
         show(json.dumps(rows))
     else:
-        for row in rows:
-            show(f"{row['stream']:>3} {row['sequence']:>8} {row['body']}")
+        empty = "the bridge has rejected no event" if arguments.quarantine else "no event waits"
+        columns = ("stream", "sequence", "recorded", "device", "body")
+        show_rows(columns, [[row[name] for name in columns] for row in rows], empty)
     if rows and (arguments.delete or arguments.resend):
         keys = [(row["stream"], row["sequence"]) for row in rows]
         taken = asyncio.run(empty_quarantine(settings, keys, resend=arguments.resend))
@@ -350,13 +355,6 @@ async def empty_quarantine(settings: EdgeSettings, keys: Sequence[EventKey], *, 
         return await outbox.empty_quarantine(keys, resend=resend)
     finally:
         await outbox.close()
-
-
-def _table(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> None:
-    cells = [columns, *(tuple(str(row[name]) for name in columns) for row in rows)]
-    widths = [max(len(line[index]) for line in cells) for index in range(len(columns))]
-    for line in cells:
-        show("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

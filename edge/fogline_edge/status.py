@@ -102,10 +102,24 @@ def read_oldest(folder: Path) -> dict[Lane, float]:
 
 
 def read_events(folder: Path, table: str, limit: int) -> list[dict[str, Any]]:
-    """Return the oldest rows of table `event` or `quarantine`, with bodies as text. Raises `Misconfigured`."""
+    """Return the oldest rows of table `event` or `quarantine`, each with its event as text. Raises `Misconfigured`.
+
+    `recorded` (RFC 3339) and `device` are `-` if the event cannot be read.
+    """
     from sqlite_utils import Database  # noqa: PLC0415 - imports pandas if installed; a gateway, which does not call this, need not
 
     with _open_read_only(folder) as connection:
         database = Database(connection)
         query = f"SELECT stream, sequence, body FROM {table} ORDER BY stream, sequence LIMIT ?"  # noqa: S608 - our own names
-        return [{**row, "body": unpack_body(row["body"]).decode("utf-8", "replace")} for row in database.query(query, [limit])]
+        return [_readable(row) for row in database.query(query, [limit])]
+
+
+def _readable(row: dict[str, Any]) -> dict[str, Any]:
+    body = unpack_body(row["body"])
+    try:
+        event = decode_event(body)
+    except Poison:
+        found = {"recorded": "-", "device": "-"}
+    else:
+        found = {"recorded": f"{event.recordedtime[:19]}Z", "device": event.device}
+    return {**row, **found, "body": body.decode("utf-8", "replace")}

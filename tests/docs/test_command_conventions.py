@@ -1,5 +1,8 @@
 """Every command of `fogline` and `fogline-edge` keeps the conventions of docs/command-line.md."""
 
+import argparse
+import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -8,10 +11,14 @@ import pytest
 
 from docs.command_parsers import COMMANDS, PARSERS, options
 from fogline_cloud.cli import main as cloud
+from rules.source import files
 
 PAGE = Path(__file__).parents[2] / "docs" / "command-line.md"
 SERVES = {"fogline bridge run", "fogline api run", "fogline flow run", "fogline-edge run"}
 """They print facts as JSON lines, and go on until they are stopped."""
+LISTS = {"fogline audit show", "fogline-edge outbox"}
+"""Lists that have another name."""
+WATCHED = {"fogline topics check"}
 NO_JSON = {
     *SERVES - {"fogline flow run"},
     "fogline command send",  # --json is the command's arguments; --output json
@@ -40,6 +47,37 @@ def test_a_command_prints_json_if_it_is_asked(command):
 def test_the_same_thing_has_the_same_name_everywhere(command):
     assert "--last" not in options(command), "--limit"
     assert "--output" not in options(command) or command.prog == "fogline command send", "--json"
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda each: each.prog)
+def test_a_list_and_a_status_print_through_one_function_and_can_be_limited_and_watched(command):
+    """`show_rows` prints the header, and a sentence if there is nothing."""
+    name = command.prog.split()[-1]
+    assert ("--watch" in options(command)) == (name in {"list", "status"} or command.prog in WATCHED)
+    if name != "list" and command.prog not in LISTS:
+        return
+    assert "--limit" in options(command)
+    assert "show_rows(" in inspect.getsource(inspect.getmodule(command.get_default("run")))
+
+
+@pytest.mark.parametrize("command", [each for each in COMMANDS if "--limit" in options(each)], ids=lambda each: each.prog)
+def test_a_limit_is_a_number_from_1(command):
+    (limit,) = (each for each in command._actions if "--limit" in each.option_strings)
+    for wrong in ("0", "-1", "all", "1.5"):
+        with pytest.raises(argparse.ArgumentTypeError, match="is not a number from 1"):
+            limit.type(wrong)
+    assert limit.type("2") == 2
+
+
+def test_command_lines_have_one_way_to_print_a_time():
+    found = [
+        f"{file.path}: {line.strip()}"
+        for file in files("cloud", "edge", "shared")
+        if file.path.startswith(("cloud/fogline_cloud/cli", "edge/fogline_edge/cli.py", "shared/fogline/process"))
+        for line in file.text.splitlines()
+        if re.search(r"(?<!from)isoformat\(|strftime\(|:%Y-%m-%d %H", line)
+    ]
+    assert not found, "call fogline.process.listing.utc:\n" + "\n".join(found)
 
 
 @pytest.mark.parametrize("parser", PARSERS, ids=lambda each: each.prog)
@@ -74,5 +112,5 @@ def test_a_misspelt_command_is_answered_with_the_one_that_is_meant(capsys):
 
 def test_every_convention_has_a_row_in_the_page():
     text = PAGE.read_text("utf-8")
-    for each in ("`--json`", "`--version`", "`--limit`", "`--config`", "| 130 |", "exit status"):
+    for each in ("`--json`", "`--version`", "`--limit`", "`--watch`", "`--config`", "| 130 |", "exit status"):
         assert each in text

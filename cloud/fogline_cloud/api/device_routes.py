@@ -93,7 +93,7 @@ def facts_of(device: DeviceEntry) -> dict[str, Any]:
         "tags": device.tags,
         "firmware": device.firmware,
         "gateways": [each for each in device.gateways if each],
-        "seen": None if device.seen_ms is None else rfc3339(device.seen_ms * 1_000_000),
+        "last_seen": None if device.seen_ms is None else rfc3339(device.seen_ms * 1_000_000),
         "version": 0 if record is None else record.version,
         "commands": None if record is None or not record.commands else msgspec.Raw(record.commands.encode()),
     }

@@ -345,14 +345,14 @@ def _device() -> Json:
     strings = {"type": "array", "items": {"type": "string"}}
     return {
         "type": "object",
-        "required": ["device", "type", "tags", "firmware", "gateways", "seen", "version", "commands"],
+        "required": ["device", "type", "tags", "firmware", "gateways", "last_seen", "version", "commands"],
         "properties": {
             "device": {"type": "string"},
             "type": {"type": "string"},
             "tags": {"type": "object", "additionalProperties": {"type": "string"}},
             "firmware": {"type": "string"},
             "gateways": {**strings, "description": "those that had events of it, the newest first"},
-            "seen": {"type": ["string", "null"], "format": "date-time", "description": "when its last event came"},
+            "last_seen": {"type": ["string", "null"], "format": "date-time", "description": "when its last event came"},
             "version": {"type": "integer", "description": "0 if nobody has set it"},
             "commands": {"type": ["object", "null"], "description": "the JSON Schema of the arguments of each command"},
         },

@@ -5,7 +5,7 @@ import os
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 from cryptography import x509
@@ -40,6 +40,7 @@ class Revoked(msgspec.Struct, frozen=True, tag="revoked", tag_field="change"):
 
 
 State = Literal["valid", "expired", "revoked"]
+STATES = get_args(State)
 
 
 class Known(msgspec.Struct, frozen=True):

@@ -3,7 +3,6 @@
 import argparse
 import json
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,8 @@ import msgspec
 
 from fogline.address import printable
 from fogline.errors import Misconfigured, Poison, Unreachable
+from fogline.process.command_line import add_limit
+from fogline.process.listing import show_rows, utc
 from fogline.process.terminal import show, tell
 from fogline_cloud import topics
 from fogline_cloud.audit.chain import AuditLink, ChainCheck
@@ -38,7 +39,7 @@ def register(groups: "argparse._SubParsersAction[Any]") -> None:
     commands = add_group(groups, "audit", "show and verify the bridges' decisions", description=__doc__, **raw)
     show = add_command(commands, "show", run_show, "print the records, oldest first", **raw)
     show.add_argument("--about", default="", help="only records with this text: a name, a device, a command id")
-    show.add_argument("--limit", type=int, default=0, help="only so many, the newest (default: all)")
+    add_limit(show, 1000, "the newest")
     verify = add_command(commands, "verify", run_verify, "check the chain of each shard", **raw)
     verify.add_argument("--noted", type=Path, help="file with the links of the last time; kept on another machine")
 
@@ -48,8 +49,13 @@ def run_show(arguments: argparse.Namespace) -> int:
     settings = load(arguments.config)
     found = [record for record in _records(settings) if arguments.about in msgspec.json.encode(record).decode()]
     found.sort(key=lambda each: each.time_ms)
-    for record in found[-arguments.limit :]:
-        show(msgspec.json.encode(record).decode() if arguments.json else line_of(record))
+    shown = found[-arguments.limit :]
+    if arguments.json:
+        for record in shown:
+            show(msgspec.json.encode(record).decode())
+        return 0
+    empty = f"no decision is about {arguments.about}" if arguments.about else "the bridges have decided nothing yet"
+    show_rows(("time", "decision", "who", "about", "why"), [row_of(each) for each in shown], empty, len(found) - len(shown))
     return 0
 
 
@@ -117,10 +123,8 @@ def _write_noted(path: Path, links: _Links) -> None:
         raise Misconfigured(f"--noted {path}: cannot write: {error.strerror}") from None
 
 
-def line_of(record: AuditRecord) -> str:
-    """Return a record as one line for a person."""
-    at = datetime.fromtimestamp(record.time_ms / 1000, UTC).isoformat(timespec="seconds")
+def row_of(record: AuditRecord) -> tuple[str, ...]:
+    """Return a record for a person: its time, the decision, who asked, what it is about, and why."""
     facts = (("device", record.device), ("gateway", record.gateway), ("command", record.command), ("", record.name))
     details = " ".join(f"{name} {value}".strip() for name, value in facts if value)
-    line = f"{at}  {record.decision:20} {record.who or '-'}  {details}  {record.why}".rstrip()
-    return printable(line)
+    return utc(record.time_ms / 1000), record.decision, record.who or "-", printable(details), printable(record.why)

@@ -10,9 +10,11 @@ from cryptography.hazmat.primitives.hashes import SHA256
 
 from fogline.address import is_identifier
 from fogline.errors import Misconfigured
+from fogline.process.command_line import add_limit
+from fogline.process.listing import show_rows, utc
 from fogline.process.owner import become_owner
-from fogline.process.terminal import show, tell
-from fogline_cloud.authority.ca_folder import ROOT, CaFolder, Known, write_private
+from fogline.process.terminal import show
+from fogline_cloud.authority.ca_folder import ROOT, STATES, CaFolder, Known, write_private
 from fogline_cloud.authority.certificates import Role, Subject, key_pem, make_key, now_utc, pem
 from fogline_cloud.cli.common import add_command, add_group
 from fogline_cloud.settings import CloudSettings, load
@@ -42,7 +44,9 @@ def register(groups: "argparse._SubParsersAction[Any]") -> None:
     issue.add_argument("--host", action="append", default=[], help=hosts)
     issue.add_argument("--days", type=float, help="days until it ends (default: ca.days of the settings)")
     issue.add_argument("--out", type=Path, default=Path(), help="folder for the files (default: this one)")
-    add_command(commands, "list", run_list, "list the certificates", **raw)
+    listing = add_command(commands, "list", run_list, "list the certificates", **raw)
+    listing.add_argument("--state", choices=STATES, help="only certificates in this state")
+    add_limit(listing, 1000, "the newest")
     show = add_command(commands, "show", run_show, "show the certificates of a name", **raw)
     show.add_argument("name", help="a name, or a serial number")
     revoke = add_command(commands, "revoke", run_revoke, "revoke the certificates of a name", **raw)
@@ -56,7 +60,7 @@ def run_init(arguments: argparse.Namespace) -> int:
     settings = load(arguments.config, kafka=False)
     folder = CaFolder.make(Path(settings.ca.folder), settings.tenant, now_utc(), settings.ca.crl_days)
     ends = folder.authority.certificate.not_valid_after_utc
-    facts = {"folder": str(folder.path), "fingerprint": _fingerprint(folder.authority.certificate), "expires": ends.isoformat()}
+    facts = {"folder": str(folder.path), "fingerprint": _fingerprint(folder.authority.certificate), "expires": utc(ends)}
     _print(arguments, facts, f"made the authority of {settings.tenant} in {folder.path}; keep its ca.key secret and safe")
     return 0
 
@@ -79,7 +83,7 @@ def run_issue(arguments: argparse.Namespace) -> int:
     except OSError as error:
         raise Misconfigured(f"--out {arguments.out}: cannot write: {error.strerror}") from None
     files = {"certificate": str(certificate), "key": str(secret), "ca": str(arguments.out / ROOT)}
-    facts = {**files, "serial": format(made.serial_number, "x"), "expires": made.not_valid_after_utc.isoformat()}
+    facts = {**files, "serial": format(made.serial_number, "x"), "expires": utc(made.not_valid_after_utc)}
     _print(arguments, facts, _usage(subject, certificate, secret))
     return 0
 
@@ -106,8 +110,11 @@ def _subject(settings: CloudSettings, role: Role, name: str, hosts: list[str]) -
 
 
 def run_list(arguments: argparse.Namespace) -> int:
-    """Print every certificate."""
-    _show(arguments, CaFolder.open(Path(load(arguments.config, kafka=False).ca.folder)).known())
+    """Print the certificates."""
+    known, now = CaFolder.open(Path(load(arguments.config, kafka=False).ca.folder)).known(), now_utc()
+    found = [each for each in known if arguments.state in (None, each.state(now))]
+    shown = found[-arguments.limit :]
+    _show(arguments, shown, "there is no such certificate", len(found) - len(shown))
     return 0
 
 
@@ -115,9 +122,7 @@ def run_show(arguments: argparse.Namespace) -> int:
     """Print the certificates of a name. Return 1 if there are none."""
     known = CaFolder.open(Path(load(arguments.config, kafka=False).ca.folder)).known()
     found = [each for each in known if arguments.name in (each.issued.name, each.issued.serial)]
-    _show(arguments, found)
-    if not found:
-        tell(f"there is no certificate of {arguments.name}")
+    _show(arguments, found, f"there is no certificate of {arguments.name}")
     return 0 if found else 1
 
 
@@ -127,9 +132,7 @@ def run_revoke(arguments: argparse.Namespace) -> int:
     settings = load(arguments.config, kafka=False)
     folder = CaFolder.open(Path(settings.ca.folder))
     revoked = folder.revoke(arguments.name, now_utc(), settings.ca.crl_days)
-    _show(arguments, revoked)
-    if not revoked:
-        tell(f"no certificate of {arguments.name} is valid any more")
+    _show(arguments, revoked, f"no certificate of {arguments.name} is valid any more")
     return 0 if revoked else 1
 
 
@@ -140,29 +143,29 @@ def run_crl(arguments: argparse.Namespace) -> int:
     folder = CaFolder.open(Path(settings.ca.folder))
     made = folder.write_list(now_utc(), settings.ca.crl_days)
     number = made.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number
-    until = made.next_update_utc.isoformat() if made.next_update_utc is not None else ""
+    until = utc(made.next_update_utc)
     facts = {"number": number, "revoked": len(made), "until": until}
     _print(arguments, facts, f"list {number}: {len(made)} revoked, holds until {until}")
     return 0
 
 
-def _show(arguments: argparse.Namespace, known: list[Known]) -> None:
+def _show(arguments: argparse.Namespace, known: list[Known], empty: str, more: int = 0) -> None:
     now = now_utc()
-    rows = [
+    found = [
         {
             "serial": each.issued.serial,
             "role": each.issued.role.value,
             "name": each.issued.name,
             "state": each.state(now),
-            "expires": each.issued.expires.isoformat(),
+            "expires": utc(each.issued.expires),
         }
         for each in known
     ]
     if arguments.json:
-        show(json.dumps(rows))
+        show(json.dumps(found))
         return
-    for row in rows:
-        show(f"{row['state']:8} {row['role']:8} {row['name']:24} until {row['expires']}  {row['serial']}")
+    columns = ("state", "role", "name", "expires", "serial")
+    show_rows(columns, [[each[name] for name in columns] for each in found], empty, more)
 
 
 def _print(arguments: argparse.Namespace, facts: dict[str, Any], text: str) -> None:

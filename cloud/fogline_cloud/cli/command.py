@@ -2,11 +2,13 @@
 
 import argparse
 import json
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
+from fogline.command import CommandState
+from fogline.process.command_line import add_limit
+from fogline.process.listing import show_facts, show_rows, utc
 from fogline.process.terminal import show, tell
 from fogline.signature import make_key
 from fogline_cloud.cli.command_cancel import add_cancel
@@ -40,8 +42,9 @@ def register(groups: "argparse._SubParsersAction[Any]") -> None:
     example = "example: fogline command list --json"
     listing = add_command(commands, "list", run_list, "list the newest state of every command", epilog=example)
     listing.add_argument("--device", type=device_argument, help="only commands for this device")
-    listing.add_argument("--state", help="only commands in this state, such as EXPIRED")
-    listing.add_argument("--limit", type=int, default=50, help="number of newest commands (default: 50)")
+    states = [each.value for each in CommandState]
+    listing.add_argument("--state", type=str.upper, choices=states, help="only commands in this state")
+    add_limit(listing, 50, "the newest")
     example = "example: fogline command show 5f0c..."
     show = add_command(commands, "show", run_show, "show one command and its reply", epilog=example)
     show.add_argument("id", help="the command's id or its first characters")
@@ -60,17 +63,15 @@ def _records(settings: CloudSettings) -> list[CommandRecord]:
 def run_list(arguments: argparse.Namespace) -> int:
     """Print the newest commands."""
     found = [each for each in _records(load(arguments.config)) if arguments.device in (None, each.device)]
-    newest = [each for each in found if arguments.state in (None, each.state.value)][-arguments.limit :]
+    matching = [each for each in found if arguments.state in (None, each.state.value)]
+    newest = matching[-arguments.limit :]
     if arguments.json:
         show(json.dumps([_facts(each) for each in newest]))
         return 0
-    if not newest:
-        tell("no commands" + (f" for device {arguments.device}" if arguments.device else ""))
-        return 0
-    show(f"{'ID':32}  {'ACCEPTED':20} {'DEVICE':20} {'NAME':20} {'STATE':24} STATUS")
-    for each in newest:
-        accepted = datetime.fromtimestamp(each.accepted_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        show(f"{each.id:32}  {accepted:20} {each.device:20} {each.name:20} {_state(each):24} {each.status or '-'}")
+    about = (("for device", arguments.device), ("in state", arguments.state))
+    empty = " ".join(["there is no command", *(f"{words} {value}" for words, value in about if value)])
+    rows = [(each.id, utc(each.accepted_ms / 1000), each.device, each.name, _state(each), each.status) for each in newest]
+    show_rows(("id", "accepted", "device", "name", "state", "status"), rows, empty, len(matching) - len(newest))
     return 0
 
 
@@ -84,8 +85,7 @@ def run_show(arguments: argparse.Namespace) -> int:
     if arguments.json:
         show(json.dumps(facts))
     else:
-        for name, value in facts.items():
-            show(f"{name:12} {value}")
+        show_facts(facts)
     return 0
 
 

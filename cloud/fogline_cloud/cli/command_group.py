@@ -15,6 +15,7 @@ from fogline.address import is_identifier
 from fogline.command import CommandState
 from fogline.errors import Misconfigured, Poison
 from fogline.process.command_line import INTERRUPTED
+from fogline.process.listing import show_rows
 from fogline.process.terminal import show, show_progress, tell
 from fogline_cloud.cli.common import add_command, add_group
 from fogline_cloud.cli.operator_link import add_bridge, connected
@@ -167,8 +168,9 @@ def _report(arguments: argparse.Namespace, group: GroupFile) -> int:
         others = [{"device": each.device, "state": each.state, "status": each.status, "why": each.why} for each in bad]
         show(json.dumps({"group": group.command.id, "states": states, "left": left, "others": others}))
     else:
-        for each in bad:
-            show(f"{each.device:24} {each.state:10} {each.status or '-'} {each.why}".rstrip())
+        rows = [(each.device, each.state, each.status or "-", each.why) for each in bad]
+        if rows:
+            show_rows(("device", "state", "status", "why"), rows, "")
         states_text = ", ".join(f"{state} {count}" for state, count in states.items()) or "nothing has ended"
         tell(f"group {group.command.id}: {states_text}")
     if left:

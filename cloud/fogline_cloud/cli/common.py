@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 from fogline.address import addressed_device
 from fogline.errors import Misconfigured, Poison
 from fogline.installed import settings_folder
-from fogline.process.command_line import Run
+from fogline.process.command_line import Run, add_watch
 
 _FILE = "cloud.toml"
 
@@ -21,13 +21,18 @@ def add_group(groups: Any, name: str, about: str, **more: Any) -> Any:
 def add_command(
     commands: Any, name: str, run: Run, about: str, *, as_json: bool = True, config: bool = True, **more: Any
 ) -> argparse.ArgumentParser:
-    """Add a command with `--config` and, unless it has another way, `--json`. `more`: arguments of `ArgumentParser`."""
+    """Add a command with `--config` and, unless it has another way, `--json`. `more`: arguments of `ArgumentParser`.
+
+    A command that is called `list` or `status` has `--watch` too.
+    """
     parser: argparse.ArgumentParser = commands.add_parser(name, help=about, **more)
     if config:
         which = f"the settings file (default: {_FILE}, here or in /etc/fogline/cloud)"
         parser.add_argument("--config", type=Path, default=settings_folder(_FILE, "cloud") / _FILE, help=which)
     if as_json:
         parser.add_argument("--json", action="store_true", help="print JSON")
+    if name in ("list", "status"):
+        add_watch(parser)
     parser.set_defaults(run=run)
     return parser
 

@@ -7,12 +7,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from fogline.address import printable
-from fogline.process.terminal import show
+from fogline.process.command_line import add_limit
+from fogline.process.listing import show_rows, utc
+from fogline.process.terminal import show, tell
 from fogline_cloud.cli.common import add_command, add_group, device_argument
 from fogline_cloud.cli.flow_replay import replay
 from fogline_cloud.cli.times import moment
@@ -29,6 +28,7 @@ examples:
   fogline dead redrive --parser json --dry-run  what the installed parser would read
   fogline dead redrive --parser json            parse them again; each lands once
 """
+_NONE = "there is no such event: all that matches was read"
 
 
 def register(groups: "argparse._SubParsersAction[Any]") -> None:
@@ -42,7 +42,8 @@ def register(groups: "argparse._SubParsersAction[Any]") -> None:
     ]
     for each in every:
         add_selection(each)
-    every[1].add_argument("--limit", type=int, default=20, help="so many (default: 20)")
+    add_limit(every[0], 1000, "the most frequent")
+    add_limit(every[1], 20, "the newest")
     every[2].add_argument("--parse-limit-ms", type=int, help="CPU time for one event, instead of [flow] parse_limit_ms")
     every[2].add_argument("--dry-run", action="store_true", help="compare only")
 
@@ -59,35 +60,29 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
 def run_list(arguments: argparse.Namespace) -> int:
     """Print the counts."""
     counts = _letters(arguments, load(arguments.config)).counts()
+    shown = counts[: arguments.limit]
     if arguments.json:
-        show(json.dumps(msgspec.to_builtins(counts)))
+        show(json.dumps(msgspec.to_builtins(shown)))
         return 0
-    table = Table(box=None)
-    for name in ("events", "outcome", "reason", "parser", "devices", "for example", "first", "last"):
-        table.add_column(name, justify="right" if name in {"events", "devices"} else "left")
-    for each in counts:
-        texts = (
-            each.outcome,
-            each.reason,
-            each.parser,
-            f"{each.devices:,}",
-            each.device,
-            _short(each.first),
-            _short(each.last),
-        )
-        table.add_row(f"{each.events:,}", *(escape(printable(text)) for text in texts))
-    console = Console(width=max(Console().width, 120))
-    console.print(table if counts else "none")
+    columns = ("events", "outcome", "reason", "parser", "devices", "for example", "first", "last")
+    rows = [
+        (each.events, each.outcome, each.reason, each.parser, each.devices, each.device, utc(each.first), utc(each.last))
+        for each in shown
+    ]
+    show_rows(columns, rows, _NONE, len(counts) - len(shown))
     return 0
 
 
 def run_show(arguments: argparse.Namespace) -> int:
     """Print the newest."""
-    for row in _letters(arguments, load(arguments.config)).newest(arguments.limit):
+    rows = _letters(arguments, load(arguments.config)).newest(arguments.limit)
+    for row in rows:
         if arguments.json:
-            show(json.dumps({**row, "ingested": row["ingested"].isoformat(), "data": _base64(row["data"])}))
+            show(json.dumps({**row, "ingested": utc(row["ingested"]), "data": _base64(row["data"])}))
         else:
             show(line_of(row))
+    if not rows:
+        tell(_NONE)
     return 0
 
 
@@ -114,7 +109,7 @@ def line_of(row: dict[str, Any]) -> str:
         body = data.hex(" ")
     detail = (row["detail"] or "").rstrip().rpartition("\n")[2]
     lines = (
-        f"{row['ingested'].isoformat()} {row['topic']}[{row['partition']}] offset {row['offset']}",
+        f"{utc(row['ingested'])} {row['topic']}[{row['partition']}] offset {row['offset']}",
         f"{row['device']} {row['subject']} ({row['content_type']}, {row['size_bytes']} bytes)",
         f"{row['outcome']}: {row['reason']}: {detail} (parser: {row['parser'] or 'none'})",
         body,
@@ -145,10 +140,6 @@ def _outcomes(arguments: argparse.Namespace) -> "list[EventOutcome]":
 
 def _since(arguments: argparse.Namespace) -> datetime | None:
     return moment("--since", arguments.since, datetime.now(UTC)) if arguments.since else None
-
-
-def _short(time: datetime) -> str:
-    return f"{time:%Y-%m-%d %H:%M:%S}"
 
 
 def _base64(data: bytes | None) -> str | None:

@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import json
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,8 @@ import msgspec
 from fogline.address import DeviceAddress
 from fogline.amqp.outcome import DeliveryState, Outcome
 from fogline.errors import Misconfigured, Poison
+from fogline.process.command_line import add_limit
+from fogline.process.listing import show_facts, show_rows, utc
 from fogline.process.settings_file import load_toml
 from fogline.process.terminal import show, tell
 from fogline_cloud.cli.common import add_command, add_group, device_argument, json_argument
@@ -46,7 +47,7 @@ def register(groups: "argparse._SubParsersAction[Any]") -> None:
     commands = add_group(groups, "device", "list and change the registry of devices", description=__doc__, **raw)
     listing = add_command(commands, "list", run_list, "print the devices (from Kafka)", **raw)
     listing.add_argument("--where", action="append", default=[], metavar="NAME=VALUE,...", help="only devices that match")
-    listing.add_argument("--limit", type=int, default=1000, help="the most devices to print (default: 1000)")
+    add_limit(listing, 1000, "the first by name")
     show = add_command(commands, "show", run_show, "print one device (from Kafka)", **raw)
     setting = add_command(commands, "set", run_set, "add or change a device", **raw)
     setting.add_argument("--type", help='the type of the device; "" removes it')
@@ -77,17 +78,14 @@ def run_list(arguments: argparse.Namespace) -> int:
     if arguments.json:
         show(json.dumps([facts(each) for each in shown]))
         return 0
-    if shown:
-        show(f"{'DEVICE':24} {'TYPE':16} {'GATEWAY':20} {'LAST SEEN':20} TAGS")
-    for each in shown:
-        tags = ",".join(f"{name}={value}" for name, value in each.tags.items())
-        gateway = each.gateways[0] if each.gateways else "-"
-        show(f"{each.name:24} {each.type or '-':16} {gateway:20} {_time(each.seen_ms):20} {tags}".rstrip())
-    if not shown:
-        tell("no device matches" if arguments.where else "no device is in the registry (docs/devices.md)")
-    if len(shown) < len(matching):
-        tell(f"{len(matching) - len(shown)} more devices match: see --limit")
+    rows = [(each.name, each.type or "-", (each.gateways or ["-"])[0], _time(each.seen_ms), _tags(each)) for each in shown]
+    empty = "no device matches" if arguments.where else "no device is in the registry (docs/devices.md)"
+    show_rows(("device", "type", "gateway", "last seen", "tags"), rows, empty, len(matching) - len(shown))
     return 0
+
+
+def _tags(device: DeviceEntry) -> str:
+    return ",".join(f"{name}={value}" for name, value in device.tags.items())
 
 
 def run_show(arguments: argparse.Namespace) -> int:
@@ -101,8 +99,7 @@ def run_show(arguments: argparse.Namespace) -> int:
     if arguments.json:
         show(json.dumps(found))
     else:
-        for name, value in found.items():
-            show(f"{name:12} {value if isinstance(value, str | int) else json.dumps(value)}")
+        show_facts(found)
     return 0
 
 
@@ -202,4 +199,4 @@ def _tag(text: str) -> tuple[str, str | None]:
 
 
 def _time(ms: int | None) -> str:
-    return "-" if ms is None else datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return utc(None if ms is None else ms / 1000)

@@ -4,12 +4,12 @@ import argparse
 import json
 import sys
 import time
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 
+from fogline.process.listing import utc
 from fogline.process.terminal import escaped, show
 from fogline_cloud.cli.common import add_command
 from fogline_cloud.settings import CloudSettings, load
@@ -96,7 +96,7 @@ def _facts(state: "FlowState", now_s: float) -> dict[str, Any]:
     return {
         "table": state.table,
         "owner": {"epoch": state.owner.epoch, "checkpoint": state.owner.run or None},
-        "last_commit": None if last_s is None else datetime.fromtimestamp(last_s, UTC).isoformat(),
+        "last_commit": None if last_s is None else utc(last_s),
         "last_commit_age_s": None if last_s is None else round(now_s - last_s, 1),
         "partitions": [
             {

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from fogline.process.listing import utc
 from fogline.process.terminal import escaped, show
 from fogline_cloud.access.access_file import read_permissions
 from fogline_cloud.cli.common import add_command, add_group, device_argument
@@ -171,7 +172,7 @@ def show_proof(proof: Proof, period: str, device: str | None) -> None:
 
 
 def _shown(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC") if ms else "an unknown time"
+    return utc(ms / 1000) if ms else "an unknown time"
 
 
 def show_streams(gathered: GatheredEvidence, streams: list[StreamEvidence], findings: list[LedgerFinding]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from fogline.process.command_line import announce
+from fogline.process.listing import utc
 from fogline.process.terminal import show
 from fogline_cloud.cli.common import add_command, add_group, device_argument
 from fogline_cloud.maintenance.forget import ForgottenDay, forget
@@ -59,7 +60,7 @@ def run_forget(arguments: argparse.Namespace) -> int:
     rows = forget(settings, arguments.device, on_day, dry_run=arguments.dry_run)
     gone = datetime.now(UTC) + timedelta(days=settings.tables.vacuum_days + 1)
     if arguments.json:
-        show(json.dumps({"rows": rows, "files_gone_by": gone.isoformat(timespec="seconds")}))
+        show(json.dumps({"rows": rows, "files_gone_by": utc(gone)}))
     elif arguments.dry_run:
         show(f"{rows} rows would be forgotten")
     else:

@@ -4,6 +4,7 @@ import argparse
 import json
 from typing import Any
 
+from fogline.process.command_line import add_watch
 from fogline.process.terminal import show, tell
 from fogline_cloud import acl_admin, kafka_rights, topic_admin
 from fogline_cloud.cli.common import add_command, add_group
@@ -25,6 +26,7 @@ def register(groups: "argparse._SubParsersAction[Any]") -> None:
     create = add_command(commands, "create", run_create, "create the missing topics", **raw)
     create.add_argument("--replication", type=int, default=1, help="copies of each partition (default: 1)")
     check = add_command(commands, "check", run_check, "print the problems", **raw)
+    add_watch(check)
     for each, what in ((create, "also create"), (check, "also check")):
         about = f"{what} the ACLs for the Kafka principals of the bridge, the flow and operators"
         each.add_argument("--acls", nargs="+", metavar="ROLE=PRINCIPAL", help=about)

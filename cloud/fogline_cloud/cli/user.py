@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from fogline.errors import Misconfigured
+from fogline.process.command_line import add_limit
+from fogline.process.listing import show_rows
 from fogline.process.owner import become_owner
 from fogline.process.terminal import show, tell
-from fogline_cloud.bridge.passwords import password_line
+from fogline_cloud.bridge.passwords import password_line, read_passwords
 from fogline_cloud.cli.common import add_command, add_group
 from fogline_cloud.settings import load
 
@@ -19,6 +21,7 @@ EXAMPLE = """\
 examples:
   fogline user set alice             make a new password, note its hash in the file `bridge.users`, and print it
   fogline user set alice --stdin     take the password from the standard input
+  fogline user list
   fogline user delete alice
 """
 
@@ -30,6 +33,8 @@ def register(groups: "argparse._SubParsersAction[Any]") -> None:
     setting = add_command(commands, "set", run_set, "add a user, or change the password", **raw)
     setting.add_argument("name", help="the name of the user")
     setting.add_argument("--stdin", action="store_true", help="take the password from the first line of the standard input")
+    listing = add_command(commands, "list", run_list, "list the users", **raw)
+    add_limit(listing, 1000, "the first")
     deleting = add_command(commands, "delete", run_delete, "delete a user", **raw)
     deleting.add_argument("name", help="the name of the user")
 
@@ -44,6 +49,18 @@ def run_set(arguments: argparse.Namespace) -> int:
         show(json.dumps({"user": arguments.name, **({} if arguments.stdin else {"password": password})}))
     elif not arguments.stdin:
         show(password)
+    return 0
+
+
+def run_list(arguments: argparse.Namespace) -> int:
+    """Print the names of the users."""
+    path = _file(arguments)
+    users = list(read_passwords(str(path))) if path.exists() else []
+    shown = users[: arguments.limit]
+    if arguments.json:
+        show(json.dumps([{"user": each} for each in shown]))
+        return 0
+    show_rows(("user",), [(each,) for each in shown], f"{path} has no user: fogline user set NAME", len(users) - len(shown))
     return 0
 
 

@@ -7,6 +7,7 @@
 `crash_points`: named points at which a test kills the process
 `journal`: the log, with fields if systemd's journal reads it
 `kernel_clock`: tells if the wall clock is synchronized
+`listing`: prints rows, facts and times
 `log_throttle`: repeated log lines
 `login_turns`: turns of logins, by address
 `loop_calls`: calls from any thread into an event loop

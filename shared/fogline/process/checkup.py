@@ -17,6 +17,7 @@ from typing import NamedTuple
 from fogline.errors import FoglineError
 from fogline.process import terminal
 from fogline.process.kernel_clock import machine_is_synchronized
+from fogline.process.listing import utc
 from fogline.process.settings_file import split_endpoint
 
 CONNECT_S = 5.0
@@ -108,9 +109,9 @@ def certificate_problem(path: str, key: str) -> str:
         return f"{key} = {path}: no readable certificate: {error}"
     now = datetime.now(UTC)
     if certificate.not_valid_after_utc <= now:
-        return f"{key} = {path}: the certificate has ended at {certificate.not_valid_after_utc:%Y-%m-%d %H:%M} UTC"
+        return f"{key} = {path}: the certificate has ended at {utc(certificate.not_valid_after_utc)}"
     if certificate.not_valid_before_utc > now:
-        begins = f"{certificate.not_valid_before_utc:%Y-%m-%d %H:%M} UTC"
+        begins = utc(certificate.not_valid_before_utc)
         return f"{key} = {path}: the certificate is not valid before {begins}; is this machine's clock right?"
     return ""
 
@@ -119,7 +120,7 @@ def graded_end(end: datetime, subject: str, what: str, remedy: str, warn_days: f
     """Return the finding for something that is valid until `end`: a warning if fewer than `warn_days` are left."""
     days = (end - datetime.now(UTC)).total_seconds() / _DAY_S
     if days <= 0:
-        return Finding(Grade.FAIL, subject, f"{what} has ended at {end:%Y-%m-%d %H:%M} UTC", remedy)
+        return Finding(Grade.FAIL, subject, f"{what} has ended at {utc(end)}", remedy)
     grade = Grade.WARN if days < warn_days else Grade.OK
     return Finding(grade, subject, f"{what}: {days:.0f} days left", remedy if grade is Grade.WARN else "")
 

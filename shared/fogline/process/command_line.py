@@ -12,6 +12,7 @@ import os
 import re
 import resource
 import sys
+import time
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from importlib.metadata import version
@@ -20,10 +21,12 @@ from typing import Any, NoReturn
 from fogline.errors import FoglineError
 from fogline.process import service_manager
 from fogline.process.journal import log_handler
-from fogline.process.terminal import show, tell
+from fogline.process.terminal import clear, show, tell
 
 INTERRUPTED = 130
 """Exit status after Ctrl-C: 128 + SIGINT, as shells have it."""
+WATCH_S = 2.0
+"""Interval of `--watch`."""
 Run = Callable[[argparse.Namespace], int]
 
 
@@ -63,6 +66,22 @@ class ShowVersion(argparse.Action):
         parser.exit()
 
 
+def add_watch(parser: argparse.ArgumentParser) -> None:
+    """Add the option `--watch`, by which `main` runs the command again and again."""
+    parser.add_argument("--watch", action="store_true", help=f"print it again every {WATCH_S:.0f} s, until Ctrl-C")
+
+
+def add_limit(parser: argparse.ArgumentParser, default: int, which: str) -> None:
+    """Add the option `--limit`, the most rows to print. `which`: those that are printed."""
+    parser.add_argument("--limit", type=_count, default=default, help=f"print so many at most, {which} (default: {default})")
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1")
+    return int(text)
+
+
 def main(parser: argparse.ArgumentParser, arguments: Sequence[str] | None = None) -> int:
     """Run the subcommand, which has set `run` as a parser default. Returns the exit status."""
     parsed = parser.parse_args(arguments)
@@ -73,7 +92,7 @@ def main(parser: argparse.ArgumentParser, arguments: Sequence[str] | None = None
     forbid_core_dumps()
     logging.basicConfig(level=logging.INFO, handlers=[log_handler(parser.prog)])
     try:
-        return run(parsed)
+        return _watch(run, parsed) if getattr(parsed, "watch", False) else run(parsed)
     except FoglineError as error:
         tell(f"{parser.prog}: {error}")
         service_manager.tell_status(str(error))
@@ -83,6 +102,22 @@ def main(parser: argparse.ArgumentParser, arguments: Sequence[str] | None = None
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def _watch(run: Run, parsed: argparse.Namespace) -> NoReturn:
+    """Run a command until Ctrl-C. What it cannot reach does not end it, once it has run."""
+    is_first = True
+    while True:
+        clear()
+        try:
+            run(parsed)
+        except FoglineError as error:
+            if is_first:
+                raise
+            tell(str(error))
+        sys.stdout.flush()
+        is_first = False
+        time.sleep(WATCH_S)
 
 
 def interrupted(program: str) -> int:

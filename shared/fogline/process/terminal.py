@@ -20,6 +20,13 @@ def tell(text: str) -> None:
     sys.stderr.flush()
 
 
+def clear() -> None:
+    """Clear the terminal, if stdout is one, so that the next output is in place of the last one."""
+    if sys.stdout.isatty():
+        sys.stdout.write("\033[H\033[J")
+        sys.stdout.flush()
+
+
 def show_body(data: bytes) -> None:
     """Print what a device has answered: on one line if a person reads it, and as it is if a program does."""
     text = data.decode("utf-8", "replace")
