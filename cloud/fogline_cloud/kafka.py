@@ -38,6 +38,13 @@ _NO_LEADER = {
     KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001 - librdkafka's name for it
     KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001 - librdkafka's name for it
 }
+_AWAY = {
+    KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001 - librdkafka's name for it
+    KafkaError._RESOLVE,  # noqa: SLF001 - librdkafka's name for it
+    KafkaError._TIMED_OUT,  # noqa: SLF001 - librdkafka's name for it
+    KafkaError._TRANSPORT,  # noqa: SLF001 - librdkafka's name for it
+}
+_SETTINGS = 'start it, or check "bootstrap.servers" and "security.protocol" in [kafka]'
 _REASONS = {
     KafkaError._AUTHENTICATION,  # noqa: SLF001 - librdkafka's name for it
     KafkaError._RESOLVE,  # noqa: SLF001 - librdkafka's name for it
@@ -177,8 +184,7 @@ class KafkaClients:
                 why = next((_plain(each) for each in failures if each.code() in _REASONS), readable(error))
             if refusal := self._refusal(failures):
                 raise Misconfigured(f"Kafka at {self._bootstrap}: {refusal} in [kafka]")
-        check = '"bootstrap.servers" and "security.protocol" in [kafka]'
-        raise Misconfigured(f"Kafka does not answer at {self._bootstrap}: {why}; start it, or check {check}")
+        raise Misconfigured(f"Kafka does not answer at {self._bootstrap}: {why}; {_SETTINGS}")
 
     def topic_ids(self, names: Collection[str], limit_s: float = 10.0) -> dict[str, str]:
         """Return the id of each topic, a new one once it is created again; none from Kafka before 2.8. Raises `Unreachable`."""
@@ -247,5 +253,6 @@ def end_offset(reader: Consumer, topic: str, partition: int) -> tuple[int, int]:
             if time.monotonic() < deadline and error.args[0].code() in _NO_LEADER:
                 time.sleep(0.05)
                 continue
-            raise Unreachable(f"{topic}[{partition}]: {readable(error)}") from None
+            why = f"Kafka does not answer; {_SETTINGS}" if error.args[0].code() in _AWAY else readable(error)
+            raise Unreachable(f"{topic}[{partition}]: {why}") from None
         return int(low), int(high)

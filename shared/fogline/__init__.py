@@ -11,6 +11,7 @@
 `command`: commands, replies and their states
 `connection_clock`: the end of a time to live, on the clock of the other side of a connection
 `dead_letter`: messages of a device that cannot become an event
+`document_error`: what is wrong with a document, in words
 `enrolment`: tokens and messages of a gateway that enrols
 `errors`: errors by the reaction that they ask for
 `event`: the event and the arrival

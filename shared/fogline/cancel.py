@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from fogline.address import check_identifier
 from fogline.command import MAX_TEXT, Command, Deadline, check_name, framed
+from fogline.document_error import explained
 from fogline.errors import Poison
 from fogline.message import Message
 
@@ -119,7 +120,9 @@ def decode_cancel(message: Message) -> CancelRequest:
     try:
         found = msgspec.convert(dict(message.properties), _Properties)
     except msgspec.ValidationError as error:
-        raise Poison("malformed", f"the properties of a request to cancel are not readable: {error}") from None
+        raise Poison(
+            "malformed", f"the properties of a request to cancel are not readable: {explained(error, _Properties)}"
+        ) from None
     return CancelRequest(
         id=check_identifier(str(message.message_id or ""), "command id"),
         tenant=check_identifier(found.tenant, "tenant"),

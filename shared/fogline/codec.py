@@ -18,6 +18,7 @@ import zstandard
 from msgspec import Raw
 
 from fogline.address import is_identifier, shown
+from fogline.document_error import explained
 from fogline.errors import Poison
 from fogline.event import Event, Lane, TimeQuality, parse_rfc3339
 from fogline.gap import GAP_CONTENT_TYPE, Lost, decode_gap, encode_gap
@@ -155,7 +156,7 @@ def _read(body: bytes) -> EventObject:
     except RecursionError:
         return _read_deep(body)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise Poison("malformed", f"an event is not readable: {error}") from None
+        raise Poison("malformed", f"an event is not readable: {explained(error, EventObject)}") from None
 
 
 def _read_deep(body: bytes) -> EventObject:
@@ -169,7 +170,7 @@ def _read_deep(body: bytes) -> EventObject:
     try:
         wire = _wire_decoder.decode(head + b'"data_base64":""}')
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise Poison("malformed", f"an event is not readable: {error}") from None
+        raise Poison("malformed", f"an event is not readable: {explained(error, EventObject)}") from None
     wire.data_base64 = base64.b64encode(data[:-1]).decode()
     return wire
 
@@ -328,7 +329,7 @@ def decode_range(message: Message) -> Range:
     try:
         span = msgspec.convert({**message.properties, "chain": bytes.fromhex(str(message.properties.get("chain")))}, Range)
     except (msgspec.ValidationError, ValueError) as error:
-        raise Poison("malformed", f"a batch's properties are not readable: {error}") from None
+        raise Poison("malformed", f"a batch's properties are not readable: {explained(error, Range)}") from None
     if not 1 <= span.first <= span.last <= MAX_SEQUENCE:
         raise Poison("malformed", f"a batch cannot range from {span.first} to {span.last}")
     return span
@@ -340,7 +341,7 @@ def decode_beacon(message: Message) -> Beacon:
     try:
         return msgspec.convert(clock, Beacon)
     except msgspec.ValidationError as error:
-        raise Poison("malformed", f"a batch carries the gateway's boot id and boottime: {error}") from None
+        raise Poison("malformed", f"a batch carries the gateway's boot id and boottime: {explained(error, Beacon)}") from None
 
 
 def decode_batch(span: Range, message: Message) -> list[Event]:
@@ -356,7 +357,7 @@ def read_batch(span: Range, message: Message) -> Batch:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         # The gateway halves a rejected batch until the deep event is alone.
         if not isinstance(error, RecursionError) or span.first != span.last:
-            raise Poison("malformed", f"a batch is not readable: {error}") from None
+            raise Poison("malformed", f"a batch is not readable: {explained(error, list[EventObject])}") from None
         wires = [_read_deep(body.removeprefix(b"[").removesuffix(b"]"))]
     stream, gateway, lane, expected = span.stream, span.gateway, span.lane, span.first
     for wire in wires:

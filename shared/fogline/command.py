@@ -23,6 +23,7 @@ from msgspec import Meta
 
 from fogline.address import check_identifier
 from fogline.codec import Beacon
+from fogline.document_error import explained
 from fogline.errors import Poison
 from fogline.message import Message, Property
 
@@ -284,7 +285,7 @@ def decode_command(message: Message) -> Command:
     try:
         found = msgspec.convert(dict(message.properties), _Properties)
     except msgspec.ValidationError as error:
-        raise Poison("malformed", f"a command's properties are not readable: {error}") from None
+        raise Poison("malformed", f"a command's properties are not readable: {explained(error, _Properties)}") from None
     if len(message.body) > MAX_COMMAND_BYTES:
         raise Poison("too-big", f"a command's body may have {MAX_COMMAND_BYTES} bytes")
     if len(message.content_type or "") > MAX_TEXT:

@@ -4,6 +4,7 @@ from typing import TypeVar
 
 import msgspec
 
+from fogline.document_error import explained
 from fogline.errors import Poison
 
 T = TypeVar("T")
@@ -14,4 +15,4 @@ def read_document(body: bytes, shape: type[T], what: str) -> T:
     try:
         return msgspec.json.decode(body, type=shape)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise Poison("malformed", f"{what} is not readable: {error}") from None
+        raise Poison("malformed", f"{what} is not readable: {explained(error, shape)}") from None

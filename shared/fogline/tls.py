@@ -41,7 +41,7 @@ class Tls:
         try:
             self._ssl.write(data)
         except ssl.SSLError as error:
-            raise TlsError(self._reason(error)) from None
+            raise TlsError(tls_reason(error)) from None
         return self._outgoing.read()
 
     def close(self) -> None:
@@ -64,7 +64,7 @@ class Tls:
         except ssl.SSLWantReadError:
             return
         except ssl.SSLError as error:
-            raise TlsError(self._reason(error)) from None
+            raise TlsError(tls_reason(error)) from None
         self.ready = True
 
     def _read(self) -> bytes:
@@ -75,21 +75,22 @@ class Tls:
         except (ssl.SSLWantReadError, ssl.SSLZeroReturnError, ssl.SSLEOFError):
             pass
         except ssl.SSLError as error:
-            raise TlsError(self._reason(error)) from None
+            raise TlsError(tls_reason(error)) from None
         return b"".join(parts)
 
-    def _reason(self, error: ssl.SSLError) -> str:
-        """Return what went wrong in plain words: who refused what."""
-        if isinstance(error, ssl.SSLCertVerificationError):
-            return f"the peer's certificate is refused: {error.verify_message}"
-        reason = (error.reason or str(error)).replace("_", " ").lower()
-        for old, new in _PLAIN_WORDS.items():
-            if old in reason:
-                return new
-        if "alert" in reason:
-            alert = reason.partition("alert ")[2] or reason
-            return _ALERTS.get(alert, f"the peer refused TLS: {alert}")
-        return f"no TLS: {reason}"
+
+def tls_reason(error: ssl.SSLError) -> str:
+    """Return what went wrong in plain words: who refused what."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the peer's certificate is refused: {error.verify_message}"
+    reason = (error.reason or str(error)).replace("_", " ").lower()
+    for old, new in _PLAIN_WORDS.items():
+        if old in reason:
+            return new
+    if "alert" in reason:
+        alert = reason.partition("alert ")[2] or reason
+        return _ALERTS.get(alert, f"the peer refused TLS: {alert}")
+    return f"no TLS: {reason}"
 
 
 def _unique(name: Iterable[Iterable[tuple[str, str]]]) -> dict[str, str]:

@@ -3,9 +3,10 @@
 import socket
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from fogline.errors import Unreachable
-from fogline_cloud.kafka import COMPRESSION, DERIVED_COMPRESSION, KafkaClients
+from fogline_cloud.kafka import COMPRESSION, DERIVED_COMPRESSION, KafkaClients, end_offset
 
 
 class Made:
@@ -34,6 +35,24 @@ def test_b17_the_codec_is_ours_unless_the_settings_name_one(monkeypatch, kafka, 
 def test_b17_a_consumer_ignores_the_compression_settings():
     clients = KafkaClients({"bootstrap.servers": "127.0.0.1:1", "compression.type": "zstd"})
     clients.reader().close()
+
+
+class _Away:
+    """A reader whose broker is away."""
+
+    def __init__(self, code: int) -> None:
+        self._code = code
+
+    def get_watermark_offsets(self, *_, **__):
+        raise KafkaException(KafkaError(self._code, "Failed to get watermark offsets"))
+
+
+@pytest.mark.parametrize("code", [KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN])
+def test_offsets_of_a_kafka_that_is_away_name_the_setting_to_check(code):
+    with pytest.raises(Unreachable) as error:
+        end_offset(_Away(code), "hono.event.acme", 3)
+    check = 'start it, or check "bootstrap.servers" and "security.protocol" in [kafka]'
+    assert str(error.value) == f"hono.event.acme[3]: Kafka does not answer; {check}"
 
 
 def test_topic_ids_are_unreachable_without_a_broker():

@@ -99,7 +99,7 @@ async def test_input_that_cannot_be_read_is_refused_and_named(line):
         for body, part in (
             (b"{", "the command"),
             (b"[]", "the command"),
-            (b'{"data": 1}', "missing required field `name`"),
+            (b'{"data": 1}', "missing field `name`"),
             (b'{"name": "x", "colour": 1}', "colour"),
             (b'{"name": "x", "data": 1, "data_base64": "MQ=="}', "not both"),
             (b'{"name": "x", "ttl_s": -1}', "ttl_s"),

@@ -9,6 +9,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from fogline import media_type
 from fogline.address import addressed_device, shown
+from fogline.document_error import did_you_mean, explained
 from fogline.errors import Poison
 from fogline.event import parse_rfc3339
 from fogline_cloud.api.problems import Problem, not_at_present, of_poison
@@ -86,7 +87,7 @@ def decode_json(body: bytes, kind: type[T], what: str) -> T:
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        raise Problem(400, f"{what}: {str(error).replace('Object', 'the object', 1)[:200]}") from None
+        raise Problem(400, f"{what}: {explained(error, kind)[:300]}") from None
 
 
 def device_of(request: Request) -> str:
@@ -101,7 +102,7 @@ def allow(request: Request, *names: str) -> None:
     """Raise `Problem` for a parameter of the query that is unknown, or that comes twice."""
     for name in request.query_params:
         if name not in names:
-            raise Problem(400, f"parameter {shown(name)} is unknown here")
+            raise Problem(400, f"parameter {shown(name)} is unknown here{did_you_mean(name, names)}")
     if len(request.query_params.multi_items()) != len(request.query_params):
         raise Problem(400, "a parameter of the query comes twice")
 

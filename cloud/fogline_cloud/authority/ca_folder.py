@@ -12,6 +12,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
+from fogline.document_error import explained
 from fogline.errors import Misconfigured
 from fogline.process.tls_files import check_private
 from fogline_cloud.authority.append_log import append_line, read_lines
@@ -119,7 +120,9 @@ class CaFolder:
             try:
                 change = _decode(line)
             except msgspec.DecodeError as error:
-                raise Misconfigured(f"{self.path / LOG}:{number}: cannot be read: {error}") from None
+                raise Misconfigured(
+                    f"{self.path / LOG}:{number}: cannot be read: {explained(error, Issued | Revoked)}"
+                ) from None
             if isinstance(change, Issued):
                 found[change.serial] = Known(change)
             elif change.serial in found:

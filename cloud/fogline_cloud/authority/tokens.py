@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from fogline.document_error import explained
 from fogline.enrolment import EnrolmentToken
 from fogline.errors import Misconfigured
 from fogline_cloud.authority.append_log import append_line, read_lines
@@ -100,7 +101,7 @@ class _KnownTokens:
             try:
                 change = _decode(line)
             except msgspec.DecodeError as error:
-                raise Misconfigured(f"{path}: cannot be read: {error}") from None
+                raise Misconfigured(f"{path}: cannot be read: {explained(error, Made | Used)}") from None
             if isinstance(change, Made):
                 self.made[change.digest] = change
             else:

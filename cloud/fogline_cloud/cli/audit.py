@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from fogline.address import printable
+from fogline.document_error import explained
 from fogline.errors import Misconfigured, Poison, Unreachable
 from fogline.process.command_line import add_limit
 from fogline.process.listing import show_rows, utc
@@ -113,7 +114,7 @@ def _noted(path: Path | None) -> _Links:
     try:
         return msgspec.json.decode(path.read_bytes(), type=_Links)
     except (OSError, msgspec.MsgspecError) as error:
-        raise Misconfigured(f"--noted {path}: cannot read the links: {error}") from None
+        raise Misconfigured(f"--noted {path}: cannot read the links: {explained(error, _Links)}") from None
 
 
 def _write_noted(path: Path, links: _Links) -> None:

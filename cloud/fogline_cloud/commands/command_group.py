@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Meta
 
 from fogline.command import REMEMBER_COMMANDS_S, CommandState
+from fogline.document_error import explained
 from fogline.errors import Misconfigured, Unreachable
 from fogline_cloud.commands.client import Ask, Operator
 from fogline_cloud.commands.verdict import CommandVerdict
@@ -120,7 +121,9 @@ class GroupFile:
         except OSError as error:
             raise Misconfigured(f"{path}: the group cannot be read: {error.strerror}") from None
         except msgspec.MsgspecError as error:
-            raise Misconfigured(f"{path}: this is not the file of a group: {error}") from None
+            raise Misconfigured(
+                f"{path}: this is not the file of a group: {explained(error, GroupCommand | GroupVerdict)}"
+            ) from None
         if lines and lines[-1]:
             os.truncate(path, path.stat().st_size - len(lines[-1]))
         return group

@@ -7,6 +7,7 @@ import msgspec
 from fogline.address import check_identifier, shown
 from fogline.cancel import CancelRequest
 from fogline.command import MAX_COMMAND_BYTES, MAX_TEXT, Command, CommandState, Deadline, Reply, Status, check_name
+from fogline.document_error import explained
 from fogline.errors import Poison
 from fogline.event import Event
 from fogline.message import unpack_id
@@ -133,7 +134,7 @@ def decode_record(body: bytes) -> CommandRecord:
         if record.reply_to:
             unpack_id(record.correlation)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise Poison("malformed", f"a command record is not readable: {error}") from None
+        raise Poison("malformed", f"a command record is not readable: {explained(error, CommandRecord)}") from None
     if record.status is not None and record.status not in STATUSES:
         raise Poison("malformed", f"a command record has status {record.status}")
     return record

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from fogline.document_error import TOML, explained
 from fogline.errors import Misconfigured, Poison
 from fogline.process.settings_file import load_toml
 from fogline_cloud.devices.edits import checked_commands
@@ -27,4 +28,4 @@ def read_commands_table(path: str, table: Any, where: str) -> str:
     try:
         return commands_text(checked_commands(table))
     except (Poison, TypeError, msgspec.MsgspecError) as error:
-        raise Misconfigured(f"{path}: [{where}]: {error}") from None
+        raise Misconfigured(f"{path}: [{where}]: {explained(error, dict, TOML)}") from None

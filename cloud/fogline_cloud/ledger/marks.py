@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from fogline.document_error import explained
 from fogline.ledger import Counts
 from fogline_cloud.ledger.ranges import Span
 from fogline_cloud.shard.admission import StreamKey
@@ -141,7 +142,7 @@ def decode_marks(data: bytes, kind: type[M]) -> M:
             raise ValueError("another version of Fogline wrote them")
         return msgspec.json.decode(text, type=kind)
     except (lzma.LZMAError, EOFError, msgspec.DecodeError) as error:
-        raise ValueError(f"they are damaged ({error})") from None
+        raise ValueError(f"they are damaged ({explained(error, kind)})") from None
 
 
 class _Version(msgspec.Struct):

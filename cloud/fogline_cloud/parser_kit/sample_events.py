@@ -20,6 +20,7 @@ from pathlib import Path
 
 import msgspec
 
+from fogline.document_error import explained
 from fogline.errors import Misconfigured
 from fogline.event import Event, Lane, TimeQuality, parse_rfc3339
 
@@ -59,7 +60,7 @@ def _event(where: str, number: int, line: bytes) -> Event:
         for time in filter(None, (given.time, given.recordedtime)):
             parse_rfc3339(time)
     except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError) as error:
-        raise Misconfigured(f"{where}: {error}") from None
+        raise Misconfigured(f"{where}: {explained(error, _Line)}") from None
     if given.topic is not None and given.subject is not None:
         raise Misconfigured(f"{where}: give topic or subject, they are the same")
     return Event(

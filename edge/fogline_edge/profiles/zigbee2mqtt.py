@@ -26,6 +26,7 @@ from typing import Any
 import msgspec
 
 from fogline.address import device_identifier, shown
+from fogline.document_error import explained
 from fogline.errors import Poison
 from fogline.event import Lane, parse_rfc3339
 from fogline_edge.profiles.names import Names
@@ -105,7 +106,7 @@ def _decode_names(payload: bytes) -> dict[str, str]:
     try:
         devices = _devices.decode(payload)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise Poison("malformed", f"bridge/devices is not a list of devices: {error}") from None
+        raise Poison("malformed", f"bridge/devices is not a list of devices: {explained(error, list[_Device])}") from None
     return {each.friendly_name: each.ieee_address for each in devices}
 
 

@@ -19,6 +19,7 @@ from fogline.process import terminal
 from fogline.process.kernel_clock import machine_is_synchronized
 from fogline.process.listing import utc
 from fogline.process.settings_file import split_endpoint
+from fogline.tls import tls_reason
 
 CONNECT_S = 5.0
 _DAY_S = 86_400
@@ -141,6 +142,10 @@ def check_bridge(endpoint: str, key: str, context: ssl.SSLContext | None) -> Ite
         text = f"{endpoint}: its certificate is not accepted: {error.verify_message}"
         yield Finding(
             Grade.FAIL, "bridge", text, "Compare the authority (ca) with the bridge's, its host names, and both clocks"
+        )
+    except ssl.SSLError as error:
+        yield Finding(
+            Grade.FAIL, "bridge", f"{endpoint}: {tls_reason(error)}", f"Check that {key} is the bridge's port for TLS"
         )
     except OSError as error:
         text = f"{endpoint} does not answer: {error.strerror or error}"

@@ -1,13 +1,12 @@
 """Reads TOML settings files into types. An error names the file, the key and the expected value."""
 
-import re
 import tomllib
-from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Any, TypeVar
 
 import msgspec
 
+from fogline.document_error import TOML, explained
 from fogline.errors import Misconfigured
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -35,38 +34,7 @@ def convert_settings(raw: dict[str, Any], kind: type[T], where: str) -> T:
     try:
         return msgspec.convert(raw, kind)
     except msgspec.ValidationError as error:
-        raise Misconfigured(f"{where}: {_readable(str(error))}{_meant(str(error), kind)}") from None
-
-
-def _meant(message: str, kind: Any) -> str:
-    """Return the known key that an unknown one may stand for, as an addition to the error; "" if there is none."""
-    unknown = re.search(r"unknown field `([^`]*)`", message)
-    if unknown is None:
-        return ""
-    path = re.findall(r"\.(\w+)", message.partition(" - at `$")[2])
-    meant = get_close_matches(unknown[1], _keys_at(kind, path), 1)
-    return f"; did you mean {meant[0]}?" if meant else ""
-
-
-def _keys_at(kind: Any, path: list[str]) -> list[str]:
-    """Return the keys of the table at a path of settings of type `kind`."""
-    structs = [each for each in (kind, *get_args(kind), *map(get_origin, get_args(kind))) if isinstance(each, type)]
-    struct = next((each for each in structs if issubclass(each, msgspec.Struct)), None)
-    if struct is None:
-        inner = [_keys_at(each, path) for each in get_args(kind)]
-        return next((each for each in inner if each), [])
-    if not path:
-        return [each.encode_name for each in msgspec.structs.fields(struct)]
-    found = next((each.type for each in msgspec.structs.fields(struct) if each.encode_name == path[0]), None)
-    return _keys_at(found, path[1:]) if found is not None else []
-
-
-def _readable(message: str) -> str:
-    """Translate an error of msgspec (``Object contains unknown field `x` - at `$.mqtt```) into the terms of a TOML file."""
-    what, _, path = message.partition(" - at `")
-    key = path.rpartition("$")[2].rstrip("`").lstrip(".").replace("[...]", "[]")
-    what = what.replace("Object contains unknown field", "unknown key").replace("Object missing required field", "missing key")
-    return f"{what}" + (f" in [{key}]" if key and "key" in what else f" at key {key}" if key else "")
+        raise Misconfigured(f"{where}: {explained(error, kind, TOML)}") from None
 
 
 def split_endpoint(text: str, key: str) -> tuple[str, int]:

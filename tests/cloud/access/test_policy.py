@@ -110,13 +110,13 @@ def test_two_grants_do_not_mix():
     ("text", "why"),
     [
         ('[[operator]]\nname = "alice"\n', "missing key `devices` in [operator[0]]"),
-        ('[[operator]]\nname = "alice"\ndevices = []\n', "at key operator[0].devices"),
-        ('[[operator]]\nname = "a b"\ndevices = ["*"]\n', "at key operator[0].name"),
+        ('[[operator]]\nname = "alice"\ndevices = []\n', "key `operator[0].devices`: "),
+        ('[[operator]]\nname = "a b"\ndevices = ["*"]\n', "key `operator[0].name`: "),
         ('[[operators]]\nname = "alice"\n', "unknown key `operators`"),
         ('[[device]]\nname = "lock-1"\ngateway = "gw-1"\n', "unknown key `gateway` in [device[0]]"),
-        ('[[quota]]\nkind = "operator"\n', "at key quota[0].kind"),
-        ('[[quota]]\nkind = "client"\nevents_s = 0\n', "at key quota[0].events_s"),
-        ('devices_without_entry = "first"\n', "at key devices_without_entry"),
+        ('[[quota]]\nkind = "operator"\n', "key `quota[0].kind`: "),
+        ('[[quota]]\nkind = "client"\nevents_s = 0\n', "key `quota[0].events_s`: "),
+        ('devices_without_entry = "first"\n', "key `devices_without_entry`: "),
     ],
 )
 def test_a_mistake_in_the_file_is_named(tmp_path, text, why):

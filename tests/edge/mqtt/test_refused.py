@@ -106,6 +106,17 @@ async def test_a_flood_of_refused_peers_writes_one_line_for_each_reason(secured,
         assert len(refusals) == 2
 
 
+async def test_the_log_names_whose_password_is_wrong_and_a_flood_of_names_writes_one_line(secured, listening, refusals):
+    async with listening(MemoryPort(), **secured.settings()) as served:
+        for number in range(10):
+            guess = with_tls(MqttTlsFiles.trusting, username=f"hub-{number}", password=b"guess")
+            await guess(secured, served.addresses["mqtts"])
+        await eventually(lambda: served.counters.refused == 10, "all are refused")
+    assert len(refusals) == 1
+    assert "wrong user name or password (client " in refusals[0]
+    assert "user 'hub-0')" in refusals[0]
+
+
 async def test_sockets_that_linger_after_their_refusal_are_bounded(secured, listening, monkeypatch):
     monkeypatch.setattr(listener, "LINGERING", 3)
     monkeypatch.setattr(connection, "_LINGER_S", 600.0)

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from fogline.document_error import explained
 from fogline.errors import Poison
 from fogline.event import Event, parse_rfc3339
 from fogline_cloud.flows.parsers import MAX_READINGS, Leftover, Reading
@@ -105,7 +106,7 @@ def _records(pack: list[Any], now_s: float) -> Iterator[Reading | Leftover]:
             else:
                 yield Leftover(f"record {number}", "a field has another type than SenML gives it")
         except msgspec.ValidationError as error:
-            yield Leftover(f"records {number} to {len(pack)}", f"a base field cannot be read: {error}")
+            yield Leftover(f"records {number} to {len(pack)}", f"a base field cannot be read: {explained(error, _BaseFields)}")
             return
         except ValueError as error:
             yield Leftover(f"record {number}", str(error))

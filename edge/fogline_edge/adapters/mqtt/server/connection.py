@@ -22,7 +22,9 @@ from fogline_edge.adapters.send_limit import discard
 from fogline_edge.adapters.users import UserSecret
 
 _log = logging.getLogger(__name__)
-_log.addFilter(LogThrottle(variable=re.compile(r" at \S+")))  # so that a flood of refused peers does not fill the disk
+_log.addFilter(
+    LogThrottle(variable=re.compile(r" at \S+| \(client .*\)$"))
+)  # so that a flood of refused peers does not fill the disk
 
 WRITE_BUFFER_BYTES = 65_536
 """The most bytes that wait for a client that does not read. Beyond that the connection ends."""

@@ -6,6 +6,7 @@ Subscriptions are for commands only; a retained message is an event like any oth
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from fogline.address import shown
 from fogline.certificate_names import CertificateNames
 from fogline.codec import Beacon
 from fogline.errors import Poison
@@ -139,9 +140,11 @@ class ClientProtocol:
         if self._ended:
             return ()
         if ok is None:
-            return _refused(self.version, Reason.SERVER_BUSY, "too many others log in")
+            return _refused(self.version, Reason.SERVER_BUSY, f"too many others log in{_named(self._connect)}")
         if not ok:
-            return _refused(self.version, Reason.BAD_USER_NAME_OR_PASSWORD, "wrong user name or password")
+            return _refused(
+                self.version, Reason.BAD_USER_NAME_OR_PASSWORD, f"wrong user name or password{_named(self._connect)}"
+            )
         return self._accept(self._connect, now)
 
     def fail(self, error: PacketError) -> Close:
@@ -206,7 +209,7 @@ class ClientProtocol:
         if self.certificate is not None or not self._context.with_users:
             return self._accept(connect, now)
         if connect.username is None or connect.password is None:
-            return _refused(self.version, Reason.NOT_AUTHORIZED, "no user name and password")
+            return _refused(self.version, Reason.NOT_AUTHORIZED, f"no user name and password{_named(connect)}")
         return (Verify(connect.username, connect.password),)
 
     def _accept(self, connect: Connect, now: float) -> Sequence[Effect]:
@@ -276,6 +279,12 @@ def _user(context: ProtocolContext, certificate: CertificateNames | None, connec
     if certificate is not None:
         return certified_device(certificate, context.intake.tenant)
     return connect.username if context.with_users else None
+
+
+def _named(connect: Connect) -> str:
+    """Return who asked to be let in, for the log: a name that is not proven. The log's throttle leaves it out."""
+    user = "" if connect.username is None else f", user {shown(connect.username)}"
+    return f" (client {shown(connect.client_id)}{user})"
 
 
 def _refused(version: int, code: Reason, detail: str) -> Sequence[Effect]:
