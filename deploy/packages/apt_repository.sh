@@ -33,4 +33,5 @@ gzip -9nk Packages
 apt-ftparchive -o APT::FTPArchive::Release::Origin=Fogline -o APT::FTPArchive::Release::Label=Fogline release . >Release
 gpg --batch --yes --local-user "$key" --clearsign -o InRelease Release
 gpg --batch --yes --local-user "$key" --armor --detach-sign -o Release.gpg Release
+say "fingerprint of the key (SHA-256), to tell those who install: $(sha256sum <fogline.gpg | cut -d' ' -f1)"
 say "made $apt: $(ls ./*.deb | wc -l) packages, signed by $(gpg --batch --with-colons --list-keys "$key" | sed -n 's/^fpr:*\([0-9A-F]*\):/\1/p;' | head -n 1)"

@@ -65,7 +65,7 @@ def test_a_name_may_be_written_with_its_tenant(users):
         ("d1:$7$101$c2FsdA==$aGFzaA==", "is unreadable"),
         ("d1:$7$101$???$aGFzaA==", "is unreadable"),
         ("@acme:$7$101$c2FsdA==$aGFzaA==", "user '' is empty"),
-        ("", "has no user"),
+        ("", "has no user. Add one: mosquitto_passwd -H sha512-pbkdf2 "),
     ],
 )
 def test_what_is_wrong_with_the_file_is_said_in_one_line(users, text, said):

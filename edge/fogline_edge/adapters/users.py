@@ -72,7 +72,9 @@ def load_users(path: Path, setting: str) -> Users:
             raise Misconfigured(f"{where}: {name} occurs twice")
         secrets[name] = _secret(secret, where)
     if not secrets:
-        raise Misconfigured(f"{setting} = {str(path)!r}: the file has no user")
+        raise Misconfigured(
+            f"{setting} = {str(path)!r}: the file has no user. Add one: mosquitto_passwd -H sha512-pbkdf2 {path} NAME"
+        )
     return Users(secrets)
 
 

@@ -85,6 +85,17 @@ def test_a_wrong_line_is_named(file, line):
         read_passwords(str(file))
 
 
+def test_a_bridge_starts_with_a_file_that_has_no_user_yet(file):
+    for text in ("", "# operators\n", "\n"):
+        file.write_text(text)
+        assert read_passwords(str(file)) == {}
+
+
+def test_a_file_that_is_missing_is_made_by_the_command_that_the_error_names(folder):
+    with pytest.raises(Misconfigured, match=r"bridge.users: there is no .*Make it by its first user: fogline user set NAME"):
+        read_passwords(str(folder / "users"))
+
+
 def test_a_file_that_everybody_reads_is_refused(file):
     file.chmod(0o644)
     with pytest.raises(Misconfigured, match="chmod 600"):
