@@ -11,6 +11,7 @@ from typing import Final
 from fogline.errors import Misconfigured
 from fogline.installed import credential
 from fogline.process.tls_files import check_private
+from fogline.process.user_file import read_text
 
 KafkaValue = str | int | float | bool
 
@@ -75,10 +76,7 @@ def _names_file(key: str, value: KafkaValue) -> bool:
 
 def _secret(path: str, key: str) -> str:
     check_private(path, f"[kafka] {key}")
-    try:
-        found = Path(path).read_text("utf-8-sig").rstrip("\r\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise Misconfigured(f"[kafka] {key} = {path}: it cannot be read as text: {error}") from None
+    found = read_text(path, f"[kafka] {key}").rstrip("\r\n")
     if not found:
         raise Misconfigured(f"[kafka] {key} = {path}: the file is empty")
     return found

@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from fogline.errors import FoglineError, Misconfigured
+from fogline.process.user_file import read_text
 from fogline_edge.doctor import diagnose
 from fogline_edge.machine import read_machine
 from fogline_edge.settings import EdgeSettings, load
@@ -90,8 +91,8 @@ def _settings(config: Path, settings: EdgeSettings | None) -> Any:
     if settings is not None:
         return _without_logins(msgspec.to_builtins(settings))
     try:
-        return _names(tomllib.loads(config.read_text("utf-8-sig")))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        return _names(tomllib.loads(read_text(config, "settings")))
+    except (Misconfigured, tomllib.TOMLDecodeError) as error:
         return {"error": f"{config} cannot be read: {type(error).__name__}"}
 
 

@@ -80,5 +80,5 @@ def test_a_name_stands_there_once(users):
 
 
 def test_a_file_that_is_not_there_is_said(folder):
-    with pytest.raises(Misconfigured, match="cannot be read"):
+    with pytest.raises(Misconfigured, match=r"mqtt.users: there is no .*nobody"):
         load_users(folder / "nobody", "mqtt.users")

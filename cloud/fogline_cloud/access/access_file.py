@@ -155,7 +155,7 @@ class Permissions:
 
 def read_permissions(path: str) -> Permissions:
     """Read `access.toml`. Raises `Misconfigured`, which names the file and the key."""
-    return Permissions(load_settings(Path(path), AccessFile))
+    return Permissions(load_settings(Path(path), AccessFile, "bridge.access"))
 
 
 def loosened(former: Permissions, new: Permissions) -> str:

@@ -5,7 +5,6 @@ import logging
 import signal
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 
 from fogline.errors import Misconfigured
 from fogline.process.loop_calls import call_soon
@@ -14,6 +13,7 @@ from fogline.process.service_manager import watched
 from fogline.process.settings_file import require_loopback, split_endpoint
 from fogline.process.statistics import answer_sigusr1
 from fogline.process.tls_files import ReadAgain
+from fogline.process.user_file import read_text
 from fogline.signature import Signer, read_signer
 from fogline.tracing.activation import tracing
 from fogline.tracing.spans import ExportSpans
@@ -318,10 +318,7 @@ def _signer(settings: CommandPolicySettings) -> Signer:
     if settings.signing_key is None:
         return Signer()
     where = f"commands.signing_key = {settings.signing_key!r}"
-    try:
-        text = Path(settings.signing_key).read_text("ascii")
-    except (OSError, UnicodeDecodeError) as error:
-        raise Misconfigured(f"{where}: cannot read the key: {error}. Make one with: fogline command key") from None
+    text = read_text(settings.signing_key, "commands.signing_key", "Make a key with: fogline command key")
     return read_signer(settings.key_id, text, where)
 
 

@@ -7,7 +7,6 @@ import logging
 import re
 import secrets
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 
 from fogline.address import is_identifier
@@ -16,6 +15,7 @@ from fogline.errors import Misconfigured, SlowDown
 from fogline.process.log_throttle import LogThrottle
 from fogline.process.login_turns import LoginTurns
 from fogline.process.tls_files import ReadAgain, check_private
+from fogline.process.user_file import read_text
 
 _COST: Final = {"n": 2**14, "r": 8, "p": 1}
 _NOBODY: Final = (b"nobody", b"")
@@ -35,14 +35,9 @@ def password_line(name: str, password: str) -> str:
 
 def read_passwords(path: str) -> dict[str, UserHash]:
     """Return salt and hash of each user. Raises `Misconfigured`."""
-    if not Path(path).exists():
-        raise Misconfigured(f"bridge.users: there is no {path}. Make it by its first user: fogline user set NAME")
+    lines = read_text(path, "bridge.users", "Make it by its first user: fogline user set NAME").splitlines()
     check_private(path, "bridge.users")
     found: dict[str, UserHash] = {}
-    try:
-        lines = Path(path).read_text("utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise Misconfigured(f"bridge.users: cannot read {path}: {error}") from None
     for number, line in enumerate(lines, 1):
         if not line or line.startswith("#"):
             continue

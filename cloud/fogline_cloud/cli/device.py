@@ -113,7 +113,7 @@ def run_set(arguments: argparse.Namespace) -> int:
     if arguments.commands == "none":
         body["commands"] = None
     elif arguments.commands is not None:
-        text = read_commands_table(arguments.commands, load_toml(Path(arguments.commands)), "the file")
+        text = read_commands_table(arguments.commands, load_toml(Path(arguments.commands), "--commands"), "the file")
         body["commands"] = msgspec.json.decode(text)
     return _edit(arguments, SET, json.dumps(body).encode())
 

@@ -13,6 +13,7 @@ from fogline.process.command_line import add_limit
 from fogline.process.listing import show_rows
 from fogline.process.owner import become_owner
 from fogline.process.terminal import show, tell
+from fogline.process.user_file import read_text
 from fogline_cloud.bridge.passwords import password_line, read_passwords
 from fogline_cloud.cli.common import add_command, add_group
 from fogline_cloud.settings import load
@@ -85,7 +86,7 @@ def _file(arguments: argparse.Namespace) -> Path:
 def _replace(path: Path, name: str, line: str | None) -> bool:
     """Replace or delete a user's line. Returns True if there was one."""
     try:
-        former = path.read_text("utf-8-sig").splitlines() if path.exists() else []
+        former = read_text(path, "bridge.users").splitlines() if path.exists() else []
         kept = [each for each in former if each.partition(":")[0] != name]
         beside = path.with_name(f"{path.name}.new")
         beside.unlink(missing_ok=True)  # of a run that was interrupted
@@ -94,6 +95,6 @@ def _replace(path: Path, name: str, line: str | None) -> bool:
             file.flush()
             os.fsync(file.fileno())
         beside.replace(path)
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
         raise Misconfigured(f"bridge.users: cannot change {path}: {error}") from None
     return len(kept) < len(former)

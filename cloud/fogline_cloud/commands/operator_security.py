@@ -1,12 +1,11 @@
 """How an operator proves its name to the bridge, from the settings."""
 
-from pathlib import Path
-
 from fogline.amqp.login import EXTERNAL, PLAIN, Login
 from fogline.amqp.security import ClientSecurity
 from fogline.errors import Misconfigured
 from fogline.process.settings_file import require_loopback
 from fogline.process.tls_files import TlsSettings, check_private, client_context
+from fogline.process.user_file import read_password
 from fogline_cloud.settings import OperatorSettings
 
 
@@ -31,8 +30,5 @@ def operator_security(settings: OperatorSettings, host: str) -> ClientSecurity:
     if settings.password_file is None:
         raise Misconfigured("operator.user needs operator.password_file")
     check_private(settings.password_file, "operator.password_file")
-    try:
-        lines = Path(settings.password_file).read_text("utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise Misconfigured(f"operator.password_file: cannot read {settings.password_file}: {error}") from None
-    return ClientSecurity(Login(PLAIN, settings.user, lines[0] if lines else ""), context)
+    password = read_password(settings.password_file, "operator.password_file")
+    return ClientSecurity(Login(PLAIN, settings.user, password), context)

@@ -18,7 +18,7 @@ from fogline_cloud.devices.record import commands_text
 
 def read_types(path: str) -> Mapping[str, str]:
     """Return for each type the text of its commands (`DeviceRecord.commands`). Raises `Misconfigured`, which names the key."""
-    return {kind: read_commands_table(path, table, kind) for kind, table in load_toml(Path(path)).items()}
+    return {kind: read_commands_table(path, table, kind) for kind, table in load_toml(Path(path), "devices.types").items()}
 
 
 def read_commands_table(path: str, table: Any, where: str) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from fogline.errors import Misconfigured
 from fogline.event import Event
+from fogline.process.user_file import read_text
 from fogline_cloud.flows.careful_runner import CarefulRunner
 from fogline_cloud.flows.parser_runner import ParseResult
 from fogline_cloud.flows.parsers import GROUP, Parser, installed
@@ -36,8 +37,8 @@ def find_parser(name: str, folder: Path | None) -> Parser:
 def _parser_in(folder: Path, name: str) -> Parser:
     path = folder / "pyproject.toml"
     try:
-        project = tomllib.loads(path.read_text("utf-8-sig")).get("project", {})
-    except (OSError, ValueError) as error:
+        project = tomllib.loads(read_text(path, "--path")).get("project", {})
+    except tomllib.TOMLDecodeError as error:
         raise Misconfigured(f"{path}: {error}") from None
     target = project.get("entry-points", {}).get(GROUP, {}).get(name)
     if target is None:

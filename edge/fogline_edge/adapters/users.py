@@ -9,6 +9,7 @@ from pathlib import Path
 
 from fogline.address import device_identifier
 from fogline.errors import Misconfigured, Poison
+from fogline.process.user_file import read_text
 
 _HASH_BYTES = 64
 _MAX_ITERATIONS = 10_000_000
@@ -52,12 +53,8 @@ class Users:
 
 def load_users(path: Path, setting: str) -> Users:
     """Read the file that `setting` names. Raises `Misconfigured` with the line number."""
-    try:
-        lines = path.read_text("utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise Misconfigured(f"{setting} = {str(path)!r}: the file cannot be read: {error}") from None
     secrets: dict[str, UserSecret] = {}
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(read_text(path, setting).splitlines(), start=1):
         if not line.strip() or line.startswith("#"):
             continue
         where = f"{path}, line {number}"

@@ -15,7 +15,7 @@ _BUILT_IN = Path(__file__).with_name("ble_devices")
 
 def load_profile(path: Path) -> BleProfile:
     """Read and check one file. Raises `Misconfigured` with one line that names the file and the key."""
-    return load_settings(path, BleProfile)
+    return load_settings(path, BleProfile, "profile")
 
 
 @cache

@@ -21,4 +21,5 @@
 `statistics`: counters that SIGUSR1 prints
 `terminal`: prints text on an operator's terminal
 `tls_files`: TLS from the files that the settings name
+`user_file`: text files that users write
 """

@@ -8,23 +8,23 @@ import msgspec
 
 from fogline.document_error import TOML, explained
 from fogline.errors import Misconfigured
+from fogline.process.user_file import read_text
 
 T = TypeVar("T", bound=msgspec.Struct)
 
 
-def load_settings(path: Path, kind: type[T]) -> T:
-    """Return the settings of a file as `kind`, a struct that forbids unknown fields. Raises `Misconfigured`, one line."""
-    return convert_settings(load_toml(path), kind, str(path))
+def load_settings(path: Path, kind: type[T], what: str = "") -> T:
+    """Return the settings of a file as `kind`, a struct that forbids unknown fields. `what`, errors: as of `load_toml`."""
+    return convert_settings(load_toml(path, what), kind, str(path))
 
 
-def load_toml(path: Path) -> dict[str, Any]:
-    """Return the content of a TOML file. Raises `Misconfigured`, one line."""
+def load_toml(path: Path, what: str = "") -> dict[str, Any]:
+    """Return the content of a TOML file. Raises `Misconfigured`, one line.
+
+    `what`: the setting or option that names the file; "" for the file of `--config`.
+    """
     try:
-        return tomllib.loads(path.read_text("utf-8-sig"))
-    except FileNotFoundError:
-        raise Misconfigured(f"{path}: there is no such settings file; name another one with --config") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise Misconfigured(f"{path}: the settings cannot be read: {error}") from None
+        return tomllib.loads(read_text(path, what or "settings", "" if what else "Name another file with --config"))
     except tomllib.TOMLDecodeError as error:
         raise Misconfigured(f"{path}: this is not TOML: {error}") from None
 

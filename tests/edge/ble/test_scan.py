@@ -97,7 +97,7 @@ def test_it_and_a_gateway_scan_at_once(world):
     ("arguments", "said"),
     [
         (["--adapter", "hci7"], "there is no Bluetooth adapter hci7 (ble.adapter); plug one in"),
-        (["--profile", "nowhere.toml"], "nowhere.toml: there is no such settings file"),
+        (["--profile", "nowhere.toml"], "profile: there is no nowhere.toml"),
     ],
 )
 def test_what_is_wrong_is_one_line(world, arguments, said):

@@ -55,7 +55,8 @@ def test_the_password_is_the_first_line_and_never_shows(folder):
 
 
 @pytest.mark.parametrize(
-    ("content", "said"), [(None, "No such file"), ("", "first line is empty"), ("\n", "first line is empty")]
+    ("content", "said"),
+    [(None, "there is no "), ("", "is empty: expected a password"), ("\n", "is empty: expected a password")],
 )
 def test_a_password_file_that_holds_none_is_named(folder, content, said):
     secret = folder / "secret"

@@ -46,7 +46,7 @@ def test_a_wrong_key_is_named(folder, text, says):
 
 
 def test_a_missing_file_is_named(folder):
-    with pytest.raises(Misconfigured, match="no such settings file"):
+    with pytest.raises(Misconfigured, match=r"settings: there is no .*Name another file with --config"):
         edge.load(folder / "none.toml")
 
 

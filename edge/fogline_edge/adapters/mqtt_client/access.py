@@ -2,10 +2,10 @@
 
 import ssl
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from fogline.errors import Misconfigured
 from fogline.process.settings_file import is_loopback, split_endpoint
+from fogline.process.user_file import read_password
 from fogline_edge.settings import MqttClientSettings
 
 _FORBIDDEN = set("+#\0")
@@ -58,14 +58,7 @@ def load_access(settings: MqttClientSettings) -> Access:
 def _password(settings: MqttClientSettings) -> str | None:
     if settings.password_file is None:
         return None
-    try:
-        lines = Path(settings.password_file).read_text("utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise Misconfigured(f"mqtt_clients {settings.name}: password_file {settings.password_file}: {why}") from None
-    if not lines or not lines[0]:
-        raise Misconfigured(f"mqtt_clients {settings.name}: password_file {settings.password_file}: its first line is empty")
-    return lines[0]
+    return read_password(settings.password_file, f"mqtt_clients {settings.name}: password_file")
 
 
 def _tls(settings: MqttClientSettings) -> ssl.SSLContext | None:
