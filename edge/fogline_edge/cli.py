@@ -330,6 +330,7 @@ def run_reset(arguments: argparse.Namespace) -> int:
 
 def run_outbox(arguments: argparse.Namespace) -> int:
     """Print rows; with `--delete` or `--resend`, remove them from the quarantine."""
+    become_owner(arguments.config.parent)
     settings = load(arguments.config)
     if (arguments.delete or arguments.resend) and not arguments.quarantine:
         raise Misconfigured("--delete and --resend are for rejected events: add --quarantine")

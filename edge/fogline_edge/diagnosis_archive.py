@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from fogline.errors import FoglineError, Misconfigured
+from fogline.process.owner import as_owner
 from fogline.process.user_file import read_text
 from fogline_edge.doctor import diagnose
 from fogline_edge.machine import read_machine
@@ -34,24 +35,42 @@ _SECRET_KEYS = frozenset({"key", "certificate", "password_file", "users"})
 
 def write_archive(config: Path, folder: Path) -> Path:
     """Write `fogline-diag-<gateway>-<time>.tar.gz` into a folder, readable by its owner only. Raises `Misconfigured`."""
-    try:
-        settings = load(config)
-    except Misconfigured:
-        settings = None
-    stamp = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
-    name = f"fogline-diag-{settings.gateway if settings is not None else 'unknown'}-{stamp}"
+    logs = list(_logs())
+    found = as_owner(config.parent, lambda: _gather(config, logs), _Found)
+    name = f"fogline-diag-{found.gateway}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
     path = folder / f"{name}.tar.gz"
-    hide = _Redactor(settings)
     try:
         with _create(path) as file, tarfile.open(fileobj=file, mode="w:gz") as archive:
-            for member, content in _members(config, settings):
-                data = hide(content)
+            for member, data in found.members:
                 entry = tarfile.TarInfo(f"{name}/{member}")
                 entry.size, entry.mtime, entry.mode = len(data), int(time.time()), 0o600
                 archive.addfile(entry, io.BytesIO(data))
     except OSError as error:
         raise Misconfigured(f"cannot write {path}: {error.strerror or error}. Name another folder with --out") from None
     return path
+
+
+class _Found(msgspec.Struct):
+    """What goes into the archive, without secrets."""
+
+    gateway: str
+    members: list[tuple[str, bytes]]
+
+
+def _gather(config: Path, logs: list[tuple[str, bytes]]) -> _Found:
+    try:
+        settings = load(config)
+    except Misconfigured:
+        settings = None
+    hide = _Redactor(settings)
+    members = [(member, hide(content)) for member, content in (*_members(config, settings), *logs)]
+    return _Found(settings.gateway if settings is not None else "unknown", members)
+
+
+def _logs() -> Iterator[tuple[str, bytes]]:
+    lines = ("--lines", str(JOURNAL_LINES), "--no-pager", "--output", "short-iso")
+    yield "journal.txt", _output("journalctl", "--unit", UNIT, *lines)
+    yield "kernel.txt", _output("dmesg", "--ctime")
 
 
 def _create(path: Path) -> BinaryIO:
@@ -61,11 +80,6 @@ def _create(path: Path) -> BinaryIO:
 def _members(config: Path, settings: EdgeSettings | None) -> Iterator[tuple[str, bytes]]:
     yield "doctor.json", _json([each._asdict() for each in diagnose(config)])
     yield "settings.json", _json(_settings(config, settings))
-    yield (
-        "journal.txt",
-        _output("journalctl", "--unit", UNIT, "--lines", str(JOURNAL_LINES), "--no-pager", "--output", "short-iso"),
-    )
-    yield "kernel.txt", _output("dmesg", "--ctime")
     if settings is None:
         return
     folder = Path(settings.data)

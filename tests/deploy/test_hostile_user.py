@@ -6,6 +6,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import tarfile
 import tempfile
 from pathlib import Path
 
@@ -134,6 +135,60 @@ def test_passwords_are_written_into_nothing_of_roots(world, planted):
     before = outside(world)
     run(CLOUD, "user", "set", "alice", "--config", folder / "cloud.toml")
     assert outside(world) == before
+
+
+@pytest.mark.fault("S8")
+@pytest.mark.parametrize("planted", ["data/outbox.db-shm", "data/outbox.db-wal", "data/copy.json.new"])
+def test_rejected_events_are_deleted_with_the_rights_of_the_gateway(world, gateway, planted):
+    link(gateway.parent / planted, world / "root" / "secret")
+    before = outside(world)
+    run(EDGE, "outbox", "--quarantine", "--delete", "--config", gateway)
+    assert outside(world) == before
+    assert {each.lstat().st_uid for each in gateway.parent.rglob("*")} == {USER}
+
+
+@pytest.mark.fault("S8")
+@pytest.mark.parametrize("planted", ["users", "edge.toml"])
+def test_an_archive_for_support_holds_nothing_of_roots(world, gateway, planted):
+    link(gateway.parent / planted, world / "root" / "secret")
+    archives = world / "archives"
+    archives.mkdir()
+    run(EDGE, "diag", "--config", gateway, "--out", archives)
+    for each in archives.iterdir():
+        with tarfile.open(each) as archive:
+            content = b"".join(archive.extractfile(member).read() for member in archive.getmembers())
+        assert SECRET.encode() not in content
+
+
+@pytest.fixture
+def authority(world) -> Path:
+    """The settings of an authority of the user."""
+    folder = world / "cloud"
+    folder.mkdir()
+    (folder / "cloud.toml").write_text('tenant = "acme"\n[ca]\nfolder = "ca"\n')
+    give(folder)
+    assert run(CLOUD, "ca", "init", "--config", folder / "cloud.toml").returncode == 0
+    return folder / "cloud.toml"
+
+
+@pytest.mark.fault("S8")
+@pytest.mark.parametrize("command", ["ca issue operator alice --out {out}", "gateway add gw-1"])
+def test_an_authority_issues_with_the_rights_of_its_user(world, authority, command):
+    folder = authority.parent
+    for planted in [*(folder / "ca").iterdir(), folder / "alice.pem", folder / "ca.pem"]:
+        if planted.name not in {"ca.key", "ca.pem"} or planted.parent == folder:
+            link(planted, world / "root" / "secret")
+    before = outside(world)
+    run(CLOUD, *command.format(out=folder).split(), "--config", authority)
+    assert outside(world) == before
+
+
+@pytest.mark.fault("S8")
+def test_root_gets_a_certificate_of_the_authority_of_another_user(world, authority):
+    done = run(CLOUD, "ca", "issue", "operator", "alice", "--out", world / "root" / "alice", "--config", authority)
+    assert done.returncode == 0, done.stderr
+    assert {each.name for each in (world / "root" / "alice").iterdir()} == {"alice.pem", "alice.key", "ca.pem"}
+    assert {each.lstat().st_uid for each in authority.parent.rglob("*")} == {USER}
 
 
 @pytest.mark.fault("S8")

@@ -2,9 +2,11 @@
 
 import argparse
 import json
+import os
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from cryptography import x509
 from cryptography.hazmat.primitives.hashes import SHA256
 
@@ -12,7 +14,7 @@ from fogline.address import is_identifier
 from fogline.errors import Misconfigured
 from fogline.process.command_line import add_limit
 from fogline.process.listing import show_rows, utc
-from fogline.process.owner import become_owner
+from fogline.process.owner import as_owner, become_owner
 from fogline.process.terminal import show
 from fogline_cloud.authority.ca_folder import ROOT, STATES, CaFolder, Known, write_private
 from fogline_cloud.authority.certificates import Role, Subject, key_pem, make_key, now_utc, pem
@@ -67,25 +69,40 @@ def run_init(arguments: argparse.Namespace) -> int:
 
 def run_issue(arguments: argparse.Namespace) -> int:
     """Issue one certificate, and write it and its key."""
-    settings = load(arguments.config, kafka=False)
-    folder, role = CaFolder.open(Path(settings.ca.folder)), Role(arguments.role)
-    subject = _subject(settings, role, arguments.name, arguments.host)
-    certificate, secret = arguments.out / f"{arguments.name}.pem", arguments.out / f"{arguments.name}.key"
-    key = make_key()
+    out, key = arguments.out, make_key()
+    certificate, secret = out / f"{arguments.name}.pem", out / f"{arguments.name}.key"
+    if os.path.lexists(secret):
+        raise Misconfigured(f"{secret} exists already; move it away, or name another folder with --out")
+    made = as_owner(arguments.config.parent, lambda: _issue(arguments, key.public_key()), _Issued)
+    become_owner(out)
     try:
-        arguments.out.mkdir(parents=True, exist_ok=True)
+        out.mkdir(parents=True, exist_ok=True)
         write_private(secret, key_pem(key))
-        made = folder.issue(subject, key.public_key(), now_utc(), arguments.days or settings.ca.days)
-        certificate.write_bytes(pem(made))
-        (arguments.out / ROOT).write_bytes(pem(folder.authority.certificate))
-    except FileExistsError:
-        raise Misconfigured(f"{secret} exists already; move it away, or name another folder with --out") from None
+        certificate.write_bytes(made.certificate)
+        (out / ROOT).write_bytes(made.root)
     except OSError as error:
-        raise Misconfigured(f"--out {arguments.out}: cannot write: {error.strerror}") from None
-    files = {"certificate": str(certificate), "key": str(secret), "ca": str(arguments.out / ROOT)}
-    facts = {**files, "serial": format(made.serial_number, "x"), "expires": utc(made.not_valid_after_utc)}
-    _print(arguments, facts, _usage(subject, certificate, secret))
+        raise Misconfigured(f"--out {out}: cannot write: {error.strerror}") from None
+    files = {"certificate": str(certificate), "key": str(secret), "ca": str(out / ROOT)}
+    subject = Subject(made.tenant, Role(arguments.role), arguments.name)
+    _print(arguments, {**files, "serial": made.serial, "expires": made.expires}, _usage(subject, certificate, secret))
     return 0
+
+
+class _Issued(msgspec.Struct):
+    tenant: str
+    certificate: bytes
+    root: bytes
+    serial: str
+    expires: str
+
+
+def _issue(arguments: argparse.Namespace, key: object) -> _Issued:
+    settings = load(arguments.config, kafka=False)
+    folder = CaFolder.open(Path(settings.ca.folder))
+    subject = _subject(settings, Role(arguments.role), arguments.name, arguments.host)
+    made = folder.issue(subject, key, now_utc(), arguments.days or settings.ca.days)
+    serial, expires = format(made.serial_number, "x"), utc(made.not_valid_after_utc)
+    return _Issued(settings.tenant, pem(made), pem(folder.authority.certificate), serial, expires)
 
 
 def _usage(subject: Subject, certificate: Path, secret: Path) -> str:

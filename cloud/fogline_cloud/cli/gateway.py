@@ -9,6 +9,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from fogline.address import is_identifier
 from fogline.errors import Misconfigured
+from fogline.process.owner import become_owner
 from fogline.process.terminal import show
 from fogline_cloud.authority.ca_folder import CaFolder
 from fogline_cloud.authority.certificates import check_hosts, now_utc
@@ -38,6 +39,7 @@ def register(groups: "argparse._SubParsersAction[Any]") -> None:
 
 def run_add(arguments: argparse.Namespace) -> int:
     """Make a token and print it."""
+    become_owner(arguments.config.parent)
     settings = load(arguments.config, kafka=False)
     if not is_identifier(arguments.name):
         raise Misconfigured(f"gateway {arguments.name!r}: expected up to 64 letters, digits, and . _ : -")

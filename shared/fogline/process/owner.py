@@ -9,13 +9,15 @@ import os
 import pwd
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from fogline.errors import FoglineError, Misconfigured
 
 codecs.lookup("utf-8-sig")  # of settings files: the user may be unable to read the interpreter's modules
+
+T = TypeVar("T")
 
 
 class FolderOwner(NamedTuple):
@@ -56,6 +58,16 @@ def run_as(owner: FolderOwner, work: Callable[[], object]) -> bytes:
     if found.error:
         raise Misconfigured(found.error)
     return bytes(found.result)
+
+
+def as_owner(folder: Path, work: Callable[[], object], kind: type[T]) -> T:
+    """Do `work` with the rights of the user to whom root leaves a folder. Returns its result, a JSON value of `kind`.
+
+    Raises what `work` raises, from a child process as `Misconfigured`.
+    """
+    owner = owner_of(folder)
+    told = msgspec.json.encode(work()) if owner is None else run_as(owner, work)
+    return msgspec.json.decode(told, type=kind)
 
 
 def _work(owner: FolderOwner, work: Callable[[], object], writing: int) -> None:
