@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from docs.command_parsers import COMMANDS
 from fogline_cloud.flows.kafka import spark_options
+from fogline_cloud.kafka_rights import KafkaRole
 from fogline_cloud.kafka_settings import MECHANISMS
 from fogline_cloud.settings import load
 
@@ -16,6 +18,15 @@ BLOCKS = re.findall(r"^```toml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 def test_there_is_a_block_for_each_way_to_log_in():
     assert len(BLOCKS) == 3
     assert all(each in PAGE for each in MECHANISMS)
+
+
+def test_the_roles_are_those_of_the_program_and_every_command_that_asks_kafka_has_one():
+    roles = dict(re.findall(r"^\| `(\w+)`( \([^)]*\))? \|", PAGE, re.MULTILINE))
+    assert set(roles) == {each.value for each in KafkaRole}
+    named = set(re.findall(r"`(\w+ \w+)`", "".join(roles.values())))
+    assert {"flow status", "flow run", "ledger verify", "audit verify"} <= named
+    known = {" ".join(each.prog.split()[1:]) for each in COMMANDS}
+    assert named <= known
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=["password", "certificate", "token"])
