@@ -5,6 +5,7 @@
 `api`: the HTTP API
 `audit`: the record of every decision
 `authority`: the certificate authority
+`bridge_exchange`: one question to a bridge
 `bridge`: the AMQP listener on the event loop
 `cli`: the command `fogline`
 `commands`: values and rules of commands
@@ -18,6 +19,8 @@
 `kafka_rights`: the rights of each process in Kafka
 `kafka_settings`: files, secrets and contradictions in `[kafka]`
 `ledger`: compares gateways, Kafka and tables
+`listing`: lists of devices and commands, on the wire
+`listing_client`: reads lists from a bridge
 `maintenance`: maintenance of the tables beside the flow
 `parser_kit`: tools for writers of parsers
 `record_tail`: reads topics as they grow

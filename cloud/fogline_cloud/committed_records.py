@@ -29,11 +29,12 @@ class CommittedRecord(msgspec.Struct, frozen=True):
 
 
 def read_committed(
-    clients: KafkaClients, starts: Mapping[Partition, int | None], *, stable: bool = False
+    clients: KafkaClients, starts: Mapping[Partition, int | None], *, stable: bool = False, lean: bool = False
 ) -> Iterator[CommittedRecord]:
     """Yield every committed record, from the given offset of each partition (None: the first one) to the high watermark.
 
-    Waits for the end of open transactions; with `stable`, ends where the first one begins. Raises `Unreachable`.
+    Waits for the end of open transactions; with `stable`, ends where the first one begins. With `lean`, few records are in
+    memory. Raises `Unreachable`.
     """
     bounds = clients.bounds(starts, committed=stable)
     begin: dict[Partition, int] = {}
@@ -50,7 +51,7 @@ def read_committed(
         if first < high:
             begin[partition] = first
     if begin:
-        reader = clients.reader()
+        reader = clients.reader(lean=lean)
         try:
             yield from _read_until(reader, begin, {partition: bounds[partition][1] for partition in begin})
         finally:

@@ -27,6 +27,12 @@ COMPRESSION: Final[Mapping[str, Scalar]] = {"compression.type": "gzip", "compres
 """The default for the raw topics: every Kafka client reads gzip, but not every one reads lz4 or zstd (docs/decisions/0018)."""
 DERIVED_COMPRESSION: Final[Mapping[str, Scalar]] = {"compression.type": "zstd"}
 """The default for derived topics, which Spark reads mostly, and for the list of revoked certificates."""
+LEAN: Final[Mapping[str, Scalar]] = {
+    "queued.max.messages.kbytes": 1024,
+    "max.partition.fetch.bytes": 1_048_576,
+    "fetch.max.bytes": 2_097_152,
+}
+"""Settings of a consumer that keeps few records in memory."""
 SESSION_TIMEOUT_MS = 6_000
 _BY_USER = '"sasl.username", "sasl.password" and "sasl.mechanism"'
 _BY_CLIENT = '"sasl.oauthbearer.client.id", "sasl.oauthbearer.client.secret" and "https.ca.location"'
@@ -95,8 +101,8 @@ class KafkaClients:
         }
         return self._make(Producer, settings | self._codec(DERIVED_COMPRESSION))
 
-    def reader(self, *, committed: bool = True) -> Consumer:
-        """Return a consumer for manual assignment, which commits no offsets."""
+    def reader(self, *, committed: bool = True, lean: bool = False) -> Consumer:
+        """Return a consumer for manual assignment, which commits no offsets. A `lean` one keeps few records in memory."""
         settings = {
             "group.id": READER_GROUP,
             "isolation.level": "read_committed" if committed else "read_uncommitted",
@@ -104,6 +110,7 @@ class KafkaClients:
             "enable.partition.eof": True,
             "auto.offset.reset": "error",
             "fetch.wait.max.ms": 50,
+            **(LEAN if lean else {}),
         }
         return self._make(Consumer, settings)
 
@@ -118,9 +125,7 @@ class KafkaClients:
             "session.timeout.ms": SESSION_TIMEOUT_MS,
             "heartbeat.interval.ms": SESSION_TIMEOUT_MS // 6,
             "fetch.wait.max.ms": 50,
-            "queued.max.messages.kbytes": 1024,
-            "max.partition.fetch.bytes": 1_048_576,
-            "fetch.max.bytes": 2_097_152,
+            **LEAN,
         }
         return self._make(Consumer, settings)
 

@@ -110,7 +110,7 @@ def _needs(role: KafkaRole, tenant: str, shards: int) -> Iterator[tuple[str, str
         own = [topics.commands(tenant), topics.devices(tenant), topics.canonical(tenant)]
         yield from _each(("read",), own)
     else:
-        yield from _each(("read",), [*raw, topics.commands(tenant), topics.audit(tenant), topics.devices(tenant)])
+        yield from _each(("read",), [*raw, topics.audit(tenant)])
 
 
 def _exclusive(tenant: str, shards: int) -> Iterator[tuple[str, str, str]]:

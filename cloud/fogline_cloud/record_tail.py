@@ -1,5 +1,6 @@
 """Reads committed records of topics as they come, on a thread of its own."""
 
+from collections import deque
 from collections.abc import Callable, Mapping
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, TopicPartition
@@ -36,8 +37,13 @@ class RecordTail(ConsumerThread):
         self._first = {each: OFFSET_BEGINNING if whole else OFFSET_END for each, whole in partitions.items()}
         self._position = dict(self._first)
         self._unread: set[Partition] = set()
+        self._waiting: deque[tuple[Mapping[Partition, int], Callable[[], None]]] = deque()
         self._on_records = on_records
         self._on_loaded = on_loaded
+
+    def when_read(self, ends: Mapping[Partition, int], call: Callable[[], None]) -> None:
+        """Call `call` on this thread once `on_records` has had every record before these offsets. Thread-safe."""
+        self._waiting.append((ends, call))
 
     def begin(self, consumer: Consumer) -> None:
         """See `ConsumerThread`."""
@@ -73,6 +79,15 @@ class RecordTail(ConsumerThread):
             if not self.loaded:
                 self.loaded = True
                 self._on_loaded()
+            self._tell_waiting()
+
+    def _tell_waiting(self) -> None:
+        for _ in range(len(self._waiting)):
+            ends, call = self._waiting.popleft()
+            if all(self._position[partition] >= end for partition, end in ends.items()):
+                call()
+            else:
+                self._waiting.append((ends, call))
 
     def on_error(self, error: Exception) -> None:
         """See `ConsumerThread`."""

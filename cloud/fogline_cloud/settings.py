@@ -208,7 +208,7 @@ class TablesSettings(_Strict, frozen=True, kw_only=True):
 
 
 class OperatorSettings(_Strict, frozen=True, kw_only=True):
-    """`fogline command` on an operator's machine."""
+    """`fogline command` and `fogline device` on an operator's machine, which needs no Kafka."""
 
     bridge: str | None = None
     """Address of the bridge as `host:port`. Default: `bridge.listen`."""

@@ -16,9 +16,9 @@ The AMQP addresses are the same for a bridge, a router and a broker:
 | `hello/{tenant}` | a gateway: the first message on a connection |
 | `ingest/{tenant}/{shard}` | a gateway: events, over one link for each lane |
 | `control/{tenant}/{gateway}` | the bridge: the answer to hello, commands |
-| `command/{tenant}`, `command/{tenant}/{device}` | an operator: commands (Eclipse Hono's command and control API) |
+| `command/{tenant}`, `command/{tenant}/{device}` | an operator: commands (as Eclipse Hono has it); the bridge: lists of them |
 | `command_response/{tenant}/{reply_id}` | the bridge: the replies to an operator's commands |
-| `device/{tenant}`, `device/{tenant}/{device}` | an operator: changes of the registry of devices |
+| `device/{tenant}`, `device/{tenant}/{device}` | an operator: changes of the registry of devices; the bridge: lists of them |
 | `telemetry/{tenant}/{device}`, `event/{tenant}/{device}` | any AMQP client: events of a device |
 | `enroll/{tenant}/{gateway}` | a gateway: a certificate signing request; the bridge: the certificate |
 | none (a link without a target address) | as the last four, by the `to` of each message (anonymous relay) |

@@ -52,6 +52,22 @@ def reading(bench, partition, *, from_start=True, refuse=lambda _: False):
         assert not tail.is_alive(), "the tail did not end"
 
 
+def test_whoever_waits_for_an_offset_is_called_after_every_record_before_it_and_at_once_if_all_were_read(bench, partition):
+    write(bench, partition, b"1")
+    with reading(bench, partition) as (tail, given):
+        assert (given(), given()) == (b"1", "loaded")
+        write(bench, partition, b"2", b"3")
+        called: queue.SimpleQueue[str] = queue.SimpleQueue()
+        tail.when_read({partition: 3}, lambda: called.put("now"))
+        assert called.get(timeout=LIMIT_S) == "now"
+        assert (given(), given()) == (b"2", b"3")
+        tail.when_read({partition: 3}, lambda: called.put("again"))
+        assert called.get(timeout=LIMIT_S) == "again"
+        tail.when_read({partition: 4}, lambda: called.put("too early"))
+        tail.when_read({partition: 3}, lambda: called.put("last"))
+        assert called.get(timeout=LIMIT_S) == "last"
+
+
 def test_it_tells_when_it_has_read_what_was_there_and_goes_on(bench, partition):
     write(bench, partition, b"1")
     with reading(bench, partition) as (tail, given):

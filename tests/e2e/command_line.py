@@ -19,11 +19,7 @@ class Ended:
 
 async def fogline(line, *arguments: str) -> Ended:
     config = line.folder / "cloud.toml"
-    kafka = line.cloud.kafka["bootstrap.servers"]
-    config.write_text(
-        f'tenant = "{line.tenant}"\nshards = 2\n[kafka]\n"bootstrap.servers" = "{kafka}"\n'
-        f'[bridge]\nlisten = "127.0.0.1:{line.port}"\n'
-    )
+    config.write_text(f'tenant = "{line.tenant}"\n[operator]\nbridge = "127.0.0.1:{line.port}"\n')
     process = await asyncio.create_subprocess_exec(
         FOGLINE,
         "command",

@@ -2,8 +2,10 @@
 
 from fogline.address import DeviceAddress
 from fogline.amqp.security import ClientSecurity
+from fogline_cloud import topics
+from fogline_cloud.committed_records import read_committed
 from fogline_cloud.devices.client import edit_device
-from fogline_cloud.devices.read_devices import read_devices
+from fogline_cloud.devices.device_table import DeviceTable
 from fogline_cloud.kafka import KafkaClients
 from fogline_lab.waiting import until_not
 
@@ -15,8 +17,14 @@ async def edited(line, device: str, action: str, body: bytes = b"", where: str =
     return await edit_device(where or f"127.0.0.1:{line.port}", address, action, body, security=ClientSecurity())
 
 
-def registry(line):
-    return read_devices(KafkaClients(line.cloud.kafka), line.tenant, 2)
+def registry(line) -> DeviceTable:
+    """All devices, as they are on Kafka."""
+    table = DeviceTable()
+    for each in read_committed(
+        KafkaClients(line.cloud.kafka), {(topics.devices(line.tenant), shard): None for shard in (0, 1)}
+    ):
+        table.apply(each.key, each.value)
+    return table
 
 
 async def known(bridge, condition) -> None:

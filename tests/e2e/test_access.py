@@ -81,18 +81,21 @@ RECEIVES = {
     "replies": "command_response/{}/any",
     "its certificate": "enroll/{}/gw-1",
     "another's certificate": "enroll/{}/gw-2",
+    "list of commands": "command/{}",
+    "commands to door-1": "command/{}/door-1",
+    "list of devices": "device/{}",
+    "door-1 of the registry": "device/{}/door-1",
 }
-COMMANDS, EVENTS = (
-    {each for each in SENDS if "command" in each},
-    {each for each in SENDS if each.startswith(("event", "telemetry"))},
-)
+LISTS = {each for each in RECEIVES if each.startswith("list of")}
+COMMANDS = {each for each in SENDS if "command" in each}
+EVENTS = {each for each in SENDS if each.startswith(("event", "telemetry"))}
 MAY: dict[str, set[str]] = {
     "gateway": {"hello", "batch to its shard", "its control"},
     "enrollee": {"enrol itself", "its certificate"},
     "device": {"event of lamp-1"},
-    "operator": {"granted command", "replies"},
+    "operator": {"granted command", "replies"} | LISTS,
     "service": {"telemetry of station-1"},
-    "admin": COMMANDS | EVENTS | {"replies"},
+    "admin": COMMANDS | EVENTS | {"replies"} | LISTS | {"commands to door-1", "door-1 of the registry"},
     "nobody": set(),
 }
 """What ACCESS allows. All else is refused."""

@@ -61,7 +61,11 @@ async def test_a_command_that_waits_is_cancelled_for_everyone(line):
         late = await fogline(line, "cancel", finished)
         assert (late.status, f"{finished}: 409, SUCCEEDED: it is too late" in late.err) == (1, True)
         nobody = await fogline(line, "cancel", "5f0c")
-        assert (nobody.status, "404, command '5f0c' is not known here" in nobody.err) == (1, True)
+        assert (nobody.status, "5f0c: 404, no commands begin with 5f0c" in nobody.err) == (1, True)
+        unknown = await fogline(line, "cancel", "0" * 32)
+        assert (unknown.status, f"404, command '{'0' * 32}' is not known here" in unknown.err) == (1, True)
+        begun = await fogline(line, "cancel", command_id[:8])
+        assert (begun.status, f"{command_id}: CANCELLED" in begun.err) == (0, True)
         assert bridge.gateways.names == ["gw-1"]
     assert await in_state(line, CommandState.CANCELLED)
 

@@ -14,7 +14,7 @@ from fogline_cloud.commands.client import Operator
 from fogline_cloud.commands.command_group import GroupCommand, GroupFile, GroupRun
 from fogline_lab.amqp import within
 from fogline_lab.device.command_device import CommandDevice
-from fogline_lab.line.line import commandable
+from fogline_lab.line.line import commandable, serving
 from fogline_lab.waiting import until_not
 
 NAMES = [f"lamp-{number}" for number in range(1, 13)]
@@ -131,6 +131,7 @@ async def test_a_cancelled_group_sends_nothing_more(line):
     ids=str,
 )
 async def test_wrong_input_is_one_sentence_and_status_2(line, fogline, words, says):
-    status, _, err = await fogline("command", *words)
+    async with serving(line):
+        status, _, err = await fogline("command", *words)
     assert (status, err.count("\n")) == (2, 1)
     assert says in err

@@ -38,7 +38,17 @@ async def run(line, *arguments: str, **more: str) -> tuple[int, str, str]:
 
 @pytest.mark.parametrize(
     "arguments",
-    [("command", "send", "lamp-1", "switch"), ("command", "cancel", "5f0c"), ("device", "set", "lamp-1", "--type", "lamp")],
+    [
+        ("command", "send", "lamp-1", "switch"),
+        ("command", "send", "--where", "type=lamp", "switch"),
+        ("command", "cancel", "5f0c"),
+        ("command", "cancel", "5f0c" + "0" * 28),
+        ("command", "list"),
+        ("command", "show", "5f0c"),
+        ("device", "list"),
+        ("device", "show", "lamp-1"),
+        ("device", "set", "lamp-1", "--type", "lamp"),
+    ],
 )
 async def test_a_wrong_tenant_is_refused_in_one_sentence_before_the_time_to_live_is_over(line, arguments):
     async with commandable(line):
@@ -86,7 +96,7 @@ async def test_a_command_that_no_bridge_can_have_got_expires_and_is_not_in_doubt
 
 @pytest.mark.parametrize("arguments", [("ledger", "verify"), ("device", "list"), ("command", "list")])
 async def test_ctrl_c_ends_every_command_with_130(line, arguments):
-    """Kafka's address accepts connections and says nothing, so that the command waits."""
+    """The address of Kafka, and of the bridge, accepts connections and says nothing, so that the command waits."""
     came = asyncio.Event()
 
     async def stay_silent(_: object, __: object) -> None:
@@ -95,9 +105,10 @@ async def test_ctrl_c_ends_every_command_with_130(line, arguments):
 
     server = await asyncio.start_server(stay_silent, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
+    line.port = port
     process = await start(line, *arguments, more=f'[kafka]\n"bootstrap.servers" = "127.0.0.1:{port}"\n')
     try:
-        await within(came.wait(), "it does not ask Kafka", LIMIT_S)
+        await within(came.wait(), "it asks nobody", LIMIT_S)
         process.send_signal(signal.SIGINT)
         _, err = await within(process.communicate(), "Ctrl-C does not end it", LIMIT_S)
         assert (process.returncode, b"interrupted" in err, b"Traceback" in err) == (130, True, False)

@@ -50,7 +50,8 @@ class Policy(msgspec.Struct, frozen=True):
         """Return True if `principal` may do `action` at `subject`. A subject without a device stands for any device.
 
         A gateway may act only for itself. `command` is the name of the command that is sent; "" for any.
-        At a `DeviceAddress`, `RECEIVE` reads the device; `SEND` sets it, or with `command` its desired state.
+        At a `CommandAddress`, `RECEIVE` reads commands: whoever may send them may. At a `DeviceAddress`, `RECEIVE` reads the
+        device; `SEND` sets it, or with `command` its desired state.
         """
         if not self.knows(principal) or subject.tenant != self.tenant:
             return False
@@ -83,7 +84,7 @@ class Policy(msgspec.Struct, frozen=True):
             case CommandResponse():
                 return action is Action.RECEIVE and (access is None or access.may_receive_replies(name))
             case CommandAddress(device=device):
-                return action is Action.SEND and (access is None or access.may_command(name, device, command))
+                return access is None or access.may_command(name, device, command)
             case DeviceAddress(device=device):
                 return access is None or self._device_access(access, name, action, device, command)
             case Reports(device=device):

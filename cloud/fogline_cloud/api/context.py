@@ -79,8 +79,8 @@ class ApiContext:
         use.count(now_s, events=events, commands=commands, size_bytes=size_bytes)
 
     def may_see(self, principal: Principal, device: str, command: str = "") -> bool:
-        """Return True if a user may read about a device, or a command: if they may send it."""
-        may_command = self.policy.may(principal, Action.SEND, CommandAddress(self.tenant, device), command)
+        """Return True if a user may read about a device, or a command."""
+        may_command = self.policy.may(principal, Action.RECEIVE, CommandAddress(self.tenant, device), command)
         return may_command or (
             not command and self.policy.may(principal, Action.SEND, Reports("telemetry", self.tenant, device))
         )

@@ -17,12 +17,11 @@ from fogline_cloud.api import requests
 from fogline_cloud.api.context import ApiContext
 from fogline_cloud.api.problems import Problem, of_poison
 from fogline_cloud.devices.device_filter import DeviceFilter, read_filter
+from fogline_cloud.devices.device_search import TURN, matching_names
 from fogline_cloud.devices.device_table import DeviceEntry
 
 JSON = "application/json"
 MAX_LISTED = 200
-TURN = 500
-"""Devices that are looked at in one turn of the event loop."""
 
 
 class DeviceRoutes:
@@ -50,13 +49,7 @@ class DeviceRoutes:
 
     async def _next(self, principal: Principal, after: str, wanted: DeviceFilter, most: int) -> list[DeviceEntry]:
         """Return the next devices by name. Other requests have their turn meanwhile."""
-        names: list[str] = []
-        for number, each in enumerate(self._context.devices):
-            if number % TURN == 0:
-                await asyncio.sleep(0)
-            if each.name > after and wanted.matches(each):
-                names.append(each.name)
-        heapq.heapify(names)
+        names = await matching_names(self._context.devices, lambda each: each.name > after and wanted.matches(each))
         found: list[DeviceEntry] = []
         for number in range(len(names)):
             if number % TURN == 0:

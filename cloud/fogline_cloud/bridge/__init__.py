@@ -7,6 +7,7 @@
 `cancels`: requests to cancel commands
 `client_events`: events of AMQP clients
 `command_key`: the key that names commands
+`command_search`: reads the commands that a client asks for
 `command_sender`: sends commands to gateways
 `command_table`: the state of all commands, with their timers and waiting operators
 `connected_gateways`: the gateways that are connected
@@ -27,6 +28,8 @@
 `journal_lookups`: asks the journals of gateways for commands
 `kafka_commands`: commands that applications write to Kafka
 `listener`: accepts connections and links
+`list_sender`: sends one list as its client takes it
+`lists`: lists of devices and commands, for clients
 `metrics`: the metrics and the health of a bridge
 `operators`: commands of operators
 `passwords`: the password file of operators' programs

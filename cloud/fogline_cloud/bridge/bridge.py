@@ -38,6 +38,7 @@ from fogline_cloud.bridge.forwarding import Forwarder
 from fogline_cloud.bridge.gateways import GatewayHandler
 from fogline_cloud.bridge.kafka_commands import KafkaCommands
 from fogline_cloud.bridge.listener import LinkHandlers, Listener
+from fogline_cloud.bridge.lists import ListHandler
 from fogline_cloud.bridge.metrics import check_bridge, read_bridge
 from fogline_cloud.bridge.operators import OperatorHandler
 from fogline_cloud.bridge.revocation_feed import RevocationFeed
@@ -95,6 +96,7 @@ class Bridge:
         self._desired: DesiredStates | None = None
         self._kafka_commands: KafkaCommands | None = None
         self._consumers = ConsumerHandler(self._clients, self._policy, self._audit, settings.bridge.max_consumers)
+        self._lists = ListHandler(self._clients, self._devices, self._policy, self._audit)
         self._feed: RevocationFeed | None = None
         self._files: asyncio.TimerHandle | None = None
         self._metrics: MetricsServer | None = None
@@ -170,7 +172,7 @@ class Bridge:
         self._desired.start()
         events = ClientEventHandler(self.shards, policy, self._forwarder, self._export)
         devices = DeviceHandler(self._devices, policy, self.shards, self._forwarder)
-        handlers = LinkHandlers(gateways, events, operators, self._enrolment, devices, self._consumers)
+        handlers = LinkHandlers(gateways, events, operators, self._enrolment, devices, self._consumers, self._lists)
         return Listener(settings.bridge, authentication, policy, self.gateways, handlers, audit=self._audit)
 
     async def answers(self) -> str:
@@ -233,6 +235,7 @@ class Bridge:
             await self.listener.close()
         self._forwarder.close()
         await self._consumers.close()
+        await self._lists.close()
         if self._kafka_commands is not None:
             await self._kafka_commands.close()
         self._table.close()

@@ -1,4 +1,4 @@
-"""Serves the links on which operators change the registry of devices. All methods run on the loop."""
+"""The registry of devices, and the links on which operators change it. All methods run on the loop."""
 
 import asyncio
 import logging
@@ -10,9 +10,10 @@ import msgspec
 from fogline.address import Address, DeviceAddress, shown
 from fogline.amqp.events import Delivery, Link
 from fogline.amqp.outcome import RELEASED, Outcome
-from fogline.errors import Poison
+from fogline.errors import Poison, Unreachable
 from fogline.message import Message, pack_id
-from fogline.process.loop_calls import call_soon
+from fogline.process.loop_calls import call_soon, on_thread
+from fogline_cloud import topics
 from fogline_cloud.access.policy import Action, Policy
 from fogline_cloud.access.principal import Principal
 from fogline_cloud.bridge.device_feed import DeviceFeed
@@ -33,6 +34,8 @@ from fogline_cloud.shard.device_changes import DeviceChange, DeviceRemoval
 CREDIT = 100
 """Changes that an operator may have in flight on one link."""
 MAX_WHO = 512
+READ_S = 10.0
+"""Time in which the table gets what Kafka has."""
 
 _log = logging.getLogger("fogline.devices")
 
@@ -52,6 +55,8 @@ class Devices:
         types: Callable[[], Mapping[str, str]],
     ) -> None:
         self.table = DeviceTable()
+        self._clients = clients
+        self._partitions = [(topics.devices(settings.tenant), shard) for shard in range(settings.shards)]
         self._shards = shards
         self._types = types
         self._loop = asyncio.get_running_loop()
@@ -70,6 +75,19 @@ class Devices:
     def loaded(self) -> bool:
         """True once the table had all devices."""
         return self._feed.loaded
+
+    async def up_to_date(self) -> None:
+        """Wait until the table has every change that was committed before the call. Raises `Unreachable`."""
+        if not self.loaded:
+            raise Unreachable("the bridge is reading the registry of devices")
+        ends = await on_thread("registry ends", partial(self._clients.stable_ends, self._partitions, READ_S))
+        reached = self._loop.create_future()
+        self._feed.when_read(ends, partial(call_soon, self._loop, _set, reached))
+        try:
+            async with asyncio.timeout(READ_S):
+                await reached
+        except TimeoutError:
+            raise Unreachable(f"the registry of devices is not up to date: {self._feed.behind}") from None
 
     def start(self) -> None:
         """Begin to read the registry."""
@@ -124,8 +142,13 @@ class Devices:
                 shard.submit(DeviceRemoval(device.name, gateway))
 
 
+def _set(reached: "asyncio.Future[None]") -> None:
+    if not reached.done():
+        reached.set_result(None)
+
+
 class DeviceHandler(LinkHandler):
-    """Serves `device/`. A change goes to the bridge that owns the device's shard."""
+    """Serves the links that send to `device/`. A change goes to the bridge that owns the device's shard."""
 
     def __init__(self, devices: Devices, policy: Policy, shards: ShardTable, forwarder: Forwarder) -> None:
         self._devices = devices

@@ -35,7 +35,6 @@ from fogline.amqp.outcome import (
     MESSAGE_SIZE_EXCEEDED,
     NOT_ALLOWED,
     NOT_FOUND,
-    NOT_IMPLEMENTED,
     RELEASED,
     RESOURCE_LIMIT,
     UNAUTHORIZED,
@@ -89,6 +88,23 @@ class LinkHandlers(NamedTuple):
     enrolment: LinkHandler
     devices: LinkHandler
     consumers: LinkHandler
+    lists: LinkHandler
+
+    def of(self, address: Address, *, receives: bool = False) -> LinkHandler:
+        """Return the handler of links and messages at an address. `receives`: of links on which the peer receives."""
+        match address:
+            case Reports():
+                return self.consumers if receives else self.events
+            case DeviceAddress():
+                return self.lists if receives else self.devices
+            case CommandAddress():
+                return self.lists if receives else self.operators
+            case CommandResponse():
+                return self.operators
+            case EnrollAddress():
+                return self.enrolment
+            case _:
+                return self.gateways
 
 
 class Listener:
@@ -213,10 +229,7 @@ class Listener:
             connection.refuse_link(link, Condition(NOT_FOUND, str(error)))
             return
         action = Action.RECEIVE if link.sending else Action.SEND
-        if isinstance(address, DeviceAddress) and link.sending:
-            why = "devices are not sent over AMQP: read the Kafka topic fogline.devices.<tenant> instead"
-            connection.refuse_link(link, Condition(NOT_IMPLEMENTED, why))
-        elif not self._policy.may(peer.principal, action, address):
+        if not self._policy.may(peer.principal, action, address):
             self._audit.note(peer.principal, "LINK REFUSED", f"it may not {action} here", name=str(address))
             why = f"{peer.principal} may not {action} at {address}"
             why = why if address.tenant == self._policy.tenant else _other_tenant(address.tenant)
@@ -229,21 +242,7 @@ class Listener:
             peer.accept_link(link, address, CREDIT)
         else:
             peer.links.add(link)
-            receives = isinstance(address, Reports) and link.sending
-            (self._handlers.consumers if receives else self._handler(address)).attach(peer, link, address)
-
-    def _handler(self, address: Address) -> LinkHandler:
-        match address:
-            case CommandAddress() | CommandResponse():
-                return self._handlers.operators
-            case Reports():
-                return self._handlers.events
-            case DeviceAddress():
-                return self._handlers.devices
-            case EnrollAddress():
-                return self._handlers.enrolment
-            case _:
-                return self._handlers.gateways
+            self._handlers.of(address, receives=link.sending).attach(peer, link, address)
 
     def link_closed(self, connection: AmqpConnection, link: Link, condition: Condition | None) -> None:  # noqa: ARG002
         """Tell the handlers that a peer has detached a link."""
@@ -264,7 +263,7 @@ class Listener:
             message = decode(data)
             if isinstance(address, Relay):
                 address = self._relay_address(peer, message)
-            self._handler(address).received(peer, delivery, message, address)
+            self._handlers.of(address).received(peer, delivery, message, address)
         except Poison as error:
             _log.info("a message of %s is rejected: %s", peer.principal, error, extra={"reason": error.reason})
             if error.reason in ("not-authorised", "quota"):

@@ -1,10 +1,10 @@
 """`fogline command`: send commands to devices, and show their states."""
 
 import argparse
+import base64
 import json
+from datetime import UTC, datetime
 from typing import Any
-
-import msgspec
 
 from fogline.command import CommandState
 from fogline.process.command_line import add_limit
@@ -14,10 +14,10 @@ from fogline.signature import make_key
 from fogline_cloud.cli.command_cancel import add_cancel
 from fogline_cloud.cli.command_send import add_send
 from fogline_cloud.cli.common import add_command, add_group, device_argument
-from fogline_cloud.commands.record import CommandRecord
-from fogline_cloud.kafka import KafkaClients
-from fogline_cloud.settings import CloudSettings, load
-from fogline_cloud.shard.recovery import read_commands
+from fogline_cloud.cli.operator_link import add_bridge, command_of, commands_of
+from fogline_cloud.cli.times import moment
+from fogline_cloud.listing import MAX_COMMANDS, CommandQuery
+from fogline_cloud.settings import load
 
 EXAMPLE = """\
 examples:
@@ -31,7 +31,6 @@ examples:
 exit status of send: 0 the command succeeded, 1 it failed or is in doubt, 2 the input or the settings are wrong, 130 Ctrl-C
 exit status of cancel: 0 the device never saw the command, 1 it is too late or not decided yet, 2 and 130 as above
 """
-_FACTS = ("id", "device", "gateway", "name", "state", "status", "operator", "accepted_ms", "expires_ms", "changed_ms")
 
 
 def register(groups: "argparse._SubParsersAction[Any]") -> None:
@@ -44,58 +43,53 @@ def register(groups: "argparse._SubParsersAction[Any]") -> None:
     listing.add_argument("--device", type=device_argument, help="only commands for this device")
     states = [each.value for each in CommandState]
     listing.add_argument("--state", type=str.upper, choices=states, help="only commands in this state")
-    add_limit(listing, 50, "the newest")
+    listing.add_argument("--since", metavar="TIME", help="only commands accepted since then: 2h, 7d, or a date")
+    add_limit(listing, 50, "the newest", MAX_COMMANDS)
+    add_bridge(listing)
     example = "example: fogline command show 5f0c..."
     show = add_command(commands, "show", run_show, "show one command and its reply", epilog=example)
     show.add_argument("id", help="the command's id or its first characters")
+    add_bridge(show)
     add_cancel(commands, raw)
     key = commands.add_parser("key", help="create a key pair for signatures", epilog="example: fogline command key > key.json")
     key.set_defaults(run=run_key)
 
 
-def _records(settings: CloudSettings) -> list[CommandRecord]:
-    clients = KafkaClients(settings.kafka)
-    clients.topics()
-    found = [record for shard in range(settings.shards) for record in read_commands(clients, settings.tenant, shard)]
-    return sorted(found, key=lambda each: each.accepted_ms)
-
-
 def run_list(arguments: argparse.Namespace) -> int:
-    """Print the newest commands."""
-    found = [each for each in _records(load(arguments.config)) if arguments.device in (None, each.device)]
-    matching = [each for each in found if arguments.state in (None, each.state.value)]
-    newest = matching[-arguments.limit :]
+    """Print the newest commands, the newest one last."""
+    since_ms = 0
+    if arguments.since is not None:
+        since_ms = int(moment("--since", arguments.since, datetime.now(UTC)).timestamp() * 1000)
+    query = CommandQuery(state=arguments.state or "", since_ms=max(0, since_ms), limit=arguments.limit)
+    found = commands_of(arguments, load(arguments.config, kafka=False), query, arguments.device or "")
+    oldest_first = found.records[::-1]
     if arguments.json:
-        show(json.dumps([_facts(each) for each in newest]))
+        show(json.dumps(oldest_first))
         return 0
     about = (("for device", arguments.device), ("in state", arguments.state))
     empty = " ".join(["there is no command", *(f"{words} {value}" for words, value in about if value)])
-    rows = [(each.id, utc(each.accepted_ms / 1000), each.device, each.name, _state(each), each.status) for each in newest]
-    show_rows(("id", "accepted", "device", "name", "state", "status"), rows, empty, len(matching) - len(newest))
+    columns = ("id", "accepted", "device", "name", "state", "status")
+    rows = [
+        (each["id"], utc(each["accepted_ms"] / 1000), each["device"], each["name"], each["state"], each["status"])
+        for each in oldest_first
+    ]
+    show_rows(columns, rows, empty, found.more)
     return 0
 
 
 def run_show(arguments: argparse.Namespace) -> int:
     """Print one command. Return 1 unless exactly one matches."""
-    found = [each for each in _records(load(arguments.config)) if each.id.startswith(arguments.id)]
-    if len(found) != 1:
-        tell(f"{len(found) or 'no'} commands begin with {arguments.id}")
+    found, why = command_of(arguments, load(arguments.config, kafka=False), arguments.id)
+    if not found:
+        tell(why)
         return 1
-    facts = {**_facts(found[0]), "answer": found[0].reply_body.decode("utf-8", "replace"), "why": found[0].why}
+    facts = {name: value for name, value in found.items() if not name.startswith("answer")}
+    facts["answer"] = base64.b64decode(found["answer_base64"]).decode("utf-8", "replace")
     if arguments.json:
         show(json.dumps(facts))
     else:
         show_facts(facts)
     return 0
-
-
-def _state(record: CommandRecord) -> str:
-    return f"{record.state} (provisional)" if record.provisional else record.state.value
-
-
-def _facts(record: CommandRecord) -> dict[str, Any]:
-    found = {**msgspec.structs.asdict(record), "state": _state(record)}
-    return {name: found[name] for name in _FACTS}
 
 
 def run_key(arguments: argparse.Namespace) -> int:  # noqa: ARG001 - the signature of every subcommand

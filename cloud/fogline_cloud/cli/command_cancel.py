@@ -5,11 +5,12 @@ import asyncio
 import json
 from typing import Any
 
-from fogline.command import CommandState
+from fogline.command import CommandState, Status
 from fogline.process.terminal import show, tell
 from fogline_cloud.cli.common import add_command
-from fogline_cloud.cli.operator_link import add_bridge, connected
+from fogline_cloud.cli.operator_link import add_bridge, command_of, connected
 from fogline_cloud.cli.times import seconds
+from fogline_cloud.commands.command_id import ID_DIGITS
 from fogline_cloud.commands.verdict import CancelVerdict
 from fogline_cloud.settings import CloudSettings, load
 
@@ -17,27 +18,33 @@ from fogline_cloud.settings import CloudSettings, load
 def add_cancel(commands: "argparse._SubParsersAction[Any]", raw: dict[str, Any]) -> None:
     """Add the subcommand."""
     cancel = add_command(commands, "cancel", run_cancel, "cancel a command that its device has not seen", **raw)
-    cancel.add_argument("id", help="the command's id")
+    cancel.add_argument("id", help="the command's id or its first characters")
     cancel.add_argument("--wait", default="30s", help="time to wait for the verdict (default: 30s)")
     add_bridge(cancel)
 
 
 def run_cancel(arguments: argparse.Namespace) -> int:
     """Cancel a command and print the verdict. Return 1 unless the device never saw it."""
-    settings = load(arguments.config, kafka=False)
-    verdict = asyncio.run(_cancel(arguments, settings, seconds("--wait", arguments.wait)))
+    settings, wait_s = load(arguments.config, kafka=False), seconds("--wait", arguments.wait)
+    command_id, verdict = arguments.id, None
+    if len(command_id) < ID_DIGITS:
+        found, why = command_of(arguments, settings, command_id)
+        command_id = found.get("id", command_id)
+        verdict = CancelVerdict(None, int(Status.UNKNOWN_DEVICE), why) if why else None
+    if verdict is None:
+        verdict = asyncio.run(_cancel(arguments, settings, command_id, wait_s))
     if arguments.json:
-        show(json.dumps({"id": arguments.id, "state": verdict.state, "status": verdict.status, "why": verdict.why}))
+        show(json.dumps({"id": command_id, "state": verdict.state, "status": verdict.status, "why": verdict.why}))
     else:
-        tell(f"{arguments.id}: {_sentence(verdict)}")
+        tell(f"{command_id}: {_sentence(verdict)}")
     return 0 if verdict.state is CommandState.CANCELLED else 1
 
 
-async def _cancel(arguments: argparse.Namespace, settings: CloudSettings, wait_s: float) -> CancelVerdict:
+async def _cancel(arguments: argparse.Namespace, settings: CloudSettings, command_id: str, wait_s: float) -> CancelVerdict:
     async with connected(arguments, settings) as operator:
         try:
             async with asyncio.timeout(wait_s):
-                return await operator.cancel(arguments.id)
+                return await operator.cancel(command_id)
         except TimeoutError:
             why = "its gateway is away, or its device is about to run it. Ask again, or see: fogline command show"
             return CancelVerdict(CommandState.CANCELLING, 202, f"not decided yet: {why}")

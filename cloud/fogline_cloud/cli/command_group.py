@@ -13,17 +13,15 @@ from typing import Any
 
 from fogline.address import is_identifier
 from fogline.command import CommandState
-from fogline.errors import Misconfigured, Poison
+from fogline.errors import Misconfigured
 from fogline.process.command_line import INTERRUPTED
 from fogline.process.listing import show_rows
 from fogline.process.terminal import show, show_progress, tell
 from fogline_cloud.cli.common import add_command, add_group
-from fogline_cloud.cli.operator_link import add_bridge, connected
+from fogline_cloud.cli.operator_link import add_bridge, connected, devices_of
 from fogline_cloud.commands.client import Ask
 from fogline_cloud.commands.command_group import GroupCommand, GroupFile, GroupRun
-from fogline_cloud.devices.device_filter import read_filter
-from fogline_cloud.devices.read_devices import read_devices
-from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.devices.device_table import MAX_DEVICES
 from fogline_cloud.settings import load
 
 EXAMPLE = """\
@@ -84,18 +82,14 @@ def add_groups(
 
 def send_group(arguments: argparse.Namespace, ask: Ask) -> int:
     """Send a command to all devices that match. Return 0 if every one succeeded."""
-    try:
-        matches = read_filter(arguments.where).matches
-    except Poison as error:
-        raise Misconfigured(f"--{error}") from None
     if not arguments.rate > 0:
         raise Misconfigured(f"--rate {arguments.rate}: expected more than 0")
     if not ask.reply:
         raise Misconfigured("--one-way: the commands of a group need replies, which say how they ended")
-    settings = load(arguments.config)
+    settings = load(arguments.config, kafka=False)
     share = _share(arguments.stop_at_failures)
-    devices = read_devices(KafkaClients(settings.kafka), settings.tenant, settings.shards)
-    found = sorted(each.name for each in devices if matches(each))
+    matching = devices_of(arguments, settings, where=arguments.where, limit=MAX_DEVICES)
+    found = [each["device"] for each in matching.records]
     if not found:
         raise Misconfigured(f"--where {','.join(arguments.where)}: no device matches. See: fogline device list --where ...")
     command = GroupCommand(

@@ -2,13 +2,18 @@
 
 import argparse
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
-from fogline.errors import Misconfigured
+from fogline.address import CommandAddress, DeviceAddress, is_identifier
+from fogline.errors import Misconfigured, Poison, Unreachable
 from fogline.process.settings_file import split_endpoint
 from fogline_cloud.commands.client import Operator
 from fogline_cloud.commands.operator_security import operator_security
+from fogline_cloud.devices.device_filter import read_filter
+from fogline_cloud.listing import CommandQuery, DeviceQuery
+from fogline_cloud.listing_client import Listing, read_list
 from fogline_cloud.settings import CloudSettings
 
 CONNECT_S = 10.0
@@ -46,11 +51,67 @@ async def connected(arguments: argparse.Namespace, settings: CloudSettings, name
             async with asyncio.timeout(CONNECT_S):
                 await operator.attached()
         except TimeoutError:
-            why = operator.why or "no connection"
-            raise Misconfigured(f"no bridge answers at {host}:{port}: {why}. Check --bridge or operator.bridge") from None
+            raise _silent(host, port, operator.why or "no connection") from None
         except Misconfigured as error:
             raise refused(host, port, str(error)) from None
         yield operator
+
+
+def devices_of(
+    arguments: argparse.Namespace, settings: CloudSettings, device: str = "", *, where: Sequence[str] = (), limit: int = 1
+) -> Listing:
+    """Read the devices that match all filters, or `device`, from the bridge.
+
+    Raises `Misconfigured`, and `SlowDown` if the bridge cannot answer at present.
+    """
+    try:
+        read_filter(where)
+    except Poison as error:
+        raise Misconfigured(f"--{error}") from None
+    query = DeviceQuery(where=",".join(where), limit=limit)
+    return _read(arguments, settings, DeviceAddress(settings.tenant, device), query)
+
+
+def commands_of(arguments: argparse.Namespace, settings: CloudSettings, query: CommandQuery, device: str = "") -> Listing:
+    """Read the commands that match, of `device` or of all, from the bridge. Raises as `devices_of`."""
+    return _read(arguments, settings, CommandAddress(settings.tenant, device), query)
+
+
+def command_of(arguments: argparse.Namespace, settings: CloudSettings, beginning: str) -> tuple[dict[str, Any], str]:
+    """Return the command whose id begins so, with its answer; if there is none or several, nothing and the reason.
+
+    Raises as `devices_of`.
+    """
+    if not is_identifier(beginning):
+        raise Misconfigured(f"{beginning!a} is not the id of a command")
+    found = commands_of(arguments, settings, CommandQuery(id=beginning, limit=1))
+    if not found.records:
+        return {}, f"no commands begin with {beginning}"
+    if found.more:
+        return {}, f"several commands begin with {beginning}: give more of the id"
+    return found.records[0], ""
+
+
+def _read(
+    arguments: argparse.Namespace,
+    settings: CloudSettings,
+    address: DeviceAddress | CommandAddress,
+    query: DeviceQuery | CommandQuery,
+) -> Listing:
+    host, port = bridge_of(arguments, settings)
+    security = operator_security(settings.operator, host)
+    try:
+        return asyncio.run(read_list(f"{host}:{port}", address, query, security))
+    except Unreachable as error:
+        raise _silent(host, port, str(error)) from None
+    except Poison as error:
+        raise Misconfigured(str(error)) from None
+    except Misconfigured as error:
+        raise refused(host, port, str(error)) from None
+
+
+def _silent(host: str, port: int, why: str) -> Misconfigured:
+    return Misconfigured(f"no bridge answers at {host}:{port}: {why}. Check --bridge or operator.bridge")
 
 
 def refused(host: str, port: int, why: str) -> Misconfigured:

@@ -6,6 +6,7 @@
 `id_notice`: tells an operator the id of its command
 `kafka_form`: responses in the form of Hono's Kafka API
 `kafka_request`: the command in a Kafka record
+`newest_commands`: the commands that a client asks for
 `operator_security`: how an operator proves its name
 `record`: the record of a command on Kafka
 `refusals`: the status of a refusal

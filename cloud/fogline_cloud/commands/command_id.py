@@ -12,6 +12,7 @@ from fogline.command import framed
 KEY_BYTES = 32
 _NAME_DIGITS = 24
 _PROOF_DIGITS = 8
+ID_DIGITS = _NAME_DIGITS + _PROOF_DIGITS
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,51 +2,38 @@
 
 import asyncio
 import uuid
-from dataclasses import dataclass, field
 from typing import Any
 
 from fogline.address import DeviceAddress
-from fogline.amqp.driver import AmqpConnection, connect
-from fogline.amqp.engine import Engine
-from fogline.amqp.events import AmqpPeer, Delivery, Link
-from fogline.amqp.outcome import NOT_ALLOWED, Condition, DeliveryState, Outcome
-from fogline.amqp.refusal import refusal_in
+from fogline.amqp.driver import AmqpConnection
+from fogline.amqp.outcome import DeliveryState, Outcome
 from fogline.amqp.scheduler import Share
 from fogline.amqp.security import ClientSecurity
-from fogline.amqp.sending import Sender
-from fogline.errors import Misconfigured, Unreachable
+from fogline.errors import SlowDown, Unreachable
 from fogline.message import Message
-from fogline.process.settings_file import split_endpoint
-
-RETRY_S = 0.5
-"""The pause before a change is sent again that no bridge could take at the time."""
+from fogline_cloud.bridge_exchange import BridgeExchange, ask_bridge
 
 
-@dataclass
-class _Handler:
-    """The AMQP handler of one connection with one sending link."""
+class _Change(BridgeExchange[Outcome]):
+    """One attempt to send a change."""
 
-    address: DeviceAddress
-    sender: "asyncio.Future[Sender]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
-    why: str = ""
+    def __init__(self, tenant: str, message: Message) -> None:
+        super().__init__()
+        self._address = DeviceAddress(tenant, "")
+        self._message = message
 
-    def opened(self, connection: AmqpConnection, peer: AmqpPeer) -> None:  # noqa: ARG002 - the handler's interface
-        session: Any = connection.open_session()
-        self.sender.set_result(connection.open_sender(session, "devices", str(self.address), Share(), {}))
+    def begin(self, connection: AmqpConnection, session: Any) -> None:
+        sender = connection.open_sender(session, "devices", str(self._address), Share(), {})
+        sender.send(self._message).add_done_callback(self._on_outcome)
 
-    def link_requested(self, connection: AmqpConnection, link: Link) -> None:
-        connection.refuse_link(link, Condition(NOT_ALLOWED, "an operator serves no links"))
-
-    def link_closed(self, connection: AmqpConnection, link: Link, condition: Condition | None) -> None:  # noqa: ARG002
-        self.why = str(condition or "the link was closed")
-
-    def received(self, connection: AmqpConnection, delivery: Delivery, data: bytes) -> None:
-        """Do nothing: the bridge sends no messages on these links."""
-
-    def closed(self, connection: AmqpConnection, why: str) -> None:  # noqa: ARG002 - the handler's interface
-        self.why = self.why or why
-        if not self.sender.done():
-            self.sender.set_exception(Unreachable(why))
+    def _on_outcome(self, sent: "asyncio.Future[Outcome]") -> None:
+        if sent.cancelled() or sent.exception() is not None or self.answer.done():
+            return  # the end of the link or the connection has said why
+        outcome = sent.result()
+        if outcome.state in (DeliveryState.ACCEPTED, DeliveryState.REJECTED):
+            self.answer.set_result(outcome)
+        else:
+            self.fail(SlowDown(str(outcome)))
 
 
 async def edit_device(
@@ -64,34 +51,11 @@ async def edit_device(
         body=body,
         durable=True,
     )
-    why = "no connection"
-    try:
-        async with asyncio.timeout(limit_s):
-            while True:
-                try:
-                    outcome = await _send(bridge, address.tenant, message, security)
-                except Unreachable as error:
-                    why = str(error)
-                else:
-                    if outcome.state in (DeliveryState.ACCEPTED, DeliveryState.REJECTED):
-                        return outcome
-                    why = str(outcome)
-                await asyncio.sleep(RETRY_S)
-    except TimeoutError:
-        raise Unreachable(f"no bridge at {bridge} has taken the change: {why}") from None
 
+    def make() -> _Change:
+        return _Change(address.tenant, message)
 
-async def _send(bridge: str, tenant: str, message: Message, security: ClientSecurity) -> Outcome:
-    host, port = split_endpoint(bridge, "bridge")
-    engine = Engine(f"operator-{uuid.uuid4().hex[:12]}", hostname=host, properties={"tenant": tenant}, security=security)
-    handler = _Handler(DeviceAddress(tenant, ""))
-    connection = await connect(host, port, engine, handler)
     try:
-        return await (await handler.sender).send(message)
-    except Unreachable as error:
-        if refusal := refusal_in(handler.why):
-            raise Misconfigured(refusal) from None
-        raise Unreachable(handler.why or str(error)) from None
-    finally:
-        connection.close()
-        connection.abort()
+        return await ask_bridge(bridge, address.tenant, make, security, limit_s=limit_s, answer_s=limit_s)
+    except (Unreachable, SlowDown) as error:
+        raise Unreachable(f"no bridge at {bridge} has taken the change: {error}") from None

@@ -125,9 +125,11 @@ class AmqpConnection:
         self.protocol.turn()
         return sender
 
-    def open_receiver(self, session: Any, name: str, address: str, credit: int) -> Link:
+    def open_receiver(
+        self, session: Any, name: str, address: str, credit: int, properties: Mapping[str, Property] | None = None
+    ) -> Link:
         """Attach a receiving link."""
-        link = self._engine.links.open_receiver(session, name, address, credit)
+        link = self._engine.links.open_receiver(session, name, address, credit, properties)
         self.protocol.turn()
         return link
 

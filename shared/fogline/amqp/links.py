@@ -36,21 +36,23 @@ class LocalLinks:
         native = session.sender(name)
         native.target.address = address
         native.source.address = name
-        if properties:
-            native.properties = {proton.symbol(key): value for key, value in properties.items()}
         return self._open(native, address, properties or {})
 
-    def open_receiver(self, session: Any, name: str, address: str, credit: int) -> Link:
+    def open_receiver(
+        self, session: Any, name: str, address: str, credit: int, properties: Mapping[str, Property] | None = None
+    ) -> Link:
         """Attach a link that receives from `address`."""
         native = session.receiver(name)
         native.source.address = address
         native.target.address = name
         native.max_message_size = self._max_message_bytes
-        link = self._open(native, address, {})
+        link = self._open(native, address, properties or {})
         self.grant(link, credit)
         return link
 
     def _open(self, native: Any, address: str, properties: Mapping[str, Property]) -> Link:
+        if properties:
+            native.properties = {proton.symbol(key): value for key, value in properties.items()}
         native.open()
         link = Link(native.name, address, native.is_sender, properties, native)
         self._table.add(link)

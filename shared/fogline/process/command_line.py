@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
+from functools import partial
 from importlib.metadata import version
 from typing import Any, NoReturn
 
@@ -71,14 +72,15 @@ def add_watch(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--watch", action="store_true", help=f"print it again every {WATCH_S:.0f} s, until Ctrl-C")
 
 
-def add_limit(parser: argparse.ArgumentParser, default: int, which: str) -> None:
-    """Add the option `--limit`, the most rows to print. `which`: those that are printed."""
-    parser.add_argument("--limit", type=_count, default=default, help=f"print so many at most, {which} (default: {default})")
+def add_limit(parser: argparse.ArgumentParser, default: int, which: str, most: int = 10**9) -> None:
+    """Add the option `--limit`, the most rows to print. `which`: those that are printed. `most`: the highest limit."""
+    about = f"print so many at most, {which} (default: {default})"
+    parser.add_argument("--limit", type=partial(_count, most), default=default, help=about)
 
 
-def _count(text: str) -> int:
-    if not text.isascii() or not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1")
+def _count(most: int, text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or not 1 <= int(text[:12]) <= most:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {most:,}")
     return int(text)
 
 

@@ -53,6 +53,20 @@ def test_without_a_file_a_client_may_send_commands_and_events_and_nothing_of_a_g
         assert not any(policy.may(peer(), action, address) for action in Action)
 
 
+def test_a_client_reads_the_commands_that_it_may_send():
+    grants = AccessFile(operator=[OperatorGrant(name="alice", devices=["lamp-*"], commands=["switch"])])
+    policy = Policy("t", 8, access=lambda: Permissions(grants))
+    for action in Action:
+        assert policy.may(peer(), action, CommandAddress("t", "lamp-1"), "switch")
+        assert policy.may(peer(), action, CommandAddress("t", ""))
+        assert not policy.may(peer(), action, CommandAddress("t", "lamp-1"), "reboot")
+        assert not policy.may(peer(), action, CommandAddress("t", "door-1"), "switch")
+        assert not policy.may(peer(name="bob"), action, CommandAddress("t", ""))
+        assert not policy.may(peer(PrincipalKind.DEVICE, "lamp-1"), action, CommandAddress("t", "lamp-1"), "switch")
+        assert not policy.may(peer(PrincipalKind.GATEWAY, "gw-1"), action, CommandAddress("t", "lamp-1"), "switch")
+    assert not policy.may(peer(tenant="other"), Action.RECEIVE, CommandAddress("t", ""))
+
+
 def test_a_device_reports_about_itself_only():
     policy, lamp = Policy("t", 8), peer(PrincipalKind.DEVICE, "lamp-1")
     assert policy.may(lamp, Action.SEND, Reports("event", "t", "lamp-1"))

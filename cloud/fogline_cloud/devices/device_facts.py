@@ -1,0 +1,47 @@
+"""What an operator is told of a device, as JSON. Pure."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from fogline_cloud.devices.desired import difference
+from fogline_cloud.devices.device_table import DeviceEntry
+
+
+def facts_of(device: DeviceEntry) -> dict[str, Any]:
+    """Return what is known of a device."""
+    record = device.record
+    return {
+        "device": device.name,
+        "type": device.type,
+        "tags": device.tags,
+        "gateways": device.gateways,
+        "last_seen": _time(device.seen_ms) if device.seen_ms is not None else None,
+        "firmware": device.firmware,
+        "commands": msgspec.json.decode(record.commands) if record is not None and record.commands else None,
+        "version": record.version if record is not None else 0,
+        "changed": _time(record.changed_ms) if record is not None else None,
+        "changed_by": record.changed_by if record is not None else "",
+        **_desired_facts(device),
+    }
+
+
+def _desired_facts(device: DeviceEntry) -> dict[str, Any]:
+    """Return the desired state, the reported one beside it, and the difference."""
+    desired, outcome, reported = device.desired, device.outcome, device.reported
+    if desired is None:
+        return {"reported": reported.reported} if reported is not None else {}
+    return {
+        "desired": desired.desired,
+        "desired_version": desired.version,
+        "desired_state": device.desired_state,
+        "desired_command_id": desired.sent_id,
+        "desired_why": outcome.why if outcome is not None else "",
+        "reported": reported.reported if reported is not None else None,
+        "difference": difference(desired.desired, reported.reported if reported is not None else None),
+    }
+
+
+def _time(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
