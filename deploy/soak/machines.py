@@ -2,7 +2,7 @@
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -10,12 +10,12 @@ from demo.polling import until
 from demo.snapshot import Snapshot
 from demo.workspace import Workspace
 from fogline.errors import Misconfigured
+from fogline_edge.status import read_status
 from fogline_lab.supervisor import ChildProcess, find_script, run_to_end
 
-DRAIN_S = 180.0
-"""The longest time until every event of a gateway has landed, through faults of bridges and Kafka."""
-STEADY_S = 1.5
-"""How long nothing may wait: longer than the interval at which outboxes are read."""
+DRAIN_S = 600.0
+"""The longest time until every event of a gateway's devices has landed, through faults of bridges and Kafka."""
+LOOK_S = 0.5
 
 
 class Machines:
@@ -37,23 +37,30 @@ class Machines:
 
     @asynccontextmanager
     async def drained(self, gateway: str) -> AsyncIterator[None]:
-        """Keep the gateway's devices from sending; the block begins once all that it acknowledged is in Kafka."""
+        """Keep the gateway's devices from sending; the block begins once all that it acknowledged to them is in Kafka."""
         number = self._workspace.gateways.index(gateway)
-        waiting, outbox = self._snapshot.devices.waiting_at, self._snapshot.gateways[gateway]
-
-        def empty() -> bool:
-            return not waiting.get(number, 1) and not outbox.backlog
-
+        waiting = self._snapshot.devices.waiting_at
         self._devices.tell(f"pause {number}")
-        waiting.pop(number, None)  # what was told before the pause
         try:
-            for _ in range(2):  # the second time for what came in between
-                if not await until(empty, DRAIN_S):
-                    raise Misconfigured(f"{gateway} was not exchanged: after {DRAIN_S:.0f} s events still wait in its outbox")
-                await asyncio.sleep(STEADY_S)
+            await asyncio.sleep(LOOK_S)  # until what the devices tell is what they know after the pause
+            async with asyncio.timeout(DRAIN_S):
+                await until(lambda: not waiting.get(number))
+                heads = await asyncio.to_thread(self._sequences, gateway, "head")
+                while not await asyncio.to_thread(self._has_sent, gateway, heads):  # noqa: ASYNC110 - no event tells
+                    await asyncio.sleep(LOOK_S)
             yield
+        except TimeoutError:
+            raise Misconfigured(f"{gateway} was not exchanged: events have waited for {DRAIN_S:.0f} s") from None
         finally:
             self._devices.tell(f"resume {number}")
+
+    def _sequences(self, gateway: str, which: str) -> dict[str, int]:
+        return {each["stream"]: each[which] for each in read_status(self._workspace.outbox(gateway))["streams"]}
+
+    def _has_sent(self, gateway: str, heads: Mapping[str, int]) -> bool:
+        """Return True if Kafka has each stream up to its sequence. A stream that is not there any more was sent whole."""
+        settled = self._sequences(gateway, "settled")
+        return all(settled.get(stream, head) >= head for stream, head in heads.items())
 
     async def restore(self, gateway: str, backup: Path) -> None:
         """Put the gateway of a backup in the place of one that does not run. Raises `Misconfigured`."""
