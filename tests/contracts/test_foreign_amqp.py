@@ -8,8 +8,11 @@ import pytest
 from contracts.foreign.clients import Note, Sent
 from contracts.foreign.java import QpidJms
 from contracts.foreign.javascript import Rhea
+from fogline.address import DeviceAddress
+from fogline.amqp.security import ClientSecurity
 from fogline.codec import MAX_MESSAGE_BYTES
 from fogline.event import Lane
+from fogline_cloud.devices.client import edit_device
 from fogline_cloud.records import is_replayed
 from fogline_lab.amqp import within
 from fogline_lab.device.command_device import CommandDevice
@@ -159,6 +162,14 @@ async def test_b19_a_receiver_of_events_gets_those_that_its_selector_selects(lin
         everything = await foreign.events(address(), 3)
     assert selected == [("meter-2", "meter-2")]
     assert sorted(everything) == [(each, each) for each in ("lamp-1", "meter-1", "meter-2")]
+
+
+async def test_rhea_reads_the_devices_that_it_asks_for_by_properties_of_the_link(line):
+    async with serving(line):
+        for device, kind in (("lamp-2", b"lamp"), ("meter-1", b"meter"), ("lamp-1", b"lamp")):
+            body, address = b'{"type": "%s"}' % kind, DeviceAddress(line.tenant, device)
+            await edit_device(f"127.0.0.1:{line.port}", address, "set", body, security=ClientSecurity())
+        assert await Rhea(line.port, line.tenant).devices(line.tenant, where="type=lamp", limit=1) == (["lamp-1"], 1)
 
 
 async def test_rheas_body_in_several_sections_lands_whole(line):

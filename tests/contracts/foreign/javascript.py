@@ -36,6 +36,10 @@ class Rhea:
         found = await self._run("events.js", address=address, selector=selector, count=count)
         return [(device, body) for device, body in found]
 
+    async def devices(self, tenant: str, **properties: object) -> tuple[list[str], int]:
+        names, more = await self._run("lists.js", address=f"device/{tenant}", properties=properties)
+        return names, more
+
     async def oversize(self, target: str, size_bytes: int) -> tuple[Sent, Sent]:
         told = await self._run("oversize.js", target=target, sizeBytes=size_bytes)
         return Sent("ended", **told["end"]), Sent(**told["other"])
