@@ -43,6 +43,23 @@ def test_a_batch_of_the_open_transaction_is_neither_committed_nor_written_twice(
     assert admission.known["gw", "s"].hwm == 10
 
 
+def test_a_batch_of_one_event_is_written_if_it_is_the_next_one():
+    admission = at(10)
+    assert admission.admit(span(11, 11)) == Produce(0)
+    admission.wrote(span(11, 11))
+    assert admission.admit(span(11, 11)) == Covered()
+    assert admission.admit(span(12, 12)) == Produce(0)
+
+
+def test_refused_events_count_once():
+    admission = at(10)
+    admission.wrote(span(11, 20), refused=2)
+    admission.committed(1)
+    admission.wrote(span(21, 30))
+    (known,) = admission.committed(2)
+    assert (known.refused, known.landed) == (2, 20)
+
+
 def test_a_commit_moves_the_mark_and_the_chain():
     admission = at(10)
     admission.admit(span(11, 20))

@@ -1,10 +1,21 @@
 """Transcripts of batches and outcomes."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fogline.amqp.outcome import ACCEPTED, DECODE_ERROR, MODIFIED, RELEASED, RESOURCE_LIMIT, UNKNOWN, UNKNOWN_STREAM, rejected
-from fogline_edge.uplink.window import HelloAgain, InflightWindow, PauseSending, QuarantineEvent, Settle
+from fogline.amqp.outcome import (
+    ACCEPTED,
+    CLOSED_STREAM,
+    DECODE_ERROR,
+    MODIFIED,
+    RELEASED,
+    RESOURCE_LIMIT,
+    UNKNOWN,
+    UNKNOWN_STREAM,
+    rejected,
+)
+from fogline_edge.uplink.window import Halve, HelloAgain, InflightWindow, PauseSending, QuarantineEvent, Settle
 
 REFUSED = rejected(DECODE_ERROR, "no")
 
@@ -42,8 +53,22 @@ def test_anything_but_accepted_goes_back_to_the_lowest_unconfirmed():
         assert (window.sent, window.flying, window.settled) == (10, 0, 10)
 
 
-def test_a_stream_that_the_bridge_does_not_know_needs_a_hello():
-    assert isinstance(sending(1).outcome(rejected(UNKNOWN_STREAM, "")), HelloAgain)
+@pytest.mark.parametrize("condition", [UNKNOWN_STREAM, CLOSED_STREAM])
+def test_a_stream_that_the_bridge_does_not_know_or_has_closed_needs_a_hello(condition):
+    assert isinstance(sending(1).outcome(rejected(condition, "")), HelloAgain)
+
+
+def test_batches_stay_small_up_to_the_last_row_of_the_refused_one():
+    window = sending(1)
+    assert isinstance(window.outcome(REFUSED), Halve)
+    for last in (4, 9):
+        assert window.limit == 5
+        window.push(window.sent + 1, last, last - window.sent)
+        window.outcome(ACCEPTED)
+    assert window.limit == 5
+    window.push(10, 10, 1)
+    window.outcome(ACCEPTED)
+    assert window.limit == 10
 
 
 @given(st.integers(1, 100), st.sets(st.integers(1, 300), max_size=5))
