@@ -18,13 +18,14 @@ from fogline.amqp.login import PLAIN, Login
 from fogline.amqp.outcome import ACCEPTED, INVALID_FIELD, NOT_IMPLEMENTED, RESOURCE_LIMIT
 from fogline.amqp.security import ClientSecurity
 from fogline.command import CommandState
-from fogline.errors import Misconfigured, Poison, SlowDown
+from fogline.errors import Misconfigured, Poison, SlowDown, Unreachable
 from fogline_cloud import bridge_exchange, listing_client
 from fogline_cloud.bridge import list_sender, lists
 from fogline_cloud.bridge.command_search import CommandSearch
 from fogline_cloud.bridge.devices import Devices
 from fogline_cloud.bridge.passwords import password_line
 from fogline_cloud.devices.client import edit_device
+from fogline_cloud.kafka import KafkaClients
 from fogline_lab.amqp import End, within
 from fogline_lab.bridge.command_records import make_record
 from fogline_lab.credentials.authority_folder import HERE, PASSWORD
@@ -218,6 +219,19 @@ async def test_a_registry_that_is_not_read_yet_is_asked_again(line, monkeypatch)
         monkeypatch.setattr(listing_client, "LIMIT_S", 0.1)
         with pytest.raises(SlowDown, match="the bridge is reading the registry of devices"):
             await devices(line)
+
+
+@pytest.mark.parametrize("ask", [commands, devices])
+async def test_while_kafka_is_away_a_list_is_asked_again_and_then_the_reason_is_told(line, monkeypatch, ask):
+    def fail(*_, **__):
+        raise Unreachable("Kafka is away")
+
+    async with serving(line):
+        monkeypatch.setattr(KafkaClients, "stable_ends", fail)
+        monkeypatch.setattr(KafkaClients, "bounds", fail)
+        monkeypatch.setattr(listing_client, "LIMIT_S", 0.1)
+        with pytest.raises(SlowDown, match="the list cannot be read at present: Kafka is away"):
+            await ask(line)
 
 
 async def test_filters_are_refused(line):
