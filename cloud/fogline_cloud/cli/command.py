@@ -73,7 +73,9 @@ def run_list(arguments: argparse.Namespace) -> int:
         (each["id"], utc(each["accepted_ms"] / 1000), each["device"], each["name"], each["state"], each["status"])
         for each in oldest_first
     ]
-    show_rows(columns, rows, empty, found.more)
+    show_rows(columns, rows, empty)
+    if found.more:
+        tell("older commands match too: see --limit and --since")
     return 0
 
 
