@@ -1,6 +1,7 @@
 """Events that the bridge refused for good: their share of the file, and how a person takes them out of it."""
 
 import asyncio
+import re
 import sqlite3
 
 import pytest
@@ -133,6 +134,20 @@ async def filled(folder):
     await refuse(outbox, make_arrival(1))
     await refuse(outbox, make_arrival(2))
     return outbox
+
+
+def test_the_command_lists_when_each_event_was_recorded_and_of_which_device_and_says_if_there_is_none(folder, capsys):
+    asyncio.run(close(folder))
+    assert main([*config(folder), "--quarantine"]) == 0
+    header, *rows = capsys.readouterr().out.splitlines()
+    assert header.split() == ["STREAM", "SEQUENCE", "RECORDED", "DEVICE", "BODY"]
+    assert len(rows) == 2
+    for row in rows:
+        assert re.match(r" +\d+ +\d+  \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ  \S+ +\{", row), row
+    assert main([*config(folder), "--quarantine", "--delete"]) == 0
+    capsys.readouterr()
+    assert main([*config(folder), "--quarantine"]) == 0
+    assert capsys.readouterr() == ("", "the bridge has rejected no event\n")
 
 
 def test_the_command_acts_on_the_rows_that_it_lists(folder, capsys):
