@@ -15,7 +15,7 @@ from fogline.ledger import STATEMENT_CONTENT_TYPE, Counts, Statement, encode_sta
 from fogline_cloud.audit.chain import AuditLink, ChainCheck, append, follow
 from fogline_cloud.audit.record import AuditRecord, decode_audit, encode_audit
 from fogline_cloud.bridge.replies import reply_message
-from fogline_cloud.cli.audit import line_of
+from fogline_cloud.cli.audit import row_of
 from fogline_cloud.commands.record import CommandRecord, apply_reply, audit_of, decode_record, encode
 from fogline_cloud.commands.registry import Registry
 from fogline_cloud.committed_records import CommittedRecord, with_values
@@ -242,7 +242,7 @@ AUDIT = AuditRecord(
 
 
 def _shown(record: AuditRecord) -> AuditRecord:
-    assert line_of(record).isprintable(), "the terminal would be disturbed"
+    assert all(each.isprintable() for each in row_of(record)), "the terminal would be disturbed"
     return record
 
 

@@ -128,4 +128,5 @@ def row_of(record: AuditRecord) -> tuple[str, ...]:
     """Return a record for a person: its time, the decision, who asked, what it is about, and why."""
     facts = (("device", record.device), ("gateway", record.gateway), ("command", record.command), ("", record.name))
     details = " ".join(f"{name} {value}".strip() for name, value in facts if value)
-    return utc(record.time_ms / 1000), record.decision, record.who or "-", printable(details), printable(record.why)
+    row = utc(record.time_ms / 1000), record.decision, record.who or "-", details, record.why
+    return tuple(map(printable, row))
