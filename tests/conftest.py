@@ -109,7 +109,7 @@ def line(kafka: KafkaBroker, tenant: str, folder: Path, monkeypatch: pytest.Monk
     from fogline_cloud.topic_admin import create_topics
     from fogline_lab.line.line import Line
 
-    monkeypatch.setattr("fogline_cloud.bridge.gateways.RETRY_S", 0.2)
+    monkeypatch.setattr("fogline_cloud.bridge.gateways.gateways.RETRY_S", 0.2)
     monkeypatch.setattr("fogline_edge.uplink.uplink.REDIRECTED_S", 0.2)
     settings = CloudSettings(
         tenant=tenant, kafka={"bootstrap.servers": kafka.bootstrap}, shards=2, flow=FlowSettings(tables=str(folder / "tables"))

@@ -16,8 +16,8 @@ import msgspec
 from fogline.address import shard_of
 from fogline.command import CommandState, Deadline, digest
 from fogline.message import pack_id
-from fogline_cloud.bridge.command_table import CommandTable
-from fogline_cloud.bridge.shard_table import ShardTable
+from fogline_cloud.bridge.commands.command_table import CommandTable
+from fogline_cloud.bridge.group.shard_table import ShardTable
 from fogline_cloud.commands.record import CommandRecord, command_of, decode_record, encode
 from fogline_cloud.commands.registry import Registry
 from fogline_cloud.commands.routes import Routes

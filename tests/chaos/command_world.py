@@ -23,8 +23,8 @@ from fogline.errors import Poison, Unreachable
 from fogline.message import Message
 from fogline.signature import TrustedKeys
 from fogline_cloud.access.principal import Principal, PrincipalKind
-from fogline_cloud.bridge.cancels import outcome_of
-from fogline_cloud.bridge.early_verdicts import EarlyVerdicts
+from fogline_cloud.bridge.commands.cancels import outcome_of
+from fogline_cloud.bridge.commands.early_verdicts import EarlyVerdicts
 from fogline_cloud.commands.command_id import CommandIds
 from fogline_cloud.commands.record import CommandRecord
 from fogline_cloud.commands.registry import Registry

@@ -15,8 +15,8 @@ from fogline.amqp.outcome import ACCEPTED as ACCEPTED_OUTCOME
 from fogline.amqp.scheduler import Share
 from fogline.codec import MAX_MESSAGE_BYTES
 from fogline.message import Message
-from fogline_cloud.bridge.handshakes import MAX_HANDSHAKES
-from fogline_cloud.bridge.queue_budget import QueueBudget
+from fogline_cloud.bridge.door.handshakes import MAX_HANDSHAKES
+from fogline_cloud.bridge.peers.queue_budget import QueueBudget
 from fogline_edge.outbox.outbox import Outbox
 from fogline_lab import amqp_bytes as raw
 from fogline_lab.amqp import End, within

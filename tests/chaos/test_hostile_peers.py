@@ -16,7 +16,7 @@ from fogline.amqp.security import ClientSecurity
 from fogline.byte_budget import DEFAULT_BYTES
 from fogline.errors import Unreachable
 from fogline_cloud.authority.certificates import Role
-from fogline_cloud.bridge.handshakes import UNFINISHED_BYTES
+from fogline_cloud.bridge.door.handshakes import UNFINISHED_BYTES
 from fogline_edge.adapters.mqtt.protocol.packets import Connack, Connect, Publish, Will
 from fogline_edge.adapters.mqtt.protocol.primitives import V5
 from fogline_lab import amqp_bytes as raw

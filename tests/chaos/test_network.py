@@ -72,7 +72,7 @@ async def put_big(line, outbox, numbers):
 @pytest.mark.fault("N2")
 async def test_a_half_open_connection_is_noticed_and_another_one_opened(line, monkeypatch, how):
     """N2: half-open TCP, while much is on its way: noticed within the idle time-out, reconnected, all of it lands once."""
-    monkeypatch.setattr("fogline_cloud.bridge.authentication.Engine", partial(Engine, idle_timeout_s=1.0))
+    monkeypatch.setattr("fogline_cloud.bridge.door.authentication.Engine", partial(Engine, idle_timeout_s=1.0))
     async with at_a_distance(line, idle_timeout_s=1.0) as (bridge, outbox, way):
         guest = bridge.gateways.get("gw-1")
         way.fail(how)
@@ -171,7 +171,7 @@ async def test_without_credit_the_outbox_grows_memory_does_not_and_commands_stil
         downlink.reachable("lamp-1", device)
         await line.put(outbox, 0)
         await line.drained(outbox)
-        monkeypatch.setattr("fogline_cloud.bridge.gateways.INGEST_CREDIT", 0)
+        monkeypatch.setattr("fogline_cloud.bridge.gateways.gateways.INGEST_CREDIT", 0)
         former = bridge.gateways.get("gw-1")
         former.connection.abort()
         await until(lambda: (guest := bridge.gateways.get("gw-1")) and guest is not former and guest.welcomed, "not back")

@@ -19,7 +19,7 @@ from fogline.message import Message
 from fogline_cloud.api import event_routes
 from fogline_cloud.api.event_routes import EventRoutes
 from fogline_cloud.api.problems import Problem
-from fogline_cloud.bridge.client_events import event_of
+from fogline_cloud.bridge.consumers.client_events import event_of
 from fogline_edge.adapters.coap.intake import content_type as coap_type
 from fogline_edge.adapters.coap.paths import Paths
 from fogline_edge.adapters.coap.requests import Request as CoapRequest

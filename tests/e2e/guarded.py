@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from fogline.process.tls_files import TlsSettings
 from fogline_cloud.authority.ca_folder import ROOT, write_private
 from fogline_cloud.authority.certificates import Role
-from fogline_cloud.bridge.passwords import password_line
+from fogline_cloud.bridge.door.passwords import password_line
 from fogline_cloud.settings import ApiTlsSettings, OperatorSettings
 from fogline_lab.credentials.authority_folder import PASSWORD
 from fogline_lab.line.secure_line import secure

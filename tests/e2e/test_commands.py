@@ -12,8 +12,8 @@ from fogline.command import CommandState
 from fogline.errors import Unreachable
 from fogline.event import Lane
 from fogline.signature import make_key, read_keys
-from fogline_cloud.bridge.operators import REGISTRY_S
-from fogline_cloud.bridge.peer import GatewayPeer
+from fogline_cloud.bridge.commands.operators import REGISTRY_S
+from fogline_cloud.bridge.peers.peer import GatewayPeer
 from fogline_cloud.commands.client import Ask, Operator
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.shard.recovery import read_commands

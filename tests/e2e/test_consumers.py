@@ -13,7 +13,7 @@ from proton.utils import BlockingConnection, LinkDetached
 
 from fogline.address import shard_of
 from fogline_cloud.access.access_file import AccessFile, ConsumerGrant, Permissions, ServiceGrant
-from fogline_cloud.bridge.consumer_feed import ConsumerFeed
+from fogline_cloud.bridge.consumers.consumer_feed import ConsumerFeed
 from fogline_lab.line.line import serving
 
 LIMIT_S = 60

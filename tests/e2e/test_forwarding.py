@@ -13,7 +13,7 @@ from fogline.amqp.security import ClientSecurity
 from fogline.command import CommandState
 from fogline.message import Message
 from fogline_cloud.authority.certificates import Role
-from fogline_cloud.bridge import forwarding
+from fogline_cloud.bridge.peers import forwarding
 from fogline_cloud.commands.client import Ask, Operator
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.shard.recovery import read_commands

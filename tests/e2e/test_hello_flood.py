@@ -9,7 +9,7 @@ from fogline.amqp.driver import connect
 from fogline.amqp.engine import Engine
 from fogline.amqp.scheduler import Share
 from fogline.message import Message
-from fogline_cloud.bridge.gateways import MAX_UNSETTLED_WELCOMES
+from fogline_cloud.bridge.gateways.gateways import MAX_UNSETTLED_WELCOMES
 from fogline_lab.amqp import End, within
 from fogline_lab.events import BEACON
 from fogline_lab.line.line import serving

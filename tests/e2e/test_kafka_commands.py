@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from e2e.device_registry import edited, known
 from fogline.event import Lane
 from fogline_cloud import topics
-from fogline_cloud.bridge import operators
+from fogline_cloud.bridge.commands import operators
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.settings import CommandPolicySettings
 from fogline_cloud.topic_admin import create_topics

@@ -11,7 +11,7 @@ import pytest
 from fogline.amqp.backoff import Backoff
 from fogline.event import Lane
 from fogline.gap import GAP_CONTENT_TYPE, decode_gap
-from fogline_cloud.bridge.connected_gateways import ConnectedGateways
+from fogline_cloud.bridge.gateways.connected_gateways import ConnectedGateways
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.ledger.balance import judge
 from fogline_cloud.ledger.sources import gather

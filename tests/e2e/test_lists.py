@@ -20,10 +20,10 @@ from fogline.amqp.security import ClientSecurity
 from fogline.command import CommandState
 from fogline.errors import Misconfigured, Poison, SlowDown, Unreachable
 from fogline_cloud import bridge_exchange, listing_client
-from fogline_cloud.bridge import list_sender, lists
-from fogline_cloud.bridge.command_search import CommandSearch
-from fogline_cloud.bridge.devices import Devices
-from fogline_cloud.bridge.passwords import password_line
+from fogline_cloud.bridge.commands import list_sender, lists
+from fogline_cloud.bridge.commands.command_search import CommandSearch
+from fogline_cloud.bridge.commands.devices import Devices
+from fogline_cloud.bridge.door.passwords import password_line
 from fogline_cloud.devices.client import edit_device
 from fogline_cloud.kafka import KafkaClients
 from fogline_lab.amqp import End, within

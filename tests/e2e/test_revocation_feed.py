@@ -11,7 +11,7 @@ from fogline_cloud import topics
 from fogline_cloud.authority.ca_folder import LIST, ROOT, CaFolder
 from fogline_cloud.authority.certificates import Role, now_utc
 from fogline_cloud.authority.revocation import read_revocation_list
-from fogline_cloud.bridge.revocation_feed import RevocationFeed
+from fogline_cloud.bridge.door.revocation_feed import RevocationFeed
 from fogline_cloud.kafka import KafkaClients
 from fogline_lab.credentials.authority_folder import AuthorityFolder
 from fogline_lab.line.line import Line

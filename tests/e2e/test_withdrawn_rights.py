@@ -17,7 +17,7 @@ from fogline.process import tls_files
 from fogline.process.tls_files import TlsSettings
 from fogline_cloud.authority.ca_folder import ROOT
 from fogline_cloud.bridge import bridge as bridge_module
-from fogline_cloud.bridge.passwords import password_line
+from fogline_cloud.bridge.door.passwords import password_line
 from fogline_cloud.settings import OperatorSettings
 from fogline_lab.amqp import End, within
 from fogline_lab.credentials.authority_folder import HERE, PASSWORD

@@ -14,8 +14,8 @@ from fogline.event import Lane
 from fogline.gateway_statistics import GatewayStatistics, decode_statistics
 from fogline.message import Message
 from fogline_cloud.access.principal import Principal, PrincipalKind
-from fogline_cloud.bridge.client_events import event_of
-from fogline_cloud.bridge.fleet import FleetStatistics
+from fogline_cloud.bridge.consumers.client_events import event_of
+from fogline_cloud.bridge.gateways.fleet import FleetStatistics
 from fogline_cloud.commands.command_id import CommandIds
 from fogline_cloud.commands.request import read_command
 from fogline_cloud.records import record_of

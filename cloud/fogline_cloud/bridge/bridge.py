@@ -20,30 +20,30 @@ from fogline.tracing.spans import ExportSpans
 from fogline_cloud import topics
 from fogline_cloud.access.access_file import Permissions, loosened, read_permissions
 from fogline_cloud.access.policy import Policy
-from fogline_cloud.bridge.audit_trail import AuditTrail
-from fogline_cloud.bridge.authentication import Authentication
-from fogline_cloud.bridge.bridge_group import ShardAssignment, ShardDirectory
-from fogline_cloud.bridge.client_events import ClientEventHandler
-from fogline_cloud.bridge.command_key import command_key
-from fogline_cloud.bridge.command_sender import CommandSender
-from fogline_cloud.bridge.command_table import CommandTable
-from fogline_cloud.bridge.connected_gateways import ConnectedGateways
-from fogline_cloud.bridge.consumers import ConsumerHandler
-from fogline_cloud.bridge.desired_states import DesiredStates
-from fogline_cloud.bridge.devices import DeviceHandler, Devices
-from fogline_cloud.bridge.early_verdicts import EarlyVerdicts
-from fogline_cloud.bridge.enrolment import EnrolmentHandler
-from fogline_cloud.bridge.fleet import FleetStatistics
-from fogline_cloud.bridge.forwarding import Forwarder
-from fogline_cloud.bridge.gateways import GatewayHandler
-from fogline_cloud.bridge.kafka_commands import KafkaCommands
-from fogline_cloud.bridge.listener import LinkHandlers, Listener
-from fogline_cloud.bridge.lists import ListHandler
+from fogline_cloud.bridge.commands.command_key import command_key
+from fogline_cloud.bridge.commands.command_sender import CommandSender
+from fogline_cloud.bridge.commands.command_table import CommandTable
+from fogline_cloud.bridge.commands.desired_states import DesiredStates
+from fogline_cloud.bridge.commands.devices import DeviceHandler, Devices
+from fogline_cloud.bridge.commands.early_verdicts import EarlyVerdicts
+from fogline_cloud.bridge.commands.kafka_commands import KafkaCommands
+from fogline_cloud.bridge.commands.lists import ListHandler
+from fogline_cloud.bridge.commands.operators import OperatorHandler
+from fogline_cloud.bridge.consumers.client_events import ClientEventHandler
+from fogline_cloud.bridge.consumers.consumers import ConsumerHandler
+from fogline_cloud.bridge.door.authentication import Authentication
+from fogline_cloud.bridge.door.listener import LinkHandlers, Listener
+from fogline_cloud.bridge.door.revocation_feed import RevocationFeed
+from fogline_cloud.bridge.gateways.connected_gateways import ConnectedGateways
+from fogline_cloud.bridge.gateways.enrolment import EnrolmentHandler
+from fogline_cloud.bridge.gateways.fleet import FleetStatistics
+from fogline_cloud.bridge.gateways.gateways import GatewayHandler
+from fogline_cloud.bridge.group.bridge_group import ShardAssignment, ShardDirectory
+from fogline_cloud.bridge.group.route_feed import route_feed
+from fogline_cloud.bridge.group.shard_table import ShardTable
 from fogline_cloud.bridge.metrics import check_bridge, read_bridge
-from fogline_cloud.bridge.operators import OperatorHandler
-from fogline_cloud.bridge.revocation_feed import RevocationFeed
-from fogline_cloud.bridge.route_feed import route_feed
-from fogline_cloud.bridge.shard_table import ShardTable
+from fogline_cloud.bridge.peers.audit_trail import AuditTrail
+from fogline_cloud.bridge.peers.forwarding import Forwarder
 from fogline_cloud.commands.command_id import CommandIds
 from fogline_cloud.commands.routes import Routes
 from fogline_cloud.consumer_thread import stuck_consumers

@@ -7,13 +7,13 @@ from fogline.command import CommandState
 from fogline.process.metrics import Sample, samples_of
 from fogline.process.statistics import read_process
 from fogline.tracing.activation import read_tracing
-from fogline_cloud.bridge.bridge_group import ShardAssignment
-from fogline_cloud.bridge.command_table import CommandTable
-from fogline_cloud.bridge.connected_gateways import ConnectedGateways
-from fogline_cloud.bridge.fleet import FleetStatistics
-from fogline_cloud.bridge.listener import Listener
-from fogline_cloud.bridge.peer import GatewayPeer
-from fogline_cloud.bridge.shard_table import ShardTable
+from fogline_cloud.bridge.commands.command_table import CommandTable
+from fogline_cloud.bridge.door.listener import Listener
+from fogline_cloud.bridge.gateways.connected_gateways import ConnectedGateways
+from fogline_cloud.bridge.gateways.fleet import FleetStatistics
+from fogline_cloud.bridge.group.bridge_group import ShardAssignment
+from fogline_cloud.bridge.group.shard_table import ShardTable
+from fogline_cloud.bridge.peers.peer import GatewayPeer
 
 
 def read_bridge(

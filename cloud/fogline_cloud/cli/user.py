@@ -14,7 +14,7 @@ from fogline.process.listing import show_rows
 from fogline.process.owner import become_owner
 from fogline.process.terminal import show, tell
 from fogline.process.user_file import read_text
-from fogline_cloud.bridge.passwords import password_line, read_passwords
+from fogline_cloud.bridge.door.passwords import password_line, read_passwords
 from fogline_cloud.cli.common import add_command, add_group
 from fogline_cloud.settings import load
 

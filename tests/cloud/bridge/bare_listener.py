@@ -7,12 +7,12 @@ from fogline.amqp.driver import connect
 from fogline.amqp.engine import Engine
 from fogline.amqp.outcome import ACCEPTED
 from fogline_cloud.access.policy import Policy
-from fogline_cloud.bridge.audit_trail import AuditTrail
-from fogline_cloud.bridge.authentication import Authentication
-from fogline_cloud.bridge.connected_gateways import ConnectedGateways
-from fogline_cloud.bridge.listener import LinkHandlers, Listener
-from fogline_cloud.bridge.peer import LinkHandler
-from fogline_cloud.bridge.shard_table import ShardTable
+from fogline_cloud.bridge.door.authentication import Authentication
+from fogline_cloud.bridge.door.listener import LinkHandlers, Listener
+from fogline_cloud.bridge.gateways.connected_gateways import ConnectedGateways
+from fogline_cloud.bridge.group.shard_table import ShardTable
+from fogline_cloud.bridge.peers.audit_trail import AuditTrail
+from fogline_cloud.bridge.peers.peer import LinkHandler
 from fogline_cloud.settings import BridgeSettings, CloudSettings
 from fogline_lab.amqp import End, within
 

@@ -2,8 +2,8 @@
 
 from concurrent.futures import Future
 
-from fogline_cloud.bridge import bridge_group
-from fogline_cloud.bridge.bridge_group import ShardDirectory
+from fogline_cloud.bridge.group import bridge_group
+from fogline_cloud.bridge.group.bridge_group import ShardDirectory
 
 
 class SilentKafka:

@@ -8,7 +8,7 @@ from fogline.errors import Poison
 from fogline.event import Lane, TimeQuality
 from fogline.identity import Dedup
 from fogline.message import Message
-from fogline_cloud.bridge.client_events import MAX_PROPERTIES, event_of
+from fogline_cloud.bridge.consumers.client_events import MAX_PROPERTIES, event_of
 
 NOW_NS = 1_700_000_000_000_000_000
 

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from fogline.signature import Signer, make_key, read_signer
 from fogline_cloud import topics
-from fogline_cloud.bridge.command_key import command_key
+from fogline_cloud.bridge.commands.command_key import command_key
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.shard.recovery import read_checkpoint
 
@@ -31,8 +31,8 @@ def test_a_bridge_that_others_fence_again_and_again_makes_the_key_in_the_end(ben
             clients.producer(topics.transactional_id(tenant, topics.COMMAND_KEY)).init_transactions(60)
         return read_checkpoint(clients, tenant, shard, stable=stable)
 
-    monkeypatch.setattr("fogline_cloud.bridge.command_key.read_checkpoint", read)
-    monkeypatch.setattr("fogline_cloud.bridge.command_key.BASE_S", 0.01)
+    monkeypatch.setattr("fogline_cloud.bridge.commands.command_key.read_checkpoint", read)
+    monkeypatch.setattr("fogline_cloud.bridge.commands.command_key.BASE_S", 0.01)
     assert len(command_key(bench.clients, bench.tenant, Signer())) == 32
     assert not others
 

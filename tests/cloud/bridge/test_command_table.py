@@ -5,7 +5,7 @@ import time
 import pytest
 
 from fogline.command import CommandState
-from fogline_cloud.bridge import command_table
+from fogline_cloud.bridge.commands import command_table
 from fogline_cloud.commands.replacement import keep_verdict
 from fogline_lab.amqp import within
 from fogline_lab.bridge.command_records import make_record

@@ -1,6 +1,6 @@
 """The numbers of copies of an outbox."""
 
-from fogline_cloud.bridge.copy_numbers import MAX_GATEWAYS, Copy, CopyNumbers
+from fogline_cloud.bridge.gateways.copy_numbers import MAX_GATEWAYS, Copy, CopyNumbers
 
 
 def test_a_restored_copy_gets_a_higher_number_and_the_former_one_is_replaced():

@@ -15,7 +15,7 @@ from fogline.amqp.outcome import ACCEPTED
 from fogline.cancel import FEATURE, is_cancel
 from fogline.command import CommandState, Deadline, Reply, is_command
 from fogline.errors import Unreachable
-from fogline_cloud.bridge.desired_states import DesiredStates
+from fogline_cloud.bridge.commands.desired_states import DesiredStates
 from fogline_cloud.commands.command_id import CommandIds
 from fogline_cloud.commands.record import ended
 from fogline_cloud.commands.registry import Registry

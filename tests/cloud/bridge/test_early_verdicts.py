@@ -7,8 +7,8 @@ import pytest
 
 from cloud.shard.reply_batches import replies
 from fogline.command import CommandState
-from fogline_cloud.bridge.command_table import CommandTable, wall_clock_ms
-from fogline_cloud.bridge.early_verdicts import EarlyVerdicts
+from fogline_cloud.bridge.commands.command_table import CommandTable, wall_clock_ms
+from fogline_cloud.bridge.commands.early_verdicts import EarlyVerdicts
 from fogline_cloud.commands.record import KAFKA_OWNER
 from fogline_lab.bridge.command_records import make_record
 from fogline_lab.bridge.command_side import CommandSide, OneShard

@@ -6,7 +6,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from fogline.amqp.events import AmqpPeer
 from fogline_cloud.authority.ca_folder import CaFolder
 from fogline_cloud.authority.certificates import Role, Subject, make_key, now_utc
-from fogline_cloud.bridge.authentication import Authentication
+from fogline_cloud.bridge.door.authentication import Authentication
 from fogline_cloud.settings import CloudSettings
 
 

@@ -12,15 +12,15 @@ from fogline.message import Message
 from fogline.signature import Signer
 from fogline_cloud.access.policy import Policy
 from fogline_cloud.access.principal import Principal, PrincipalKind
-from fogline_cloud.bridge.command_sender import CommandSender
-from fogline_cloud.bridge.command_table import CommandTable
-from fogline_cloud.bridge.connected_gateways import ConnectedGateways
-from fogline_cloud.bridge.devices import DeviceHandler
-from fogline_cloud.bridge.forwarding import Forwarder
-from fogline_cloud.bridge.operators import OperatorHandler
-from fogline_cloud.bridge.peer import Peer
-from fogline_cloud.bridge.queue_budget import QueueBudget
-from fogline_cloud.bridge.shard_table import ShardTable
+from fogline_cloud.bridge.commands.command_sender import CommandSender
+from fogline_cloud.bridge.commands.command_table import CommandTable
+from fogline_cloud.bridge.commands.devices import DeviceHandler
+from fogline_cloud.bridge.commands.operators import OperatorHandler
+from fogline_cloud.bridge.gateways.connected_gateways import ConnectedGateways
+from fogline_cloud.bridge.group.shard_table import ShardTable
+from fogline_cloud.bridge.peers.forwarding import Forwarder
+from fogline_cloud.bridge.peers.peer import Peer
+from fogline_cloud.bridge.peers.queue_budget import QueueBudget
 from fogline_cloud.commands.command_id import CommandIds
 from fogline_cloud.commands.routes import Routes
 from fogline_cloud.settings import BridgeSettings, CommandPolicySettings

@@ -9,7 +9,7 @@ from fogline.enrolment import USER_PREFIX
 from fogline.process.tls_files import TlsSettings
 from fogline_cloud.authority.ca_folder import ROOT, CaFolder, write_private
 from fogline_cloud.authority.certificates import Role, Subject, key_pem, make_key, now_utc, pem
-from fogline_cloud.bridge.authentication import GUESSES, Authentication, PasswordProof
+from fogline_cloud.bridge.door.authentication import GUESSES, Authentication, PasswordProof
 from fogline_cloud.settings import BridgeSettings, CaSettings, CloudSettings
 
 ATTACKER, GATEWAY = "192.0.2.1", "192.0.2.2"

@@ -9,7 +9,7 @@ from cloud.bridge.bare_listener import dial, listening
 from fogline.amqp.outcome import ACCEPTED
 from fogline.amqp.scheduler import Share
 from fogline.message import Message
-from fogline_cloud.bridge import handshakes
+from fogline_cloud.bridge.door import handshakes
 from fogline_lab import amqp_bytes as raw
 from fogline_lab.amqp import within
 from fogline_lab.amqp_bytes import RawAmqp

@@ -1,6 +1,6 @@
 from heapq import heappop, heappush
 
-from fogline_cloud.bridge.hello_pacer import HelloPacer
+from fogline_cloud.bridge.gateways.hello_pacer import HelloPacer
 
 
 def test_ten_thousand_gateways_come_in_at_the_rate_and_ask_seldom():

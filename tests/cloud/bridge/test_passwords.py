@@ -9,8 +9,8 @@ from fogline.amqp.login import PLAIN, Login, LoginVerdict
 from fogline.errors import Misconfigured
 from fogline.process import tls_files
 from fogline.process.tls_files import ReadAgain
-from fogline_cloud.bridge import passwords as passwords_module
-from fogline_cloud.bridge.passwords import Passwords, password_line, read_passwords
+from fogline_cloud.bridge.door import passwords as passwords_module
+from fogline_cloud.bridge.door.passwords import Passwords, password_line, read_passwords
 from fogline_lab.amqp import within
 
 ACCEPTED, REFUSED, BUSY = LoginVerdict

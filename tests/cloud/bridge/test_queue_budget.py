@@ -3,7 +3,7 @@
 import pytest
 
 from fogline.amqp.events import Link
-from fogline_cloud.bridge.queue_budget import QueueBudget, QueuedBytes
+from fogline_cloud.bridge.peers.queue_budget import QueueBudget, QueuedBytes
 
 
 class Gate:

@@ -11,8 +11,8 @@ from fogline.amqp import wire
 from fogline.amqp.outcome import ACCEPTED, MODIFIED, RELEASED, UNKNOWN, rejected
 from fogline.command import CommandState, Reply
 from fogline.errors import Poison, Unreachable
-from fogline_cloud.bridge import replies as module
-from fogline_cloud.bridge.replies import MAX_IN_FLIGHT, ReplySender
+from fogline_cloud.bridge.commands import replies as module
+from fogline_cloud.bridge.commands.replies import MAX_IN_FLIGHT, ReplySender
 from fogline_cloud.commands.record import apply_reply, ended
 from fogline_lab.amqp import within
 from fogline_lab.bridge.command_records import make_ended_record, make_record, make_reply_event

@@ -1,6 +1,6 @@
 """The position of a consumer."""
 
-from fogline_cloud.bridge.settled_offsets import SettledOffsets
+from fogline_cloud.bridge.consumers.settled_offsets import SettledOffsets
 
 P, Q = ("hono.telemetry.acme", 0), ("hono.telemetry.acme", 1)
 

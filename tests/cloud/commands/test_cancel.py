@@ -14,7 +14,7 @@ from fogline.message import Message, pack_id
 from fogline_cloud.access.access_file import AccessFile, OperatorGrant, Permissions
 from fogline_cloud.access.policy import Policy
 from fogline_cloud.access.principal import Principal, PrincipalKind
-from fogline_cloud.bridge.cancels import outcome_of
+from fogline_cloud.bridge.commands.cancels import outcome_of
 from fogline_cloud.commands.command_id import CommandIds
 from fogline_cloud.commands.record import audit_of, ended
 from fogline_cloud.commands.replacement import as_replaced, keep_cancellation

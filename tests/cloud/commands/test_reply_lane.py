@@ -8,7 +8,7 @@ from fogline.command import CommandState
 from fogline.errors import Poison
 from fogline.gap import GAP_CONTENT_TYPE, decode_gap
 from fogline_cloud.audit.record import encode_audit
-from fogline_cloud.bridge.replies import reply_message
+from fogline_cloud.bridge.commands.replies import reply_message
 from fogline_cloud.commands.record import CommandRecord, audit_of, decode_record, encode
 from fogline_cloud.commands.reply_lane import check_replies
 from fogline_lab.bridge.command_records import make_record

@@ -10,7 +10,7 @@ from fogline.command import MAX_COMMAND_BYTES, CommandState
 from fogline.errors import Poison
 from fogline.message import Message
 from fogline_cloud.access.principal import ASSERTED, KAFKA, Principal, PrincipalKind
-from fogline_cloud.bridge.replies import reply_message
+from fogline_cloud.bridge.commands.replies import reply_message
 from fogline_cloud.commands.command_id import CommandIds
 from fogline_cloud.commands.request import read_command
 from fogline_cloud.settings import CommandPolicySettings

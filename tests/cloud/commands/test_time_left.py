@@ -12,8 +12,8 @@ from fogline.errors import Poison
 from fogline.hello import decode_hello
 from fogline.message import Message
 from fogline_cloud.access.principal import Principal, PrincipalKind
-from fogline_cloud.bridge.peer import GatewayPeer
-from fogline_cloud.bridge.queue_budget import QueueBudget
+from fogline_cloud.bridge.peers.peer import GatewayPeer
+from fogline_cloud.bridge.peers.queue_budget import QueueBudget
 from fogline_cloud.commands.record import encode, left_ms
 from fogline_lab.amqp import within
 from fogline_lab.bridge.command_records import make_record

@@ -14,7 +14,7 @@ from fogline_cloud.access.access_file import read_permissions
 from fogline_cloud.authority.ca_folder import ROOT, CaFolder
 from fogline_cloud.authority.certificates import now_utc
 from fogline_cloud.bridge.bridge import _signer
-from fogline_cloud.bridge.passwords import password_line, read_passwords
+from fogline_cloud.bridge.door.passwords import password_line, read_passwords
 from fogline_cloud.cli.main import main
 from fogline_cloud.commands.operator_security import operator_security
 from fogline_cloud.devices.types_file import read_types

@@ -6,13 +6,13 @@ from typing import Any, Protocol, cast
 
 from fogline.signature import Signer
 from fogline_cloud.access.policy import Policy
-from fogline_cloud.bridge.command_sender import CommandSender
-from fogline_cloud.bridge.command_table import CommandTable, wall_clock_ms
-from fogline_cloud.bridge.connected_gateways import ConnectedGateways
-from fogline_cloud.bridge.forwarding import Forwarder
-from fogline_cloud.bridge.operators import OperatorHandler
-from fogline_cloud.bridge.peer import GatewayPeer
-from fogline_cloud.bridge.shard_table import ShardTable
+from fogline_cloud.bridge.commands.command_sender import CommandSender
+from fogline_cloud.bridge.commands.command_table import CommandTable, wall_clock_ms
+from fogline_cloud.bridge.commands.operators import OperatorHandler
+from fogline_cloud.bridge.gateways.connected_gateways import ConnectedGateways
+from fogline_cloud.bridge.group.shard_table import ShardTable
+from fogline_cloud.bridge.peers.forwarding import Forwarder
+from fogline_cloud.bridge.peers.peer import GatewayPeer
 from fogline_cloud.commands.command_id import CommandIds
 from fogline_cloud.commands.routes import Routes
 from fogline_cloud.settings import BridgeSettings, CommandPolicySettings

@@ -12,7 +12,7 @@ from fogline.amqp.security import ClientSecurity
 from fogline.process.tls_files import TlsSettings, client_context
 from fogline_cloud.authority.ca_folder import ROOT, CaFolder, write_private
 from fogline_cloud.authority.certificates import Role, Subject, key_pem, make_key, now_utc, pem
-from fogline_cloud.bridge.passwords import password_line
+from fogline_cloud.bridge.door.passwords import password_line
 from fogline_edge.settings import EdgeSettings
 
 HERE = "127.0.0.1"

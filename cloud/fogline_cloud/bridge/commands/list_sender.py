@@ -9,7 +9,7 @@ from fogline.amqp.outcome import Outcome
 from fogline.amqp.scheduler import Share
 from fogline.amqp.sending import Sender
 from fogline.message import Message
-from fogline_cloud.bridge.peer import Peer
+from fogline_cloud.bridge.peers.peer import Peer
 from fogline_cloud.listing import COMPLETE
 
 WINDOW = 32

@@ -34,9 +34,9 @@ from fogline.message import Message
 from fogline.process.log_throttle import LogThrottle
 from fogline.process.settings_file import split_endpoint
 from fogline.process.tls_files import client_context
-from fogline_cloud.bridge.peer import Peer
-from fogline_cloud.bridge.shard_table import ShardTable
-from fogline_cloud.bridge.upstream import Upstream
+from fogline_cloud.bridge.group.shard_table import ShardTable
+from fogline_cloud.bridge.peers.peer import Peer
+from fogline_cloud.bridge.peers.upstream import Upstream
 from fogline_cloud.settings import BridgeSettings
 
 SHARDS = "fogline_shards"

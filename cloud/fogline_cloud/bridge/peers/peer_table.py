@@ -9,7 +9,7 @@ from fogline.amqp.driver import AmqpConnection
 from fogline_cloud.access.policy import Policy
 from fogline_cloud.access.principal import Principal
 from fogline_cloud.access.quotas import Quotas, Use
-from fogline_cloud.bridge.peer import Peer
+from fogline_cloud.bridge.peers.peer import Peer
 
 
 class PeerTable:

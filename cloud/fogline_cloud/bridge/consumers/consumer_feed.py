@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
-from fogline_cloud.bridge.settled_offsets import SettledOffsets
+from fogline_cloud.bridge.consumers.settled_offsets import SettledOffsets
 from fogline_cloud.committed_records import CommittedRecord, with_values
 from fogline_cloud.consumer_thread import ConsumerThread
 from fogline_cloud.kafka import KafkaClients, Partition, readable

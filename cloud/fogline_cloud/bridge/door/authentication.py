@@ -29,8 +29,8 @@ from fogline_cloud.access.principal import ASSERTED, KAFKA, Principal, Principal
 from fogline_cloud.authority.ca_folder import CaFolder
 from fogline_cloud.authority.certificates import Role, now_utc, subject_of
 from fogline_cloud.authority.revocation import RevocationList, read_revocation_list
-from fogline_cloud.bridge.passwords import Passwords, UserHash
-from fogline_cloud.bridge.upstream import FORWARDED_BY
+from fogline_cloud.bridge.door.passwords import Passwords, UserHash
+from fogline_cloud.bridge.peers.upstream import FORWARDED_BY
 from fogline_cloud.settings import CloudSettings
 
 CAPABILITIES = ("ANONYMOUS-RELAY",)

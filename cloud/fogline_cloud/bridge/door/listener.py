@@ -48,15 +48,15 @@ from fogline.message import Message
 from fogline.process.log_throttle import LogThrottle
 from fogline_cloud.access.policy import Action, Policy
 from fogline_cloud.access.principal import Principal, PrincipalKind
-from fogline_cloud.bridge.audit_trail import AuditTrail
-from fogline_cloud.bridge.authentication import Authentication, NotAuthenticated
-from fogline_cloud.bridge.client_events import CREDIT
-from fogline_cloud.bridge.connected_gateways import ConnectedGateways
-from fogline_cloud.bridge.handshakes import Handshakes
-from fogline_cloud.bridge.peer import GatewayPeer, LinkHandler, Peer
-from fogline_cloud.bridge.peer_table import PeerTable
-from fogline_cloud.bridge.queue_budget import QueueBudget
-from fogline_cloud.bridge.withdrawals import Withdrawals, address_of
+from fogline_cloud.bridge.consumers.client_events import CREDIT
+from fogline_cloud.bridge.door.authentication import Authentication, NotAuthenticated
+from fogline_cloud.bridge.door.handshakes import Handshakes
+from fogline_cloud.bridge.door.withdrawals import Withdrawals, address_of
+from fogline_cloud.bridge.gateways.connected_gateways import ConnectedGateways
+from fogline_cloud.bridge.peers.audit_trail import AuditTrail
+from fogline_cloud.bridge.peers.peer import GatewayPeer, LinkHandler, Peer
+from fogline_cloud.bridge.peers.peer_table import PeerTable
+from fogline_cloud.bridge.peers.queue_budget import QueueBudget
 from fogline_cloud.settings import BridgeSettings
 
 CLOSE_S = 2.0

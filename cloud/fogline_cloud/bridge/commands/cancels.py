@@ -19,10 +19,10 @@ from fogline.errors import Poison
 from fogline.process.crash_points import CrashPoint, crash_point
 from fogline_cloud.access.policy import Action, Policy
 from fogline_cloud.access.principal import Principal
-from fogline_cloud.bridge.command_sender import CommandSender
-from fogline_cloud.bridge.command_table import CommandTable
-from fogline_cloud.bridge.shard_table import ShardTable
-from fogline_cloud.bridge.verdict_waiters import Decided
+from fogline_cloud.bridge.commands.command_sender import CommandSender
+from fogline_cloud.bridge.commands.command_table import CommandTable
+from fogline_cloud.bridge.commands.verdict_waiters import Decided
+from fogline_cloud.bridge.group.shard_table import ShardTable
 from fogline_cloud.commands.record import CommandRecord, ended, why_cancelled
 from fogline_cloud.commands.replacement import MAX_NAME, as_replaced
 

@@ -19,14 +19,14 @@ from fogline.connection_clock import monotonic_ms, time_left_ms
 from fogline.errors import Poison
 from fogline.message import Message
 from fogline_cloud.access.policy import Action, Policy
-from fogline_cloud.bridge.cancels import Cancels, outcome_of, unknown_command
-from fogline_cloud.bridge.command_sender import CommandSender
-from fogline_cloud.bridge.command_table import CommandTable, Settle
-from fogline_cloud.bridge.connected_gateways import ConnectedGateways
-from fogline_cloud.bridge.forwarding import SHARDS, Forwarder, unknown_device
-from fogline_cloud.bridge.journal_lookups import JournalLookup
-from fogline_cloud.bridge.peer import LinkHandler, Peer
-from fogline_cloud.bridge.shard_table import ShardTable
+from fogline_cloud.bridge.commands.cancels import Cancels, outcome_of, unknown_command
+from fogline_cloud.bridge.commands.command_sender import CommandSender
+from fogline_cloud.bridge.commands.command_table import CommandTable, Settle
+from fogline_cloud.bridge.commands.journal_lookups import JournalLookup
+from fogline_cloud.bridge.gateways.connected_gateways import ConnectedGateways
+from fogline_cloud.bridge.group.shard_table import ShardTable
+from fogline_cloud.bridge.peers.forwarding import SHARDS, Forwarder, unknown_device
+from fogline_cloud.bridge.peers.peer import LinkHandler, Peer
 from fogline_cloud.commands.command_id import CommandIds
 from fogline_cloud.commands.id_notice import TELL_ID
 from fogline_cloud.commands.record import CommandRecord, audit_of, ended, left_ms, with_request

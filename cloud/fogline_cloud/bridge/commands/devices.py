@@ -16,10 +16,10 @@ from fogline.process.loop_calls import call_soon, on_thread
 from fogline_cloud import topics
 from fogline_cloud.access.policy import Action, Policy
 from fogline_cloud.access.principal import Principal
-from fogline_cloud.bridge.device_feed import DeviceFeed
-from fogline_cloud.bridge.forwarding import Forwarder
-from fogline_cloud.bridge.peer import LinkHandler, Peer
-from fogline_cloud.bridge.shard_table import ShardTable
+from fogline_cloud.bridge.commands.device_feed import DeviceFeed
+from fogline_cloud.bridge.group.shard_table import ShardTable
+from fogline_cloud.bridge.peers.forwarding import Forwarder
+from fogline_cloud.bridge.peers.peer import LinkHandler, Peer
 from fogline_cloud.commands.record import CommandRecord
 from fogline_cloud.commands.request import reply_owner
 from fogline_cloud.device_address import device_of

@@ -23,9 +23,9 @@ from fogline.message import Message
 from fogline.process.loop_calls import call_soon
 from fogline.tracing.spans import ExportSpans
 from fogline_cloud.access.policy import Action, Policy
-from fogline_cloud.bridge.forwarding import Forwarder
-from fogline_cloud.bridge.peer import LinkHandler, Peer
-from fogline_cloud.bridge.shard_table import ShardTable
+from fogline_cloud.bridge.group.shard_table import ShardTable
+from fogline_cloud.bridge.peers.forwarding import Forwarder
+from fogline_cloud.bridge.peers.peer import LinkHandler, Peer
 from fogline_cloud.device_address import device_of
 from fogline_cloud.shard.land_trace import LandTrace
 from fogline_cloud.shard.submissions import ClientEvent

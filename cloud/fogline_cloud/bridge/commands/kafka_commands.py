@@ -19,11 +19,11 @@ from fogline.errors import Poison
 from fogline.process.log_throttle import LogThrottle
 from fogline.process.loop_calls import call_soon
 from fogline_cloud import topics
-from fogline_cloud.bridge.audit_trail import AuditTrail
-from fogline_cloud.bridge.consumer_feed import ConsumerFeed
-from fogline_cloud.bridge.operators import OperatorHandler
-from fogline_cloud.bridge.peer import Peer
-from fogline_cloud.bridge.shard_table import ShardTable
+from fogline_cloud.bridge.commands.operators import OperatorHandler
+from fogline_cloud.bridge.consumers.consumer_feed import ConsumerFeed
+from fogline_cloud.bridge.group.shard_table import ShardTable
+from fogline_cloud.bridge.peers.audit_trail import AuditTrail
+from fogline_cloud.bridge.peers.peer import Peer
 from fogline_cloud.commands.kafka_form import failure_event
 from fogline_cloud.commands.kafka_request import answerable, read_kafka_command, sender
 from fogline_cloud.commands.refusals import status_of

@@ -17,12 +17,12 @@ from fogline.gateway_statistics import STATISTICS_CONTENT_TYPE, decode_statistic
 from fogline.message import Message
 from fogline.process.loop_calls import call_soon
 from fogline.tracing.spans import ExportSpans
-from fogline_cloud.bridge.connected_gateways import ConnectedGateways
-from fogline_cloud.bridge.copy_numbers import Copy, CopyNumbers
-from fogline_cloud.bridge.fleet import FleetStatistics
-from fogline_cloud.bridge.hello_pacer import RETRY_S, HelloPacer
-from fogline_cloud.bridge.peer import GatewayPeer, LinkHandler, Peer
-from fogline_cloud.bridge.shard_table import ShardTable
+from fogline_cloud.bridge.gateways.connected_gateways import ConnectedGateways
+from fogline_cloud.bridge.gateways.copy_numbers import Copy, CopyNumbers
+from fogline_cloud.bridge.gateways.fleet import FleetStatistics
+from fogline_cloud.bridge.gateways.hello_pacer import RETRY_S, HelloPacer
+from fogline_cloud.bridge.group.shard_table import ShardTable
+from fogline_cloud.bridge.peers.peer import GatewayPeer, LinkHandler, Peer
 from fogline_cloud.settings import BridgeSettings
 from fogline_cloud.shard.inbox import MarksQuery
 from fogline_cloud.shard.land_trace import LandTrace

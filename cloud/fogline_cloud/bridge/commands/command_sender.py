@@ -28,10 +28,10 @@ from fogline.command import (
 from fogline.errors import Unreachable
 from fogline.process.crash_points import CrashPoint, crash_point
 from fogline.signature import Signer
-from fogline_cloud.bridge.command_table import CommandTable
-from fogline_cloud.bridge.connected_gateways import ConnectedGateways
-from fogline_cloud.bridge.journal_lookups import JournalLookup, JournalLookups
-from fogline_cloud.bridge.peer import GatewayPeer
+from fogline_cloud.bridge.commands.command_table import CommandTable
+from fogline_cloud.bridge.commands.journal_lookups import JournalLookup, JournalLookups
+from fogline_cloud.bridge.gateways.connected_gateways import ConnectedGateways
+from fogline_cloud.bridge.peers.peer import GatewayPeer
 from fogline_cloud.commands.record import CommandRecord, cancel_of, command_of, why_cancelled
 
 _REFUSALS = {

@@ -22,11 +22,11 @@ from fogline.errors import Poison, Unreachable
 from fogline.message import Message
 from fogline.process.loop_calls import on_thread
 from fogline_cloud.access.policy import Action, Policy
-from fogline_cloud.bridge.audit_trail import AuditTrail
-from fogline_cloud.bridge.command_search import CommandSearch
-from fogline_cloud.bridge.devices import Devices
-from fogline_cloud.bridge.list_sender import IDLE_S, ListSender
-from fogline_cloud.bridge.peer import LinkHandler, Peer
+from fogline_cloud.bridge.commands.command_search import CommandSearch
+from fogline_cloud.bridge.commands.devices import Devices
+from fogline_cloud.bridge.commands.list_sender import IDLE_S, ListSender
+from fogline_cloud.bridge.peers.audit_trail import AuditTrail
+from fogline_cloud.bridge.peers.peer import LinkHandler, Peer
 from fogline_cloud.commands.newest_commands import ListedCommand
 from fogline_cloud.devices.device_facts import facts_of
 from fogline_cloud.devices.device_filter import read_filter

@@ -25,11 +25,11 @@ from fogline.command import CommandState, Deadline, digest
 from fogline.message import pack_id
 from fogline.process.log_throttle import LogThrottle
 from fogline.process.loop_calls import call_soon
-from fogline_cloud.bridge.cancels import Cancels
-from fogline_cloud.bridge.command_table import CommandTable
-from fogline_cloud.bridge.devices import Devices
-from fogline_cloud.bridge.operators import OperatorHandler
-from fogline_cloud.bridge.shard_table import ShardTable
+from fogline_cloud.bridge.commands.cancels import Cancels
+from fogline_cloud.bridge.commands.command_table import CommandTable
+from fogline_cloud.bridge.commands.devices import Devices
+from fogline_cloud.bridge.commands.operators import OperatorHandler
+from fogline_cloud.bridge.group.shard_table import ShardTable
 from fogline_cloud.commands.command_id import CommandIds
 from fogline_cloud.commands.record import CommandRecord, command_of
 from fogline_cloud.devices.desired import DesiredOutcome, DesiredRecord, ReportedState, read_reported

@@ -33,10 +33,10 @@ from fogline.process.log_throttle import LogThrottle
 from fogline.process.loop_calls import call_soon
 from fogline_cloud import topics
 from fogline_cloud.access.policy import Action, Policy
-from fogline_cloud.bridge.audit_trail import AuditTrail
-from fogline_cloud.bridge.consumer_feed import ConsumerFeed
-from fogline_cloud.bridge.event_messages import is_event, message_of, properties_of
-from fogline_cloud.bridge.peer import LinkHandler, Peer
+from fogline_cloud.bridge.consumers.consumer_feed import ConsumerFeed
+from fogline_cloud.bridge.consumers.event_messages import is_event, message_of, properties_of
+from fogline_cloud.bridge.peers.audit_trail import AuditTrail
+from fogline_cloud.bridge.peers.peer import LinkHandler, Peer
 from fogline_cloud.committed_records import CommittedRecord
 from fogline_cloud.kafka import KafkaClients, readable
 from fogline_cloud.selector import Condition as Selects

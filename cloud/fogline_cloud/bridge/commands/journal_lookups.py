@@ -8,7 +8,7 @@ from functools import partial
 from fogline.amqp.outcome import DeliveryState, Outcome
 from fogline.command import CONFLICT, REMEMBER_COMMANDS_S, JournalQuery, encode_query
 from fogline.errors import Unreachable
-from fogline_cloud.bridge.connected_gateways import ConnectedGateways
+from fogline_cloud.bridge.gateways.connected_gateways import ConnectedGateways
 from fogline_cloud.commands.record import CommandRecord
 
 MEMORY_MS = (REMEMBER_COMMANDS_S - 86_400) * 1000

@@ -15,9 +15,9 @@ from fogline.command import CommandState, Reply, Status
 from fogline.process.crash_points import CrashPoint, crash_point
 from fogline.process.log_throttle import LogThrottle
 from fogline.process.loop_calls import call_soon
-from fogline_cloud.bridge.replies import ReplySender
-from fogline_cloud.bridge.shard_table import ShardTable
-from fogline_cloud.bridge.verdict_waiters import VerdictWaiters
+from fogline_cloud.bridge.commands.replies import ReplySender
+from fogline_cloud.bridge.commands.verdict_waiters import VerdictWaiters
+from fogline_cloud.bridge.group.shard_table import ShardTable
 from fogline_cloud.commands.record import CommandRecord, ReplyAddress, ended, left_ms, same_verdict
 from fogline_cloud.commands.registry import Registry, is_outdated, may_replace
 from fogline_cloud.shard.command_changes import CommandChange

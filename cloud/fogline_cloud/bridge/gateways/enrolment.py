@@ -24,8 +24,8 @@ from fogline.errors import FoglineError, Misconfigured, Unreachable
 from fogline.message import Message
 from fogline_cloud.authority.ca_folder import CaFolder, check_key
 from fogline_cloud.authority.certificates import Role, Subject, now_utc, pem
-from fogline_cloud.bridge.audit_trail import AuditTrail
-from fogline_cloud.bridge.peer import LinkHandler, Peer
+from fogline_cloud.bridge.peers.audit_trail import AuditTrail
+from fogline_cloud.bridge.peers.peer import LinkHandler, Peer
 from fogline_cloud.settings import CloudSettings
 
 _log = logging.getLogger("fogline.bridge")

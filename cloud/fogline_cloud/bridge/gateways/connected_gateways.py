@@ -3,7 +3,7 @@
 import logging
 
 from fogline.amqp.outcome import FORCED, LINK_STOLEN, Condition
-from fogline_cloud.bridge.peer import GatewayPeer
+from fogline_cloud.bridge.peers.peer import GatewayPeer
 
 _log = logging.getLogger("fogline.bridge")
 

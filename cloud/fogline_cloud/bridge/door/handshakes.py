@@ -8,7 +8,7 @@ from fogline.amqp.outcome import RESOURCE_LIMIT, Condition
 from fogline.byte_budget import ByteAccount, ByteBudget
 from fogline.unnamed_sockets import UnnamedSockets
 from fogline_cloud.access.principal import ASSERTED, Principal
-from fogline_cloud.bridge.authentication import Authentication
+from fogline_cloud.bridge.door.authentication import Authentication
 
 MAX_HANDSHAKES: Final = 500
 """Connections within the handshake. Beyond that, the oldest one of the address that has most is cut off."""

@@ -8,10 +8,10 @@ from fogline.amqp.driver import AmqpConnection
 from fogline.amqp.events import Link
 from fogline.amqp.outcome import UNAUTHORIZED, Condition
 from fogline_cloud.access.policy import Action, Policy
-from fogline_cloud.bridge.audit_trail import AuditTrail
-from fogline_cloud.bridge.authentication import Authentication
-from fogline_cloud.bridge.peer import Peer
-from fogline_cloud.bridge.peer_table import PeerTable
+from fogline_cloud.bridge.door.authentication import Authentication
+from fogline_cloud.bridge.peers.audit_trail import AuditTrail
+from fogline_cloud.bridge.peers.peer import Peer
+from fogline_cloud.bridge.peers.peer_table import PeerTable
 
 _log = logging.getLogger("fogline.bridge")
 

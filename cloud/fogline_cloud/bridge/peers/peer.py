@@ -17,7 +17,7 @@ from fogline.errors import Poison
 from fogline.message import Message
 from fogline_cloud.access.principal import Principal
 from fogline_cloud.access.quotas import DEBT_S, Use, over_quota
-from fogline_cloud.bridge.queue_budget import QueueBudget, QueuedBytes
+from fogline_cloud.bridge.peers.queue_budget import QueueBudget, QueuedBytes
 
 _OVERHEAD_BYTES = 1024  # the memory that a queued message takes beside its body, about
 
@@ -31,7 +31,7 @@ class Peer:
     budget: QueueBudget
     secret: str = ""  # of the token by which a gateway has logged in to enrol
     serial: str = ""  # of the peer's certificate, in hexadecimal digits
-    forwarded: bool = False  # another bridge has opened the connection for the peer (`fogline_cloud.bridge.forwarding`)
+    forwarded: bool = False  # another bridge has opened the connection for the peer (`fogline_cloud.bridge.peers.forwarding`)
     addresses: dict[Link, Address] = field(default_factory=dict)
     links: set[Link] = field(default_factory=set)
     use: Use | None = None  # of its quota

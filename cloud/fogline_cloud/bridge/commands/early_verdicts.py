@@ -12,7 +12,7 @@ from fogline.errors import Poison
 from fogline.event import Event
 from fogline.message import Message
 from fogline.process.crash_points import CrashPoint, crash_point
-from fogline_cloud.bridge.command_table import CommandTable
+from fogline_cloud.bridge.commands.command_table import CommandTable
 from fogline_cloud.commands.reply_lane import check_replies
 from fogline_cloud.shard.foreign_devices import MaySpeakFor
 from fogline_cloud.shard.shard_writer import isolated
