@@ -65,6 +65,15 @@ def test_an_event_keeps_every_attribute(make_event: MakeEvent) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("given", "kept"), [("a=&b=1", {"a": "", "b": "1"}), ("a=%26&b=x%20y", {"a": "&", "b": "x y"}), ("", None), (None, None)]
+)
+def test_properties_of_a_message_keep_their_names_and_values(
+    make_event: MakeEvent, given: str | None, kept: dict[str, str] | None
+) -> None:
+    assert decided(make_event(properties=given), ok).properties == kept
+
+
 def test_no_parser_means_skip(make_event: MakeEvent) -> None:
     row = decided(make_event(content_type="image/png"))
     assert (row.outcome, row.reason, row.parser, row.parse_us) == ("skip", "no-parser", None, None)
