@@ -72,6 +72,10 @@ def test_sequences_that_retention_deleted_from_kafka_are_not_missing():
     assert kinds(stream([(51, 100)], [(1, 100)], kafka_from=51)) == {}
 
 
+def test_the_first_sequence_that_retention_has_left_must_be_in_kafka():
+    assert kinds(stream([(52, 100)], [(1, 100)], kafka_from=51)) == {"phantom": [(51, 51)]}
+
+
 def test_sequences_that_the_retention_of_the_tables_deleted_are_not_missing():
     assert kinds(stream([], [(51, 100)], table_from=51, kafka_from=101)) == {}
     assert kinds(stream([(41, 100)], [(51, 100)], table_from=51)) == {}
@@ -90,6 +94,13 @@ def test_a_gateway_that_acknowledged_more_events_than_kafka_has():
     assert kinds(stream([(1, 11)], [(1, 11)], statement=counts, statement_at=11, arrivals_before=11)) == {}
     assert set(kinds(stream([(1, 11)], [(1, 11)], statement=counts, statement_at=11, arrivals_before=10))) == {"statement"}
     assert set(kinds(stream([(1, 11)], [(1, 11)], statement=counts, statement_at=10, arrivals_before=11))) == {"statement"}
+
+
+@pytest.mark.parametrize("stored", [9, 11])
+def test_a_gateway_that_stored_another_number_of_events_than_its_statement_has_before_it(stored):
+    assert statement_problem(10, 10, kafka=[(1, 11)], stored=stored) == [
+        f"the gateway counted {stored} stored events before sequence 11"
+    ]
 
 
 def test_events_after_the_end_of_a_closed_stream_are_reported():
