@@ -13,7 +13,8 @@ from fogline_cloud.access.access_file import Quota
 from fogline_cloud.access.policy import Policy
 from fogline_cloud.access.principal import Principal, PrincipalKind
 from fogline_cloud.access.quotas import Use
-from fogline_cloud.bridge.consumers.consumers import EventConsumer, consumers
+from fogline_cloud.bridge.consumers import consumers
+from fogline_cloud.bridge.consumers.consumers import EventConsumer
 from fogline_cloud.bridge.peers.peer import Peer
 from fogline_cloud.committed_records import CommittedRecord
 from fogline_cloud.records import record_of
