@@ -23,6 +23,7 @@ from fogline.errors import Misconfigured
 from fogline_cloud import topics
 from fogline_cloud.committed_records import CommittedRecord, read_committed
 from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.records import is_replayed
 
 _BLE = "application/vnd.fogline-ble-"
 
@@ -80,14 +81,27 @@ def gather_ble(workspace: Workspace) -> BleEvidence:
 
 
 def _kafka(workspace: Workspace) -> Counter[Id]:
+    """Count the records of each event. A copy that is marked as sent again does not count: consumers discard it by its id."""
     found: Counter[Id] = Counter()
+    known: set[tuple[bytes, bytes]] = set()
+    again: list[tuple[tuple[bytes, bytes], Id]] = []
     for record in _records(workspace):
         headers = dict(record.headers)
+        identity = headers.get("ce_source", b""), headers.get("ce_id", b"")
         device = intern(headers.get("device_id", b"").decode())
         media_type = headers.get("content-type", b"").decode()
         n = None if media_type.startswith(_BLE) else counter_of(media_type, record.value)
-        if n is not None and device not in workspace.gateways:
+        if n is None or device in workspace.gateways:
+            continue
+        if is_replayed(headers):
+            again.append((identity, (device, n)))
+        else:
+            known.add(identity)
             found[device, n] += 1
+    for identity, event in again:
+        if identity not in known:
+            known.add(identity)
+            found[event] += 1
     return found
 
 

@@ -54,11 +54,15 @@ def unknown_to_gateways(workspace: Workspace, snapshot: Snapshot) -> int:
 
 
 def settled_streams(workspace: Workspace) -> dict[str, int]:
-    """Return the highest settled sequence of each gateway's stream: Kafka has all events up to it."""
+    """Return the highest settled sequence of each gateway's open stream: Kafka has all events up to it.
+
+    A closed one may have given its last events to another stream, when the gateway was restored.
+    """
     found: dict[str, int] = {}
     for name in workspace.gateways:
         with contextlib.suppress(Misconfigured):
-            found |= {each["stream"]: each["settled"] for each in read_status(workspace.outbox(name))["streams"]}
+            streams = read_status(workspace.outbox(name))["streams"]
+            found |= {each["stream"]: each["settled"] for each in streams if each["open"]}
     return found
 
 

@@ -24,6 +24,7 @@ import msgspec
 from fogline.command import CommandState
 from fogline.errors import FoglineError, Misconfigured
 from fogline.process.owner import FolderOwner, become_owner, owner_of, run_as
+from fogline_edge.adapters.mqtt.session.session_state import PREFIX, carries_commands
 from fogline_edge.first_settings import require_none
 from fogline_edge.outbox.copy_file import OLDEST, CopyRecord, change_copy
 from fogline_edge.outbox.data_folder import DataFolder, RunEnd, forget_journal_name, sync_path
@@ -275,7 +276,11 @@ def _restore_outbox(source: BinaryIO, settings: EdgeSettings, made: str) -> int:
 
 
 def _prepare(part: Path, max_bytes: int, name: str) -> int:
-    """Make an outbox of a backup. A command that waited may run, or have run, at the gateway that was backed up."""
+    """Make an outbox of a backup. An open command may run, or have run, at the gateway that was backed up.
+
+    So it is not sent again, not even an idempotent one: its end would be reported twice. An MQTT session with commands in
+    flight ends, because its client may have completed the exchange, and would take a second PUBLISH for a new one.
+    """
     connection = open_database(part, max_bytes)
     try:
         (owner,) = connection.execute("SELECT value FROM meta WHERE key = 'gateway'").fetchone()
@@ -284,7 +289,13 @@ def _prepare(part: Path, max_bytes: int, name: str) -> int:
         connection.execute("BEGIN IMMEDIATE")
         connection.execute("DROP TABLE backup")
         connection.execute("DROP TABLE backup_file")
-        connection.execute("UPDATE command SET state = ? WHERE state = ?", (CommandState.SENDING, CommandState.QUEUED))
+        is_open = (CommandState.SENDING, CommandState.QUEUED)
+        connection.execute(
+            "UPDATE command SET state = ?, idempotent = 0 WHERE state IN (?, ?)", (CommandState.SENDING, *is_open)
+        )
+        sessions = connection.execute("SELECT key, value FROM kept WHERE key GLOB ?", (f"{PREFIX}*",)).fetchall()
+        ended = [(key,) for key, value in sessions if carries_commands(value)]
+        connection.executemany("DELETE FROM kept WHERE key = ?", ended)
         forget_journal_name(connection)
         (waiting,) = connection.execute(
             "SELECT count(*) FROM event JOIN stream ON event.place >> 40 = number WHERE event.place & 1099511627775 > settled"

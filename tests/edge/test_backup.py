@@ -4,11 +4,17 @@ import asyncio
 import json
 import sqlite3
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from fogline.command import Deadline
 from fogline.errors import Misconfigured
+from fogline_edge.adapters.mqtt.protocol.packets import Publish
+from fogline_edge.adapters.mqtt.session.inflight import DeliveryPhase, InflightCommand
+from fogline_edge.adapters.mqtt.session.session_state import SessionRecord
 from fogline_edge.backup import restore, write_backup
 from fogline_edge.cli import main
 from fogline_edge.outbox.copy_file import OLDEST, CopyFile, CopyRecord, change_copy, read_copy
@@ -85,15 +91,35 @@ async def test_a_command_that_waited_counts_as_tried_by_the_former_gateway(confi
     columns = "id, device, name, data, reply, durable, idempotent, correlation, boot, deadline_ms, digest, state, changed_s"
     with closing(sqlite3.connect(config.parent / "data" / "outbox.db", isolation_level=None)) as connection:
         for state in ("QUEUED", "SENDING", "SUCCEEDED"):
-            row = (state, "lamp-1", "switch", b"", 1, 1, 0, "string:1", "boot", 0, b"", state, 0)
+            row = (state, "lamp-1", "switch", b"", 1, 1, 1, "string:1", "boot", 0, b"", state, 0)
             connection.execute(f"INSERT INTO command ({columns}) VALUES ({', '.join('?' * len(row))})", row)
     write_backup(config, tmp_path / "file")
     restore(tmp_path / "file", tmp_path / "new")
     with closing(sqlite3.connect(tmp_path / "new" / "data" / "outbox.db")) as connection:
         states = dict(connection.execute("SELECT id, state FROM command"))
+        again = {command_id for (command_id,) in connection.execute("SELECT id FROM command WHERE idempotent")}
         tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
     assert states == {"QUEUED": "SENDING", "SENDING": "SENDING", "SUCCEEDED": "SUCCEEDED"}
+    assert again == {"SUCCEEDED"}, "its end would be reported twice"
     assert not tables & {"backup", "backup_file"}
+
+
+@pytest.mark.fault("X9")
+async def test_a_command_that_a_session_had_in_flight_is_not_sent_again(config, tmp_path):
+    """Its client has perhaps completed the exchange since, and would take a second PUBLISH for a new command."""
+    outbox = Outbox.open(load(config))
+    publish = Publish(topic="command///req/C1/switch", payload=b"{}", qos=2, packet_id=1)
+    begun = {1: InflightCommand("C1", "lamp-1", Deadline("boot", 1), publish, DeliveryPhase.SENT)}
+    for client, inflight in (("begun", begun), ("idle", {})):
+        record = msgspec.msgpack.encode(SessionRecord(1, b"epoch", 3600, [], {}, inflight))
+        done = asyncio.get_running_loop().create_future()
+        outbox.port.keep(f"mqtt/session//{client}", record, partial(done.set_result, None))
+        await within(done, "not kept")
+    await outbox.close()
+    write_backup(config, tmp_path / "file")
+    restored = Outbox.open(load(restore(tmp_path / "file", tmp_path / "new").settings))
+    assert set(restored.port.kept("mqtt/session/")) == {"mqtt/session//idle"}, "the other client's CONNACK says: no session"
+    await restored.close()
 
 
 @pytest.mark.fault("X9")

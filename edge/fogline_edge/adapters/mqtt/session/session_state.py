@@ -83,6 +83,14 @@ class SessionState:
         return msgspec.msgpack.encode(SessionRecord(_FORM, self.epoch, self.expiry_s, subscriptions, unusual, inflight.kept()))
 
 
+def carries_commands(value: bytes) -> bool:
+    """Return True if a stored session has commands in flight, or is unreadable."""
+    try:
+        return bool(_decoder.decode(value).inflight)
+    except msgspec.MsgspecError:
+        return True
+
+
 def restored(name: str, value: bytes) -> SessionState | None:
     """Return a stored session, or `None` for an unreadable record."""
     user, slash, client_id = name.removeprefix(PREFIX).partition("/")
