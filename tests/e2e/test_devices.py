@@ -50,7 +50,7 @@ async def test_the_command_line_sets_lists_shows_and_forgets(line, fogline):
     [
         (("set", "lamp-1", "--tag", "site"), "--tag 'site': expected name=value"),
         (("set", "lamp-1", "--tag", "type=x"), "tag type: this name is a field"),
-        (("set", "lamp-1", "--commands", "missing.toml"), "missing.toml: there is no such"),
+        (("set", "lamp-1", "--commands", "missing.toml"), "--commands: there is no missing.toml"),
         (("list", "--where", "lamp"), "--where 'lamp': expected name=value"),
     ],
     ids=str,
