@@ -4,7 +4,7 @@ from typing import Any
 
 from fogline.address import MAX_NAME_BYTES
 from fogline.command import MAX_COMMAND_BYTES, MAX_NAME, NAME_PATTERN, CommandState
-from fogline_cloud.api.requests import MAX_KEY_CHARS, MAX_TTL_S, MAX_TYPE_CHARS, MIN_TTL_S
+from fogline_cloud.api.requests import MAX_KEY_CHARS, MAX_TYPE_CHARS, MIN_TTL_S
 from fogline_cloud.devices.desired import DEFAULT_COMMAND
 from fogline_cloud.devices.device_filter import MAX_TERMS
 
@@ -23,6 +23,8 @@ _PROBLEMS = {
     429: "the user is over its quota; `Retry-After` says when to come again",
     503: "not at present; `Retry-After` says when to come again",
 }
+_MAX_TTL_S = 604_800
+"""The most that `commands.max_ttl_s` of a bridge can be: the bridge itself refuses a longer time."""
 _COMMAND = "#/components/schemas/Command"
 _NAME: Json = {"type": "string", "maxLength": MAX_NAME, "pattern": f"^{NAME_PATTERN}$"}
 _DEVICE: Json = {
@@ -257,7 +259,7 @@ def _command_request() -> Json:
             "ttl_s": {
                 "type": ["number", "null"],
                 "minimum": MIN_TTL_S,
-                "maximum": MAX_TTL_S,
+                "maximum": _MAX_TTL_S,
                 "description": "time to live in seconds; 30 without it",
             },
             "durable": {"type": "boolean", "default": True, "description": "false: deliver it now or refuse it"},

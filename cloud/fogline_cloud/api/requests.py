@@ -20,7 +20,7 @@ MAX_EVENT_BYTES = 1_000_000
 BODY_S = 20.0
 """Time that a client has to send the body of a request."""
 MAX_WAIT_S = 60.0
-MIN_TTL_S, MAX_TTL_S = 0.001, 604_800
+MIN_TTL_S = 0.001
 MAX_TYPE_CHARS = 256
 """The longest content type of arguments."""
 MAX_KEY_CHARS = 256
@@ -36,7 +36,7 @@ class CommandRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     data: msgspec.Raw = msgspec.Raw()
     data_base64: bytes | None = None
     content_type: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TYPE_CHARS)] | None = None
-    ttl_s: Annotated[float, msgspec.Meta(ge=MIN_TTL_S, le=MAX_TTL_S)] | None = None
+    ttl_s: Annotated[float, msgspec.Meta(ge=MIN_TTL_S, le=4_000_000)] | None = None
     durable: bool = True
     idempotent: bool = False
     newest_wins: bool = False
