@@ -103,7 +103,7 @@ async def test_a_hub_learns_which_device_a_command_is_for(listening, dial, users
         ({"host": "0.0.0.0", "users": True}, "clear text"),
         ({"acl": {"hub": ["*"]}}, "nobody logs in"),
         ({"acl": {"hub": ["[]"]}, "users": True}, r"http\.acl: hub"),
-        ({"users": "/nowhere"}, r"http\.users = '/nowhere'"),
+        ({"users": "/nowhere"}, r"http\.users: there is no /nowhere"),
     ],
 )
 def test_settings_by_which_others_could_get_in_are_refused(settings, said, users):
