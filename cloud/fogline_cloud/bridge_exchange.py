@@ -15,6 +15,7 @@ from fogline.amqp.outcome import ACCEPTED, INVALID_FIELD, NOT_ALLOWED, NOT_IMPLE
 from fogline.amqp.refusal import refusal_in, refusal_of
 from fogline.amqp.security import ClientSecurity
 from fogline.amqp.wire import decode
+from fogline.document_error import explained
 from fogline.errors import FoglineError, Misconfigured, Poison, SlowDown, Unreachable
 from fogline.message import Message
 from fogline.process.settings_file import split_endpoint
@@ -71,7 +72,7 @@ class BridgeExchange(ABC, Generic[R]):
         try:
             self.take(decode(data))
         except (Poison, ValueError, msgspec.MsgspecError, RecursionError) as error:
-            self.fail(Unreachable(f"a message of the bridge cannot be read: {error}"))
+            self.fail(Unreachable(f"a message of the bridge cannot be read: {explained(error, Any)}"))
 
     def closed(self, connection: AmqpConnection, why: str) -> None:  # noqa: ARG002 - the handler's interface
         """See `Handler`."""
