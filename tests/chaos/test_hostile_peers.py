@@ -88,6 +88,7 @@ async def held(port: int, *data: bytes, count: int, until_s: float = 5.0) -> Non
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
+@pytest.mark.fault("S7")
 async def test_a_gateway_among_hostile_peers_lives_within_its_memory_and_serves_a_good_device(folder):
     """1,000 sockets with unfinished packets, 60 devices with unfinished messages of 250 kB, and guessed passwords."""
     config = folder / "edge.toml"
@@ -153,6 +154,7 @@ async def good_device(port: int, connect_packet: bytes) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
+@pytest.mark.fault("S7")
 async def test_a_bridge_among_hostile_peers_lives_within_its_memory_and_serves_whoever_proves_a_name(kafka, tenant, folder):
     """600 silent sockets, guessed passwords, and a client with 107 MB of messages that it does not finish."""
     site = ProcessLine(tenant, folder, kafka.bootstrap, shards=2)
