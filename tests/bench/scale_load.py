@@ -16,8 +16,12 @@ import msgspec
 from fogline.address import shard_of
 from fogline.command import CommandState, Deadline, digest
 from fogline.message import pack_id
+from fogline.signature import Signer
+from fogline_cloud.bridge.commands.command_sender import CommandSender
 from fogline_cloud.bridge.commands.command_table import CommandTable
+from fogline_cloud.bridge.gateways.connected_gateways import ConnectedGateways
 from fogline_cloud.bridge.group.shard_table import ShardTable
+from fogline_cloud.commands.command_life import CommandLife
 from fogline_cloud.commands.record import CommandRecord, command_of, decode_record, encode
 from fogline_cloud.commands.registry import Registry
 from fogline_cloud.commands.routes import Routes
@@ -100,12 +104,13 @@ def registry(names: list[tuple[str, str]]) -> object:
 
 def commands(names: list[tuple[str, str]]) -> object:
     """An open command for each device, in the table of the loop and in its shard."""
-    table, shards = CommandTable(ShardTable(SHARDS), 10.0, lambda: NOW_MS), [Registry() for _ in range(SHARDS)]
+    table = CommandTable(ShardTable(SHARDS), CommandSender(ConnectedGateways(), Signer()), 10.0, lambda: NOW_MS)
+    shards = [Registry() for _ in range(SHARDS)]
     data = base64.b64encode(b'{"on": true, "level": 50}').decode()
     for number, (device, gateway) in enumerate(names):
         record = decode_record(encode(open_command(f"{number:032x}", device, gateway, data)))
         shards[shard_of(gateway, SHARDS)].put(record)
-        table.take_over(record)
+        table.on(record, CommandLife.learned, record)
     assert len(table.open) == len(names)
     return table, shards
 

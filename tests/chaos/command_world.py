@@ -16,7 +16,7 @@ from chaos.reply_event import reply_event
 from chaos.virtual_loop import VirtualLoop
 from fogline.address import CommandAddress
 from fogline.amqp.outcome import ACCEPTED, DeliveryState, Outcome
-from fogline.cancel import FEATURE, decode_cancel, is_cancel
+from fogline.cancel import decode_cancel, is_cancel
 from fogline.codec import Beacon
 from fogline.command import CommandState, Deadline, Reply, decode_command, decode_query, is_command
 from fogline.errors import Poison, Unreachable
@@ -174,7 +174,6 @@ class Gateway:
 class World:
     """Everything, and the steps of each part."""
 
-    feature: bool = True
     loop: VirtualLoop = field(default_factory=VirtualLoop)
     truth: Registry = field(default_factory=Registry)
     replies: list = field(default_factory=list)  # the lane, in order
@@ -257,12 +256,9 @@ class World:
                 return known
             return Deadline(now_ms.boot_id, now_ms.boottime_ms + int((self.loop.time() - at_s) * 1000) + left_ms)
 
-        features = frozenset({FEATURE} if self.feature else ())
         principal = SimpleNamespace(name="gw-1")
         journal = self.gateway.journal
-        peer = SimpleNamespace(
-            principal=principal, control=self.bridge, welcomed=True, deadline=deadline, features=features, journal=journal
-        )
+        peer = SimpleNamespace(principal=principal, control=self.bridge, welcomed=True, deadline=deadline, journal=journal)
         self.loop.call(self.bridge.side.connect, peer)
 
     def disconnect(self) -> None:

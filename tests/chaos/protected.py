@@ -7,11 +7,11 @@ from fogline_lab.line.process_line import ProcessLine
 from fogline_lab.supervisor import ChildProcess
 
 
-def protected(site: ProcessLine, authority: AuthorityFolder) -> ChildProcess:
-    """The bridge process with TLS, certificates and passwords."""
-    bridge = site.bridge("b-1")
-    tls = authority.files(Role.BRIDGE, "b-1")
-    with (site.folder / "b-1.toml").open("a") as file:
+def protected(site: ProcessLine, authority: AuthorityFolder, name: str = "b-1") -> ChildProcess:
+    """The bridge process of this name with TLS, certificates and passwords."""
+    bridge = site.bridge(name)
+    tls = authority.files(Role.BRIDGE, name)
+    with (site.folder / f"{name}.toml").open("a") as file:
         file.write(f'crl = "{authority.ca.path / LIST}"\nusers = "{authority.users}"\n')
         file.write(f'[bridge.tls]\nca = "{tls.ca}"\ncertificate = "{tls.certificate}"\nkey = "{tls.key}"\n')
     return bridge

@@ -22,9 +22,9 @@ DID_NOTHING = (CommandState.EXPIRED, CommandState.CANCELLED)
 class Races(RuleBasedStateMachine):
     """Each rule is one step of one part. At the end everything works again, and all have to agree."""
 
-    @initialize(feature=st.sampled_from([True, True, True, False]), reachable=st.booleans(), durable=st.booleans())
-    def begin(self, feature, reachable, durable):
-        self.world = World(feature)
+    @initialize(reachable=st.booleans(), durable=st.booleans())
+    def begin(self, reachable, durable):
+        self.world = World()
         self.world.set_reachable(reachable=reachable)
         self.world.connect()
         self.world.ask(1, durable=durable, ttl_ms=600_000, properties={"idempotent": False})
@@ -206,7 +206,7 @@ def test_everyone_agrees_about_every_command_however_its_steps_are_mixed():
 def test_a_gateway_is_not_asked_to_cancel_what_the_bridge_is_ending():
     """A command that expires is replaced before its end is committed: EXPIRED everywhere."""
     races = Races()
-    races.begin(feature=True, reachable=False, durable=True)
+    races.begin(reachable=False, durable=True)
     races.something_fails("line")
     races.all_parts_step(1)
     races.replace(4, ttl_s=5)
@@ -223,7 +223,7 @@ def test_a_gateway_is_not_asked_to_cancel_what_the_bridge_is_ending():
 def test_the_verdict_on_an_attempt_whose_record_was_lost_is_everybodys(waits_s, begins, state):
     """A refused direct command is sent again and taken; the bridge dies before it has written that."""
     races = Races()
-    races.begin(feature=True, reachable=False, durable=False)
+    races.begin(reachable=False, durable=False)
     races.ask(2, durable=False, idempotent=False, ttl_s=5)
     races.all_parts_step(2)
     races.device_comes_or_goes(reachable=True)
@@ -274,7 +274,7 @@ def test_a_command_that_expires_before_the_journal_has_it_stops_no_other_one():
 def waiting_at_the_gateway() -> Races:
     """A durable command has arrived at the gateway, and its journal has not committed it."""
     races = Races()
-    races.begin(feature=True, reachable=False, durable=True)
+    races.begin(reachable=False, durable=True)
     races.bridge_commits(1)
     races.gateway_receives(1)
     return races

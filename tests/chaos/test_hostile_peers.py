@@ -2,9 +2,11 @@
 
 import asyncio
 import contextlib
+import signal
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 
@@ -14,9 +16,11 @@ from fogline.amqp.engine import Engine
 from fogline.amqp.login import PLAIN, Login
 from fogline.amqp.security import ClientSecurity
 from fogline.byte_budget import DEFAULT_BYTES
-from fogline.errors import Unreachable
+from fogline.errors import FoglineError
+from fogline.process.cancellation import end_tasks
 from fogline_cloud.authority.certificates import Role
 from fogline_cloud.bridge.door.handshakes import UNFINISHED_BYTES
+from fogline_cloud.commands.client import Ask, Operator
 from fogline_edge.adapters.mqtt.protocol.packets import Connack, Connect, Publish, Will
 from fogline_edge.adapters.mqtt.protocol.primitives import V5
 from fogline_lab import amqp_bytes as raw
@@ -51,15 +55,17 @@ SHORT_CONNECT = encode(Connect(version=V5, client_id="x", will=Will("event", byt
 PUBLISH = Publish(topic="telemetry", payload=bytes(250_000), qos=1, packet_id=1).encode(V5)
 EXTERNAL = raw.SASL + raw.frame(raw.SASL_INIT, raw.symbol("EXTERNAL"), sasl=True) + raw.AMQP
 PIECE = bytes(8000)
+STALL_S = 3.0
+"""Shorter than Kafka waits for a member of a group."""
 
 
 @asynccontextmanager
-async def attacking(*attacks: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
+async def attacking(*attacks: Callable[[], Awaitable[object]]) -> AsyncIterator[None]:
     """Repeat each of these until the end of the block. What becomes of an attacker is its own concern."""
 
-    async def again(attack: Callable[[], Awaitable[None]]) -> None:
+    async def again(attack: Callable[[], Awaitable[object]]) -> None:
         while True:
-            with contextlib.suppress(OSError, Unreachable, ssl.SSLError, AssertionError, TimeoutError):
+            with contextlib.suppress(OSError, FoglineError, ssl.SSLError, AssertionError, TimeoutError):
                 await attack()
             await asyncio.sleep(PAUSE_S)  # the attackers share this process with the good client
 
@@ -156,41 +162,31 @@ async def good_device(port: int, connect_packet: bytes) -> bool:
 @pytest.mark.timeout(900)
 @pytest.mark.fault("S7")
 async def test_a_bridge_among_hostile_peers_lives_within_its_memory_and_serves_whoever_proves_a_name(kafka, tenant, folder):
-    """600 silent sockets, guessed passwords, and a client with 107 MB of messages that it does not finish."""
+    """600 silent sockets, guessed passwords, 107 MB of unfinished messages, and 100 MB for a bridge that does not answer."""
     site = ProcessLine(tenant, folder, kafka.bootstrap, shards=2)
     authority = AuthorityFolder(folder, tenant)
-    bridge = protected(site, authority)
-    context = authority.context()
-    good, eve = authority.files(Role.GATEWAY, "gw-1"), authority.client(Role.OPERATOR, "eve").tls
+    bridge, other = protected(site, authority), protected(site, authority, "b-2")
+    context, eve = authority.context(), authority.client(Role.OPERATOR, "eve")
     try:
         await start_child(bridge)
-        await site.shared("b-1")
-        port = site.ports["b-1"]
-        await site.time_a_gateway(name="gw-1", tls=good)
+        await start_child(other)
+        owners = await site.shared("b-1", "b-2")
+        port, name = site.ports["b-1"], site.gateway_of(next(shard for shard, owner in owners.items() if owner == "b-1"))
+        good = authority.files(Role.GATEWAY, name)
+        await site.time_a_gateway(name=name, tls=good)
         usual = resident_bytes(bridge.pid)
 
-        async def unfinished() -> None:
-            reader, writer = await asyncio.open_connection(HERE, port, ssl=eve)
-            peer = RawAmqp(reader, writer)
-            try:
-                await peer.send(EXTERNAL + raw.frame(raw.OPEN, raw.text("eve")))
-                await peer.send(b"".join(attached(number, tenant) for number in range(8)))
-                await within(peer.until(b"\x00S" + bytes([raw.FLOW])), "no credit")
-                for number in range(7):
-                    for at in range(120):
-                        await peer.send(piece(number, first=at == 0))
-                await peer.end()
-            finally:
-                writer.transport.abort()
-
-        async def guess() -> None:
-            await log_in(context, tenant, port, "nobody", "guess")
-
         most = usual
-        silent = [lambda: held(port, count=300)] * 2
-        async with attacking(*silent, *[guess] * 12, *[unfinished] * 16):
+        attacks = [
+            *[partial(held, port, count=300)] * 2,
+            *[partial(log_in, context, tenant, port, "nobody", "guess")] * 12,
+            *[partial(leave_unfinished, port, tenant, eve)] * 16,
+            partial(stall, other),
+            *[partial(send_to_unknown_devices, port, tenant, eve)] * 4,
+        ]
+        async with attacking(*attacks):
             for _ in range(2):
-                await site.time_a_gateway(name="gw-1", tls=good)
+                await site.time_a_gateway(name=name, tls=good)
                 most = max(most, resident_bytes(bridge.pid))
                 async with asyncio.timeout(120):
                     while not await log_in(context, tenant, port, "alice", PASSWORD):
@@ -201,6 +197,42 @@ async def test_a_bridge_among_hostile_peers_lives_within_its_memory_and_serves_w
         assert live.unhandled(bridge.log.read_text("utf-8", "replace")) == []
     finally:
         await site.close()
+
+
+async def leave_unfinished(port: int, tenant: str, security: ClientSecurity) -> None:
+    """Begin seven messages of a megabyte, and end none."""
+    reader, writer = await asyncio.open_connection(HERE, port, ssl=security.tls)
+    peer = RawAmqp(reader, writer)
+    try:
+        await peer.send(EXTERNAL + raw.frame(raw.OPEN, raw.text("eve")))
+        await peer.send(b"".join(attached(number, tenant) for number in range(8)))
+        await within(peer.until(b"\x00S" + bytes([raw.FLOW])), "no credit")
+        for number in range(7):
+            for at in range(120):
+                await peer.send(piece(number, first=at == 0))
+        await peer.end()
+    finally:
+        writer.transport.abort()
+
+
+async def stall(other: ChildProcess) -> None:
+    """Stop the other bridge for a while: it answers nothing."""
+    other.send(signal.SIGSTOP)
+    try:
+        await asyncio.sleep(STALL_S)  # it is the attack
+    finally:
+        other.send(signal.SIGCONT)
+
+
+async def send_to_unknown_devices(port: int, tenant: str, security: ClientSecurity) -> None:
+    """Send 25 MB of commands to devices that this bridge does not know: it asks the other one."""
+    async with Operator(HERE, port, tenant, name="eve", security=security) as operator:
+        asks = [Ask(f"nobody-{number}", "switch", data=bytes(250_000), ttl_s=600) for number in range(100)]
+        tasks = [asyncio.create_task(operator.request(each)) for each in asks]
+        try:
+            await asyncio.wait(tasks, timeout=STALL_S)
+        finally:
+            await end_tasks(*tasks)
 
 
 def attached(number: int, tenant: str) -> bytes:

@@ -177,6 +177,7 @@ async def test_a_gateway_that_gets_sigterm_while_its_uplink_ends_ends_with_statu
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
+@pytest.mark.fault("C15")
 async def test_a_gateway_that_gets_sigterm_while_its_uplink_ends_ends_with_status_0_many_times(folder):
     await cut_and_stop(folder, 256)
 
@@ -270,6 +271,7 @@ async def stop_bridge_beside_ends(site: ProcessLine, tries: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
+@pytest.mark.fault("C15")
 async def test_a_bridge_that_gets_sigterm_while_its_peers_leave_ends_with_status_0(kafka, tenant, folder):
     site = ProcessLine(tenant, folder, kafka.bootstrap, shards=1)
     try:

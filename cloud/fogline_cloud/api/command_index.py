@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from fogline.command import Reply
 from fogline.message import pack_id
 from fogline_cloud.commands.record import CommandRecord, ended
-from fogline_cloud.commands.registry import may_replace
+from fogline_cloud.commands.succession import may_replace
 from fogline_cloud.commands.verdict import CommandVerdict
 
 MAX_BYTES = 256 * 1024 * 1024

@@ -80,7 +80,7 @@ class Bridge:
         self._routes = Routes()
         self._route_feed = route_feed(self._clients, settings.tenant, settings.shards, self._routes)
         self._signer = _signer(settings.commands)
-        self._table = CommandTable(self.shards, settings.commands.grace_s)
+        self._table = CommandTable(self.shards, CommandSender(self.gateways, self._signer), settings.commands.grace_s)
         self._ids: CommandIds | None = None
         self._assignment: ShardAssignment | None = None
         self.problem = lambda: check_bridge(self.shards, self._assignment)
@@ -133,23 +133,20 @@ class Bridge:
     def _make_listener(self, ids: CommandIds, authentication: Authentication) -> Listener:
         settings = self._settings
         policy = self._policy
-        sender = CommandSender(self._table, self.gateways, self._signer)
         gateways = GatewayHandler(
             self.shards,
             self.gateways,
             self.fleet,
             settings.bridge,
-            on_welcomed=sender.resume,
+            on_welcomed=lambda peer: self._table.resume(peer.principal.name),
             on_replies=EarlyVerdicts(self._table, settings.tenant, policy.may_speak_for).received,
             find_owner=self._find_owner,
             export=self._export,
         )
         operators = OperatorHandler(
             self.shards,
-            self.gateways,
             self._routes,
             self._table,
-            sender,
             settings=settings.commands,
             ids=ids,
             policy=policy,

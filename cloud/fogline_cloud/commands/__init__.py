@@ -3,6 +3,7 @@
 `client`: the operator's Python client
 `command_group`: one command for many devices
 `command_id`: identifiers of commands
+`command_life`: decides about a command, from its first record to its verdict
 `id_notice`: tells an operator the id of its command
 `kafka_form`: responses in the form of Hono's Kafka API
 `kafka_request`: the command in a Kafka record
@@ -12,8 +13,8 @@
 `refusals`: the status of a refusal
 `registry`: all commands of a shard
 `reply_lane`: checks of the replies that gateways send
-`replacement`: commands that a newer one replaces
 `request`: the command in an operator's message
 `routes`: the gateway that reaches each device
+`succession`: which record of a command may follow which
 `verdict`: what an operator hears of a command
 """

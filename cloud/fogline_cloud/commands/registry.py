@@ -1,4 +1,4 @@
-"""The records of all commands of a shard, on its thread, and a copy on the loop. Rules for replacing a record. No IO."""
+"""The records of all commands of a shard, on its thread, and a copy on the loop. No IO."""
 
 import time
 from collections import Counter
@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from fogline.command import may_become
-from fogline_cloud.commands.record import CommandRecord, ReplyAddress, same_verdict
+from fogline_cloud.commands.record import CommandRecord, ReplyAddress
+from fogline_cloud.commands.succession import may_replace
 
 T = TypeVar("T")
 
@@ -93,8 +93,8 @@ class Registry:
     """Records of commands, by command id. `forgotten_replies` counts replies discarded before an operator accepted them.
 
     A command without a verdict is never forgotten; `capacity_error` limits their number instead, with those that are being
-    written. A command with a verdict
-    is forgotten when it is too old or there are too many: of the `owed` ones if its reply is still due, else of the `ended`.
+    written. A command with a verdict is forgotten when it is too old or there are too many: of the `owed` ones if its reply is
+    still due, else of the `ended`.
     """
 
     def __init__(self) -> None:
@@ -187,32 +187,6 @@ class Registry:
             self._bytes[key] += sign * _size(record)
             if not self._count[key]:
                 del self._count[key], self._bytes[key]
-
-
-def may_replace(current: CommandRecord, new: CommandRecord) -> bool:
-    """Return True if `new` may replace `current`: the next state, the next attempt, or more about the same state.
-
-    More about the same state is: the operator has accepted the reply; the gateway's verdict replaces a provisional one; the
-    journal is noted to which the command is sent; or the operator's request is added to a command that was known from its
-    gateway's reply alone.
-    """
-    if new.attempt != current.attempt:
-        return new.attempt > current.attempt and current.released
-    if new.state is current.state:
-        has_request = bool(new.digest) and not current.digest
-        is_delivered = new.reply_delivered and not current.reply_delivered and same_verdict(current, new)
-        is_sent = new.journals > current.journals and not new.state.terminal
-        return is_delivered or has_request or is_sent or (current.provisional and not new.provisional)
-    if current.provisional:
-        return new.state.terminal
-    return may_become(current.state, new.state)
-
-
-def is_outdated(current: CommandRecord, record: CommandRecord) -> bool:
-    """Return True for a record of an earlier attempt, or from the shard of a gateway that the command was not sent to."""
-    if current.attempt != record.attempt:
-        return record.attempt < current.attempt
-    return bool(current.digest) and current.gateway != record.gateway
 
 
 def _size(record: CommandRecord) -> int:

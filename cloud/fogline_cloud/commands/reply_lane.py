@@ -14,7 +14,7 @@ from fogline.gap import GAP_CONTENT_TYPE, Gap, GapReason, gap_event
 from fogline_cloud.audit.record import AuditRecord
 from fogline_cloud.commands.kafka_form import in_hono_form, response_headers
 from fogline_cloud.commands.record import CommandRecord, apply_reply
-from fogline_cloud.commands.registry import may_replace
+from fogline_cloud.commands.succession import may_replace
 from fogline_cloud.records import Headers
 
 MAX_SHOWN = 256

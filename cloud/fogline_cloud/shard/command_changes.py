@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from fogline.command import CommandState
 from fogline.event import Event
 from fogline_cloud.audit.record import AuditRecord
 from fogline_cloud.commands.kafka_form import verdict_event
 from fogline_cloud.commands.record import CommandRecord, same_verdict
-from fogline_cloud.commands.replacement import keep_cancellation, keep_verdict, replaced_by
+from fogline_cloud.commands.succession import keep_cancellation, keep_verdict, replaced_by
 from fogline_cloud.shard.owned_shard import Linger, OwnedShard
 
 _log = logging.getLogger("fogline.shard")
@@ -45,7 +44,7 @@ class CommandChange:
             owned.writer.write_command(record)
             if owes_response:
                 owned.writer.write_response(verdict_event(record, time.time_ns()), record.failure_headers)
-            replaced = replaced_by(record, registry) if record.state is CommandState.ACCEPTED else []
+            replaced = replaced_by(record, registry.open_for(record.gateway))
             for each in replaced:
                 registry.put(each)
                 owned.writer.write_command(each)

@@ -5,8 +5,8 @@ import time
 import pytest
 
 from fogline.command import CommandState
-from fogline_cloud.bridge.commands import command_table
-from fogline_cloud.commands.replacement import keep_verdict
+from fogline_cloud.commands import command_life
+from fogline_cloud.commands.succession import keep_verdict
 from fogline_lab.amqp import within
 from fogline_lab.bridge.command_records import make_record
 from fogline_lab.bridge.command_side import CommandSide, OneShard
@@ -17,24 +17,24 @@ async def test_a_record_from_another_gateways_shard_changes_no_command():
     """B2: the shard of a forging gateway does not know the command, but the bridge does."""
     commands = CommandSide(OneShard())
     asked = make_record(expires_ms=int(time.time() * 1000) + 60_000)
-    commands.table.take_over(asked)
+    commands.learn(asked)
     foreign = make_record(gateway="gw-2", state=CommandState.SUCCEEDED, status=200, digest="", operator="", reply_to="")
-    commands.table.take_over(foreign)
+    commands.learn(foreign)
     assert commands.table.registry.get("C1") == asked
     commands.close()
 
 
 async def test_a_command_that_expires_while_kafka_is_away_is_ended_when_it_is_back(monkeypatch):
-    monkeypatch.setattr(command_table, "RETRY_S", 0.01)
+    monkeypatch.setattr(command_life, "RETRY_S", 0.01)
     shard = OneShard()
     commands = CommandSide(shard)
-    commands.table.take_over(make_record(expires_ms=int(time.time() * 1000)))
+    commands.learn(make_record(expires_ms=int(time.time() * 1000)))
     await within(shard.asked.wait(), "the verdict is never tried to be written")
     assert shard.changes.empty()
     shard.ready = True
     change = await within(shard.changes.get(), "the verdict is never written")
     assert change.record.state is CommandState.EXPIRED
-    commands.table.take_over(change.record)
+    commands.learn(change.record)
     assert not commands.table.open
     commands.close()
 
@@ -43,9 +43,9 @@ async def test_a_reply_to_an_attempt_of_a_former_bridge_waits_until_the_gateway_
     """The operator's copy came to a bridge that had not read the reply: its verdict goes with the copy's request."""
     commands = CommandSide(OneShard())
     asked = make_record(expires_ms=int(time.time() * 1000) + 60_000)
-    commands.table.take_over(asked)
+    commands.learn(asked)
     reply = make_record(state=CommandState.SUCCEEDED, status=200, digest="", operator="", reply_to="")
-    commands.table.take_over(reply)
+    commands.learn(reply)
     assert commands.table.registry.get("C1") == asked
     for unconfirmed in (asked, make_record(state=CommandState.REJECTED), make_record(digest="", state=CommandState.DISPATCHED)):
         assert keep_verdict(reply, unconfirmed) == unconfirmed
@@ -56,6 +56,6 @@ async def test_a_reply_to_an_attempt_of_a_former_bridge_waits_until_the_gateway_
         "me",
         True,
     )
-    commands.table.take_over(confirmed)
+    commands.learn(confirmed)
     assert not commands.table.open
     commands.close()

@@ -9,6 +9,7 @@ from cloud.shard.reply_batches import replies
 from fogline.command import CommandState
 from fogline_cloud.bridge.commands.command_table import CommandTable, wall_clock_ms
 from fogline_cloud.bridge.commands.early_verdicts import EarlyVerdicts
+from fogline_cloud.commands.command_life import CommandLife
 from fogline_cloud.commands.record import KAFKA_OWNER
 from fogline_lab.bridge.command_records import make_record
 from fogline_lab.bridge.command_side import CommandSide, OneShard
@@ -23,11 +24,11 @@ def asked(**other):
 
 def end(table: CommandTable) -> None:
     """Have the bridge write a verdict of its own."""
-    table.end(asked(), CommandState.EXPIRED, 408, "too late")
+    table.on(asked(), CommandLife.overdue, 1.0, 10.0)
 
 
 def cancel(table: CommandTable) -> None:
-    table.take_over(asked(state=CommandState.CANCELLING))
+    table.on(asked(), CommandLife.learned, asked(state=CommandState.CANCELLING))
 
 
 def learn_from(batch, *, before=lambda _: None, may_speak_for=lambda _gateway, _device: True, **attributes) -> CommandState:
@@ -35,7 +36,7 @@ def learn_from(batch, *, before=lambda _: None, may_speak_for=lambda _gateway, _
     shard = OneShard()
     shard.ready = True
     commands = CommandSide(shard)
-    commands.table.take_over(asked(**attributes))
+    commands.learn(asked(**attributes))
     before(commands.table)
     EarlyVerdicts(commands.table, "acme", may_speak_for).received(*batch)
     known = commands.table.registry.get("C1")

@@ -80,13 +80,11 @@ async def silent_bridge():
 
 def handlers(forwarder, shards):
     policy = Policy("acme", 1)
-    gateways, table = ConnectedGateways(), CommandTable(shards, 1.0)
+    table = CommandTable(shards, CommandSender(ConnectedGateways(), Signer()), 1.0)
     operators = OperatorHandler(
         shards,
-        gateways,
         Routes(),
         table,
-        CommandSender(table, gateways, Signer()),
         settings=CommandPolicySettings(),
         ids=CommandIds(b"k" * 32),
         policy=policy,

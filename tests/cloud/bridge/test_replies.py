@@ -182,13 +182,13 @@ async def test_the_gateways_verdict_is_sent_though_the_provisional_one_was_accep
     sender = Sender()
     commands.table.add_reply_link(("", "me"), sender)
     doubt = ended(make_record(), CommandState.IN_DOUBT, Reply(504), int(time.time() * 1000), provisional=True)
-    commands.table.take_over(doubt)
+    commands.learn(doubt)
     (await sender.has(1))[1].set_result(ACCEPTED)
     noted = (await within(shard.changes.get(), "the delivery is not recorded")).record
     assert noted.reply_delivered
     verdict = apply_reply(make_reply_event(), noted, noted.changed_ms + 1)
     assert verdict.owes_reply
-    commands.table.take_over(verdict)
+    commands.learn(verdict)
     message, _ = await sender.has(2)
     assert message.properties["state"] == "SUCCEEDED"
     commands.close()
@@ -199,9 +199,9 @@ async def test_the_gateways_verdict_comes_while_the_provisional_one_is_in_flight
     sender = Sender()
     commands.table.add_reply_link(("", "me"), sender)
     doubt = ended(make_record(), CommandState.IN_DOUBT, Reply(504), int(time.time() * 1000), provisional=True)
-    commands.table.take_over(doubt)
+    commands.learn(doubt)
     _, first = await sender.has(1)
-    commands.table.take_over(apply_reply(make_reply_event(), doubt, doubt.changed_ms + 1))
+    commands.learn(apply_reply(make_reply_event(), doubt, doubt.changed_ms + 1))
     first.set_result(ACCEPTED)
     message, second = await sender.has(2)
     assert message.properties["state"] == "SUCCEEDED"
@@ -216,13 +216,13 @@ async def test_a_record_that_its_verdict_overtook_changes_nothing():
     sender = Sender()
     commands.table.add_reply_link(("", "me"), sender)
     verdict = apply_reply(make_reply_event(), make_record(), int(time.time() * 1000))
-    commands.table._learn(verdict)
+    commands.learn(verdict)
     _, outcome = await sender.has(1)
-    commands.table.take_over(make_record(state=CommandState.DISPATCHED))
+    commands.learn(make_record(state=CommandState.DISPATCHED))
     assert commands.table.registry.get("C1").state is CommandState.SUCCEEDED
     outcome.set_result(ACCEPTED)
     await asyncio.sleep(0)
-    commands.table._learn(verdict)
+    commands.learn(verdict)
     await asyncio.sleep(0)
     assert len(sender.sent) == 1
     assert commands.table.registry.get("C1").reply_delivered

@@ -5,7 +5,7 @@ import time
 from types import SimpleNamespace
 
 from fogline.amqp.outcome import DECODE_ERROR, rejected
-from fogline.cancel import FEATURE, is_cancel
+from fogline.cancel import is_cancel
 from fogline.command import CONFLICT, Deadline, is_command, is_query
 from fogline.errors import Unreachable
 from fogline_cloud.commands.registry import Registry
@@ -33,7 +33,6 @@ class Bench:
             control=self,
             welcomed=True,
             deadline=lambda left_ms, _=None: Deadline("boot", left_ms),
-            features=frozenset({FEATURE}),
         )
 
     def send(self, message):

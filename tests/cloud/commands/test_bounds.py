@@ -179,8 +179,8 @@ async def test_commands_whose_records_are_being_written_count_as_open_until_thei
 
 async def test_a_command_with_a_provisional_verdict_keeps_no_timer():
     commands, _ = ready_command_side()
-    commands.table.take_over(make_record(expires_ms=time.time_ns() // 1_000_000 + 60_000))
+    commands.learn(make_record(expires_ms=time.time_ns() // 1_000_000 + 60_000))
     assert list(commands.table.open) == ["C1"]
-    commands.table.take_over(make_ended_record(CommandState.IN_DOUBT, provisional=True))
+    commands.learn(make_ended_record(CommandState.IN_DOUBT, provisional=True))
     assert not commands.table.open
     commands.close()

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from msgspec.structs import replace
 
-from cloud.commands.direct_bench import GONE, OTHER, Bench
+from cloud.commands.direct_bench import OTHER, Bench
 from fogline.address import CommandAddress
 from fogline.amqp.outcome import ACCEPTED, RELEASED
 from fogline.command import CommandState, Reply, Status
@@ -17,8 +17,8 @@ from fogline_cloud.access.principal import Principal, PrincipalKind
 from fogline_cloud.bridge.commands.cancels import outcome_of
 from fogline_cloud.commands.command_id import CommandIds
 from fogline_cloud.commands.record import audit_of, ended
-from fogline_cloud.commands.replacement import as_replaced, keep_cancellation
 from fogline_cloud.commands.request import read_cancel
+from fogline_cloud.commands.succession import as_cancelled, keep_cancellation
 from fogline_lab.bridge.command_records import make_record
 
 WHO = Principal(PrincipalKind.CLIENT, "acme", "op-2", "password")
@@ -134,27 +134,6 @@ async def test_a_cancellation_outlives_its_bridge_and_the_command_is_not_sent_by
     heir.cancel()
     assert [str(each) for each in heir.verdicts][-1] == "accepted"
     heir.commands.close()
-    bench.commands.close()
-
-
-@pytest.mark.parametrize(
-    ("outcome", "state"),
-    [(RELEASED, CommandState.CANCELLED), (ACCEPTED, CommandState.CANCELLING), (GONE, CommandState.CANCELLING)],
-)
-async def test_a_gateway_of_the_version_before_is_asked_whether_it_has_the_command(outcome, state):
-    bench = CancelBench()
-    bench.peer.features = frozenset()
-    bench.connect()
-    bench.submit(durable=True)
-    await bench.commit()
-    bench.disconnect()
-    bench.cancel()
-    await bench.commit()
-    bench.connect()
-    assert bench.kinds == ["command", "query"]
-    await bench.settle(outcome)
-    await bench.commit()
-    assert (bench.known.state, bench.kinds) == (state, ["command", "query"])
     bench.commands.close()
 
 
@@ -298,7 +277,7 @@ async def test_other_commands_are_not_replaced(change):
 
 def test_a_doubt_that_was_decided_before_the_replacement_was_known_leaves_the_command_to_its_gateway():
     doubt = ended(make_record(), CommandState.IN_DOUBT, Reply(Status.NO_ANSWER), 9, provisional=True)
-    replaced = as_replaced(make_record(), "C2", "client acme/me (asserted)", 5)
+    replaced = as_cancelled(make_record(), "client acme/me (asserted)", 5, "C2")
     kept = keep_cancellation(replaced, doubt)
     assert (kept.state, kept.cancelling, kept.replaced_by) == (CommandState.IN_DOUBT, True, "C2")
     assert keep_cancellation(make_record(), doubt) == keep_cancellation(None, doubt) == doubt

@@ -101,7 +101,7 @@ async def test_a_durable_command_is_sent_again_and_not_asked_for():
     heir.commands.close()
 
 
-async def test_a_gateway_too_old_for_the_query_leaves_the_command_in_doubt_and_unstarted(monkeypatch):
+async def test_a_gateway_that_refuses_the_question_leaves_the_command_in_doubt_and_unstarted(monkeypatch):
     bench = Bench()
     bench.connect()
     bench.submit()

@@ -9,7 +9,8 @@ from fogline.command import MAX_COMMAND_BYTES, CommandState
 from fogline.errors import Poison
 from fogline_cloud.commands import registry as module
 from fogline_cloud.commands.record import apply_reply, audit_of, decode_record, encode
-from fogline_cloud.commands.registry import Registry, is_outdated
+from fogline_cloud.commands.registry import Registry
+from fogline_cloud.commands.succession import is_outdated
 from fogline_lab.bridge.command_records import make_ended_record, make_record, make_reply_event
 from fogline_lab.events import make_event
 

@@ -74,7 +74,7 @@ async def test_an_heir_with_a_wrong_clock_gives_no_more_than_the_original_ttl(cl
     waiting = asked(clock)
     clock[0] += wrong_ms
     heir = bridge(clock)
-    heir.table._learn(waiting)
+    heir.learn(waiting)
     peer = connect(heir)
     (command,) = peer.control.sent
     assert (left(command) <= 0) if wrong_ms > 0 else (0 < left(command) <= TTL_MS)
@@ -85,7 +85,7 @@ async def test_the_time_left_shrinks_across_takeovers_even_if_the_gateway_was_ab
     waiting = asked(clock)
     clock[0] += 20_000
     heir = bridge(clock)
-    heir.table._learn(waiting)
+    heir.learn(waiting)
     peer = connect(heir)
     assert left(peer.control.sent[0]) <= 10_000
     heir.close()
@@ -102,7 +102,7 @@ async def test_the_gateways_clock_decides_if_it_is_known_and_not_the_heirs(clock
     first.close()
     clock[0] += wrong_ms
     heir = bridge(clock)
-    heir.table._learn(accepted)
+    heir.learn(accepted)
     peer = connect(heir, boottime_ms=25_000)
     assert peer.control.sent[0].deadline == accepted.deadline
     assert accepted.deadline.boot_id == "boot"

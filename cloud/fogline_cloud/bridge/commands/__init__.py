@@ -3,13 +3,12 @@
 `cancels`: requests to cancel commands
 `command_key`: the key that names commands
 `command_search`: reads the commands that a client asks for
-`command_sender`: sends commands to gateways
-`command_table`: the state of all commands, with their timers and waiting operators
+`command_sender`: sends commands, requests to cancel and questions to gateways
+`command_table`: all commands, with their timers and waiting operators; performs what `commands.command_life` decides
 `desired_states`: sends desired states as commands
 `device_feed`: the table of devices, from Kafka
 `devices`: changes of the registry of devices
 `early_verdicts`: verdicts that operators get before Kafka has them
-`journal_lookups`: asks the journals of gateways for commands
 `kafka_commands`: commands that applications write to Kafka
 `list_sender`: sends one list as its client takes it
 `lists`: lists of devices and commands, for clients

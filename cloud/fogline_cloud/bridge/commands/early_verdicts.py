@@ -13,13 +13,14 @@ from fogline.event import Event
 from fogline.message import Message
 from fogline.process.crash_points import CrashPoint, crash_point
 from fogline_cloud.bridge.commands.command_table import CommandTable
+from fogline_cloud.commands.command_life import CommandLife
 from fogline_cloud.commands.reply_lane import check_replies
 from fogline_cloud.shard.foreign_devices import MaySpeakFor
 from fogline_cloud.shard.shard_writer import isolated
 
 
 class EarlyVerdicts:
-    """Used on the loop. Leaves to the shard what the shard might decide in another way."""
+    """Used on the loop. Handles only replies whose verdict the shard cannot change."""
 
     def __init__(self, table: CommandTable, tenant: str, may_speak_for: MaySpeakFor) -> None:
         self._table = table
@@ -37,18 +38,12 @@ class EarlyVerdicts:
             each
             for each in replies
             if each.commandid is not None
-            and self._awaits_gateway(each.commandid)
+            and (command := self._table.open.get(each.commandid)) is not None
+            and command.life.awaits_gateway
             and self._may_speak_for(each.gateway, each.device)
         ]
         known, now_ms = self._table.registry.get, self._table.now_ms()
         checked = check_replies(clear, known, issued=lambda _: False, tenant=self._tenant, now_ms=now_ms)
         for record in checked.records:
-            self._table.take_over(record)
+            self._table.on(record, CommandLife.learned, record)
             crash_point(CrashPoint.BEFORE_VERDICT_COMMIT)
-
-    def _awaits_gateway(self, command_id: str) -> bool:
-        """Return True if only its gateway can end a command: nobody cancels it, and no verdict of a bridge is being written."""
-        command, known = self._table.open.get(command_id), self._table.registry.get(command_id)
-        if command is None or known is None or known.of_kafka or known.provisional or known.cancelling:
-            return False
-        return not (command.ending or command.doubted or command.cancelling)

@@ -20,14 +20,12 @@ from fogline.errors import Poison
 from fogline.message import Message
 from fogline_cloud.access.policy import Action, Policy
 from fogline_cloud.bridge.commands.cancels import Cancels, outcome_of, unknown_command
-from fogline_cloud.bridge.commands.command_sender import CommandSender
 from fogline_cloud.bridge.commands.command_table import CommandTable, Settle
-from fogline_cloud.bridge.commands.journal_lookups import JournalLookup
-from fogline_cloud.bridge.gateways.connected_gateways import ConnectedGateways
 from fogline_cloud.bridge.group.shard_table import ShardTable
 from fogline_cloud.bridge.peers.forwarding import SHARDS, Forwarder, unknown_device
 from fogline_cloud.bridge.peers.peer import LinkHandler, Peer
 from fogline_cloud.commands.command_id import CommandIds
+from fogline_cloud.commands.command_life import CommandLife, JournalLookup
 from fogline_cloud.commands.id_notice import TELL_ID
 from fogline_cloud.commands.record import CommandRecord, audit_of, ended, left_ms, with_request
 from fogline_cloud.commands.request import read_cancel, read_command, reply_owner
@@ -50,10 +48,8 @@ class OperatorHandler(LinkHandler):
     def __init__(
         self,
         shards: ShardTable,
-        gateways: ConnectedGateways,
         routes: Routes,
         table: CommandTable,
-        sender: CommandSender,
         *,
         settings: CommandPolicySettings,
         ids: CommandIds,
@@ -61,15 +57,13 @@ class OperatorHandler(LinkHandler):
         refusal: Callable[[CommandRecord], Outcome | None] = lambda _: None,
         forwarder: Forwarder,
     ) -> None:
-        self.cancels = Cancels(shards, table, sender, policy)
+        self.cancels = Cancels(shards, table, policy)
         self._policy = policy
         self._refusal = refusal
         self._forwarder = forwarder
         self._shards = shards
-        self._gateways = gateways
         self._routes = routes
         self._table = table
-        self._sender = sender
         self._settings = settings
         self._ids = ids
 
@@ -189,12 +183,13 @@ class OperatorHandler(LinkHandler):
         return gateway if gateway is not None and self._policy.may_speak_for(gateway, device) else None
 
     def _begin(self, record: CommandRecord, settle: Settle) -> None:
-        peer, now_ms = self._gateways.welcomed(record.gateway), self._table.now_ms()
-        deadline = peer.deadline(left_ms(record, now_ms)) if peer is not None else None
+        now_ms = self._table.now_ms()
+        deadline = self._table.sender.deadline(record.gateway, left_ms(record, now_ms))
+        journal = self._table.sender.journal_of(record.gateway)
         if deadline is not None:
             record = msgspec.structs.replace(record, deadline_boot=deadline.boot_id, deadline_ms=deadline.boottime_ms)
-        if peer is not None and peer.journal:
-            record = record.sent_to(peer.journal)
+        if journal:
+            record = record.sent_to(journal)
         shard = self._shards.ready(self._shards.number_of(record.gateway))
         if shard is None:
             settle(RELEASED)
@@ -203,29 +198,27 @@ class OperatorHandler(LinkHandler):
         elif record.durable:
             release = self._table.registry.reserve(record)  # it counts as an open command while it is being written
             committed = _after(release, partial(self._on_committed, settle, record.digest))
-            self._table.write(record, committed, _after(release, partial(settle, MODIFIED)), self.cancels.replaced)
-        elif peer is None and record.of_kafka:
+            self._table.write(record, committed, _after(release, partial(settle, MODIFIED)))
+        elif journal is None and record.of_kafka:
             refusal = Reply(int(Status.OFFLINE), b"the gateway is not connected", "text/plain")
             end = ended(record, CommandState.REJECTED, refusal, now_ms, why="the gateway is away")
             self._table.write(end, partial(self._on_committed, settle, end.digest), partial(settle, MODIFIED))
-        elif peer is None:
+        elif journal is None:
             refusal = Reply(int(Status.OFFLINE))
             shard.submit(AuditNote(audit_of(ended(record, CommandState.REJECTED, refusal, now_ms, why="the gateway is away"))))
             settle(RELEASED)
         else:
-            self._table.follow(record).waiting.append(settle)
-            self._table.change(record)
-            self._sender.send(record)
+            self._table.begin(record, settle)
 
     def _on_committed(self, settle: Settle, digest: str, current: CommandRecord) -> None:
         """Settle a command whose record is committed, and send it. `current` may be another command with the same id."""
-        self._table.take_over(current)
+        self._table.on(current, CommandLife.learned, current)
         if current.digest != digest:
             settle(rejected(CONFLICT, f"command {current.id} is known with another body"))
             return
         settle(ACCEPTED)
         if current.state is CommandState.ACCEPTED:
-            self._sender.send(current)
+            self._table.on(current, CommandLife.connected)
 
     def _take_copy(self, known: CommandRecord, record: CommandRecord, settle: Settle) -> None:
         command = self._table.open.get(known.id)
@@ -233,7 +226,7 @@ class OperatorHandler(LinkHandler):
             command.waiting.append(settle)
         elif command is not None and known.outcome_unknown and not known.provisional:
             command.waiting.append(settle)
-            self._sender.query(known)
+            self._table.on(known, CommandLife.connected)
         elif known.state is CommandState.REJECTED and known.reply_delivered:
             settle(rejected(NOT_ALLOWED, f"it was refused before ({known.why}); send it with a new message-id"))
         else:
@@ -245,11 +238,11 @@ class OperatorHandler(LinkHandler):
     def _confirm(self, known: CommandRecord, record: CommandRecord, settle: Settle) -> None:
         """Take a copy of a command that is known from its gateway's reply alone, if the journal has the same command."""
         claim = with_request(known, record)
-        self._sender.journals.look_up(claim, partial(self._on_confirmed, claim, settle))
+        self._table.sender.ask_journal(claim, partial(self._on_confirmed, claim, settle))
 
-    def _on_confirmed(self, claim: CommandRecord, settle: Settle, lookup: JournalLookup) -> None:
+    def _on_confirmed(self, claim: CommandRecord, settle: Settle, lookup: JournalLookup, _journal: str) -> None:
         shard = self._shards.ready(self._shards.number_of(claim.gateway))
-        if lookup is JournalLookup.DISCONNECTED or shard is None:
+        if lookup is JournalLookup.UNANSWERED or shard is None:
             settle(MODIFIED)
         elif lookup is JournalLookup.FOUND:
             self._table.write(claim, partial(self._on_committed, settle, claim.digest), partial(settle, MODIFIED))

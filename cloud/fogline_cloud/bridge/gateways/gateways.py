@@ -101,7 +101,6 @@ class GatewayHandler(LinkHandler):
             return
         peer.settle(delivery, ACCEPTED)
         peer.set_beacon(request.beacon)
-        peer.features = frozenset(request.features)
         peer.journal = request.journal
         shard = self._shards.owned.get(peer.shard_number)
         if request.protocol != hello.PROTOCOL:

@@ -97,7 +97,6 @@ class GatewayPeer(Peer):
     shard_number: int
     control: Sender | None = None  # for welcomes and commands, once attached
     welcomed: bool = False  # a hello was answered
-    features: frozenset[str] = frozenset()  # of its hello
     journal: str = ""  # the name of the gateway's journal of commands, of its hello
     unsettled_welcomes: int = 0
     _beacon: Beacon | None = None

@@ -14,6 +14,8 @@ from fogline_cloud.bridge.group.shard_table import ShardTable
 from fogline_cloud.bridge.peers.forwarding import Forwarder
 from fogline_cloud.bridge.peers.peer import GatewayPeer
 from fogline_cloud.commands.command_id import CommandIds
+from fogline_cloud.commands.command_life import CommandLife
+from fogline_cloud.commands.record import CommandRecord
 from fogline_cloud.commands.routes import Routes
 from fogline_cloud.settings import BridgeSettings, CommandPolicySettings
 from fogline_cloud.shard.shard import Shard
@@ -61,15 +63,13 @@ class CommandSide:
         shards.owned[0] = cast("Shard", shard)
         self.gateways = ConnectedGateways()
         self.routes = Routes()
-        self.table = CommandTable(shards, CommandPolicySettings().grace_s, now_ms)
-        self.sender = CommandSender(self.table, self.gateways, Signer())
+        sender = CommandSender(self.gateways, Signer())
+        self.table = CommandTable(shards, sender, CommandPolicySettings().grace_s, now_ms)
         settings, ids = CommandPolicySettings(), CommandIds(b"k" * 32)
         self.operators = OperatorHandler(
             shards,
-            self.gateways,
             self.routes,
             self.table,
-            self.sender,
             settings=settings,
             ids=ids,
             policy=Policy("acme", 1),
@@ -78,10 +78,14 @@ class CommandSide:
         self.submit = self.operators.submit
         self.close = self.table.close
 
+    def learn(self, record: CommandRecord) -> None:
+        """Have the table take over a record."""
+        self.table.on(record, CommandLife.learned, record)
+
     def connect(self, peer: GatewayPeer) -> None:
         """Connect a gateway, in place of its former connection, and send it what it has not accepted."""
         self.gateways._by_name[peer.principal.name] = peer  # noqa: SLF001 - `add` closes the former one
-        self.sender.resume(peer)
+        self.table.resume(peer.principal.name)
 
 
 async def no_other_bridges() -> dict[int, str]:
