@@ -2,10 +2,10 @@
 
 `budget`: limits of the open commands
 `cancellations`: requests to cancel commands
+`command_task`: decides about a command at its gateway
 `device_queues`: order of the commands of each device
 `downlink`: commands from the bridge, reports from the adapters
 `journal`: the durable record of commands
 `open_commands`: open commands by id, with their deadlines
-`recovery`: open commands after a restart
 `runner`: execution of commands
 """

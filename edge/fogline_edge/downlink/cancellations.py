@@ -39,5 +39,5 @@ class Cancellations:
         if task is not None and state is CommandState.CANCELLED:
             self._runner.end(task, state)
         elif task is not None and self._runner.queues.waits(task):
-            self._runner.end_cancelled(task)
+            self._runner.perform(task, task.end_cancelled())
         settle(ACCEPTED)

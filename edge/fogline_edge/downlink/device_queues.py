@@ -1,34 +1,13 @@
 """Queues of commands, one for each device: one command at a time is under way, in order of arrival. No IO."""
 
-import asyncio
 from collections import deque
 from dataclasses import dataclass, field
 
-from fogline.command import Command, CommandState
 from fogline_edge.adapters.port import Executor
+from fogline_edge.downlink.command_task import CommandTask
 
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 30.0
-
-
-@dataclass(slots=True, eq=False)
-class CommandTask:
-    """One open command. `state` is that of the journal, or will be after the commit under way.
-
-    `doubts`: attempts with an unknown outcome. After one, `state` stays `SENDING`: `QUEUED` means that the device never got it.
-    `cancelled`: the reason of a request to cancel it: no attempt begins any more.
-    `stored`: the journal has it. Before, it only holds its place in the queue.
-    `begun`: the device's adapter has it, or had it with an unknown outcome. `by`: that adapter, if it was in this run.
-    """
-
-    command: Command
-    state: CommandState
-    timer: asyncio.TimerHandle | None = None
-    doubts: int = 0
-    cancelled: str | None = None
-    stored: bool = True
-    begun: bool = False
-    by: Executor | None = None
 
 
 @dataclass(slots=True)

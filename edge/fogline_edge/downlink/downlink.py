@@ -16,16 +16,12 @@ from fogline.signature import TrustedKeys
 from fogline_edge.adapters.port import Executor
 from fogline_edge.downlink import journal
 from fogline_edge.downlink.cancellations import Cancellations
-from fogline_edge.downlink.device_queues import CommandTask
+from fogline_edge.downlink.command_task import CommandTask, Finish, NextStep
 from fogline_edge.downlink.journal import JournalResult
-from fogline_edge.downlink.recovery import RecoveryAction, after_uncertain_delivery, recover
 from fogline_edge.downlink.runner import CommandRunner, DownlinkCounters
 from fogline_edge.outbox.group import Group
 from fogline_edge.outbox.ingest import Ingest
 from fogline_edge.outbox.outbox import Outbox
-
-MAX_DOUBTS = 5
-"""Attempts of an idempotent command with an unknown outcome. Then it waits for its answer, and the next command begins."""
 
 _log = logging.getLogger("fogline.downlink")
 
@@ -48,16 +44,11 @@ class Downlink:
     async def start(self) -> None:
         """Resume the open commands of the journal."""
         for command, state in await self._outbox.read_journal(journal.open_entries):
-            task = self._runner.commands.add(command, state, doubts=int(state is CommandState.SENDING))
-            match recover(command, state, self._now()):
-                case RecoveryAction.EXPIRE:
-                    self._runner.finish(task, CommandState.EXPIRED, Reply(Status.EXPIRED))
-                case RecoveryAction.DOUBT:
-                    self._runner.finish(task, CommandState.IN_DOUBT, Reply(Status.NO_ANSWER))
-                case RecoveryAction.QUEUE:
-                    self._runner.queue(task)
-                case RecoveryAction.AWAIT:
-                    _log.info("command %s was under way when the gateway stopped; waiting for its answer", command.id)
+            task = self._runner.commands.add(command, state)
+            effect = task.resume(self._now())
+            if effect is NextStep.AWAIT:
+                _log.info("command %s was under way when the gateway stopped; waiting for its answer", command.id)
+            self._runner.perform(task, effect)
 
     def close(self) -> None:
         """Stop all timers. The journal keeps the open commands for the next start."""
@@ -162,33 +153,26 @@ class Downlink:
         """See `CommandPort.taken`."""
         task = self._runner.commands.get_sending(command_id)
         if task is not None and not task.command.reply:
-            self._runner.finish(task, CommandState.SUCCEEDED, Reply(Status.TAKEN))
+            self._runner.perform(task, Finish(CommandState.SUCCEEDED, Reply(Status.TAKEN)))
 
     def not_sent(self, command_id: str) -> None:
         """See `CommandPort.not_sent`."""
         task = self._runner.commands.get_sending(command_id)
         if task is not None and not self._runner.queues.waits(task):
-            self._runner.retry_later(task)
+            self._runner.perform(task, task.put_back())
 
     def lost(self, command_id: str) -> None:
         """See `CommandPort.lost`."""
         task = self._runner.commands.get_sending(command_id)
-        if task is None or self._runner.queues.waits(task):
-            return
-        task.doubts += 1
-        match after_uncertain_delivery(task.command):
-            case RecoveryAction.QUEUE if task.doubts < MAX_DOUBTS:
-                self._runner.retry_later(task)
-            case RecoveryAction.QUEUE | RecoveryAction.AWAIT:
-                self._runner.leave(task)
-            case _:
-                self._runner.finish(task, CommandState.IN_DOUBT, Reply(Status.NO_ANSWER))
+        if task is not None and not self._runner.queues.waits(task):
+            self._runner.perform(task, task.lose())
 
     def refused(self, command_id: str, why: str) -> None:
         """See `CommandPort.refused`."""
         task = self._runner.commands.get_sending(command_id)
         if task is not None:
-            self._runner.finish(task, CommandState.REJECTED, Reply(Status.UNDELIVERABLE, why.encode(), "text/plain"))
+            reply = Reply(Status.UNDELIVERABLE, why.encode(), "text/plain")
+            self._runner.perform(task, Finish(CommandState.REJECTED, reply))
 
     def answer(self, device: str, command_id: str, answer: Reply, done: Callable[[Receipt], None]) -> None:
         """See `CommandPort.answer`."""

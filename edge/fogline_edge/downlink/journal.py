@@ -10,11 +10,12 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from fogline.cancel import CancelRequest
-from fogline.command import Command, CommandState, Deadline, Reply, Status, digest, may_become
+from fogline.command import Command, CommandState, Deadline, Reply, digest, may_become
 from fogline.event import Arrival, CommandOutcome, Lane, Receipt
 from fogline.identity import UniqueId
 from fogline.process.crash_points import CrashPoint, crash_point
 from fogline_edge.boot import moment
+from fogline_edge.downlink.command_task import cancelled
 from fogline_edge.outbox.group import Group
 from fogline_edge.outbox.ingest import Ingest, Waiting
 from fogline_edge.outbox.queries import SQL
@@ -75,11 +76,6 @@ def cancel(ingest: Ingest, group: Group, request: CancelRequest) -> CommandState
         finish(ingest, group, request.command, state, cancelled(request.why))
         crash_point(CrashPoint.BEFORE_CANCEL_COMMIT)
     return state
-
-
-def cancelled(why: str) -> Reply:
-    """Return the reply of a command that was cancelled."""
-    return Reply(Status.CANCELLED, why.encode(), "text/plain")
 
 
 def find(ingest: Ingest, group: Group, command_id: str, content: bytes) -> JournalResult:  # noqa: ARG001 - the signature of an act

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from fogline.codec import Beacon
 from fogline.command import Command, CommandState
 from fogline_edge.downlink.budget import CommandBudget
-from fogline_edge.downlink.device_queues import CommandTask
+from fogline_edge.downlink.command_task import CommandTask
 
 
 class OpenCommands:
@@ -17,6 +17,7 @@ class OpenCommands:
         self._on_deadline = on_deadline
         self._loop = asyncio.get_running_loop()
         self._tasks: dict[str, CommandTask] = {}
+        self._timers: dict[str, asyncio.TimerHandle] = {}
         self.budget = CommandBudget(max_bytes)
 
     def get(self, command_id: str) -> CommandTask | None:
@@ -28,9 +29,9 @@ class OpenCommands:
         task = self._tasks.get(command_id)
         return task if task is not None and task.state is CommandState.SENDING else None
 
-    def add(self, command: Command, state: CommandState, doubts: int = 0) -> CommandTask:
+    def add(self, command: Command, state: CommandState) -> CommandTask:
         """Open a command and start its timer."""
-        task = self._tasks[command.id] = CommandTask(command, state, doubts=doubts)
+        task = self._tasks[command.id] = CommandTask(command, state)
         self.budget.add(command)
         self._start_timer(task)
         return task
@@ -39,8 +40,7 @@ class OpenCommands:
         """Close a command and stop its timer."""
         if self._tasks.pop(task.command.id, None) is not None:
             self.budget.remove(task.command)
-        if task.timer is not None:
-            task.timer.cancel()
+            self._timers.pop(task.command.id).cancel()
 
     def clear(self) -> None:
         """Close all commands."""
@@ -49,7 +49,7 @@ class OpenCommands:
 
     def _start_timer(self, task: CommandTask) -> None:
         left_s = max(0.0, task.command.deadline.left_ms(self._now()) / 1000)
-        task.timer = self._loop.call_later(left_s, self._on_timer, task)
+        self._timers[task.command.id] = self._loop.call_later(left_s, self._on_timer, task)
 
     def _on_timer(self, task: CommandTask) -> None:
         # The loop's clock stops while the machine sleeps; the deadline is on the clock since boot, which does not.

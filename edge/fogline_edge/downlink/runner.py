@@ -4,19 +4,18 @@ import asyncio
 from dataclasses import dataclass
 from functools import partial
 
-from fogline.command import CommandState, Reply, Status
+from fogline.command import CommandState, Reply
 from fogline.process.crash_points import CrashPoint, crash_point
+from fogline_edge.adapters.port import Executor
 from fogline_edge.downlink import journal
-from fogline_edge.downlink.device_queues import CommandTask, DeviceQueues
+from fogline_edge.downlink.command_task import CommandTask, Effect, Finish, NextStep
+from fogline_edge.downlink.device_queues import DeviceQueues
 from fogline_edge.downlink.open_commands import OpenCommands
 from fogline_edge.outbox.file_room import RESERVE
 from fogline_edge.outbox.outbox import Outbox
 
 BUDGET = RESERVE / 2
 """Share of the outbox that open commands may take: half of its reserve, so that their answers find room there."""
-
-LEAST_LEFT_MS = 1000
-"""Time that a command needs before its deadline to begin: with less, its device could not answer in time on a busy line."""
 
 
 @dataclass(slots=True)
@@ -50,6 +49,7 @@ class CommandRunner:
         self.commands = OpenCommands(int(outbox.max_bytes * BUDGET), self._now, self._on_deadline)
         self.queues = DeviceQueues()
         self._retries: dict[str, asyncio.TimerHandle] = {}
+        self._executors: dict[str, Executor] = {}  # the adapter that got each open command
 
     def close(self) -> None:
         """Stop all timers. The journal keeps the open commands for the next start."""
@@ -58,11 +58,6 @@ class CommandRunner:
             retry.cancel()
         self._retries.clear()
         self.queues = DeviceQueues()
-
-    def queue(self, task: CommandTask) -> None:
-        """Execute a command after the others of its device."""
-        self.queues.append(task)
-        self.start_next(task.command.device)
 
     def start_next(self, device: str) -> None:
         """Begin with the first waiting command, if the device is reachable and no other command is under way."""
@@ -81,29 +76,39 @@ class CommandRunner:
         if self.commands.get(task.command.id) is None or not self.queues.is_current(task):
             return
         executor = self.queues.executor(task.command.device)
-        if task.command.deadline.left_ms(self._now()) <= LEAST_LEFT_MS:
-            self._expire(task, unseen=not task.doubts)
-        elif task.cancelled is not None:
-            self.end_cancelled(task)
-        elif executor is None:
-            self.retry_later(task)
-        else:
-            self._counters.executed += 1
-            crash_point(CrashPoint.AFTER_SENDING_COMMIT_BEFORE_DEVICE)
-            task.begun, task.by = True, executor
-            executor.execute(task.command)
+        self.perform(task, task.begin(self._now(), reachable=executor is not None))
 
-    def retry_later(self, task: CommandTask) -> None:
+    def perform(self, task: CommandTask, effect: Effect) -> None:
+        """Do what the command's life needs next (`fogline_edge.downlink.command_task`)."""
+        match effect:
+            case Finish(state, reply):
+                self._finish(task, state, reply)
+            case NextStep.QUEUE:
+                self.queues.append(task)
+                self.start_next(task.command.device)
+            case NextStep.EXECUTE:
+                self._execute(task)
+            case NextStep.PUT_BACK:
+                act = partial(journal.set_state, command_id=task.command.id, state=CommandState.QUEUED)
+                self._outbox.port.act(act, lambda _: None, urgent=True)
+                self._retry_later(task)
+            case NextStep.REPEAT:
+                self._retry_later(task)
+            case NextStep.AWAIT:
+                self.leave(task)
+
+    def _execute(self, task: CommandTask) -> None:
+        executor = self.queues.executor(task.command.device)
+        assert executor is not None
+        self._counters.executed += 1
+        crash_point(CrashPoint.AFTER_SENDING_COMMIT_BEFORE_DEVICE)
+        self._executors[task.command.id] = executor
+        executor.execute(task.command)
+
+    def _retry_later(self, task: CommandTask) -> None:
         """Put a command at the front of its device's queue, for the end of a pause or the device's next `reachable`."""
-        if task.cancelled is not None:
-            self.end_cancelled(task)
-            return
         device = task.command.device
         pause_s = self.queues.put_back(task, self._loop.time())
-        if not task.doubts:
-            task.state, task.begun = CommandState.QUEUED, False
-            act = partial(journal.set_state, command_id=task.command.id, state=CommandState.QUEUED)
-            self._outbox.port.act(act, lambda _: None, urgent=True)
         if (former := self._retries.pop(device, None)) is not None:
             former.cancel()
         self._retries[device] = self._loop.call_later(pause_s, self._retry, device)
@@ -112,18 +117,10 @@ class CommandRunner:
         del self._retries[device]
         self.start_next(device)
 
-    def finish(self, task: CommandTask, state: CommandState, reply: Reply) -> None:
-        """End a command in the journal, and report its end on the reply lane."""
+    def _finish(self, task: CommandTask, state: CommandState, reply: Reply) -> None:
         self.end(task, state)
         finish = partial(journal.finish, command=task.command, state=state, reply=reply)
         self._outbox.port.act(finish, lambda _: None, urgent=True, size=len(reply.data))
-
-    def end_cancelled(self, task: CommandTask) -> None:
-        """End a command that was to be cancelled while it was under way, and that waits again."""
-        if task.doubts:
-            self.finish(task, CommandState.IN_DOUBT, Reply(Status.NO_ANSWER))
-        else:
-            self.finish(task, CommandState.CANCELLED, journal.cancelled(task.cancelled or ""))
 
     def end(self, task: CommandTask, state: CommandState) -> None:
         """Count and close a command that the journal has ended, or is about to end."""
@@ -134,6 +131,7 @@ class CommandRunner:
     def discard(self, task: CommandTask) -> None:
         """Close a command."""
         self.commands.remove(task)
+        self._executors.pop(task.command.id, None)
         self.leave(task)
 
     def leave(self, task: CommandTask) -> None:
@@ -143,14 +141,9 @@ class CommandRunner:
 
     def _on_deadline(self, task: CommandTask) -> None:
         # The adapter that has it may not be the one that reaches the device now, and another command may be under way.
-        executor = task.by or self.queues.executor(task.command.device)
+        executor = self._executors.get(task.command.id) or self.queues.executor(task.command.device)
         if executor is not None and (task.begun or task.doubts):
             executor.abandon(task.command)  # the adapter may report the command as not sent, or as over, within this call
         if self.commands.get(task.command.id) is not None:
             # With `SENDING` on its way to the journal the adapter does not have it yet, and will not get it.
-            self._expire(task, unseen=not task.begun and not task.doubts)
-
-    def _expire(self, task: CommandTask, *, unseen: bool) -> None:
-        """End a command after its deadline. `unseen`: the device certainly never got it."""
-        state, status = (CommandState.EXPIRED, Status.EXPIRED) if unseen else (CommandState.IN_DOUBT, Status.NO_ANSWER)
-        self.finish(task, state, Reply(status))
+            self.perform(task, task.expire())

@@ -11,8 +11,8 @@ from fogline.command import Deadline, JournalQuery, digest
 from fogline.event import Receipt
 from fogline.signature import make_key, read_keys, read_signer
 from fogline_edge.downlink import budget as module
-from fogline_edge.downlink import runner
-from fogline_edge.downlink.runner import LEAST_LEFT_MS
+from fogline_edge.downlink import command_task
+from fogline_edge.downlink.command_task import LEAST_LEFT_MS
 from fogline_edge.outbox.memory_expiry import REMEMBER_COMMANDS_S
 from fogline_lab.clock import pass_time
 from fogline_lab.device.command_device import CommandDevice
@@ -108,7 +108,7 @@ async def test_a_deadline_ends_what_waits_and_doubts_what_was_sent(folder):
 
 async def test_a_deadline_before_the_journal_has_sending_expires_it(folder, monkeypatch):
     """The disk is slow: the device's adapter does not have the command yet."""
-    monkeypatch.setattr(runner, "LEAST_LEFT_MS", 0)
+    monkeypatch.setattr(command_task, "LEAST_LEFT_MS", 0)
     async with offline_gateway(folder) as gw:
         await gw.receive(durable_command(in_s=30))
         device, disk = CommandDevice(), threading.Event()

@@ -4,11 +4,12 @@ import asyncio
 
 import pytest
 
+from fogline.command import CommandState
 from fogline_edge.adapters.ble.counters import BleCounters
 from fogline_edge.adapters.ble.gatt_commands import ConnectedDevice, GattCommands
 from fogline_edge.downlink import device_queues as module
-from fogline_edge.downlink.device_queues import CommandTask, DeviceQueues
-from fogline_edge.downlink.downlink import MAX_DOUBTS
+from fogline_edge.downlink.command_task import MAX_DOUBTS, CommandTask
+from fogline_edge.downlink.device_queues import DeviceQueues
 from fogline_lab.ble.gatt_client import LOCK_PROFILE, FakeGattClient
 from fogline_lab.clock import pass_time
 from fogline_lab.commands import make_command
@@ -108,7 +109,7 @@ async def test_what_an_absent_device_leaves_behind_takes_no_room(folder):
 def test_pauses_double_up_to_the_longest_and_end_with_the_next_reachable(monkeypatch):
     monkeypatch.setattr(module, "FIRST_PAUSE_S", 1.0)
     monkeypatch.setattr(module, "LONGEST_PAUSE_S", 30.0)
-    queues, device, task = DeviceQueues(), CommandDevice(), CommandTask(make_command(), module.CommandState.SENDING)
+    queues, device, task = DeviceQueues(), CommandDevice(), CommandTask(make_command(), CommandState.SENDING)
     queues.set_reachable("lamp-1", device)
     queues.append(task)
     pauses, now_s = [], 100.0

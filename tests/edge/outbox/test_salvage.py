@@ -31,7 +31,7 @@ from fogline.event import Lane
 from fogline.gap import GapReason
 from fogline_edge.boot import beacon
 from fogline_edge.downlink import journal
-from fogline_edge.downlink.recovery import RecoveryAction, recover
+from fogline_edge.downlink.command_task import IN_DOUBT, CommandTask
 from fogline_edge.outbox import salvage as module
 from fogline_edge.outbox.carving import Carving
 from fogline_edge.outbox.outbox import Outbox
@@ -198,7 +198,7 @@ async def test_a_command_of_a_damaged_file_is_never_begun_again(sound, folder):
     await outbox.close()
     outbox = Outbox.open(settings(at))
     entries = {entry.command.id: entry for entry in await outbox.read_journal(journal.open_entries)}
-    assert recover(entries["c-3"].command, entries["c-3"].state, now) is RecoveryAction.DOUBT
+    assert CommandTask(entries["c-3"].command, entries["c-3"].state).resume(now) == IN_DOUBT
     await outbox.close()
 
 
