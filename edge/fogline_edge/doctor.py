@@ -10,7 +10,7 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
-from fogline.amqp.engine import Engine
+from fogline.amqp.client import AmqpClient
 from fogline.amqp.login_check import try_login
 from fogline.errors import Misconfigured
 from fogline.hello import PRODUCT
@@ -103,7 +103,7 @@ def _login(settings: EdgeSettings, bridge: str) -> Finding:
 
     async def visit() -> str:
         security = uplink_security(settings.uplink)
-        return await try_login(host, port, Engine(settings.gateway, hostname=host, properties=properties, security=security))
+        return await try_login(host, port, AmqpClient(settings.gateway, properties, security))
 
     if why := asyncio.run(visit()):
         return Finding(Grade.FAIL, "login", f"{bridge} does not let gateway {settings.gateway} in: {why}", _REFUSED)

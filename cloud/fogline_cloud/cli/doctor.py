@@ -14,11 +14,10 @@ from typing import Any
 
 from cryptography import x509
 
-from fogline.amqp.engine import Engine
+from fogline.amqp.client import AmqpClient
 from fogline.amqp.login_check import try_login
 from fogline.errors import Misconfigured
 from fogline.installed import find_java
-from fogline.message import Property
 from fogline.process import checkup
 from fogline.process.checkup import Check, Finding, Grade
 from fogline.process.settings_file import split_endpoint
@@ -129,11 +128,10 @@ def _bridge(settings: CloudSettings) -> Iterator[Finding]:
         return
     host, port = split_endpoint(endpoint, key)
     security = operator_security(settings.operator, host)
-    properties: dict[str, Property] = {"tenant": settings.tenant}
 
     async def visit() -> str:
-        name = f"doctor-{uuid.uuid4().hex[:12]}"
-        return await try_login(host, port, Engine(name, hostname=host, properties=properties, security=security))
+        client = AmqpClient(f"doctor-{uuid.uuid4().hex[:12]}", {"tenant": settings.tenant}, security)
+        return await try_login(host, port, client)
 
     if why := asyncio.run(visit()):
         yield Finding(Grade.FAIL, "login", str(refused(host, port, why)))

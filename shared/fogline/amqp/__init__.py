@@ -1,6 +1,7 @@
-"""AMQP 1.0 in three layers: an engine without IO, a pure scheduler, an asyncio driver.
+"""AMQP 1.0 in four layers: an engine without IO, a pure scheduler, an asyncio driver, a client.
 
 `backoff`: pauses between connection attempts, with full jitter
+`client`: the connection of a client, which every program that connects to a bridge stands on, but the uplink
 `driver`: one connection on one socket, with asyncio
 `engine`: bytes in, bytes and events out, on proton
 `events`: links, deliveries and the events of a connection
