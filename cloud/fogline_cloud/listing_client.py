@@ -6,10 +6,9 @@ from typing import Any
 import msgspec
 
 from fogline.address import CommandAddress, DeviceAddress
-from fogline.amqp.driver import AmqpConnection
+from fogline.amqp.client import AmqpClient, Inbox
 from fogline.amqp.security import ClientSecurity
-from fogline.message import Message
-from fogline_cloud.bridge_exchange import BridgeExchange, ask_bridge
+from fogline_cloud.bridge_exchange import ask_bridge
 from fogline_cloud.listing import COMPLETE, MORE, ListQuery, properties_of
 
 LIMIT_S = 10.0
@@ -28,32 +27,17 @@ class Listing:
     more: int
 
 
-class _Reading(BridgeExchange[Listing]):
-    def __init__(self, address: DeviceAddress | CommandAddress, query: ListQuery) -> None:
-        super().__init__()
-        self._address = address
-        self._query = query
-        self._records: list[dict[str, Any]] = []
-
-    def begin(self, connection: AmqpConnection, session: Any) -> None:
-        connection.open_receiver(session, "records", str(self._address), CREDIT, properties_of(self._query))
-
-    def take(self, message: Message) -> None:
-        if self.answer.done():
-            return
-        if message.subject == COMPLETE:
-            more = message.properties.get(MORE)
-            self.answer.set_result(Listing(self._records, more if isinstance(more, int) else 0))
-        else:
-            self._records.append(msgspec.json.decode(message.body, type=dict[str, Any]))
-
-
 async def read_list(
     bridge: str, address: DeviceAddress | CommandAddress, query: ListQuery, security: ClientSecurity
 ) -> Listing:
     """Return the records at an address of the bridge at `host:port` that the query asks for. Raises as `ask_bridge`."""
 
-    def make() -> _Reading:
-        return _Reading(address, query)
+    async def ask(client: AmqpClient) -> Listing:
+        inbox = Inbox(client, "records", str(address), CREDIT, properties_of(query))
+        records: list[dict[str, Any]] = []
+        while (message := await inbox.next()).subject != COMPLETE:
+            records.append(msgspec.json.decode(message.body, type=dict[str, Any]))
+        more = message.properties.get(MORE)
+        return Listing(records, more if isinstance(more, int) else 0)
 
-    return await ask_bridge(bridge, address.tenant, make, security, limit_s=LIMIT_S, answer_s=ANSWER_S)
+    return await ask_bridge(bridge, address.tenant, ask, security, limit_s=LIMIT_S, answer_s=ANSWER_S)

@@ -1,6 +1,6 @@
 """Tells a refusal from an outage, by the reason for the end of a connection or a link. Pure."""
 
-from fogline.amqp.outcome import NOT_FOUND, UNAUTHORIZED, Condition
+from fogline.amqp.outcome import NOT_FOUND, UNAUTHORIZED
 from fogline.amqp.sasl import BUSY
 from fogline.amqp.security import BROKEN_OFF
 
@@ -16,8 +16,3 @@ def refusal_in(why: str) -> str:
     if found is None or BROKEN_OFF in why or BUSY in why:
         return ""
     return found.removeprefix(":").strip() or why
-
-
-def refusal_of(condition: Condition | None) -> str:
-    """Return the peer's words in the condition with which it has closed a link, "" if that is no refusal."""
-    return refusal_in(str(condition)) if condition is not None else ""
