@@ -15,30 +15,17 @@ import logging
 import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Self
 
 from fogline import address
 from fogline.amqp.backoff import Backoff
-from fogline.amqp.driver import AmqpConnection, connect
-from fogline.amqp.engine import Engine
-from fogline.amqp.events import AmqpPeer, Delivery, Link
-from fogline.amqp.outcome import (
-    ACCEPTED,
-    NOT_ALLOWED,
-    RELEASED,
-    RESOURCE_LIMIT,
-    UNAUTHORIZED,
-    Condition,
-    DeliveryState,
-    Outcome,
-)
+from fogline.amqp.client import AmqpClient, Settle
+from fogline.amqp.outcome import ACCEPTED, RELEASED, RESOURCE_LIMIT, UNAUTHORIZED, DeliveryState, Outcome
 from fogline.amqp.refusal import refusal_in
-from fogline.amqp.scheduler import Share
 from fogline.amqp.security import ClientSecurity
-from fogline.amqp.sending import Sender
 from fogline.amqp.wire import decode
 from fogline.command import EXPIRED, CommandState, Status
-from fogline.connection_clock import monotonic_ms, offset_of, with_time_left
+from fogline.connection_clock import monotonic_ms
 from fogline.errors import Misconfigured, NotSent, Poison, Unreachable
 from fogline.message import Message
 from fogline.process.cancellation import end_tasks
@@ -148,9 +135,7 @@ class Operator:
         self._name = name or f"operator-{uuid.uuid4().hex[:12]}"
         self._reply_to = address.CommandResponse(tenant, reply_id or self._name)
         self._pending: dict[str, _Pending] = {}
-        self._offset_ms: int | None = None  # of the bridge's clock
-        self._sender: Sender | None = None
-        self._closed: asyncio.Future[str] | None = None
+        self._client: AmqpClient | None = None  # while it is attached
         self._task: asyncio.Task[None] | None = None
         self._attachment = _Attachment()
         self._closing = False
@@ -203,7 +188,7 @@ class Operator:
         loop = asyncio.get_running_loop()
         pending = _Pending(message, ask, loop.create_future(), loop.time() + (ask.ttl_s or 0), on_id)
         self._pending[message_id] = pending
-        ttl = loop.call_at(pending.give_up_at, lambda: _end_if_not_sent(pending, self._sender))
+        ttl = loop.call_at(pending.give_up_at, lambda: self._end_if_not_sent(pending))
         try:
             self._send(pending)
             return await pending.verdict
@@ -230,7 +215,7 @@ class Operator:
             if self._closing:
                 raise Unreachable("the operator's connection was closed")
             try:
-                outcome = await self._sender.send(request) if self._sender is not None else RELEASED
+                outcome = await self._client.send(request) if self._client is not None else RELEASED
             except Unreachable:
                 outcome = RELEASED
             if (verdict := cancel_verdict(outcome)) is not None:
@@ -238,16 +223,22 @@ class Operator:
             await asyncio.sleep(RETRY_S)
 
     def _send(self, pending: _Pending) -> None:
-        if self._sender is None or self._sender.closed or pending.verdict.done():
+        if self._client is None or pending.verdict.done():
             return
-        message, left_s = pending.message, pending.give_up_at - asyncio.get_running_loop().time()
-        if message.ttl_ms is not None:
+        ends_ms: int | None = None
+        if pending.message.ttl_ms is not None:
+            left_s = pending.give_up_at - asyncio.get_running_loop().time()
             if left_s <= 0 and not pending.maybe_taken:
                 pending.verdict.set_result(_NOT_IN_TIME)
                 return
-            now_ms = monotonic_ms()
-            message = with_time_left(message, now_ms + round(left_s * 1000), now_ms, self._offset_ms)
-        self._sender.send(message).add_done_callback(lambda future: self._on_outcome(pending, future))
+            ends_ms = monotonic_ms() + round(left_s * 1000)
+        self._client.send(pending.message, ends_ms).add_done_callback(lambda sent: self._on_outcome(pending, sent))
+
+    def _end_if_not_sent(self, pending: _Pending) -> None:
+        """End a command whose time to live is over while no bridge is connected, and none can have it."""
+        connected = self._client is not None and not self._client.why
+        if pending.message.ttl_ms is not None and not connected and not pending.maybe_taken and not pending.verdict.done():
+            pending.verdict.set_result(_NOT_IN_TIME)
 
     def _on_outcome(self, pending: _Pending, future: "asyncio.Future[Outcome]") -> None:
         if pending.verdict.done() or future.cancelled():
@@ -269,49 +260,37 @@ class Operator:
         host, port = self._endpoint
         logged = ""
         while True:
-            self._closed = asyncio.get_running_loop().create_future()
-            engine = Engine(self._name, hostname=host, properties={"tenant": self._tenant}, security=self._security)
+            client = AmqpClient(self._name, {"tenant": self._tenant}, self._security)
             try:
-                connection = await connect(host, port, engine, self)
-                try:
-                    self.why = f"the connection to {host}:{port} ended: {await self._closed}"
-                finally:
-                    connection.close()
-                    connection.abort()
+                async with client:
+                    await client.open(host, port)
+                    self._attach(client)
+                    await asyncio.wait([client.over])
             except Unreachable as error:
                 self.why = str(error)
+            finally:
+                self._client = None
+            if client.why:
+                self.why = f"the connection to {host}:{port} ended: {client.why}"
             _log.log(logging.DEBUG if self.why == logged else logging.INFO, "%s", self.why)
             logged = self.why
             if self._attachment.accepted:
                 backoff.stable()
-            self._sender = None
             if refused := self._attachment.end(self.why):
                 _refuse(self._pending.values(), refused)
             await asyncio.sleep(backoff.next_s())
 
-    def opened(self, connection: AmqpConnection, peer: AmqpPeer) -> None:
+    def _attach(self, client: AmqpClient) -> None:
         """Attach the links, and send every command that has no verdict yet."""
-        self._offset_ms = offset_of(peer.properties, monotonic_ms())
-        session: Any = connection.open_session()
-        connection.open_receiver(session, "replies", str(self._reply_to), CREDIT)
-        target = str(address.CommandAddress(self._tenant, ""))
-        self._sender = connection.open_sender(session, "commands", target, Share(), {})
-        self._sender.on_credit = self._attachment.accept
+        client.receive("replies", str(self._reply_to), CREDIT, self._take)
+        client.attach("commands", str(address.CommandAddress(self._tenant, ""))).on_credit = self._attachment.accept
+        self._client = client
         for pending in list(self._pending.values()):
             self._send(pending)
 
-    def link_requested(self, connection: AmqpConnection, link: Link) -> None:
-        """Refuse: a bridge opens no links to an operator."""
-        connection.refuse_link(link, Condition(NOT_ALLOWED, "an operator serves no links"))
-
-    def link_closed(self, connection: AmqpConnection, link: Link, condition: Condition | None) -> None:
-        """Reconnect: commands need both links."""
-        self.closed(connection, f"link {link.name} was closed: {condition or 'no reason given'}")
-
-    def received(self, connection: AmqpConnection, delivery: Delivery, data: bytes) -> None:
+    def _take(self, data: bytes, settle: Settle) -> None:
         """Read the reply to a command."""
-        connection.settle(delivery, ACCEPTED)
-        connection.grant(delivery.link, 1)
+        settle(ACCEPTED)
         with contextlib.suppress(Poison, ValueError):
             message = decode(data)
             pending = self._pending.get(str(message.correlation_id))
@@ -323,18 +302,6 @@ class Operator:
                     on_id(str(message.properties["command_id"]))
             else:
                 pending.verdict.set_result(verdict_of(message))
-
-    def closed(self, connection: AmqpConnection, why: str) -> None:  # noqa: ARG002 - the handler's interface
-        """End this connection; `_run` opens the next one."""
-        if self._closed is not None and not self._closed.done():
-            self._closed.set_result(why)
-
-
-def _end_if_not_sent(pending: _Pending, sender: Sender | None) -> None:
-    """End a command whose time to live is over while no bridge is connected, and none can have it."""
-    connected = sender is not None and not sender.closed
-    if pending.message.ttl_ms is not None and not connected and not pending.maybe_taken and not pending.verdict.done():
-        pending.verdict.set_result(_NOT_IN_TIME)
 
 
 def _refuse(commands: Iterable[_Pending], why: str) -> None:
