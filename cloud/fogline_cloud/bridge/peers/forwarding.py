@@ -18,7 +18,6 @@ from fogline.amqp.login import EXTERNAL, Login
 from fogline.amqp.outcome import (
     INTERNAL_ERROR,
     MESSAGE_SIZE_EXCEEDED,
-    MODIFIED,
     NOT_FOUND,
     RELEASED,
     DeliveryState,
@@ -137,10 +136,7 @@ class Forwarder:
         if not address or peer.closed:
             return RELEASED
         upstream = self._upstream(self._forwarded(peer), address)
-        if upstream is None:
-            return RELEASED
-        outcome, maybe_taken = await upstream.send(message, ends_ms)
-        return outcome or (MODIFIED if maybe_taken else RELEASED)
+        return RELEASED if upstream is None else await upstream.send(message, ends_ms)
 
     def add_reply_link(self, peer: Peer, address: CommandResponse, sender: Sender) -> None:
         """Receive a peer's replies from the other bridges too."""
@@ -197,11 +193,11 @@ class Forwarder:
             _log.warning("nothing is forwarded to the bridge at %s: %s", address, error)
             return None
         peer = forwarded.peer
-        upstream = Upstream(peer.principal, self._settings.name, forwarded.sender, forwarded.forget)
+        upstream = Upstream(peer.principal, self._settings.name, security, forwarded.sender, forwarded.forget)
         forwarded.upstreams[address] = upstream
         for each in forwarded.replies:
             upstream.listen(each)
-        upstream.start(host, port, security)
+        upstream.start(host, port)
         return upstream
 
     def _security(self) -> ClientSecurity:
