@@ -121,12 +121,12 @@ class Logins:
             raise not_at_present(f"no bridge at present: {error}") from None
 
     async def _open(self, key: _Key, password: str, address: str) -> UserSession:
-        session = UserSession(self._tenant, key[0], partial(self._on_reply, str(self._principal(key[0]))))
         tls = self._security.tls
         security = self._security if tls is None else ClientSecurity(Login(PLAIN, key[0], password), tls)
+        session = UserSession(self._tenant, key[0], security, partial(self._on_reply, str(self._principal(key[0]))))
         try:
             async with self._turns.turn(address):
-                await session.open(*self._endpoint, security)
+                await session.open(*self._endpoint)
         except WrongPassword:
             self._refused_s[key] = asyncio.get_running_loop().time()
             if len(self._refused_s) > MAX_SESSIONS:

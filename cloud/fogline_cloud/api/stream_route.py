@@ -1,6 +1,7 @@
 """`/v1/events/stream`: states of commands and latest readings as server-sent events (HTML standard, section 9.2)."""
 
 import asyncio
+from typing import Any
 
 from starlette.requests import Request
 from starlette.types import Message, Receive, Scope, Send
@@ -111,7 +112,7 @@ class StreamRoute:
         except Problem as problem:
             return user if problem.status == 503 else None
 
-    async def _wait(self, ends: "set[asyncio.Future[None]]", send: Send, number: int) -> None:
+    async def _wait(self, ends: "set[asyncio.Future[Any]]", send: Send, number: int) -> None:
         """Wait for a further item, and for those of `ends` that are not over yet."""
         ends = {each for each in ends if not each.done()}
         change = asyncio.ensure_future(self._changed())

@@ -25,18 +25,18 @@ class FakeSession:
     opened: ClassVar[list[str]] = []
     gate: ClassVar[asyncio.Event]
 
-    def __init__(self, *_):
+    def __init__(self, _, __, security, ___):
+        self._login = security.login
         self.is_closed, self.retired = False, False
         self.opened_s = asyncio.get_running_loop().time()
 
-    async def open(self, *given):
-        security = given[-1]
-        self.opened.append(security.login.user)
-        if security.login.password == "slow":
+    async def open(self, *_):
+        self.opened.append(self._login.user)
+        if self._login.password == "slow":
             await self.gate.wait()
-        if security.login.password == "wrong":
+        if self._login.password == "wrong":
             raise WrongPassword
-        if security.login.password == "away":
+        if self._login.password == "away":
             raise Unreachable("no connection")
 
     def retire(self):
