@@ -13,14 +13,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from fogline.address import EnrollAddress
-from fogline.amqp.driver import AmqpConnection, connect
-from fogline.amqp.engine import Engine
-from fogline.amqp.events import AmqpPeer, Delivery, Link
+from fogline.amqp.client import AmqpClient, Inbox
 from fogline.amqp.login import PLAIN, Login
-from fogline.amqp.outcome import ACCEPTED, NOT_ALLOWED, Condition
-from fogline.amqp.scheduler import Share
 from fogline.amqp.security import ClientSecurity
-from fogline.amqp.wire import decode
 from fogline.enrolment import PRODUCT, REQUEST_TYPE, REVOKE_TYPE, USER_PREFIX, Enrolled, EnrolmentToken
 from fogline.errors import Misconfigured, Poison, Unreachable
 from fogline.json_document import read_document
@@ -132,22 +127,24 @@ async def _request(bridge: str, tenant: str, gateway: str, security: ClientSecur
 
 
 async def _converse(bridge: str, who: EnrollAddress, security: ClientSecurity, message: Message) -> Enrolled:
-    """Return the answer of a bridge to one message. Raises `Unreachable`."""
+    """Return the answer of a bridge to one message. Raises `Unreachable`. Safe to cancel: the bridge may have the message."""
     host, port = split_endpoint(bridge, "--bridge")
-    engine = Engine(who.gateway, hostname=host, properties={"tenant": who.tenant, "product": PRODUCT}, security=security)
-    handler = _Conversation(who, message)
-    connection = await connect(host, port, engine, handler)
+    client = AmqpClient(who.gateway, {"tenant": who.tenant, "product": PRODUCT}, security)
     try:
-        async with asyncio.timeout(LIMIT_S):
-            return await handler.answer
+        async with client, asyncio.timeout(LIMIT_S):
+            await client.open(host, port)
+            inbox = Inbox(client, "certificates", str(who), credit=1)
+            client.attach("requests", str(who))
+            client.send(message)
+            return read_document((await inbox.next()).body, Enrolled, "the answer")
     except TimeoutError:
         raise Unreachable(f"the bridge at {bridge} does not answer in {LIMIT_S:.0f} s") from None
-    finally:
-        connection.close()
-        try:
-            await asyncio.wait([handler.over], timeout=1.0)
-        finally:
-            connection.abort()
+    except Poison as error:
+        raise Unreachable(f"the answer cannot be read: {error}") from None
+    except Unreachable:
+        if client.condition is None:
+            raise
+        raise Unreachable(f"the bridge refuses the link: {client.condition}") from None
 
 
 def check_certificate(text: str, key: ec.EllipticCurvePublicKey) -> x509.Certificate:
@@ -164,47 +161,6 @@ def check_certificate(text: str, key: ec.EllipticCurvePublicKey) -> x509.Certifi
 
 def _times(certificate: x509.Certificate) -> str:
     return times_line(datetime.now(UTC), certificate.not_valid_after_utc)
-
-
-class _Conversation:
-    """The handler of the connection: sends the request when both links are there. `answer`, `over`: complete once."""
-
-    def __init__(self, address: EnrollAddress, message: Message) -> None:
-        loop = asyncio.get_running_loop()
-        self.answer: asyncio.Future[Enrolled] = loop.create_future()
-        self.over: asyncio.Future[None] = loop.create_future()
-        self._address, self._message = str(address), message
-
-    def opened(self, connection: AmqpConnection, peer: AmqpPeer) -> None:  # noqa: ARG002 - the handler's interface
-        session = connection.open_session()
-        connection.open_receiver(session, "certificates", self._address, credit=1)
-        sender = connection.open_sender(session, "requests", self._address, Share(), {})
-        sender.send(self._message).add_done_callback(lambda sent: sent.exception())
-
-    def link_requested(self, connection: AmqpConnection, link: Link) -> None:
-        connection.refuse_link(link, Condition(NOT_ALLOWED, "a gateway serves no links"))
-
-    def link_closed(self, connection: AmqpConnection, link: Link, condition: Condition | None) -> None:  # noqa: ARG002
-        self._fail(f"the bridge refuses the link: {condition}")
-
-    def received(self, connection: AmqpConnection, delivery: Delivery, data: bytes) -> None:
-        connection.settle(delivery, ACCEPTED)
-        try:
-            found = read_document(decode(data).body, Enrolled, "the answer")
-        except Poison as error:
-            self._fail(f"the answer cannot be read: {error}")
-            return
-        if not self.answer.done():
-            self.answer.set_result(found)
-
-    def closed(self, connection: AmqpConnection, why: str) -> None:  # noqa: ARG002 - the handler's interface
-        self._fail(why)
-        if not self.over.done():
-            self.over.set_result(None)
-
-    def _fail(self, why: str) -> None:
-        if not self.answer.done():
-            self.answer.set_exception(Unreachable(why))
 
 
 def _write_private(path: Path, data: bytes) -> None:

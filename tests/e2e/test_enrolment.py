@@ -22,7 +22,8 @@ from fogline.message import Message
 from fogline_cloud.authority.ca_folder import LIST, CaFolder
 from fogline_cloud.authority.certificates import Role, Subject, make_key, now_utc, pem
 from fogline_cloud.settings import CaSettings
-from fogline_edge.enrolment import _Conversation as Conversation
+from fogline_edge import enrolment
+from fogline_edge.enrolment import _converse as converse
 from fogline_edge.enrolment import check_certificate, renew
 from fogline_edge.first_settings import CERTIFICATE, FirstSettings, write_first
 from fogline_edge.outbox.outbox import Outbox
@@ -150,7 +151,7 @@ async def test_a_request_that_is_none_uses_no_token_up(issuing, folder, monkeypa
     async with line.bridge():
         with monkeypatch.context() as patch:
             bad = Message(body=body, content_type=REQUEST_TYPE)
-            patch.setattr("fogline_edge.enrolment._Conversation", lambda address, _: Conversation(address, bad))
+            patch.setattr(enrolment, "_converse", lambda bridge, who, security, _: converse(bridge, who, security, bad))
             with pytest.raises(Misconfigured, match="certificate signing request"):
                 await enrolled(line, token, folder / "pi")
         await enrolled(line, token, folder / "pi")
@@ -165,7 +166,7 @@ async def test_a_request_for_a_key_of_another_type_uses_no_token_up(issuing, fol
     async with line.bridge():
         with monkeypatch.context() as patch:
             bad = Message(body=request.public_bytes(Encoding.PEM), content_type=REQUEST_TYPE)
-            patch.setattr("fogline_edge.enrolment._Conversation", lambda address, _: Conversation(address, bad))
+            patch.setattr(enrolment, "_converse", lambda bridge, who, security, _: converse(bridge, who, security, bad))
             with pytest.raises(Misconfigured, match="EC P-256"):
                 await enrolled(line, token, folder / "pi")
         await enrolled(line, token, folder / "pi")
