@@ -15,7 +15,7 @@ from fogline_cloud.flows.batch import MicroBatch
 from fogline_cloud.flows.delta_log import DeltaLog
 from fogline_cloud.flows.files import FileWriter, TableFolder
 from fogline_cloud.flows.owner import Owner
-from fogline_cloud.flows.tasks import MEASURED
+from fogline_cloud.flows.schema import MEASURED
 
 COMMITS_A_DAY = 24 * 3600 // 5
 EVENTS_A_COMMIT = 1000

@@ -19,7 +19,7 @@ from fogline_cloud.flows.batch import MicroBatch
 from fogline_cloud.flows.delta_log import DeltaLog
 from fogline_cloud.flows.files import FileWriter, TableFolder
 from fogline_cloud.flows.owner import Owner
-from fogline_cloud.flows.tasks import MEASURED
+from fogline_cloud.flows.schema import MEASURED
 from fogline_cloud.records import record_of
 from fogline_lab.supervisor import run_to_end
 

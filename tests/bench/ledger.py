@@ -21,7 +21,7 @@ from fogline_cloud.flows.batch import MicroBatch
 from fogline_cloud.flows.delta_log import DeltaLog
 from fogline_cloud.flows.files import FileWriter, TableFolder
 from fogline_cloud.flows.owner import Owner
-from fogline_cloud.flows.tasks import MEASURED
+from fogline_cloud.flows.schema import MEASURED
 
 ROWS = 2500
 """Rows of each table, as a multiple of the events of the gateway's row: 100 million."""

@@ -10,8 +10,7 @@ import pytest
 from fogline.event import Event
 from fogline_cloud.flows import derive
 from fogline_cloud.flows.files import FileWriter, TableFolder, missing_probes, read_rows, statistics, write_probes
-from fogline_cloud.flows.parse import STORED
-from fogline_cloud.flows.schema import DECIDED
+from fogline_cloud.flows.schema import DECIDED, STORED
 
 MakeEvent = Callable[..., Event]
 DAY_US = 86_400_000_000

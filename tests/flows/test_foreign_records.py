@@ -14,8 +14,8 @@ from fogline_cloud.flows import derive
 from fogline_cloud.flows.batch import MicroBatch
 from fogline_cloud.flows.commit import suspected_span
 from fogline_cloud.flows.files import FileWriter, TableFolder, span_of, statistics
-from fogline_cloud.flows.parse import STORED, Plan, parse
-from fogline_cloud.flows.tasks import MEASURED
+from fogline_cloud.flows.parse import Plan, parse
+from fogline_cloud.flows.schema import MEASURED, STORED
 from property_tests import at_most
 
 KAFKA_LIMIT_BYTES = 1_000_000

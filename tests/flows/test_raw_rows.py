@@ -10,8 +10,8 @@ from flows.record_batches import batch_of, of_events
 from fogline_cloud.flows.batch import MicroBatch
 from fogline_cloud.flows.files import FileWriter, TableFolder, read_rows
 from fogline_cloud.flows.parse import Plan, parse
-from fogline_cloud.flows.raw_rows import RAW_STORED, RawTask, raw_rows
-from fogline_cloud.flows.tasks import MEASURED
+from fogline_cloud.flows.raw_rows import RawTask, raw_rows
+from fogline_cloud.flows.schema import MEASURED, RAW_STORED
 
 BATCH = MicroBatch("main", "uuid", 4)
 PLAN = Plan(tenant="t", limit_s=60, parsers={})

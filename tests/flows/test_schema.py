@@ -2,7 +2,7 @@ from typing import get_type_hints
 
 from fogline_cloud.flows import schema
 from fogline_cloud.flows.classify import EventRow
-from fogline_cloud.flows.parse import STORED
+from fogline_cloud.flows.schema import STORED
 
 
 def test_a_row_has_exactly_the_decided_columns() -> None:

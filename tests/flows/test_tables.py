@@ -5,7 +5,8 @@ from deltalake import DeltaTable
 
 from fogline.errors import Misconfigured
 from fogline_cloud.flows import files, parsed_sink, schema
-from fogline_cloud.flows.tables import make_tables, tables_in
+from fogline_cloud.flows.files import tables_in
+from fogline_cloud.flows.table_creation import make_tables
 
 
 def test_tables_of_an_earlier_version_get_the_new_columns(spark, tmp_path, monkeypatch):

@@ -88,7 +88,7 @@ def run_show(arguments: argparse.Namespace) -> int:
 
 def run_redrive(arguments: argparse.Namespace) -> int:
     """Parse again."""
-    from fogline_cloud.flows.replay.selection import Selection  # noqa: PLC0415 - imports Spark
+    from fogline_cloud.flows.replay.selection import Selection  # noqa: PLC0415 - a bridge needs no Arrow
 
     selection = Selection(
         outcomes=frozenset(_outcomes(arguments)),
@@ -119,7 +119,7 @@ def line_of(row: dict[str, Any]) -> str:
 
 def _letters(arguments: argparse.Namespace, settings: CloudSettings) -> "DeadLetters":
     from fogline_cloud.flows.dead_letters import DeadLetters  # noqa: PLC0415 - a bridge needs no Arrow
-    from fogline_cloud.flows.tables import tables_in  # noqa: PLC0415 - imports Spark
+    from fogline_cloud.flows.files import tables_in  # noqa: PLC0415 - a bridge needs no Arrow
 
     return DeadLetters(
         tables_in(settings.flow.tables, settings.flow.storage).events,

@@ -51,7 +51,7 @@ def _day(text: str) -> date:
 
 
 def _replay(arguments: argparse.Namespace) -> int:
-    from fogline_cloud.flows.replay.selection import Selection  # noqa: PLC0415 - imports Spark
+    from fogline_cloud.flows.replay.selection import Selection  # noqa: PLC0415 - a bridge needs no Arrow
 
     if arguments.last < arguments.first:
         raise Misconfigured(f"--to {arguments.last}: it is before --from {arguments.first}")

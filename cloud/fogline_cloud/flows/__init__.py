@@ -1,7 +1,7 @@
 """The Spark flow: keeps raw records in a Delta table, and parses them once, into two Delta tables and the derived topics.
 
 `attempt`: what a Spark task knows about its former attempts
-`batch`: one micro-batch as a value, and the messages between driver and workers
+`batch`: one micro-batch and its files, as values
 `careful_runner`: runs the parsers of a task, in its process or in a child
 `checkpoint`: state of Spark's checkpoint folder
 `checkpoint_files`: the files of a checkpoint folder, read without Spark
@@ -46,9 +46,9 @@
 `slow_lane`: parses slow events again with a larger limit
 `source`: the raw topics
 `state`: the state of a flow, and the way on after a gap
+`table_creation`: creates the tables with Spark
 `table_features`: features of Delta tables that the flow's writers would break
 `table_history`: the commits of a table
-`tables`: the tables in Spark
 `tasks`: the work of Spark's workers
 `time_limit`: a limit on the CPU time of a call
 `topic_ids`: recognises topics that were created again

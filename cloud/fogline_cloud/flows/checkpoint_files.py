@@ -9,8 +9,14 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from fogline.errors import Misconfigured
 from fogline_cloud.flows.files import TableFolder
 from fogline_cloud.kafka import Partition
+from fogline_cloud.settings import FlowSettings
 
 _INITIAL = "sources/0/0"  # the offsets at which the first batch begins
+
+
+def raw_checkpoint(flow: FlowSettings) -> str:
+    """Return the checkpoint of the query that writes table `raw`."""
+    return f"{flow.checkpoint.rstrip('/')}/raw"
 
 
 class QueryCheckpoint(msgspec.Struct, frozen=True):

@@ -23,8 +23,9 @@ from pyspark.sql import DataFrame, SparkSession
 from fogline.errors import Misconfigured
 from fogline.installed import find_jars
 from fogline_cloud.flows.commit import mark_replayed, warm_up
+from fogline_cloud.flows.files import tables_in
 from fogline_cloud.flows.session import class_archive, java_options, start_session
-from fogline_cloud.flows.tables import make_tables, tables_in
+from fogline_cloud.flows.table_creation import make_tables
 from fogline_cloud.settings import CloudSettings, FlowSettings
 
 BATCHES = 3

@@ -29,7 +29,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spar
 from fogline.tracing.spans import ExportSpans
 from fogline_cloud.flows import schema, tasks
 from fogline_cloud.flows.attempt import careful_again
-from fogline_cloud.flows.batch import Derived, File, MicroBatch, StagedFiles, Suspects
+from fogline_cloud.flows.batch import File, MicroBatch
 from fogline_cloud.flows.cross_gateway_dedup import KafkaPosition
 from fogline_cloud.flows.delta_log import DeltaLog, file_sizes
 from fogline_cloud.flows.files import count_rows, delete_below, span_of
@@ -39,6 +39,7 @@ from fogline_cloud.flows.parse_spans import parse_spans
 from fogline_cloud.flows.parsers import installed
 from fogline_cloud.flows.probation import Probation
 from fogline_cloud.flows.schema import EventOutcome
+from fogline_cloud.flows.tasks import Derived, StagedFiles, Suspects
 from fogline_cloud.flows.topic_ids import TopicIds
 from fogline_cloud.settings import SharedSettings
 

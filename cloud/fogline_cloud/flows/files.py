@@ -43,6 +43,20 @@ class TableFolder(msgspec.Struct, frozen=True):
         return pafs.PyFileSystem(DeltaStorageHandler(self.uri, self.storage, sizes))
 
 
+class Tables(msgspec.Struct, frozen=True):
+    """The folders of the tables."""
+
+    events: TableFolder
+    readings: TableFolder
+    raw: TableFolder
+
+
+def tables_in(folder: str, storage: dict[str, str]) -> Tables:
+    """Return the tables in a folder: a path, or a URL that Spark and delta-rs both know."""
+    base = folder.rstrip("/")
+    return Tables(*(TableFolder(f"{base}/{name}", storage) for name in Tables.__struct_fields__))
+
+
 def read_rows(folder: TableFolder, path: str, columns: list[str] | None = None, where: pc.Expression | None = None) -> pa.Table:
     """Return the rows of one file without the partition column: all `columns` and rows, or those selected."""
     return pq.read_table(path, filesystem=folder.file_system(), columns=columns, filters=where, partitioning=None)

@@ -24,11 +24,11 @@ from fogline_cloud.flows.kafka import spark_options
 from fogline_cloud.flows.metrics import Offsets
 from fogline_cloud.flows.parsed_sink import FIRST_EVENTS, ParsedSink
 from fogline_cloud.flows.plan import plan_of
+from fogline_cloud.flows.positions import partitions
 from fogline_cloud.flows.query import Query, QuerySink
 from fogline_cloud.flows.raw_sink import RawProgress, RawSink
 from fogline_cloud.flows.session import RAW_POOL, log_file, parsing_slots
 from fogline_cloud.flows.slow_lane import SLOW_LANE, SlowLane
-from fogline_cloud.flows.source import partitions
 from fogline_cloud.settings import CloudSettings, FlowSettings
 
 log = logging.getLogger(__name__)

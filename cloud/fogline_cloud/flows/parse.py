@@ -1,4 +1,4 @@
-"""One pass of parsing over Arrow batches, from columns `RAW` to those of table `events`, in a worker, without Spark."""
+"""One pass of parsing over Arrow batches, from columns `KAFKA_RECORD` to those of table `events`, in a worker."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
@@ -15,12 +15,10 @@ from fogline_cloud.flows.parser_choice import Choose, chooser
 from fogline_cloud.flows.parser_runner import EARLIEST_NS, LATEST_NS
 from fogline_cloud.flows.parsers import installed
 from fogline_cloud.flows.parsers.ble.keys import NO_KEYS, DeviceKeys, keyed
-from fogline_cloud.flows.schema import ARROW, DECIDED, EVENTS, READING, READINGS_TYPE, EventOutcome, arrow_schema, in_file
+from fogline_cloud.flows.schema import ARROW, DECIDED, READING, READINGS_TYPE, STORED, EventOutcome
 from fogline_cloud.flows.time_limit import TimeLimit
 from fogline_cloud.settings import ParserRuleSettings
 
-STORED = arrow_schema(in_file(EVENTS))
-"""Columns of table `events` in its files."""
 _WITHOUT_BODY = pa.array([EventOutcome.OK.value, EventOutcome.DUPLICATE.value])
 
 

@@ -8,12 +8,13 @@ from fogline.tracing.spans import ExportSpans
 from fogline_cloud.flows.batch import MicroBatch
 from fogline_cloud.flows.commit import MicroBatchCommitter, Progress
 from fogline_cloud.flows.delta_log import DeltaLog
+from fogline_cloud.flows.files import tables_in
 from fogline_cloud.flows.id_keys import IdIndex
 from fogline_cloud.flows.owner import Owner
 from fogline_cloud.flows.plan import plan_of
 from fogline_cloud.flows.positions import Bounds, Positions, of_events
 from fogline_cloud.flows.session import is_local, parsing_slots
-from fogline_cloud.flows.tables import make_tables, require_shared, tables_in
+from fogline_cloud.flows.table_creation import make_tables, require_shared
 from fogline_cloud.flows.tasks import WorkerTask
 from fogline_cloud.flows.topic_ids import TopicIds
 from fogline_cloud.settings import CloudSettings

@@ -7,13 +7,15 @@ import msgspec
 import pyarrow as pa
 from deltalake import QueryBuilder
 
+from fogline_cloud import topics
 from fogline_cloud.flows.batch import MicroBatch
 from fogline_cloud.flows.checkpoint_files import CheckpointFiles, QueryCheckpoint
 from fogline_cloud.flows.delta_log import DeltaLog
 from fogline_cloud.flows.owner import Owner
 from fogline_cloud.flows.schema import RETENTION
 from fogline_cloud.flows.topic_ids import topic_application
-from fogline_cloud.kafka import Partition
+from fogline_cloud.kafka import KafkaClients, Partition
+from fogline_cloud.settings import CloudSettings
 
 Positions = dict[Partition, int]
 """The offset of the next record of each partition. A partition without an entry was never read."""
@@ -111,3 +113,16 @@ def _after_marker(offset: int, bounds: tuple[int, int] | None) -> int:
     # The last stable record of a partition is always the marker that ends a bridge's transaction: it has no row, and if only
     # this one is gone, nothing is lost.
     return offset + 1 if bounds == (offset + 1, offset + 1) else offset
+
+
+def partitions(settings: CloudSettings) -> dict[str, int]:
+    """Return the partition counts of the topics that the flow reads and writes. Raises `Misconfigured` if one is missing."""
+    found = KafkaClients(settings.kafka).topics()
+    wanted = [*topics.raw_topics(settings.tenant), *topics.derived_topics(settings.tenant)]
+    topics.require(wanted, found)
+    return {name: found[name] for name in wanted}
+
+
+def raw_partitions(names: Iterable[str], counts: Mapping[str, int]) -> list[Partition]:
+    """Return every partition of these topics. `counts`: partition count of each topic."""
+    return [(topic, number) for topic in names for number in range(counts[topic])]

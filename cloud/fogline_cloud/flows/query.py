@@ -23,10 +23,10 @@ from fogline_cloud.flows.delta_log import DeltaLog
 from fogline_cloud.flows.failure import explained
 from fogline_cloud.flows.metrics import Offsets
 from fogline_cloud.flows.owner import Owner
-from fogline_cloud.flows.positions import Bounds, Positions, of_checkpoint
+from fogline_cloud.flows.positions import Bounds, Positions, of_checkpoint, raw_partitions
 from fogline_cloud.flows.retention_gap import require_no_gap
 from fogline_cloud.flows.session import log_file
-from fogline_cloud.flows.source import raw_partitions, raw_stream, starting_offsets
+from fogline_cloud.flows.source import raw_stream, starting_offsets
 from fogline_cloud.flows.topic_ids import TopicIds, read_topic_ids
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.settings import CloudSettings

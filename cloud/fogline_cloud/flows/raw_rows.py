@@ -6,14 +6,11 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fogline_cloud.flows.batch import MicroBatch, StagedFiles
+from fogline_cloud.flows.batch import MicroBatch
 from fogline_cloud.flows.files import FileWriter, TableFolder
 from fogline_cloud.flows.parse import within_calendar
-from fogline_cloud.flows.schema import RAW, arrow_schema, in_file
-from fogline_cloud.flows.tasks import MEASURED, reply
-
-RAW_STORED = arrow_schema(in_file(RAW))
-"""Columns of table `raw` in its files."""
+from fogline_cloud.flows.schema import MEASURED, RAW_STORED
+from fogline_cloud.flows.tasks import StagedFiles, reply
 
 
 class RawTask(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,7 +30,7 @@ def stage_raw(task: RawTask, batch: MicroBatch, records: Iterable[pa.RecordBatch
 
 
 def raw_rows(task: RawTask, batch: MicroBatch, records: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the rows of some records, which have the columns `source.RAW`."""
+    """Return the rows of some records, which have the columns `KAFKA_RECORD`."""
     known = pa.array(task.topic_ids.keys(), pa.string()), pa.array(task.topic_ids.values(), pa.string())
     same = {"tenant": task.tenant, "flow": batch.flow, "run": batch.run, "batch": batch.number}
     columns = {

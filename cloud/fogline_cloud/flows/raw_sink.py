@@ -9,24 +9,21 @@ from pyspark.sql import DataFrame, SparkSession
 
 from fogline_cloud.flows import schema
 from fogline_cloud.flows.batch import MicroBatch
+from fogline_cloud.flows.checkpoint_files import raw_checkpoint
 from fogline_cloud.flows.commit import collected
 from fogline_cloud.flows.delta_log import DeltaLog
-from fogline_cloud.flows.files import count_rows
+from fogline_cloud.flows.files import count_rows, tables_in
 from fogline_cloud.flows.owner import Owner
 from fogline_cloud.flows.positions import Bounds, Positions, of_raw
 from fogline_cloud.flows.raw_rows import RawTask, stage_raw
-from fogline_cloud.flows.tables import make_table, tables_in
-from fogline_cloud.flows.tasks import MEASURED, REPLY
+from fogline_cloud.flows.schema import MEASURED
+from fogline_cloud.flows.table_creation import make_table
+from fogline_cloud.flows.tasks import REPLY
 from fogline_cloud.flows.topic_ids import TopicIds
-from fogline_cloud.settings import CloudSettings, FlowSettings
+from fogline_cloud.settings import CloudSettings
 
 DELAY_S = 60
 """Largest time that records wait for a full micro-batch: nobody waits for them, and small files cost later."""
-
-
-def raw_checkpoint(flow: FlowSettings) -> str:
-    """Return the checkpoint of the query that writes table `raw`."""
-    return f"{flow.checkpoint.rstrip('/')}/raw"
 
 
 class RawProgress(msgspec.Struct, frozen=True):

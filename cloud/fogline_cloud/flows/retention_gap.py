@@ -9,10 +9,8 @@ import pyarrow as pa
 from fogline.errors import Misconfigured
 from fogline_cloud.flows.batch import File, MicroBatch
 from fogline_cloud.flows.files import FileWriter, TableFolder
-from fogline_cloud.flows.parse import STORED
 from fogline_cloud.flows.positions import Bounds, Positions
-from fogline_cloud.flows.schema import RETENTION, EventOutcome
-from fogline_cloud.flows.tasks import MEASURED
+from fogline_cloud.flows.schema import MEASURED, RETENTION, STORED, EventOutcome
 
 REMEDY = "`fogline flow resume` shows the offsets, and `fogline flow resume --accept-gap` lets the flow continue after them"
 

@@ -212,3 +212,17 @@ def conformed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
         rows.column(each.name).cast(each.type) if each.name in known else pa.nulls(rows.num_rows, each.type) for each in schema
     )
     return pa.table(list(columns), schema=schema)
+
+
+KAFKA_RECORD = ("topic", "partition", "offset", "ingested", "value", "headers")
+"""Columns of a raw record as the flow reads it from Kafka."""
+STORED = arrow_schema(in_file(EVENTS))
+"""Columns of table `events` in its files."""
+RAW_STORED = arrow_schema(in_file(RAW))
+"""Columns of table `raw` in its files."""
+MEASURED = {
+    "events": ("run", "batch", "ingested", "recordedtime", "stream", "sequence"),
+    "readings": ("run", "batch", "time", "device"),
+    "raw": ("run", "batch", "offset", "ingested"),
+}
+"""Columns that the files of each table keep statistics of, so that queries can skip files."""

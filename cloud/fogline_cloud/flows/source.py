@@ -8,31 +8,15 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spar
 
 from fogline_cloud import topics
 from fogline_cloud.flows.kafka import spark_options
-from fogline_cloud.flows.positions import Positions
-from fogline_cloud.kafka import KafkaClients, Partition
+from fogline_cloud.flows.positions import Positions, raw_partitions
 from fogline_cloud.settings import CloudSettings
 
-RAW = ("topic", "partition", "offset", "ingested", "value", "headers")
-"""Columns of a raw record."""
 _EARLIEST = -2
 _FETCH_WAIT_MS = 20
 """Time for which Kafka may hold a request at the end of a topic.
 
 Each of Spark's consumers leaves such a request behind when a micro-batch ends, and the next micro-batch waits for its answer:
 with Kafka's default of 500 ms, five records took 1.7 s instead of 0.2 s."""
-
-
-def partitions(settings: CloudSettings) -> dict[str, int]:
-    """Return the partition counts of the topics that the flow reads and writes. Raises `Misconfigured` if one is missing."""
-    found = KafkaClients(settings.kafka).topics()
-    wanted = [*topics.raw_topics(settings.tenant), *topics.derived_topics(settings.tenant)]
-    topics.require(wanted, found)
-    return {name: found[name] for name in wanted}
-
-
-def raw_partitions(names: Iterable[str], counts: Mapping[str, int]) -> list[Partition]:
-    """Return every partition of these topics. `counts`: partition count of each topic."""
-    return [(topic, number) for topic in names for number in range(counts[topic])]
 
 
 def starting_offsets(names: Iterable[str], counts: Mapping[str, int], known: Positions) -> str:

@@ -10,16 +10,14 @@ from fogline.errors import Misconfigured
 from fogline_cloud import topics
 from fogline_cloud.flows import positions
 from fogline_cloud.flows.batch import MicroBatch
-from fogline_cloud.flows.checkpoint_files import CheckpointFiles, QueryCheckpoint
+from fogline_cloud.flows.checkpoint_files import CheckpointFiles, QueryCheckpoint, raw_checkpoint
 from fogline_cloud.flows.claim import Claim
 from fogline_cloud.flows.delta_log import DeltaLog
+from fogline_cloud.flows.files import tables_in
 from fogline_cloud.flows.owner import Owner
-from fogline_cloud.flows.positions import Bounds, Positions
-from fogline_cloud.flows.raw_sink import raw_checkpoint
+from fogline_cloud.flows.positions import Bounds, Positions, partitions, raw_partitions
 from fogline_cloud.flows.retention_gap import REMEDY, RetentionGap, find_gaps, write_gap_rows
-from fogline_cloud.flows.source import partitions, raw_partitions
 from fogline_cloud.flows.table_history import last_commit_s
-from fogline_cloud.flows.tables import tables_in
 from fogline_cloud.flows.topic_ids import read_topic_ids
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.settings import CloudSettings

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from types import TracebackType
 from typing import Self
 
@@ -10,24 +11,48 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fogline.identity import Dedup
-from fogline_cloud.flows.batch import Derived, File, MicroBatch, StagedFiles, Suspects
+from fogline_cloud.flows.batch import File, MicroBatch
 from fogline_cloud.flows.cross_gateway_dedup import COMPARED, Rules, with_verdicts
 from fogline_cloud.flows.derive import count_readings, derived_records, reading_rows
 from fogline_cloud.flows.files import FileWriter, TableFolder, read_rows
-from fogline_cloud.flows.parse import STORED, Plan, parse
+from fogline_cloud.flows.parse import Plan, parse
 from fogline_cloud.flows.parse_spans import MAX_TRACED, TracedRow, traced_rows
 from fogline_cloud.flows.publish import publish
-from fogline_cloud.flows.schema import EventOutcome, conformed
+from fogline_cloud.flows.schema import MEASURED, STORED, EventOutcome, conformed
 from fogline_cloud.settings import Scalar, SharedSettings, Strategy
 
 REPLY = "reply BINARY"
 """Spark schema of a reply: one `StagedFiles`, JSON."""
-MEASURED = {
-    "events": ("run", "batch", "ingested", "recordedtime", "stream", "sequence"),
-    "readings": ("run", "batch", "time", "device"),
-    "raw": ("run", "batch", "offset", "ingested"),
-}
-"""Columns that the files of each table keep statistics of, so that queries can skip files."""
+
+
+class StagedFiles(msgspec.Struct, frozen=True):
+    """Files that one task wrote and no commit names yet: with rows of `events`, and of `readings` where the list says so."""
+
+    files: list[File]  # to commit as they are
+    readings: list[File] = []  # to commit after them: rows of `readings`
+    replayed: list[File] = []  # to compare with the table first: a gateway may have sent them before
+    shared: list[File] = []  # to compare with the table first: other gateways may have sent them too
+    killers: list[str] = []  # parsers that ended their process
+
+
+class Suspects(msgspec.Struct, frozen=True):
+    """Staged files with rows that other gateways may have sent too, and the committed files to compare them with."""
+
+    staged: list[str]  # paths of files
+    committed: list[str]  # paths of files
+    span: tuple[datetime, datetime]  # first and last `recordedtime` that a copy of a staged row may have
+
+
+class Derived(msgspec.Struct, frozen=True):
+    """Result of one task that derived records from committed rows.
+
+    `files`: of table `readings`. `outcomes`, `readings`: counts. `traced`: rows with a trace, if the task asks for them.
+    """
+
+    files: list[File]
+    outcomes: dict[str, int]
+    readings: int
+    traced: list[TracedRow] = []
 
 
 class WorkerTask(msgspec.Struct, frozen=True, kw_only=True):

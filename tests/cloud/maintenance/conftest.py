@@ -12,8 +12,7 @@ from fogline_cloud.flows.batch import MicroBatch
 from fogline_cloud.flows.delta_log import DeltaLog
 from fogline_cloud.flows.files import FileWriter, TableFolder
 from fogline_cloud.flows.owner import Owner
-from fogline_cloud.flows.schema import EVENTS, RAW, READINGS, arrow_schema, in_file
-from fogline_cloud.flows.tasks import MEASURED
+from fogline_cloud.flows.schema import EVENTS, MEASURED, RAW, READINGS, arrow_schema, in_file
 from fogline_cloud.settings import CloudSettings, FlowSettings, TablesSettings
 
 OWNER = Owner("t", "main", "run-1", 1)

@@ -12,11 +12,10 @@ from fogline_cloud.flows import schema
 from fogline_cloud.flows.batch import File
 from fogline_cloud.flows.delta_log import DeltaLog
 from fogline_cloud.flows.derive import reading_rows
-from fogline_cloud.flows.parse import STORED
 from fogline_cloud.flows.replay.missing import MISSING
 from fogline_cloud.flows.replay.staging import ReplayFolders, StagedReplay, keep_events, keep_readings
 from fogline_cloud.flows.replay.swap import HoldingFile, holding, rows_of
-from fogline_cloud.flows.schema import EventOutcome, conformed
+from fogline_cloud.flows.schema import STORED, EventOutcome, conformed
 
 KEY = ["run", "batch", "topic", "partition", "offset"]
 """What identifies a row of `events`."""

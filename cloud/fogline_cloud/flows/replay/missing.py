@@ -9,7 +9,6 @@ from fogline_cloud.flows import schema
 from fogline_cloud.flows.commit import mark_replayed
 from fogline_cloud.flows.replay.reparse import DIFFERENCES, WAS
 from fogline_cloud.flows.replay.stored import POSITION, RUN
-from fogline_cloud.flows.source import RAW
 
 MISSING = "missing"
 """Former outcome of a record without a row."""
@@ -18,15 +17,21 @@ _PARTITION = ["topic", "topic_id", "partition"]
 
 
 def missing_records(raw: DataFrame, events: DataFrame, days: tuple[date, date]) -> DataFrame:
-    """Return the records of these days, columns `RAW`, that have no row in `events`, and that the flow does not read any more.
+    """Return the records of these days that have no row in `events`, and that the flow does not read any more.
 
-    These are the records before the last one of their partition that has a row. `raw`, `events`: rows of one flow.
+    Columns: `KAFKA_RECORD`. These are the records before the last one of their partition that has a row.
+    `raw`, `events`: rows of one flow.
     """
     recent = raw.where(F.col("day") >= F.lit(days[0]))
     landed = events.where(F.col("day") >= F.lit(days[0])).select(*POSITION)
     passed = recent.join(landed, POSITION, "left_semi").groupBy(*_PARTITION).agg(F.max("offset").alias("last"))
     wanted = recent.where(F.col("day") <= F.lit(days[1])).join(landed, POSITION, "left_anti")
-    return wanted.join(F.broadcast(passed), _PARTITION).where("offset < last").dropDuplicates(POSITION).select(*RAW)
+    return (
+        wanted.join(F.broadcast(passed), _PARTITION)
+        .where("offset < last")
+        .dropDuplicates(POSITION)
+        .select(*schema.KAFKA_RECORD)
+    )
 
 
 def as_changed(rows: DataFrame, events: DataFrame) -> DataFrame:

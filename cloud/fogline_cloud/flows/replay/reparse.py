@@ -9,9 +9,9 @@ import pyarrow.compute as pc
 
 from fogline_cloud.flows.batch import MicroBatch
 from fogline_cloud.flows.kept_record import COLUMNS, headers_of
-from fogline_cloud.flows.parse import STORED, Plan, parse
+from fogline_cloud.flows.parse import Plan, parse
 from fogline_cloud.flows.replay.difference import ReadingCells, differences
-from fogline_cloud.flows.schema import conformed
+from fogline_cloud.flows.schema import STORED, conformed
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 """Type of a raw record's headers."""

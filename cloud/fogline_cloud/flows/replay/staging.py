@@ -16,12 +16,10 @@ import pyarrow.compute as pc
 from fogline_cloud.flows.batch import File
 from fogline_cloud.flows.derive import READINGS, reading_rows
 from fogline_cloud.flows.files import FileWriter, TableFolder
-from fogline_cloud.flows.parse import STORED
 from fogline_cloud.flows.replay.difference import Difference
 from fogline_cloud.flows.replay.reparse import CHANGED, DIFFERENCES, WAS
 from fogline_cloud.flows.replay.stored import Coverage
-from fogline_cloud.flows.schema import conformed
-from fogline_cloud.flows.tasks import MEASURED
+from fogline_cloud.flows.schema import MEASURED, STORED, conformed
 
 
 class ReplayFolders(msgspec.Struct, frozen=True):

@@ -16,10 +16,9 @@ import pyarrow.dataset as ds
 
 from fogline_cloud.flows import schema
 from fogline_cloud.flows.files import TableFolder
-from fogline_cloud.flows.parse import STORED
 from fogline_cloud.flows.replay.selection import Selection
 from fogline_cloud.flows.replay.windows import ROWS, Window
-from fogline_cloud.flows.schema import arrow_schema, in_file
+from fogline_cloud.flows.schema import STORED, arrow_schema, in_file
 
 POSITION = ["topic", "partition", "offset", "ingested"]
 """What identifies a record in table `raw`; the time, because a topic may be created again."""

@@ -32,8 +32,8 @@ from fogline_cloud.flows.attempt import careful_again
 from fogline_cloud.flows.batch import MicroBatch
 from fogline_cloud.flows.delta_log import DeltaLog, state_of
 from fogline_cloud.flows.derive import canonical_records
-from fogline_cloud.flows.files import TableFolder, delete_below
-from fogline_cloud.flows.parse import STORED, Plan, parse
+from fogline_cloud.flows.files import TableFolder, delete_below, tables_in
+from fogline_cloud.flows.parse import Plan, parse
 from fogline_cloud.flows.publish import publish
 from fogline_cloud.flows.replay.difference import Difference
 from fogline_cloud.flows.replay.landing import ROWS, FileChange, Landing
@@ -45,10 +45,10 @@ from fogline_cloud.flows.replay.staging import ReplayFolders, StagedReplay, coun
 from fogline_cloud.flows.replay.stored import Coverage, StoredRows, may_miss, read_stored
 from fogline_cloud.flows.replay.swap import swap
 from fogline_cloud.flows.replay.windows import Window, span_files, windows
-from fogline_cloud.flows.schema import EventOutcome, conformed
+from fogline_cloud.flows.schema import STORED, EventOutcome, conformed
+from fogline_cloud.flows.table_creation import is_table
 from fogline_cloud.flows.table_features import reader_problems
 from fogline_cloud.flows.table_history import others_since
-from fogline_cloud.flows.tables import is_table, tables_in
 from fogline_cloud.flows.tasks import REPLY
 from fogline_cloud.settings import CloudSettings, Scalar
 

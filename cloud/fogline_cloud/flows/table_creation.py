@@ -1,10 +1,9 @@
-"""The Delta tables in Spark: creation."""
+"""Creates the tables with Spark, and adds columns that they lack."""
 
 from functools import partial
 from itertools import pairwise
 from uuid import uuid4
 
-import msgspec
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JJavaError
@@ -13,23 +12,8 @@ from pyspark.sql import SparkSession
 
 from fogline.errors import Misconfigured
 from fogline_cloud.flows import files, schema
-from fogline_cloud.flows.files import TableFolder
-from fogline_cloud.flows.schema import Column
-from fogline_cloud.flows.tasks import MEASURED
-
-
-class Tables(msgspec.Struct, frozen=True):
-    """The folders of the tables."""
-
-    events: TableFolder
-    readings: TableFolder
-    raw: TableFolder
-
-
-def tables_in(folder: str, storage: dict[str, str]) -> Tables:
-    """Return the tables in a folder: a path, or a URL that Spark and delta-rs both know."""
-    base = folder.rstrip("/")
-    return Tables(*(TableFolder(f"{base}/{name}", storage) for name in Tables.__struct_fields__))
+from fogline_cloud.flows.files import TableFolder, Tables
+from fogline_cloud.flows.schema import MEASURED, Column
 
 
 def make_tables(spark: SparkSession, tables: Tables) -> bool:
