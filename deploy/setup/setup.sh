@@ -148,7 +148,7 @@ install_jars() {
 
 install_class_archive() {
     local want log=$state/class-archive.log
-    want=$(digest requirements.lock deploy/setup/spark-jars.lock cloud/fogline_cloud/flows/{class_archive,session}.py)
+    want=$(digest requirements.lock deploy/setup/spark-jars.lock cloud/fogline_cloud/flows/driver/{class_archive,session}.py)
     want="$want-$(java -version 2>&1 | digest -)-$PWD"
     is_done class-archive "$want" && return 0
     say "writing an archive of Spark's classes, with which Spark starts in half the time (about a minute)"

@@ -11,11 +11,11 @@ from deltalake import DeltaTable
 from flow import create_tables, settings
 from processes import Bench, Failed
 
-from fogline_cloud.flows.batch import MicroBatch
-from fogline_cloud.flows.delta_log import DeltaLog
-from fogline_cloud.flows.files import FileWriter, TableFolder
-from fogline_cloud.flows.owner import Owner
-from fogline_cloud.flows.schema import MEASURED
+from fogline_cloud.flows.tables.batch import MicroBatch
+from fogline_cloud.flows.tables.delta_log import DeltaLog
+from fogline_cloud.flows.tables.files import FileWriter, TableFolder
+from fogline_cloud.flows.tables.owner import Owner
+from fogline_cloud.flows.tables.schema import MEASURED
 
 COMMITS_A_DAY = 24 * 3600 // 5
 EVENTS_A_COMMIT = 1000

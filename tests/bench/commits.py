@@ -16,7 +16,7 @@ from processes import BIN, Bench, Failed
 from records import events_of
 
 from fogline_cloud import topics
-from fogline_cloud.flows.files import TableFolder
+from fogline_cloud.flows.tables.files import TableFolder
 from fogline_cloud.maintenance.table import MaintainedTable
 from fogline_cloud.records import record_of
 from fogline_cloud.settings import TablesSettings

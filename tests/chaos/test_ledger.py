@@ -26,7 +26,7 @@ from fogline.gap import Gap, GapReason, gap_event
 from fogline.ledger import STATEMENT_CONTENT_TYPE, Counts, Statement, encode_statement
 from fogline_cloud import topics
 from fogline_cloud.committed_records import CommittedRecord, read_committed
-from fogline_cloud.flows.schema import EVENTS, READINGS, Column, EventOutcome
+from fogline_cloud.flows.tables.schema import EVENTS, READINGS, Column, EventOutcome
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.records import position_of, record_of
 from fogline_cloud.settings import CloudSettings

@@ -7,12 +7,12 @@ import sys
 import pytest
 
 from fogline.errors import Misconfigured
-from fogline_cloud.flows.lease import leased
+from fogline_cloud.flows.start.lease import leased
 from fogline_lab.supervisor import find_script
 
 HOLD = """
 import sys, time
-from fogline_cloud.flows.lease import leased
+from fogline_cloud.flows.start.lease import leased
 with leased(sys.argv[1]):
     print("held", flush=True)
     time.sleep(600)

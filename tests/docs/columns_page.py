@@ -1,8 +1,8 @@
-"""Writes docs/columns.md from `fogline_cloud.flows.schema`: every column of the tables. `make docs` runs this module."""
+"""Writes docs/columns.md from `fogline_cloud.flows.tables.schema`: every column of the tables. `make docs` runs this module."""
 
 from pathlib import Path
 
-from fogline_cloud.flows.schema import EVENTS, RAW, READINGS, Column
+from fogline_cloud.flows.tables.schema import EVENTS, RAW, READINGS, Column
 
 PAGE = Path(__file__).parents[2] / "docs" / "columns.md"
 

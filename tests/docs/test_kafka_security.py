@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from docs.command_parsers import COMMANDS
-from fogline_cloud.flows.kafka import spark_options
+from fogline_cloud.flows.driver.spark_kafka_options import spark_options
 from fogline_cloud.kafka_rights import KafkaRole
 from fogline_cloud.kafka_settings import MECHANISMS
 from fogline_cloud.settings import load

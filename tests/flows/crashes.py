@@ -6,7 +6,8 @@ from contextlib import contextmanager
 import pytest
 
 from fogline.errors import Misconfigured
-from fogline_cloud.flows import commit, delta_log
+from fogline_cloud.flows.driver import commit
+from fogline_cloud.flows.tables import delta_log
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from fogline.event import Event
 from fogline_cloud import records
-from fogline_cloud.flows.batch import MicroBatch
+from fogline_cloud.flows.tables.batch import MicroBatch
 
 BATCH = MicroBatch("main", "uuid", 4)
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

@@ -5,10 +5,10 @@ from typing import Any
 import msgspec
 
 from flows.tenant_flow import Flow
-from fogline_cloud.flows.plan import plan_of
+from fogline_cloud.flows.driver.plan import plan_of
 from fogline_cloud.flows.replay.selection import Selection
 from fogline_cloud.flows.replay.table_replay import Replayed, TableReplay
-from fogline_cloud.flows.schema import EventOutcome
+from fogline_cloud.flows.tables.schema import EventOutcome
 from fogline_cloud.settings import CloudSettings
 
 DEAD = Selection(outcomes=frozenset({EventOutcome.DEAD, EventOutcome.SLOW}))

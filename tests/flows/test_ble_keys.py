@@ -3,7 +3,7 @@
 import pytest
 
 from fogline.errors import Misconfigured
-from fogline_cloud.flows.key_file import load_keys
+from fogline_cloud.flows.driver.ble_keys_file import load_keys
 
 KEY = "231d39c1d7cc1ab1aee224cd096db932"
 ADDRESS = "54:48:E6:8F:80:A5"

@@ -9,8 +9,8 @@ import pytest
 from fogline.errors import Misconfigured
 from fogline.installed import find_jars, find_java
 from fogline_cloud.cli.main import main
-from fogline_cloud.flows.class_archive import write_class_archive
-from fogline_cloud.flows.session import class_archive, configuration
+from fogline_cloud.flows.driver.class_archive import write_class_archive
+from fogline_cloud.flows.driver.session import class_archive, configuration
 from fogline_cloud.settings import CloudSettings, FlowSettings
 from fogline_lab.supervisor import find_script
 
@@ -64,7 +64,7 @@ def test_a_java_that_does_not_fit_an_archive_starts_without_it_and_is_silent(jar
 
 
 def test_a_folder_that_takes_no_archive_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fogline_cloud.flows.class_archive.class_archive", lambda: folder / "none" / "spark.jsa")
+    monkeypatch.setattr("fogline_cloud.flows.driver.class_archive.class_archive", lambda: folder / "none" / "spark.jsa")
     with pytest.raises(Misconfigured, match=r"none/spark\.jsa: the archive of Spark's classes cannot be written: No such file"):
         write_class_archive()
 
@@ -86,7 +86,7 @@ def test_the_archive_has_sparks_classes_and_java_maps_them(jars: Path, folder: P
     assert [each.name for each in jars.iterdir() if each.name != "spark"] == ["spark.jsa"]
     loaded = folder / "loaded"
     script = (
-        "from fogline_cloud.flows.session import configuration, spark_session\n"
+        "from fogline_cloud.flows.driver.session import configuration, spark_session\n"
         "from fogline_cloud.settings import CloudSettings, FlowSettings\n"
         f"flow = FlowSettings(checkpoint={str(folder / 'checkpoint')!r})\n"
         f"options = configuration(CloudSettings(tenant='t', flow=flow))[{OPTIONS!r}]\n"

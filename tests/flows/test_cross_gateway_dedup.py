@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fogline_cloud.flows import cross_gateway_dedup as module
-from fogline_cloud.flows.cross_gateway_dedup import DedupVerdict, KafkaPosition, Rules, Sighting, compare
+from fogline_cloud.flows.worker import cross_gateway_dedup as module
+from fogline_cloud.flows.worker.cross_gateway_dedup import DedupVerdict, KafkaPosition, Rules, Sighting, compare
 from fogline_cloud.settings import SharedSettings, Strategy
 
 FIRST, AGAIN, REPLAYED = DedupVerdict.FIRST, DedupVerdict.AGAIN, DedupVerdict.REPLAYED

@@ -10,8 +10,8 @@ from deltalake import DeltaTable, write_deltalake
 
 from flows.parsers.ble_samples import BTHOME_ADDRESS, BTHOME_ENCRYPTED, BTHOME_KEY
 from fogline.advertisement import CONTENT_TYPE, Advertisement, ReceivedAdvertisement, encode, encode_heard, short_uuid
-from fogline_cloud.flows import commit
-from fogline_cloud.flows.tasks import StagedFiles
+from fogline_cloud.flows.driver import commit
+from fogline_cloud.flows.worker.tasks import StagedFiles
 from fogline_cloud.settings import SharedSettings, Strategy
 
 BTHOME = short_uuid(0xFCD2)

@@ -8,11 +8,11 @@ import pytest
 from deltalake import DeltaTable
 
 from fogline.errors import Misconfigured
-from fogline_cloud.flows.batch import MicroBatch
-from fogline_cloud.flows.delta_log import DeltaLog
-from fogline_cloud.flows.files import FileWriter, TableFolder
-from fogline_cloud.flows.owner import Owner
-from fogline_cloud.flows.schema import EVENTS, arrow_schema
+from fogline_cloud.flows.tables.batch import MicroBatch
+from fogline_cloud.flows.tables.delta_log import DeltaLog
+from fogline_cloud.flows.tables.files import FileWriter, TableFolder
+from fogline_cloud.flows.tables.owner import Owner
+from fogline_cloud.flows.tables.schema import EVENTS, arrow_schema
 
 FIRST, SECOND = (Owner("t", "main", run, epoch) for run, epoch in (("run-1", 1), ("run-2", 2)))
 COLUMNS = arrow_schema(EVENTS[:-1]).append(pa.field("day", pa.date32()))

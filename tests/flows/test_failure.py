@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from fogline.errors import Misconfigured, Unreachable
-from fogline_cloud.flows.failure import explained
+from fogline_cloud.flows.driver.spark_failure import explained
 
 LOG = Path("/var/log/flow.log")
 

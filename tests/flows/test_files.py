@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from fogline.event import Event
-from fogline_cloud.flows import derive
-from fogline_cloud.flows.files import FileWriter, TableFolder, missing_probes, read_rows, statistics, write_probes
-from fogline_cloud.flows.schema import DECIDED, STORED
+from fogline_cloud.flows.tables.files import FileWriter, TableFolder, missing_probes, read_rows, statistics, write_probes
+from fogline_cloud.flows.tables.schema import DECIDED, STORED
+from fogline_cloud.flows.worker import derive
 
 MakeEvent = Callable[..., Event]
 DAY_US = 86_400_000_000
@@ -58,7 +58,7 @@ def test_a_task_that_fails_leaves_no_file(folder: Path) -> None:
 
 
 def test_rows_over_the_buffer_are_written_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fogline_cloud.flows.files.MAX_BUFFERED_BYTES", 100)
+    monkeypatch.setattr("fogline_cloud.flows.tables.files.MAX_BUFFERED_BYTES", 100)
     with FileWriter(TableFolder(str(folder)), ("ingested",)) as writer:
         for _ in range(5):
             writer.add(rows_at(*range(10)))

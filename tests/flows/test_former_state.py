@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from flows.former.write import ARCHIVE, FEW, TENANT, event
 from flows.tenant_flow import Flow
-from fogline_cloud.flows.checkpoint import open_checkpoint
+from fogline_cloud.flows.driver.checkpoint import open_checkpoint
 from fogline_cloud.settings import CloudSettings, FlowSettings
 from fogline_lab.kafka_broker import KafkaBroker
 

@@ -4,9 +4,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fogline_cloud.flows import id_keys
-from fogline_cloud.flows.files import TableFolder
-from fogline_cloud.flows.id_keys import IdIndex, key_path, keys_in, keys_of, may_hold, read_key_file, write_key_file
+from fogline_cloud.flows.tables import id_keys
+from fogline_cloud.flows.tables.files import TableFolder
+from fogline_cloud.flows.tables.id_keys import IdIndex, key_path, keys_in, keys_of, may_hold, read_key_file, write_key_file
 
 SOURCE = "/t/devices/d"
 KINDS = {"local folder": "{}", "URL": "file://{}"}

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from fogline.event import Event
-from fogline_cloud.flows.careful_runner import CarefulRunner
-from fogline_cloud.flows.guard import Guard
-from fogline_cloud.flows.isolation import Isolation
-from fogline_cloud.flows.parser_runner import ParserRunner
 from fogline_cloud.flows.parsers import Parser, Reading
-from fogline_cloud.flows.schema import EventOutcome
-from fogline_cloud.flows.time_limit import TimeLimit
+from fogline_cloud.flows.sandbox.careful_runner import CarefulRunner
+from fogline_cloud.flows.sandbox.guard import Guard
+from fogline_cloud.flows.sandbox.isolation import Isolation
+from fogline_cloud.flows.sandbox.parser_runner import ParserRunner
+from fogline_cloud.flows.sandbox.time_limit import TimeLimit
+from fogline_cloud.flows.tables.schema import EventOutcome
 
 MakeEvent = Callable[..., Event]
 MEMORY = 256 << 20

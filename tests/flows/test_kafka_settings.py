@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from fogline.errors import Misconfigured
-from fogline_cloud.flows.kafka import java_settings, spark_options
+from fogline_cloud.flows.driver.spark_kafka_options import java_settings, spark_options
 
 OAUTH = {
     "security.protocol": "sasl_ssl",

@@ -7,9 +7,9 @@ import msgspec
 from flows.tenant_flow import Flow
 from fogline.process.metrics import METRICS, Sample
 from fogline_cloud import topics
-from fogline_cloud.flows.commit import Progress
-from fogline_cloud.flows.metrics import FlowMetrics
-from fogline_cloud.flows.raw_sink import RawProgress
+from fogline_cloud.flows.driver.commit import Progress
+from fogline_cloud.flows.driver.metrics import FlowMetrics
+from fogline_cloud.flows.driver.raw_sink import RawProgress
 from fogline_cloud.kafka import KafkaClients
 from fogline_lab.events import make_event
 

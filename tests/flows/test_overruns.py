@@ -1,7 +1,7 @@
 from collections.abc import Callable
 
 from fogline.event import Event
-from fogline_cloud.flows.overruns import LEAST_SHARE, OVERRUNS_OF_DEVICE, OVERRUNS_OF_TYPE, OverrunBudget
+from fogline_cloud.flows.sandbox.overruns import LEAST_SHARE, OVERRUNS_OF_DEVICE, OVERRUNS_OF_TYPE, OverrunBudget
 
 MakeEvent = Callable[..., Event]
 

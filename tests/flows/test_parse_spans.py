@@ -3,9 +3,9 @@
 import pyarrow as pa
 
 from fogline.tracing.spans import SpanKind
-from fogline_cloud.flows import schema
-from fogline_cloud.flows.parse_spans import MAX_TRACED, parse_spans, traced_rows
-from fogline_cloud.flows.schema import STORED
+from fogline_cloud.flows.tables import schema
+from fogline_cloud.flows.tables.schema import STORED
+from fogline_cloud.flows.worker.parse_spans import MAX_TRACED, parse_spans, traced_rows
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 PARENTED = {"traceparent": f"00-{TRACE}-{PARENT}-01"}

@@ -5,11 +5,11 @@ import pytest
 
 from fogline.errors import Poison
 from fogline.event import Event
-from fogline_cloud.flows.overruns import OVERRUNS_OF_DEVICE, OVERRUNS_OF_TYPE
-from fogline_cloud.flows.parser_runner import MAX_DETAIL_CHARS, TRIES, ParseResult, ParserRunner, checked
 from fogline_cloud.flows.parsers import MAX_READINGS, Leftover, Parser, Reading, Retry, Skip
-from fogline_cloud.flows.schema import EventOutcome
-from fogline_cloud.flows.time_limit import TimeLimit
+from fogline_cloud.flows.sandbox.overruns import OVERRUNS_OF_DEVICE, OVERRUNS_OF_TYPE
+from fogline_cloud.flows.sandbox.parser_runner import MAX_DETAIL_CHARS, TRIES, ParseResult, ParserRunner, checked
+from fogline_cloud.flows.sandbox.time_limit import TimeLimit
+from fogline_cloud.flows.tables.schema import EventOutcome
 
 MakeEvent = Callable[..., Event]
 

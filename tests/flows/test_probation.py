@@ -1,6 +1,6 @@
 """Parsers that have ended a process."""
 
-from fogline_cloud.flows.probation import FIRST_TERM, MOST_OFFENCES, Probation
+from fogline_cloud.flows.driver.probation import FIRST_TERM, MOST_OFFENCES, Probation
 
 
 def clean_batches(probation: Probation, name: str) -> int:

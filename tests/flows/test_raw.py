@@ -19,7 +19,9 @@ from flows.topic_changes import create_again
 from fogline.errors import Misconfigured
 from fogline.event import Lane
 from fogline_cloud import records, topics
-from fogline_cloud.flows import commit, delta_log, job, query, raw_sink, schema
+from fogline_cloud.flows import job
+from fogline_cloud.flows.driver import commit, query, raw_sink
+from fogline_cloud.flows.tables import delta_log, schema
 from fogline_cloud.kafka import KafkaClients
 
 LIMIT_S = 120.0

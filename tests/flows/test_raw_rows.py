@@ -7,11 +7,11 @@ import pytest
 from deltalake import DeltaTable
 
 from flows.record_batches import batch_of, of_events
-from fogline_cloud.flows.batch import MicroBatch
-from fogline_cloud.flows.files import FileWriter, TableFolder, read_rows
-from fogline_cloud.flows.parse import Plan, parse
-from fogline_cloud.flows.raw_rows import RawTask, raw_rows
-from fogline_cloud.flows.schema import MEASURED, RAW_STORED
+from fogline_cloud.flows.tables.batch import MicroBatch
+from fogline_cloud.flows.tables.files import FileWriter, TableFolder, read_rows
+from fogline_cloud.flows.tables.schema import MEASURED, RAW_STORED
+from fogline_cloud.flows.worker.parse import Plan, parse
+from fogline_cloud.flows.worker.raw_rows import RawTask, raw_rows
 
 BATCH = MicroBatch("main", "uuid", 4)
 PLAN = Plan(tenant="t", limit_s=60, parsers={})

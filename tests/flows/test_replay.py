@@ -18,12 +18,12 @@ from flows.tenant_flow import Flow, canonical_readings
 from fogline.errors import Misconfigured
 from fogline.event import Event
 from fogline_cloud.cli.main import main
-from fogline_cloud.flows import session
-from fogline_cloud.flows.delta_log import DeltaLog
-from fogline_cloud.flows.plan import plan_of
+from fogline_cloud.flows.driver import session
+from fogline_cloud.flows.driver.plan import plan_of
 from fogline_cloud.flows.replay.difference import Difference
 from fogline_cloud.flows.replay.selection import Selection
 from fogline_cloud.flows.replay.table_replay import TableReplay
+from fogline_cloud.flows.tables.delta_log import DeltaLog
 
 MakeEvent = Callable[..., Event]
 WRONG = "application/x-wrong"

@@ -8,7 +8,6 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from fogline_cloud.flows.files import TableFolder, read_rows
 from fogline_cloud.flows.replay.difference import Difference
 from fogline_cloud.flows.replay.reparse import CHANGED
 from fogline_cloud.flows.replay.staging import (
@@ -19,7 +18,8 @@ from fogline_cloud.flows.replay.staging import (
     keep_events,
     stage_changed,
 )
-from fogline_cloud.flows.schema import STORED
+from fogline_cloud.flows.tables.files import TableFolder, read_rows
+from fogline_cloud.flows.tables.schema import STORED
 
 DAYS = (datetime(2026, 11, 1, 23, tzinfo=UTC), datetime(2026, 11, 2, 1, tzinfo=UTC))
 

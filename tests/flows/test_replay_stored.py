@@ -10,12 +10,12 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from fogline_cloud.flows.files import FileWriter, TableFolder
 from fogline_cloud.flows.replay import stored, windows
 from fogline_cloud.flows.replay.selection import Selection
 from fogline_cloud.flows.replay.stored import Coverage, StoredRows, may_miss, read_stored
 from fogline_cloud.flows.replay.windows import EARLIEST_US, LATEST_US, SpanFile, Window, span_files
-from fogline_cloud.flows.schema import RAW_STORED, STORED
+from fogline_cloud.flows.tables.files import FileWriter, TableFolder
+from fogline_cloud.flows.tables.schema import RAW_STORED, STORED
 
 BEGIN = datetime(2026, 11, 1, tzinfo=UTC)
 RUN = {"flow": "main", "tenant": "t", "run": "r", "batch": 3}

@@ -14,8 +14,8 @@ from flows.topic_changes import delete_before
 from fogline.errors import Misconfigured
 from fogline_cloud import topics
 from fogline_cloud.cli import flow_state
-from fogline_cloud.flows import commit, query
-from fogline_cloud.flows.state import STALLED_S, accept_gaps, read_states
+from fogline_cloud.flows.driver import commit, query
+from fogline_cloud.flows.start.flow_state import STALLED_S, accept_gaps, read_states
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.ledger.balance import judge
 from fogline_cloud.ledger.sources import gather
@@ -100,7 +100,7 @@ def test_a_kill_while_a_gap_is_accepted_changes_nothing(flow: Flow, make_event, 
     delete_before(flow, 4)
     (state,), (late,) = read_states(flow.settings), read_states(flow.settings)
     with monkeypatch.context() as killed:
-        killed.setattr("fogline_cloud.flows.delta_log.DeltaLog._commit", lambda *_: 1 / 0)
+        killed.setattr("fogline_cloud.flows.tables.delta_log.DeltaLog._commit", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             accept_gaps(state)
     assert sequences(flow) == ([1], [1])

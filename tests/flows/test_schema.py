@@ -1,8 +1,8 @@
 from typing import get_type_hints
 
-from fogline_cloud.flows import schema
-from fogline_cloud.flows.classify import EventRow
-from fogline_cloud.flows.schema import STORED
+from fogline_cloud.flows.tables import schema
+from fogline_cloud.flows.tables.schema import STORED
+from fogline_cloud.flows.worker.classify import EventRow
 
 
 def test_a_row_has_exactly_the_decided_columns() -> None:

@@ -19,7 +19,7 @@ from fogline.command import CommandState
 from fogline_cloud import topics
 from fogline_cloud.cli.main import main
 from fogline_cloud.commands.client import Ask, Operator
-from fogline_cloud.flows.source import raw_stream, starting_offsets
+from fogline_cloud.flows.driver.source import raw_stream, starting_offsets
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.kafka_settings import read_secrets
 from fogline_cloud.settings import CloudSettings, load

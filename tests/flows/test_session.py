@@ -8,7 +8,7 @@ import pyspark
 import pytest
 
 from fogline.errors import Misconfigured
-from fogline_cloud.flows.session import (
+from fogline_cloud.flows.driver.session import (
     configuration,
     is_local,
     log_file,
@@ -60,7 +60,7 @@ def test_the_master_of_spark_submit_wins_over_the_default_but_not_over_a_setting
 def test_a_session_that_spark_submit_starts_has_its_master(folder: Path) -> None:
     script = folder / "flow.py"
     script.write_text(
-        "from fogline_cloud.flows.session import spark_session\n"
+        "from fogline_cloud.flows.driver.session import spark_session\n"
         "from fogline_cloud.settings import CloudSettings, FlowSettings\n"
         f"settings = CloudSettings(tenant='t', flow=FlowSettings(checkpoint={str(folder / 'checkpoint')!r}))\n"
         "with spark_session(settings) as spark:\n"

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from fogline_cloud.flows.schema import READINGS
-from fogline_cloud.flows.table_features import _TYPES, TableState, problems
+from fogline_cloud.flows.tables.schema import READINGS
+from fogline_cloud.flows.tables.table_features import _TYPES, TableState, problems
 
 FIELDS = [{"name": each.name, "type": _TYPES[each.type], "nullable": True, "metadata": {}} for each in READINGS]
 PLAIN = TableState(path="/t", features=["invariants", "appendOnly"], fields=FIELDS)

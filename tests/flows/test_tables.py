@@ -4,9 +4,10 @@ import pytest
 from deltalake import DeltaTable
 
 from fogline.errors import Misconfigured
-from fogline_cloud.flows import files, parsed_sink, schema
-from fogline_cloud.flows.files import tables_in
-from fogline_cloud.flows.table_creation import make_tables
+from fogline_cloud.flows.driver import parsed_sink
+from fogline_cloud.flows.driver.table_creation import make_tables
+from fogline_cloud.flows.tables import files, schema
+from fogline_cloud.flows.tables.files import tables_in
 
 
 def test_tables_of_an_earlier_version_get_the_new_columns(spark, tmp_path, monkeypatch):

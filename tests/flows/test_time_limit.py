@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fogline_cloud.flows.time_limit import Overrun, TimeLimit
+from fogline_cloud.flows.sandbox.time_limit import Overrun, TimeLimit
 
 
 def test_a_loop_that_never_ends_is_ended() -> None:

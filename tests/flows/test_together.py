@@ -14,9 +14,10 @@ from flows.tenant_flow import Flow
 from flows.topic_changes import delete_before
 from fogline.errors import Misconfigured
 from fogline.event import Lane
-from fogline_cloud.flows import job, raw_sink
-from fogline_cloud.flows.raw_sink import RawSink
-from fogline_cloud.flows.state import accept_gaps, read_states
+from fogline_cloud.flows import job
+from fogline_cloud.flows.driver import raw_sink
+from fogline_cloud.flows.driver.raw_sink import RawSink
+from fogline_cloud.flows.start.flow_state import accept_gaps, read_states
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.ledger.balance import judge
 from fogline_cloud.ledger.sources import gather

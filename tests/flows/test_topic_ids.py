@@ -7,7 +7,8 @@ import pytest
 from flows.tenant_flow import Flow
 from flows.topic_changes import create_again
 from fogline.errors import Misconfigured
-from fogline_cloud.flows import claim, commit
+from fogline_cloud.flows.driver import commit
+from fogline_cloud.flows.start import takeover as claim
 
 CREATED_AGAIN = r"topic hono\.telemetry\.\S+ was deleted and created again.*--accept-new-topics"
 

@@ -7,8 +7,8 @@ import pytest
 from fogline.codec import _check_time
 from fogline.json_payload import is_json_type
 from fogline.short_cache import MAX_CHARS, cache_short
-from fogline_cloud.flows.classify import _microseconds
 from fogline_cloud.flows.parsers import essence
+from fogline_cloud.flows.worker.classify import _microseconds
 from fogline_cloud.records import record_of
 from fogline_lab.events import make_event
 

@@ -18,8 +18,8 @@ from fogline_cloud.cli.times import moment
 from fogline_cloud.settings import CloudSettings, load
 
 if TYPE_CHECKING:
-    from fogline_cloud.flows.dead_letters import DeadLetters
-    from fogline_cloud.flows.schema import EventOutcome
+    from fogline_cloud.flows.tables.dead_letters import DeadLetters
+    from fogline_cloud.flows.tables.schema import EventOutcome
 
 EXAMPLE = """\
 examples:
@@ -118,8 +118,8 @@ def line_of(row: dict[str, Any]) -> str:
 
 
 def _letters(arguments: argparse.Namespace, settings: CloudSettings) -> "DeadLetters":
-    from fogline_cloud.flows.dead_letters import DeadLetters  # noqa: PLC0415 - a bridge needs no Arrow
-    from fogline_cloud.flows.files import tables_in  # noqa: PLC0415 - a bridge needs no Arrow
+    from fogline_cloud.flows.tables.dead_letters import DeadLetters  # noqa: PLC0415 - a bridge needs no Arrow
+    from fogline_cloud.flows.tables.files import tables_in  # noqa: PLC0415 - a bridge needs no Arrow
 
     return DeadLetters(
         tables_in(settings.flow.tables, settings.flow.storage).events,
@@ -133,7 +133,7 @@ def _letters(arguments: argparse.Namespace, settings: CloudSettings) -> "DeadLet
 
 
 def _outcomes(arguments: argparse.Namespace) -> "list[EventOutcome]":
-    from fogline_cloud.flows.schema import EventOutcome  # noqa: PLC0415 - a bridge needs no Arrow
+    from fogline_cloud.flows.tables.schema import EventOutcome  # noqa: PLC0415 - a bridge needs no Arrow
 
     return [EventOutcome(each) for each in arguments.outcome or ("dead", "slow")]
 

@@ -19,15 +19,15 @@ from fogline.tracing.spans import ExportSpans
 from fogline_cloud.cli import flow_state
 from fogline_cloud.cli.common import add_command, add_group
 from fogline_cloud.cli.flow_replay import add_replay
-from fogline_cloud.flows.lease import leased
+from fogline_cloud.flows.start.lease import leased
 from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.maintenance.beside_flow import maintained
 from fogline_cloud.settings import CloudSettings, load
 
 if TYPE_CHECKING:
-    from fogline_cloud.flows.commit import Progress
-    from fogline_cloud.flows.metrics import FlowMetrics
-    from fogline_cloud.flows.raw_sink import RawProgress
+    from fogline_cloud.flows.driver.commit import Progress
+    from fogline_cloud.flows.driver.metrics import FlowMetrics
+    from fogline_cloud.flows.driver.raw_sink import RawProgress
 
 EXAMPLE = """\
 examples:
@@ -75,7 +75,7 @@ def register(groups: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
 
 
 def _prepare(arguments: argparse.Namespace) -> int:
-    from fogline_cloud.flows.class_archive import write_class_archive  # noqa: PLC0415 - imports Spark
+    from fogline_cloud.flows.driver.class_archive import write_class_archive  # noqa: PLC0415 - imports Spark
 
     began = time.monotonic()
     if not arguments.json:
@@ -98,9 +98,9 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _run_leased(arguments: argparse.Namespace, settings: CloudSettings, stop: threading.Event) -> int:
+    from fogline_cloud.flows.driver.metrics import FlowMetrics  # noqa: PLC0415 - imports Spark
+    from fogline_cloud.flows.driver.session import spark_session  # noqa: PLC0415 - imports Spark
     from fogline_cloud.flows.job import QueryCallbacks, preflight, run_flow  # noqa: PLC0415 - a bridge needs no Spark
-    from fogline_cloud.flows.metrics import FlowMetrics  # noqa: PLC0415 - imports Spark
-    from fogline_cloud.flows.session import spark_session  # noqa: PLC0415 - imports Spark
 
     metrics = FlowMetrics(KafkaClients(settings.kafka))
 

@@ -69,9 +69,9 @@ def replay(
 ) -> int:
     """Parse the selected events again, and print what is different."""
     settings = load(arguments.config)
-    from fogline_cloud.flows.plan import plan_of  # noqa: PLC0415 - a bridge needs no Spark
+    from fogline_cloud.flows.driver.plan import plan_of  # noqa: PLC0415 - a bridge needs no Spark
+    from fogline_cloud.flows.driver.session import spark_session  # noqa: PLC0415 - imports Spark
     from fogline_cloud.flows.replay.table_replay import TableReplay  # noqa: PLC0415 - imports Spark
-    from fogline_cloud.flows.session import spark_session  # noqa: PLC0415 - imports Spark
 
     plan = plan_of(settings)
     if limit_ms is not None:

@@ -15,7 +15,7 @@ from fogline_cloud.cli.common import add_command
 from fogline_cloud.settings import CloudSettings, load
 
 if TYPE_CHECKING:
-    from fogline_cloud.flows.state import FlowState
+    from fogline_cloud.flows.start.flow_state import FlowState
 
 
 def register(commands: Any) -> None:
@@ -42,13 +42,13 @@ def register(commands: Any) -> None:
 
 
 def _states(settings: CloudSettings) -> "list[FlowState]":
-    from fogline_cloud.flows.state import read_states  # noqa: PLC0415 - a bridge needs no Arrow
+    from fogline_cloud.flows.start.flow_state import read_states  # noqa: PLC0415 - a bridge needs no Arrow
 
     return read_states(settings)
 
 
 def _resume(arguments: argparse.Namespace) -> int:
-    from fogline_cloud.flows.state import accept_gaps  # noqa: PLC0415 - a bridge needs no Arrow
+    from fogline_cloud.flows.start.flow_state import accept_gaps  # noqa: PLC0415 - a bridge needs no Arrow
 
     stuck = [state for state in _states(load(arguments.config)) if state.gaps]
     gaps = [(state.table, gap) for state in stuck for gap in state.gaps]

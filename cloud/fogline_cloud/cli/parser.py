@@ -11,8 +11,8 @@ from fogline.address import printable
 from fogline.event import Event, rfc3339
 from fogline.process.terminal import show
 from fogline_cloud.cli.common import add_command, add_group
-from fogline_cloud.flows.parser_runner import CheckedReading, ParseResult
-from fogline_cloud.flows.schema import EventOutcome
+from fogline_cloud.flows.sandbox.parser_runner import CheckedReading, ParseResult
+from fogline_cloud.flows.tables.schema import EventOutcome
 from fogline_cloud.parser_kit import sample_events
 from fogline_cloud.parser_kit.skeleton import write_skeleton
 from fogline_cloud.parser_kit.trial import find_parser, try_parser

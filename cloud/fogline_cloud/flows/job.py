@@ -19,16 +19,16 @@ from fogline.errors import Misconfigured, Unreachable
 from fogline.process.service_manager import tell_progress
 from fogline.tracing.spans import ExportSpans
 from fogline_cloud import topics
-from fogline_cloud.flows.commit import Progress, warm_up
-from fogline_cloud.flows.kafka import spark_options
-from fogline_cloud.flows.metrics import Offsets
-from fogline_cloud.flows.parsed_sink import FIRST_EVENTS, ParsedSink
-from fogline_cloud.flows.plan import plan_of
-from fogline_cloud.flows.positions import partitions
-from fogline_cloud.flows.query import Query, QuerySink
-from fogline_cloud.flows.raw_sink import RawProgress, RawSink
-from fogline_cloud.flows.session import RAW_POOL, log_file, parsing_slots
-from fogline_cloud.flows.slow_lane import SLOW_LANE, SlowLane
+from fogline_cloud.flows.driver.commit import Progress, warm_up
+from fogline_cloud.flows.driver.metrics import Offsets
+from fogline_cloud.flows.driver.parsed_sink import FIRST_EVENTS, ParsedSink
+from fogline_cloud.flows.driver.plan import plan_of
+from fogline_cloud.flows.driver.query import Query, QuerySink
+from fogline_cloud.flows.driver.raw_sink import RawProgress, RawSink
+from fogline_cloud.flows.driver.session import RAW_POOL, log_file, parsing_slots
+from fogline_cloud.flows.driver.spark_kafka_options import spark_options
+from fogline_cloud.flows.replay.slow_lane import SLOW_LANE, SlowLane
+from fogline_cloud.flows.start.positions import partitions
 from fogline_cloud.settings import CloudSettings, FlowSettings
 
 log = logging.getLogger(__name__)

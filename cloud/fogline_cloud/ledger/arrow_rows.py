@@ -6,7 +6,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fogline_cloud.flows.schema import RETENTION, EventOutcome
+from fogline_cloud.flows.tables.schema import RETENTION, EventOutcome
 from fogline_cloud.shard.admission import StreamKey
 
 KafkaPosition = tuple[str, int, int]

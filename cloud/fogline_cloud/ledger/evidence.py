@@ -15,7 +15,7 @@ from fogline.event import TimeQuality
 from fogline.gap import GAP_CONTENT_TYPE, decode_gap
 from fogline.ledger import STATEMENT_CONTENT_TYPE, decode_statement
 from fogline_cloud.committed_records import CommittedRecord
-from fogline_cloud.flows.schema import RETENTION, EventOutcome
+from fogline_cloud.flows.tables.schema import RETENTION, EventOutcome
 from fogline_cloud.kafka import Partition
 from fogline_cloud.ledger.arrow_rows import KafkaPosition, equals, is_of_tenant, runs, stream_rows, streams_of
 from fogline_cloud.ledger.balance import Loss, StreamEvidence

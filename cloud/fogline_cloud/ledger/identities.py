@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 
 from fogline.event import TimeQuality
 from fogline.identity import Dedup
-from fogline_cloud.flows.id_keys import Keys, hashes_of
-from fogline_cloud.flows.schema import EventOutcome
+from fogline_cloud.flows.tables.id_keys import Keys, hashes_of
+from fogline_cloud.flows.tables.schema import EventOutcome
 from fogline_cloud.ledger.arrow_rows import stream_rows
 
 COLUMNS = (

@@ -8,7 +8,7 @@ from itertools import chain
 import msgspec
 import pyarrow as pa
 
-from fogline_cloud.flows.files import TableFolder
+from fogline_cloud.flows.tables.files import TableFolder
 from fogline_cloud.kafka import Partition
 from fogline_cloud.ledger import identities
 from fogline_cloud.ledger.arrow_rows import KafkaPosition, retention_gaps, stream_rows

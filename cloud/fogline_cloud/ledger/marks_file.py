@@ -4,7 +4,7 @@ from typing import Generic, TypeVar
 
 from deltalake.exceptions import DeltaError
 
-from fogline_cloud.flows.files import TableFolder
+from fogline_cloud.flows.tables.files import TableFolder
 from fogline_cloud.ledger.marks import LedgerMarks, RecordMarks, decode_marks, encode_marks
 
 M = TypeVar("M", bound=LedgerMarks | RecordMarks)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fogline_cloud.flows.schema import EventOutcome
+from fogline_cloud.flows.tables.schema import EventOutcome
 from fogline_cloud.ledger.arrow_rows import equals, fingerprints, runs, streams_of
 from fogline_cloud.ledger.marks import ReadingMarks
 from fogline_cloud.ledger.ranges import SpanCollector

@@ -12,7 +12,7 @@ import pyarrow as pa
 from deltalake import QueryBuilder, write_deltalake
 
 from fogline.address import source_of
-from fogline_cloud.flows.schema import EventOutcome
+from fogline_cloud.flows.tables.schema import EventOutcome
 from fogline_cloud.maintenance.key_files import delete_unneeded_key_files
 from fogline_cloud.maintenance.maintain import existing, table_folder
 from fogline_cloud.maintenance.raw_rows import count_of_device, rows_of_others

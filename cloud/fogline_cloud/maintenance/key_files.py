@@ -1,4 +1,4 @@
-"""The key files of table `events` (see `fogline_cloud.flows.id_keys`): written for large files, deleted with them."""
+"""The key files of table `events` (see `fogline_cloud.flows.tables.id_keys`): written for large files, deleted with them."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from datetime import date
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from fogline_cloud.flows.id_keys import FOLDER, key_path, write_key_file
+from fogline_cloud.flows.tables.id_keys import FOLDER, key_path, write_key_file
 from fogline_cloud.maintenance.plan import OPEN_BYTES
 from fogline_cloud.maintenance.table import MaintainedTable
 

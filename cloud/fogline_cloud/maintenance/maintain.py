@@ -1,6 +1,6 @@
 """One maintenance run: every table loses old rows, small files, unneeded files and old log entries, one step at a time.
 
-Table `events` gets key files, with which the flow finds earlier rows of an event (`fogline_cloud.flows.id_keys`).
+Table `events` gets key files, with which the flow finds earlier rows of an event (`fogline_cloud.flows.tables.id_keys`).
 """
 
 import time
@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from fogline.errors import FoglineError
-from fogline_cloud.flows.files import TableFolder
+from fogline_cloud.flows.tables.files import TableFolder
 from fogline_cloud.maintenance.key_files import delete_unneeded_key_files, files_without_keys, write_key_files
 from fogline_cloud.maintenance.plan import compactions
 from fogline_cloud.maintenance.table import MaintainedTable

@@ -9,10 +9,10 @@ from pathlib import Path
 from fogline.errors import Misconfigured
 from fogline.event import Event
 from fogline.process.user_file import read_text
-from fogline_cloud.flows.careful_runner import CarefulRunner
-from fogline_cloud.flows.parser_runner import ParseResult
 from fogline_cloud.flows.parsers import GROUP, Parser, installed
-from fogline_cloud.flows.time_limit import TimeLimit
+from fogline_cloud.flows.sandbox.careful_runner import CarefulRunner
+from fogline_cloud.flows.sandbox.parser_runner import ParseResult
+from fogline_cloud.flows.sandbox.time_limit import TimeLimit
 from fogline_cloud.settings import FlowSettings
 
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from fogline_cloud.flows.schema import EVENTS, arrow_schema
+from fogline_cloud.flows.tables.schema import EVENTS, arrow_schema
 from fogline_cloud.ledger.balance import judge
 from fogline_cloud.ledger.evidence import EvidenceReader
 from fogline_cloud.ledger.marked_tables import MarkedTables

@@ -11,7 +11,7 @@ from fogline.event import Lane
 from fogline.gap import Gap, GapReason, gap_event
 from fogline.ledger import STATEMENT_CONTENT_TYPE, Counts, Statement, encode_statement
 from fogline_cloud.committed_records import CommittedRecord
-from fogline_cloud.flows.files import TableFolder
+from fogline_cloud.flows.tables.files import TableFolder
 from fogline_cloud.ledger import marked_records
 from fogline_cloud.ledger.balance import judge
 from fogline_cloud.ledger.evidence import EvidenceReader

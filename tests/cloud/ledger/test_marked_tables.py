@@ -276,7 +276,7 @@ def test_a_kill_while_marks_are_written_leaves_the_former_ones(tables):
     tables.land(DAYS[2], 22)
     program = (
         "import os, signal, sys; from fogline_cloud.ledger import marked_tables as m\n"
-        "from fogline_cloud.flows.files import TableFolder\n"
+        "from fogline_cloud.flows.tables.files import TableFolder\n"
         "out = TableFolder(sys.argv[1]).file_system().open_output_stream(sys.argv[2], buffer_size=20_000_001)\n"
         "out.write(b'x' * 20_000_000); out.flush(); os.kill(os.getpid(), signal.SIGKILL)\n"
     )

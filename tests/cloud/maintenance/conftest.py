@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from fogline_cloud.flows.batch import MicroBatch
-from fogline_cloud.flows.delta_log import DeltaLog
-from fogline_cloud.flows.files import FileWriter, TableFolder
-from fogline_cloud.flows.owner import Owner
-from fogline_cloud.flows.schema import EVENTS, MEASURED, RAW, READINGS, arrow_schema, in_file
+from fogline_cloud.flows.tables.batch import MicroBatch
+from fogline_cloud.flows.tables.delta_log import DeltaLog
+from fogline_cloud.flows.tables.files import FileWriter, TableFolder
+from fogline_cloud.flows.tables.owner import Owner
+from fogline_cloud.flows.tables.schema import EVENTS, MEASURED, RAW, READINGS, arrow_schema, in_file
 from fogline_cloud.settings import CloudSettings, FlowSettings, TablesSettings
 
 OWNER = Owner("t", "main", "run-1", 1)

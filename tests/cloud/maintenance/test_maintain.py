@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 
 from fogline.errors import Unreachable
 from fogline_cloud.cli.main import main
-from fogline_cloud.flows.batch import MicroBatch
+from fogline_cloud.flows.tables.batch import MicroBatch
 from fogline_cloud.maintenance import plan, table
 from fogline_cloud.maintenance.maintain import maintain
 from fogline_cloud.maintenance.plan import Compaction

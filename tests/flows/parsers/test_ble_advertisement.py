@@ -21,11 +21,11 @@ from flows.parsers.ble_samples import (
 )
 from fogline.advertisement import CONTENT_TYPE, Advertisement, ReceivedAdvertisement, encode, encode_heard, short_uuid
 from fogline.errors import Poison
-from fogline_cloud.flows.parser_runner import checked
 from fogline_cloud.flows.parsers import Leftover, Reading, Skip
 from fogline_cloud.flows.parsers.ble.advertisement import Advertisements
 from fogline_cloud.flows.parsers.ble.bthome import OBJECTS
 from fogline_cloud.flows.parsers.ble.keys import DeviceKeys, keyed
+from fogline_cloud.flows.sandbox.parser_runner import checked
 from property_tests import at_most
 
 BTHOME, EDDYSTONE = short_uuid(0xFCD2), short_uuid(0xFEAA)

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from fogline.advertisement import GATT_CONTENT_TYPE, short_uuid
 from fogline.errors import Poison
-from fogline_cloud.flows.parser_runner import checked
 from fogline_cloud.flows.parsers import Reading, Skip
 from fogline_cloud.flows.parsers.ble.gatt import DUST, NUMBERS, parse
+from fogline_cloud.flows.sandbox.parser_runner import checked
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from fogline_cloud.flows.parser_runner import ParserRunner
 from fogline_cloud.flows.parsers import installed, parser_name
-from fogline_cloud.flows.time_limit import TimeLimit
+from fogline_cloud.flows.sandbox.parser_runner import ParserRunner
+from fogline_cloud.flows.sandbox.time_limit import TimeLimit
 from fogline_cloud.parser_kit.sample_events import read_events
 
 INPUTS = Path(__file__).parent / "inputs"

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from fogline.errors import Poison
 from fogline.event import Event, parse_rfc3339
-from fogline_cloud.flows.parser_runner import checked
 from fogline_cloud.flows.parsers import Leftover, Reading, Skip
 from fogline_cloud.flows.parsers.senml_cbor import parse
+from fogline_cloud.flows.sandbox.parser_runner import checked
 
 MakeEvent = Callable[..., Event]
 RECORDED = "2026-01-02T03:04:05.000006Z"

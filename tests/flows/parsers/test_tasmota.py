@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from fogline.errors import Poison
 from fogline.event import Event
-from fogline_cloud.flows.parser_runner import checked
 from fogline_cloud.flows.parsers import Leftover, Reading
 from fogline_cloud.flows.parsers.tasmota import parse
+from fogline_cloud.flows.sandbox.parser_runner import checked
 from property_tests import at_most
 
 MakeEvent = Callable[..., Event]

@@ -6,6 +6,7 @@
 `missing`: records of table `raw` that `events` lacks
 `reparse`: parses rows again, in a worker
 `selection`: which rows to parse again
+`slow_lane`: parses slow events again with a larger limit
 `staging`: files that workers write
 `stored`: reads rows with their records, in a worker
 `swap`: a commit that removes and adds files

@@ -8,14 +8,14 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark uses
 
-from fogline_cloud.flows import schema
-from fogline_cloud.flows.batch import File
-from fogline_cloud.flows.delta_log import DeltaLog
-from fogline_cloud.flows.derive import reading_rows
 from fogline_cloud.flows.replay.missing import MISSING
 from fogline_cloud.flows.replay.staging import ReplayFolders, StagedReplay, keep_events, keep_readings
 from fogline_cloud.flows.replay.swap import HoldingFile, holding, rows_of
-from fogline_cloud.flows.schema import STORED, EventOutcome, conformed
+from fogline_cloud.flows.tables import schema
+from fogline_cloud.flows.tables.batch import File
+from fogline_cloud.flows.tables.delta_log import DeltaLog
+from fogline_cloud.flows.tables.schema import STORED, EventOutcome, conformed
+from fogline_cloud.flows.worker.derive import reading_rows
 
 KEY = ["run", "batch", "topic", "partition", "offset"]
 """What identifies a row of `events`."""

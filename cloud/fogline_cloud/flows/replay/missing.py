@@ -5,10 +5,10 @@ from datetime import date
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark uses
 
-from fogline_cloud.flows import schema
-from fogline_cloud.flows.commit import mark_replayed
+from fogline_cloud.flows.driver.commit import mark_replayed
 from fogline_cloud.flows.replay.reparse import DIFFERENCES, WAS
 from fogline_cloud.flows.replay.stored import POSITION, RUN
+from fogline_cloud.flows.tables import schema
 
 MISSING = "missing"
 """Former outcome of a record without a row."""

@@ -7,11 +7,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fogline_cloud.flows.batch import MicroBatch
-from fogline_cloud.flows.kept_record import COLUMNS, headers_of
-from fogline_cloud.flows.parse import Plan, parse
 from fogline_cloud.flows.replay.difference import ReadingCells, differences
-from fogline_cloud.flows.schema import STORED, conformed
+from fogline_cloud.flows.tables.batch import MicroBatch
+from fogline_cloud.flows.tables.schema import STORED, conformed
+from fogline_cloud.flows.worker.parse import Plan, parse
+from fogline_cloud.flows.worker.row_headers import COLUMNS, headers_of
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 """Type of a raw record's headers."""
@@ -47,7 +47,7 @@ def reparse(plan: Plan, parser: str | None, batches: Iterable[pa.RecordBatch]) -
 
 
 def _records(given: pa.RecordBatch, rows: pa.Table) -> pa.RecordBatch:
-    """Return the raw records of rows, columns `fogline_cloud.flows.source.RAW`."""
+    """Return the raw records of rows, columns `fogline_cloud.flows.driver.source.RAW`."""
     columns = {name: rows.column(name).combine_chunks() for name in ("topic", "partition", "offset", "ingested")}
     if "headers" not in given.schema.names:
         values, headers = rows.column("data").combine_chunks(), pa.array(_kept_headers(rows), HEADERS)

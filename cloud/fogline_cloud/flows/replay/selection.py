@@ -8,7 +8,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fogline_cloud.flows.schema import ARROW, EventOutcome
+from fogline_cloud.flows.tables.schema import ARROW, EventOutcome
 
 PARSED = frozenset({EventOutcome.OK, EventOutcome.SKIP, EventOutcome.SLOW, EventOutcome.DEAD})
 """Outcomes of a record that a parser decides on. The others are counts, gaps and copies."""

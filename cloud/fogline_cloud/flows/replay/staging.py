@@ -13,13 +13,13 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fogline_cloud.flows.batch import File
-from fogline_cloud.flows.derive import READINGS, reading_rows
-from fogline_cloud.flows.files import FileWriter, TableFolder
 from fogline_cloud.flows.replay.difference import Difference
 from fogline_cloud.flows.replay.reparse import CHANGED, DIFFERENCES, WAS
 from fogline_cloud.flows.replay.stored import Coverage
-from fogline_cloud.flows.schema import MEASURED, STORED, conformed
+from fogline_cloud.flows.tables.batch import File
+from fogline_cloud.flows.tables.files import FileWriter, TableFolder
+from fogline_cloud.flows.tables.schema import MEASURED, STORED, conformed
+from fogline_cloud.flows.worker.derive import READINGS, reading_rows
 
 
 class ReplayFolders(msgspec.Struct, frozen=True):

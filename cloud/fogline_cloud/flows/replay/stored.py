@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from fogline_cloud.flows import schema
-from fogline_cloud.flows.files import TableFolder
 from fogline_cloud.flows.replay.selection import Selection
 from fogline_cloud.flows.replay.windows import ROWS, Window
-from fogline_cloud.flows.schema import STORED, arrow_schema, in_file
+from fogline_cloud.flows.tables import schema
+from fogline_cloud.flows.tables.files import TableFolder
+from fogline_cloud.flows.tables.schema import STORED, arrow_schema, in_file
 
 POSITION = ["topic", "partition", "offset", "ingested"]
 """What identifies a record in table `raw`; the time, because a topic may be created again."""

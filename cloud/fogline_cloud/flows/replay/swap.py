@@ -10,8 +10,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark uses
 
-from fogline_cloud.flows.batch import File
-from fogline_cloud.flows.delta_log import DeltaLog
+from fogline_cloud.flows.tables.batch import File
+from fogline_cloud.flows.tables.delta_log import DeltaLog
 
 _PACKAGE = "org.apache.spark.sql.delta"
 

@@ -28,13 +28,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark uses
 
 from fogline.errors import Misconfigured
-from fogline_cloud.flows.attempt import careful_again
-from fogline_cloud.flows.batch import MicroBatch
-from fogline_cloud.flows.delta_log import DeltaLog, state_of
-from fogline_cloud.flows.derive import canonical_records
-from fogline_cloud.flows.files import TableFolder, delete_below, tables_in
-from fogline_cloud.flows.parse import Plan, parse
-from fogline_cloud.flows.publish import publish
+from fogline_cloud.flows.driver.retried_task import careful_again
+from fogline_cloud.flows.driver.table_creation import is_table
 from fogline_cloud.flows.replay.difference import Difference
 from fogline_cloud.flows.replay.landing import ROWS, FileChange, Landing
 from fogline_cloud.flows.replay.micro_batches import micro_batches
@@ -45,11 +40,16 @@ from fogline_cloud.flows.replay.staging import ReplayFolders, StagedReplay, coun
 from fogline_cloud.flows.replay.stored import Coverage, StoredRows, may_miss, read_stored
 from fogline_cloud.flows.replay.swap import swap
 from fogline_cloud.flows.replay.windows import Window, span_files, windows
-from fogline_cloud.flows.schema import STORED, EventOutcome, conformed
-from fogline_cloud.flows.table_creation import is_table
-from fogline_cloud.flows.table_features import reader_problems
-from fogline_cloud.flows.table_history import others_since
-from fogline_cloud.flows.tasks import REPLY
+from fogline_cloud.flows.tables.batch import MicroBatch
+from fogline_cloud.flows.tables.delta_log import DeltaLog, state_of
+from fogline_cloud.flows.tables.files import TableFolder, delete_below, tables_in
+from fogline_cloud.flows.tables.schema import STORED, EventOutcome, conformed
+from fogline_cloud.flows.tables.table_features import reader_problems
+from fogline_cloud.flows.tables.table_history import others_since
+from fogline_cloud.flows.worker.derive import canonical_records
+from fogline_cloud.flows.worker.parse import Plan, parse
+from fogline_cloud.flows.worker.publish import publish
+from fogline_cloud.flows.worker.tasks import REPLY
 from fogline_cloud.settings import CloudSettings, Scalar
 
 TRIES = 4

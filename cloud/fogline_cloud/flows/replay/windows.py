@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fogline_cloud.flows.parser_runner import EARLIEST_NS, LATEST_NS
+from fogline_cloud.flows.sandbox.parser_runner import EARLIEST_NS, LATEST_NS
 
 ROWS = 32 * 1024
 """Number of rows of `events` in a window, as far as the statistics of the files tell."""

@@ -1,0 +1,110 @@
+"""The sink of the parsing query: tables `events` and `readings`, and the derived topics."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from pyspark.sql import DataFrame, SparkSession
+
+from fogline.tracing.spans import ExportSpans
+from fogline_cloud.flows.driver.commit import MicroBatchCommitter, Progress
+from fogline_cloud.flows.driver.plan import plan_of
+from fogline_cloud.flows.driver.session import is_local, parsing_slots
+from fogline_cloud.flows.driver.table_creation import make_tables, require_shared
+from fogline_cloud.flows.start.positions import Bounds, Positions, of_events
+from fogline_cloud.flows.start.topic_ids import TopicIds
+from fogline_cloud.flows.tables.batch import MicroBatch
+from fogline_cloud.flows.tables.delta_log import DeltaLog
+from fogline_cloud.flows.tables.files import tables_in
+from fogline_cloud.flows.tables.id_keys import IdIndex
+from fogline_cloud.flows.tables.owner import Owner
+from fogline_cloud.flows.worker.tasks import WorkerTask
+from fogline_cloud.settings import CloudSettings
+
+FIRST_EVENTS = 2000
+"""Largest number of records in the first micro-batch of a started flow."""
+_GROWTH = 5
+
+
+class ParsedSink:
+    """Parses the records of a micro-batch, and writes what follows from them. `on_progress` is called after each batch.
+
+    `export`: takes the spans of committed rows.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        settings: CloudSettings,
+        on_progress: Callable[[Progress], None],
+        *,
+        export: ExportSpans | None = None,
+    ) -> None:
+        self.name = settings.flow.name
+        self.checkpoint = settings.flow.checkpoint
+        self._spark = spark
+        self._settings = settings
+        self._on_progress = on_progress
+        self._export = export
+        self._tables = tables_in(settings.flow.tables, settings.flow.storage)
+
+    def batch_sizes(self) -> list[int]:
+        """Return the largest number of records in a micro-batch, growing."""
+        # A started flow finds a backlog, and its JVM and workers are cold: the backlog as one micro-batch would show no row
+        # for a long time.
+        most = self._settings.flow.max_events_per_batch
+        sizes = [FIRST_EVENTS]
+        while sizes[-1] < most:
+            sizes.append(sizes[-1] * _GROWTH)
+        return [*sizes[:-1], most]
+
+    def source_options(self) -> Mapping[str, int | str]:
+        """Return no further options."""
+        return {}
+
+    def open(self) -> bool:
+        """Open the tables, and create missing ones. Returns True if `events` existed. Raises `Misconfigured`."""
+        exists = make_tables(self._spark, self._tables)
+        if not is_local(master := self._spark.sparkContext.master):
+            require_shared(self._spark, self._tables.events, master)
+        self._events = DeltaLog("events", self._tables.events)
+        self._readings = DeltaLog("readings", self._tables.readings)
+        return exists
+
+    @property
+    def logs(self) -> Sequence[DeltaLog]:
+        """The logs of the tables, that of `events` first."""
+        return self._events, self._readings
+
+    def begin(self, owner: Owner, topic_ids: TopicIds) -> None:
+        """Take micro-batches of this owner from now on."""
+        flow = self._settings.flow
+        self._committer = MicroBatchCommitter(
+            spark=self._spark,
+            events=self._events,
+            readings=self._readings,
+            task=WorkerTask(
+                plan=plan_of(self._settings),
+                events=self._tables.events,
+                readings=self._tables.readings,
+                kafka=self._settings.kafka,
+                shared=flow.shared,
+                tracing=self._export is not None,
+            ),
+            owner=owner,
+            topic_ids=topic_ids,
+            ids=IdIndex(self._tables.events),
+            parallel=parsing_slots(self._spark.sparkContext.defaultParallelism, flow),
+            export=self._export,
+        )
+
+    def resume(self, bounds: Bounds) -> Positions:
+        """Finish the last batches of former checkpoints. Returns the positions after the last rows of `events`."""
+        landed = of_events(self._committer.owner, self._events, self._committer.topic_ids.ids, bounds)
+        for batch in landed.unfinished:
+            self._committer.finish(batch)
+        return landed.positions
+
+    def land(self, raw: DataFrame, batch: MicroBatch, *, decided: bool) -> int:
+        """Land one micro-batch. `decided`: its rows are in `events` already. Returns the number of its events."""
+        progress = self._committer.process(raw, batch, decided=decided)
+        self._on_progress(progress)
+        return progress.events

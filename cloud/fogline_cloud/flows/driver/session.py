@@ -1,0 +1,203 @@
+"""The flow's Spark session, local or on a cluster."""
+
+import logging
+import os
+import re
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from fogline.errors import Misconfigured
+from fogline.installed import find_jars, find_java
+from fogline_cloud.settings import CloudSettings, FlowSettings, Scalar
+
+_LOGGING = Path(__file__).with_name("log4j2.properties")
+_LOCAL = re.compile(r"local(?:\[(\*|[0-9]+)(?:,[0-9]+)?\])?")
+RAW_POOL = "raw"
+"""Spark's scheduler pool of the query that writes `raw`. It gets as many free slots as all others together."""
+_DEFAULT_MASTER = "local[2]"
+_SUBMITTED = ("PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS")  # spark-submit sets the first; users set the second instead of it
+_ATTEMPTS = 4  # number of times that a task is tried if its worker dies
+
+_ALWAYS: dict[str, Scalar] = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|private key",  # Spark's own, and a PEM key as a value
+    "spark.scheduler.mode": "FAIR",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.maxConcurrentOutputFileWriters": 8,
+    "spark.sql.execution.arrow.maxRecordsPerBatch": 5000,
+    "spark.sql.execution.arrow.maxBytesPerBatch": 16 << 20,
+    "spark.databricks.delta.optimize.maxFileSize": 128 << 20,
+    "spark.databricks.delta.optimize.minFileSize": 64 << 20,
+}
+_CLASS_PATH = "spark.driver.extraClassPath"
+_QUICK_JAVA = (
+    "-XX:+UseParallelGC -XX:+UnlockDiagnosticVMOptions -XX:-C1UpdateMethodData -XX:Tier4InvocationThreshold=150000"
+    " -XX:Tier4MinInvocationThreshold=18000 -XX:Tier4CompileThreshold=450000 -XX:Tier4BackEdgeThreshold=1200000"
+)
+"""Java's second compiler for code that runs 30 times as often as by default, and no profile for it (decision 0043)."""
+_LOCALLY: dict[str, Scalar] = {
+    "spark.driver.defaultJavaOptions": _QUICK_JAVA,
+    "spark.ui.enabled": False,
+    "spark.ui.showConsoleProgress": False,
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "2g",
+    "spark.python.daemon.module": "fogline_cloud.flows.driver.worker_daemon",
+    "spark.sql.shuffle.partitions": 2,
+    "spark.databricks.delta.snapshotPartitions": 2,
+    "spark.sql.streaming.metricsEnabled": False,
+}
+
+
+def is_local(master: str) -> bool:
+    """Return True if driver and workers are this process and its children."""
+    return _LOCAL.fullmatch(master) is not None
+
+
+def spark_master(flow: FlowSettings) -> str | None:
+    """Return the master to set, `None` to leave it to spark-submit.
+
+    A local one gets `_ATTEMPTS` tries of a task, and a slot for the query that writes `raw`.
+    """
+    if flow.master is None and any(name in os.environ for name in _SUBMITTED):
+        return None
+    match = _LOCAL.fullmatch(chosen := flow.master or _DEFAULT_MASTER)
+    if match is None:
+        return chosen
+    slots = match[1] or "1"
+    return f"local[{int(slots) + bool(flow.raw_days) if slots.isdecimal() else slots},{_ATTEMPTS}]"
+
+
+def parsing_slots(slots: int, flow: FlowSettings) -> int:
+    """Return how many of Spark's slots parsing may occupy: hanging parsers leave one to the query that writes `raw`."""
+    return max(1, slots - 1) if flow.raw_days else slots
+
+
+def log_file(settings: CloudSettings) -> Path:
+    """Return the path of Spark's own log: beside the checkpoint, or in the working folder if the checkpoint is a URL."""
+    checkpoint = settings.flow.checkpoint
+    if "://" in checkpoint:
+        return Path(f"fogline-flow-{settings.flow.name}.log").absolute()
+    return Path(f"{checkpoint}.log")
+
+
+def class_archive() -> Path:
+    """Return the path of the archive of Spark's classes, which need not exist. Raises `Misconfigured` without the jars."""
+    return find_jars("spark")[0].parent.with_suffix(".jsa")
+
+
+def java_options(settings: CloudSettings) -> str:
+    """Return the options of the flow's JVM, but for the archive of classes, of which it never speaks."""
+    log = f'-Dlog4j2.configurationFile="{_LOGGING.as_uri()}" -Dfogline.log="{log_file(settings)}"'
+    return f"{log} -Duser.timezone=UTC -Xlog:cds=off -Xlog:cds+dynamic=off"
+
+
+def _archive_options() -> str:
+    """Return the option of a JVM that uses the archive of classes, if it can."""
+    archive = class_archive()
+    return f' -XX:SharedArchiveFile="{archive}"' if archive.exists() else ""
+
+
+def configuration(settings: CloudSettings) -> dict[str, str]:
+    """Return every Spark setting of the flow; `[flow.spark]` overrides, or adds jars. Raises `Misconfigured` without ours."""
+    flow = settings.flow
+    local = is_local(spark_master(flow) or "")
+    jars = [str(each) for each in find_jars("spark")]
+    chosen: dict[str, Scalar] = {
+        **_ALWAYS,
+        "spark.app.name": f"fogline-{flow.name}",
+        **({} if local else {"spark.jars": ",".join(jars)}),
+        "spark.driver.extraJavaOptions": java_options(settings) + (_archive_options() if local else ""),
+        **(_LOCALLY if local else {}),
+        **flow.spark,
+    }
+    if local:  # Java maps classes of its class path alone from an archive; a cluster's workers need copies of the jars
+        own = [str(flow.spark[_CLASS_PATH])] if _CLASS_PATH in flow.spark else []
+        chosen[_CLASS_PATH] = os.pathsep.join([*jars, *own])
+    return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in chosen.items()}
+
+
+def start_session(settings: CloudSettings) -> SparkSession:
+    """Start a session, or return the running one. Raises `Misconfigured`. On a cluster, set PYSPARK_PYTHON."""
+    java = find_java()
+    master = spark_master(settings.flow)
+    if master is not None and is_local(master):
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+    else:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    log_file(settings).parent.mkdir(parents=True, exist_ok=True)
+    builder = SparkSession.builder
+    for key, value in (({} if master is None else {"spark.master": master}) | configuration(settings)).items():
+        builder = builder.config(key, value)
+    with own_signals():
+        try:
+            spark = builder.getOrCreate()
+        except (PySparkException, OSError) as error:
+            first = str(error).strip().partition("\n")[0]
+            raise Misconfigured(f"Spark does not start with {java}: {first} (see {log_file(settings)})") from error
+    spark.sparkContext.setLogLevel("WARN")
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # Spark's own log has the same errors
+    return spark
+
+
+@contextmanager
+def spark_session(settings: CloudSettings) -> Iterator[SparkSession]:
+    """Start a session as `start_session` does, and stop it at the end of the block."""
+    spark = start_session(settings)
+    try:
+        yield spark
+    finally:
+        with suppress(Py4JError):  # Java has ended already
+            spark.stop()
+
+
+@contextmanager
+def own_signals() -> Iterator[None]:
+    """Keep this process's SIGINT handler, which a new Spark context replaces; it gets a SIGINT when the JVM has started.
+
+    PySpark leaves a JVM behind for good if it is interrupted while it starts one. A JVM that is started within this ignores
+    SIGTERM, which may go to the whole process group: this process finishes the micro-batch first, and then ends the JVM.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        with _java_ignores_sigterm():
+            yield
+        return
+    came = threading.Event()
+    former = signal.signal(signal.SIGINT, lambda *_: came.set())
+    try:
+        with _java_ignores_sigterm():
+            yield
+    finally:
+        signal.signal(signal.SIGINT, former)
+        if came.is_set():
+            signal.raise_signal(signal.SIGINT)
+
+
+_java_starts = threading.Event()
+
+
+@contextmanager
+def _java_ignores_sigterm() -> Iterator[None]:
+    _java_starts.set()
+    try:
+        yield
+    finally:
+        _java_starts.clear()
+
+
+def _in_child() -> None:
+    if _java_starts.is_set():
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # Java leaves a signal alone that is ignored when it starts
+
+
+os.register_at_fork(after_in_child=_in_child)  # PySpark starts Java itself, and takes no function for this

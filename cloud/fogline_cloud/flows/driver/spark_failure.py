@@ -1,0 +1,49 @@
+"""Spark's failures as one line, by the reaction that they need. Spark's own messages are in the log file."""
+
+import re
+from pathlib import Path
+
+from fogline.errors import FoglineError, Misconfigured, Unreachable
+from fogline_cloud.flows.start.retention_gap import REMEDY
+
+_KAFKA_AWAY = re.compile(
+    r"kafka\.common\.errors\.(Timeout|Disconnect|Network|BrokerNotAvailable|CoordinatorNotAvailable|LeaderNotAvailable)"
+    r"|TimeoutException: (Timed out waiting for a node|Timeout of \d+ms expired|Topic \S+ not present in metadata)"
+    r"|No resolvable bootstrap urls"
+)
+_OURS = re.compile(r"^fogline\.errors\.Unreachable: (.*)", re.MULTILINE)  # the last line of a worker's traceback
+_KNOWN = {  # Meaning and remedy by pattern. The first match counts.
+    r"OffsetOutOfRange|KAFKA_DATA_LOSS|data may have been lost|aged out by Kafka": "Kafka has deleted records that the flow "
+    f"has not read: the flow was down for longer than Kafka's retention. {REMEDY}",
+    r"ArithmeticException: long overflow": "a record in a raw topic has a timestamp that Spark cannot hold: delete it "
+    "(kafka-delete-records), and set the topic's message.timestamp.type to LogAppendTime",
+    r"UnknownTopicOrPartition": "a topic of the flow does not exist: run `fogline topics create`",
+    r"No space left on device": "the disk of the tables or the checkpoint is full",
+    r"streaming queries are concurrently using|CONCURRENT_STREAM_LOG_UPDATE|another streaming query": "another flow runs with "
+    "the same checkpoint: stop one of them",
+    r"OutOfMemoryError|GC overhead limit": 'Spark ran out of memory: set [flow.spark] "spark.driver.memory" higher, or '
+    "max_events_per_batch lower",
+    r"Python worker exited unexpectedly": "a worker process was killed several times, "
+    "although parsers ran in processes of their own: is there enough memory?",
+    r"SaslAuthenticationException|SslAuthenticationException": "Kafka refuses the credentials in [kafka]",
+    r"TopicAuthorizationException|ClusterAuthorizationException": "Kafka denies the flow access to a topic or the cluster: "
+    "run `fogline topics create --acls` as an administrator of Kafka",
+    r"Permission denied|AccessDeniedException": "a folder of the flow is not writable",
+}
+
+
+def explained(error: BaseException, log: Path) -> FoglineError:
+    """Return `Unreachable` if Kafka does not answer, else `Misconfigured` with the remedy and the path of Spark's log."""
+    if isinstance(error, FoglineError):
+        return error
+    text = str(error)
+    if found := _OURS.search(text):
+        return Unreachable(found[1])
+    if _KAFKA_AWAY.search(text):
+        return Unreachable("Kafka does not answer")
+    for pattern, meaning in _KNOWN.items():
+        if re.search(pattern, text):
+            return Misconfigured(f"{meaning} (see {log})")
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    line = f"{type(error).__name__}: {line}" if not line.startswith("[") else line
+    return Misconfigured(f"the flow failed: {line[:300]} (see {log})")

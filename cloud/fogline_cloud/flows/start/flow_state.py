@@ -1,0 +1,130 @@
+"""State of a flow, read from its checkpoint, its tables and Kafka without Spark, and the way on after a gap."""
+
+import uuid
+from dataclasses import dataclass
+
+import msgspec
+from deltalake import DeltaTable
+
+from fogline.errors import Misconfigured
+from fogline_cloud import topics
+from fogline_cloud.flows.start import positions
+from fogline_cloud.flows.start.checkpoint_files import CheckpointFiles, QueryCheckpoint, raw_checkpoint
+from fogline_cloud.flows.start.positions import Bounds, Positions, partitions, raw_partitions
+from fogline_cloud.flows.start.retention_gap import REMEDY, RetentionGap, find_gaps, write_gap_rows
+from fogline_cloud.flows.start.takeover import Claim
+from fogline_cloud.flows.start.topic_ids import read_topic_ids
+from fogline_cloud.flows.tables.batch import MicroBatch
+from fogline_cloud.flows.tables.delta_log import DeltaLog
+from fogline_cloud.flows.tables.files import tables_in
+from fogline_cloud.flows.tables.owner import Owner
+from fogline_cloud.flows.tables.table_history import last_commit_s
+from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.settings import CloudSettings
+
+STALLED_S = 300.0
+"""Time without a commit after which a flow with unread records counts as stopped."""
+_NEW = QueryCheckpoint("", -1, -1)
+
+
+@dataclass(frozen=True, slots=True)
+class FlowState:
+    """A query of a flow. `version`: that of its first table when it was read. `problem`: why the query would not start."""
+
+    claim: Claim
+    owner: Owner
+    version: int
+    positions: Positions
+    bounds: Bounds
+    problem: str
+    last_commit_s: float | None  # since 1970
+
+    @property
+    def table(self) -> str:
+        """The first table of the query: `events` or `raw`."""
+        return self.claim.logs[0].table
+
+    @property
+    def gaps(self) -> list[RetentionGap]:
+        """The records that Kafka deleted before the flow had read them."""
+        return find_gaps(self.positions, self.bounds)
+
+    def problems(self, now_s: float) -> list[str]:
+        """Return what stops the flow, each with the remedy. `now_s`: seconds since 1970."""
+        found = [self.problem] if self.problem else []
+        found += [f"Kafka has deleted records that table {self.table} lacks: {gap.text}. {REMEDY}" for gap in self.gaps]
+        waiting = sum(lag for lag in self.lag.values() if lag > 1)  # 1: the marker of the last transaction has no row
+        if waiting and not found and (self.last_commit_s or 0) < now_s - STALLED_S:
+            found.append(
+                f"{waiting:,} offsets wait for table {self.table}, and no commit came for {STALLED_S / 60:.0f} minutes: start "
+                "`fogline flow run`, or see in its log why it waits"
+            )
+        return found
+
+    def require_startable(self) -> None:
+        """Raise `Misconfigured` if the flow would not start for another reason than a gap."""
+        if self.problem:
+            raise Misconfigured(self.problem)
+
+    @property
+    def lag(self) -> dict[tuple[str, int], int]:
+        """The number of offsets that each partition is ahead of the flow."""
+        return {
+            partition: max(0, end - self.positions.get(partition, first)) for partition, (first, end) in self.bounds.items()
+        }
+
+
+def read_states(settings: CloudSettings) -> list[FlowState]:
+    """Return the state of each query whose tables exist: that of `events`, then that of `raw`.
+
+    Raises `Misconfigured` or `Unreachable`.
+    """
+    flow, tables = settings.flow, tables_in(settings.flow.tables, settings.flow.storage)
+    names = topics.of_lanes(flow.lanes, settings.tenant)
+    bounds = KafkaClients(settings.kafka).bounds(raw_partitions(names, partitions(settings)), committed=True)
+    queries = [({"events": tables.events, "readings": tables.readings}, flow.checkpoint)]
+    if flow.raw_days:
+        queries.append(({"raw": tables.raw}, raw_checkpoint(flow)))
+    return [
+        _state(settings, [DeltaLog(name, folder) for name, folder in folders.items()], checkpoint, bounds)
+        for folders, checkpoint in queries
+        if all(DeltaTable.is_deltatable(folder.uri, folder.storage) for folder in folders.values())
+    ]
+
+
+def _state(settings: CloudSettings, logs: list[DeltaLog], checkpoint: str, bounds: Bounds) -> FlowState:
+    files = CheckpointFiles(checkpoint, settings.flow.storage)
+    ids = read_topic_ids(settings).ids
+    claim = Claim(settings.tenant, settings.flow, checkpoint, logs, files.state() or _NEW, ids)
+    if claim.is_replaced:
+        claim = Claim(settings.tenant, settings.flow, checkpoint, logs, _NEW, ids)
+    log, version = logs[0], logs[0].version()
+    owner, problem = claim.newest, ""
+    try:
+        claim.check(exists=True)
+    except Misconfigured as error:
+        problem = str(error)
+    if claim.checkpoint.planned >= 0 and not problem:
+        known = positions.of_checkpoint(files, claim.checkpoint, claim.decided)
+    elif log.table == "raw":
+        known = positions.of_raw(owner, log, ids, bounds)
+    else:
+        known = positions.of_events(owner, log, ids, bounds).positions
+    return FlowState(claim, owner, version, known, bounds, problem, last_commit_s(log.snapshot(), owner.name))
+
+
+def accept_gaps(state: FlowState) -> None:
+    """Commit a row of `events` for each gap, and the positions after the gaps in place of the checkpoint's, in one commit.
+
+    Table `raw` gets no rows. A running flow loses the tables. Raises `Misconfigured` if `state` is out of date.
+    """
+    claim = state.claim
+    owner = msgspec.structs.replace(state.owner, run=str(uuid.uuid4()), epoch=state.owner.epoch + 1)
+    marks = {state.owner.application_of_successor: owner.epoch} if state.owner.run else {}
+    for partition, offset in state.positions.items():
+        application = positions.position_application(owner.tenant, partition, claim.ids.get(partition[0]))
+        marks[application] = max(offset, state.bounds[partition][0])
+    batch = MicroBatch(owner.flow, owner.run, 0)
+    log = claim.logs[0]
+    files = write_gap_rows(log.folder, state.gaps, claim.tenant, batch) if log.table == "events" else []
+    log.claim(owner, marks, files, at=state.version)

@@ -1,0 +1,12 @@
+"""The tables as files and commits, by Arrow and delta-rs: ledger, maintenance and queries read them without Spark.
+
+`batch`: one micro-batch and its files, as values
+`dead_letters`: rows that were not parsed, read without Spark
+`delta_log`: commits through delta-rs
+`files`: Parquet files in the tables' folders
+`id_keys`: finds the files that may hold an event
+`owner`: the owner of a flow's tables
+`schema`: the tables' columns, their meaning and their Arrow types
+`table_features`: features of Delta tables that the flow's writers would break
+`table_history`: the commits of a table
+"""
