@@ -47,7 +47,7 @@ def fill(tables: Path, tenant: str, commits: int) -> None:
             writers[name].add(some)
             writers[name].close()  # one file for each commit
     for name in TABLES:
-        logs[name].claim(owner, {})
+        logs[name].take_over(owner, {})
         logs[name].append(writers[name].close(), batch, owner)
 
 

@@ -110,7 +110,7 @@ def fill(table: TableFolder, tenant: str, rows: int, number: int) -> float:
     files = max(DAYS, -(-rows // FILE_ROWS))
     batch, owner = MicroBatch("made", f"run-{number}", 0), Owner(tenant, "made", f"run-{number}", number)
     log = DeltaLog("events", table)
-    log.claim(owner, {})
+    log.take_over(owner, {})
     with FileWriter(table, MEASURED["events"]) as writer:
         for each in made_rows(tenant, batch, rows, files):
             writer.add(each)

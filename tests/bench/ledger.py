@@ -90,7 +90,7 @@ def fill(tables: Path, tenant: str, after: int, rows: int) -> None:
     for name in ("events", "readings"):
         table = TableFolder(str(tables / name))
         log = DeltaLog(name, table)
-        log.claim(owner, {})
+        log.take_over(owner, {})
         with FileWriter(table, MEASURED[name]) as writer:
             for each in made_rows(name, tenant, batch, after, rows):
                 writer.add(each)

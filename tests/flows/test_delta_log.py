@@ -43,7 +43,7 @@ def batch(owner, number):
 @pytest.fixture
 def log(table) -> DeltaLog:
     made = DeltaLog("events", table)
-    made.claim(FIRST, {})
+    made.take_over(FIRST, {})
     return made
 
 
@@ -51,7 +51,7 @@ def log(table) -> DeltaLog:
 def test_the_former_owner_cannot_commit(table, log):
     log.append(files(table, 1), batch(FIRST, 0), FIRST)
     newer = DeltaLog("events", table)
-    newer.claim(SECOND, {})
+    newer.take_over(SECOND, {})
 
     with pytest.raises(
         Misconfigured, match=r"\[flow\] name = main: another flow of this name or lane has taken over .*: stop one"
@@ -64,13 +64,13 @@ def test_the_former_owner_cannot_commit(table, log):
 
 @pytest.mark.fault("K7")
 def test_a_claim_between_the_check_and_the_commit_is_a_conflict(table, log, monkeypatch):
-    """F1: Delta itself refuses the commit, because the claim wrote the same transaction application."""
+    """F1: Delta itself refuses the commit, because the takeover wrote the same transaction application."""
     check = DeltaLog._require
 
     def check_then_lose(self, owner):
         check(self, owner)
         if owner == FIRST:
-            DeltaLog("events", table).claim(SECOND, {})
+            DeltaLog("events", table).take_over(SECOND, {})
 
     monkeypatch.setattr(DeltaLog, "_require", check_then_lose)
     with pytest.raises(Misconfigured, match="taken over"):
@@ -83,16 +83,16 @@ def test_one_of_many_concurrent_claims_wins(table):
     logs = [DeltaLog("events", table) for _ in range(4)]
     together = Barrier(len(logs))
 
-    def claim(number):
+    def take_over(number):
         together.wait(60)
         try:
-            logs[number].claim(Owner("t", "main", f"run-{number}", 1), {})
+            logs[number].take_over(Owner("t", "main", f"run-{number}", 1), {})
         except Misconfigured:
             return None
         return number
 
     with ThreadPoolExecutor(len(logs)) as pool:
-        (winner,) = [number for number in pool.map(claim, range(len(logs))) if number is not None]
+        (winner,) = [number for number in pool.map(take_over, range(len(logs))) if number is not None]
     found = DeltaLog("events", table)
     assert [found.version_of(f"t/run/run-{number}") for number in range(4)] == [
         1 if number == winner else None for number in range(4)
@@ -101,7 +101,7 @@ def test_one_of_many_concurrent_claims_wins(table):
 
 def test_flows_of_other_names_and_tenants_do_not_meet(table, log):
     for other in (Owner("t", "other", "run-3", 1), Owner("u", "main", "run-4", 7)):
-        DeltaLog("events", table).claim(other, {})
+        DeltaLog("events", table).take_over(other, {})
     log.append(files(table, 1), batch(FIRST, 0), FIRST)
     assert sequences(table) == [1]
 
@@ -126,7 +126,7 @@ def test_no_commit_follows_a_restore_that_the_flow_does_not_know_of(table, log):
     assert sequences(table) == [1]
     assert DeltaLog("events", table).is_restored(FIRST.name)
     assert not DeltaLog("events", table).is_restored("t/other"), "it has no expectation of this table"
-    log.claim(SECOND, {})
+    log.take_over(SECOND, {})
     assert not DeltaLog("events", table).is_restored(FIRST.name), "the restore was taken note of"
 
 

@@ -8,7 +8,7 @@ from flows.tenant_flow import Flow
 from flows.topic_changes import create_again
 from fogline.errors import Misconfigured
 from fogline_cloud.flows.driver import commit
-from fogline_cloud.flows.start import takeover as claim
+from fogline_cloud.flows.start import takeover
 
 CREATED_AGAIN = r"topic hono\.telemetry\.\S+ was deleted and created again.*--accept-new-topics"
 
@@ -58,8 +58,8 @@ def test_a_topic_created_again_while_a_batch_is_read_stops_that_batch(flow: Flow
 
 def test_tables_without_topic_ids_take_the_ids_of_the_first_start(flow: Flow, make_event, monkeypatch):
     with monkeypatch.context() as former:
-        former.setattr(claim.Claim, "_topic_marks", lambda *_: {})
-        former.setattr(claim.Claim, "_recreated_topics", lambda *_: [])
+        former.setattr(takeover.Takeover, "_topic_marks", lambda *_: {})
+        former.setattr(takeover.Takeover, "_recreated_topics", lambda *_: [])
         flow.land([make_event(b"1")])
         flow.run()
     flow.land([make_event(b"2")])

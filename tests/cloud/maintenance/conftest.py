@@ -29,7 +29,7 @@ class MadeTable:
         measured = {"delta.dataSkippingStatsColumns": ",".join(MEASURED[name])}
         DeltaTable.create(folder.uri, schema, partition_by=["day"], configuration=measured)
         self.log = DeltaLog(name, folder)
-        self.log.claim(OWNER, {})
+        self.log.take_over(OWNER, {})
         self.batches = 0
 
     def append(self, day: date, *devices: str) -> None:

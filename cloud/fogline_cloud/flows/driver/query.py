@@ -1,4 +1,4 @@
-"""A streaming query: from the claim on its sink's tables to the end of the last micro-batch."""
+"""A streaming query: from the takeover of its sink's tables to the end of the last micro-batch."""
 
 import json
 import logging
@@ -23,7 +23,7 @@ from fogline_cloud.flows.driver.spark_failure import explained
 from fogline_cloud.flows.start.checkpoint_files import CheckpointFiles, CheckpointUnreadable
 from fogline_cloud.flows.start.positions import Bounds, Positions, of_checkpoint, raw_partitions
 from fogline_cloud.flows.start.retention_gap import require_no_gap
-from fogline_cloud.flows.start.takeover import Claim
+from fogline_cloud.flows.start.takeover import Takeover
 from fogline_cloud.flows.start.topic_ids import TopicIds, read_topic_ids
 from fogline_cloud.flows.tables.batch import MicroBatch
 from fogline_cloud.flows.tables.delta_log import DeltaLog
@@ -162,40 +162,40 @@ class Query:
             self._on_offsets(json.loads(progress["sources"][0]["endOffset"]))
 
     def _prepare(self) -> str:
-        """Claim the tables. Returns Spark's starting offsets. Raises `Misconfigured` if Kafka has deleted unread records."""
+        """Takeover the tables. Returns Spark's starting offsets. Raises `Misconfigured` if Kafka has deleted unread records."""
         sink = self._sink
         exists = sink.open()
         self._topic_ids = topic_ids = read_topic_ids(self._settings)
-        claim = self._claim(topic_ids)
-        if claim.is_replaced:
+        takeover = self._takeover(topic_ids)
+        if takeover.is_replaced:
             delete_checkpoint(self._spark, sink.checkpoint)
-            claim = self._claim(topic_ids)
-        self._owner = claim.make(exists=exists, epoch=self.epoch)
+            takeover = self._takeover(topic_ids)
+        self._owner = takeover.make(exists=exists, epoch=self.epoch)
         self.epoch = self._owner.epoch
-        self._planned, self._decided = claim.checkpoint.planned, claim.decided
+        self._planned, self._decided = takeover.checkpoint.planned, takeover.decided
         sink.begin(self._owner, topic_ids)
-        known = self._known(claim) if exists else {}
+        known = self._known(takeover) if exists else {}
         return starting_offsets(self._owner.topics, self._counts, known)
 
-    def _claim(self, topic_ids: TopicIds) -> Claim:
+    def _takeover(self, topic_ids: TopicIds) -> Takeover:
         sink, settings = self._sink, self._settings
         checkpoint = open_checkpoint(self._spark, sink.checkpoint)
         accept = self._accept_new_topics
-        return Claim(
+        return Takeover(
             settings.tenant, settings.flow, sink.checkpoint, sink.logs, checkpoint, topic_ids.ids, accept_new_topics=accept
         )
 
-    def _known(self, claim: Claim) -> Positions:
+    def _known(self, takeover: Takeover) -> Positions:
         """Return the positions that Spark's checkpoint does not have. Raises `Misconfigured` after a gap by retention."""
         settings = self._settings
         bounds = KafkaClients(settings.kafka).bounds(raw_partitions(self._owner.topics, self._counts), committed=True)
-        if claim.checkpoint.planned < 0:
+        if takeover.checkpoint.planned < 0:
             known = self._sink.resume(bounds)
             require_no_gap(known, bounds)
             return known
         with suppress(CheckpointUnreadable):  # delta-rs knows fewer kinds of folders than Spark, which finds the gap later
             files = CheckpointFiles(self._sink.checkpoint, settings.flow.storage)
-            require_no_gap(of_checkpoint(files, claim.checkpoint, claim.decided), bounds)
+            require_no_gap(of_checkpoint(files, takeover.checkpoint, takeover.decided), bounds)
         return {}
 
     def _stream(self, starting: str, max_events: int, *, once: bool) -> StreamingQuery:

@@ -12,7 +12,7 @@ from fogline_cloud.flows.start import positions
 from fogline_cloud.flows.start.checkpoint_files import CheckpointFiles, QueryCheckpoint, raw_checkpoint
 from fogline_cloud.flows.start.positions import Bounds, Positions, partitions, raw_partitions
 from fogline_cloud.flows.start.retention_gap import REMEDY, RetentionGap, find_gaps, write_gap_rows
-from fogline_cloud.flows.start.takeover import Claim
+from fogline_cloud.flows.start.takeover import Takeover
 from fogline_cloud.flows.start.topic_ids import read_topic_ids
 from fogline_cloud.flows.tables.batch import MicroBatch
 from fogline_cloud.flows.tables.delta_log import DeltaLog
@@ -31,7 +31,7 @@ _NEW = QueryCheckpoint("", -1, -1)
 class FlowState:
     """A query of a flow. `version`: that of its first table when it was read. `problem`: why the query would not start."""
 
-    claim: Claim
+    takeover: Takeover
     owner: Owner
     version: int
     positions: Positions
@@ -42,7 +42,7 @@ class FlowState:
     @property
     def table(self) -> str:
         """The first table of the query: `events` or `raw`."""
-        return self.claim.logs[0].table
+        return self.takeover.logs[0].table
 
     @property
     def gaps(self) -> list[RetentionGap]:
@@ -95,22 +95,22 @@ def read_states(settings: CloudSettings) -> list[FlowState]:
 def _state(settings: CloudSettings, logs: list[DeltaLog], checkpoint: str, bounds: Bounds) -> FlowState:
     files = CheckpointFiles(checkpoint, settings.flow.storage)
     ids = read_topic_ids(settings).ids
-    claim = Claim(settings.tenant, settings.flow, checkpoint, logs, files.state() or _NEW, ids)
-    if claim.is_replaced:
-        claim = Claim(settings.tenant, settings.flow, checkpoint, logs, _NEW, ids)
+    takeover = Takeover(settings.tenant, settings.flow, checkpoint, logs, files.state() or _NEW, ids)
+    if takeover.is_replaced:
+        takeover = Takeover(settings.tenant, settings.flow, checkpoint, logs, _NEW, ids)
     log, version = logs[0], logs[0].version()
-    owner, problem = claim.newest, ""
+    owner, problem = takeover.newest, ""
     try:
-        claim.check(exists=True)
+        takeover.check(exists=True)
     except Misconfigured as error:
         problem = str(error)
-    if claim.checkpoint.planned >= 0 and not problem:
-        known = positions.of_checkpoint(files, claim.checkpoint, claim.decided)
+    if takeover.checkpoint.planned >= 0 and not problem:
+        known = positions.of_checkpoint(files, takeover.checkpoint, takeover.decided)
     elif log.table == "raw":
         known = positions.of_raw(owner, log, ids, bounds)
     else:
         known = positions.of_events(owner, log, ids, bounds).positions
-    return FlowState(claim, owner, version, known, bounds, problem, last_commit_s(log.snapshot(), owner.name))
+    return FlowState(takeover, owner, version, known, bounds, problem, last_commit_s(log.snapshot(), owner.name))
 
 
 def accept_gaps(state: FlowState) -> None:
@@ -118,13 +118,13 @@ def accept_gaps(state: FlowState) -> None:
 
     Table `raw` gets no rows. A running flow loses the tables. Raises `Misconfigured` if `state` is out of date.
     """
-    claim = state.claim
+    takeover = state.takeover
     owner = msgspec.structs.replace(state.owner, run=str(uuid.uuid4()), epoch=state.owner.epoch + 1)
     marks = {state.owner.application_of_successor: owner.epoch} if state.owner.run else {}
     for partition, offset in state.positions.items():
-        application = positions.position_application(owner.tenant, partition, claim.ids.get(partition[0]))
+        application = positions.position_application(owner.tenant, partition, takeover.ids.get(partition[0]))
         marks[application] = max(offset, state.bounds[partition][0])
     batch = MicroBatch(owner.flow, owner.run, 0)
-    log = claim.logs[0]
-    files = write_gap_rows(log.folder, state.gaps, claim.tenant, batch) if log.table == "events" else []
-    log.claim(owner, marks, files, at=state.version)
+    log = takeover.logs[0]
+    files = write_gap_rows(log.folder, state.gaps, takeover.tenant, batch) if log.table == "events" else []
+    log.take_over(owner, marks, files, at=state.version)

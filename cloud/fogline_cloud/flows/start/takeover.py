@@ -1,4 +1,4 @@
-"""The claim of a starting flow to its tables. It is refused if the checkpoint does not fit the tables."""
+"""A starting flow takes over its tables, and becomes their owner. It may not if its checkpoint does not fit them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _REMEDY = "delete this folder, and the flow continues after the last rows of the
 
 
 @dataclass
-class Claim:
+class Takeover:
     """A query's checkpoint compared with its tables. `decided`: newest batch of this checkpoint in the first table.
 
     `logs`: the logs of the tables that the query writes. A commit to the first one decides a micro-batch.
@@ -69,7 +69,7 @@ class Claim:
         owner = msgspec.structs.replace(newest, epoch=newest.epoch + 1)
         for log in self.logs:
             topic_marks = self._topic_marks(owner, self._recreated_topics()) if log is self._decisive else {}
-            log.claim(owner, {**self._marks(log.table), **topic_marks})
+            log.take_over(owner, {**self._marks(log.table), **topic_marks})
         return owner
 
     def _recreated_topics(self) -> list[str]:

@@ -88,7 +88,7 @@ class DeltaLog:
             self._table.update_incremental()
         return self._table
 
-    def claim(self, owner: Owner, marks: Mapping[str, int], files: Sequence[File] = (), at: int | None = None) -> None:
+    def take_over(self, owner: Owner, marks: Mapping[str, int], files: Sequence[File] = (), at: int | None = None) -> None:
         """Commit this owner, with further transactions `marks` and `files`. Raises `Misconfigured` if another flow came first.
 
         `at`: the only version of the table that the commit may follow.

@@ -1,7 +1,4 @@
-"""The raw record of a row of `events`, from what the row keeps. A row whose outcome is not ok keeps the body.
-
-Headers that no column holds are lost: properties, expiry, command ids.
-"""
+"""The headers of a raw record, from the columns of its row in `events`, which lack its properties, expiry and command ids."""
 
 from collections.abc import Mapping
 from typing import Any
