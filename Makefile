@@ -8,8 +8,8 @@
 #   make mutants ARGS="--only window"                  wrong changes of deciding modules: the tests must notice each
 #   make chaos                                         power cuts, damaged disks, zombies, bad lines, forged ledgers, all slow tests, long searches
 #   make packages ARGS="--arch arm64"                  the Debian packages; make apt-repository, test-packages
-#   make faults                                        every test of a fault; writes docs/faults.md
-#   make docs                                              writes docs/settings.md, docs/columns.md, docs/metrics.md and the dashboards of deploy/grafana
+#   make faults                                        every test of a fault; writes docs/proofs/faults.md
+#   make docs                                              writes docs/reference, and the dashboards of deploy/grafana
 #   make soak ARGS="--minutes 60 --seed 7"             two bridges, two gateways, and every kind of fault for an hour
 #   make soak ARGS="--reconnects 1000"                 and nothing piles up; with --ble 500, of Bluetooth devices
 ARGS ?=

@@ -5,8 +5,8 @@
     spark = session("cloud.toml")
     readings(spark, "cloud.toml", streaming=True).withWatermark("event_time", "1 hour")
 
-`readings`, `events` and `raw` are the Delta tables (docs/columns.md). `fleet` is the metadata of every event from its topic, at
-least once. Each function takes the session, so that it works with a notebook's own.
+`readings`, `events` and `raw` are the Delta tables (docs/reference/columns.md). `fleet` is the metadata of every event from its
+topic, at least once. Each function takes the session, so that it works with a notebook's own.
 
 Rows of events and readings have a column `event_time` for watermarks. The function of that name makes it with other bounds:
 `readings(spark).withColumn("event_time", event_time(ahead=timedelta(hours=1)))`.

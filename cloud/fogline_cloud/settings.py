@@ -1,4 +1,4 @@
-"""Settings of the cloud side: one TOML file for bridge, flow and ledger. docs/settings.md is generated from these types."""
+"""Settings of the cloud side: one TOML file for bridge, flow and ledger. docs/reference/settings.md is generated from it."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -66,7 +66,7 @@ class BridgeSettings(_Strict, frozen=True, kw_only=True):
     """If true, gateways get and renew their certificates here (`fogline gateway add`). Needs the authority's `ca.folder`."""
     tls: TlsSettings | None = None
     one_cpu: bool = True
-    """If true, all Python threads run on one CPU at a time, which costs less CPU time (docs/performance.md)."""
+    """If true, all Python threads run on one CPU at a time, which costs less CPU time (docs/proofs/performance.md)."""
 
 
 class CommandPolicySettings(_Strict, frozen=True, kw_only=True):
@@ -96,7 +96,7 @@ class Learn(StrEnum):
 
 
 class DeviceSettings(_Strict, frozen=True, kw_only=True):
-    """The registry of devices (docs/devices.md)."""
+    """The registry of devices (docs/device-registry.md)."""
 
     learn: Learn = Learn.REGISTERED
     """Devices whose last event, gateways and firmware the registry notes. `all` also adds devices that nobody has set, with
@@ -104,7 +104,7 @@ class DeviceSettings(_Strict, frozen=True, kw_only=True):
     seen_every_s: Annotated[float, Meta(ge=1, le=86_400)] = 600.0
     """How often the registry notes that a gateway had events of a device, in seconds."""
     types: str | None = None
-    """File with the commands that each type of device takes (docs/devices.md), read again when it changes. Default: none."""
+    """File with the commands of each type of device (docs/device-registry.md), read again when it changes. Default: none."""
 
 
 class Strategy(StrEnum):

@@ -57,7 +57,7 @@ def diagnose(config: Path) -> Iterator[Finding]:
     try:
         settings = load(config)
     except Misconfigured as error:
-        yield Finding(Grade.FAIL, "settings", str(error), "Correct it; docs/settings.md has every key")
+        yield Finding(Grade.FAIL, "settings", str(error), "Correct it; docs/reference/settings.md has every key")
         yield from check_clock()
         return
     folder = Path(settings.data)

@@ -126,7 +126,7 @@ def settings_text(first: FirstSettings, *, tls: bool, data: str = "data") -> str
     """Return the settings. What the gateway does not need at first is there as a comment. `data`: folder of the outbox."""
     mark = "" if tls else "# "
     lines = (
-        "# Settings of a Fogline gateway. docs/settings.md has every key. After a change: fogline-edge check",
+        "# Settings of a Fogline gateway. docs/reference/settings.md has every key. After a change: fogline-edge check",
         f'tenant = "{first.tenant}"',
         f'gateway = "{first.gateway}"',
         f'data = "{data}"'.ljust(30) + " # folder of the outbox, from this one",

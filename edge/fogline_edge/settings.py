@@ -1,4 +1,4 @@
-"""The gateway's settings: one TOML file, decoded into these types. docs/settings.md is generated from them."""
+"""The gateway's settings: one TOML file, decoded into these types. docs/reference/settings.md is generated from them."""
 
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
@@ -331,7 +331,7 @@ class EdgeSettings(StrictTable, frozen=True, kw_only=True):
     metrics: str | None = None
     """Address of `/metrics` and `/healthz` as `host:port`, for example `127.0.0.1:9464`; only loopback. Default: none."""
     one_cpu: bool = True
-    """`true`: all threads run on one CPU at a time, which takes less CPU time (docs/performance.md)."""
+    """`true`: all threads run on one CPU at a time, which takes less CPU time (docs/proofs/performance.md)."""
     outbox: OutboxSettings = msgspec.field(default_factory=OutboxSettings)
     uplink: UplinkSettings = msgspec.field(default_factory=UplinkSettings)
     commands: CommandKeySettings = msgspec.field(default_factory=CommandKeySettings)

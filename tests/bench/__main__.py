@@ -6,7 +6,7 @@
     make bench ARGS="--only gateway --rows one-connection --runs 1"
     make bench ARGS="--only gateway --rows '*-20' '*-20-card' --minutes 10"
 
-Absolute figures are this machine's; the ratios are what to compare. docs/performance.md says how to read them.
+Absolute figures are this machine's; the ratios are what to compare. docs/proofs/performance.md says how to read them.
 
 exit status: 0 measured; 1 measured, and with --check a goal was missed; 2 something could not be measured.
 """

@@ -1,4 +1,4 @@
-"""The rows of the gateway: loads, and the goals of their figures. docs/performance.md says how to read them."""
+"""The rows of the gateway: loads, and the goals of their figures. docs/proofs/performance.md says how to read them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""The rows of the table, with the goals that some of them have. docs/performance.md says how to read them."""
+"""The rows of the table, with the goals that some of them have. docs/proofs/performance.md says how to read them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -106,8 +106,8 @@ def test_each_service_may_open_a_file_for_each_connection_that_it_bounds(part):
 
 
 def parts():
-    """The parts of each process's memory in docs/limits.md: name, MiB, and the constant if there is one."""
-    section = (ROOT / "docs" / "limits.md").read_text().partition("## The sum")[2].partition("\n## ")[0]
+    """The parts of each process's memory in docs/proofs/limits.md: name, MiB, and the constant if there is one."""
+    section = (ROOT / "docs" / "proofs" / "limits.md").read_text().partition("## The sum")[2].partition("\n## ")[0]
     found = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line.startswith("| ")]
     rows = {}
     for process, what, mib, constant in found[1:]:

@@ -1,16 +1,16 @@
-"""Writes docs/columns.md from `fogline_cloud.flows.tables.schema`: every column of the tables. `make docs` runs this module."""
+"""Writes docs/reference/columns.md from `fogline_cloud.flows.tables.schema`: the columns of the tables. For `make docs`."""
 
 from pathlib import Path
 
 from fogline_cloud.flows.tables.schema import EVENTS, RAW, READINGS, Column
 
-PAGE = Path(__file__).parents[2] / "docs" / "columns.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "columns.md"
 
 _TABLES = {"events": EVENTS, "readings": READINGS, "raw": RAW}
 _HEAD = """\
 # Columns
 
-The columns of the Delta tables, as `DESCRIBE TABLE` shows them. [tables](tables.md) explains the tables. This page is
+The columns of the Delta tables, as `DESCRIBE TABLE` shows them. [tables](../tables.md) explains the tables. This page is
 generated from the schema by `make docs`.
 """
 

@@ -1,11 +1,11 @@
-"""Writes docs/metrics.md from `fogline.process.metrics`. `make docs` runs this module."""
+"""Writes docs/reference/metrics.md from `fogline.process.metrics`. `make docs` runs this module."""
 
 from itertools import groupby
 from pathlib import Path
 
 from fogline.process.metrics import METRICS, Metric
 
-PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 
 _HEAD = """\
 # Metrics

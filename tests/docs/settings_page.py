@@ -1,4 +1,4 @@
-"""Writes docs/settings.md from the settings' types: one row for each key, with its default, its values and its meaning.
+"""Writes docs/reference/settings.md from the settings' types: a row for each key, with its default, values and meaning.
 
 The meaning is the string literal that follows a field in the class, as in Sphinx's attribute docstrings. `make docs` runs
 this module.
@@ -18,7 +18,7 @@ import fogline_cloud.settings
 import fogline_edge.settings
 import fogline_edge.settings_types
 
-PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"
 
 _HEAD = """\
 # Settings

@@ -1,4 +1,4 @@
-"""Every command of `fogline` and `fogline-edge` keeps the conventions of docs/command-line.md."""
+"""Every command of `fogline` and `fogline-edge` keeps the conventions of docs/reference/command-line.md."""
 
 import argparse
 import inspect
@@ -13,7 +13,7 @@ from docs.command_parsers import COMMANDS, PARSERS, options
 from fogline_cloud.cli import main as cloud
 from rules.source import files
 
-PAGE = Path(__file__).parents[2] / "docs" / "command-line.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "command-line.md"
 SERVES = {"fogline bridge run", "fogline api run", "fogline flow run", "fogline-edge run"}
 """They print facts as JSON lines, and go on until they are stopped."""
 LISTS = {"fogline audit show", "fogline-edge outbox"}

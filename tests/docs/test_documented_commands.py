@@ -14,7 +14,7 @@ from fogline_cloud.kafka import KafkaClients
 from fogline_cloud.settings import load
 from rules.source import ROOT
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LIMIT_S = 60
 PROGRAMS = {each.prog: each for each in PARSERS}
 PLACES = re.compile(r"^(sudo (-u fogline )?)?(\.venv/bin/)?(?=fogline)")

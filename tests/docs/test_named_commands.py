@@ -10,7 +10,7 @@ from docs.command_parsers import PARSERS
 from rules.source import PRODUCT, ROOT, files
 
 NAMED = re.compile(r"(?<![\w./-])(fogline(?:-edge)?) ([a-z]+)(?: ([a-z]+))?(?: ([a-z]+))?")
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def choices(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:

@@ -1,4 +1,4 @@
-"""Renders `docs/faults.md` from the catalogue, the marks on the tests, and the tests' outcomes. Without pytest."""
+"""Renders `docs/proofs/faults.md` from the catalogue, the marks on the tests, and the tests' outcomes. Without pytest."""
 
 import ast
 import json
@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
-PAGE = TESTS.parent / "docs" / "faults.md"
+PAGE = TESTS.parent / "docs" / "proofs" / "faults.md"
 CATALOGUE = TESTS / "faults" / "catalogue.toml"
 OUTCOMES = TESTS / "faults" / "outcomes.json"
 
@@ -117,4 +117,4 @@ def _line(row: Row, marked: Marks, found: Mapping[str, Outcome]) -> str:
 
 def _link(name: str) -> str:
     path, _, function = name.partition("::")
-    return f"[{function}](../{path})"
+    return f"[{function}](../../{path})"

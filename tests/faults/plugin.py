@@ -1,7 +1,7 @@
 """The mark `fault`: `@pytest.mark.fault("C1")` on a test says which rows of the catalogue it provokes.
 
 What such tests print is shown at the end of each run. With `--faults` only they run, and what they come to is written down,
-with the page `docs/faults.md`.
+with the page `docs/proofs/faults.md`.
 """
 
 from datetime import UTC, datetime
@@ -14,7 +14,7 @@ WORST = ("passed", "skipped", "failed")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--faults", action="store_true", help="run the tests of faults only, and write docs/faults.md")
+    parser.addoption("--faults", action="store_true", help="run the tests of faults only, and write docs/proofs/faults.md")
 
 
 def pytest_configure(config: pytest.Config) -> None:

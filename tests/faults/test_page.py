@@ -1,4 +1,4 @@
-"""docs/faults.md is what catalogue, marks and outcomes say, and no row that has to be covered is left open."""
+"""docs/proofs/faults.md is what catalogue, marks and outcomes say, and no row that has to be covered is left open."""
 
 import pytest
 
@@ -42,7 +42,7 @@ def test_an_outcome_is_told_case_by_case():
 def test_a_row_without_tests_says_why_and_one_that_did_not_run_says_so():
     rows = [Row("A1", "fire", "put out"), Row("A2", "flood", "dried", "no water here")]
     text = page.render({"Things": rows}, {"tests/test_a.py::test_fire": ("A1",)}, {})
-    assert "| A1 | fire | put out | [test_fire](../tests/test_a.py) | not run |" in text
+    assert "| A1 | fire | put out | [test_fire](../../tests/test_a.py) | not run |" in text
     assert "| A2 | flood | dried | not yet | no water here |" in text
 
 
@@ -75,7 +75,7 @@ def test_a_run_writes_down_what_came_out_and_the_page(pytester, elsewhere):
     (found,) = page.outcomes().items()
     assert (found[0], found[1].passed, found[1].said) == ("tests/test_it.py::test_it", 1, ["so it was"])
     assert page.PAGE.read_text() == page.render(page.catalogue(), page.marks(), page.outcomes())
-    assert page.PAGE.read_text().count("[test_it](../tests/test_it.py) | passed |") == 2
+    assert page.PAGE.read_text().count("[test_it](../../tests/test_it.py) | passed |") == 2
 
 
 @pytest.mark.parametrize("rows", ['"C77"', '"C7", "Z1"', ""])

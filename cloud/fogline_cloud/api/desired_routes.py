@@ -1,4 +1,4 @@
-"""`/v1/devices/{device}/desired`: shows and replaces the desired state of a device (docs/devices.md)."""
+"""`/v1/devices/{device}/desired`: shows and replaces the desired state of a device (docs/device-registry.md)."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""`/v1/devices`: the registry of devices, as Kafka has it (docs/devices.md)."""
+"""`/v1/devices`: the registry of devices, as Kafka has it (docs/device-registry.md)."""
 
 import asyncio
 import heapq

@@ -73,7 +73,7 @@ def run_list(arguments: argparse.Namespace) -> int:
         (each["device"], each["type"] or "-", (each["gateways"] or ["-"])[0], each["last_seen"], _tags(each["tags"]))
         for each in found.records
     ]
-    empty = "no device matches" if arguments.where else "no device is in the registry (docs/devices.md)"
+    empty = "no device matches" if arguments.where else "no device is in the registry (docs/device-registry.md)"
     show_rows(("device", "type", "gateway", "last seen", "tags"), rows, empty, found.more)
     return 0
 

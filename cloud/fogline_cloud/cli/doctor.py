@@ -52,7 +52,7 @@ def _diagnose(config: Path) -> Iterator[Finding]:
     try:
         settings = load(config, kafka=False)
     except Misconfigured as error:
-        yield Finding(Grade.FAIL, "settings", str(error), "Correct it; docs/settings.md has every key")
+        yield Finding(Grade.FAIL, "settings", str(error), "Correct it; docs/reference/settings.md has every key")
         return
     yield Finding(Grade.OK, "settings", f"{config}: tenant {settings.tenant}, {settings.shards} shards")
     yield from checkup.examine(_checks(settings))

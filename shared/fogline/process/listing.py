@@ -1,4 +1,4 @@
-"""Prints rows, facts and times in the one way of all commands (docs/command-line.md)."""
+"""Prints rows, facts and times in the one way of all commands (docs/reference/command-line.md)."""
 
 import json
 from collections.abc import Mapping, Sequence

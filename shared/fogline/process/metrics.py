@@ -1,4 +1,4 @@
-"""Every metric of Fogline: name, type, meaning. docs/metrics.md is generated from `METRICS`.
+"""Every metric of Fogline: name, type, meaning. docs/reference/metrics.md is generated from `METRICS`.
 
 Names follow Prometheus: base units, `_total` for counters. The parts of a process count in plain objects with typed fields
 (`MqttCounters`, `ShardCounters`, ...); `fogline.process.metrics_server` reads them when it is asked.

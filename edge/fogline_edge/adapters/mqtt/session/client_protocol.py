@@ -1,6 +1,6 @@
 """The state machine of one connection (sections 3 and 4 of MQTT): pure. Packets and the clock go in, effects come out.
 
-Subscriptions are for commands only; a retained message is an event like any other. `docs/mqtt.md` goes through the standard.
+Subscriptions are for commands only; a retained message is an event like any other. docs/proofs/mqtt.md has each statement.
 """
 
 from collections.abc import Callable, Sequence
