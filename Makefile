@@ -68,7 +68,7 @@ soak: setup
 	@$(PYTHON) deploy/soak $(ARGS)
 
 docs: setup
-	@cd tests && ../$(PYTHON) -m docs.settings_page && ../$(PYTHON) -m docs.columns_page && ../$(PYTHON) -m docs.metrics_page
+	@cd tests && for page in settings columns metrics command_line; do ../$(PYTHON) -m docs.$${page}_page || exit; done
 	@$(PYTHON) deploy/grafana/generate.py
 
 format: setup

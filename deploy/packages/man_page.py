@@ -35,12 +35,12 @@ def page(parser: argparse.ArgumentParser, release: str, day: str) -> str:
         "COMMAND [OPTION...]",
         ".SH COMMANDS",
     ]
-    for command, about in _commands(parser):
-        lines += [f'.SS "{_text(command.prog)}"', f"{_text(about[:1].upper() + about[1:])}.", ".PP"]
-        lines += [_text(" ".join(command.format_usage().removeprefix("usage: ").split()))]
-        lines += _options(command)
+    for command, about in commands(parser):
+        lines += [f'.SS "{_text(command.prog)}"', _text(about), ".PP", _text(usage(command))]
+        for form, meaning in options(command):
+            lines += [".TP", f".B {_text(form)}", _text(meaning)]
     lines += [".SH EXAMPLES", ".EX"]
-    lines += [_text(line) for text in _epilogs(parser) for line in (*text.strip().splitlines(), "")]
+    lines += [_text(line) for text in examples(parser) for line in (*text.strip().splitlines(), "")]
     lines += [".EE", ".SH EXIT STATUS"]
     for status, meaning in EXIT_STATUSES.items():
         lines += [".TP", f".B {status}", _text(meaning)]
@@ -51,27 +51,33 @@ def _groups(parser: argparse.ArgumentParser) -> "Iterator[argparse._SubParsersAc
     return (each for each in parser._actions if isinstance(each, argparse._SubParsersAction))
 
 
-def _commands(parser: argparse.ArgumentParser) -> Iterator[tuple[argparse.ArgumentParser, str]]:
-    """Yield the parser of each command that does something, with the sentence of its group's help about it."""
+def commands(parser: argparse.ArgumentParser) -> Iterator[tuple[argparse.ArgumentParser, str]]:
+    """Yield the parser of each command that does something, with the help of its group about it, as a sentence."""
     for group in _groups(parser):
         about = {each.dest: each.help or "" for each in group._choices_actions}
         for name, command in group.choices.items():
             if any(_groups(command)):
-                yield from _commands(command)
+                yield from commands(command)
             else:
-                yield command, about.get(name, "")
+                yield command, f"{about[name][:1].upper()}{about[name][1:]}."
 
 
-def _options(command: argparse.ArgumentParser) -> Iterator[str]:
+def usage(command: argparse.ArgumentParser) -> str:
+    """Return the usage of a command on one line."""
+    return " ".join(command.format_usage().removeprefix("usage: ").split())
+
+
+def options(command: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
+    """Yield the form and the meaning of each argument and option of a command."""
     formatter = command._get_formatter()
     for each in command._actions:
         if not isinstance(each, argparse._HelpAction):
-            yield from (".TP", f".B {_text(formatter._format_action_invocation(each))}", _text(formatter._expand_help(each)))
+            yield formatter._format_action_invocation(each), formatter._expand_help(each)
 
 
-def _epilogs(parser: argparse.ArgumentParser) -> list[str]:
+def examples(parser: argparse.ArgumentParser) -> list[str]:
     """Return the examples of all commands, each once: the commands of a group share theirs."""
-    epilogs = [parser.epilog, *(command.epilog for command, _ in _commands(parser))]
+    epilogs = [parser.epilog, *(command.epilog for command, _ in commands(parser))]
     return list(dict.fromkeys(each for each in epilogs if each))
 
 

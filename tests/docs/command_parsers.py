@@ -21,5 +21,10 @@ def options(parser: argparse.ArgumentParser) -> set[str]:
     return {option for action in parser._actions for option in action.option_strings}
 
 
-PARSERS = [cloud.build_parser(), edge.build_parser()]
+def parsers() -> list[argparse.ArgumentParser]:
+    """Return new parsers: parsing `command send --where` changes which words the parser expects."""
+    return [cloud.build_parser(), edge.build_parser()]
+
+
+PARSERS = parsers()
 COMMANDS = [each for parser in PARSERS for each in leaves(parser)]
