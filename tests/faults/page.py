@@ -15,12 +15,12 @@ OUTCOMES = TESTS / "faults" / "outcomes.json"
 HEAD = """\
 # Faults that Fogline survives
 
-Each row is a fault that tests provoke, and what is right then. What is held against each other in the end are sets of ids:
-what devices were acknowledged for, what the outbox has, what a reader of committed records finds in Kafka, what is in the
-table. Lost, double, made up, and a hole in a numbering that nobody explains: none of each.
+Each row is a fault that tests provoke, and the right behaviour. The tests compare four sets of ids: events that were
+acknowledged to devices, events in the outbox, records that `read_committed` consumers read from Kafka, and rows of the tables.
+No event is lost, duplicated or invented, and no sequence is missing without a gap record.
 
-`make faults` runs the tests named here and writes this page; nothing in it is written by hand. `make test` fails when it does
-not say what the marks on the tests and their last outcomes say.
+`make faults` runs the tests named here and writes this page; nothing in it is written by hand. `make test` fails if it
+differs from the marks on the tests and their last outcomes.
 """
 
 
@@ -98,10 +98,10 @@ def render(chapters: Mapping[str, list[Row]], marked: Marks, found: Mapping[str,
     """The page."""
     parts = [HEAD]
     for title, rows in chapters.items():
-        parts += [f"## {title}\n", "| # | fault | what is right | test | outcome |\n|---|---|---|---|---|"]
+        parts += [f"## {title}\n", "| # | fault | right behaviour | test | outcome |\n|---|---|---|---|---|"]
         parts[-1] += "".join(f"\n{_line(row, marked, found)}" for row in rows) + "\n"
     said = {name: each.said for name, each in found.items() if each.said and name in marked}
-    parts.append("## What they said\n")
+    parts.append("## Figures that the tests print\n")
     parts += [
         f"{_link(name)} ({found[name].day}):\n\n" + "".join(f"- {line}\n" for line in lines) for name, lines in said.items()
     ]
