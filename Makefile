@@ -9,7 +9,7 @@
 #   make chaos                                         power cuts, damaged disks, zombies, bad lines, forged ledgers, all slow tests, long searches
 #   make packages ARGS="--arch arm64"                  the Debian packages; make apt-repository, test-packages
 #   make faults                                        every test of a fault; writes docs/proofs/faults.md
-#   make docs                                              writes docs/reference, and the dashboards of deploy/grafana
+#   make docs                                              writes docs/reference, docs/pictures, and the dashboards of deploy/grafana
 #   make soak ARGS="--minutes 60 --seed 7"             two bridges, two gateways, and every kind of fault for an hour
 #   make soak ARGS="--reconnects 1000"                 and nothing piles up; with --ble 500, of Bluetooth devices
 ARGS ?=
@@ -17,7 +17,7 @@ PYTHON := .venv/bin/python
 SIDE_BY_SIDE := $(PYTHON) -m pytest --numprocesses 3 --dist loadfile
 unexport PYTHONDONTWRITEBYTECODE  # each of some thousand processes would compile all that it imports
 
-.PHONY: setup setup-tests setup-bench demo up test busy mutants chaos faults check packages apt-repository test-packages bench soak docs format clean
+.PHONY: setup setup-tests setup-bench setup-docs demo up test busy mutants chaos faults check packages apt-repository test-packages bench soak docs format clean
 
 setup:
 	@deploy/setup/setup.sh
@@ -27,6 +27,9 @@ setup-tests:
 
 setup-bench:
 	@deploy/setup/setup.sh bench
+
+setup-docs:
+	@deploy/setup/setup.sh docs
 
 demo: setup
 	@$(PYTHON) deploy/demo $(ARGS)
@@ -67,8 +70,8 @@ bench: setup-bench
 soak: setup
 	@$(PYTHON) deploy/soak $(ARGS)
 
-docs: setup
-	@cd tests && for page in settings columns metrics command_line; do ../$(PYTHON) -m docs.$${page}_page || exit; done
+docs: setup-docs
+	@cd tests && for page in settings_page columns_page metrics_page command_line_page pictures; do ../$(PYTHON) -m docs.$$page || exit; done
 	@$(PYTHON) deploy/grafana/generate.py
 
 format: setup

@@ -4,6 +4,7 @@
 #     deploy/setup/setup.sh            what it takes to run
 #     deploy/setup/setup.sh tests      and to test: other people's clients, a broker, promtool
 #     deploy/setup/setup.sh bench      and to measure: a broker
+#     deploy/setup/setup.sh docs       and to render pictures: Graphviz
 #
 # 1. the system packages that are missing, by apt, named aloud before they are installed
 # 2. .venv: uv, then the hashed Python dependencies of requirements.lock, then our four distributions
@@ -19,10 +20,11 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 case "${1:-}" in
-    "") for_tests="" for_bench="" ;;
-    tests) for_tests=yes for_bench="" ;;
-    bench) for_tests="" for_bench=yes ;;
-    *) printf 'usage: %s [tests | bench]\n' "$0" >&2; exit 2 ;;
+    "") for_tests="" for_bench="" for_docs="" ;;
+    tests) for_tests=yes for_bench="" for_docs="" ;;
+    bench) for_tests="" for_bench=yes for_docs="" ;;
+    docs) for_tests="" for_bench="" for_docs=yes ;;
+    *) printf 'usage: %s [tests | bench | docs]\n' "$0" >&2; exit 2 ;;
 esac
 
 state=.fogline
@@ -57,6 +59,7 @@ missing_packages() {
     command -v coap-client-notls >/dev/null || command -v coap-client >/dev/null || echo libcoap3-bin
     command -v dbus-daemon >/dev/null || echo dbus
     [ -z "$for_tests$for_bench" ] || PATH=$PATH:/usr/sbin command -v mosquitto >/dev/null || echo mosquitto
+    [ -z "$for_docs" ] || command -v dot >/dev/null || echo graphviz
     [ -z "$for_tests" ] || missing_packages_for_tests
 }
 

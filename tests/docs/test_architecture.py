@@ -1,4 +1,4 @@
-"""ARCHITECTURE.md names functions, classes and modules that exist."""
+"""ARCHITECTURE.md and docs/development name functions, classes and modules that exist."""
 
 import re
 from importlib import import_module
@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-PAGE = (Path(__file__).parents[2] / "ARCHITECTURE.md").read_text("utf-8")
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "ARCHITECTURE.md", ROOT / "docs" / "development.md", *sorted((ROOT / "docs" / "development").glob("*.md"))]
+TEXT = "".join(page.read_text("utf-8") for page in PAGES)
 TOPICS = {"fogline.commands", "fogline.parsers"}
-NAMED = sorted(set(re.findall(r"`(fogline(?:_edge|_cloud|_lab)?(?:\.\w+)+)`", PAGE)) - TOPICS)
+NAMED = sorted(set(re.findall(r"`(fogline(?:_edge|_cloud|_lab)?(?:\.\w+)+)`", TEXT)) - TOPICS)
 
 
 @pytest.mark.parametrize("name", NAMED)

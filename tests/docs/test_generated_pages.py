@@ -2,9 +2,9 @@
 
 import pytest
 
-from docs import columns_page, command_line_page, metrics_page, settings_page
+from docs import columns_page, command_line_page, metrics_page, pictures, settings_page
 
-PAGES = [settings_page, columns_page, metrics_page, command_line_page]
+PAGES = [settings_page, columns_page, metrics_page, command_line_page, pictures]
 
 
 @pytest.mark.parametrize("module", PAGES, ids=lambda module: module.PAGE.stem)
