@@ -10,6 +10,7 @@ from functools import partial
 import pytest
 
 from fogline import hello
+from fogline.amqp.backoff import Backoff
 from fogline.amqp.driver import AmqpConnection, connect, listen
 from fogline.amqp.engine import Engine
 from fogline.amqp.login import EXTERNAL, PLAIN, Login
@@ -26,7 +27,7 @@ from fogline_lab.device.command_device import CommandDevice
 from fogline_lab.line.line import Line
 from fogline_lab.line.line import gateway as serving_gateway
 from fogline_lab.line.secure_line import secure
-from fogline_lab.waiting import until_not
+from fogline_lab.waiting import until, until_not
 
 GATEWAY = {"product": hello.PRODUCT}
 
@@ -155,11 +156,31 @@ async def test_a_gateway_refuses_a_bridge_that_the_authority_does_not_know(prote
     assert "the peer's certificate is refused" in peer.why
 
 
+@pytest.mark.fault("T4")
+async def test_a_gateway_whose_clock_is_behind_stores_events_until_the_certificate_of_the_bridge_is_valid(protected):
+    """The certificate begins tomorrow, as a gateway sees it whose clock is a day behind."""
+    line, site = protected
+    async with line.bridge():
+        pass  # from now on the line has a port
+    outbox = Outbox.open(line.settings())
+    async with line.uplink(outbox, backoff=Backoff(base_s=0.01, cap_s=0.01)) as uplink:
+        async with listening(site.files(Role.BRIDGE, "bridge-1", later_days=1), line.port):
+            for number in (1, 2):
+                await line.put(outbox, number)
+                uplink.state.why = ""
+                await until(lambda: "certificate is not yet valid" in uplink.state.why, "the gateway does not say why")
+            assert not uplink.connected
+        async with line.bridge():
+            await line.drained(outbox)
+    await outbox.close()
+    assert line.landed() == [1, 2]
+
+
 @asynccontextmanager
-async def listening(files: TlsSettings):
+async def listening(files: TlsSettings, port: int = 0):
     security = ServerSecurity((EXTERNAL,), server_context(files, "bridge.tls"))
     make = partial(Engine, "bridge", server=True, security=security)
-    server = await listen(HERE, 0, lambda: AmqpConnection(make(), End()))
+    server = await listen(HERE, port, lambda: AmqpConnection(make(), End()))
     try:
         yield server.sockets[0].getsockname()[1]
     finally:
