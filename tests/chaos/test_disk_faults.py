@@ -165,7 +165,7 @@ async def test_what_is_kept_twice_while_the_disk_becomes_free_is_kept_as_it_was_
 
 
 @pytest.mark.fault("C10")
-async def test_what_the_gateway_itself_writes_waits_for_room_too(folder):
+async def test_writes_of_the_gateway_itself_wait_for_room_too(folder):
     room = Room()
     life = Life(Disk(folder / LOCK), folder, statement_s=0.01)
     await life.put(1)

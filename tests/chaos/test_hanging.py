@@ -146,7 +146,7 @@ def test_nothing_is_settled_by_the_marker_of_somebody_else(broker, tenant):
 
 
 @pytest.mark.fault("K1")
-def test_a_bridge_that_dies_while_it_commits_what_hangs_leaves_the_truth_intact(broker, tenant, monkeypatch):
+def test_bridge_killed_while_it_completes_hanging_transactions_loses_nothing(broker, tenant, monkeypatch):
     clients = provided(broker.bootstrap, tenant, 1)
     writer, _ = taken(clients, tenant)
     writer.producer.destroy()

@@ -83,7 +83,7 @@ HOSTILE = {**BEFORE_OPEN, **AFTER_OPEN}
 
 
 @pytest.mark.fault("N8")
-async def test_a_peer_that_breaks_the_protocol_is_told_so_and_ended(line):
+async def test_peer_that_breaks_the_protocol_gets_an_error_and_is_closed(line):
     """N8: garbage before and after the header, frames too big or too small, deep maps: closed with the right condition."""
     async with serving(line) as bridge:
         for number, (what, (data, condition)) in enumerate(HOSTILE.items()):

@@ -101,7 +101,7 @@ def line(kafka, tenant, folder) -> Line:
 
 @pytest.mark.slow
 @pytest.mark.fault("C10", "C3")
-async def test_what_a_killed_gateway_dropped_is_known_by_its_number_and_nothing_else_is_missing(line):
+async def test_events_dropped_by_a_killed_gateway_are_named_by_sequence_and_no_other_is_missing(line):
     async with line.bridge():
         pass
     site = Site(line)

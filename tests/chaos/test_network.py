@@ -93,7 +93,7 @@ def test_the_production_time_outs_notice_a_half_open_connection_in_35_s():
 
 
 @pytest.mark.fault("C5")
-async def test_what_lies_between_is_killed_again_and_again_with_batches_in_flight(line):
+async def test_connection_is_cut_repeatedly_with_batches_in_flight(line):
     """C5: each connection dies, as that of a router that is killed, after some batches have gone and before all are settled."""
     chance = Random(5)
     async with at_a_distance(line) as (bridge, outbox, way):

@@ -13,7 +13,7 @@ LEAST = 1000
 
 
 @pytest.mark.fault("C7")
-async def test_what_was_acknowledged_survives_a_power_cut_at_any_step(folder, memory, thorough):
+async def test_acknowledged_events_survive_a_power_cut_at_any_step(folder, memory, thorough):
     disk = Disk(folder / LOCK)
     await live(disk, folder)
     images, lost = 0, 0

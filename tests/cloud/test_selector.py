@@ -60,7 +60,7 @@ def test_what_a_selector_finds(selector, found):
      "a IS 'b'", "a NOT = 'b'", "'text'", "(a = 'b'", "a = 'b')", "a + 1 = 2", "a = 'b' AND", "NOT", "a = ~", "a = 'ä' ÄND",
      "(" * 40 + "a" + ")" * 40, "NOT " * 40 + "a", "a" * (MAX_SELECTOR + 1), "a BETWEEN 1", "IN = 'a'"],
 )  # fmt: skip
-def test_what_is_no_selector_is_named(selector):
+def test_invalid_selector_is_refused_with_the_reason(selector):
     with pytest.raises(Poison, match=r"selector|ESCAPE"):
         read_selector(selector)
 

@@ -122,7 +122,7 @@ async def test_what_is_framed_well_is_served(server, case):
 @SERVERS
 @pytest.mark.parametrize("case", ENDING)
 @pytest.mark.fault("S4")
-async def test_what_may_be_framed_in_two_ways_ends_the_connection_with_its_response(server, case, caplog):
+async def test_ambiguous_framing_closes_the_connection_after_its_response(server, case, caplog):
     data, statuses = ENDING[case]
     with caplog.at_level(logging.WARNING):
         async with server() as port:

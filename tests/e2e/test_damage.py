@@ -23,7 +23,7 @@ def pages_of_events(file):
 
 
 @pytest.mark.fault("C8")
-async def test_what_is_salvaged_lands_once_and_what_is_not_is_told(line):
+async def test_salvaged_events_land_once_and_lost_ones_have_gap_records(line):
     async with line.bridge():
         async with line.gateway() as outbox:
             await line.put(outbox, *range(100))

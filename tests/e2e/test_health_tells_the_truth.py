@@ -38,7 +38,7 @@ async def get(address: str, path: str) -> tuple[int, str]:
 
 
 @pytest.mark.fault("K1")
-async def test_a_bridge_and_an_api_that_lose_kafka_say_so_although_nobody_sends_anything(folder, tenant, monkeypatch):
+async def test_bridge_and_api_report_the_loss_of_kafka_without_any_traffic(folder, tenant, monkeypatch):
     monkeypatch.setattr(consumer_thread, "ASK_S", 0.5)
     with KafkaBroker(folder / "kafka") as own:
         settings = CloudSettings(tenant=tenant, kafka={"bootstrap.servers": own.bootstrap}, shards=1)

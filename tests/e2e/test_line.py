@@ -128,7 +128,7 @@ async def test_a_restored_copy_of_an_outbox_loses_nothing(line):
 
 
 @pytest.mark.fault("C13")
-async def test_what_two_copies_of_an_outbox_store_at_one_place_are_two_events(line):
+async def test_events_of_two_outbox_copies_with_equal_sequence_are_two_events(line):
     """The original goes on after the backup; the copy, restored, stores other events at the very same places."""
     outbox = Outbox.open(line.settings())
     await line.put(outbox, *range(10))

@@ -267,7 +267,7 @@ name = "root"
 
 
 @pytest.mark.fault("S2")
-async def test_a_client_sees_what_it_may_command_or_manage_and_nothing_else(line):
+async def test_client_sees_only_devices_that_it_may_command_or_manage(line):
     line, site = secure(line)
     (line.folder / "access.toml").write_text(ACCESS)
     site.users.write_text("\n".join(password_line(name, PASSWORD) for name in ("alice", "bob", "weather", "root")))

@@ -34,7 +34,7 @@ def refusals(line) -> list[str]:
 
 
 @pytest.mark.fault("S3")
-async def test_a_lying_gateway_ends_no_command_and_stops_nobody(line):
+async def test_gateway_with_forged_replies_ends_no_command_and_stops_no_other(line):
     """B1 and B2 at the bridge's border: unknown states, foreign and made-up commands, and wrong statuses."""
     async with (
         line.bridge() as bridge,

@@ -188,7 +188,7 @@ async def listening(files: TlsSettings, port: int = 0):
 
 
 @pytest.mark.fault("S1", "S6")
-async def test_a_gateway_that_is_revoked_while_connected_is_cut_and_what_was_acknowledged_stays(
+async def test_gateway_revoked_while_connected_is_disconnected_and_its_acknowledged_events_stay(
     protected, monkeypatch, refusals
 ):
     monkeypatch.setattr("fogline_cloud.bridge.bridge.FILES_S", 0.05)

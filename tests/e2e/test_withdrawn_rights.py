@@ -62,7 +62,7 @@ def withdraw(site, how: str) -> None:
 
 @pytest.mark.fault("S9")
 @pytest.mark.parametrize("how", ["deleted", "changed"])
-async def test_the_connection_of_a_user_who_was_deleted_or_has_another_password_ends(guarded, how):
+async def test_connection_of_a_deleted_user_or_changed_password_ends(guarded, how):
     line, site, _ = guarded
     async with serving(line):
         alice, bob = await dial(line, site, "alice"), await dial(line, site, "bob")
@@ -102,7 +102,7 @@ async def until(condition) -> None:
 
 
 @pytest.mark.fault("S9")
-async def test_the_event_stream_and_the_requests_of_a_user_who_was_deleted_end(guarded):
+async def test_event_stream_and_requests_of_a_deleted_user_end(guarded):
     line, site, _ = guarded
     async with serving(line), api(line) as found:
         for user in ("alice", "bob"):

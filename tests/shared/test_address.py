@@ -25,7 +25,7 @@ def test_identifiers(name):
 
 @pytest.mark.parametrize("name", ["", "x" * 65, "a/b", "a b", "a+", "#", "a\0", "ä", "\u0430", "a\n", "10²"])
 @pytest.mark.fault("D9")
-def test_what_is_no_identifier(name):
+def test_texts_that_are_not_identifiers(name):
     with pytest.raises(Poison, match="device"):
         check_identifier(name, "device")
 
@@ -44,7 +44,7 @@ def test_any_text_is_an_address_or_poison(text):
 
 @given(st.text(max_size=200))
 @pytest.mark.fault("D9")
-def test_what_is_shown_disturbs_no_terminal(text):
+def test_printed_values_are_escaped_for_the_terminal(text):
     assert shown(text).isascii()
     assert shown(text).isprintable()
 

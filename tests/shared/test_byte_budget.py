@@ -90,7 +90,7 @@ def test_an_account_that_is_closed_counts_nothing():
     assert budget.held_bytes == 0
 
 
-def test_the_sum_holds_whatever_the_peers_do():
+def test_sum_of_bytes_is_bounded_for_any_behaviour_of_peers():
     """10,000 random steps of 40 peers, compared with a sum that is made anew each time."""
     chance, budget = random.Random(7), ByteBudget(BUDGET)
     peers = [Peer(budget, f"{number % 5}", f"user {number % 3}" if number % 2 else None) for number in range(40)]

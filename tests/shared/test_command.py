@@ -61,7 +61,7 @@ def test_a_command_comes_through_amqp_as_it_was(data, content_type, flags, signa
     ],
     ids=lambda value: str(value)[:60],
 )
-def test_what_is_no_command_says_why(change, reason):
+def test_unreadable_command_is_refused_with_the_reason(change, reason):
     message = msgspec.structs.replace(encode_command(make_command()), **change)
     with pytest.raises(Poison) as caught:
         decode_command(message)

@@ -123,7 +123,7 @@ WELCOME = Welcome(protocol=1, marks=[Mark(STREAM, 1)])
         {"protocol": 2**31},
     ],
 )
-def test_hello_with_a_value_that_nobody_could_keep_is_poison(replaced):
+def test_hello_with_a_value_out_of_range_is_poison(replaced):
     """S4: names that are too long, a clock beyond every deadline, a version that would forge a line of the log."""
     with pytest.raises(Poison):
         decode_hello(encoded(HELLO, **replaced))

@@ -58,7 +58,7 @@ def full(feed: Feed, letter: bytes) -> None:
 
 
 @pytest.mark.fault("S7")
-async def test_streams_that_nobody_reads_keep_a_piece_of_text_each_and_what_the_ring_forgets_is_gone():
+async def test_unread_event_streams_buffer_a_bounded_text_and_lose_events_that_left_the_ring():
     feed = Feed()
     first = feed.id_of(0)
     full(feed, b"a")

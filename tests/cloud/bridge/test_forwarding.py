@@ -102,9 +102,7 @@ KINDS = {
 
 @pytest.mark.parametrize(("handler", "address", "message"), KINDS.values(), ids=KINDS)
 @pytest.mark.parametrize("is_gone", [False, True], ids=["connected", "gone"])
-async def test_what_waits_for_a_silent_bridge_counts_and_stops_the_reading_until_it_is_settled(
-    handler, address, message, is_gone
-):
+async def test_bytes_waiting_for_a_silent_bridge_count_and_pause_reading_until_settled(handler, address, message, is_gone):
     async with silent_bridge() as (other, end):
 
         async def owners():

@@ -51,7 +51,7 @@ async def test_a_changed_file_that_cannot_be_read_changes_nothing(file, monkeypa
 
 
 @pytest.mark.fault("S7")
-async def test_whoever_knows_a_password_gets_in_beside_a_flood_of_others_and_busy_is_never_wrong(file, monkeypatch):
+async def test_right_password_is_accepted_beside_a_flood_of_logins_and_busy_is_never_wrong_password(file, monkeypatch):
     """48 strangers log in again and again, as fast as they are answered. Twelve users come meanwhile, from elsewhere."""
     monkeypatch.setitem(passwords_module._COST, "n", 2**8)  # some hundred checks
     file.write_text(password_line("alice", "right"))

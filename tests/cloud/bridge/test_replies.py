@@ -124,7 +124,7 @@ async def test_pauses_between_attempts_grow_and_end_with_a_new_link(delivered, m
     await new.has(1)
 
 
-async def test_an_operator_that_settles_nothing_has_few_replies_in_flight_and_stops_nobody(delivered):
+async def test_operator_that_settles_nothing_has_few_replies_in_flight_and_stops_no_other(delivered):
     """Isolation: one operator never settles its answers, another one takes its own."""
     replies, greedy, honest = ReplySender(delivered), Sender(), Sender()
     replies.add_link(("", "greedy"), greedy, [])

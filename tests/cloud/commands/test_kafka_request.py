@@ -50,7 +50,7 @@ def test_a_record_without_a_key_is_a_command():
     ],
     ids=lambda each: each if isinstance(each, str) else "",
 )
-def test_what_is_no_command_is_named(headers, why):
+def test_unreadable_command_record_is_named(headers, why):
     with pytest.raises(Poison, match=why):
         read(**headers)
 

@@ -55,7 +55,7 @@ async def until_problem(world, words: str) -> None:
 
 
 @pytest.mark.fault("R1")
-def test_advertisers_are_heard_beside_a_device_that_answers_no_request(tmp_path):
+def test_advertisements_arrive_beside_a_device_that_answers_no_request(tmp_path):
     async def steps(world):
         world.env[ENV_1].radio.numb = True
         await world.start()
@@ -74,7 +74,7 @@ def test_advertisers_are_heard_beside_a_device_that_answers_no_request(tmp_path)
 
 @pytest.mark.slow
 @pytest.mark.fault("R1")
-def test_advertisers_are_heard_beside_devices_that_accept_no_connection(tmp_path):
+def test_advertisements_arrive_beside_devices_that_accept_no_connection(tmp_path):
     """Two of them, for a minute and a half: both use up what they may."""
 
     async def steps(world):

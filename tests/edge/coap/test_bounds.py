@@ -143,7 +143,7 @@ def test_a_block_that_is_not_as_long_as_it_says_is_4_00():
 @pytest.mark.parametrize(
     "given", [(0, BLOCK, {"options": [(Option.SIZE1, uint(65))]}), (4, b"x", {}), (1_000_000, BLOCK, {})], ids=str
 )
-def test_what_is_too_big_is_4_13_with_the_size_that_is_taken(given):
+def test_body_that_is_too_large_gets_4_13_with_the_accepted_size(given):
     number, payload, more = given
     refused = Body().refused(number, payload, more=True, **more)
     assert (refused.code, refused.options) == (Code.REQUEST_ENTITY_TOO_LARGE, ((Option.SIZE1, uint(64)),))

@@ -41,7 +41,7 @@ LIES = {
 
 @pytest.mark.fault("N8")
 @pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
-async def test_what_one_endpoint_sends_never_stops_another(listening, dial, lie):
+async def test_messages_of_one_endpoint_never_block_another(listening, dial, lie):
     port, commands = MemoryPort(), MemoryCommands()
     async with listening(port, commands, endpoint_rate_s=100, endpoint_burst=100) as listener:
         with dial(listener) as honest, dial(listener) as liar:

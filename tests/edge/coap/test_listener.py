@@ -120,7 +120,7 @@ async def test_the_same_id_from_another_endpoint_is_another_message(listening, d
 
 
 @pytest.mark.fault("C11")
-async def test_what_takes_long_is_acknowledged_and_answered_separately(listening, dial):
+async def test_slow_request_is_acknowledged_and_gets_a_separate_response(listening, dial):
     port = MemoryPort()
     port.hold()
     async with listening(port) as listener:
@@ -218,7 +218,7 @@ async def test_a_body_in_blocks(listening, dial):
     ids=["one datagram", "a large datagram", "as it says", "by its blocks"],
 )
 @pytest.mark.fault("D10")
-async def test_what_is_too_big_is_4_13(listening, dial, message):
+async def test_body_that_is_too_large_gets_4_13(listening, dial, message):
     port = MemoryPort()
     async with listening(port, max_body_bytes=64) as listener:
         with dial(listener) as wire:
@@ -253,7 +253,7 @@ async def test_the_largest_datagram_there_is_comes_whole(listening, dial):
 
 
 @pytest.mark.fault("D3")
-async def test_who_sends_too_much_is_told_and_then_ignored_and_others_are_served(listening, dial):
+async def test_endpoint_that_floods_gets_an_error_is_then_ignored_and_others_are_served(listening, dial):
     port = MemoryPort()
     async with listening(port, endpoint_rate_s=1e-9, endpoint_burst=2) as listener:
         with dial(listener) as greedy, dial(listener) as other:

@@ -106,7 +106,7 @@ async def stored(outbox):
 
 
 @pytest.mark.fault("D2")
-async def test_what_was_answered_before_a_restart_is_answered_after_it_and_stored_once(folder, listening, dial):
+async def test_request_answered_before_a_restart_is_answered_again_and_stored_once(folder, listening, dial):
     settings = EdgeSettings(tenant="acme", gateway="gw-1", data=str(folder))
     messages = [request(payload=b"%d" % mid, mid=mid) for mid in range(20)]
     messages.append(request(payload=b"non", mid=20, kind=MessageType.NON))

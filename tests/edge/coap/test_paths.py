@@ -73,7 +73,7 @@ def test_a_name_in_utf_8_or_with_blanks_is_escaped():
     ],
 )
 @pytest.mark.fault("D9")
-def test_what_stands_for_nothing_is_refused(path, code):
+def test_coap_path_without_a_meaning_is_refused(path, code):
     with pytest.raises(RequestRefused) as refused:
         resolve(path)
     assert refused.value.code == code

@@ -59,7 +59,7 @@ async def test_a_copy_is_accepted_and_not_run_again_another_body_is_a_conflict(f
 
 
 @pytest.mark.fault("X1", "X4")
-async def test_what_comes_too_late_or_directly_to_nobody_is_refused_and_leaves_nothing(folder):
+async def test_late_command_or_direct_command_without_device_is_refused_and_leaves_nothing(folder):
     async with offline_gateway(folder) as gw:
         assert (await gw.receive(durable_command(in_s=-1))).condition == "fogline:expired"
         assert (await gw.receive(durable_command(deadline=Deadline("another boot", 2**50)))).condition == "fogline:expired"
@@ -91,7 +91,7 @@ async def test_a_command_that_its_device_could_not_answer_in_time_does_not_begin
 
 
 @pytest.mark.fault("X4")
-async def test_a_deadline_ends_what_waits_and_doubts_what_was_sent(folder):
+async def test_deadline_expires_waiting_commands_and_leaves_sent_ones_in_doubt(folder):
     async with offline_gateway(folder) as gw:
         await gw.receive(durable_command("C1"))
         device = CommandDevice()

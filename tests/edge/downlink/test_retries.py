@@ -85,7 +85,7 @@ async def test_an_answer_to_the_first_attempt_ends_a_command_that_waits_for_the_
         assert await device.has(2) == ["C1", "C2"]
 
 
-async def test_a_bluetooth_command_that_nobody_answers_does_not_stop_the_next_one(folder):
+async def test_bluetooth_command_without_an_answer_does_not_stop_the_next_one(folder):
     """G5: an idempotent command with a reply, to a characteristic that is written without response."""
     async with offline_gateway(folder) as gw:
         client = FakeGattClient()

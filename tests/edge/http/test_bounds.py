@@ -24,7 +24,7 @@ HEAD = b"PUT /t//d1 HTTP/1.1\r\nhost: gw\r\n"
     ],
     ids=["whole", "announced", "chunks without an end"],
 )
-async def test_what_is_too_big_is_413(listening, dial, sent):
+async def test_body_that_is_too_large_gets_413(listening, dial, sent):
     async with listening(MemoryPort(), max_body_bytes=64) as server, dial(server) as talker:
         assert (await talker.ask(sent)).status == 413
         assert await talker.closed() == b""
@@ -70,7 +70,7 @@ async def test_a_connection_without_a_request_is_closed(listening, dial):
             assert await talker.closed() == b""
 
 
-async def test_who_waits_longest_for_its_request_makes_room(listening, dial):
+async def test_connection_that_waits_longest_for_its_request_is_closed_for_a_new_one(listening, dial):
     port = MemoryPort()
     async with listening(port, max_connections=2) as server, dial(server) as first, dial(server) as second:
         assert (await second.ask(request())).status == 202
@@ -80,7 +80,7 @@ async def test_who_waits_longest_for_its_request_makes_room(listening, dial):
         assert server.counters.over_limit == 1
 
 
-async def test_a_connection_too_many_is_told_so_if_all_others_are_served(listening, dial):
+async def test_connection_beyond_the_limit_gets_an_error_if_all_others_are_served(listening, dial):
     port = MemoryPort()
     port.hold()
     async with listening(port, max_connections=1) as server, dial(server) as first:

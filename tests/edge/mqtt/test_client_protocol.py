@@ -10,7 +10,7 @@ from fogline_edge.adapters.mqtt.session.sessions import MAX_EXPIRY_S
 from fogline_lab.device.mqtt_talk import MqttTalk, make_context
 
 
-def test_a_5_client_is_told_the_limits():
+def test_connack_of_mqtt_5_has_the_limits():
     opened, connack = MqttTalk(receive_maximum=7, max_packet_bytes=1000, max_keep_alive_s=60).connect(keep_alive_s=61)
     assert opened == ClientAccepted(("", "d1"), resumed=False)
     assert connack == Connack(

@@ -104,7 +104,7 @@ def test_a_user_speaks_for_the_devices_that_its_patterns_match():
     ],
 )
 @pytest.mark.fault("D9")
-def test_what_can_never_be_taken_becomes_a_dead_letter(topic, reason, code):
+def test_unacceptable_event_becomes_a_dead_letter(topic, reason, code):
     letter, told = refused(topic, b"\xff\0")
     assert (letter.reason, letter.body, told) == (reason, b"\xff\0", code)
 

@@ -72,7 +72,7 @@ async def test_no_packet_of_one_client_stops_another(listening, dial, lie):
 
 
 @pytest.mark.fault("N8")
-async def test_a_client_that_connects_and_breaks_off_again_and_again_stops_nobody(listening, dial):
+async def test_client_that_connects_and_breaks_off_repeatedly_stops_no_other_client(listening, dial):
     port = MemoryPort()
     async with listening(port, max_connections=20) as listener, dial(listener, "honest") as (honest, _):
         connect = Connect(version=V5, client_id="liar", clean_start=False, properties=Properties(session_expiry_s=60))

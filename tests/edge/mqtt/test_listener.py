@@ -305,9 +305,7 @@ async def test_another_user_with_the_same_client_id_takes_nothing_over(listening
 
 @pytest.mark.fault("S9")
 @pytest.mark.parametrize("left", [{"d2": "two"}, {"d1": "other", "d2": "two"}], ids=["deleted", "another password"])
-async def test_the_connection_of_a_user_who_was_deleted_or_has_another_password_ends(
-    listening, dial, folder, monkeypatch, left
-):
+async def test_connection_of_a_deleted_user_or_changed_password_ends(listening, dial, folder, monkeypatch, left):
     monkeypatch.setattr(tls_files, "QUIET_S", 0)
     monkeypatch.setattr(listener_module, "LOOK_S", 0.05)
     async with (

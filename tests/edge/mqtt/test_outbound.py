@@ -74,7 +74,7 @@ def test_at_qos_2_it_is_taken_with_its_pubcomp(version):
     assert talk.say(answer(PacketType.PUBCOMP)) == [ReportDelivery(DeliveryResult.TAKEN, "CMD-1")]
 
 
-def test_a_5_client_reads_what_it_is_and_where_to_answer():
+def test_command_over_mqtt_5_has_content_type_and_response_topic():
     talk = subscribed(V5, properties=Properties(receive_maximum=9))
     (sent,) = talk.execute(command())
     assert sent.properties == Properties(
@@ -255,7 +255,7 @@ def test_retransmissions_respect_the_receive_maximum_too():
     assert (resent.packet_id, resent.dup) == (2, True)
 
 
-def test_a_session_that_begins_anew_has_lost_what_was_under_way():
+def test_clean_start_discards_messages_in_flight():
     talk = subscribed(V5, 2, lasting=True)
     talk.through(talk.execute(command()))
     talk.end()

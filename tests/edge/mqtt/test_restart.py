@@ -71,7 +71,7 @@ def stored(folder):
 
 @VERSIONS
 @pytest.mark.parametrize("topic", ["t", "t//d2"])
-async def test_a_qos_2_message_is_stored_once_whatever_is_sent_again(gateway, dial, stored, version, topic):
+async def test_qos_2_message_is_stored_once_however_it_is_retransmitted(gateway, dial, stored, version, topic):
     async with gateway() as listener, dial(listener, "d1", **lasting(version)) as (wire, _):
         await wire.send(publish(topic=topic))
         assert await wire.receive() == answer(PacketType.PUBREC)

@@ -100,7 +100,7 @@ def test_a_user_gets_the_commands_of_the_devices_that_its_patterns_match():
 
 
 @given(st.text(st.sampled_from("command/req+#$aé "), max_size=30), st.sampled_from([ANYONE, USER]))
-def test_whatever_the_filter_nobody_gets_another_devices_commands(topic_filter, client):
+def test_no_filter_delivers_commands_of_another_device(topic_filter, client):
     found = grant(client, "acme", topic_filter, 0)
     assert isinstance(found, Reason) or found.device == "lamp-1"
 

@@ -50,7 +50,7 @@ def test_hono_topics(topic, target):
     ],
 )
 @pytest.mark.fault("D9")
-def test_what_is_no_topic_here(topic, reason):
+def test_topics_that_the_gateway_does_not_serve(topic, reason):
     with pytest.raises(Poison) as caught:
         topics().resolve(topic)
     assert caught.value.reason == reason
@@ -88,7 +88,7 @@ def test_patterns_of_the_settings(pattern, topic, device):
         ("+/x", "$SYS/x", "bad-topic"),
     ],
 )
-def test_what_a_pattern_does_not_take(pattern, topic, reason):
+def test_topics_that_a_pattern_does_not_match(pattern, topic, reason):
     with pytest.raises(Poison) as caught:
         topics(pattern).resolve(topic)
     assert caught.value.reason == reason

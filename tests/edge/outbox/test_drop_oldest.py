@@ -234,7 +234,7 @@ class Line:
 @pytest.mark.parametrize("parted", [False, True], ids=["oldest first", "newest first"])
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.fault("C10", "C3")
-async def test_whatever_was_under_way_every_number_is_there_once_as_an_event_or_as_a_gap(folder, seed, parted):
+async def test_every_sequence_is_there_once_as_an_event_or_a_gap_at_any_point_of_a_drop(folder, seed, parted):
     """The bridge decides what is lost: what it has is no gap, though the gateway dropped it while it was under way."""
     line = Line(folder, seed)
     for _ in range(40):
@@ -298,7 +298,7 @@ def test_what_settles_of_a_gap_that_went_out_was_dropped_and_the_rest_was_not(st
 
 
 @pytest.mark.fault("C8", "C10")
-async def test_what_was_dropped_stays_explained_when_the_file_is_salvaged(folder):
+async def test_dropped_events_stay_explained_after_salvage(folder):
     outbox = Outbox.open(settings(folder))
     for first in range(0, 1000, 50):
         await put(outbox, *range(first, first + 50))

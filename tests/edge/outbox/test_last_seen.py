@@ -113,7 +113,7 @@ def test_after_a_pause_or_a_restart_the_first_copy_counts(gateway):
     assert len(gateway.stored) == 4
 
 
-def test_what_is_heard_takes_no_more_memory_the_more_is_heard(gateway, monkeypatch):
+def test_memory_of_last_seen_messages_is_bounded(gateway, monkeypatch):
     monkeypatch.setattr(module, "MAX_SEEN", 10)
     for at_s in range(50):
         gateway.hear(at_s, b"%d" % at_s, at_s)

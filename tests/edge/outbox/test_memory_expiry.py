@@ -143,7 +143,7 @@ async def test_devices_that_were_never_real_leave_nothing(folder):
 
 @pytest.mark.fault("C10")
 @pytest.mark.parametrize("when_full", ["block", "drop_oldest"])
-async def test_a_file_that_is_full_of_what_is_remembered_heals(folder, when_full):
+async def test_file_full_of_resend_memory_recovers(folder, when_full):
     clock = FakeClock()
     make = settings(folder, max_bytes=1_000_000, when_full={"telemetry": when_full})
     outbox = Outbox.open(make, clock=clock)

@@ -51,7 +51,7 @@ async def test_refused_events_leave_room_for_ordinary_ones(folder):
 
 
 @pytest.mark.fault("C14")
-async def test_what_goes_is_named_by_a_gap_record_and_a_log_line(folder, caplog):
+async def test_deleted_event_is_named_by_a_gap_record_and_a_log_line(folder, caplog):
     outbox = Outbox.open(settings(folder, max_bytes=2_000_000, group_commit_ms=0))
     name, first = await refuse(outbox, make_arrival(1, data=bytes(60_000)))
     await refuse(outbox, make_arrival(2, data=bytes(60_000)))

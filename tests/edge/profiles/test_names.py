@@ -93,7 +93,7 @@ def test_an_operator_addresses_a_device_by_its_identifier_or_by_a_name_that_is_n
 
 @pytest.mark.parametrize("name", ["", "a\0b", "a\nb", "\x85", "\ud800", "x" * 4097])
 @pytest.mark.fault("D9")
-def test_what_can_name_no_device_is_refused_in_words(name):
+def test_name_that_no_device_can_have_is_refused_with_a_reason(name):
     with pytest.raises(Poison, match=r"client id .* is empty, too long, or holds a control character") as caught:
         device_identifier(name, "client id")
     assert caught.value.reason == "bad-identifier"

@@ -107,7 +107,7 @@ def test_a_client_may_leave_out_the_layer_only_where_anybody_may_come():
         (SASL_HEADER + b"\x00\x00\x00\x10\x02\x01\x00\x00\x00\x53\x44\xc0\x03\x01\x50\x00", "expected sasl-init"),
     ],
 )
-def test_whatever_is_sent_instead_is_named(data, why):
+def test_unexpected_message_is_named_in_the_error(data, why):
     with pytest.raises(SaslError, match=why):
         ServerSasl([EXTERNAL]).receive(data)
 
