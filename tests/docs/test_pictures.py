@@ -11,7 +11,7 @@ from docs.command_parsers import COMMANDS
 from docs.pictures import FOLDER, ROOT, is_current
 from fogline.command import CommandState, may_become
 from fogline.identity import Dedup, Evidence
-from fogline_cloud.flows.schema import TABLES
+from fogline_cloud.flows.tables.schema import TABLES
 from rules.source import PRODUCT, files
 
 SOURCES = sorted(FOLDER.glob("*.dot"))

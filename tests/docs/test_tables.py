@@ -6,7 +6,7 @@ import re
 import pytest
 
 from fogline_cloud.cli.main import main
-from fogline_cloud.flows.schema import TABLES, names
+from fogline_cloud.flows.tables.schema import TABLES, names
 from rules.source import ROOT
 
 SECTION = (ROOT / "docs" / "tables.md").read_text("utf-8").partition("## Sample rows\n")[2].partition("\n## ")[0]
