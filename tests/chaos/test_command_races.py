@@ -203,7 +203,7 @@ def test_everyone_agrees_about_every_command_however_its_steps_are_mixed():
     run(300)
 
 
-def test_a_gateway_is_not_asked_to_cancel_what_the_bridge_is_ending():
+def test_gateway_is_not_asked_to_cancel_a_command_that_the_bridge_is_ending():
     """A command that expires is replaced before its end is committed: EXPIRED everywhere."""
     races = Races()
     races.begin(reachable=False, durable=True)

@@ -147,7 +147,7 @@ async def put_when_there_is_room(life: Life) -> None:
             await within(room.wait(), "it does not heal")
 
 
-async def test_what_is_kept_twice_while_the_disk_becomes_free_is_kept_as_it_was_last(folder):
+async def test_value_kept_twice_during_a_full_disk_has_its_last_version(folder):
     room = Room()
     life = Life(Disk(folder / LOCK), folder)
     await life.put(6)

@@ -242,7 +242,7 @@ def verify(site: Site, folder: Path) -> Said:
     return Said(text.returncode, [line.rpartition(": ")[0] for line in findings])
 
 
-def test_the_ledger_of_what_nobody_touched_balances(original, folder):
+def test_ledger_of_untouched_copies_balances(original, folder):
     assert verify(original, folder) == Said(0, [])
 
 
@@ -362,7 +362,7 @@ def test_the_ledger_names_damage_to_a_topic(original, folder, damage, lines):
     assert verify(original.with_topics(damage), folder) == Said(1, lines)
 
 
-def test_the_ledger_knows_what_kafka_let_go_by_its_retention(original, folder):
+def test_ledger_knows_records_deleted_by_retention(original, folder):
     """Rows in the table are no phantoms, and missing rows are lost."""
     site = replace(original.with_topics(lambda records: records), tables=folder / "tables")
     site.fill()
@@ -376,7 +376,7 @@ def test_the_ledger_knows_what_kafka_let_go_by_its_retention(original, folder):
     assert verify(site, folder) == Said(1, [f"lost gw-1 telemetry {AIR}: 4"])
 
 
-def test_the_ledger_names_what_neither_has(original, folder):
+def test_ledger_names_sequences_missing_from_both(original, folder):
     site = original.with_tables(folder)
     site.delete("events", AIR, 11, 20)
     site.delete("readings", AIR, 11, 20)

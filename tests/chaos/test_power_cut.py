@@ -33,13 +33,13 @@ class Careless(ApswConnection):
         return super().execute(sql.replace("synchronous = FULL", "synchronous = NORMAL"), parameters)
 
 
-async def test_the_check_finds_what_a_database_that_does_not_sync_loses(folder, memory):
+async def test_check_finds_the_loss_of_a_database_without_sync(folder, memory):
     disk = Disk(folder / LOCK)
     await live(disk, folder, lambda path: Careless.open(path, disk.name))
     assert await finds_a_loss(disk.record, memory)
 
 
-async def test_the_check_finds_what_a_disk_that_lies_about_its_syncs_loses(folder, memory):
+async def test_check_finds_the_loss_of_a_disk_that_ignores_syncs(folder, memory):
     disk = Disk(folder / LOCK)
     await live(disk, folder)
     made = next(number for number, step in enumerate(disk.record) if step.note)

@@ -9,7 +9,7 @@ from fogline_cloud.cli.common import device_argument, json_argument
 
 
 @pytest.mark.parametrize("text", ['{"x": NaN}', "Infinity", "[-Infinity]", "{", ""])
-def test_what_is_no_json_is_refused_before_it_is_sent(text):
+def test_invalid_json_argument_is_refused_before_sending(text):
     with pytest.raises(Misconfigured, match=r"--json .* is not JSON"):
         json_argument(text, "--json")
 

@@ -36,7 +36,7 @@ def test_a_question_for_commands_is_read_as_it_was_asked(query):
         (read_command_query, {"\x1b[2J": 1}, "x1b"),
     ],
 )
-def test_what_cannot_be_read_is_refused_by_name(read, properties, named):
+def test_unreadable_query_is_refused_with_its_name(read, properties, named):
     with pytest.raises(Poison, match=named) as refused:
         read(properties)
     assert refused.value.reason == "bad-query"

@@ -19,7 +19,7 @@ from fogline_cloud.cli.operator_link import refused
         ("something else", "See the log of the bridge"),
     ],
 )
-def test_a_refusal_names_what_helps(why, remedy):
+def test_refusal_names_its_remedy(why, remedy):
     text = str(refused("fog.example", 5671, why))
     assert text.startswith(f"the bridge at fog.example:5671 refuses the connection: {why}. ")
     assert remedy in text

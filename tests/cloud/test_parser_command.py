@@ -82,7 +82,7 @@ def test_a_parser_in_the_box_is_tested_by_its_name(folder: Path, capsys: pytest.
         (("test", "wrong", "--events", "missing", "--path", "."), "missing: No such file"),
     ],
 )
-def test_what_is_wrong_is_named(
+def test_wrong_parser_or_sample_file_is_named(
     wrong: Path, arguments: tuple[str, ...], says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(wrong)

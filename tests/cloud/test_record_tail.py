@@ -52,7 +52,7 @@ def reading(bench, partition, *, from_start=True, refuse=lambda _: False):
         assert not tail.is_alive(), "the tail did not end"
 
 
-def test_whoever_waits_for_an_offset_is_called_after_every_record_before_it_and_at_once_if_all_were_read(bench, partition):
+def test_callback_for_an_offset_comes_after_all_records_before_it_and_at_once_if_they_were_read(bench, partition):
     write(bench, partition, b"1")
     with reading(bench, partition) as (tail, given):
         assert (given(), given()) == (b"1", "loaded")
@@ -68,7 +68,7 @@ def test_whoever_waits_for_an_offset_is_called_after_every_record_before_it_and_
         assert called.get(timeout=LIMIT_S) == "last"
 
 
-def test_it_tells_when_it_has_read_what_was_there_and_goes_on(bench, partition):
+def test_tail_reports_the_end_of_existing_records_and_continues(bench, partition):
     write(bench, partition, b"1")
     with reading(bench, partition) as (tail, given):
         assert (given(), given()) == (b"1", "loaded")
@@ -76,7 +76,7 @@ def test_it_tells_when_it_has_read_what_was_there_and_goes_on(bench, partition):
         assert (given(), tail.behind) == (b"2", "")
 
 
-def test_from_the_end_on_it_gives_what_is_new(bench, partition):
+def test_tail_from_the_end_gives_new_records_only(bench, partition):
     write(bench, partition, b"1")
     with reading(bench, partition, from_start=False) as (_, given):
         assert given() == "loaded"

@@ -50,7 +50,7 @@ EVENT = {
         ("30 = ttd AND 3e1 = ttd AND -1 < ttd AND .5 < ttd", True),
     ],
 )
-def test_what_a_selector_finds(selector, found):
+def test_events_that_a_selector_matches(selector, found):
     assert read_selector(selector)(EVENT) is found
 
 

@@ -35,12 +35,12 @@ SAMPLES = {
 }
 
 
-def test_every_profile_that_is_only_heard_is_shown():
+def test_every_profile_without_connections_is_shown():
     assert set(SAMPLES) == {name for name, profile in built_in_profiles().items() if not profile.connects}
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_what_a_profile_takes_is_read(name):
+def test_every_advertisement_of_a_profile_is_parsed(name):
     advertisement, metric, value = SAMPLES[name]
     profile: BleProfile = built_in_profiles()[name]
     assert fits(profile, advertisement)

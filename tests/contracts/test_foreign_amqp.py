@@ -179,7 +179,7 @@ async def test_rheas_body_in_several_sections_lands_whole(line):
         assert [body for body, _ in await landed(line, "meter-1", Lane.TELEMETRY)] == ["in two sections"]
 
 
-async def test_what_jms_asks_for_and_the_bridge_has_not_is_refused_at_once(line, jvm):
+async def test_jms_capability_that_the_bridge_lacks_is_refused_at_once(line, jvm):
     async with serving(line):
         jms = QpidJms(line.port, line.tenant, jvm)
         for told in (await jms.temporary_queue(), await jms.transaction()):

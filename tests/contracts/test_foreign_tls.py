@@ -96,7 +96,7 @@ def send_by_proton(port: int, address: str, files: TlsSettings, how: str) -> Non
         connection.close()
 
 
-async def test_rhea_is_told_that_its_password_is_wrong(line):
+async def test_rhea_reports_a_wrong_password(line):
     line, site = secure(line)
     security = {**rhea_security(site.files(Role.OPERATOR, "alice"), "password"), "password": "guess"}
     async with line.bridge():

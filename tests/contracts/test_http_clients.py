@@ -26,7 +26,7 @@ def test_the_document_has_every_route_and_no_other():
     assert len(names) == len(set(names))
 
 
-async def test_the_lines_for_curl_do_what_they_say(line):
+async def test_curl_lines_of_the_page_work(line):
     async with served(line) as (found, downlink, *_):
         downlink.reachable("lamp-1", CommandDevice(downlink))
         answers = []

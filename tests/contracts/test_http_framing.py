@@ -111,7 +111,7 @@ ENDING = {
 
 @SERVERS
 @pytest.mark.parametrize("case", ACCEPTED)
-async def test_what_is_framed_well_is_served(server, case):
+async def test_well_framed_request_is_served(server, case):
     data, statuses = ACCEPTED[case]
     async with server() as port:
         found = await exchange(port, data)

@@ -37,7 +37,7 @@ async def try_requests(line, operation, mode, judge):
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-async def test_what_the_document_allows_is_not_called_wrong_and_each_answer_is_documented(line, name):
+async def test_request_that_the_document_allows_is_no_client_error_and_each_response_is_documented(line, name):
     def judge(case, response):
         known = "after" not in case.query  # a page begins behind a command that is known
         assert response.status_code != 400 or not known, response.text
@@ -47,7 +47,7 @@ async def test_what_the_document_allows_is_not_called_wrong_and_each_answer_is_d
 
 
 @pytest.mark.parametrize("name", [name for name, each in OPERATIONS.items() if each.definition.raw["parameters"]])
-async def test_what_the_document_does_not_allow_is_refused_with_the_reason(line, name):
+async def test_request_that_the_document_forbids_is_refused_with_the_reason(line, name):
     def judge(_, response):
         assert response.status_code < 500 or response.status_code == 503, response.text
         if response.status_code >= 400 and response.status_code != 404:

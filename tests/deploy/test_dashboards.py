@@ -28,7 +28,7 @@ def test_there_are_these_dashboards():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_file_is_what_the_generator_makes(name):
+def test_file_agrees_with_its_generator(name):
     assert (FOLDER / f"{name}.json").read_text("utf-8") == GENERATOR.render(name), "run `make docs`"
 
 

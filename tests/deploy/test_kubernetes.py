@@ -71,7 +71,7 @@ def test_a_customization_names_every_file_and_no_other(folder):
 
 
 @pytest.mark.parametrize("folder", OVERLAYS, ids=lambda each: each.name)
-def test_an_overlay_changes_what_the_base_has(folder):
+def test_overlay_patches_existing_objects(folder):
     found, base = customization(folder), {named(each): each for each in manifests(BASE)}
     images = {container.values[0]["image"] for container in CONTAINERS}
     assert {each["name"] for each in found["images"]} == images == {"fogline-cloud"}
@@ -106,7 +106,7 @@ def test_a_container_is_bounded_and_mounts_volumes_that_exist(container, spec):
 
 
 @pytest.mark.parametrize("name", ["StatefulSet/fogline-bridge", "Deployment/fogline-api", "Deployment/fogline-flow"])
-def test_what_serves_has_probes(name):
+def test_every_serving_container_has_probes(name):
     (container,) = PODS[name]["spec"]["containers"]
     assert {"startupProbe", "readinessProbe"} <= container.keys()
 

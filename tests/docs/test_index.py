@@ -18,7 +18,7 @@ TYPED = [
 
 
 @pytest.mark.parametrize("reader", READERS)
-def test_a_path_says_what_one_has_at_its_end_and_has_few_steps(reader):
+def test_path_of_a_reader_names_its_result_and_has_few_steps(reader):
     path = TEXT.partition(f"\n## {reader}\n")[2].partition("\n## ")[0]
     assert path.strip().startswith("At the end ")
     steps = re.split(r"^\d\. ", path, flags=re.MULTILINE)[1:]

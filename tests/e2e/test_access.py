@@ -180,7 +180,7 @@ async def allowed(line: Line, connection: AmqpConnection, peer: Trying) -> set[s
 
 
 @pytest.mark.parametrize("kind", PEERS)
-async def test_a_peer_may_do_what_the_file_allows_and_nothing_else(guarded, kind):
+async def test_peer_may_do_only_what_the_file_allows(guarded, kind):
     line, site = guarded
     role, name, properties = PEERS[kind]
     async with serving(line), trying(line, name, properties, site.client(role, name)) as (connection, peer):
@@ -272,7 +272,7 @@ async def test_a_changed_file_counts_for_the_connections_that_are_open(guarded):
     assert len(device.ran) == 1
 
 
-async def test_the_command_line_says_what_an_operator_may_not_do(guarded, capsys):
+async def test_command_line_names_the_missing_permission(guarded, capsys):
     line, site = guarded
     files = site.files(Role.OPERATOR, "alice")
     config = line.folder / "operator.toml"

@@ -109,7 +109,7 @@ async def test_a_receiver_whose_position_is_not_to_be_had_ends_with_the_reason(l
         await asyncio.to_thread(use)
 
 
-async def test_what_is_not_settled_comes_again(line):
+async def test_unsettled_event_is_delivered_again(line):
     def use():
         with connected(line) as connection:
             send(connection, line, b"1", b"2")
@@ -145,7 +145,7 @@ def allow(bridge, **grants):
     bridge.listener._policy = bridge._consumers._policy = replace(bridge._policy, access=lambda: permissions)
 
 
-async def test_only_who_may_consume_gets_events_and_only_of_its_devices(line):
+async def test_only_permitted_consumers_get_events_and_only_of_their_devices(line):
     def use():
         with connected(line) as connection:
             send(connection, line, b"1", device="meter-1")

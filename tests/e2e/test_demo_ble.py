@@ -50,19 +50,19 @@ def ble(on_air=SAID, kafka=None, table=SAID) -> BleJudgement:
     return judge_ble(BleEvidence(set(on_air), Counter(told), Counter(table)), ["bthome-01", "ruuvi-02"], NO_COMMANDS)
 
 
-def test_what_two_gateways_hear_is_one_row():
+def test_advertisement_received_by_two_gateways_is_one_row():
     found = ble(kafka=[(ONE, each) for each in SAID] + [(OTHER, SAID[0])])
     assert (found.on_air, found.kafka, found.copies, found.table, found.share) == (3, 3, 1, 3, 1.0)
     assert found.problems == []
 
 
-def test_what_nobody_heard_is_no_loss():
+def test_advertisement_that_no_gateway_received_is_not_lost():
     found = ble(on_air=[*SAID, ("bthome-01", 3)])
     assert found.problems == []
     assert found.share == 0.75
 
 
-def test_what_a_gateway_told_and_the_table_has_not_is_lost():
+def test_stored_advertisement_missing_from_the_table_is_lost():
     assert ble(table=SAID[1:]).lost == [SAID[0]]
 
 
@@ -71,13 +71,13 @@ def test_what_a_gateway_told_and_the_table_has_not_is_lost():
     [{"table": [*SAID, SAID[0]]}, {"kafka": [(ONE, each) for each in SAID] + [(ONE, SAID[0])]}],
     ids=["table", "kafka"],
 )
-def test_what_is_twice_in_the_table_or_of_one_gateway_is_a_duplicate(places):
+def test_advertisement_twice_in_the_table_or_from_one_gateway_is_a_duplicate(places):
     found = ble(**places)
     assert found.duplicate == [SAID[0]]
     assert "1 twice, for example bthome-01 1" in found.problems[0]
 
 
-def test_what_was_never_on_the_air_or_is_in_the_table_only_is_a_phantom():
+def test_advertisement_never_sent_or_only_in_the_table_is_a_phantom():
     assert ble(on_air=SAID[1:]).phantom == [SAID[0]]
     assert ble(kafka=[(ONE, each) for each in SAID[1:]]).phantom == [SAID[0]]
 
@@ -96,12 +96,12 @@ def test_bluetooth_decides_the_exit_status_and_is_in_the_json():
     assert DemoReport(verdict(), {}, {}).as_json()["ble"] is None
 
 
-def test_without_a_message_bus_one_line_says_what_to_install(monkeypatch):
+def test_missing_message_bus_is_one_line_with_the_package(monkeypatch):
     monkeypatch.setenv("PATH", "")
     assert missing() == "dbus-daemon is missing: install Debian's package dbus"
 
 
-def test_two_sorts_are_heard_by_everybody_and_each_gateway_has_its_own():
+def test_two_kinds_of_devices_are_shared_and_each_gateway_has_its_own():
     devices = ble_fleet(2)
     heard = Counter((each.sort, each.heard_by) for each in devices)
     assert heard == {(sort, by): 1 for sort in Sort for by in ((0, 1), (0,), (1,)) if sort is not Sort.VALVE or len(by) == 1}
@@ -117,7 +117,7 @@ def heard(device: BleDevice, n: int):
 
 @pytest.mark.parametrize("n", [1, 255, 256, MAX_N])
 @pytest.mark.parametrize("device", ble_fleet(1)[:2], ids=lambda each: each.sort)
-def test_the_gateway_counts_what_an_advertiser_says_and_the_body_has_its_n(device, n):
+def test_gateway_counts_advertisements_and_the_body_has_their_number(device, n):
     profile = built_in_profiles()[{Sort.BTHOME: "bthome", Sort.RUUVI: "ruuvitag"}[device.sort]]
     advertisement = heard(device, n)
     assert counter_of(profile, advertisement).value == (n % 256 if device.sort is Sort.BTHOME else n)
@@ -136,7 +136,7 @@ def test_the_flow_reads_n_as_a_temperature(n):
         assert read_n(value) == n
 
 
-def test_settings_of_a_gateway_have_who_it_hears_and_the_valves_take_the_orders(tmp_path):
+def test_settings_of_a_gateway_list_its_devices_and_valves_take_commands(tmp_path):
     (tmp_path / "valve.toml").write_text(VALVE_PROFILE)
     file = tmp_path / "edge.toml"
     file.write_text('tenant = "demo"\ngateway = "gateway-1"\ndata = "data"\n[uplink]\nbridge = "127.0.0.1:1"\n')
@@ -148,7 +148,7 @@ def test_settings_of_a_gateway_have_who_it_hears_and_the_valves_take_the_orders(
     assert uuids == {TEMPERATURE, COMMAND, ACKNOWLEDGEMENT}
 
 
-def test_orders_to_valves_are_told_apart_by_what_is_written():
+def test_commands_to_valves_are_distinguished_by_their_bytes():
     sent = [planned_command(n, "valve-07", ble=True) for n in (1, 2)]
     assert [each.verb for each in sent] == [MOVE, TURN]
     assert [command_name_of(command_body(each.verb, each.name)) for each in sent] == [each.name for each in sent]

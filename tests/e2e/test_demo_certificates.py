@@ -52,7 +52,7 @@ def test_events_of_a_revoked_gateway_are_in_the_table_or_in_its_outbox():
         (judged(revocation=replace(REVOCATION, audited=IN_AUDIT - {"CONNECTION CLOSED"})), "the audit lacks decisions"),
     ],
 )
-def test_what_is_wrong_with_certificates_fails_the_report(found, problem):
+def test_problem_with_certificates_fails_the_report(found, problem):
     (text,) = found.problems
     assert problem in text
     assert DemoReport(verdict(), {}, {}, certificates=found).status == 1

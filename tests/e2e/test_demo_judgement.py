@@ -48,33 +48,33 @@ def test_three_equal_sets_hold():
 
 
 @pytest.mark.parametrize("place", ["kafka", "table"])
-def test_what_is_missing_in_one_place_is_lost(place):
+def test_event_missing_in_one_place_is_lost(place):
     found = verdict(**{place: LAMP[1:]})
     assert found.lost == [("lamp-01", 1)]
     assert not found.holds
 
 
 @pytest.mark.parametrize("place", ["kafka", "table"])
-def test_what_is_there_twice_is_a_duplicate_even_if_the_totals_agree(place):
+def test_repeated_event_is_a_duplicate_even_if_totals_agree(place):
     found = verdict(**{place: [LAMP[0], LAMP[0], LAMP[1]]})
     assert found.duplicate == [LAMP[0]]
     assert found.lost == [LAMP[2]]
 
 
-def test_what_no_device_sent_is_a_phantom():
+def test_event_that_no_device_sent_is_a_phantom():
     found = verdict(kafka=[*LAMP, ("lamp-02", 2), ("cat-01", 1)], table=[*LAMP, ("lamp-02", 2), ("cat-01", 1)])
     assert found.phantom == [("cat-01", 1), ("lamp-02", 2)]
     assert not found.holds
 
 
-def test_what_landed_without_an_acknowledgement_is_allowed_and_told():
+def test_event_in_kafka_without_acknowledgement_is_allowed_and_reported():
     found = verdict(acknowledged=LAMP[:2])
     assert found.holds
     assert not found.equal
     assert found.unacknowledged == 1
 
 
-def test_what_nobody_was_told_of_still_has_to_be_in_both_kafka_and_table():
+def test_event_without_acknowledgement_must_be_in_both_kafka_and_table_or_neither():
     found = verdict(acknowledged=LAMP[:2], table=LAMP[:2])
     assert found.unequal == [LAMP[2]]
     assert not found.holds
@@ -183,7 +183,7 @@ def test_no_kind_may_be_left_out():
     assert enough(["gateway-1", "gateway-2", "bridge", "bridge", "spark", "spark"])
 
 
-def test_a_meter_forgets_what_is_older_than_its_window():
+def test_meter_forgets_values_older_than_its_window():
     meter = Meter(window_s=1.0)
     for tick in range(9):
         meter.set(100 * tick if tick < 5 else 400, tick / 4)
@@ -231,7 +231,7 @@ def told(state=CommandState.SUCCEEDED, record=CommandState.SUCCEEDED, effects=1,
         told(CommandState.IN_DOUBT, None, 0, provisional=True),
     ],
 )
-def test_what_a_command_may_come_to(found):
+def test_accepted_ends_of_a_command(found):
     assert found.problems == []
     assert DemoReport(verdict(), {}, {}, commands=found).status == 0
 
@@ -262,12 +262,12 @@ def test_what_a_command_may_come_to(found):
         (told(CommandState.ACCEPTED, CommandState.SUCCEEDED, 0, reply=False), "it succeeded, and was not executed"),
     ],
 )
-def test_what_no_command_may_come_to(found, problem):
+def test_refused_ends_of_a_command(found, problem):
     assert f"command dim.1 to lamp-01: {problem}" in found.problems
     assert DemoReport(verdict(), {}, {}, commands=found).status == 1
 
 
-def test_what_nobody_sent_is_neither_written_down_nor_done():
+def test_command_that_no_operator_sent_is_neither_recorded_nor_run():
     stray = CommandRow("dim.9", "lamp-01", CommandState.SUCCEEDED)
     assert judge_commands([], [stray], {}).problems == ["command dim.9 has a record, but was never sent"]
     assert judge_commands([], [], {("lamp-01", "dim.9"): [1.0]}).problems == ["lamp-01 executed dim.9, but it was never sent"]

@@ -62,7 +62,7 @@ async def test_a_desired_state_is_sent_once_and_the_reported_one_is_beside_it(le
         await until_not(differs_not, "what the device reported is not shown")
 
 
-async def test_the_newest_version_replaces_what_still_waits(learning):
+async def test_newest_version_replaces_waiting_ones(learning):
     line = learning
     async with commandable(line) as (bridge, _, downlink):
         await known(bridge, lambda table: table.get("lamp-1") is not None)

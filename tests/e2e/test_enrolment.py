@@ -212,7 +212,7 @@ async def test_a_bridge_with_the_authority_keeps_the_list_of_revoked_certificate
             await line.drained(outbox)
 
 
-async def test_without_tls_nobody_enrols(line, folder):
+async def test_enrolment_needs_tls(line, folder):
     site = AuthorityFolder(folder, line.tenant)
     line.cloud = replace(line.cloud, ca=CaSettings(folder=str(site.ca.path)), bridge=replace(line.cloud.bridge, enrolment=True))
     with pytest.raises(Misconfigured, match=r"enrolment needs \[bridge.tls\]"):

@@ -46,7 +46,7 @@ async def reporting_gateway(line: Line):
         await outbox.close()
 
 
-async def test_the_bridge_shows_what_a_gateway_reports_and_remembers_it_when_it_is_gone(line: Line):
+async def test_bridge_shows_reports_of_a_gateway_also_after_it_has_gone(line: Line):
     line.cloud = replace(line.cloud, bridge=replace(line.cloud.bridge, statistics_s=1.0))
     async with line.bridge() as bridge:
         async with reporting_gateway(line) as outbox:

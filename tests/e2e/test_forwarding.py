@@ -126,7 +126,7 @@ async def send_event(port, tenant, number):
 
 
 @pytest.mark.slow
-async def test_over_tls_a_bridge_forwards_in_the_name_of_its_peer_and_nobody_else_can(line):
+async def test_only_a_bridge_may_forward_in_the_name_of_its_peer(line):
     line, site = secure(line)
     async with two_bridges(line) as pair, pair.gateway() as (downlink, owner, other):
         device = CommandDevice(downlink)

@@ -52,7 +52,7 @@ async def test_a_desired_state_is_put_shown_and_reaches_the_device_once(learning
     ]
 
 
-async def test_of_two_writers_with_the_same_etag_one_is_told(learning):
+async def test_second_writer_with_the_same_etag_gets_412(learning):
     async with served(learning) as (found, _, bridge, _):
         await known(bridge, lambda table: table.get("lamp-1") is not None)
         http = found.http

@@ -100,7 +100,7 @@ async def test_a_command_is_run_and_its_response_is_in_kafka(hono):
         await hono.taken([2, -1001])
 
 
-async def test_what_cannot_be_delivered_is_notified_with_the_reason(hono):
+async def test_undeliverable_command_gets_a_notification_with_the_reason(hono):
     async with commandable(hono.line):
         hono.send("nobody", "c-1", **{METADATA: "a", f"{METADATA}-b": "b"})
         hono.send("lamp-1", "c-2")

@@ -21,7 +21,7 @@ from fogline_lab.line.line import Line
 from fogline_lab.waiting import until_not
 
 
-async def test_what_is_acknowledged_lands_once_and_the_ledger_agrees(line):
+async def test_acknowledged_events_land_once_and_the_ledger_balances(line):
     async with line.bridge(), line.gateway() as outbox:
         await line.put(outbox, *range(1000))
         await line.put(outbox, *range(1000, 1100), lane=Lane.ALARM)
@@ -44,7 +44,7 @@ async def test_a_statement_goes_out_when_nothing_else_does(line):
         await until_not(unstated, "the statement was not written, or did not go out")
 
 
-async def test_what_was_stored_while_the_bridge_was_away_lands_when_it_comes(line):
+async def test_events_stored_while_the_bridge_is_away_land_after_it_returns(line):
     async with line.bridge():
         pass
     async with line.gateway() as outbox:

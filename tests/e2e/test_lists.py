@@ -222,7 +222,7 @@ async def test_a_registry_that_is_not_read_yet_is_asked_again(line, monkeypatch)
 
 
 @pytest.mark.parametrize("ask", [commands, devices])
-async def test_while_kafka_is_away_a_list_is_asked_again_and_then_the_reason_is_told(line, monkeypatch, ask):
+async def test_list_is_retried_while_kafka_is_down_and_then_reports_the_reason(line, monkeypatch, ask):
     def fail(*_, **__):
         raise Unreachable("Kafka is away")
 

@@ -167,7 +167,7 @@ async def test_a_reset_revokes_the_certificate_and_leaves_nothing(issuing, folde
     assert [each.name for each in folder.glob("pi/**/*")] == ["data"]
 
 
-async def test_a_reset_says_what_it_cannot_do(issuing, folder):
+async def test_reset_names_the_steps_that_failed(issuing, folder):
     line, site = issuing
     async with line.bridge():
         config = await enrolled(line, token_of(site), folder / "pi")

@@ -80,7 +80,7 @@ async def sent(operator, downlink, count):
 
 
 @pytest.mark.parametrize("speaks", [by_observing, by_asking, by_http])
-async def test_what_waits_is_delivered_in_order_when_the_device_speaks(line, speaks):
+async def test_waiting_commands_are_delivered_in_order_when_the_device_reports(line, speaks):
     async with commandable(line) as (_, outbox, downlink), Operator("127.0.0.1", line.port, line.tenant) as operator:
         waiting = await sent(operator, downlink, COUNT)
         seen = []

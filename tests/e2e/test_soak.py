@@ -83,7 +83,7 @@ def samples(rss=lambda _: 50.0, count=100, **changes):
     ]
 
 
-def test_what_stays_the_same_is_flat_whatever_it_took_to_warm_up():
+def test_constant_samples_after_the_warm_up_are_flat():
     assert not_flat(samples(lambda n: 20.0 + n if n < 40 else 50.0 + n % 5), ["gateway-1"]) == []
 
 
@@ -123,7 +123,7 @@ def test_a_part_of_two_lives_or_none_is_not_flat():
     assert "too few samples" in not_flat(samples(tasks=lambda _: None), ["gateway-1"])[0]
 
 
-def test_what_is_held_at_rest_is_the_same_before_and_after():
+def test_resources_at_rest_are_equal_before_and_after():
     before = {each.part: each for each in samples(count=1)}
     assert not_at_rest(before, before) == []
     (problem,) = not_at_rest(before, {each.part: each for each in samples(count=1, tasks=lambda _: 90)})
@@ -134,7 +134,7 @@ def test_what_is_held_at_rest_is_the_same_before_and_after():
     )
 
 
-def test_what_is_held_is_told_from_the_warm_up_on():
+def test_memory_is_compared_from_the_warm_up_on():
     found = held(samples(lambda n: 10.0 if n < 49 else 50.0 + (n == 70)), "gateway-1")
     assert found.rss_mb == (50.0, 50.0, 51.0, 50.0)
     assert found.counts == {"descriptors": (20, 20), "threads": (5, 5), "tasks": (9, 9)}
@@ -186,7 +186,7 @@ GAP = {"findings": [{"kind": "lost", "spans": [[4, 6], [9, 9]]}, {"kind": "table
         {"planned": {}, "reconnects": {"reset": 999}, "reconnects_wanted": 1000},
     ],
 )
-def test_whatever_is_wrong_fails_the_run(changes):
+def test_any_problem_fails_the_run(changes):
     assert not verdict(**changes).holds
 
 
@@ -222,7 +222,7 @@ def test_gaps_are_the_numbers_that_nothing_explains():
     assert verdict(ledger=GAP).gaps == 4
 
 
-def test_who_ends_it_early_gets_a_verdict_on_what_there_is():
+def test_soak_that_is_ended_early_judges_the_events_so_far():
     found = verdict(kills={}, stopped=True)
     assert found.holds
     assert found.sentence.startswith("stopped early: 0 kills")
@@ -279,7 +279,7 @@ def test_too_few_commands_fail_a_run_that_was_not_stopped():
     assert "1 commands were sent, at least 2 are wanted" in verdict(commands=counted(sent(1), wanted=2)).all_problems
 
 
-def test_what_happens_to_a_device_are_faults_of_its_gateway_and_its_lost_connections():
+def test_faults_of_a_device_are_those_of_its_gateway_and_its_lost_connections():
     faults = [
         AppliedFault(ScheduledFault(5.0, FaultKind.KILL, "gateway-1"), 5.0, 7.0),
         AppliedFault(ScheduledFault(8.0, FaultKind.FREEZE, "gateway-2"), 8.0),

@@ -54,7 +54,7 @@ def refusals() -> list[str]:
     log.removeHandler(handler)
 
 
-async def test_what_is_acknowledged_lands_once_over_tls(protected):
+async def test_acknowledged_events_land_once_over_tls(protected):
     line, _ = protected
     async with line.bridge() as bridge, line.gateway() as outbox:
         await line.put(outbox, *range(1000))

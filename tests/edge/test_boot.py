@@ -59,7 +59,7 @@ def test_evidence_holds_through_an_outage_of_time_servers_and_ends_when_the_cloc
     assert clock.is_right()
 
 
-def test_1970_is_never_right_whoever_says_so(clock):
+def test_1970_is_never_a_valid_time(clock):
     clock.wall_ns, clock.synchronized = 20 * SECOND_NS, True
     assert not boot.moment(clock).synced
 

@@ -92,7 +92,7 @@ async def test_a_damaged_outbox_fails(config):
     assert "is damaged" in text
 
 
-def test_what_answers_at_the_bridge_s_address(config):
+def test_findings_about_the_bridges_address(config):
     text = config.read_text()
     with answering(b"AMQP\x00\x01\x00\x00") as port:
         config.write_text(text.replace("127.0.0.1:1", f"127.0.0.1:{port}"))

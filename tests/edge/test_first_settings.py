@@ -65,7 +65,7 @@ def test_settings_are_never_overwritten(folder):
     assert (folder / FILE).read_text() == "mine"
 
 
-def test_without_a_terminal_it_says_what_is_missing(folder):
+def test_without_a_terminal_missing_answers_are_named(folder):
     done = init(folder, "--gateway", "gw-1")
     assert done.returncode == 2
     assert done.stderr.strip().endswith("the standard input is no terminal: add --tenant, --bridge")
@@ -102,7 +102,7 @@ def test_at_a_terminal_it_asks_again_until_the_answers_are_right(folder):
 
 
 @pytest.mark.parametrize("tls", [False, True])
-def test_what_is_commented_out_is_right_too(folder, tls):
+def test_commented_settings_are_valid_too(folder, tls):
     """Each line that is a setting, without its mark."""
     text = re.sub(r"^# (?=\[|\w+ = )", "", settings_text(FIRST, tls=tls), flags=re.MULTILINE)
     (folder / FILE).write_text(text)

@@ -70,7 +70,7 @@ def test_the_temperature_is_the_processor_s(kernel):
     assert kernel.read().temperature_c == 51.54
 
 
-def test_what_the_kernel_does_not_tell_is_unknown(tmp_path):
+def test_figures_that_the_kernel_lacks_are_unknown(tmp_path):
     found = read_machine(tmp_path / "none", sys=tmp_path / "sys", proc=tmp_path / "proc")
     assert found == MachineNumbers()
 

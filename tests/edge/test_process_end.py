@@ -34,7 +34,7 @@ def test_a_kill_while_the_kernel_had_no_memory_is_an_oom_kill_without_a_memory_c
     assert end_of(None, Witness(oom_kills=1)).cause is EndCause.OOM
 
 
-def test_without_any_note_the_machine_went_down_or_nobody_knows():
+def test_end_without_a_note_is_a_machine_failure_or_unknown():
     assert end_of(None, Witness(same_boot=False)).cause is EndCause.MACHINE
     assert end_of(None, Witness()).cause is EndCause.UNKNOWN
 

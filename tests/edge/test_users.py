@@ -68,7 +68,7 @@ def test_a_name_may_be_written_with_its_tenant(users):
         ("", "has no user. Add one: mosquitto_passwd -H sha512-pbkdf2 "),
     ],
 )
-def test_what_is_wrong_with_the_file_is_said_in_one_line(users, text, said):
+def test_error_of_the_password_file_is_one_line(users, text, said):
     with pytest.raises(Misconfigured, match=said) as caught:
         users(text)
     assert "\n" not in str(caught.value)

@@ -14,7 +14,7 @@ def provoking(row: Row) -> list[str]:
     return [name for name, rows in MARKED.items() if row.id in rows]
 
 
-def test_the_page_is_what_it_is_written_from():
+def test_page_agrees_with_its_sources():
     assert page.PAGE.read_text() == page.render(page.catalogue(), MARKED, page.outcomes()), "run: make faults"
 
 
@@ -34,7 +34,7 @@ def test_the_catalogue_has_every_row_once():
     assert len(ROWS) == len(wanted)
 
 
-def test_an_outcome_is_told_case_by_case():
+def test_outcome_lists_its_cases():
     assert str(Outcome("2026-01-01", passed=1)) == "passed"
     assert str(Outcome("2026-01-01", passed=5, failed=1)) == "5 passed, 1 failed"
 
@@ -69,7 +69,7 @@ def run(pytester, *arguments):
     return pytester.runpytest_inprocess("-p", "faults.plugin", "-p", "no:cacheprovider", "tests", *arguments)
 
 
-def test_a_run_writes_down_what_came_out_and_the_page(pytester, elsewhere):
+def test_run_writes_outcomes_and_page(pytester, elsewhere):
     elsewhere('"C7", "N2"')
     assert run(pytester, "--faults").ret == 0
     (found,) = page.outcomes().items()
@@ -79,7 +79,7 @@ def test_a_run_writes_down_what_came_out_and_the_page(pytester, elsewhere):
 
 
 @pytest.mark.parametrize("rows", ['"C77"', '"C7", "Z1"', ""])
-def test_a_fault_that_nobody_knows_is_an_error(pytester, elsewhere, rows):
+def test_unknown_fault_id_is_an_error(pytester, elsewhere, rows):
     elsewhere(rows)
     result = run(pytester)
     assert result.ret == pytest.ExitCode.USAGE_ERROR

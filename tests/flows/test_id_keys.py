@@ -46,7 +46,7 @@ def test_the_files_of_an_event_are_found_with_and_without_key_files(folder, tmp_
         write_key_file(folder, "a")
 
 
-def test_a_key_file_says_what_its_file_holds(folder, tmp_path):
+def test_key_file_has_the_ids_of_its_file(folder, tmp_path):
     pq.write_table(rows(*map(str, range(20_000))), tmp_path / "a")
     write_key_file(folder, "a")
     found = read_key_file(folder, "a")

@@ -112,7 +112,7 @@ def test_a_child_ends_when_its_worker_is_killed(make_event: MakeEvent, limit: Ti
     os.close(ends)
 
 
-def test_what_a_parser_forgot_to_free_costs_no_other_event(make_event: MakeEvent) -> None:
+def test_memory_leak_of_a_parser_costs_no_other_event(make_event: MakeEvent) -> None:
     """In this process the limit is met by a later event than the one that took the memory; a child judges them."""
     taken: list[bytearray] = []
 

@@ -114,7 +114,7 @@ def test_no_healthy_device_waits_for_others_that_overrun(make_event: MakeEvent, 
     assert outcomes == {"bad": {(EventOutcome.SLOW, "timeout")}, "good": {(EventOutcome.OK, None)}}
 
 
-def test_what_a_parser_did_not_understand_is_named_beside_the_readings(make_event: MakeEvent, limit: TimeLimit) -> None:
+def test_leftover_of_a_parser_is_named_beside_the_readings(make_event: MakeEvent, limit: TimeLimit) -> None:
     returned = [Leftover("row 2", "3 fields instead of 2"), Reading("t", 1.0), Leftover("\ud800", "x" * 5000)]
     result = runner(lambda _: iter(returned), limit).run("p", make_event())
     assert (result.outcome, result.reason) == (EventOutcome.OK, None)

@@ -213,7 +213,7 @@ def test_new_rows_can_be_written_beside_the_tables_first(misread: Flow) -> None:
     assert redrive(misread, past(before), publish=False).changed == 0
 
 
-def test_a_replay_without_table_raw_says_what_is_missing(mended: Flow) -> None:
+def test_replay_without_table_raw_names_the_missing_table(mended: Flow) -> None:
     with pytest.raises(Misconfigured, match=r"there is no table .*raw, .* raw_days"):
         redrive(mended, Selection())
 

@@ -48,7 +48,7 @@ def changed() -> list[pa.RecordBatch]:
     return [pa.RecordBatch.from_pylist([each], CHANGED) for each in rows]
 
 
-def test_one_pass_writes_events_and_their_readings_and_counts_what_is_different(folders):
+def test_one_pass_writes_events_and_readings_and_counts_differences(folders):
     found = staged(stage_changed(folders, "", [3, 2], changed()))
 
     assert (found.rows, found.outcomes) == (5, [OutcomeChange("dead", "ok", 2), OutcomeChange("ok", "ok", 1)])

@@ -141,7 +141,7 @@ def spark_log(spark: SparkSession) -> Path:
 
 
 @pytest.mark.parametrize("user", ["flow", "operator", "stranger"])
-def test_nobody_but_the_bridge_writes_a_raw_topic(users: Users, user: str) -> None:
+def test_only_the_bridge_may_write_a_raw_topic(users: Users, user: str) -> None:
     failures: list[KafkaError] = []
     producer = Producer(read_secrets(users.settings(user).kafka))
     producer.produce(topics.telemetry(TENANT), b"{}", partition=0, on_delivery=lambda error, _: failures.append(error))

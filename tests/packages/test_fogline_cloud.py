@@ -104,7 +104,7 @@ def test_without_spark_every_command_is_there(machine):
     assert "usage: fogline table" in machine.run("fogline table maintain --help")
 
 
-def test_without_spark_the_command_says_what_to_install(machine):
+def test_without_spark_the_command_names_the_package(machine):
     assert "install the package fogline-flow" in machine.run("fogline flow status", status=2)
 
 
@@ -174,7 +174,7 @@ def test_a_secret_that_only_root_reads_is_a_credential(machine):
     machine.run(f"sed -i '/^\\[commands\\]/,$d' {SETTINGS}")
 
 
-def test_an_upgrade_starts_what_runs_and_a_downgrade_is_refused(machine):
+def test_upgrade_restarts_running_services_and_a_downgrade_is_refused(machine):
     former = {each: shown(machine, each, "MainPID") for each in SERVICES}
     packages = " ".join(f"/srv/fogline-{each}_0.1.1_amd64.deb" for each in ("cloud", "flow"))
     machine.run(f"apt-get install -y --no-install-recommends {packages}")

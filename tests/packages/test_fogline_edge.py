@@ -29,7 +29,7 @@ def test_it_is_installed_and_acknowledges_an_event(machine):
     print(f"from install.sh to an acknowledged event: {took_s:.0f} s <= {INSTALLED_GOAL_S}  {verdict}")
 
 
-def test_it_says_what_it_brings(machine):
+def test_package_describes_its_content(machine):
     sbom = json.loads(machine.run("zcat -f /usr/share/doc/fogline-edge/sbom.cdx.json*"))
     names = {each["name"] for each in sbom["components"]}
     assert {"fogline-edge", "python-qpid-proton", "bleak", "aiocoap"} <= names

@@ -50,7 +50,7 @@ def test_a_cancellation_is_caught_only_to_be_raised_again():
     assert found == [], "end the handler with `raise`"
 
 
-def test_whoever_catches_errors_of_a_task_group_looks_for_a_cancellation():
+def test_handlers_of_task_group_errors_check_for_cancellation():
     found = [
         where(file, node)
         for file in files(*PRODUCT)

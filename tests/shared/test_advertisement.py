@@ -126,14 +126,14 @@ def test_size_is_bounded_both_ways():
         Advertisement(name="\ud800"),
     ],
 )
-def test_what_cannot_be_said_on_the_air_is_refused(wrong):
+def test_unencodable_advertisement_is_refused(wrong):
     with pytest.raises(Poison) as caught:
         encode(wrong)
     assert caught.value.reason == "malformed"
 
 
 @given(st.none() | st.text(max_size=20).filter(bool), st.none() | st.integers(-127, 20))
-def test_who_was_heard_and_how_well_comes_back(address, rssi):
+def test_address_and_signal_strength_are_decoded(address, rssi):
     assert decode_heard(encode_heard(ReceivedAdvertisement(address=address, rssi=rssi))) == ReceivedAdvertisement(
         address=address, rssi=rssi
     )

@@ -32,7 +32,7 @@ def test_a_stranger_beyond_the_share_of_strangers_loses_its_largest_account():
     assert budget.given_up == 1
 
 
-def test_who_asks_for_most_is_refused_itself_and_nothing_of_it_counts():
+def test_largest_request_is_refused_and_does_not_count():
     budget = ByteBudget(BUDGET)
     first, second = Peer(budget, "a"), Peer(budget, "b")
     assert first.account.hold(100)

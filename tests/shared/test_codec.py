@@ -231,7 +231,7 @@ def test_a_gap_record_of_another_range_than_its_place_is_poison(gap):
 
 
 @given(st.integers(1, 30), st.integers(1, 30), st.integers(0, 60))
-def test_what_lies_after_a_sequence_begins_right_after_it(before, long, sequence):
+def test_events_above_a_sequence_begin_right_after_it(before, long, sequence):
     """Events 1 to `before`, a gap of `long` sequences, one event more."""
     last = before + long
     gap = gap_event(

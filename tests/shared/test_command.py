@@ -72,7 +72,7 @@ def test_an_answer_to_hello_is_no_command():
     assert not is_command(Message(body=b"{}"))
 
 
-def test_every_difference_in_what_is_asked_is_another_digest():
+def test_every_difference_of_a_request_changes_its_digest():
     asked = [
         make_command(),
         make_command(device="lamp-2"),
@@ -124,7 +124,7 @@ def test_an_id_keeps_its_type(value):
     assert (type(again), again) == (type(value), value)
 
 
-def test_a_signature_holds_for_what_was_signed_and_nothing_else():
+def test_signature_is_valid_only_for_the_signed_bytes():
     private, public = make_key()
     signed = read_signer("k1", private, "here").sign(make_command())
     keys = read_keys({"k1": public}, "commands.keys")
@@ -135,7 +135,7 @@ def test_a_signature_holds_for_what_was_signed_and_nothing_else():
     assert "is wrong" in read_keys({"k1": make_key()[1]}, "commands.keys").doubt(signed)
 
 
-def test_without_keys_nobody_has_to_sign():
+def test_without_keys_unsigned_commands_are_accepted():
     assert TrustedKeys().doubt(Signer().sign(make_command())) is None
 
 

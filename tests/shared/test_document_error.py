@@ -70,7 +70,7 @@ def test_a_command_over_http_that_cannot_be_read_is_answered_in_words(body, word
     ],
     ids=lambda each: str(each)[:40],
 )
-def test_a_wrong_value_of_the_settings_is_named_with_what_is_expected(kind, raw, words):
+def test_wrong_setting_is_named_with_the_expected_values(kind, raw, words):
     with pytest.raises(Misconfigured) as error:
         convert_settings(raw, kind, "file.toml")
     assert str(error.value).startswith("file.toml: ")

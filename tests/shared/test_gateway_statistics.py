@@ -17,7 +17,7 @@ def changed(**fields: object) -> bytes:
     return msgspec.json.encode({**msgspec.to_builtins(STATISTICS), **fields})
 
 
-def test_what_is_sent_is_read():
+def test_encoded_statistics_decode_to_the_same():
     assert decode_statistics(encode_statistics(STATISTICS)) == STATISTICS
 
 

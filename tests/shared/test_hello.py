@@ -83,7 +83,7 @@ def dropped(at_mark, upto):
 
 
 @pytest.mark.parametrize(("hwm", "upto", "settled"), [(15, 20, 15), (20, 20, 20), (25, 20, 20), (10, 20, 0), (15, 0, 0)])
-def test_what_was_dropped_and_has_landed_is_settled(hwm, upto, settled):
+def test_dropped_event_that_has_landed_is_settled(hwm, upto, settled):
     chain = "aa" if hwm == 10 else "bb"
     assert resume(dropped("bb", upto), Mark("s", hwm, hwm, chain)) == Resume(settled)
 

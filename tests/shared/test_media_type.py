@@ -41,7 +41,7 @@ def test_a_media_type_is_taken_as_it_is(given):
 
 
 @pytest.mark.parametrize("given", BAD)
-def test_b15_what_is_no_media_type_is_refused_with_an_example(given):
+def test_b15_invalid_media_type_is_refused_with_an_example(given):
     with pytest.raises(Poison, match="is not a media type such as") as refused:
         check_media_type(given)
     assert refused.value.reason == "bad-content-type"
@@ -50,7 +50,7 @@ def test_b15_what_is_no_media_type_is_refused_with_an_example(given):
 @pytest.mark.parametrize(
     "given", ["application/vnd.fogline-gap+json", "Application/VND.Fogline-x", "application/vnd.fogline- "]
 )
-def test_a_type_of_gateways_is_nobody_elses(given):
+def test_type_reserved_for_gateways_is_refused_from_others(given):
     with pytest.raises(Poison) as refused:
         check_media_type(given)
     assert refused.value.reason == "reserved-content-type"

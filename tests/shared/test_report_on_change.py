@@ -30,12 +30,12 @@ def test_the_first_word_is_always_news(report):
         (BOTH, b"21.5", 70_000, True),
     ],
 )
-def test_news_is_what_changed_and_is_not_too_soon(report, payload, now_ms, news):
+def test_report_is_new_if_it_changed_and_its_interval_has_passed(report, payload, now_ms, news):
     assert is_news(report, SAID, payload, now_ms) is news
 
 
 @pytest.mark.parametrize(("repeated_ms", "now_ms", "news"), [(0, 11_999, False), (0, 12_000, True), (11_000, 12_500, False)])
-def test_what_comes_again_after_a_pause_is_another_press(repeated_ms, now_ms, news):
+def test_repetition_after_a_pause_is_another_press(repeated_ms, now_ms, news):
     assert is_news(PRESSES, Reported(b"press", 10_000, repeated_ms), b"press", now_ms) is news
 
 

@@ -49,7 +49,7 @@ def test_no_field_can_be_changed_after_it_was_signed(field):
     assert "is wrong" in keys.doubt(msgspec.structs.replace(genuine, **{field: OTHER[field]}))
 
 
-def test_a_gateway_of_the_version_before_reads_and_verifies_what_this_bridge_signs():
+def test_former_gateway_verifies_signatures_of_this_bridge():
     """It knows one signature, and ignores properties that it does not know."""
     message = encode_command(signed())
     known = {"tenant", "gateway", "device_id", "reply", "idempotent", "correlation", "deadline_boot", "deadline_ms", "key_id"}

@@ -13,7 +13,7 @@ def test_a_container_id_cannot_forge_a_line_of_the_log():
 
 
 @pytest.mark.parametrize("begin", ["a" * 600, "\U0001f600" * 300, "n\n" * 300], ids=["letters", "emoji", "lines"])
-def test_names_that_begin_alike_are_told_apart_in_a_short_text(begin):
+def test_names_with_a_common_prefix_stay_distinct_when_cut(begin):
     texts = {str(Principal(PrincipalKind.CLIENT, "t" * 64, begin + end, ASSERTED)) for end in ("", "1", "2")}
     assert len(texts) == 3
     assert max(len(each) for each in texts) < 256

@@ -38,7 +38,7 @@ def test_a_minute_of_commands_may_come_at_once_and_one_more_minute_on_credit():
     assert use.owed_s(0.0) == DEBT_S
 
 
-def test_a_peer_that_connects_again_goes_on_with_what_it_owes_and_a_new_quota_begins_anew():
+def test_reconnected_peer_keeps_its_debt_and_a_changed_quota_starts_fresh():
     quotas, quota = Quotas(), Quota(kind="gateway", events_s=1)
     use = quotas.use(GATEWAY, quota, 0.0)
     use.count(0.0, events=11)

@@ -52,7 +52,7 @@ async def test_a_reply_is_known_before_the_record_and_the_record_completes_it():
     assert [each.state for each in seen] == [CommandState.SUCCEEDED] * 2
 
 
-async def test_whoever_waits_is_woken_by_a_change_or_by_the_stop():
+async def test_waiting_requests_are_woken_by_a_change_or_by_the_stop():
     index = CommandIndex(10, lambda _: None)
     waits = [asyncio.create_task(index.change(key, 60)) for key in ("C1", NAME)]
     await asyncio.sleep(0)

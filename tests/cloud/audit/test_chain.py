@@ -39,7 +39,7 @@ def test_records_that_became_too_old_for_kafka_are_no_problem():
 
 
 @given(st.data())
-def test_whatever_is_done_to_a_record_shows(data):
+def test_every_change_of_a_record_is_detected(data):
     bodies, end = made(8)
     at = data.draw(st.integers(0, 7), "at")
     how = data.draw(st.sampled_from(["delete", "change", "repeat", "swap", "add"]), "how")

@@ -29,7 +29,7 @@ def revocations(ca: CaFolder, former=None):
     return read_revocation_list(str(ca.path / LIST), str(ca.path / ROOT), former)
 
 
-def test_a_certificate_says_whose_it_is_and_ends_when_it_should(ca):
+def test_certificate_has_its_owner_and_its_end(ca):
     made = issue(ca, Subject("acme", Role.BRIDGE, "b-1", ["fog.example", "10.0.0.5"]))
     assert subject_of(made) == Subject("acme", Role.BRIDGE, "b-1")
     assert made.not_valid_after_utc == NOW + timedelta(days=30)
@@ -51,7 +51,7 @@ def test_a_second_authority_in_the_same_folder_is_refused(ca):
         CaFolder.make(ca.path, "acme", NOW, 7)
 
 
-def test_what_was_revoked_is_in_the_list_and_the_rest_is_not(ca):
+def test_list_has_revoked_certificates_only(ca):
     first, second, other = issue(ca), issue(ca), issue(ca, Subject("acme", Role.GATEWAY, "gw-2"))
     assert len(ca.revoke("gw-1", NOW, 7)) == 2
     assert ca.revoke("gw-1", NOW, 7) == [], "they are revoked already"

@@ -121,7 +121,7 @@ async def test_a_consumer_over_its_quota_gets_events_later():
 
 
 @pytest.mark.parametrize("outcome", [RELEASED, MODIFIED], ids=str)
-async def test_what_is_not_taken_comes_again_and_is_not_settled(monkeypatch, outcome):
+async def test_released_event_is_delivered_again_and_not_settled(monkeypatch, outcome):
     monkeypatch.setattr(consumers, "RETRY_S", 0.01)
     made = consumer()
     made.deliver([made.select(record(1)), made.select(record(2))])
@@ -134,7 +134,7 @@ async def test_what_is_not_taken_comes_again_and_is_not_settled(monkeypatch, out
     assert made.feed.settled == [2, 1]
 
 
-async def test_what_was_on_its_way_when_the_link_ended_is_not_settled():
+async def test_delivery_in_flight_when_the_link_ends_is_not_settled():
     made = consumer()
     made.deliver([made.select(record(1))])
     made.sender.closed = True
@@ -144,7 +144,7 @@ async def test_what_was_on_its_way_when_the_link_ended_is_not_settled():
     assert (made.feed.settled, len(made.sender.sent)) == ([], 1)
 
 
-async def test_a_message_says_what_the_record_says():
+async def test_message_has_the_fields_of_its_record():
     made = consumer("device_id = 'lamp-1' AND cloudEvents_type = 'alarm'")
     assert made.select(record(1, device="lamp-2", type="alarm")) is None
     message = made.select(record(1, type="alarm", data=b"x", content_type="text/plain")).message

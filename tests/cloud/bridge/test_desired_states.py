@@ -212,7 +212,7 @@ async def step(random: Random, bridge: SimulatedBridge) -> SimulatedBridge:
 
 
 @pytest.mark.parametrize("seed", range(60))
-async def test_whatever_crashes_each_version_has_one_effect_and_the_newest_is_reached(seed):
+async def test_each_version_of_a_desired_state_has_one_effect_across_crashes_and_the_newest_is_reached(seed):
     random, world = Random(seed), World()
     bridge = await started(world)
     bridge.shard.submit(DeviceChange(DeviceEdit(LAMP, SET, "alice", b'{"type": "lamp"}'), lambda _: None))

@@ -52,7 +52,7 @@ async def test_the_gateways_verdict_is_known_before_a_commit():
 
 
 @pytest.mark.parametrize("reply", [{"device": "lamp-9"}, {"tenant": "other"}, {"commandstate": "PAUSED"}, {"status": 7}])
-async def test_what_the_shard_refuses_changes_nothing(reply):
+async def test_reply_that_the_shard_refuses_changes_nothing(reply):
     assert learn_from(replies(TENANT, {**DONE, **reply})) is CommandState.ACCEPTED
 
 

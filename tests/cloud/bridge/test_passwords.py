@@ -36,7 +36,7 @@ async def test_the_right_password_and_nothing_else_is_accepted(file):
     assert [await verdict(passwords, *each) for each in tries] == [ACCEPTED, *[REFUSED] * 5]
 
 
-async def test_a_changed_file_counts_when_nobody_writes_it_any_more(file, monkeypatch):
+async def test_changed_file_is_read_after_its_last_write(file, monkeypatch):
     monkeypatch.setattr(tls_files, "QUIET_S", 0)
     passwords = Passwords(str(file))
     file.write_text(password_line("alice", "new one"))
@@ -117,7 +117,7 @@ def test_a_file_is_read_again_only_when_it_has_changed(folder):
     assert reads == ["1", "22"]
 
 
-async def test_a_right_password_names_what_it_was_compared_with_and_a_wrong_one_does_not(file):
+async def test_only_a_right_password_names_its_hash(file):
     passwords, proven = Passwords(str(file)), []
     for password in ("wrong", "right"):
         answer = asyncio.get_running_loop().create_future()

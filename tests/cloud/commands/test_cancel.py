@@ -85,7 +85,7 @@ async def test_a_command_that_was_sent_is_cancelled_by_its_gateway_only(durable)
     bench.commands.close()
 
 
-async def test_too_late_is_said_with_the_state_to_everyone_who_asks():
+async def test_late_cancellation_gets_the_state_for_every_client():
     bench = CancelBench()
     bench.connect()
     bench.submit()
@@ -150,7 +150,7 @@ async def test_a_gateway_with_another_command_of_this_id_ends_it_as_a_conflict()
     bench.commands.close()
 
 
-async def test_a_command_that_nobody_decides_about_in_time_is_asked_for_again():
+async def test_command_without_a_timely_decision_is_asked_for_again():
     bench = CancelBench()
     bench.connect()
     bench.submit()
@@ -180,7 +180,7 @@ async def test_a_cancellation_that_may_not_be_committed_is_released_and_can_be_a
     bench.commands.close()
 
 
-async def test_who_may_not_send_the_command_may_not_cancel_it():
+async def test_client_without_the_right_to_send_a_command_cannot_cancel_it():
     bench = CancelBench()
     bench.submit(durable=True)
     await bench.commit()
@@ -214,7 +214,7 @@ def newer(command_id="C2", **change):
     return {"id": command_id, "durable": True, "newest_wins": True, **change}
 
 
-async def test_a_newer_command_replaces_what_waits_at_the_bridge_and_alone_is_sent():
+async def test_newer_command_replaces_waiting_ones_at_the_bridge_and_is_the_only_one_sent():
     bench = CancelBench()
     for command_id in ("C1", "C2", "C3"):
         bench.submit(**newer(command_id))
@@ -231,7 +231,7 @@ async def test_a_newer_command_replaces_what_waits_at_the_bridge_and_alone_is_se
     bench.commands.close()
 
 
-async def test_what_may_be_at_the_gateway_is_cancelled_there_before_the_newer_command_is_sent():
+async def test_command_that_may_be_at_the_gateway_is_cancelled_there_before_the_newer_one_is_sent():
     bench = CancelBench()
     bench.connect()
     bench.submit(durable=True)

@@ -75,7 +75,7 @@ async def test_a_command_that_no_bridge_takes_in_time_expires_unless_one_may_hav
     assert (await verdict(Bridge(*outcomes), durable=durable, copies=len(outcomes))).state is state
 
 
-async def test_each_copy_has_what_is_left_of_the_time_to_live():
+async def test_each_copy_has_the_remaining_time_to_live():
     bridge = Bridge(None, RELEASED, ACCEPTED)
     await verdict(bridge, durable=True)
     first, *later = [message.ttl_ms for message in bridge.messages]

@@ -54,7 +54,7 @@ def group_of(folder, **fields) -> GroupFile:
     return GroupFile.create(folder, GroupCommand(**given))
 
 
-async def test_a_second_run_asks_only_for_what_is_left_and_under_the_same_ids(folder):
+async def test_second_run_requests_only_the_rest_with_the_same_ids(folder):
     first = ScriptedOperator(lambda name: 200 if name < "lamp-15" else None)
     group = group_of(folder)
     running = asyncio.create_task(GroupRun(group, first).run())
@@ -94,7 +94,7 @@ async def test_a_cancelled_group_leaves_nothing_to_send(folder):
     assert operator.asked == []
 
 
-async def test_without_the_right_to_cancel_the_reason_is_told(folder):
+async def test_refused_cancellation_has_its_reason(folder):
     operator = ScriptedOperator()
     operator.refusal = CancelVerdict(None, 403, "alice may not cancel it")
     group = group_of(folder)

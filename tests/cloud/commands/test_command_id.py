@@ -13,7 +13,7 @@ def test_every_bridge_with_the_key_gives_a_message_the_same_identifier():
     assert check_identifier(OURS.of_message(*MESSAGE), "command id")
 
 
-def test_nobody_without_the_key_can_name_a_command():
+def test_command_id_cannot_be_made_without_the_key():
     """B2: what an operator's message contains is not secret, so the identifier must not follow from it alone."""
     assert OURS.of_message(*MESSAGE) != OTHERS.of_message(*MESSAGE)
     assert OURS.new() != OURS.new()

@@ -76,7 +76,7 @@ def test_delivery_of_a_provisional_verdict_does_not_undo_the_gateways_own():
     assert not known.get("C1").provisional
 
 
-def test_the_open_commands_of_a_gateway_come_in_the_order_of_their_commits_whatever_the_clocks_say():
+def test_open_commands_of_a_gateway_come_in_commit_order_for_any_clock():
     known = Registry()
     known.put(make_record("C1", accepted_ms=5_000))
     known.put(make_record("C2", accepted_ms=2))

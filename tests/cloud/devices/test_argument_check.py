@@ -67,7 +67,7 @@ def test_a_command_that_the_device_does_not_list_is_refused():
     assert refused("paint", b"") == (NOT_IMPLEMENTED, "device lamp-1 takes reset, switch, not 'paint'")
 
 
-def test_the_type_says_what_a_device_takes_unless_the_device_does():
+def test_commands_of_a_device_come_from_its_type_unless_it_has_its_own():
     types = {"lamp": commands_text({"switch": SWITCH})}
     assert refusal_of(device("lamp"), types, "paint", None, b"").condition == NOT_IMPLEMENTED
     assert refusal_of(device("lamp", paint={}), types, "paint", None, b"") is None

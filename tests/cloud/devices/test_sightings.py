@@ -42,13 +42,13 @@ def test_a_device_is_noted_once_in_ten_minutes_for_each_gateway(table):
     assert noted(sightings, 11 * MINUTE, "lamp-1") == ["lamp-1"]
 
 
-def test_what_another_bridge_has_noted_is_not_noted_again(table):
+def test_sighting_noted_by_another_bridge_is_not_noted_again(table):
     see(table, "lamp-1", "gw-1", START_MS + 1000)
     assert noted(Sightings(table, DeviceSettings()), 9 * MINUTE, "lamp-1") == []
     assert noted(Sightings(table, DeviceSettings()), 1, "lamp-1") == ["lamp-1"]  # that note was of a wrong clock
 
 
-def test_devices_that_nobody_has_set_are_noted_only_if_the_tenant_allows_it(table):
+def test_unregistered_devices_are_noted_only_if_the_settings_allow_it(table):
     for learn, expected in ((Learn.NONE, []), (Learn.REGISTERED, ["lamp-1"]), (Learn.ALL, ["lamp-1", "tag-9"])):
         assert noted(Sightings(table, DeviceSettings(learn=learn)), MINUTE, "lamp-1", "tag-9") == expected
 

@@ -83,7 +83,7 @@ def test_the_time_before_is_proven():
     assert prove(GATEWAYS, [], NOON_MS - 9 * HOUR_MS).proven
 
 
-def test_a_gateway_that_cannot_have_heard_the_device_and_one_that_is_left_out_do_not_count():
+def test_gateway_that_cannot_receive_the_device_or_is_excluded_does_not_count():
     assert prove(GATEWAYS, [], NOON_MS - HOUR_MS, may_hear=lambda gateway: gateway == "gw-1").proven
     proof = prove(GATEWAYS, [], NOON_MS - HOUR_MS, left_out=["gw-2"])
     assert (proof.proven, proof.left_out) == (True, ["gw-2"])

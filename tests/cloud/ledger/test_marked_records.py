@@ -150,7 +150,7 @@ def test_only_records_after_the_marks_are_read(line):
     assert (summary.records, summary.known) == (1, 22), "the flow has not read the last one"
 
 
-def test_what_the_flow_has_not_read_stays_pending_until_it_has(line):
+def test_records_that_the_flow_has_not_read_stay_pending(line):
     line.events_of(STREAMS[0], 21, 22)
     (evidence,), _ = line.verify()
     assert evidence.pending == [(21, 22)]

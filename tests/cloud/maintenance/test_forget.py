@@ -22,7 +22,7 @@ def tables(make_table):
     return made
 
 
-def test_rows_of_the_device_lose_what_it_sent_and_keep_their_positions(tables, settings):
+def test_forgotten_rows_lose_their_content_and_keep_their_positions(tables, settings):
     events, readings = tables
     before, days = events.rows(), []
 

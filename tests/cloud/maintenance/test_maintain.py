@@ -176,7 +176,7 @@ def test_a_dry_run_changes_nothing(events, run):
     assert events.file_count() == 10
 
 
-def test_the_command_maintains_the_tables_and_says_what_failed(events, make_table, settings, tmp_path, capsys):
+def test_command_maintains_the_tables_and_names_failures(events, make_table, settings, tmp_path, capsys):
     config = tmp_path / "cloud.toml"
     config.write_text(f'tenant = "t"\n[flow]\ntables = "{settings.flow.tables}"\n')
     for _ in range(9):

@@ -84,7 +84,7 @@ def test_a_stream_keeps_its_lane():
 
 
 @given(st.lists(st.tuples(st.integers(1, 60), st.integers(0, 30), st.sampled_from(["commit", "fail", "go on"])), max_size=60))
-def test_every_sequence_lands_once_and_in_order_whatever_is_resent_and_whatever_aborts(steps):
+def test_every_sequence_lands_once_and_in_order_across_resends_and_aborts(steps):
     admission, landed, open_transaction = Admission({}), [], []
     for first, more, end in steps:
         batch = span(first, first + more)

@@ -22,7 +22,7 @@ def test_a_small_transaction_that_fails_halves_its_own_size():
 
 
 @pytest.mark.parametrize(("size_bytes", "pieces"), [(2 * MOST_BYTES, 1), (LEAST_BYTES, 500)], ids=["one piece", "least bytes"])
-def test_what_cannot_be_divided_gets_twice_the_time_up_to_a_bound(size_bytes, pieces):
+def test_indivisible_work_gets_twice_the_time_up_to_a_bound(size_bytes, pieces):
     pace = Pace()
     limits = []
     for _ in range(6):

@@ -186,7 +186,7 @@ def test_a_record_that_cannot_be_read_does_not_close_its_shard(bench, caplog):
     assert answers.of(shard, 1, 3, tenant=bench.tenant) == ACCEPTED
 
 
-def test_open_commands_are_read_in_the_order_of_their_acceptance_whatever_the_clocks_said(monkeypatch):
+def test_open_commands_are_read_in_order_of_acceptance_for_any_clock(monkeypatch):
     """The clock of a bridge was set back between the two."""
     first, second = make_record("C1", accepted_ms=9000, changed_ms=9000), make_record("C2", accepted_ms=10, changed_ms=10)
     over = make_record("C0", state=CommandState.CANCELLED, status=410, changed_ms=5000)

@@ -22,7 +22,7 @@ def known(**changed_ms: int) -> dict[tuple[str, str], StreamState]:
     return {("gw", each.stream): each for each in states}
 
 
-def test_b10_only_what_ended_long_ago_is_forgotten():
+def test_b10_only_long_ended_commands_are_forgotten():
     streams, retirement = known(idle=OLD, ended=OLD, ended_lately=OLD + 1), Retirement()
     retirement.announced("gw", ["idle"])
     assert retirement.retired(streams, NOW) == ([("gw", "ended")], [])

@@ -182,7 +182,7 @@ def test_a_command_that_is_under_way_when_the_gateway_is_killed_is_in_doubt_and_
 @pytest.mark.parametrize(
     ("member", "error", "times"), [("StartNotify", "InProgress", 3), ("Connect", "InProgress", 2), ("ReadValue", "Failed", 3)]
 )
-def test_what_bluez_is_too_busy_for_is_asked_again(world, member, error, times):
+def test_request_is_repeated_while_bluez_is_busy(world, member, error, times):
     async def steps():
         async with healed(world)():
             world.bluez.fail(member, error, times=times)
@@ -228,7 +228,7 @@ def test_while_links_live_they_are_not_ended_for_a_silent_scanner(world):
     world.run(steps())
 
 
-def test_holes_in_what_bluez_delivers_lose_nothing_that_lasts(world):
+def test_gaps_in_bluez_signals_lose_no_lasting_state(world):
     async def steps():
         after = world.mark()
         world.bluez.adapter.deaf = True

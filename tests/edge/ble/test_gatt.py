@@ -46,7 +46,7 @@ def test_of_two_characteristics_with_one_uuid_it_is_the_first_by_handle():
     assert characteristic_of(client, T).handle == 3
 
 
-async def test_what_bluez_is_too_busy_for_is_asked_again():
+async def test_request_is_repeated_while_bluez_is_busy():
     client = Client(IN_PROGRESS, IN_PROGRESS, None)
     assert await asked(client) is None
     assert client.asked == 3
@@ -59,15 +59,15 @@ async def test_a_characteristic_that_does_not_notify_is_not_asked_to():
 
 
 @pytest.mark.parametrize("error", [NOT_SUPPORTED, BleakGATTProtocolError(0x03), BleakGATTProtocolError(0x0F)])
-async def test_what_the_device_will_never_do_ends_no_link(error):
+async def test_unsupported_request_does_not_end_the_link(error):
     assert (await asked(Client(error))).startswith(f"{T} does not notify: ")
 
 
-async def test_what_the_device_does_not_have_ends_no_link():
+async def test_missing_characteristic_does_not_end_the_link():
     assert await asked(Client(), short_uuid(0x2A6F)) == f"there is no characteristic {short_uuid(0x2A6F)} to subscribe to"
 
 
 @pytest.mark.parametrize("error", [BleakDBusError("org.bluez.Error.Failed", []), BleakGATTProtocolError(0x00)])
-async def test_what_is_wrong_with_the_link_is_raised(error):
+async def test_error_of_the_link_is_raised(error):
     with pytest.raises(type(error)):
         await asked(Client(error))

@@ -78,7 +78,7 @@ async def test_a_device_that_answers_is_alive_and_one_that_is_only_written_to_ma
     assert bench.lived == 3
 
 
-async def test_what_cannot_be_looked_up_was_not_sent():
+async def test_command_on_an_ended_link_was_not_sent():
     """The link has just ended, and bleak has forgotten the services."""
     bench = Bench()
     bench.client.known = False
@@ -115,7 +115,7 @@ async def test_a_command_whose_link_ends_before_the_device_answers_is_lost():
     assert bench.commands.told == [("lost", "CMD-1")]
 
 
-async def test_what_awaits_a_notification_waits_while_the_characteristic_is_read():
+async def test_command_awaiting_a_notification_waits_while_the_characteristic_is_read():
     bench = Bench()
     with bench.device.reading(ANSWERS):
         bench.send("ask")
@@ -131,7 +131,7 @@ async def test_what_awaits_a_notification_waits_while_the_characteristic_is_read
     assert not bench.device.awaits(ANSWERS)
 
 
-async def test_what_could_not_be_written_awaits_nothing():
+async def test_failed_write_awaits_no_answer():
     bench = Bench()
     bench.client.fails = BleakError("no")
     bench.send("ask")
@@ -147,7 +147,7 @@ async def test_a_command_whose_link_ends_before_it_begins_was_not_sent():
     assert bench.client.written == []
 
 
-async def test_what_nobody_thought_of_ends_the_command_too(caplog):
+async def test_unforeseen_error_ends_the_command_too(caplog):
     bench = Bench()
     bench.client.fails = ZeroDivisionError("?")
     bench.send("open")
@@ -155,7 +155,7 @@ async def test_what_nobody_thought_of_ends_the_command_too(caplog):
     assert "command CMD-1 to lock-1: ZeroDivisionError" in caplog.text
 
 
-async def test_a_command_that_nobody_waits_for_any_more_ends_and_with_it_the_link():
+async def test_command_without_a_waiting_client_ends_with_its_link():
     """A late notification must not be the answer to the next command."""
     bench = Bench()
     bench.send("ask")

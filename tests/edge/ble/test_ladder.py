@@ -51,7 +51,7 @@ def test_a_link_that_lives_is_not_ended_if_no_advertiser_is_near():
     assert len(done) < 20, "less and less often"
 
 
-def test_advertisers_that_left_while_others_were_heard_are_not_near():
+def test_advertisers_that_left_are_not_near():
     found = hearing(100, near=True)
     for now_s in range(101, 130):
         found.received(now_s)

@@ -14,7 +14,7 @@ def test_each_change_is_logged_once():
     assert log.is_due(None, "", 6, restarting=False)
 
 
-def test_what_may_be_over_in_a_moment_is_logged_if_it_is_not():
+def test_short_problem_is_logged_if_it_lasts():
     log = ProblemLog(None, "")
     assert not log.is_due("no daemon", "", 10, restarting=True)
     assert not log.is_due("no adapter", "", 11, restarting=True)
@@ -23,7 +23,7 @@ def test_what_may_be_over_in_a_moment_is_logged_if_it_is_not():
     assert log.is_due("no daemon", "", 20, restarting=True), "it is no restart any more"
 
 
-def test_what_was_over_in_a_moment_leaves_one_line():
+def test_problem_of_a_moment_leaves_one_line():
     """R4."""
     log = ProblemLog(None, "")
     assert not log.is_due("no daemon", "", 10, restarting=True)

@@ -70,7 +70,7 @@ def test_a_device_that_is_only_commanded_or_seldom_read_keeps_its_link(world):
 @pytest.mark.parametrize(
     ("status_s", "device_silence_s"), [(0.2, 1), (600, 600)], ids=["for as long as it is up", "as soon as it is up"]
 )
-def test_a_link_that_says_nothing_lives_although_nothing_else_is_heard(tmp_path, status_s, device_silence_s):
+def test_silent_link_stays_open_without_advertisements(tmp_path, status_s, device_silence_s):
     """The scanner is taken for dead again and again; the link and the adapter are left alone."""
 
     async def steps(world):

@@ -24,7 +24,7 @@ ADDRESS = "C0:00:00:00:00:10"
 NOTHING = {"on_advertisement": lambda *_: None, "on_renew": lambda: None, "on_turn": lambda: None}
 
 
-async def test_an_error_that_nobody_thought_of_does_not_end_the_supervision(monkeypatch, caplog):
+async def test_unforeseen_error_does_not_end_the_supervision(monkeypatch, caplog):
     monkeypatch.setenv("DBUS_SYSTEM_BUS_ADDRESS", "unix:path=/nowhere/bus")
     observe, errors, looked = Supervisor.observe, [ValueError("what BlueZ never said before")], asyncio.Event()
 

@@ -18,7 +18,7 @@ def test_each_has_its_turn():
     assert turns.next() == (T, 10)
 
 
-def test_what_cannot_be_read_now_is_read_later():
+def test_failed_read_is_repeated_later():
     turns = ReadSchedule([Read(characteristic="2a6e", interval_s=10), Read(characteristic="2a6f", interval_s=60)], 0)
     turns.postpone(T, 1)
     assert turns.next() == (H, 0)
@@ -26,7 +26,7 @@ def test_what_cannot_be_read_now_is_read_later():
     assert turns.next() == (T, 1)
 
 
-def test_what_was_missed_is_not_made_up_for():
+def test_missed_reads_are_not_repeated():
     turns = ReadSchedule([Read(characteristic="2a6e", interval_s=10)], 0)
     turns.done(T, 95)
     assert turns.next() == (T, 95)
@@ -34,7 +34,7 @@ def test_what_was_missed_is_not_made_up_for():
     assert turns.next() == (T, 105)
 
 
-def test_what_a_device_does_not_have_has_no_turn():
+def test_missing_characteristic_has_no_turn():
     turns = ReadSchedule([Read(characteristic="2a6e")], 0)
     turns.remove(T)
     assert turns.next() is None

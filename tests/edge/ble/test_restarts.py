@@ -47,7 +47,7 @@ def test_an_ordinary_restart_of_bluetoothd_is_no_warning(world):
     world.run(steps())
 
 
-def test_an_adapter_that_rfkill_blocks_is_named_with_what_unblocks_it(world):
+def test_adapter_blocked_by_rfkill_is_named_with_the_remedy(world):
     """R4."""
 
     async def steps():

@@ -31,12 +31,12 @@ def listed(address: str, profile=BTHOME, device: str | None = None, silence_s: f
     return ListedDevice(address, profile, silence_s, report_of(profile), device)
 
 
-def test_whoever_fits_a_profile_is_taken_under_its_name():
+def test_device_that_matches_a_profile_is_taken_under_its_name():
     known = roster().receive(A, SAYS, -60, 1)
     assert (known.device, known.profile.name, known.rssi, known.received_s) == (A, "bthome", -60, 1)
 
 
-def test_whoever_fits_none_is_not():
+def test_device_without_a_profile_is_not_taken():
     assert roster().receive(A, OTHER, -60, 1) is None
 
 
@@ -48,7 +48,7 @@ NAMED = msgspec.structs.replace(ENV, device="env-{name}")
 LISTS = short_uuid(0x181A)
 
 
-def test_a_listed_device_has_no_name_until_what_names_it_is_heard_and_then_for_good():
+def test_listed_device_gets_its_name_with_its_first_naming_advertisement_and_keeps_it():
     found = roster(listed(A, NAMED))
     assert found.receive(A, Advertisement(services=(LISTS,)), -60, 1) is None
     assert not found.listed[A].named
@@ -57,13 +57,13 @@ def test_a_listed_device_has_no_name_until_what_names_it_is_heard_and_then_for_g
     assert found.receive(A, Advertisement(services=(LISTS,), name="8"), -60, 3).device == "env-7"
 
 
-def test_a_name_is_heard_whatever_else_the_device_says():
+def test_name_is_read_from_any_advertisement():
     found = roster(listed(A, NAMED))
     assert found.receive(A, Advertisement(name="7"), -60, 1) is None
     assert (found.listed[A].device, found.listed[A].named) == ("env-7", True)
 
 
-def test_who_is_named_by_the_settings_or_by_its_address_has_its_name_before_it_is_heard():
+def test_device_named_by_settings_or_address_has_its_name_before_its_first_advertisement():
     found = roster(listed(A, NAMED, device="cellar"), listed(B, msgspec.structs.replace(ENV, device="env-{address}")))
     assert [each.named for each in found.listed.values()] == [True, True]
     assert found.listed[A].device == "cellar"
@@ -77,13 +77,13 @@ def test_a_second_device_with_a_name_is_refused_until_it_has_another():
     assert found.listed[A].refused is None
 
 
-def test_a_listed_device_is_heard_whatever_it_says():
+def test_every_advertisement_of_a_listed_device_counts():
     found = roster(listed(A))
     assert found.receive(A, OTHER, -60, 7) is None
     assert found.listed[A].received_s == 7
 
 
-def test_silence_is_told_once_until_the_device_is_heard_again():
+def test_silence_is_reported_once_until_the_device_returns():
     found = roster(listed(A))
     assert found.newly_silent(59) == []
     assert [each.address for each in found.newly_silent(60)] == [A]
@@ -99,7 +99,7 @@ def test_a_link_that_says_something_is_no_silence():
     assert found.newly_silent(100) == []
 
 
-def test_who_may_be_silent_is_not_and_its_silence_begins_after_that():
+def test_exempt_device_is_not_reported_silent_until_its_exemption_ends():
     found = roster(listed(A))
     found.receive(A, SAYS, -60, 1)
     assert found.newly_silent(1000, {A}) == []
@@ -108,7 +108,7 @@ def test_who_may_be_silent_is_not_and_its_silence_begins_after_that():
     assert [each.address for each in found.newly_silent(1060)] == [A]
 
 
-def test_who_is_asked_seldom_may_be_silent_between_two_questions(tmp_path):
+def test_device_with_a_long_interval_may_be_silent_between_reads(tmp_path):
     path = tmp_path / "meter.toml"
     path.write_text(
         'name = "meter"\nchannel = "meter"\n[[recognise]]\nname = "m"\n'
@@ -129,7 +129,7 @@ def test_made_up_addresses_are_bounded_and_those_long_gone_make_room():
     assert list(found.others) == [B, C]
 
 
-def test_an_event_holds_what_recognises_the_device_and_its_counter():
+def test_event_has_the_fields_that_identify_the_device_and_its_counter():
     known = roster().receive(A, SAYS, -61, 1)
     arrival = of_advertisement(known, SAYS, "hci0")
     assert decode(arrival.data) == Advertisement(service_data=SAYS.service_data)
@@ -146,7 +146,7 @@ def test_an_advertisement_that_says_nothing_that_is_kept_is_no_event():
     assert of_advertisement(found.receive(A, said, -60, 1), said, "hci0") is None
 
 
-def test_a_value_of_a_device_not_heard_yet_has_an_address():
+def test_value_of_an_unseen_device_has_its_address():
     arrival = of_value(roster(listed(A, ENV)).listed[A], short_uuid(0x2A6E), b"\x01\x02", "hci0")
     assert decode_heard(arrival.properties).address == A
     assert (arrival.channel, arrival.data, arrival.report) == (short_uuid(0x2A6E), b"\x01\x02", None)
@@ -167,7 +167,7 @@ def test_a_link_that_ended_is_no_answer():
     assert is_att_error(0x0E)
 
 
-def test_what_was_found_is_listed_with_what_a_profile_fits_first():
+def test_devices_with_a_profile_are_listed_first():
     found = ScanResults([BTHOME, ENV])
     found.add(C, OTHER, -30)
     found.add(A, SAYS, -80)
@@ -212,7 +212,7 @@ def test_no_address_is_suggested_as_a_name():
     assert found.json()[0]["device"] == "Greenhouse-2"
 
 
-def test_a_name_with_what_ends_a_line_stays_in_it():
+def test_name_with_a_line_break_stays_on_its_line():
     found = ScanResults([ENV])
     found.add(A, Advertisement(services=(short_uuid(0x181A),), name='x"\n[evil]\n\x1b[2J'), -50)
     assert "[evil]" not in found.toml().splitlines()

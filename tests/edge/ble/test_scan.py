@@ -29,7 +29,7 @@ async def scanning(world, *arguments: str):
     return await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe, env=world.environment)
 
 
-def test_it_says_what_is_heard_which_profile_fits_and_what_to_write(world):
+def test_scan_lists_devices_their_profiles_and_settings_to_write(world):
     async def steps():
         process = await scanning(world, "--seconds", "1.5", "--json")
         out, said = await within(process.communicate(), "the scan does not end")
@@ -100,7 +100,7 @@ def test_it_and_a_gateway_scan_at_once(world):
         (["--profile", "nowhere.toml"], "profile: there is no nowhere.toml"),
     ],
 )
-def test_what_is_wrong_is_one_line(world, arguments, said):
+def test_scan_error_is_one_line(world, arguments, said):
     async def steps():
         process = await scanning(world, *arguments)
         out, error = await within(process.communicate(), "the scan does not end")

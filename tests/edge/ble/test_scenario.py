@@ -39,7 +39,7 @@ async def until_state(world, holds) -> None:
     await within(wait(), "it is not said")
 
 
-def test_what_is_advertised_comes_byte_for_byte(world):
+def test_advertisement_is_stored_byte_for_byte(world):
     async def steps():
         (event, *_) = await world.until_event(THERMOMETER)
         assert advertised(event).service_data == {BTHOME_UUID: bytes.fromhex("4002CA0903BF13")}
@@ -55,7 +55,7 @@ def test_what_is_advertised_comes_byte_for_byte(world):
     world.run(steps())
 
 
-def test_a_beacon_is_named_by_what_it_says(world):
+def test_beacon_is_named_by_its_content(world):
     """Its address may change; what it is does not."""
 
     async def steps():
@@ -85,7 +85,7 @@ def test_it_connects_and_reads_in_turn(world):
     world.run(steps())
 
 
-def test_what_cannot_notify_is_read_all_the_same_and_said(world):
+def test_characteristic_without_notifications_is_read_and_reported(world):
     async def steps():
         await world.until_event("env-1", subject=LONG)
         await world.until_said(f"env-1 ({ENV_1}): {LONG} does not notify")
@@ -153,7 +153,7 @@ def test_a_command_is_answered_by_the_write_response(world):
     world.run(steps())
 
 
-def test_of_a_write_without_response_nobody_knows(world):
+def test_write_without_response_leaves_the_command_in_doubt(world):
     async def steps():
         reply = await world.command("env-1", "shout", b"hey", ttl_s=3.0)
         assert reply.commandstate == "IN_DOUBT"
@@ -185,7 +185,7 @@ def test_an_att_error_is_the_answer(world):
 
 
 @pytest.mark.parametrize(("name", "why"), [("missing", b"no characteristic"), ("dance", b"no command dance")])
-def test_what_cannot_be_written_is_refused(world, name, why):
+def test_command_that_cannot_be_written_is_refused(world, name, why):
     async def steps():
         reply = await world.command("env-1", name, b"x")
         assert (reply.commandstate, reply.status) == ("REJECTED", 422)
@@ -215,7 +215,7 @@ def test_a_command_that_may_be_repeated_is_when_its_write_fails(world):
     world.run(steps())
 
 
-def test_what_is_read_of_a_characteristic_is_no_answer_to_a_command(world):
+def test_value_read_from_a_characteristic_is_no_answer_to_a_command(world):
     """BlueZ tells what was read once more, as if the device had notified it."""
 
     async def steps():

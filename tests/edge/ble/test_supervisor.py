@@ -46,7 +46,7 @@ def counted(found: Supervisor, *but: str) -> dict[str, int]:
         (BluezState(None, ":1.7", "hci0", blocked="hard"), RadioPhase.OFF, "the Bluetooth adapter hci0 is blocked by a switch"),
     ],
 )
-def test_what_is_not_there_is_waited_for_and_named(bluez, phase, said):
+def test_missing_adapter_is_waited_for_and_named(bluez, phase, said):
     found = supervisor(power_on_s=None)
     assert found.observe(bluez, 0) == []
     assert found.phase is phase
@@ -64,7 +64,7 @@ def test_as_long_as_there_is_nothing_it_is_asked_for_again():
     assert found.tick(2 * LOOK_AGAIN_S) == [Effect.LOOK]
 
 
-def test_what_the_ladder_switches_off_is_switched_on_though_nobody_else_is_to():
+def test_adapter_switched_off_by_the_ladder_is_switched_on_without_power_on():
     found, now_s = scanning(power_on_s=None), 0.0
     while Effect.POWER_CYCLE not in (effects := found.tick(now_s)):
         if effects:
@@ -110,7 +110,7 @@ def test_an_adapter_that_is_off_is_switched_on_and_again():
         ),
     ],
 )
-def test_what_the_scanner_stood_on_is_lost_and_comes_back(lost, back, step):
+def test_bluez_state_below_the_scanner_is_lost_and_returns(lost, back, step):
     found = scanning()
     assert found.observe(lost, 10) == LOST
     assert not found.phase.can_connect
@@ -150,7 +150,7 @@ def test_a_scanner_that_does_not_start_is_tried_again_by_the_ladder():
     assert counted(found) == {"start_failures": 3, "new_scanner": 1, "new_clients": 1, "power_cycle": 1, "recovered": 1}
 
 
-def test_what_never_starts_is_tried_less_and_less_often():
+def test_scanner_that_never_starts_is_retried_with_back_off():
     found = supervisor()
     found.observe(SCANNING, 0)
     now_s, waits_s = 0, []
@@ -200,7 +200,7 @@ def power_cycle(adapters: Adapters) -> None:
     adapters.back_on(HCI0)
 
 
-def test_what_the_gateway_switches_off_itself_is_no_loss_and_the_ladder_goes_on_to_its_end():
+def test_adapter_switched_off_by_the_ladder_is_no_loss_and_the_ladder_continues():
     adapters = Adapters(None)
     adapters.added(HCI0, {"Powered": True})
     found = supervisor()
@@ -216,7 +216,7 @@ def test_what_the_gateway_switches_off_itself_is_no_loss_and_the_ladder_goes_on_
     assert counted(found) == {"silences": 4, "new_scanner": 1, "new_clients": 1, "power_cycle": 1, "reported": 1}
 
 
-def test_who_else_switches_it_off_is_counted():
+def test_adapter_switched_off_by_another_program_is_counted():
     adapters = Adapters(None)
     adapters.added(HCI0, {"Powered": True})
     power_cycle(adapters)
@@ -278,7 +278,7 @@ def test_a_device_that_falls_silent_with_the_scanner_costs_the_links_once():
     assert silence(found, 300, 360) == [NEW_CLIENTS, NEW_SCANNER]
 
 
-def test_a_device_that_falls_silent_while_others_are_heard_costs_no_link():
+def test_silent_device_beside_others_ends_no_link():
     found = scanning()
     found.ladder.device_silent()
     found.received(1)
@@ -341,7 +341,7 @@ def test_while_scanning_is_paused_bluez_does_not_scan_either():
     assert found.tick(40) == []
 
 
-def test_a_bluez_that_never_says_that_it_scans_is_believed_less_and_less_as_long_as_nothing_is_heard():
+def test_bluez_that_never_reports_scanning_is_restarted_with_back_off_while_no_advertisement_arrives():
     found, restarts = scanning(), []
     found.observe(DEAF, 0)
     for tenth in range(600):
@@ -354,7 +354,7 @@ def test_a_bluez_that_never_says_that_it_scans_is_believed_less_and_less_as_long
         assert found.tick(now_s + 0.5) == [], "what is heard proves that it scans"
 
 
-def test_while_something_is_connected_to_nothing_is_heard():
+def test_scanning_pauses_while_a_device_is_being_connected():
     found = scanning()
     assert found.pause() == [DROP]
     assert found.phase is RadioPhase.PAUSED
@@ -382,7 +382,7 @@ def test_a_pause_that_ends_while_all_is_lost_starts_nothing():
     assert found.started(2) == []
 
 
-def test_what_is_told_too_late_is_passed_over():
+def test_late_observation_is_ignored():
     found = scanning()
     found.observe(BluezState(), 1)
     assert found.started(2) == []

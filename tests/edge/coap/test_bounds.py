@@ -28,7 +28,7 @@ def limits(**more):
     return EndpointLimits(**{"all_s": 1, "all_burst": 100, "each_s": 1, "each_burst": 2, "endpoints": 3, **more})
 
 
-def test_who_sends_too_much_is_told_so_and_then_ignored_and_costs_the_others_nothing():
+def test_flooding_endpoint_gets_an_error_is_then_ignored_and_does_not_slow_others():
     found = limits(all_burst=3)
     assert [found.admit(HERE, 0) for _ in range(2)] == [RateVerdict.ADMIT] * 2
     assert [found.admit(HERE, 0) for _ in range(REFUSALS_S)] == [RateVerdict.REFUSE] * REFUSALS_S
@@ -36,7 +36,7 @@ def test_who_sends_too_much_is_told_so_and_then_ignored_and_costs_the_others_not
     assert found.admit(THERE, 0) is RateVerdict.ADMIT
 
 
-def test_over_the_limit_for_all_nothing_is_said_and_nobody_new_is_remembered():
+def test_beyond_the_common_limit_no_response_is_sent_and_no_endpoint_is_added():
     found = limits(all_burst=1)
     found.admit(HERE, 0)
     assert [found.admit(("127.0.0.1", port), 0) for port in range(10, 20)] == [RateVerdict.DROP] * 10

@@ -30,7 +30,7 @@ async def test_aiocoap_sends_small_and_large_bodies(listening):
     ]
 
 
-async def test_aiocoap_reads_what_is_refused(listening):
+async def test_aiocoap_reads_refusals(listening):
     async with listening(MemoryPort(), max_body_bytes=5000) as listener, aiocoap_client() as client:
         too_big = await send(client, listener, "t//d1", b"x" * 5001)
         assert (too_big.code, too_big.opt.size1) == (aiocoap.REQUEST_ENTITY_TOO_LARGE, 5000)
@@ -102,7 +102,7 @@ async def test_libcoap_reads_that_a_body_is_too_big(listening, folder):
     ("path", "method", "code"),
     [("nowhere", "put", "4.04"), ("t", "post", "4.01"), ("t/other/d1", "put", "4.03"), ("t//d1", "get", "4.05")],
 )
-async def test_libcoap_reads_what_is_refused(listening, path, method, code):
+async def test_libcoap_reads_refusals(listening, path, method, code):
     async with listening(MemoryPort()) as listener:
         assert code in await coap_client(listener, path, "-e", "x", method=method)
 

@@ -164,7 +164,7 @@ async def test_a_command_that_does_not_fit_is_refused_and_the_device_goes_on_wai
         assert "lamp-1" in commands.devices
 
 
-async def test_who_does_not_wait_is_not_sent_to(listening, dial):
+async def test_device_that_does_not_wait_gets_no_command(listening, dial):
     async with asked(listening, dial, ask()) as (_, commands, _, _):
         executor = commands.devices["lamp-1"]
         executor.execute(make_command("lamp-2"))
@@ -192,7 +192,7 @@ async def test_a_command_waits_while_too_many_responses_are_not_acknowledged(lis
             assert ("not_sent", "CMD-2") in commands.told
 
 
-async def test_at_the_end_who_waits_is_answered_and_what_is_under_way_is_lost(listening, dial):
+async def test_waiting_requests_are_answered_at_shutdown_and_messages_in_flight_are_lost(listening, dial):
     async with asked(listening, dial, ask()) as (_, commands, _, listener):
         with dial(listener) as other:
             other.send(request("t//lamp-2", query=["hono-ttd=60"]))
@@ -204,7 +204,7 @@ async def test_at_the_end_who_waits_is_answered_and_what_is_under_way_is_lost(li
         assert not commands.devices
 
 
-async def test_without_a_side_for_commands_nobody_waits(listening, dial):
+async def test_without_a_downlink_no_device_waits(listening, dial):
     port = MemoryPort()
     async with listening(port) as listener:
         with dial(listener) as wire:
@@ -293,7 +293,7 @@ async def test_a_device_that_is_not_there_was_sent_nothing_and_is_tried_later(li
         await commands.until(lambda: "lamp-1" in commands.devices, "it is tried again")
 
 
-async def test_a_device_that_comes_back_gets_what_it_was_not_sent(listening, free_port, monkeypatch):
+async def test_reconnected_device_gets_commands_that_were_not_sent(listening, free_port, monkeypatch):
     monkeypatch.setattr(command_client, "_FIRST_PAUSE_S", 0.01)
     async with commanding(listening, f"coap://127.0.0.1:{free_port}/do") as commands:
         commands.send(make_command())

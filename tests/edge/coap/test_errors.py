@@ -46,7 +46,7 @@ async def test_4_29_is_not_larger_than_its_request(listening, dial):
 
 
 @given(st.integers(4, 40), st.binary(max_size=8), st.binary(max_size=20), st.booleans())
-def test_what_does_not_fit_is_left_out_and_the_code_never_is(size, token, payload, option):
+def test_diagnostic_text_is_cut_and_the_code_is_kept(size, token, payload, option):
     exchange = exchanges.Exchange(("::1", 5), CoapMessage(MessageType.CON, Code.PUT, 7, token), 0, 0.0, size + len(token))
     options = ((int(Option.MAX_AGE), uint(5)),) if option else ()
     for code in (Code.NOT_FOUND, Code.CHANGED):

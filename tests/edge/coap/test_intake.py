@@ -20,7 +20,7 @@ def stored(payload=b"x", endpoint=("::1", 5, 0, 0), target=TARGET, ttd_s=None, *
     return arrival(target, read_request(message), payload, exchange, ttd_s)
 
 
-def test_what_is_stored():
+def test_fields_of_a_stored_request():
     found = stored(ttd_s=5)
     assert (found.device, found.channel, found.adapter, found.ttd_s) == ("d1", "t//d1", "coap", 5)
     assert (found.lane, found.type, found.data) == (Lane.TELEMETRY, "telemetry", b"x")

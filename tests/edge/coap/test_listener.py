@@ -142,7 +142,7 @@ async def test_slow_request_is_acknowledged_and_gets_a_separate_response(listeni
     assert port.receipts == [Receipt.STORED]
 
 
-async def test_a_separate_response_that_nobody_acknowledges_ends(listening, dial):
+async def test_separate_response_without_acknowledgement_ends(listening, dial):
     port = MemoryPort()
     port.hold()
     async with listening(port, ack_delay_s=0.001, ack_timeout_s=0.001) as listener:
@@ -172,7 +172,7 @@ async def test_a_separate_response_that_nobody_acknowledges_ends(listening, dial
         (request("command_response//d1/C", query=["hono-cmd-status=200"]), Code.NOT_FOUND, b"no-command"),
     ],
 )
-async def test_what_is_not_taken_is_answered_with_its_code(listening, dial, message, code, reason):
+async def test_refused_request_gets_its_response_code(listening, dial, message, code, reason):
     port = MemoryPort()
     async with listening(port) as listener:
         with dial(listener) as wire:
@@ -279,14 +279,14 @@ async def test_over_the_limit_for_all_nothing_is_said(listening, dial):
 @pytest.mark.parametrize(
     "data", ["40000005", "49010005000000000000000000", "4000000500", "400100050f", "40010005ff", "40440005", "40e10005"]
 )
-async def test_a_ping_and_what_cannot_be_processed_are_reset(listening, dial, data):
+async def test_ping_and_unprocessable_message_are_answered_with_reset(listening, dial, data):
     async with listening(MemoryPort()) as listener:
         with dial(listener) as wire:
             assert await wire.ask(bytes.fromhex(data)) == CoapMessage(MessageType.RST, Code.EMPTY, 5)
 
 
 @pytest.mark.parametrize("data", ["", "00", "00010005", "5001000500ff", "60000005", "70000005", "504400056162", "604400ff"])
-async def test_what_asks_for_nothing_gets_nothing(listening, dial, data):
+async def test_message_without_a_request_gets_no_response(listening, dial, data):
     async with listening(MemoryPort()) as listener:
         with dial(listener) as wire:
             wire.send(bytes.fromhex(data))
@@ -355,7 +355,7 @@ async def test_ipv6_and_free_paths(listening, dial):
     assert (arrival.device, arrival.channel) == ("d7", "plant/d7/air")
 
 
-async def test_what_is_committed_after_the_end_is_not_answered(listening, dial):
+async def test_request_committed_after_the_end_is_not_answered(listening, dial):
     port = MemoryPort()
     port.hold()
     async with listening(port) as listener:

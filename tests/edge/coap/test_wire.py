@@ -31,7 +31,7 @@ messages = st.builds(
 
 
 @given(messages)
-def test_what_is_encoded_is_decoded(message):
+def test_encoded_message_decodes_to_the_same(message):
     assert decode(encode(message)) == message
 
 
@@ -44,7 +44,7 @@ def test_any_bytes_are_a_message_or_a_format_error(data):
     assert decode(encode(message)) == message
 
 
-def test_another_implementation_reads_what_is_encoded():
+def test_other_implementation_decodes_our_encoding():
     options = ((Option.URI_PATH, b"telemetry"), (Option.CONTENT_FORMAT, uint(50)), (Option.SIZE1, uint(262_144)))
     read = aiocoap.Message.decode(encode(CoapMessage(MessageType.CON, Code.PUT, 7, b"tok", options, b"{}")))
     assert (read.code, read.mid, read.token, read.payload) == (aiocoap.PUT, 7, b"tok", b"{}")
@@ -76,7 +76,7 @@ def test_a_confirmable_message_with_a_format_error_is_to_be_rejected(data):
 
 
 @pytest.mark.parametrize("data", ["", "40", "400300", "00030001", "80030001", "c0030001ff", "50030001ff", "60030001ff"])
-def test_what_is_not_coap_or_not_confirmable_is_not_rejected(data):
+def test_datagram_that_is_not_a_confirmable_coap_message_is_not_rejected(data):
     with pytest.raises(FormatError) as refused:
         decode(bytes.fromhex(data))
     assert refused.value.reject is None

@@ -45,7 +45,7 @@ async def test_commands_for_an_absent_device_leave_room_for_events_and_for_comma
         assert await gw.answer("D1", device="lamp-2") is Receipt.STORED
 
 
-async def test_a_command_that_is_over_makes_room_and_a_restart_counts_what_is_open(folder):
+async def test_ended_command_makes_room_and_a_restart_counts_open_ones(folder):
     async with offline_gateway(folder, max_bytes=OUTBOX_BYTES) as gw:
         assert await gw.receive(durable_command("C1", data=BODY)) == ACCEPTED
     async with offline_gateway(folder, max_bytes=OUTBOX_BYTES) as gw:

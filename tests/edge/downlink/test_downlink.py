@@ -72,7 +72,7 @@ async def test_late_command_or_direct_command_without_device_is_refused_and_leav
         assert await device.has(1) == ["C9"]
 
 
-async def test_a_deadline_beyond_what_the_journal_remembers_is_refused(folder):
+async def test_deadline_beyond_the_journals_memory_is_refused(folder):
     """A copy of it could come after the journal has forgotten it, and would run again."""
     async with offline_gateway(folder) as gw:
         refused = await gw.receive(durable_command(in_s=REMEMBER_COMMANDS_S + 1))
@@ -133,7 +133,7 @@ async def test_one_way_ends_when_the_device_has_it(folder):
         assert await gw.replies(1) == [("C1", "SUCCEEDED", 202)]
 
 
-async def test_what_was_certainly_not_sent_waits_for_the_device_to_come_back(folder):
+async def test_command_that_was_certainly_not_sent_waits_for_its_device(folder):
     async with offline_gateway(folder) as gw:
         device = CommandDevice()
         gw.downlink.reachable("lamp-1", device)
@@ -183,7 +183,7 @@ async def test_a_restart_in_sending_never_runs_it_twice(folder, asked, runs, end
         assert len(device.ran) == runs
 
 
-async def test_what_waited_over_a_restart_is_run_once(folder):
+async def test_command_waiting_across_a_restart_runs_once(folder):
     async with offline_gateway(folder) as gw:
         await gw.receive(durable_command())
     for _ in range(2):
@@ -200,7 +200,7 @@ async def test_what_waited_over_a_restart_is_run_once(folder):
         assert device.ran == ["C1"]
 
 
-async def test_with_keys_only_what_is_signed_is_taken(folder):
+async def test_with_keys_only_signed_commands_are_accepted(folder):
     private, public = make_key()
     async with offline_gateway(folder, read_keys({"k1": public}, "commands.keys")) as gw:
         refused = await gw.receive(durable_command())

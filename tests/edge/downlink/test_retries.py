@@ -23,7 +23,7 @@ def impatient(monkeypatch):
     monkeypatch.setattr(module, "LONGEST_PAUSE_S", 0.01)
 
 
-async def test_an_unsent_command_is_tried_again_though_nobody_says_that_the_device_is_reachable(folder):
+async def test_unsent_command_is_retried_without_a_report_of_reachability(folder):
     """G5."""
     async with offline_gateway(folder) as gw:
         device = CommandDevice()
@@ -98,7 +98,7 @@ async def test_bluetooth_command_without_an_answer_does_not_stop_the_next_one(fo
         await executor.close()
 
 
-async def test_what_an_absent_device_leaves_behind_takes_no_room(folder):
+async def test_absent_device_leaves_nothing_behind(folder):
     async with offline_gateway(folder) as gw:
         await gw.receive(durable_command("C1"))
         pass_time(60)

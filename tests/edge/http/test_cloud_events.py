@@ -56,7 +56,7 @@ def test_structured_mode(document, data, content_type):
     [{"id": 7}, {"source": None}, {"data": 1, "data_base64": "AP8="}, {"data_base64": "A"}, {"id": "x" * 257}],
     ids=str,
 )
-def test_what_is_no_cloud_event_is_refused(document):
+def test_invalid_cloud_event_is_refused(document):
     with pytest.raises(HttpRefused):
         structured(**document)
 

@@ -125,7 +125,7 @@ async def test_a_command_that_is_abandoned_has_no_outcome(listening, dial):
         assert commands.told == []
 
 
-async def test_who_does_not_wait_is_not_sent_to(listening, dial):
+async def test_device_that_does_not_wait_gets_no_command(listening, dial):
     async with asked(listening, dial) as (_, commands, _, _):
         commands.devices["lamp-1"].execute(make_command("lamp-2"))
         assert commands.told == [("not_sent", "CMD-1")]
@@ -138,7 +138,7 @@ async def test_only_so_many_may_wait(listening, dial):
         assert listener.counters.asks_over_limit == 1
 
 
-async def test_at_the_end_who_waits_is_answered_and_what_is_under_way_is_lost(listening, dial):
+async def test_waiting_requests_are_answered_at_shutdown_and_messages_in_flight_are_lost(listening, dial):
     async with asked(listening, dial) as (_, commands, _, listener), dial(listener) as other:
         other.send(ask(path="/t//lamp-2"))
         await commands.until(lambda: "lamp-2" in commands.devices, "both are reachable")
@@ -149,7 +149,7 @@ async def test_at_the_end_who_waits_is_answered_and_what_is_under_way_is_lost(li
         assert not commands.devices
 
 
-async def test_without_a_side_for_commands_nobody_waits(listening, dial):
+async def test_without_a_downlink_no_device_waits(listening, dial):
     port = MemoryPort()
     async with listening(port) as listener, dial(listener) as talker:
         assert (await talker.ask(ask())).status == 202

@@ -110,7 +110,7 @@ async def test_a_client_that_leaves_before_the_commit_does_not_disturb(listening
     ],
     ids=str,
 )
-async def test_what_is_not_taken_is_a_problem_with_its_status(listening, dial, sent, status, reason):
+async def test_refused_request_gets_a_problem_with_its_status(listening, dial, sent, status, reason):
     port = MemoryPort()
     async with listening(port) as listener, dial(listener) as talker:
         response = await talker.ask(sent)
@@ -171,7 +171,7 @@ async def test_a_device_that_is_too_fast_is_429(listening, dial):
         assert listener.counters.limited == 1
 
 
-async def test_what_the_request_says_of_its_event(listening, dial):
+async def test_event_fields_of_a_request(listening, dial):
     port = MemoryPort()
     paths = [PathSettings(path="plant/{device}/#", lane="bulk", type="log", content_type="text/csv")]
     async with listening(port, paths=paths) as listener, dial(listener) as talker:
@@ -209,7 +209,7 @@ async def test_an_address_in_use_is_named(listening):
         await other.close()
 
 
-async def test_at_the_end_what_is_not_committed_is_not_answered(listening, dial):
+async def test_uncommitted_request_is_not_answered_at_shutdown(listening, dial):
     port = MemoryPort()
     port.hold()
     async with listening(port) as listener, dial(listener) as talker, dial(listener) as idle:

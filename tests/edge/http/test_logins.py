@@ -74,7 +74,7 @@ async def test_a_password_is_checked_once_on_a_connection_and_again_for_another_
     assert checked == ["lamp-1", "hub", "lamp-1"]
 
 
-async def test_who_leaves_while_its_password_is_checked_does_not_disturb(listening, dial, users):
+async def test_client_that_leaves_during_its_password_check_disturbs_no_other(listening, dial, users):
     async with listening(MemoryPort(), users=users) as listener:
         for _ in range(3):
             async with dial(listener) as talker:

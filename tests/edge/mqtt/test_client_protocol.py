@@ -24,7 +24,7 @@ def test_connack_of_mqtt_5_has_the_limits():
     )
 
 
-def test_a_3_1_1_client_is_told_nothing():
+def test_3_1_1_client_gets_no_disconnect():
     assert MqttTalk(V3).connect() == [ClientAccepted(("", "d1"), resumed=False), Connack()]
 
 
@@ -67,7 +67,7 @@ def test_the_first_packet_is_connect_and_the_second_is_not():
 
 
 @pytest.mark.parametrize(("version", "code"), [(V3, 5), (V5, Reason.NOT_AUTHORIZED)])
-def test_with_users_nobody_comes_in_without_a_name(version, code):
+def test_with_users_every_client_must_log_in(version, code):
     assert MqttTalk(version, with_users=True).connect() == [(Connack(code=code), CloseReason.REFUSED)]
 
 
@@ -82,7 +82,7 @@ def test_with_users_the_password_decides(version, code):
     assert talk.publish().arrival.device == "d1"
 
 
-def test_a_user_of_another_tenant_is_refused_whatever_the_password():
+def test_user_of_another_tenant_is_refused_with_any_password():
     talk = MqttTalk(with_users=True)
     talk.connect("any", username="d1@other", password=b"p")
     assert talk.verify(ok=True) == [(Connack(code=Reason.NOT_AUTHORIZED), CloseReason.REFUSED)]
@@ -161,7 +161,7 @@ def test_qos_0_fills_the_window_too(version):
         ("t", False, "telemetry"),
     ],
 )
-def test_an_answer_to_a_command_is_told_from_an_event(topic, with_commands, kind, qos):
+def test_answer_to_a_command_is_distinguished_from_an_event(topic, with_commands, kind, qos):
     talk = MqttTalk(context=make_context(with_commands=with_commands))
     talk.connect()
     (effect,) = talk.say(Publish(topic=topic, payload=b"x", qos=qos, packet_id=min(qos, 1)))
@@ -292,7 +292,7 @@ def test_silence_ends_a_connection_at_one_and_a_half_keep_alives():
     assert talk.session.deadline(105.0) == 135.0
 
 
-def test_without_keep_alive_a_3_1_1_client_may_be_silent_and_a_5_client_is_told_one():
+def test_without_keep_alive_a_3_1_1_client_may_be_silent_and_a_5_client_gets_one():
     talk = MqttTalk(V3)
     talk.connect()
     assert talk.session.deadline(0) is None

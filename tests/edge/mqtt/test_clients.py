@@ -76,7 +76,7 @@ async def test_paho_is_acknowledged_after_the_commit(listening, version):
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("qos", [1, 2])
-async def test_what_paho_sends_again_on_a_new_connection_is_stored_once(listening, dial, version, qos):
+async def test_paho_retransmission_on_a_new_connection_is_stored_once(listening, dial, version, qos):
     port = MemoryPort()
     port.hold()
     async with listening(port) as listener, paho_client(listener, "d1", version) as client:
@@ -196,7 +196,7 @@ async def test_paho_comes_back_to_its_session(listening, version):
             await commands.until(lambda: commands.told == [("taken", "CMD-1")], "it is taken")
 
 
-async def test_paho_may_subscribe_and_is_told_no(listening):
+async def test_paho_reads_the_refusal_of_its_subscription(listening):
     async with listening(MemoryPort()) as listener, paho_client(listener, "d1", paho.MQTTv311) as client:
         told = Told()
         client.on_subscribe = lambda _c, _u, _m, codes, _p: told.tell([each.value for each in codes])

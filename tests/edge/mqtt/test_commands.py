@@ -65,7 +65,7 @@ async def test_a_command_goes_there_and_its_answer_back(listening, dial, version
         assert (listener.counters.commands, listener.counters.commands_taken, listener.counters.answers) == (1, 1, 1)
 
 
-async def test_a_device_that_comes_and_goes_is_told_to_whoever_has_commands_for_it(listening, dial):
+async def test_connects_and_disconnects_of_a_device_reach_the_downlink(listening, dial):
     port, commands = MemoryPort(), MemoryCommands()
     async with listening(port, commands) as listener:
         async with dial(listener, "lamp-1") as (wire, _):
@@ -360,7 +360,7 @@ async def test_a_session_taken_over_is_reached_through_the_new_connection(listen
             assert commands.told == []
 
 
-async def test_a_full_house_keeps_what_it_has(listening, dial):
+async def test_full_memory_keeps_its_entries(listening, dial):
     """Sessions of connected clients never give way; those of clients that are away do, the longest first."""
     commands = MemoryCommands()
     lasting = {"clean_start": False, "properties": Properties(session_expiry_s=60)}

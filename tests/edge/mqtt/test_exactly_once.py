@@ -145,7 +145,7 @@ def test_qos_1_and_qos_2_have_slots_of_their_own():
 
 
 @VERSIONS
-def test_the_next_connection_of_a_session_releases_what_the_former_one_stored(version):
+def test_next_connection_of_a_session_releases_messages_of_the_former_one(version):
     talk = lasting(version)
     committed(talk, talk.say(publish(topic="t//d2"))[-1])
     talk.session.end(talk.now)

@@ -152,7 +152,7 @@ def test_a_cloud_event_brings_its_id_and_time():
     [(("id", "1"),), (("specversion", "1.0"),), (("specversion", "1.0"), ("id", ""))],
     ids=["no specversion", "no id", "empty id"],
 )
-def test_what_is_no_cloud_event_gives_no_evidence(user):
+def test_message_that_is_no_cloud_event_gives_no_evidence(user):
     assert stored("t", properties=Properties(user=user)).evidence is None
 
 
@@ -215,7 +215,7 @@ def test_user_properties_and_the_rest_of_the_property_bag_go_with_the_event():
     assert stored("t", properties=Properties(content_type="a/b")).properties is None
 
 
-def test_what_is_read_of_a_cloud_event_is_not_said_twice():
+def test_cloud_event_attributes_are_not_repeated_in_properties():
     user = (("specversion", "1.0"), ("id", "1"), ("time", "2024-05-06T07:08:09Z"), ("site", "a"))
     assert stored("t", properties=Properties(user=user)).properties == "site=a"
     assert stored("t", properties=Properties(user=(("id", "1"),))).properties == "id=1"

@@ -98,7 +98,7 @@ def test_a_publish_names_every_subscription_that_it_matches_and_has_the_best_qos
     assert (sent.qos, sent.properties.subscription_id) == (2, (7, 8))
 
 
-def test_nobody_subscribed_means_not_sent():
+def test_command_without_a_subscriber_is_not_sent():
     talk = MqttTalk(with_commands=True)
     talk.connect("lamp-1")
     assert talk.execute(command()) == [ReportDelivery(DeliveryResult.NOT_SENT, "CMD-1")]
@@ -263,7 +263,7 @@ def test_clean_start_discards_messages_in_flight():
     assert fates(talk.through(talk.connect("lamp-1", clean_start=True))) == [told(DeliveryResult.LOST)]
 
 
-def test_a_second_connection_takes_what_is_under_way_and_the_first_says_nothing_more():
+def test_second_connection_takes_over_messages_in_flight_and_the_first_is_silent():
     first = subscribed(V5, 2, lasting=True)
     first.through(first.execute(command()))
     second = subscribed(V5, lasting=True, context=first.context)

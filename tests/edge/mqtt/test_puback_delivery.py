@@ -92,7 +92,7 @@ def test_a_connection_that_outlives_its_puback_in_silence_leaves_a_doubt():
     assert delivery(lost(talk, DELIVERED_AFTER_S)) is AckDelivery.DOUBTFUL
 
 
-def test_what_the_client_sends_later_proves_that_it_has_the_puback():
+def test_later_packet_of_the_client_proves_that_it_has_the_puback():
     talk = connected()
     acknowledged(talk, publish())
     heard(talk, DELIVERED_AFTER_S - 0.1)
@@ -145,7 +145,7 @@ def test_another_client_has_packet_ids_of_its_own():
     assert delivery(other) is AckDelivery.PROVEN
 
 
-def test_a_connection_that_is_taken_over_shares_what_is_known():
+def test_connection_that_takes_over_a_session_shares_its_memory():
     old = connected()
     acknowledged(old, publish())
     new = connected(old.context, 1)

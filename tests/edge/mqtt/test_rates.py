@@ -49,7 +49,7 @@ async def test_only_the_device_that_floods_waits(dial):
     await listener.close()
 
 
-async def test_what_it_sent_comes_in_order_and_whole_at_its_own_pace(dial):
+async def test_slowed_messages_arrive_in_order_and_complete(dial):
     port = MemoryPort()
     listener = await listen(port, 5000.0, 10)
     async with dial(listener, "flood") as (flood, _):

@@ -78,7 +78,7 @@ async def test_a_session_goes_on_with_and_without_tls(secured, listening, dial):
         assert listener.counters.connections == 3
 
 
-async def test_what_floods_is_slowed_and_nothing_is_lost(secured, listening, dial):
+async def test_flooding_client_is_slowed_and_loses_nothing(secured, listening, dial):
     port = MemoryPort(capacity=5)
     port.hold()
     numbers = range(1, 2001)

@@ -67,7 +67,7 @@ async def test_mosquitto_pub(secured, listening, line, device, version, folder):
     assert (arrival.device, arrival.data[:15]) == (device, b'{"temperature":')
 
 
-async def test_mosquitto_pub_is_told_that_it_is_refused(secured, listening, folder):
+async def test_mosquitto_pub_reports_the_refusal(secured, listening, folder):
     by_password, by_certificate = COMMANDS
     stranger = secured.site.files(Role.DEVICE, "lamp-2", ca=secured.other())
     port = MemoryPort()

@@ -26,7 +26,7 @@ def settings(**given):
         ({"base_topic": ""}, "base_topic"),
     ],
 )
-def test_what_cannot_work_is_named(given, said):
+def test_invalid_client_settings_are_named(given, said):
     with pytest.raises(Misconfigured, match="mqtt_clients site: ") as caught:
         check_client(settings(**given))
     assert said in str(caught.value)
@@ -42,7 +42,7 @@ def test_what_cannot_work_is_named(given, said):
         {"base_topic": "home/zigbee2mqtt"},
     ],
 )
-def test_what_can_work_is_taken(given):
+def test_valid_client_settings_are_accepted(given):
     check_client(settings(**given))
 
 

@@ -25,7 +25,7 @@ def payloads(port):
     return [each.data for each in port.arrivals]
 
 
-async def test_what_is_published_is_stored_and_acknowledged(broker, connecting, eventually):
+async def test_published_message_is_stored_and_acknowledged(broker, connecting, eventually):
     port = MemoryPort()
     async with connecting(port, broker) as client:
         await broker.publish("plant/pump-1/rpm", "1", "2", "3")
@@ -58,7 +58,7 @@ async def test_a_message_is_acknowledged_only_after_its_commit_and_comes_again_u
         await eventually(lambda: client.counters.acknowledged == 2, "both are acknowledged")
 
 
-async def test_what_was_stored_and_not_acknowledged_is_stored_once(broker, connecting, eventually, die, folder):
+async def test_message_stored_before_its_acknowledgement_was_lost_is_stored_once(broker, connecting, eventually, die, folder):
     settings = EdgeSettings(tenant="acme", gateway="gw-1", data=str(folder / "data"))
     outbox = Outbox.open(settings)
     committed = []
@@ -83,7 +83,7 @@ async def test_what_was_stored_and_not_acknowledged_is_stored_once(broker, conne
         await outbox.close()
 
 
-async def test_what_is_published_while_the_gateway_is_away_is_kept_by_the_broker(broker, connecting, eventually):
+async def test_broker_keeps_messages_while_the_gateway_is_away(broker, connecting, eventually):
     port = MemoryPort()
     async with connecting(port, broker) as client:
         pass
@@ -109,9 +109,7 @@ async def test_the_client_comes_back_after_the_broker_was_killed(broker, connect
         assert client.counters.connections == 2
 
 
-async def test_a_session_that_the_broker_lost_is_told_and_packet_ids_mean_nothing_old(
-    mosquitto, connecting, eventually, caplog
-):
+async def test_session_lost_by_the_broker_is_reported_and_its_packet_ids_are_new(mosquitto, connecting, eventually, caplog):
     first, second = mosquitto(), mosquitto()
     port = MemoryPort()
     async with connecting(port, first):
@@ -166,7 +164,7 @@ async def test_qos_0_is_stored_as_well_as_it_can_be(broker, connecting):
         assert arrival.retransmission is None
 
 
-async def test_what_devices_publish_at_qos_2_comes_at_qos_1(broker, connecting, eventually):
+async def test_qos_2_publish_arrives_at_qos_1(broker, connecting, eventually):
     port = MemoryPort()
     async with connecting(port, broker) as client:
         await broker.publish("plant/pump-1/rpm", "1", qos=2)
@@ -185,7 +183,7 @@ async def test_retained_readings_are_passed_over_and_counted(broker, connecting,
         assert payloads(port) == [b"new"]
 
 
-async def test_what_can_never_be_taken_is_a_dead_letter(broker, connecting, eventually):
+async def test_unacceptable_message_is_a_dead_letter(broker, connecting, eventually):
     port = MemoryPort()
     async with connecting(port, broker, max_payload_bytes=256) as client:
         await broker.publish("plant//rpm", "1")  # a level without a name
@@ -245,19 +243,19 @@ async def test_a_wrong_password_is_one_clear_line_and_is_tried_again(guarded, co
     assert "secret" not in caplog.text
 
 
-async def test_a_subscription_that_the_broker_refuses_is_told(connecting, answering):
+async def test_subscription_refused_by_the_broker_is_reported(connecting, answering):
     port = await answering(NOT_AUTHORIZED)
     async with connecting(MemoryPort(), port) as client:
         assert "does not let fogline-acme-gw-1-site subscribe to plant/+/#" in client.problem
 
 
-async def test_a_subscription_at_qos_0_only_is_told(connecting, answering):
+async def test_subscription_limited_to_qos_0_is_reported(connecting, answering):
     port = await answering(GRANTED_QOS_0)
     async with connecting(MemoryPort(), port) as client:
         assert "at QoS 0 only" in client.problem
 
 
-async def test_a_broker_that_shuts_down_is_told_with_its_reason(connecting, eventually, answering):
+async def test_shutdown_of_a_broker_is_reported_with_its_reason(connecting, eventually, answering):
     port = await answering(GRANTED_QOS_1, bytes((0xE0, 1, SHUTTING_DOWN)))
     async with connecting(MemoryPort(), port, wait=False) as client:
         await eventually(lambda: client.problem is not None, "the end is noticed")
@@ -291,7 +289,7 @@ async def test_the_loop_goes_on_while_a_broker_does_not_answer(connecting, event
         server.close()
 
 
-async def test_a_broker_that_is_not_there_is_told(connecting, eventually):
+async def test_missing_broker_is_reported(connecting, eventually):
     async with connecting(MemoryPort(), 1, wait=False) as client:
         await eventually(lambda: client.counters.failures >= 2, "it is tried again")
         assert "cannot connect to 127.0.0.1:1" in client.problem

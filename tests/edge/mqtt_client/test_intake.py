@@ -18,17 +18,17 @@ def read(topic, payload=b"x", *, retained=False, limit=1000):
     return intake.read(BrokerMessage(topic, payload, retained), RESEND)
 
 
-def test_an_arrival_carries_what_is_known_of_resends():
+def test_arrival_has_the_protocols_retransmission_data():
     arrival = read("plant/p1/rpm")
     assert isinstance(arrival, Arrival)
     assert (arrival.device, arrival.retransmission) == ("p1", RESEND)
 
 
-def test_what_the_profile_passes_over_is_passed_over():
+def test_message_that_the_profile_ignores_is_ignored():
     assert isinstance(read("plant/p1/rpm", retained=True), Ignored)
 
 
-def test_what_cannot_be_taken_is_a_dead_letter_of_the_gateway():
+def test_unacceptable_message_is_a_dead_letter_of_the_gateway():
     arrival = read("plant//rpm")
     letter = decode_dead_letter(arrival.data)
     assert (arrival.device, arrival.type, arrival.retransmission) == ("gw-1", "dead", RESEND)
@@ -40,7 +40,7 @@ def test_a_topic_that_is_no_utf_8_is_a_dead_letter():
     assert decode_dead_letter(read(topic).data).reason == "bad-topic"
 
 
-def test_of_what_is_too_big_the_dead_letter_holds_the_start():
+def test_dead_letter_of_a_large_body_has_its_start():
     letter = decode_dead_letter(read("plant/p1/log", b"y" * 200_000).data)
     assert letter.reason == "too-big"
     assert letter.body == b"y" * 65_536

@@ -8,7 +8,7 @@ def again(session, packet_id, *, dup=True):
     return session.received(packet_id, dup=dup).again
 
 
-def test_a_resend_of_what_came_is_one():
+def test_resend_of_a_received_message_is_recognised():
     session = BrokerSession(b"s", fresh=True)
     assert not again(session, 7, dup=False)
     assert again(session, 7)

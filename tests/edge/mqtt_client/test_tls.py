@@ -58,7 +58,7 @@ async def test_messages_come_through_tls_also_when_one_record_holds_many(secured
         await eventually(lambda: client.counters.acknowledged == 500, "all are acknowledged")
 
 
-async def test_a_broker_that_nobody_vouches_for_is_refused(secured, connecting, eventually):
+async def test_broker_of_an_unknown_authority_is_refused(secured, connecting, eventually):
     broker, _ = secured()
     async with connecting(MemoryPort(), broker, wait=False, tls=True) as client:
         await eventually(lambda: client.problem is not None, "it is refused")
@@ -72,7 +72,7 @@ async def test_a_certificate_for_another_host_is_refused(secured, connecting, ev
         assert "its certificate is not accepted: IP address mismatch" in client.problem
 
 
-async def test_tls_with_a_broker_that_speaks_none_is_told(broker, connecting, eventually):
+async def test_tls_to_a_broker_without_tls_is_reported(broker, connecting, eventually):
     async with connecting(MemoryPort(), broker, wait=False, tls=True) as client:
         await eventually(lambda: client.problem is not None, "it is noticed")
         assert f"127.0.0.1:{broker.port}" in client.problem

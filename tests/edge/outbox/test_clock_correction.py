@@ -56,7 +56,7 @@ async def test_events_from_before_the_clock_was_set_get_their_time_once_it_is(fo
     await outbox.close()
 
 
-async def test_what_the_uplink_was_given_stays_as_it_was_sent(folder):
+async def test_row_given_to_the_uplink_is_not_corrected(folder):
     clock = FakeClock(BOOT_NS)
     outbox = opened(folder, clock)
     for n in range(3):
@@ -91,7 +91,7 @@ async def test_times_are_corrected_after_a_restart_in_the_same_boot_and_not_in_a
     await outbox.close()
 
 
-async def test_many_groups_are_corrected_a_few_at_a_time_and_what_is_settled_is_forgotten(folder, monkeypatch):
+async def test_many_groups_are_corrected_in_parts_and_settled_ones_are_forgotten(folder, monkeypatch):
     monkeypatch.setattr(module, "RANGES_AT_ONCE", 2)
     clock = FakeClock(BOOT_NS)
     outbox = opened(folder, clock)

@@ -132,7 +132,7 @@ async def test_a_group_that_is_larger_than_the_file_is_taken_as_far_as_it_fits(f
     await outbox.close()
 
 
-async def test_what_a_gap_record_said_that_is_dropped_itself_stays_said(folder):
+async def test_dropped_gap_record_is_quoted_in_the_new_one(folder):
     outbox = Outbox.open(settings(folder))
     await put(outbox, 0, 1, 2)
     (stream,) = await outbox.streams.pending()
@@ -263,7 +263,7 @@ async def test_every_sequence_is_there_once_as_an_event_or_a_gap_at_any_point_of
         assert status["dropped"] - gaps < 0.1 * line.acknowledged, "the gateway says far more than was dropped"
 
 
-async def test_where_the_bridge_stands_cannot_be_told_from_another_copys_place_the_stream_begins_anew(folder):
+async def test_ambiguous_position_of_the_bridge_opens_a_new_stream(folder):
     """The gap record says of itself what it stood for, at whatever place it is then."""
     outbox = Outbox.open(settings(folder))
     for first in range(0, 1000, 50):
@@ -284,7 +284,7 @@ async def test_where_the_bridge_stands_cannot_be_told_from_another_copys_place_t
 
 
 @given(st.lists(st.tuples(st.integers(1, 20), st.booleans()), max_size=20))
-def test_what_settles_of_a_gap_that_went_out_was_dropped_and_the_rest_was_not(steps):
+def test_settled_part_of_a_sent_gap_was_dropped_and_the_rest_was_not(steps):
     dropped, head, settled, count = DroppedRange(), 0, 0, 0
     for size, sent in steps:
         count += size
@@ -314,7 +314,7 @@ async def test_dropped_events_stay_explained_after_salvage(folder):
     await outbox.close()
 
 
-def test_what_was_dropped_and_had_landed_is_not_dropped_after_a_restart_either(folder):
+def test_dropped_event_that_had_landed_does_not_count_as_dropped_after_a_restart(folder):
     store = open_store(folder / "outbox.db")
     take(store, *(make_arrival(n) for n in range(9)))
     with store.transaction():

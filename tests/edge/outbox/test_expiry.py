@@ -74,7 +74,7 @@ async def test_before_its_time_an_event_is_sent(folder, seconds):
 @pytest.mark.parametrize(
     ("when_expired", "lane"), [({}, Lane.TELEMETRY), ({"telemetry": "send"}, Lane.TELEMETRY), (DROP, Lane.ALARM)]
 )
-async def test_a_lane_sends_what_expired_unless_the_settings_say_otherwise(folder, when_expired, lane):
+async def test_lane_sends_expired_events_by_default(folder, when_expired, lane):
     clock = FakeClock()
     outbox = opened(folder, clock, when_expired)
     stream = await waiting(outbox, lane)
@@ -83,7 +83,7 @@ async def test_a_lane_sends_what_expired_unless_the_settings_say_otherwise(folde
     await outbox.close()
 
 
-async def test_what_the_uplink_was_given_is_sent_again_as_it_was(folder):
+async def test_row_given_to_the_uplink_is_resent_unchanged(folder):
     clock = FakeClock()
     outbox = opened(folder, clock)
     stream = await waiting(outbox)
@@ -122,7 +122,7 @@ async def test_without_room_to_write_it_down_an_expired_event_is_sent(folder, mo
     await outbox.close()
 
 
-async def test_the_ledger_explains_what_expired(folder):
+async def test_ledger_explains_expired_events(folder):
     """The stream's events and counts balance, and name the event and the reason."""
     clock = FakeClock()
     outbox = opened(folder, clock)

@@ -38,7 +38,7 @@ def shown(config, capsys):
     return capsys.readouterr().out.splitlines()[1]
 
 
-async def test_an_outbox_at_its_bound_says_so_and_what_to_do(folder, config, capsys, caplog):
+async def test_outbox_at_its_bound_reports_it_with_a_remedy(folder, config, capsys, caplog):
     outbox = await full(folder)
     found = read_status(folder / "data")["full"]
     assert (found["cause"], found["lasted_s"]) == ("bound", None)

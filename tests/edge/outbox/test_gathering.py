@@ -41,7 +41,7 @@ async def test_a_full_group_does_not_wait():
     assert groups.sizes == [5, 5]
 
 
-async def test_what_comes_while_the_writer_commits_goes_when_it_has_finished():
+async def test_arrivals_during_a_commit_are_committed_next():
     groups = Groups(group_commit_ms=0)
     groups.put()
     await groups.next()

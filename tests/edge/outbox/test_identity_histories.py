@@ -167,7 +167,7 @@ def test_identity_of_a_device_that_uses_one_packet_id_for_everything(gateway):
     assert len({each.id for each in stored}) == 4
 
 
-def test_identity_that_nobody_can_know(gateway):
+def test_identity_that_cannot_be_known(gateway):
     """The first transmission is lost, and its DUP equals what the same packet id carried before: it passes for a resend."""
     assert gateway.hear([said(number=1), said(number=1, again=True)], 1)[1] is None
 

@@ -44,7 +44,7 @@ async def test_an_arrival_that_cannot_be_stored_becomes_a_dead_letter_and_the_ot
     await outbox.close()
 
 
-async def test_an_act_that_raises_is_not_told_and_the_others_are_done(folder, caplog):
+async def test_act_that_raises_has_no_result_and_other_acts_are_done(folder, caplog):
     outbox, told = Outbox.open(settings(folder)), []
 
     def fail(*_) -> None:

@@ -58,7 +58,7 @@ def test_two_things_said_in_turn_are_stored_once_and_cost_no_write(gateway, repo
     assert gateway.writes == 2
 
 
-def test_what_is_said_on_beside_something_new_is_stored_once(gateway):
+def test_repeated_report_beside_a_new_one_is_stored_once(gateway):
     """It tells the last two readings in turn; the older one was the last event for long."""
     for at_s in range(300):
         count = at_s // 100 + at_s % 2
@@ -74,7 +74,7 @@ def test_a_report_more_often_than_a_counter_can_tell_costs_no_write(gateway):
     assert gateway.writes == 4
 
 
-def test_what_is_due_though_nothing_changes_is_an_event(gateway):
+def test_unchanged_report_is_an_event_at_its_maximum_interval(gateway):
     for at_s in range(2000):
         gateway.hear(5, b"A", at_s, ReportPolicy(on_change=True, max_interval_s=600))
     assert [at_s for at_s, _, _ in gateway.stored] == [0, 600, 1200, 1800]

@@ -60,7 +60,7 @@ async def settle_down(outbox):
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_a_reader_gets_every_event_whatever_happens_in_between(folder, monkeypatch, seed):
+async def test_reader_gets_every_event_across_faults(folder, monkeypatch, seed):
     """Commits, statements, reads, overflows, ends of connections and quarantines in any order."""
     monkeypatch.setattr(live_rows, "MAX_BYTES", 400)
     random, read = Random(seed), []

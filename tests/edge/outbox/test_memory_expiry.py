@@ -66,7 +66,7 @@ def test_a_device_that_is_silent_for_48_hours_is_forgotten(connection):
     assert ages(connection) == {"here": [0, REMEMBER_S + 1], "just here": [REMEMBER_S]}
 
 
-def test_of_a_device_that_is_heard_its_newest_stay_and_what_came_in_48_hours(connection, monkeypatch):
+def test_memory_of_a_device_keeps_its_newest_messages_and_those_of_48_hours(connection, monkeypatch):
     monkeypatch.setattr(module, "REMEMBER_EVENTS", 3)
     remember(connection, "little", 0, REMEMBER_S + 1, REMEMBER_S + 2, REMEMBER_S + 3)
     remember(connection, "much", 0, 1, 2, 3, REMEMBER_S + 1)
@@ -83,7 +83,7 @@ def test_all_devices_together_have_a_share_and_the_oldest_go_first(connection):
     assert 0.75 < len(left) * 212 / 150_000 <= 0.8
 
 
-def test_what_comes_in_one_moment_is_not_forgotten_in_it(connection):
+def test_entries_of_one_moment_are_not_forgotten_within_it(connection):
     remember(connection, "flood", *[0] * 5000)
     forgetting = MemoryExpiry(connection, 1_000_000)
     assert whole_round(forgetting) == 1

@@ -22,7 +22,7 @@ from fogline_lab.events import make_arrival, make_noise
 from fogline_lab.gateway.outbox_use import bodies, put, settings
 
 
-async def test_what_was_acknowledged_is_there_after_a_restart(folder):
+async def test_acknowledged_events_are_there_after_a_restart(folder):
     outbox = Outbox.open(settings(folder))
     receipts = await asyncio.gather(*(put(outbox, make_arrival(n)) for n in range(100)))
     assert set(receipts) == {Receipt.STORED}
@@ -66,7 +66,7 @@ async def test_a_resend_within_one_group_is_recognised(folder):
     await outbox.close()
 
 
-async def test_what_is_no_news_has_no_sequence_and_is_counted_across_a_restart(folder):
+async def test_suppressed_report_has_no_sequence_and_is_counted_across_a_restart(folder):
     report = ReportPolicy(on_change=True)
     outbox = Outbox.open(settings(folder))
     told = [await put(outbox, make_arrival(n, report=report)) for n in (1, 1, 2, 2)]
@@ -81,7 +81,7 @@ async def test_what_is_no_news_has_no_sequence_and_is_counted_across_a_restart(f
     await outbox.close()
 
 
-async def test_a_least_interval_is_kept_by_the_clock_that_nobody_can_set(folder):
+async def test_minimum_interval_is_kept_by_the_clock_since_boot(folder):
     clock, arrivals = FakeClock(), [make_arrival(n, report=ReportPolicy(min_interval_s=10)) for n in range(4)]
     outbox = Outbox.open(settings(folder), clock=clock)
     told = [await put(outbox, arrivals[0])]
@@ -140,7 +140,7 @@ async def test_settled_rows_go_and_the_rest_stays(folder):
     await outbox.close()
 
 
-async def test_a_statement_says_what_was_counted_before_it(folder):
+async def test_statement_has_the_counts_before_it(folder):
     outbox = Outbox.open(settings(folder, statement_s=0.05))
     await asyncio.gather(*(put(outbox, make_arrival(n)) for n in range(10)))
     (stream,) = await outbox.streams.pending()
@@ -213,7 +213,7 @@ async def test_no_more_is_read_than_is_wanted(folder, restarted):
     await outbox.close()
 
 
-async def test_an_event_says_when_it_came_whoever_began_its_transaction(folder):
+async def test_event_has_its_own_time_in_a_shared_transaction(folder):
     clock = FakeClock()
     outbox = Outbox.open(settings(folder), clock=clock)
     await put(outbox, make_arrival(1))

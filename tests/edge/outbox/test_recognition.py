@@ -199,7 +199,7 @@ def test_a_counter_is_a_resend_up_to_its_distance_behind_the_newest(behind, rese
     assert (device.say(b"first", Counter(100, 16)) is None) == resend
 
 
-def test_of_a_counter_is_remembered_what_a_resend_could_repeat_and_no_more():
+def test_memory_of_a_counter_has_only_values_that_a_resend_could_repeat():
     device = Device()
     for n in range(100, 141):
         device.say(b"%d" % n, Counter(n, 16))
@@ -239,7 +239,7 @@ def test_equal_readings_at_one_time_are_occurrences():
     assert device.say(evidence=DeviceTime(5), slot=b"2", again=True) is None
 
 
-def test_all_gateways_give_a_shared_counter_the_same_id_whatever_each_has_heard_before():
+def test_all_gateways_compute_the_same_id_of_a_shared_counter_after_any_history():
     heard = [[5], [3, 4, 5], [300 % 256, 5]]
     ids = set()
     for values in heard:

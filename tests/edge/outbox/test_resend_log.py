@@ -300,7 +300,7 @@ def test_a_full_file_of_the_former_version_can_be_opened(memory, filled):
     store.connection.close()
 
 
-def test_loading_a_long_log_takes_no_more_memory_than_what_is_remembered(path):
+def test_loading_a_long_log_takes_only_the_memory_of_its_entries(path):
     """A gateway whose clients use all their ids has half a million entries in its log."""
     connection = open_database(path, LARGE)
     for client in range(4):

@@ -57,7 +57,7 @@ def test_after_a_restart_nothing_is_known_of_acknowledgements_before_it(database
     assert slots.repeats(MESSAGE, marked(delivery), STARTED_S + 10) == resend
 
 
-def test_what_came_in_the_second_of_the_start_is_known_while_it_is_in_memory(database):
+def test_message_of_the_start_second_is_recognised_while_it_is_in_memory(database):
     slots = ResendMemory(database, LARGE, STARTED_S)
     slots.note(MESSAGE, FIRST, STARTED_S, "ID")
     assert not slots.repeats(MESSAGE, marked(AckDelivery.DOUBTFUL), STARTED_S)
@@ -87,7 +87,7 @@ def test_so_many_pages_of_slots_are_in_memory(database, monkeypatch):
 
 
 @pytest.mark.parametrize("changed", [{"device": "lamp-2"}, {"channel": "other"}, {"data": b"{}"}], ids=str)
-def test_a_packet_id_belongs_to_the_client_whatever_device_its_message_names(database, changed):
+def test_packet_id_belongs_to_the_client_for_every_device(database, changed):
     """The last message of an id is one, of whatever device: after another one the first is no resend any more."""
     slots, again = ResendMemory(database, LARGE), marked(AckDelivery.UNPROVEN)
     other = make_arrival(**{"n": 1, **changed})

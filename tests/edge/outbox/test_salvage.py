@@ -172,7 +172,7 @@ def make_again(resend):
     return replace(resend, retransmission=replace(resend.retransmission, again=True))
 
 
-async def test_a_gap_says_what_is_missing(sound, folder):
+async def test_gap_record_names_the_missing_sequences(sound, folder):
     at = copy(sound.clean, folder, "a")
     lost, page = next((event_id, page) for event_id, page in sound.pages.items())
     data = bytearray((at / "data" / "outbox.db").read_bytes())
@@ -292,7 +292,7 @@ async def test_a_damaged_name_of_the_gateway_is_no_other_gateway(sound, folder):
     assert set(sound.ids.values()) <= set(after.ids.values())
 
 
-async def test_what_was_set_aside_stays_aside_and_the_same_place_is_set_aside_again(folder):
+async def test_quarantined_rows_of_former_streams_stay_across_salvages(folder):
     """A salvage opens new streams: none of them may take the number of one of which rows are in quarantine."""
     for life in range(3):
         outbox = Outbox.open(settings(folder))

@@ -37,7 +37,7 @@ ARRIVALS = st.builds(
 
 @given(st.lists(ARRIVALS, min_size=1, max_size=4))
 @settings(max_examples=at_most(60))
-def test_whatever_put_takes_the_bridge_reads(arrivals: list[Arrival]):
+def test_every_event_that_put_accepts_is_readable_for_the_bridge(arrivals: list[Arrival]):
     """G1."""
 
     async def stored() -> list[tuple[str, bytes]]:

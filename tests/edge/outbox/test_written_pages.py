@@ -83,7 +83,7 @@ def test_a_group_of_plain_events_changes_only_pages_of_events(memory, events):
     store.connection.close()
 
 
-def test_the_state_is_saved_after_so_many_rows_and_with_what_rows_do_not_tell(memory):
+def test_state_is_saved_after_many_rows_and_with_changes_that_rows_lack(memory):
     path = memory / "outbox.db"
     store = open_store(path, clock=FakeClock())
     take(store, *(message(n) for n in range(10)))

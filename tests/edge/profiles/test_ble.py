@@ -85,7 +85,7 @@ def test_a_gateway_and_a_parser_know_the_same_objects_of_bthome():
         ("", None),
     ],
 )
-def test_a_press_without_a_packet_id_is_told_from_a_repetition_by_the_pause(objects, pause_s):
+def test_press_without_a_packet_id_is_distinguished_from_a_repetition_by_the_pause(objects, pause_s):
     report = ReportPolicy(on_change=True)
     assert report_of(built_in_profiles()["bthome"], of_service(BTHOME, "40" + objects), report).pause_s == pause_s
 
@@ -94,7 +94,7 @@ def test_every_profile_in_the_box_is_shown_on_a_sample():
     assert {name for name, _, _ in SAMPLES} == set(built_in_profiles())
 
 
-def test_what_counts_every_frame_and_is_taken_by_each_gateways_own_clock_is_not_shared():
+def test_profile_with_a_frame_counter_and_an_own_interval_is_not_shared():
     profile = built_in_profiles()["eddystone-tlm"]
     assert profile.report.min_interval_s > 0
     assert not profile.shared
@@ -136,25 +136,25 @@ def test_a_device_may_be_named_by_its_name_once_that_is_known(tmp_path):
 
 
 @given(name=st.text(max_size=90), address=st.text(max_size=90))
-def test_whatever_a_device_says_its_name_is_an_identifier(tmp_path_factory, name, address):
+def test_name_of_a_device_is_always_an_identifier(tmp_path_factory, name, address):
     profile = profile_of(tmp_path_factory.mktemp("p"), 'device = "{name}-{address}"\n[[recognise]]\nmanufacturer = 1')
     found = device_of(profile, address, Advertisement(name=name, manufacturer={1: b""}))
     assert found is None or is_identifier(found)
 
 
-def test_two_gateways_have_one_body_whatever_else_they_heard():
+def test_two_gateways_store_the_same_body_of_one_advertisement():
     profile = built_in_profiles()["ruuvitag"]
     other = Advertisement(name="Ruuvi 884F", tx_power=4, manufacturer={0x0499: RUUVI_5.manufacturer[0x0499], 6: b"x"})
     assert body_of(profile, other) == body_of(profile, RUUVI_5)
 
 
-def test_a_profile_says_what_else_is_kept():
+def test_profile_names_further_fields_to_keep():
     heard = Advertisement(name="GVH5075_2762", manufacturer={0xEC88: b"1", 1: b"2"}, services=(short_uuid(0xEC88),), tx_power=1)
     kept = decode(body_of(built_in_profiles()["govee"], heard))
     assert kept == Advertisement(name="GVH5075_2762", manufacturer={0xEC88: b"1", 1: b"2"}, services=(short_uuid(0xEC88),))
 
 
-def test_what_is_reported_is_declared(tmp_path):
+def test_reported_characteristics_are_declared(tmp_path):
     profile = profile_of(tmp_path, f"{GOOD}[report]\nmin_interval_s = 10\nmax_interval_s = 60")
     assert profile.report.report == ReportPolicy(min_interval_s=10, on_change=True, max_interval_s=60)
 
@@ -191,7 +191,7 @@ GOOD = "[[recognise]]\nservice_data = 'fcd2'\n"
         (f"{GOOD}" + "[[commands]]\nname = 'on'\ncharacteristic = '2a6e'\n" * 2, "commands: on occurs twice"),
     ],
 )
-def test_what_is_wrong_in_a_profile_is_named_in_one_line(tmp_path, text, says):
+def test_error_in_a_profile_is_one_line(tmp_path, text, says):
     with pytest.raises(Misconfigured) as caught:
         profile_of(tmp_path, text)
     said = str(caught.value)

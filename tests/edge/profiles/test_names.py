@@ -13,17 +13,17 @@ from fogline_edge.profiles import names as module
 from fogline_edge.profiles.names import Names
 
 
-def test_an_identifier_stays_what_it_is():
+def test_identifier_is_not_changed():
     assert escape("0x00158d0001dc126a") == "0x00158d0001dc126a"
 
 
-def test_what_may_not_stand_there_is_escaped():
+def test_forbidden_characters_of_a_name_are_escaped():
     assert escape("kitchen/lamp 1") == "kitchen:2Flamp:201"
     assert escape("Küche") == "K:C3:BCche"
     assert escape("a:b") == "a:3Ab"
 
 
-def test_a_long_name_is_cut_and_told_apart():
+def test_long_name_is_cut_and_stays_unique():
     one, other = escape("x" * 100 + "1"), escape("x" * 100 + "2")
     assert len(one) == 64
     assert one != other
@@ -40,19 +40,19 @@ def test_two_names_never_become_one(one, other):
     assert (escape(one) == escape(other)) == (one == other)
 
 
-def test_a_name_that_was_told_is_known_by_its_address():
+def test_known_name_is_found_by_its_address():
     names = Names({})
     assert names.learn({"lamp": "0x01"}) == {"lamp": "0x01"}
     assert (names.identifier("lamp"), names.identifier("other one")) == ("0x01", "other:20one")
 
 
-def test_only_what_changed_is_told():
+def test_only_changes_are_reported():
     names = Names({"lamp": "0x01", "door": "0x02"})
     assert names.learn({"lamp": "0x01", "front door": "0x02"}) == {"door": None, "front door": "0x02"}
     assert names.learn({"lamp": "0x01", "front door": "0x02"}) == {}
 
 
-def test_what_is_no_identifier_is_not_learned():
+def test_name_that_is_no_identifier_is_not_learned():
     assert Names({}).learn({"lamp": "not one"}) == {}
 
 

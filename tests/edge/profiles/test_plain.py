@@ -44,7 +44,7 @@ def test_filters_are_the_patterns_with_one_level_for_the_device():
 
 
 @pytest.mark.parametrize("topic", ["plant", "other/p1/x", "plant//x"])
-def test_what_no_pattern_knows_is_poison(topic):
+def test_topic_without_a_matching_pattern_is_poison(topic):
     with pytest.raises(Poison) as caught:
         read(topic)
     assert caught.value.reason == "bad-topic"

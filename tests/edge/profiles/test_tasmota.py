@@ -43,7 +43,7 @@ def test_a_sensor_is_telemetry_without_a_time_of_its_own():
         ("stat/plug/STATUS11", b'{"StatusSTS":{}}', "status"),
     ],
 )
-def test_what_a_device_says_has_its_type(topic, payload, kind):
+def test_message_of_a_device_has_its_type(topic, payload, kind):
     arrival = read(topic, payload)
     device = ":2F".join(topic.split("/")[1:-1])
     assert (arrival.device, arrival.type, arrival.lane, arrival.time_ns) == (device, kind, Lane.TELEMETRY, None)
@@ -74,7 +74,7 @@ def test_the_last_will_is_an_alarm_also_when_it_is_retained(payload, retained):
         ("tasmota/discovery/1F2A3B4C5D6E/config", b"{}", True, IgnoreReason.DISCOVERY),
     ],
 )
-def test_what_is_no_event_is_passed_over(topic, payload, retained, why):
+def test_message_that_is_no_event_is_ignored(topic, payload, retained, why):
     assert read(topic, payload, retained=retained) == Ignored(why)
 
 

@@ -55,11 +55,11 @@ def test_a_state_is_telemetry_of_the_device():
 
 
 @pytest.mark.parametrize(("name", "device"), [("kitchen/floor_light", "kitchen:2Ffloor_light"), ("Büro 1", "B:C3:BCro:201")])
-def test_a_name_that_nobody_told_is_escaped(name, device):
+def test_unknown_name_is_escaped(name, device):
     assert read(f"zigbee2mqtt/{name}").device == device
 
 
-def test_a_name_that_was_told_is_its_address():
+def test_known_name_resolves_to_its_address():
     profile = Zigbee2Mqtt("zigbee2mqtt", {})
     learned = profile.read(BrokerMessage("zigbee2mqtt/bridge/devices", DEVICES, retained=True))
     assert learned == Learned({"Coordinator": "0x00124b00120144ae", "living room/lamp": LAMP})
@@ -124,7 +124,7 @@ def test_an_event_of_the_bridge_is_one():
         ("lamp/get/state", IgnoreReason.COMMAND),
     ],
 )
-def test_what_is_no_event_is_passed_over(topic, why):
+def test_message_that_is_no_event_is_ignored(topic, why):
     assert read(f"zigbee2mqtt/{topic}") == Ignored(why)
 
 

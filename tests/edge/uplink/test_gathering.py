@@ -117,7 +117,7 @@ async def test_events_gather_only_so_long_if_the_bridge_settles_nothing(folder, 
 
 
 @pytest.mark.parametrize("lane", [Lane.ALARM, Lane.REPLY])
-async def test_what_somebody_waits_for_does_not_gather(folder, monkeypatch, lane):
+async def test_alarms_and_replies_are_not_delayed(folder, monkeypatch, lane):
     monkeypatch.setattr(company, "LONGEST_S", LONG_S)
     async with line(folder) as made:
         await made.put(1, lane)

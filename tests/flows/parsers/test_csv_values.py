@@ -64,7 +64,7 @@ def test_the_content_type_says_if_there_is_a_header(make_event: MakeEvent, conte
 
 
 @pytest.mark.parametrize("body", [b'a\n"b', b'"a"b\n1', b"a;b\n1;2\n", b"a\tb\n1\t2\n", b"a\n" + b"1\n" * MAX_BYTES])
-def test_what_is_no_csv_is_poison(make_event: MakeEvent, body: bytes) -> None:
+def test_invalid_csv_is_poison(make_event: MakeEvent, body: bytes) -> None:
     with pytest.raises(Poison):
         list(parse(make_event(body, content_type="text/csv")))
 

@@ -18,7 +18,7 @@ EXPECTED = [json.loads(line) for line in (INPUTS / "field-expected.jsonl").read_
 @pytest.mark.parametrize(
     ("event", "expected"), list(zip(EVENTS, EXPECTED, strict=True)), ids=[each["topic"] for each in EXPECTED]
 )
-def test_a_body_of_the_field_gives_what_its_sender_means(event, expected):
+def test_body_from_the_field_gives_its_intended_readings(event, expected):
     assert event.subject == expected["topic"]
     name = parser_name(event.content_type, {})
     with TimeLimit(10) as limit:

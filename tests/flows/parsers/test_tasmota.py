@@ -113,7 +113,7 @@ def test_a_word_is_a_reading_named_by_its_topic(make_event: MakeEvent, topic: st
         ("tele/a/SENSOR", b"x" * 65),
     ],
 )
-def test_what_cannot_be_read_is_poison(make_event: MakeEvent, topic: str, body: bytes) -> None:
+def test_unreadable_message_is_poison(make_event: MakeEvent, topic: str, body: bytes) -> None:
     with pytest.raises(Poison):
         checked(parse(make_event(body, subject=topic)))
 

@@ -73,7 +73,7 @@ async def test_nothing_goes_out_without_credit():
     assert [message.subject for message in server.messages] == ["second", "first"]
 
 
-async def test_a_peer_that_drains_its_credit_gets_what_is_there_and_the_rest_of_the_credit_back(monkeypatch):
+async def test_drain_delivers_available_messages_and_returns_the_remaining_credit(monkeypatch):
     monkeypatch.setattr(sending, "DRAIN_S", 0.01)
     client, server = End(), End(credit=0)
     async with pair(client, server) as connection:
@@ -98,7 +98,7 @@ async def test_a_peer_that_drains_its_credit_gets_what_is_there_and_the_rest_of_
     assert [message.subject for message in server.messages] == ["first", "second"]
 
 
-async def test_what_is_unsettled_when_the_connection_ends_is_unknown():
+async def test_delivery_unsettled_at_the_end_of_its_connection_has_an_unknown_outcome():
     client, server = End(), End(answer=lambda _: None)
     async with served(server) as port, dialled(client, port) as connection:
         sender = open_sender(connection)
@@ -134,7 +134,7 @@ async def test_a_close_says_why():
 
 
 @pytest.mark.parametrize("garbage", [b"GET / HTTP/1.1\r\n\r\n", os.urandom(4096), b"AMQP\x03\x01\x00\x00" + b"\xff" * 512])
-async def test_garbage_closes_its_own_connection_and_nobody_elses(garbage):
+async def test_garbage_closes_only_its_own_connection(garbage):
     client, server = End(), End()
     async with served(server) as port, dialled(client, port) as connection:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -184,7 +184,7 @@ async def test_a_connection_that_ended_with_its_last_bytes_still_buffered_can_be
     server.close()
 
 
-async def test_what_is_left_of_a_connection_holds_nothing_of_proton():
+async def test_closed_connection_holds_no_object_of_proton():
     """Links and deliveries are dropped by other threads, which must not free what proton counts without a lock."""
     deliveries = []
 

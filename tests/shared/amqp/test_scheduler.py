@@ -45,7 +45,7 @@ def test_strict_lanes_go_in_their_order():
     assert [said.split()[0] for said in transcript(scheduler)] == ["control", "reply", "alarm"]
 
 
-def test_weights_share_the_line_and_nobody_starves():
+def test_weights_share_the_line_and_no_lane_starves():
     scheduler = line(telemetry=Share(weight=4), bulk=Share(weight=1))
     scheduler.offer("telemetry", "t", b"x" * 10_000)
     scheduler.offer("bulk", "b", b"x" * 10_000)
@@ -82,7 +82,7 @@ def test_a_lane_that_may_not_send_is_passed_over():
     assert chunk.link == "telemetry"
 
 
-def test_a_removed_lane_gives_back_what_it_held():
+def test_removed_lane_returns_its_bytes():
     scheduler = line(telemetry=Share())
     scheduler.offer("telemetry", "a", b"x" * 20)
     scheduler.offer("telemetry", "b", b"y")

@@ -75,7 +75,7 @@ def test_content_type_and_encoding_are_symbols():
     assert (native.content_type, native.content_encoding) == (proton.symbol("text/plain"), proton.symbol("zstd"))
 
 
-def test_a_symbol_is_ascii_whatever_a_device_sent():
+def test_symbol_of_any_device_text_is_ascii():
     assert decode(encode(Message(content_type="te\u0445t/\ufffe\ud800"))).content_type == "te?t/??"
 
 

@@ -115,7 +115,7 @@ def test_an_exception_is_in_the_message(log, journal):
     assert message.endswith("ValueError: invalid literal for int() with base 10: 'broken'")
 
 
-def test_what_is_too_long_is_cut_and_says_so(log, journal):
+def test_long_field_is_cut_and_marked(log, journal):
     log.warning("é" * MAX_MESSAGE_BYTES, extra={"device": "d" * 2000})
     found = journal.read()
     assert found["MESSAGE"] == "é" * (MAX_MESSAGE_BYTES // 2) + f" [cut: {2 * MAX_MESSAGE_BYTES} bytes]"

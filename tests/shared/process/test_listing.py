@@ -28,7 +28,7 @@ def test_an_empty_list_is_a_sentence_on_stderr(capsys):
     assert capsys.readouterr() == ("", "no event waits\n")
 
 
-def test_what_a_peer_has_written_forges_no_row(capsys):
+def test_text_of_a_peer_cannot_forge_a_row(capsys):
     show_rows(("name", "why"), [("lamp-1", "x\nlamp-2  ok\x1b[2J")], "")
     assert capsys.readouterr().out.splitlines()[1:] == [r"lamp-1  x\nlamp-2  ok\x1b[2J"]
 
@@ -79,7 +79,7 @@ def test_watch_prints_a_document_a_line_until_ctrl_c(authority):
     assert (process.returncode, err) == (130, "fogline: interrupted\n")
 
 
-def test_watch_goes_on_after_what_it_cannot_reach_but_does_not_begin_so(authority):
+def test_watch_continues_after_an_outage_but_does_not_start_in_one(authority):
     folder, command = authority
     with started(command, folder) as process:
         assert process.stderr.readline() == "there is no such certificate\n"

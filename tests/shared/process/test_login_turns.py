@@ -80,7 +80,7 @@ async def test_beyond_the_limit_of_all_the_newest_of_the_address_with_most_is_re
     assert [await each for each in tasks] == ["checked", "checked", "busy", "busy", "checked", "checked", "checked"]
 
 
-async def test_whatever_is_cancelled_turns_are_neither_lost_nor_doubled():
+async def test_turns_are_neither_lost_nor_duplicated_by_cancellation():
     chance, logins = random.Random(3), Logins(LoginTurns(2, most=30, most_of_address=8))
     tasks: list[asyncio.Task[str]] = []
     for number in range(2000):

@@ -13,7 +13,7 @@ def test_up_to_the_burst_nothing_pauses():
 
 
 @pytest.mark.parametrize(("rate_s", "burst"), [(1000.0, 10_000), (100.0, 5), (1.0, 1), (0.5, 3)])
-def test_whoever_pauses_as_told_sends_at_the_rate_in_the_long_run(rate_s, burst):
+def test_sender_that_pauses_as_asked_keeps_the_rate(rate_s, burst):
     bucket, now_s, sent = Bucket(rate_s, burst, 0.0), 0.0, 0
     while sent < burst + 100 * rate_s:
         now_s += bucket.pay(now_s)

@@ -98,7 +98,7 @@ def test_a_file_that_cannot_be_read_or_is_doubted_changes_nothing(folder, clock)
     assert again.get() == "444"
 
 
-def test_an_error_that_nobody_foresaw_changes_nothing(folder, clock):
+def test_unforeseen_error_changes_nothing(folder, clock):
     path = folder / "file"
     path.write_text("1")
     results = iter(["1"])

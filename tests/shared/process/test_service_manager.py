@@ -35,7 +35,7 @@ def nothing_is_told(manager):
     return True
 
 
-def test_the_fact_that_a_process_is_ready_is_told(manager, capsys):
+def test_readiness_of_a_process_is_announced(manager, capsys):
     announce(gateway="gw-1")
     announce(ready="gateway")
     assert told(manager) == "READY=1"
@@ -61,7 +61,7 @@ def test_the_managers_patience_is_for_one_process(monkeypatch, usec, pid, second
     assert patience_s() == seconds
 
 
-def test_progress_is_told_at_most_three_times_in_the_managers_patience(manager, monkeypatch):
+def test_watchdog_is_pinged_at_most_three_times_in_its_interval(manager, monkeypatch):
     tell_progress()
     assert nothing_is_told(manager)  # nobody asked for it
     monkeypatch.setenv("WATCHDOG_USEC", "3600000000")
@@ -88,7 +88,7 @@ async def test_a_process_that_answers_is_watched_and_one_that_does_not_is_not_ke
     assert nothing_is_told(manager)
 
 
-async def test_what_is_stuck_ends_the_progress_and_is_the_status_and_in_the_log(manager, monkeypatch, caplog):
+async def test_stuck_part_stops_the_watchdog_pings_and_is_in_status_and_log(manager, monkeypatch, caplog):
     monkeypatch.setenv("WATCHDOG_USEC", "30000")
     checks = iter(["", *["the reader of topic-1"] * 3, ""])
     done = asyncio.Event()

@@ -11,7 +11,7 @@ from fogline.process.statistics import answer_sigusr1, census
 from fogline_lab.amqp import End, pair, within
 
 
-async def test_connections_and_what_is_unsettled_are_counted_while_they_are_open():
+async def test_open_connections_and_unsettled_deliveries_are_counted():
     client, server = End(), End(answer=lambda _: None)
     async with pair(client, server) as connection:
         sender = connection.open_sender(connection.open_session(), "telemetry", "ingest/t/0", Share(), {})

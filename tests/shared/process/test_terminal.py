@@ -18,7 +18,7 @@ EVIL = "on\x1b]0;owned\x07\x1b[2J\nlamp-2: SUCCEEDED 200\r\x9b31m\u202e\ud800"
 ESCAPED = r"on\x1b]0;owned\x07\x1b[2J\nlamp-2: SUCCEEDED 200\r\x9b31m\u202e\ud800"
 
 
-def test_nothing_that_controls_a_terminal_is_left_and_what_prints_stays():
+def test_control_characters_are_removed_and_printable_ones_stay():
     assert terminal.escaped(EVIL) == ESCAPED
     assert terminal.escaped("23,5 \u00b0C \u6e7f\u5ea6 \U0001f600") == "23,5 \u00b0C \u6e7f\u5ea6 \U0001f600"
 

@@ -95,7 +95,7 @@ def test_spans_that_the_collector_refuses_are_dropped_and_later_ones_arrive(make
     assert ["400 Bad Request" in each for each in warnings(caplog)] == [True]
 
 
-def test_the_end_exports_what_waits(make, monkeypatch):
+def test_waiting_spans_are_exported_at_the_end(make, monkeypatch):
     monkeypatch.setattr(exporter, "GATHER_S", 60.0)
     with TraceCollector() as collector:
         exporting = make(collector.url)
