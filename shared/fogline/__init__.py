@@ -19,6 +19,7 @@
 `gateway_statistics`: a gateway's present numbers for its bridge
 `hello`: the first request and reply on a connection
 `http_framing`: rules of HTTP that h11 leaves to its user
+`http_login`: Basic authentication
 `identity`: semantic identities of events
 `installed`: finds Java and the jars of the set-up
 `json_document`: JSON of a peer, decoded within limits

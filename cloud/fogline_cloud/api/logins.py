@@ -1,8 +1,6 @@
 """Logs HTTP users in at the bridge: each has one AMQP connection, which is used for all of their requests."""
 
 import asyncio
-import base64
-import binascii
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable
@@ -12,7 +10,8 @@ from typing import NamedTuple
 from fogline.address import is_identifier, shown
 from fogline.amqp.login import PLAIN, Login
 from fogline.amqp.security import ClientSecurity
-from fogline.errors import SlowDown, Unreachable
+from fogline.errors import Poison, SlowDown, Unreachable
+from fogline.http_login import CHALLENGE, basic_credentials
 from fogline.message import Message
 from fogline.process.login_turns import LoginTurns
 from fogline_cloud.access.principal import ASSERTED, Principal, PrincipalKind
@@ -29,7 +28,7 @@ REFUSED_S = 5.0
 """A wrong password is refused for so long without another question to the bridge."""
 WITHOUT_PASSWORD = "http"  # noqa: S105 - a user name
 """The name of users who give none, at a bridge without TLS."""
-_CHALLENGE = {"www-authenticate": 'Basic realm="fogline", charset="UTF-8"'}
+_CHALLENGE = dict([CHALLENGE])
 
 
 class User(NamedTuple):
@@ -90,18 +89,16 @@ class Logins:
         return Principal(PrincipalKind.CLIENT, self._tenant, name, proof)
 
     def _credentials(self, authorization: str | None) -> tuple[str, str]:
-        scheme, _, given = (authorization or "").partition(" ")
         if authorization is None and not self.has_passwords:
             return WITHOUT_PASSWORD, ""
         try:
-            name, colon, password = base64.b64decode(given, validate=True).decode().partition(":")
-        except (binascii.Error, UnicodeDecodeError):
-            name = colon = password = ""
-        if scheme.lower() != "basic" or not colon:
-            raise Problem(401, "a user name and a password are required (HTTP Basic)", headers=_CHALLENGE)
+            name, password = basic_credentials(authorization or "")
+            text = password.decode()
+        except (Poison, UnicodeDecodeError):
+            raise Problem(401, "a user name and a password are required (HTTP Basic)", headers=_CHALLENGE) from None
         if not is_identifier(name):
             raise Problem(401, f"user {shown(name)} is no name of a user", headers=_CHALLENGE)
-        return name, password
+        return name, text
 
     async def _log_in(self, key: _Key, password: str, address: str) -> UserSession:
         now_s = asyncio.get_running_loop().time()

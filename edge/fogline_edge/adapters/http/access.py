@@ -1,8 +1,6 @@
 """Logins of devices (Basic, RFC 7617), and the rule for listening beyond this machine."""
 
 import asyncio
-import base64
-import binascii
 import re
 from functools import partial
 from pathlib import Path
@@ -11,6 +9,7 @@ import msgspec
 
 from fogline.address import device_identifier, shown
 from fogline.errors import Misconfigured, Poison, SlowDown
+from fogline.http_login import CHALLENGE, basic_credentials
 from fogline.process.login_turns import LoginTurns
 from fogline.process.settings_file import is_loopback
 from fogline.process.tls_files import ReadAgain
@@ -20,7 +19,6 @@ from fogline_edge.adapters.users import Users, UserSecret, load_users
 from fogline_edge.settings import HttpSettings
 
 _VERIFICATIONS = 2  # the most passwords that are checked at once; addresses take turns
-_CHALLENGE = (("www-authenticate", 'Basic realm="fogline", charset="UTF-8"'),)
 
 
 class HttpLogin(msgspec.Struct, frozen=True):
@@ -67,10 +65,10 @@ class HttpLogins:
         if self._users is None:
             return HttpLogin()
         try:
-            username, password = _credentials(request.headers.get("authorization", ""))
+            username, password = basic_credentials(request.headers.get("authorization", ""))
             device = self._device(username)
         except Poison as error:
-            raise HttpRefused(401, error.reason, str(error), _CHALLENGE) from None
+            raise HttpRefused(401, error.reason, str(error), (CHALLENGE,)) from None
         try:
             async with self._verifications.turn(address):
                 proof = username, self._users.get().secret_of(username)
@@ -78,7 +76,7 @@ class HttpLogins:
         except SlowDown as error:
             raise HttpRefused(503, "busy", str(error), (("retry-after", f"{error.retry_after_s:.0f}"),)) from None
         if not known:
-            raise HttpRefused(401, "bad-login", f"user {shown(username)} is unknown, or the password is wrong", _CHALLENGE)
+            raise HttpRefused(401, "bad-login", f"user {shown(username)} is unknown, or the password is wrong", (CHALLENGE,))
         return HttpLogin(device, self._acl.others(device), proof)
 
     def counts(self, login: HttpLogin) -> bool:
@@ -95,20 +93,6 @@ class HttpLogins:
     def _verify(self, username: str, password: bytes) -> bool:
         assert self._users is not None
         return self._users.get().verify(username, password)
-
-
-def _credentials(header: str) -> tuple[str, bytes]:
-    """Return user and password. Raises `Poison`."""
-    scheme, _, encoded = header.partition(" ")
-    if scheme.lower() != "basic":
-        raise Poison("no-login", "log in as a device, by Basic authentication")
-    try:
-        username, colon, password = base64.b64decode(encoded.strip(), validate=True).partition(b":")
-        if not colon:
-            raise Poison("bad-login", "the credentials have no colon")
-        return username.decode(), password
-    except (binascii.Error, UnicodeDecodeError, ValueError):
-        raise Poison("bad-login", "the credentials are not readable") from None
 
 
 def check_http(settings: HttpSettings) -> None:
