@@ -13,7 +13,7 @@ from fogline.address import shard_of
 from fogline.amqp.outcome import ACCEPTED, INVALID_FIELD, NOT_FOUND
 from fogline.command import CommandState, Reply
 from fogline.signature import TrustedKeys
-from fogline_cloud.devices.device_facts import facts_of
+from fogline_cloud.devices.device_facts import all_facts_of
 from fogline_edge.downlink.downlink import Downlink
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import EdgeSettings, UplinkSettings
@@ -32,7 +32,7 @@ async def settled(line, device: str, version: int, state: str) -> dict:
 
     async def not_yet() -> bool:
         entry = (await asyncio.to_thread(registry, line)).get(device)
-        found.update(facts_of(entry) if entry is not None else {})
+        found.update(all_facts_of(entry) if entry is not None else {})
         return (found.get("desired_version"), found.get("desired_state")) != (version, state)
 
     await until_not(not_yet, f"version {version} is not {state}")

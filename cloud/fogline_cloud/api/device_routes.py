@@ -2,20 +2,18 @@
 
 import asyncio
 import heapq
-from typing import Any
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from fogline.address import DeviceAddress, shown
 from fogline.errors import Poison
-from fogline.event import rfc3339
 from fogline_cloud.access.policy import Action
 from fogline_cloud.access.principal import Principal
 from fogline_cloud.api import requests
 from fogline_cloud.api.context import ApiContext
 from fogline_cloud.api.problems import Problem, of_poison
+from fogline_cloud.devices.device_facts import facts_of
 from fogline_cloud.devices.device_filter import DeviceFilter, read_filter
 from fogline_cloud.devices.device_search import TURN, matching_names
 from fogline_cloud.devices.device_table import DeviceEntry
@@ -75,18 +73,3 @@ class DeviceRoutes:
 
     def _may_read(self, principal: Principal, device: str) -> bool:
         return self._context.policy.may(principal, Action.RECEIVE, DeviceAddress(self._context.tenant, device))
-
-
-def facts_of(device: DeviceEntry) -> dict[str, Any]:
-    """Return what the API shows of a device."""
-    record = device.record
-    return {
-        "device": device.name,
-        "type": device.type,
-        "tags": device.tags,
-        "firmware": device.firmware,
-        "gateways": [each for each in device.gateways if each],
-        "last_seen": None if device.seen_ms is None else rfc3339(device.seen_ms * 1_000_000),
-        "version": 0 if record is None else record.version,
-        "commands": None if record is None or not record.commands else msgspec.Raw(record.commands.encode()),
-    }

@@ -1,27 +1,35 @@
-"""What an operator is told of a device, as JSON. Pure."""
+"""What clients are told of a device, as JSON. Pure."""
 
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
+from fogline.process.listing import utc
 from fogline_cloud.devices.desired import difference
 from fogline_cloud.devices.device_table import DeviceEntry
 
 
 def facts_of(device: DeviceEntry) -> dict[str, Any]:
-    """Return what is known of a device."""
+    """Return what the registry knows of a device, as the API shows it."""
     record = device.record
     return {
         "device": device.name,
         "type": device.type,
         "tags": device.tags,
-        "gateways": device.gateways,
-        "last_seen": _time(device.seen_ms) if device.seen_ms is not None else None,
+        "gateways": [each for each in device.gateways if each],
+        "last_seen": utc(device.seen_ms / 1000) if device.seen_ms is not None else None,
         "firmware": device.firmware,
         "commands": msgspec.json.decode(record.commands) if record is not None and record.commands else None,
         "version": record.version if record is not None else 0,
-        "changed": _time(record.changed_ms) if record is not None else None,
+    }
+
+
+def all_facts_of(device: DeviceEntry) -> dict[str, Any]:
+    """Return what is known of a device, with its last change, its desired state and its reported one."""
+    record = device.record
+    return {
+        **facts_of(device),
+        "changed": utc(record.changed_ms / 1000) if record is not None else None,
         "changed_by": record.changed_by if record is not None else "",
         **_desired_facts(device),
     }
@@ -41,7 +49,3 @@ def _desired_facts(device: DeviceEntry) -> dict[str, Any]:
         "reported": reported.reported if reported is not None else None,
         "difference": difference(desired.desired, reported.reported if reported is not None else None),
     }
-
-
-def _time(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -28,7 +28,7 @@ from fogline_cloud.bridge.commands.list_sender import IDLE_S, ListSender
 from fogline_cloud.bridge.peers.audit_trail import AuditTrail
 from fogline_cloud.bridge.peers.peer import LinkHandler, Peer
 from fogline_cloud.commands.newest_commands import ListedCommand
-from fogline_cloud.devices.device_facts import facts_of
+from fogline_cloud.devices.device_facts import all_facts_of
 from fogline_cloud.devices.device_filter import read_filter
 from fogline_cloud.devices.device_search import matching_names
 from fogline_cloud.devices.device_table import DeviceEntry
@@ -146,7 +146,7 @@ class ListHandler(LinkHandler):
         while len(names) > more:
             device = self._devices.table.get(heapq.heappop(names))
             if device is not None and may_read_device(device.name):
-                yield _message(msgspec.json.encode(facts_of(device)))
+                yield _message(msgspec.json.encode(all_facts_of(device)))
         yield _complete(more)
 
     async def _commands_of(self, each: _List) -> Iterator[Message]:
