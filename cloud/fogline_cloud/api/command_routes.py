@@ -16,6 +16,7 @@ from fogline.address import CommandAddress, CommandResponse, is_identifier, show
 from fogline.command import CommandState
 from fogline.event import rfc3339
 from fogline.message import Message, pack_id
+from fogline.process.kernel_clock import wall_clock_ms
 from fogline_cloud.api import requests
 from fogline_cloud.api.command_index import request_of
 from fogline_cloud.api.context import ApiContext
@@ -253,7 +254,7 @@ def message_of(tenant: str, device: str, wanted: CommandRequest, message_id: str
 
 def _draft(message: Message, device: str, operator: str, owner: str) -> CommandRecord:
     """Return the command as it is sent, until its record is on Kafka."""
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = wall_clock_ms()
     _, correlation = request_of(operator, str(message.message_id))
     return CommandRecord(
         id="",

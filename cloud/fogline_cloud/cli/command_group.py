@@ -6,7 +6,6 @@ import base64
 import json
 import os
 import secrets
-import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from fogline.address import is_identifier
 from fogline.command import CommandState
 from fogline.errors import Misconfigured
 from fogline.process.command_line import INTERRUPTED
+from fogline.process.kernel_clock import wall_clock_ms
 from fogline.process.listing import show_rows
 from fogline.process.terminal import show, show_progress, tell
 from fogline_cloud.cli.common import add_command, add_group
@@ -105,7 +105,7 @@ def send_group(arguments: argparse.Namespace, ask: Ask) -> int:
         newest_wins=ask.newest_wins,
         rate_s=arguments.rate,
         stop_share=share,
-        created_ms=_now_ms(),
+        created_ms=wall_clock_ms(),
     )
     group = GroupFile.create(_folder(arguments), command)
     tell(f"group {command.id}: {command.name} for {len(found)} devices")
@@ -120,14 +120,14 @@ def run_show(arguments: argparse.Namespace) -> int:
 def run_resume(arguments: argparse.Namespace) -> int:
     """Send what is left of a group."""
     group = _read(arguments)
-    group.require_recent(_now_ms())
+    group.require_recent(wall_clock_ms())
     return _run(arguments, group, lambda run: run.run())
 
 
 def run_cancel(arguments: argparse.Namespace) -> int:
     """Cancel what is left of a group."""
     group = _read(arguments)
-    group.require_recent(_now_ms())
+    group.require_recent(wall_clock_ms())
     return _run(arguments, group, lambda run: run.cancel(group.left))
 
 
@@ -187,10 +187,6 @@ def _folder(arguments: argparse.Namespace) -> Path:
         return Path(arguments.groups)
     state = os.environ.get("XDG_STATE_HOME")
     return (Path(state) if state else Path.home() / ".local" / "state") / "fogline" / "groups"
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def _share(text: str | None) -> float | None:

@@ -1,11 +1,11 @@
 """The records of all commands of a shard, on its thread, and a copy on the loop. No IO."""
 
-import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from fogline.process.kernel_clock import wall_clock_ms
 from fogline_cloud.commands.record import CommandRecord, ReplyAddress
 from fogline_cloud.commands.succession import may_replace
 
@@ -125,7 +125,7 @@ class Registry:
             self._tally(record, 1)
             return
         kept, limits = (self._owed, OWED) if record.owes_reply else (self._ended, ENDED)
-        kept.add(record.id, record.operator, _size(record), record.changed_ms, time.time_ns() // 1_000_000)
+        kept.add(record.id, record.operator, _size(record), record.changed_ms, wall_clock_ms())
         while (forgotten := kept.excess(record.operator, limits)) is not None:
             self.forgotten_replies += record.owes_reply
             self._remove(forgotten)

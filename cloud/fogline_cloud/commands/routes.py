@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from fogline.codec import Batch
+from fogline.process.kernel_clock import wall_clock_ms
 from fogline.process.log_throttle import LogThrottle
 
 STAY_S = 30.0
@@ -74,7 +75,7 @@ class Routes:
                         changed.append(device)
                 elif sign.heard and _moves(route, ttd, now):
                     newest_ms = route.written_ms if route is not None else 0
-                    self._put(device, Route(gateway, now, max(_wall_ms(), newest_ms + 1), now + STAY_S, ttd < 0))
+                    self._put(device, Route(gateway, now, max(wall_clock_ms(), newest_ms + 1), now + STAY_S, ttd < 0))
                     changed.append(device)
         return changed
 
@@ -89,11 +90,11 @@ class Routes:
     def written_ms(self, device: str) -> int:
         """Return the time of a device's claim, for its record."""
         route = self._routes.get(device)
-        return route.written_ms if route is not None else _wall_ms()
+        return route.written_ms if route is not None else wall_clock_ms()
 
     def recall(self, device: str, gateway: str, written_ms: int) -> None:
         """Take a claim that any bridge has stored, unless a newer one is known."""
-        age_s = max(0, _wall_ms() - written_ms) / 1000
+        age_s = max(0, wall_clock_ms() - written_ms) / 1000
         with self._lock:
             known = self._routes.get(device)
             if known is not None and known.gateway == gateway:
@@ -150,7 +151,3 @@ def _moves(route: Route | None, ttd: int, now: float) -> bool:
     if route is None or ttd < 0 or now - route.seen_s > STAY_S:
         return True
     return ttd > 0 and not route.listens
-
-
-def _wall_ms() -> int:
-    return time.time_ns() // 1_000_000

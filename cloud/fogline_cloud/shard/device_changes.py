@@ -1,6 +1,5 @@
 """Changes of the registry of devices within a transaction: those of operators, and what follows from them."""
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -19,6 +18,7 @@ from fogline.amqp.outcome import (
 )
 from fogline.command import CONFLICT
 from fogline.errors import Poison
+from fogline.process.kernel_clock import wall_clock_ms
 from fogline_cloud.audit.record import AuditRecord
 from fogline_cloud.devices.desired import DesiredOutcome, DesiredRecord, ReportedState
 from fogline_cloud.devices.device_table import MAX_DEVICES
@@ -85,7 +85,7 @@ class DeviceChange:
     def _edit(self, owned: OwnedShard) -> int | None:
         """Return the version that was written, 0 after `forget`, or `None` if nothing changed."""
         current = owned.devices.records.get(self.edit.device)
-        record = apply_edit(self.edit, current, _now_ms())
+        record = apply_edit(self.edit, current, wall_clock_ms())
         if record is not None and record is current:
             return None
         owned.writer.write_device(device_key(self.edit.device), encode_device(record) if record is not None else None)
@@ -98,7 +98,7 @@ class DeviceChange:
 
     def _want(self, owned: OwnedShard) -> int | None:
         current = owned.devices.desired.get(self.edit.device)
-        desired = apply_want(self.edit, current, _now_ms())
+        desired = apply_want(self.edit, current, wall_clock_ms())
         if desired is current:
             return None
         _write_desired(owned, self.edit.device, desired)
@@ -196,13 +196,9 @@ def _write_desired(owned: OwnedShard, device: str, desired: DesiredRecord | None
 
 def _audit(edit: DeviceEdit, version: int) -> AuditRecord:
     return AuditRecord(
-        time_ms=_now_ms(),
+        time_ms=wall_clock_ms(),
         who=edit.who,
         decision=f"DEVICE {edit.action.upper()}",
         why=f"version {version}" if version else "",
         device=edit.device,
     )
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -6,7 +6,7 @@
 `completion`: completion of the command line in shells
 `crash_points`: named points at which a test kills the process
 `journal`: the log, with fields if systemd's journal reads it
-`kernel_clock`: tells if the wall clock is synchronized
+`kernel_clock`: the wall clock, and whether it is synchronized
 `listing`: prints rows, facts and times
 `log_throttle`: repeated log lines
 `login_turns`: turns of logins, by address

@@ -1,7 +1,8 @@
-"""Asks the kernel and systemd-timesyncd whether the wall clock is synchronized."""
+"""The wall clock, and whether the kernel and systemd-timesyncd say that it is synchronized."""
 
 import ctypes
 import sys
+import time
 from functools import cache
 from pathlib import Path
 
@@ -9,6 +10,11 @@ TIMESYNCD = Path("/run/systemd/timesync/synchronized")
 """systemd-timesyncd creates this file when it has set the clock in this boot."""
 _TIME_ERROR = 5
 _TIMEX_BYTES = 512  # larger than `struct timex` on any architecture
+
+
+def wall_clock_ms() -> int:
+    """Return milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
 
 
 def machine_is_synchronized() -> bool:

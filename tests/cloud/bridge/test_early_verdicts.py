@@ -7,7 +7,8 @@ import pytest
 
 from cloud.shard.reply_batches import replies
 from fogline.command import CommandState
-from fogline_cloud.bridge.commands.command_table import CommandTable, wall_clock_ms
+from fogline.process.kernel_clock import wall_clock_ms
+from fogline_cloud.bridge.commands.command_table import CommandTable
 from fogline_cloud.bridge.commands.early_verdicts import EarlyVerdicts
 from fogline_cloud.commands.command_life import CommandLife
 from fogline_cloud.commands.record import KAFKA_OWNER

@@ -5,7 +5,6 @@
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,6 +15,7 @@ import msgspec
 from fogline.amqp.outcome import ACCEPTED, Outcome
 from fogline.amqp.sending import Sender
 from fogline.process.crash_points import CrashPoint, crash_point
+from fogline.process.kernel_clock import wall_clock_ms
 from fogline.process.log_throttle import LogThrottle
 from fogline.process.loop_calls import call_soon
 from fogline_cloud.bridge.commands.command_sender import CommandSender
@@ -34,11 +34,6 @@ _log = logging.getLogger("fogline.commands.answers")
 _log.addFilter(LogThrottle())
 Settle = Callable[[Outcome], None]
 P = ParamSpec("P")
-
-
-def wall_clock_ms() -> int:
-    """Return milliseconds since 1970."""
-    return time.time_ns() // 1_000_000
 
 
 @dataclass(slots=True)

@@ -16,6 +16,7 @@ from fogline.address import CommandAddress, is_identifier
 from fogline.amqp.outcome import DeliveryState, Outcome
 from fogline.command import CommandState, Status
 from fogline.errors import Poison
+from fogline.process.kernel_clock import wall_clock_ms
 from fogline.process.log_throttle import LogThrottle
 from fogline.process.loop_calls import call_soon
 from fogline_cloud import topics
@@ -113,7 +114,7 @@ class KafkaCommands:
         """Take a command. `feed`: that of the record; a later one has read the record again."""
         if feed is not self._feed or self._closed:
             return
-        left_ms = record.time_ms + self._ttl_ms - time.time_ns() // 1_000_000
+        left_ms = record.time_ms + self._ttl_ms - wall_clock_ms()
         try:
             if left_ms <= 0:
                 self._notify(feed, record, int(Status.OFFLINE), "no bridge could take the command in time")

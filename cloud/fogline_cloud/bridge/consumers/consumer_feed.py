@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
+from fogline.process.kernel_clock import wall_clock_ms
 from fogline_cloud.bridge.consumers.settled_offsets import SettledOffsets
 from fogline_cloud.committed_records import CommittedRecord, with_values
 from fogline_cloud.consumer_thread import ConsumerThread
@@ -49,7 +50,7 @@ class ConsumerFeed(ConsumerThread, Generic[Selected]):
         failed: Callable[[Exception], None],
     ) -> None:
         super().__init__(f"consumer {group} of {topic}", partial(clients.subscriber, group, from_beginning=from_beginning))
-        self._since_ms = None if from_beginning else time.time_ns() // 1_000_000
+        self._since_ms = None if from_beginning else wall_clock_ms()
         self._topic = topic
         self._select = select
         self._deliver = deliver

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 
@@ -15,6 +14,7 @@ from fogline.codec import MAX_MESSAGE_BYTES, Range, decode_beacon, decode_range
 from fogline.event import Lane
 from fogline.gateway_statistics import STATISTICS_CONTENT_TYPE, decode_statistics
 from fogline.message import Message
+from fogline.process.kernel_clock import wall_clock_ms
 from fogline.process.loop_calls import call_soon
 from fogline.tracing.spans import ExportSpans
 from fogline_cloud.bridge.gateways.connected_gateways import ConnectedGateways
@@ -116,7 +116,7 @@ class GatewayHandler(LinkHandler):
             self._refuse(peer, message, "too many gateways connect at once", wait_s)
         else:
             _log.info("gateway %s says hello (%s, %d streams)", request.gateway, request.version, len(request.streams))
-            copy = self._copies.judge(request.gateway, request.copy, _now_ms())
+            copy = self._copies.judge(request.gateway, request.copy, wall_clock_ms())
             if copy.replaced:
                 why = "a copy of its outbox that was restored later has replaced it: it delivers what it has"
                 _log.warning("gateway %s connects, but %s", request.gateway, why, extra={"gateway": request.gateway})
@@ -139,7 +139,7 @@ class GatewayHandler(LinkHandler):
             shards=self._shards.count,
             max_message_bytes=MAX_MESSAGE_BYTES,
             marks=marks,
-            time_ms=_now_ms(),
+            time_ms=wall_clock_ms(),
             statistics_s=self._statistics_s,
             copy=copy.number,
             replaced=copy.replaced,
@@ -191,7 +191,3 @@ class GatewayHandler(LinkHandler):
             shard.submit(GatewayBatch(span, message, partial(call_soon, self._loop, peer.settle, delivery), trace))
             if span.lane is Lane.REPLY:
                 self._on_replies(span, message)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

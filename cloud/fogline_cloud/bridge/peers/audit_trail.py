@@ -3,6 +3,7 @@
 import logging
 import time
 
+from fogline.process.kernel_clock import wall_clock_ms
 from fogline_cloud.access.principal import Principal
 from fogline_cloud.audit.record import AuditRecord
 from fogline_cloud.audit.throttle import AuditThrottle
@@ -24,7 +25,7 @@ class AuditTrail:
     def note(self, principal: Principal | None, decision: str, why: str = "", *, device: str = "", name: str = "") -> None:
         """Write a decision about a peer, or about one that has not proven its name (None)."""
         record = AuditRecord(
-            time_ms=time.time_ns() // 1_000_000,
+            time_ms=wall_clock_ms(),
             who="" if principal is None else str(principal)[:MAX_TEXT],
             decision=decision,
             why=why[:MAX_TEXT],

@@ -4,10 +4,11 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Protocol, cast
 
+from fogline.process.kernel_clock import wall_clock_ms
 from fogline.signature import Signer
 from fogline_cloud.access.policy import Policy
 from fogline_cloud.bridge.commands.command_sender import CommandSender
-from fogline_cloud.bridge.commands.command_table import CommandTable, wall_clock_ms
+from fogline_cloud.bridge.commands.command_table import CommandTable
 from fogline_cloud.bridge.commands.operators import OperatorHandler
 from fogline_cloud.bridge.gateways.connected_gateways import ConnectedGateways
 from fogline_cloud.bridge.group.shard_table import ShardTable
