@@ -133,7 +133,7 @@ async def _serve_devices(
     export: ExportSpans | None,
 ) -> None:
     """Serve until `stop`, or until a restored copy has replaced this gateway. Raises `Misconfigured`, `MemoryExceeded`."""
-    keys = read_keys(settings.commands.keys, "commands.keys", partial=settings.commands.partial_signatures)
+    keys = read_keys(settings.commands.keys, "commands.keys")
     downlink = Downlink(outbox, keys)
     await downlink.start()
     async with contextlib.AsyncExitStack() as open_adapters:

@@ -90,8 +90,6 @@ class CommandKeySettings(StrictTable, frozen=True, kw_only=True):
 
     keys: dict[str, str] = msgspec.field(default_factory=dict)
     """Public Ed25519 keys (base64) by key id. If there is any, the gateway refuses commands without a valid signature."""
-    partial_signatures: bool = True
-    """`true`: commands with the previous version's signature are accepted. Set `false` once all bridges run this version."""
 
 
 class LimitSettings(StrictTable, frozen=True, kw_only=True):

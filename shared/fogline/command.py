@@ -142,9 +142,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     durable: bool = False  # wait for an absent device until the deadline; else deliver at once or not at all
     idempotent: bool = False  # a second execution does no harm, so an uncertain delivery is repeated
     correlation: str = ""  # the operator's correlation id as text
-    key_id: str = ""  # of the signatures (Ed25519, RFC 8032), "" without one
-    signature: bytes = b""  # of `signed_bytes`, for gateways of the version before the full one
-    full_signature: bytes = b""  # of `fully_signed_bytes`
+    key_id: str = ""  # of the signature (Ed25519, RFC 8032), "" without one
+    signature: bytes = b""  # of `signed_bytes`
 
 
 class JournalQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -178,17 +177,10 @@ def digest(command: Command) -> bytes:
 
 
 def signed_bytes(command: Command) -> bytes:
-    """Return the bytes that `signature` covers: every field but `durable` and `correlation`."""
-    parts = (command.id, command.tenant, command.gateway, command.device, command.name, command.deadline.boot_id)
-    numbers = (str(command.deadline.boottime_ms), command.key_id)
-    return framed(*(part.encode() for part in (*parts, *numbers)), digest(command))
-
-
-def fully_signed_bytes(command: Command) -> bytes:
-    """Return the bytes that `full_signature` covers: every field but the signatures, each length-prefixed."""
+    """Return the bytes that `signature` covers: every other field, each length-prefixed."""
     flags = (command.reply, command.durable, command.idempotent)
     texts = (
-        "fogline command, all fields",
+        "fogline command",
         command.id,
         command.tenant,
         command.gateway,
@@ -229,7 +221,6 @@ def encode_command(command: Command) -> Message:
             "deadline_ms": command.deadline.boottime_ms,
             "key_id": command.key_id,
             "signature": command.signature,
-            "full_signature": command.full_signature,
         },
     )
 
@@ -263,9 +254,6 @@ def decode_query(message: Message) -> JournalQuery:
     )
 
 
-_Signature = Annotated[bytes, Meta(max_length=64)]
-
-
 class _Properties(msgspec.Struct, kw_only=True):
     tenant: str
     gateway: str
@@ -276,8 +264,7 @@ class _Properties(msgspec.Struct, kw_only=True):
     deadline_boot: Annotated[str, Meta(max_length=128)]
     deadline_ms: Annotated[int, Meta(ge=-(2**53), le=2**53)]
     key_id: Annotated[str, Meta(max_length=64)]
-    signature: _Signature
-    full_signature: _Signature = b""
+    signature: Annotated[bytes, Meta(max_length=64)]
 
 
 def decode_command(message: Message) -> Command:
@@ -305,5 +292,4 @@ def decode_command(message: Message) -> Command:
         deadline=Deadline(found.deadline_boot, found.deadline_ms),
         key_id=found.key_id,
         signature=found.signature,
-        full_signature=found.full_signature,
     )

@@ -1,4 +1,4 @@
-"""Signatures of commands, full and partial: Ed25519 (RFC 8032; docs/decisions/0019). A key is 32 raw bytes, in base64."""
+"""Signatures of commands: Ed25519 (RFC 8032; docs/decisions/0019). A key is 32 raw bytes, in base64."""
 
 import base64
 import binascii
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from fogline.cancel import CancelRequest, signed_cancel
-from fogline.command import Command, fully_signed_bytes, signed_bytes
+from fogline.command import Command, signed_bytes
 from fogline.errors import Misconfigured
 
 if TYPE_CHECKING:
@@ -23,12 +23,11 @@ class Signer(msgspec.Struct, frozen=True):
     key: "Ed25519PrivateKey | None" = None
 
     def sign(self, command: Command) -> Command:
-        """Return the command with key id and signatures."""
+        """Return the command with key id and signature."""
         if self.key is None:
             return command
         named = msgspec.structs.replace(command, key_id=self.key_id)
-        signature, full = self.key.sign(signed_bytes(named)), self.key.sign(fully_signed_bytes(named))
-        return msgspec.structs.replace(named, signature=signature, full_signature=full)
+        return msgspec.structs.replace(named, signature=self.key.sign(signed_bytes(named)))
 
     def sign_cancel(self, request: CancelRequest) -> CancelRequest:
         """Return the request with key id and signature."""
@@ -39,17 +38,12 @@ class Signer(msgspec.Struct, frozen=True):
 
 
 class TrustedKeys(msgspec.Struct, frozen=True):
-    """The keys whose signatures a gateway accepts, by key id; without any, none is needed. `partial`: accept partial ones."""
+    """The keys whose signatures a gateway accepts, by key id; without any, none is needed."""
 
     known: "Mapping[str, Ed25519PublicKey]" = msgspec.field(default_factory=dict)
-    partial: bool = True
 
     def doubt(self, command: Command) -> str | None:
         """Return the reason why a command cannot be trusted; `None` if it can."""
-        if self.known and command.key_id in self.known and not (command.full_signature or self.partial):
-            return "its signature does not cover `durable` and `correlation` (commands.partial_signatures = false)"
-        if command.full_signature:
-            return self._doubt(command.key_id, command.full_signature, fully_signed_bytes(command))
         return self._doubt(command.key_id, command.signature, signed_bytes(command))
 
     def doubt_cancel(self, request: CancelRequest) -> str | None:
@@ -74,10 +68,10 @@ def read_signer(key_id: str, text: str, where: str) -> Signer:
     return Signer(key_id, _ed25519().Ed25519PrivateKey.from_private_bytes(_raw(text, where)))
 
 
-def read_keys(texts: Mapping[str, str], where: str, *, partial: bool = True) -> TrustedKeys:
+def read_keys(texts: Mapping[str, str], where: str) -> TrustedKeys:
     """Return the trusted keys of public keys in base64. Raises `Misconfigured`, whose text names `where` and the key id."""
     known = {name: _ed25519().Ed25519PublicKey.from_public_bytes(_raw(text, f"{where}.{name}")) for name, text in texts.items()}
-    return TrustedKeys(known, partial)
+    return TrustedKeys(known)
 
 
 def make_key() -> tuple[str, str]:
