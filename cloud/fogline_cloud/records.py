@@ -17,9 +17,8 @@ from fogline.short_cache import cache_short
 Headers = list[tuple[str, bytes]]
 
 CHAIN = "fogline_chain"
-"""The chain value of a batch's last event. In hex, because consumers decode headers as UTF-8. Older records: 16 raw bytes."""
+"""The chain value of a batch's last event. In hex, because consumers decode headers as UTF-8."""
 
-_CHAIN_BYTES = 16
 MAX_SEQUENCE = 2**63 - 1
 
 
@@ -111,7 +110,7 @@ def position_of(headers: Sequence[tuple[str, bytes]], value: bytes) -> StreamPos
             Lane(found["ce_lane"].decode()),
             first,
             last,
-            _chain_of(found.get(CHAIN)),
+            bytes.fromhex(found[CHAIN].decode("ascii")) if CHAIN in found else None,
         )
     except (KeyError, ValueError, TypeError, AttributeError) as error:  # the last two: a header without a value
         raise Poison("malformed", f"malformed record headers: {error}") from None
@@ -127,10 +126,6 @@ def known_position(headers: Sequence[tuple[str, bytes]], value: bytes) -> Stream
     with contextlib.suppress(Poison):
         return position_of([header for header in headers if header[0] != "content-type"], value)
     return None
-
-
-def _chain_of(header: bytes | None) -> bytes | None:
-    return header if header is None or len(header) == _CHAIN_BYTES else bytes.fromhex(header.decode("ascii"))
 
 
 def is_replayed(headers: Mapping[str, bytes]) -> bool:

@@ -107,7 +107,7 @@ def revoke(settings: EdgeSettings) -> str:
     security, who = uplink_security(settings.uplink), EnrollAddress(settings.tenant, settings.gateway)
     answer = asyncio.run(_first(settings, lambda bridge: _converse(bridge, who, security, Message(content_type=REVOKE_TYPE))))
     if not answer.revoked:
-        raise Misconfigured(f"the bridge revokes nothing: {answer.refused or 'it is of a former version'}")
+        raise Misconfigured(f"the bridge revokes nothing: {answer.refused}")
     return answer.revoked
 
 

@@ -267,7 +267,7 @@ Identifier = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9._:-]{1,64}\Z")]
 
 
 Epoch = Annotated[str, msgspec.Meta(max_length=64, pattern=r"\A[!-~]*\Z")]
-"""Names one hello of a gateway. The batches that follow carry it. "" for a gateway of the former version."""
+"""Names one hello of a gateway. The batches that follow carry it. "" for a gateway that names none."""
 
 
 class Range(msgspec.Struct, frozen=True):
@@ -293,7 +293,6 @@ def chain_of(commit_id: bytes) -> bytes:
     """Return the chain value of an event: the id of the commit that stored it, in 16 bytes.
 
     Copies of one outbox store with other ids from the moment of the copy, so equal values at one sequence mean an equal past.
-    A gateway of the former version sends a digest over all events of the stream, which serves the same end.
     """
     return commit_id.ljust(16, b"\0")
 

@@ -147,7 +147,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JournalQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """A bridge's query for command `id` with this `digest` in the gateway's journal. An older gateway rejects it as unreadable.
+    """A bridge's query for command `id` with this `digest` in the gateway's journal.
 
     The outcome: accepted (it has the command), released (it has not), rejected with `CONFLICT` (it has another of this id).
     """

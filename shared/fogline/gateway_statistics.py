@@ -1,8 +1,7 @@
 """The statistics that a gateway sends to its bridge on the hello link, once a minute, beside its ledger statements.
 
 They do not pass the outbox: they would arrive after a backlog, would not arrive from a full outbox, and would wear the card. A
-bridge asks for them in its answer to hello (`Welcome.statistics_s`), so that gateways and bridges of former versions
-understand each other. Pure.
+bridge asks for them in its answer to hello (`Welcome.statistics_s`). Pure.
 """
 
 from typing import Annotated

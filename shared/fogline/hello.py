@@ -44,7 +44,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
     """A gateway's first message. `shards`: the number of shards that it knows, 0 for unknown.
 
     `features`: what it can do beyond the first version of the protocol. `copy`: the number of this copy of the outbox, 0 if the
-    bridge has not given it one; a former version has none. A copy that was restored later has a higher number.
+    bridge has not given it one. A copy that was restored later has a higher number.
 
     `journal`: random name of the journal of commands, made with its file. A restored, salvaged or empty outbox has a new one,
     so that a bridge knows whether this journal can have what another one had.
@@ -58,7 +58,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
     shards: Small = 0
     epoch: Epoch = ""
     features: Annotated[list[Identifier], msgspec.Meta(max_length=64)] = msgspec.field(default_factory=list)
-    copy: CopyNumber | None = None
+    copy: CopyNumber = 0
     journal: Epoch = ""
 
 

@@ -67,14 +67,14 @@ async def test_bridge_shows_reports_of_a_gateway_also_after_it_has_gone(line: Li
 
 
 async def test_a_gateway_without_statistics_and_a_bridge_that_takes_none_work(line: Line):
-    async with line.bridge() as bridge, line.gateway() as outbox:  # a gateway of a former version
+    async with line.bridge() as bridge, line.gateway() as outbox:  # a gateway that sends none
         await line.put(outbox, 1)
         await line.drained(outbox)
         found = fleet(bridge)
         assert found["connected", "gw-1"] == 1
         assert found["statistics_total", "gw-1"] == 0
     line.cloud = replace(line.cloud, bridge=replace(line.cloud.bridge, statistics_s=0))
-    async with line.bridge() as bridge, reporting_gateway(line) as outbox:  # a bridge of a former version asks for none
+    async with line.bridge() as bridge, reporting_gateway(line) as outbox:  # a bridge that asks for none
         await line.put(outbox, 2)
         await line.drained(outbox)
         assert fleet(bridge)["statistics_total", "gw-1"] == 0

@@ -112,7 +112,7 @@ class Bridge:
         problems = await asyncio.to_thread(check_topics, self._clients, settings)
         if problems:
             raise Misconfigured(problems[0])
-        self._ids = CommandIds(await asyncio.to_thread(command_key, self._clients, settings.tenant, self._signer))
+        self._ids = CommandIds(await asyncio.to_thread(command_key, self._clients, settings.tenant))
         self.listener = self._make_listener(self._ids, authentication)
         self._devices.start()
         self._route_feed.start()

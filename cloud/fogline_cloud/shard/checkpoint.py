@@ -6,7 +6,7 @@ that it describes, so that a fenced bridge cannot write one.
 | key | value |
 |---|---|
 | `layout` (partition 0) | the shard count with which the topics were created |
-| `command-key` (partition 0) | the secret key for command ids, if no signing key is configured |
+| `command-key` (partition 0) | the secret key for command ids |
 | `audit` | `AuditLink`: the end of the chain of audit records |
 | `owner` | the bridge that took the shard last, and its address |
 | `stream/{gateway}/{stream}` | `StreamState`: high-water mark, chain and counts of one stream |

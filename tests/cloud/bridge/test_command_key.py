@@ -1,9 +1,7 @@
-"""All bridges of a tenant have the same key for identifiers of commands, wherever it comes from."""
+"""All bridges of a tenant have the same key for identifiers of commands."""
 
-import hmac
 from concurrent.futures import ThreadPoolExecutor
 
-from fogline.signature import Signer, make_key, read_signer
 from fogline_cloud import topics
 from fogline_cloud.bridge.commands.command_key import command_key
 from fogline_cloud.kafka import KafkaClients
@@ -11,14 +9,14 @@ from fogline_cloud.shard.recovery import read_checkpoint
 
 
 def test_bridges_that_start_at_once_have_the_same_key_and_keep_it(bench):
-    """B2: without a configured key the first bridge makes one and keeps it in Kafka."""
+    """The first bridge makes one and keeps it in Kafka."""
     clients = [KafkaClients(bench.settings.kafka) for _ in range(3)]
     with ThreadPoolExecutor(3) as pool:
-        keys = list(pool.map(lambda each: command_key(each, bench.tenant, Signer()), clients))
+        keys = list(pool.map(lambda each: command_key(each, bench.tenant), clients))
     assert len(set(keys)) == 1
     assert len(keys[0]) == 32
     bench.shard()
-    assert command_key(bench.clients, bench.tenant, Signer()) == keys[0]
+    assert command_key(bench.clients, bench.tenant) == keys[0]
 
 
 def test_a_bridge_that_others_fence_again_and_again_makes_the_key_in_the_end(bench, monkeypatch):
@@ -33,17 +31,5 @@ def test_a_bridge_that_others_fence_again_and_again_makes_the_key_in_the_end(ben
 
     monkeypatch.setattr("fogline_cloud.bridge.commands.command_key.read_checkpoint", read)
     monkeypatch.setattr("fogline_cloud.bridge.commands.command_key.BASE_S", 0.01)
-    assert len(command_key(bench.clients, bench.tenant, Signer())) == 32
+    assert len(command_key(bench.clients, bench.tenant)) == 32
     assert not others
-
-
-def signer(name: str) -> Signer:
-    return read_signer(name, make_key()[0], "test")
-
-
-def test_it_outlives_the_signing_key(bench):
-    """A message that is sent again after the signing key was replaced is still the same command."""
-    old = signer("key-1")
-    first = command_key(bench.clients, bench.tenant, old)
-    assert first == hmac.digest(old.key.private_bytes_raw(), b"fogline command ids", "sha256"), "a former version had this one"
-    assert [command_key(bench.clients, bench.tenant, each) for each in (old, signer("key-2"), Signer())] == [first] * 3

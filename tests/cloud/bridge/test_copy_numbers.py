@@ -21,12 +21,6 @@ def test_a_bridge_that_was_restarted_learns_the_numbers_again():
     assert numbers.judge("gw-1", 1000, 2000).replaced
 
 
-def test_a_gateway_of_a_former_version_is_never_replaced():
-    numbers = CopyNumbers()
-    numbers.judge("gw-1", 0, 1000)
-    assert numbers.judge("gw-1", None, 2000) == Copy()
-
-
 def test_the_numbers_of_the_last_gateways_are_kept():
     numbers = CopyNumbers()
     for n in range(MAX_GATEWAYS + 1):

@@ -1,12 +1,10 @@
-"""The key for command ids: made by the first bridge and kept in Kafka, whatever signing key there is (docs/decisions/0017)."""
+"""The key for command ids: made by the first bridge and kept in Kafka (docs/decisions/0017)."""
 
-import hmac
 import secrets
 import time
 
 from fogline.amqp.backoff import Backoff
 from fogline.errors import Unreachable
-from fogline.signature import Signer
 from fogline_cloud import topics
 from fogline_cloud.commands.command_id import KEY_BYTES
 from fogline_cloud.kafka import KafkaClients, mapped
@@ -19,7 +17,7 @@ BASE_S = 0.5
 """Base of the growing pauses between attempts, in seconds."""
 
 
-def command_key(clients: KafkaClients, tenant: str, signer: Signer) -> bytes:
+def command_key(clients: KafkaClients, tenant: str) -> bytes:
     """Return the key, which is the same at every bridge of the tenant. Blocks on Kafka. Raises `Unreachable`."""
     deadline_s = time.monotonic() + _PATIENCE_S
     backoff = Backoff(BASE_S, cap_s=8.0)
@@ -27,18 +25,11 @@ def command_key(clients: KafkaClients, tenant: str, signer: Signer) -> bytes:
         if (found := read_checkpoint(clients, tenant, 0, stable=True).command_key) is not None:
             return found
         try:
-            return _make(clients, tenant, _first_key(signer))
+            return _make(clients, tenant, secrets.token_bytes(KEY_BYTES))
         except Unreachable:  # another bridge makes one, and is fenced in its turn if this one tries again at once
             if time.monotonic() > deadline_s:
                 raise
         time.sleep(backoff.next_s())
-
-
-def _first_key(signer: Signer) -> bytes:
-    """Return the key of a tenant that has none in Kafka: former versions took it from the signing key."""
-    if signer.key is None:
-        return secrets.token_bytes(KEY_BYTES)
-    return hmac.digest(signer.key.private_bytes_raw(), b"fogline command ids", "sha256")
 
 
 def _make(clients: KafkaClients, tenant: str, made: bytes) -> bytes:

@@ -11,9 +11,9 @@ MAX_GATEWAYS = 10_000
 
 
 class Copy(NamedTuple):
-    """The number of a copy, and whether a newer copy has said hello. Number 0: the gateway knows of no numbers."""
+    """The number of a copy, and whether a newer copy has said hello."""
 
-    number: int = 0
+    number: int
     replaced: bool = False
 
 
@@ -23,10 +23,8 @@ class CopyNumbers:
     def __init__(self) -> None:
         self._newest: dict[str, int] = {}
 
-    def judge(self, gateway: str, number: int | None, now_ms: int) -> Copy:
-        """Judge the hello of a copy. `number`: its own, 0 if it has none yet, None if it is of a former version."""
-        if number is None:
-            return Copy()
+    def judge(self, gateway: str, number: int, now_ms: int) -> Copy:
+        """Judge the hello of a copy. `number`: its own, 0 if it has none yet."""
         known = self._newest.pop(gateway, 0)
         number = number or max(now_ms, known + 1)
         self._newest[gateway] = max(known, number)
