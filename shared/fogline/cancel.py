@@ -1,7 +1,7 @@
 """A bridge's request to cancel a command, whose gateway decides by its journal. Values; no IO.
 
-A gateway that names the feature in its hello answers `accepted` once its journal has decided, or will: the command's end
-comes on lane `reply`. `CONFLICT` says that the journal has another command of this id.
+The gateway answers `accepted` once its journal has decided, or will: the command's end comes on lane `reply`. `CONFLICT` says
+that the journal has another command of this id.
 """
 
 from typing import Annotated
@@ -15,8 +15,6 @@ from fogline.document_error import explained
 from fogline.errors import Poison
 from fogline.message import Message
 
-FEATURE = "cancel"
-"""The feature of hello: this gateway takes requests to cancel."""
 TOO_LATE = "fogline:too-late"
 """Error condition: a command cannot be cancelled, because it is over. The description begins with its state."""
 

@@ -43,7 +43,7 @@ class OpenStream(msgspec.Struct, frozen=True):
 class Hello(msgspec.Struct, frozen=True, kw_only=True):
     """A gateway's first message. `shards`: the number of shards that it knows, 0 for unknown.
 
-    `features`: what it can do beyond the first version of the protocol. `copy`: the number of this copy of the outbox, 0 if the
+    `copy`: the number of this copy of the outbox, 0 if the
     bridge has not given it one. A copy that was restored later has a higher number.
 
     `journal`: random name of the journal of commands, made with its file. A restored, salvaged or empty outbox has a new one,
@@ -57,7 +57,6 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
     streams: list[OpenStream]
     shards: Small = 0
     epoch: Epoch = ""
-    features: Annotated[list[Identifier], msgspec.Meta(max_length=64)] = msgspec.field(default_factory=list)
     copy: CopyNumber = 0
     journal: Epoch = ""
 

@@ -19,7 +19,7 @@ from fogline.amqp.scheduler import Share
 from fogline.amqp.security import ClientSecurity
 from fogline.amqp.sending import Sender
 from fogline.amqp.wire import decode
-from fogline.cancel import FEATURE, CancelRequest, decode_cancel, is_cancel
+from fogline.cancel import CancelRequest, decode_cancel, is_cancel
 from fogline.command import Command, JournalQuery, decode_command, decode_query, is_command, is_query
 from fogline.errors import Misconfigured, Poison, SlowDown, Unreachable
 from fogline.message import Message, Property
@@ -180,7 +180,6 @@ class BridgeSession:
             beacon=self._outbox.clock.beacon(),
             streams=streams,
             epoch=self._hello_id.hex,
-            features=[FEATURE],
             copy=await self._outbox.copy.number(),
             journal=self._outbox.journal,
         )

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from fogline.amqp.outcome import ACCEPTED
-from fogline.cancel import FEATURE, is_cancel
+from fogline.cancel import is_cancel
 from fogline.command import CommandState, Deadline, Reply, is_command
 from fogline.errors import Unreachable
 from fogline_cloud.bridge.commands.desired_states import DesiredStates
@@ -102,7 +102,6 @@ class SimulatedBridge:
             control=self,
             welcomed=True,
             deadline=lambda left_ms, _=None: Deadline("boot", left_ms),
-            features=frozenset({FEATURE}),
         )
         self.side.connect(peer)
 
