@@ -11,24 +11,27 @@ from fogline.process.completion import add_completion
 from fogline.process.terminal import tell
 
 COMMANDS = {
-    "ca": "a certificate authority for TLS",
-    "gateway": "let gateways enrol",
-    "user": "passwords of operators' programs",
-    "access": "check who may do what",
-    "topics": "create and check the Kafka topics",
-    "bridge": "write gateways' events to Kafka",
-    "api": "serve commands and events over HTTP",
-    "flow": "write the tables from raw events with Spark",
-    "dead": "events that no parser could read",
-    "table": "maintain the tables",
-    "command": "send commands to devices",
-    "device": "list and change the registry of devices",
-    "ledger": "prove that no event is lost or duplicated",
-    "audit": "show and verify the bridges' decisions",
-    "parser": "write and test a parser",
-    "doctor": "check settings, Kafka, bridge, certificates, disk and clock; exit status 1 if something fails",
+    "ca": ("fogline_cloud.cli.ca", "a certificate authority for TLS"),
+    "gateway": ("fogline_cloud.cli.gateway", "let gateways enrol"),
+    "user": ("fogline_cloud.cli.user", "passwords of operators' programs"),
+    "access": ("fogline_cloud.cli.access", "check who may do what"),
+    "topics": ("fogline_cloud.cli.topics", "create and check the Kafka topics"),
+    "bridge": ("fogline_cloud.cli.bridge", "write gateways' events to Kafka"),
+    "api": ("fogline_cloud.cli.api", "serve commands and events over HTTP"),
+    "flow": ("fogline_cloud.cli.flow", "write the tables from raw events with Spark"),
+    "dead": ("fogline_cloud.cli.dead", "events that no parser could read"),
+    "table": ("fogline_cloud.cli.table", "maintain the tables"),
+    "command": ("fogline_cloud.cli.command", "send commands to devices"),
+    "device": ("fogline_cloud.cli.device", "list and change the registry of devices"),
+    "ledger": ("fogline_cloud.cli.ledger", "prove that no event is lost or duplicated"),
+    "audit": ("fogline_cloud.cli.audit", "show and verify the bridges' decisions"),
+    "parser": ("fogline_cloud.cli.parser", "write and test a parser"),
+    "doctor": (
+        "fogline_cloud.cli.doctor",
+        "check settings, Kafka, bridge, certificates, disk and clock; exit status 1 if something fails",
+    ),
 }
-"""The commands, in the order of the help, with what they do. Each is a module of this package, which says the same."""
+"""The commands, in the order of the help, each with its module and what it does, which the module says too."""
 SPARK = ("pyspark", "py4j")
 """Modules that only the package fogline-flow and the extra `spark` bring."""
 EXAMPLE = """\
@@ -49,9 +52,9 @@ def build_parser(commands: Iterable[str] = COMMANDS) -> argparse.ArgumentParser:
     parser = Parser(prog="fogline", description=__doc__, epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--version", action=ShowVersion, distribution="fogline-cloud")
     groups = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=Parser)
-    for command, about in COMMANDS.items():
+    for command, (module, about) in COMMANDS.items():
         if command in commands:
-            import_module(f"fogline_cloud.cli.{command}").register(groups)
+            import_module(module).register(groups)
         else:
             groups.add_parser(command, help=about)
     add_completion(groups, parser.prog, build_parser)
