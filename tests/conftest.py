@@ -104,9 +104,9 @@ def thorough(request: pytest.FixtureRequest) -> bool:
 @pytest.fixture
 def line(kafka: KafkaBroker, tenant: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> "Line":
     """A tenant on the broker. Its gateways come back soon after a bridge has no shard yet."""
-    from fogline_cloud.kafka import KafkaClients  # here: a run of the edge's tests alone imports nothing of the cloud
+    from fogline_cloud.kafka.clients import KafkaClients  # here: a run of the edge's tests alone imports nothing of the cloud
     from fogline_cloud.settings import CloudSettings, FlowSettings
-    from fogline_cloud.topic_admin import create_topics
+    from fogline_cloud.shard.topic_admin import create_topics
     from fogline_lab.line.line import Line
 
     monkeypatch.setattr("fogline_cloud.bridge.gateways.gateways.RETRY_S", 0.2)

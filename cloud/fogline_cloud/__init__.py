@@ -1,7 +1,6 @@
 """The cloud side: bridge, commands, Spark flow and ledger.
 
 `access`: who may do what
-`acl_admin`: creates and reads Kafka's ACLs
 `api`: the HTTP API
 `audit`: the record of every decision
 `authority`: the certificate authority
@@ -9,25 +8,17 @@
 `bridge`: the AMQP listener on the event loop
 `cli`: the command `fogline`
 `commands`: values and rules of commands
-`committed_records`: reads committed Kafka records
-`consumer_thread`: a thread that uses one Kafka consumer
 `device_address`: the device that a message is about
 `devices`: the registry of devices
 `flows`: the Spark flow
 `frames`: tables and topics as Spark DataFrames
-`kafka`: the border to librdkafka
-`kafka_rights`: the rights of each process in Kafka
-`kafka_settings`: files, secrets and contradictions in `[kafka]`
+`kafka`: clients, topics, rights and records of Kafka
 `ledger`: compares gateways, Kafka and tables
 `listing`: lists of devices and commands, on the wire
 `listing_client`: reads lists from a bridge
 `maintenance`: maintenance of the tables beside the flow
 `parser_kit`: tools for writers of parsers
-`record_tail`: reads topics as they grow
-`records`: Kafka records to events and back
 `selector`: selector filters of AMQP consumers
 `settings`: the settings file
 `shard`: the thread that writes to Kafka
-`topic_admin`: creates and checks topics
-`topics`: names and properties of topics
 """

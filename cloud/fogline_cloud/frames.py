@@ -19,10 +19,10 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark uses
 
-from fogline_cloud import topics
 from fogline_cloud.flows.driver.session import start_session
 from fogline_cloud.flows.driver.spark_kafka_options import spark_options
 from fogline_cloud.flows.worker.derive import FLEET
+from fogline_cloud.kafka import topics
 from fogline_cloud.settings import CloudSettings, load
 
 AHEAD = timedelta(minutes=5)

@@ -13,7 +13,7 @@ from fogline.installed import credential
 from fogline.process.settings_file import load_settings
 from fogline.process.tls_files import TlsSettings, resolve_tls
 from fogline.tracing.settings import TracingSettings, resolve_tracing
-from fogline_cloud.kafka_settings import resolve_files
+from fogline_cloud.kafka.connection_settings import resolve_files
 
 Identifier = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._:\-]{1,64}$")]
 Scalar = str | int | float | bool

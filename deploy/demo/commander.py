@@ -18,7 +18,7 @@ from fogline.message import unpack_id
 from fogline_cloud.commands.client import DOUBT_S, Ask, Operator
 from fogline_cloud.commands.operator_security import operator_security
 from fogline_cloud.commands.record import CommandRecord
-from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.shard.recovery import read_commands
 
 RATE = 4.0

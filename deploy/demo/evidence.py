@@ -20,10 +20,10 @@ from demo.row_watch import RowWatch
 from demo.workspace import SHARDS, TENANT, Workspace
 from fogline.advertisement import CONTENT_TYPE as ADVERTISEMENT
 from fogline.errors import Misconfigured
-from fogline_cloud import topics
-from fogline_cloud.committed_records import CommittedRecord, read_committed
-from fogline_cloud.kafka import KafkaClients
-from fogline_cloud.records import is_replayed
+from fogline_cloud.kafka import topics
+from fogline_cloud.kafka.clients import KafkaClients
+from fogline_cloud.kafka.committed_records import CommittedRecord, read_committed
+from fogline_cloud.kafka.records import is_replayed
 
 _BLE = "application/vnd.fogline-ble-"
 

@@ -16,8 +16,8 @@ from demo.snapshot import AirStats, DeviceStats, FlowStats, GatewayStats, LastRe
 from demo.workspace import SHARDS, TENANT, Workspace
 from fogline.errors import Misconfigured
 from fogline.event import parse_rfc3339
-from fogline_cloud import topics
-from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.kafka import topics
+from fogline_cloud.kafka.clients import KafkaClients
 from fogline_edge.status import read_status
 from fogline_lab.supervisor import Line
 

@@ -15,10 +15,10 @@ from flow import settings
 from processes import BIN, Bench, Failed
 from records import events_of
 
-from fogline_cloud import topics
 from fogline_cloud.flows.tables.files import TableFolder
+from fogline_cloud.kafka import topics
+from fogline_cloud.kafka.records import record_of
 from fogline_cloud.maintenance.table import MaintainedTable
-from fogline_cloud.records import record_of
 from fogline_cloud.settings import TablesSettings
 
 COMMITS = (1_000, 10_000, 50_000)

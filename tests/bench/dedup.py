@@ -14,13 +14,13 @@ from processes import BIN, Bench, Failed
 
 from fogline.event import Event, Lane, TimeQuality, rfc3339
 from fogline.identity import Dedup, semantic_id
-from fogline_cloud import topics
 from fogline_cloud.flows.tables.batch import MicroBatch
 from fogline_cloud.flows.tables.delta_log import DeltaLog
 from fogline_cloud.flows.tables.files import FileWriter, TableFolder
 from fogline_cloud.flows.tables.owner import Owner
 from fogline_cloud.flows.tables.schema import MEASURED
-from fogline_cloud.records import record_of
+from fogline_cloud.kafka import topics
+from fogline_cloud.kafka.records import record_of
 from fogline_lab.supervisor import run_to_end
 
 FEW, MANY = 25, 2500

@@ -13,9 +13,9 @@ from processes import BIN, HERE, Bench, Failed
 from records import events_of
 
 from fogline.event import Event
-from fogline_cloud import topics
-from fogline_cloud.kafka import COMPRESSION
-from fogline_cloud.records import record_of
+from fogline_cloud.kafka import topics
+from fogline_cloud.kafka.clients import COMPRESSION
+from fogline_cloud.kafka.records import record_of
 
 LEAST = 2_000_000
 """Least number of events: each of the five costs seconds, however many the others are."""

@@ -16,12 +16,12 @@ from confluent_kafka.admin import AdminClient
 from flow import SHARDS, create_tables, settings
 from processes import BIN, Bench, Failed
 
-from fogline_cloud import topics
 from fogline_cloud.flows.tables.batch import MicroBatch
 from fogline_cloud.flows.tables.delta_log import DeltaLog
 from fogline_cloud.flows.tables.files import FileWriter, TableFolder
 from fogline_cloud.flows.tables.owner import Owner
 from fogline_cloud.flows.tables.schema import MEASURED
+from fogline_cloud.kafka import topics
 
 ROWS = 2500
 """Rows of each table, as a multiple of the events of the gateway's row: 100 million."""

@@ -17,12 +17,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from fogline.event import parse_rfc3339
-from fogline_cloud import topics
 from fogline_cloud.flows.driver.session import spark_session
 from fogline_cloud.flows.driver.source import raw_stream, starting_offsets
 from fogline_cloud.flows.job import preflight
 from fogline_cloud.flows.parsers import installed, parser_name
-from fogline_cloud.records import event_of
+from fogline_cloud.kafka import topics
+from fogline_cloud.kafka.records import event_of
 from fogline_cloud.settings import load
 
 _TIME = pa.timestamp("us", tz="UTC")

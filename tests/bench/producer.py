@@ -14,9 +14,9 @@ from confluent_kafka import Producer
 from gateways import names
 from records import BATCH, events_of
 
-from fogline_cloud import topics
-from fogline_cloud.kafka import COMPRESSION
-from fogline_cloud.records import record_of
+from fogline_cloud.kafka import topics
+from fogline_cloud.kafka.clients import COMPRESSION
+from fogline_cloud.kafka.records import record_of
 
 
 def main() -> None:

@@ -3,12 +3,12 @@
 from collections import Counter
 
 from fogline.event import Lane
-from fogline_cloud import topics
-from fogline_cloud.committed_records import read_committed
-from fogline_cloud.kafka import KafkaClients
-from fogline_cloud.records import position_of
+from fogline_cloud.kafka import topics
+from fogline_cloud.kafka.clients import KafkaClients
+from fogline_cloud.kafka.committed_records import read_committed
+from fogline_cloud.kafka.records import position_of
 from fogline_cloud.settings import CloudSettings
-from fogline_cloud.topic_admin import create_topics
+from fogline_cloud.shard.topic_admin import create_topics
 
 
 def provided(bootstrap, tenant, shards):

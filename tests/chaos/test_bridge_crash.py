@@ -9,8 +9,8 @@ import pytest
 from chaos.places_to_crash import BRIDGE_POINTS
 from fogline.event import Lane
 from fogline.process.crash_points import CrashPoint
-from fogline_cloud import topics
-from fogline_cloud.kafka import end_offset
+from fogline_cloud.kafka import topics
+from fogline_cloud.kafka.clients import end_offset
 from fogline_lab.gateway.connected_gateway import Impatient
 from fogline_lab.line.process_line import ProcessLine
 from fogline_lab.supervisor import ChildProcess, start_child
@@ -19,7 +19,7 @@ from sampling import a_few
 
 PATIENT = """\
 import sys
-from fogline_cloud import kafka
+from fogline_cloud.kafka import clients as kafka
 kafka.TRANSACTION_TIMEOUT_MS = 600_000
 from fogline_cloud.cli.main import main
 sys.exit(main())

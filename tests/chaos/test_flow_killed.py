@@ -8,11 +8,11 @@ from confluent_kafka import Producer
 from deltalake import DeltaTable
 
 from fogline.event import Lane
-from fogline_cloud import topics
-from fogline_cloud.kafka import KafkaClients
-from fogline_cloud.records import record_of
+from fogline_cloud.kafka import topics
+from fogline_cloud.kafka.clients import KafkaClients
+from fogline_cloud.kafka.records import record_of
 from fogline_cloud.settings import CloudSettings
-from fogline_cloud.topic_admin import create_topics
+from fogline_cloud.shard.topic_admin import create_topics
 from fogline_lab.events import make_event
 from fogline_lab.supervisor import ChildProcess, find_script, kill_child, start_child
 from fogline_lab.waiting import until

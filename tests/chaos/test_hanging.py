@@ -10,9 +10,9 @@ from chaos.raw_kafka import RawKafka, Record
 from fogline.codec import Batch
 from fogline.errors import Unreachable
 from fogline.event import Lane
-from fogline_cloud import topics
-from fogline_cloud.committed_records import read_committed
-from fogline_cloud.records import record_of
+from fogline_cloud.kafka import topics
+from fogline_cloud.kafka.committed_records import read_committed
+from fogline_cloud.kafka.records import record_of
 from fogline_cloud.shard.checkpoint import ShardOwner, StreamState, stream_entry
 from fogline_cloud.shard.hanging_transactions import find_hanging
 from fogline_cloud.shard.producer import ShardProducer

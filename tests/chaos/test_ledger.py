@@ -24,13 +24,13 @@ from deltalake import DeltaTable, write_deltalake
 from fogline.event import Event, Lane
 from fogline.gap import Gap, GapReason, gap_event
 from fogline.ledger import STATEMENT_CONTENT_TYPE, Counts, Statement, encode_statement
-from fogline_cloud import topics
-from fogline_cloud.committed_records import CommittedRecord, read_committed
 from fogline_cloud.flows.tables.schema import EVENTS, READINGS, Column, EventOutcome
-from fogline_cloud.kafka import KafkaClients
-from fogline_cloud.records import position_of, record_of
+from fogline_cloud.kafka import topics
+from fogline_cloud.kafka.clients import KafkaClients
+from fogline_cloud.kafka.committed_records import CommittedRecord, read_committed
+from fogline_cloud.kafka.records import position_of, record_of
 from fogline_cloud.settings import CloudSettings
-from fogline_cloud.topic_admin import create_topics
+from fogline_cloud.shard.topic_admin import create_topics
 from fogline_lab.events import NOW_NS, make_event
 from sampling import a_few
 

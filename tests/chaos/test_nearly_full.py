@@ -12,11 +12,11 @@ from chaos.judging import LOCK
 from chaos.workload import answered
 from fogline.command import CommandState
 from fogline.event import Lane, Receipt
-from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.ledger.balance import judge
 from fogline_cloud.ledger.sources import gather
 from fogline_cloud.settings import CloudSettings
-from fogline_cloud.topic_admin import create_topics
+from fogline_cloud.shard.topic_admin import create_topics
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import EdgeSettings, OutboxSettings, UplinkSettings
 from fogline_edge.status import read_status

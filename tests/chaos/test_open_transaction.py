@@ -10,9 +10,9 @@ from confluent_kafka import Producer
 from chaos.landed_events import landed, provided
 from chaos.zombie import POINTS, stream_of
 from fogline.event import Lane
-from fogline_cloud import topics
-from fogline_cloud.kafka import TRANSACTION_TIMEOUT_MS, end_offset
-from fogline_cloud.records import record_of
+from fogline_cloud.kafka import topics
+from fogline_cloud.kafka.clients import TRANSACTION_TIMEOUT_MS, end_offset
+from fogline_cloud.kafka.records import record_of
 from fogline_lab.events import make_event
 from fogline_lab.supervisor import ChildProcess, kill_child, start_child
 from fogline_lab.waiting import until

@@ -8,8 +8,8 @@ from confluent_kafka import KafkaException
 
 from fogline.amqp.backoff import Backoff
 from fogline.event import Lane
-from fogline_cloud import topics
-from fogline_cloud.kafka import TRANSACTION_TIMEOUT_MS
+from fogline_cloud.kafka import topics
+from fogline_cloud.kafka.clients import TRANSACTION_TIMEOUT_MS
 from fogline_cloud.shard.hanging_transactions import find_hanging
 from fogline_lab.kafka_cluster import KafkaCluster
 from fogline_lab.line.process_line import ProcessLine

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from fogline.codec import read_batch
 from fogline.errors import Unreachable
-from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.shard.checkpoint import ShardOwner
 from fogline_cloud.shard.producer import ShardProducer
 from fogline_cloud.shard.shard_writer import ShardWriter

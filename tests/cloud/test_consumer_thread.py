@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from fogline_cloud import consumer_thread
-from fogline_cloud.consumer_thread import ConsumerThread, stuck_consumers
+from fogline_cloud.kafka import consumer_thread
+from fogline_cloud.kafka.consumer_thread import ConsumerThread, stuck_consumers
 
 LIMIT_S = 60
 NAME = "reader of topic-1"

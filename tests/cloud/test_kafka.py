@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from fogline.errors import Unreachable
-from fogline_cloud.kafka import COMPRESSION, DERIVED_COMPRESSION, KafkaClients, end_offset
+from fogline_cloud.kafka.clients import COMPRESSION, DERIVED_COMPRESSION, KafkaClients, end_offset
 
 
 class Made:
@@ -26,7 +26,7 @@ class Made:
     ],
 )
 def test_b17_the_codec_is_ours_unless_the_settings_name_one(monkeypatch, kafka, raw, derived):
-    monkeypatch.setattr("fogline_cloud.kafka.Producer", Made)
+    monkeypatch.setattr("fogline_cloud.kafka.clients.Producer", Made)
     clients = KafkaClients({"bootstrap.servers": "127.0.0.1:9092", **kafka})
     for made, codec in ((clients.producer("t"), raw), (clients.publisher(lambda *_: None, 1.0), derived)):
         assert {key: value for key, value in made.settings.items() if key.startswith("compression.")} == codec

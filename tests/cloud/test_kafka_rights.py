@@ -3,8 +3,8 @@
 import pytest
 
 from fogline.errors import Misconfigured
-from fogline_cloud import topics
-from fogline_cloud.kafka_rights import Acl, KafkaRole, Right, problems, read_principals, rights
+from fogline_cloud.kafka import topics
+from fogline_cloud.kafka.rights import Acl, KafkaRole, Right, problems, read_principals, rights
 
 EACH = ["bridge=User:b", "flow=User:f", "operator=User:o"]
 PRINCIPALS = read_principals(EACH)

@@ -3,8 +3,8 @@
 import pytest
 
 from fogline.errors import Misconfigured
-from fogline_cloud.kafka import KafkaClients
-from fogline_cloud.kafka_settings import read_secrets, resolve_files
+from fogline_cloud.kafka.clients import KafkaClients
+from fogline_cloud.kafka.connection_settings import read_secrets, resolve_files
 from fogline_cloud.settings import load
 
 LOGIN = {"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-512", "sasl.username": "bridge"}

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 import pytest
 from confluent_kafka import TopicPartition
 
-from fogline_cloud import consumer_thread, topics
-from fogline_cloud.record_tail import RecordTail
+from fogline_cloud.kafka import consumer_thread, topics
+from fogline_cloud.kafka.record_tail import RecordTail
 
 LIMIT_S = 60
 

@@ -5,14 +5,14 @@ from confluent_kafka import Producer
 
 from fogline.errors import Poison
 from fogline.event import Lane
-from fogline_cloud import topics
-from fogline_cloud.committed_records import CommittedRecord, with_values
-from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.kafka import topics
+from fogline_cloud.kafka.clients import KafkaClients
+from fogline_cloud.kafka.committed_records import CommittedRecord, with_values
+from fogline_cloud.kafka.records import position_of, record_of
 from fogline_cloud.ledger.evidence import EvidenceReader
-from fogline_cloud.records import position_of, record_of
 from fogline_cloud.settings import CloudSettings
 from fogline_cloud.shard.recovery import recover
-from fogline_cloud.topic_admin import create_topics
+from fogline_cloud.shard.topic_admin import create_topics
 from fogline_lab.events import make_event
 
 MADE = record_of(make_event(1), bytes(16))

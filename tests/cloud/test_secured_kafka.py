@@ -8,7 +8,7 @@ from fogline.errors import Misconfigured
 from fogline_cloud.authority.ca_folder import ROOT, CaFolder
 from fogline_cloud.authority.certificates import now_utc
 from fogline_cloud.cli.main import main
-from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.settings import load
 from fogline_lab.secure_kafka import ADMIN
 

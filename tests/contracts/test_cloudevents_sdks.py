@@ -9,15 +9,15 @@ from fogline.amqp.outcome import ACCEPTED
 from fogline.codec import Range, encode_batch, encode_event
 from fogline.event import Lane, TimeQuality
 from fogline.gap import Gap, GapReason, gap_event
-from fogline_cloud import topics
-from fogline_cloud.committed_records import read_committed
-from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.kafka import topics
+from fogline_cloud.kafka.clients import KafkaClients
+from fogline_cloud.kafka.committed_records import read_committed
 from fogline_cloud.settings import BridgeSettings, CloudSettings
 from fogline_cloud.shard.producer import ShardProducer
 from fogline_cloud.shard.shard import Shard
 from fogline_cloud.shard.shard_writer import ShardWriter
 from fogline_cloud.shard.submissions import ClientEvent, GatewayBatch
-from fogline_cloud.topic_admin import create_topics
+from fogline_cloud.shard.topic_admin import create_topics
 from fogline_lab.events import BEACON, NOW_NS, make_event
 
 LIMIT_S = 60.0

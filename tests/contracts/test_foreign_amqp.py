@@ -13,7 +13,7 @@ from fogline.amqp.security import ClientSecurity
 from fogline.codec import MAX_MESSAGE_BYTES
 from fogline.event import Lane
 from fogline_cloud.devices.client import edit_device
-from fogline_cloud.records import is_replayed
+from fogline_cloud.kafka.records import is_replayed
 from fogline_lab.amqp import within
 from fogline_lab.device.command_device import CommandDevice
 from fogline_lab.line.line import commandable, serving

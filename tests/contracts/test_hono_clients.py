@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from contracts.foreign.hono_application import running
 from fogline.event import Lane
-from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.settings import CommandPolicySettings
-from fogline_cloud.topic_admin import create_topics
+from fogline_cloud.shard.topic_admin import create_topics
 from fogline_lab.amqp import within
 from fogline_lab.device.command_device import CommandDevice
 from fogline_lab.line.line import commandable

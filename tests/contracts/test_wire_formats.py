@@ -27,9 +27,9 @@ from fogline.gateway_statistics import encode_statistics
 from fogline.identity import digest, semantic_id
 from fogline.ledger import Counts, Statement, encode_statement
 from fogline.signature import read_signer
-from fogline_cloud import topics
 from fogline_cloud.flows.tables.schema import EVENTS, READINGS
-from fogline_cloud.records import position_of, record_of
+from fogline_cloud.kafka import topics
+from fogline_cloud.kafka.records import position_of, record_of
 from fogline_cloud.shard.admission import StreamState
 from fogline_cloud.shard.checkpoint import (
     CommandKey,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from docs.command_parsers import PARSERS
-from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.settings import load
 from rules.source import ROOT
 

@@ -7,8 +7,8 @@ import pytest
 
 from docs.command_parsers import COMMANDS
 from fogline_cloud.flows.driver.spark_kafka_options import spark_options
-from fogline_cloud.kafka_rights import KafkaRole
-from fogline_cloud.kafka_settings import MECHANISMS
+from fogline_cloud.kafka.connection_settings import MECHANISMS
+from fogline_cloud.kafka.rights import KafkaRole
 from fogline_cloud.settings import load
 
 PAGE = (Path(__file__).parents[2] / "docs" / "kafka-security.md").read_text("utf-8")

@@ -2,11 +2,11 @@
 
 from fogline.address import DeviceAddress
 from fogline.amqp.security import ClientSecurity
-from fogline_cloud import topics
-from fogline_cloud.committed_records import read_committed
 from fogline_cloud.devices.client import edit_device
 from fogline_cloud.devices.device_table import DeviceTable
-from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.kafka import topics
+from fogline_cloud.kafka.clients import KafkaClients
+from fogline_cloud.kafka.committed_records import read_committed
 from fogline_lab.waiting import until_not
 
 SWITCH = b'{"commands": {"switch": {"required": ["on"], "properties": {"on": {"type": "boolean"}}}}}'

@@ -2,9 +2,9 @@
 
 from fogline.address import CommandAddress, DeviceAddress, shard_of
 from fogline.amqp.security import ClientSecurity
-from fogline_cloud import topics
 from fogline_cloud.commands.record import CommandRecord, encode
-from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.kafka import topics
+from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.listing import CommandQuery, DeviceQuery
 from fogline_cloud.listing_client import Listing, read_list
 from fogline_lab.amqp import within

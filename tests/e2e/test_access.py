@@ -21,12 +21,12 @@ from fogline.errors import Unreachable
 from fogline.event import Lane
 from fogline.gap import GAP_CONTENT_TYPE, decode_gap
 from fogline.message import Message
-from fogline_cloud import topics
 from fogline_cloud.authority.certificates import Role
 from fogline_cloud.cli.audit import _records as audit_records
 from fogline_cloud.cli.main import main
 from fogline_cloud.commands.client import Ask, Operator
-from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.kafka import topics
+from fogline_cloud.kafka.clients import KafkaClients
 from fogline_lab.amqp import End, within
 from fogline_lab.credentials.authority_folder import HERE, PASSWORD, AuthorityFolder
 from fogline_lab.device.command_device import CommandDevice

@@ -9,10 +9,10 @@ import pytest
 
 from fogline.event import Lane
 from fogline.ledger import STATEMENT_CONTENT_TYPE, decode_statement
-from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.kafka.clients import KafkaClients
+from fogline_cloud.kafka.records import position_of
 from fogline_cloud.ledger.balance import judge
 from fogline_cloud.ledger.sources import gather
-from fogline_cloud.records import position_of
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.outbox.requests import MAX_BEHIND
 from fogline_edge.settings import EdgeSettings, UplinkSettings

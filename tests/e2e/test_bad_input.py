@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.settings import CloudSettings
-from fogline_cloud.topic_admin import create_topics
+from fogline_cloud.shard.topic_admin import create_topics
 from fogline_lab.kafka_broker import free_port
 
 BIN = Path(sys.executable).parent

@@ -8,7 +8,7 @@ import pytest
 from e2e.command_line import fogline
 from fogline.command import CommandState
 from fogline_cloud.commands.client import Ask, Operator
-from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.shard.recovery import read_commands
 from fogline_lab.amqp import within
 from fogline_lab.device.command_device import OK, CommandDevice

@@ -15,7 +15,7 @@ from fogline.signature import make_key, read_keys
 from fogline_cloud.bridge.commands.operators import REGISTRY_S
 from fogline_cloud.bridge.peers.peer import GatewayPeer
 from fogline_cloud.commands.client import Ask, Operator
-from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.shard.recovery import read_commands
 from fogline_edge.downlink.downlink import Downlink
 from fogline_lab.amqp import within

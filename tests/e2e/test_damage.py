@@ -6,7 +6,7 @@ import pytest
 from fogline.codec import decode_event
 from fogline.event import Lane
 from fogline.gap import GAP_CONTENT_TYPE, decode_gap
-from fogline_cloud.records import is_replayed
+from fogline_cloud.kafka.records import is_replayed
 from fogline_edge.outbox.carving import Carving, Images, event_of
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.outbox.pages import PAGE_BYTES as PAGE

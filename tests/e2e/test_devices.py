@@ -12,10 +12,10 @@ from fogline.amqp.outcome import ACCEPTED, NOT_FOUND
 from fogline.command import CommandState
 from fogline_cloud.audit.record import decode_audit
 from fogline_cloud.commands.client import Ask, Operator
-from fogline_cloud.committed_records import read_committed
-from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.kafka.clients import KafkaClients
+from fogline_cloud.kafka.committed_records import read_committed
+from fogline_cloud.kafka.topics import audit, devices
 from fogline_cloud.settings import DeviceSettings, Learn
-from fogline_cloud.topics import audit, devices
 from fogline_lab.amqp import within
 from fogline_lab.device.command_device import CommandDevice
 from fogline_lab.line.bridge_pair import BridgePair

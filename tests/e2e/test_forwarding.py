@@ -15,7 +15,7 @@ from fogline.message import Message
 from fogline_cloud.authority.certificates import Role
 from fogline_cloud.bridge.peers import forwarding
 from fogline_cloud.commands.client import Ask, Operator
-from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.shard.recovery import read_commands
 from fogline_lab.amqp import End, within
 from fogline_lab.credentials.authority_folder import PASSWORD, certified

@@ -9,11 +9,11 @@ from msgspec.structs import replace
 
 from e2e.device_registry import edited, known
 from fogline.event import Lane
-from fogline_cloud import topics
 from fogline_cloud.bridge.commands import operators
-from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.kafka import topics
+from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.settings import CommandPolicySettings
-from fogline_cloud.topic_admin import create_topics
+from fogline_cloud.shard.topic_admin import create_topics
 from fogline_lab.device.command_device import CommandDevice
 from fogline_lab.line.bridge_pair import two_bridges
 from fogline_lab.line.line import Line, commandable, gateway, serving

@@ -7,9 +7,9 @@ import pytest
 
 from fogline.command import CommandState
 from fogline_cloud.commands.client import Ask, Operator
-from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.settings import CloudSettings
-from fogline_cloud.topic_admin import create_topics
+from fogline_cloud.shard.topic_admin import create_topics
 from fogline_lab.amqp import within
 from fogline_lab.device.command_device import CommandDevice
 from fogline_lab.kafka_broker import KafkaBroker

@@ -12,10 +12,10 @@ from fogline.amqp.backoff import Backoff
 from fogline.event import Lane
 from fogline.gap import GAP_CONTENT_TYPE, decode_gap
 from fogline_cloud.bridge.gateways.connected_gateways import ConnectedGateways
-from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.kafka.clients import KafkaClients
+from fogline_cloud.kafka.records import position_of
 from fogline_cloud.ledger.balance import judge
 from fogline_cloud.ledger.sources import gather
-from fogline_cloud.records import position_of
 from fogline_edge.outbox.outbox import Outbox
 from fogline_lab.line.line import Line
 from fogline_lab.waiting import until_not

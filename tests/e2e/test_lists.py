@@ -25,7 +25,7 @@ from fogline_cloud.bridge.commands.command_search import CommandSearch
 from fogline_cloud.bridge.commands.devices import Devices
 from fogline_cloud.bridge.door.passwords import password_line
 from fogline_cloud.devices.client import edit_device
-from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.kafka.clients import KafkaClients
 from fogline_lab.amqp import End, within
 from fogline_lab.bridge.command_records import make_record
 from fogline_lab.credentials.authority_folder import HERE, PASSWORD

@@ -8,11 +8,11 @@ from fogline.address import shard_of
 from fogline.command import CommandState
 from fogline.event import CommandOutcome, Lane
 from fogline.gap import GAP_CONTENT_TYPE
-from fogline_cloud import topics
 from fogline_cloud.audit.record import decode_audit
 from fogline_cloud.commands.client import Ask, Operator
-from fogline_cloud.committed_records import read_committed
-from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.kafka import topics
+from fogline_cloud.kafka.clients import KafkaClients
+from fogline_cloud.kafka.committed_records import read_committed
 from fogline_lab.amqp import within
 from fogline_lab.device.command_device import OK, CommandDevice
 from fogline_lab.line.line import gateway

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from fogline.process.tls_files import ReadAgain
-from fogline_cloud import topics
 from fogline_cloud.authority.ca_folder import LIST, ROOT, CaFolder
 from fogline_cloud.authority.certificates import Role, now_utc
 from fogline_cloud.authority.revocation import read_revocation_list
 from fogline_cloud.bridge.door.revocation_feed import RevocationFeed
-from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.kafka import topics
+from fogline_cloud.kafka.clients import KafkaClients
 from fogline_lab.credentials.authority_folder import AuthorityFolder
 from fogline_lab.line.line import Line
 from fogline_lab.waiting import until_not

@@ -23,7 +23,7 @@ from e2e.canaries import Canaries, ProcessWatch
 from fogline.enrolment import decode_token
 from fogline.signature import make_key
 from fogline_cloud.cli import main as cloud
-from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.kafka.clients import KafkaClients
 from fogline_edge import cli as edge
 from fogline_lab.credentials.mosquitto_passwords import mosquitto_line
 from fogline_lab.kafka_broker import free_port

@@ -12,8 +12,8 @@ import pytest
 
 from e2e.http_api import api
 from fogline.process.service_manager import watched
-from fogline_cloud import consumer_thread, topics
-from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.kafka import consumer_thread, topics
+from fogline_cloud.kafka.clients import KafkaClients
 from fogline_lab.kafka_broker import free_port
 from fogline_lab.line.line import serving
 from fogline_lab.supervisor import ChildProcess

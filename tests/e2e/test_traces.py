@@ -8,7 +8,7 @@ from pathlib import Path
 import deltalake
 import pytest
 
-from fogline_cloud import topics
+from fogline_cloud.kafka import topics
 from fogline_lab.supervisor import ChildProcess, find_script, run_to_end
 from trace_collector import Received, TraceCollector
 

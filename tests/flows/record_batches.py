@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from fogline.event import Event
-from fogline_cloud import records
 from fogline_cloud.flows.tables.batch import MicroBatch
+from fogline_cloud.kafka import records
 
 BATCH = MicroBatch("main", "uuid", 4)
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

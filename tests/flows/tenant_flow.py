@@ -14,12 +14,12 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from fogline.event import Event
-from fogline_cloud import records, topics
 from fogline_cloud.flows import job
 from fogline_cloud.flows.driver.commit import Progress
 from fogline_cloud.flows.driver.metrics import FlowMetrics
 from fogline_cloud.flows.driver.raw_sink import RawProgress
-from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.kafka import records, topics
+from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.settings import CloudSettings
 
 SHARDS = 2

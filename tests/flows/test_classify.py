@@ -10,11 +10,11 @@ from fogline.dead_letter import DEAD_CONTENT_TYPE, DeadLetter
 from fogline.event import Event, Lane, parse_rfc3339
 from fogline.gap import Gap, GapReason, encode_gap, gap_event
 from fogline.ledger import STATEMENT_CONTENT_TYPE, Counts, Statement, encode_statement
-from fogline_cloud import records
 from fogline_cloud.flows.sandbox.parser_runner import ParseResult
 from fogline_cloud.flows.tables.schema import EventOutcome
 from fogline_cloud.flows.worker.classify import EventRow, Raw, decide
 from fogline_cloud.flows.worker.parser_choice import chooser
+from fogline_cloud.kafka import records
 
 MakeEvent = Callable[..., Event]
 INGESTED_NS = parse_rfc3339("2026-02-03T04:05:06Z")

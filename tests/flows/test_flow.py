@@ -16,10 +16,10 @@ from fogline.errors import Misconfigured
 from fogline.event import Event, Lane
 from fogline.gap import Gap, GapReason, gap_event
 from fogline.ledger import STATEMENT_CONTENT_TYPE, Counts, Statement, encode_statement
-from fogline_cloud import records, topics
 from fogline_cloud.flows.driver import parsed_sink
 from fogline_cloud.flows.driver.query import Query
 from fogline_cloud.flows.tables import schema
+from fogline_cloud.kafka import records, topics
 
 MakeEvent = Callable[..., Event]
 STREAM = "00000000000000aa"

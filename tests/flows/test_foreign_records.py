@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from fogline.dead_letter import DEAD_CONTENT_TYPE
 from fogline.gap import GAP_CONTENT_TYPE
 from fogline.ledger import STATEMENT_CONTENT_TYPE
-from fogline_cloud import records
 from fogline_cloud.flows.driver.commit import suspected_span
 from fogline_cloud.flows.tables.batch import MicroBatch
 from fogline_cloud.flows.tables.files import FileWriter, TableFolder, span_of, statistics
 from fogline_cloud.flows.tables.schema import MEASURED, STORED
 from fogline_cloud.flows.worker import derive
 from fogline_cloud.flows.worker.parse import Plan, parse
+from fogline_cloud.kafka import records
 from property_tests import at_most
 
 KAFKA_LIMIT_BYTES = 1_000_000

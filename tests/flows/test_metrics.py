@@ -6,11 +6,11 @@ import msgspec
 
 from flows.tenant_flow import Flow
 from fogline.process.metrics import METRICS, Sample
-from fogline_cloud import topics
 from fogline_cloud.flows.driver.commit import Progress
 from fogline_cloud.flows.driver.metrics import FlowMetrics
 from fogline_cloud.flows.driver.raw_sink import RawProgress
-from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.kafka import topics
+from fogline_cloud.kafka.clients import KafkaClients
 from fogline_lab.events import make_event
 
 

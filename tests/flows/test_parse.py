@@ -6,9 +6,9 @@ import pytest
 
 from flows.record_batches import BATCH, batch_of, of_events
 from fogline.event import Event
-from fogline_cloud import records
 from fogline_cloud.flows.tables.schema import STORED
 from fogline_cloud.flows.worker.parse import Plan, parse
+from fogline_cloud.kafka import records
 
 MakeEvent = Callable[..., Event]
 PLAN = Plan(tenant="t", limit_s=60, parsers={})

@@ -3,9 +3,9 @@
 import pytest
 
 from fogline.errors import Unreachable
-from fogline_cloud import topics
 from fogline_cloud.flows.worker import publish
 from fogline_cloud.flows.worker.derive import DerivedRecord
+from fogline_cloud.kafka import topics
 from fogline_lab.kafka_broker import KafkaBroker
 
 

@@ -18,11 +18,11 @@ from flows.tenant_flow import Flow
 from flows.topic_changes import create_again
 from fogline.errors import Misconfigured
 from fogline.event import Lane
-from fogline_cloud import records, topics
 from fogline_cloud.flows import job
 from fogline_cloud.flows.driver import commit, query, raw_sink
 from fogline_cloud.flows.tables import delta_log, schema
-from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.kafka import records, topics
+from fogline_cloud.kafka.clients import KafkaClients
 
 LIMIT_S = 120.0
 

@@ -16,12 +16,12 @@ from pyspark.sql import SparkSession
 
 from flows.tenant_flow import Flow
 from fogline.command import CommandState
-from fogline_cloud import topics
 from fogline_cloud.cli.main import main
 from fogline_cloud.commands.client import Ask, Operator
 from fogline_cloud.flows.driver.source import raw_stream, starting_offsets
-from fogline_cloud.kafka import KafkaClients
-from fogline_cloud.kafka_settings import read_secrets
+from fogline_cloud.kafka import topics
+from fogline_cloud.kafka.clients import KafkaClients
+from fogline_cloud.kafka.connection_settings import read_secrets
 from fogline_cloud.settings import CloudSettings, load
 from fogline_lab.amqp import within
 from fogline_lab.device.command_device import CommandDevice

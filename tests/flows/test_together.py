@@ -18,7 +18,7 @@ from fogline_cloud.flows import job
 from fogline_cloud.flows.driver import raw_sink
 from fogline_cloud.flows.driver.raw_sink import RawSink
 from fogline_cloud.flows.start.flow_state import accept_gaps, read_states
-from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.ledger.balance import judge
 from fogline_cloud.ledger.sources import gather
 from fogline_cloud.maintenance import plan

@@ -8,9 +8,9 @@ from confluent_kafka.admin import AdminClient
 
 from flows.tenant_flow import Flow
 from fogline.errors import Unreachable
-from fogline_cloud import topics
-from fogline_cloud.kafka import KafkaClients
-from fogline_cloud.topic_admin import create_topics
+from fogline_cloud.kafka import topics
+from fogline_cloud.kafka.clients import KafkaClients
+from fogline_cloud.shard.topic_admin import create_topics
 
 
 def delete_before(flow: Flow, offset: int, partition: int = 0) -> None:

@@ -27,7 +27,7 @@ from fogline.gap import GAP_CONTENT_TYPE, Gap, GapReason, Lost, above, decode_ga
 from fogline.ledger import Counts, Statement, decode_statement
 from fogline.message import Message
 from fogline_cloud.commands.record import apply_reply
-from fogline_cloud.records import record_of_object
+from fogline_cloud.kafka.records import record_of_object
 from fogline_cloud.shard.admission import Admission
 from fogline_cloud.shard.checkpoint import stream_entry
 from fogline_lab.events import BEACON, STREAM, make_event

@@ -18,7 +18,7 @@ from fogline_cloud.bridge.consumers.client_events import event_of
 from fogline_cloud.bridge.gateways.fleet import FleetStatistics
 from fogline_cloud.commands.command_id import CommandIds
 from fogline_cloud.commands.request import read_command
-from fogline_cloud.records import record_of
+from fogline_cloud.kafka.records import record_of
 from fogline_cloud.settings import CommandPolicySettings
 from fogline_edge.adapters.mqtt.protocol.packets import Subscribe
 from fogline_edge.adapters.mqtt.protocol.primitives import V5

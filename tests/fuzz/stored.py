@@ -18,15 +18,15 @@ from fogline_cloud.bridge.commands.replies import reply_message
 from fogline_cloud.cli.audit import row_of
 from fogline_cloud.commands.record import CommandRecord, apply_reply, audit_of, decode_record, encode
 from fogline_cloud.commands.registry import Registry
-from fogline_cloud.committed_records import CommittedRecord, with_values
 from fogline_cloud.flows.parsers import installed
 from fogline_cloud.flows.sandbox.careful_runner import CarefulRunner
 from fogline_cloud.flows.sandbox.time_limit import TimeLimit
 from fogline_cloud.flows.tables.batch import MicroBatch
 from fogline_cloud.flows.worker.parse import Plan, decide_batch
 from fogline_cloud.flows.worker.parser_choice import chooser
+from fogline_cloud.kafka.committed_records import CommittedRecord, with_values
+from fogline_cloud.kafka.records import position_of, record_of
 from fogline_cloud.ledger.evidence import EvidenceReader
-from fogline_cloud.records import position_of, record_of
 from fogline_cloud.shard.admission import StreamState
 from fogline_cloud.shard.checkpoint import Layout, RouteEntry, ShardOwner, read_entries
 from fogline_cloud.shard.recovery import learn

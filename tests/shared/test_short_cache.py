@@ -9,7 +9,7 @@ from fogline.json_payload import is_json_type
 from fogline.short_cache import MAX_CHARS, cache_short
 from fogline_cloud.flows.parsers import essence
 from fogline_cloud.flows.worker.classify import _microseconds
-from fogline_cloud.records import record_of
+from fogline_cloud.kafka.records import record_of
 from fogline_lab.events import make_event
 
 LONG = 100_000

@@ -17,7 +17,6 @@ from fogline.process.service_manager import watched
 from fogline.process.settings_file import is_loopback, split_endpoint
 from fogline.process.statistics import answer_sigusr1, read_process
 from fogline.process.tls_files import ReadAgain
-from fogline_cloud import topics
 from fogline_cloud.access.access_file import Permissions, loosened, read_permissions
 from fogline_cloud.access.policy import Policy
 from fogline_cloud.api.app import make_app
@@ -30,11 +29,12 @@ from fogline_cloud.api.logins import Logins
 from fogline_cloud.api.requests import as_json
 from fogline_cloud.commands.operator_security import password_security
 from fogline_cloud.commands.record import CommandRecord, decode_record
-from fogline_cloud.committed_records import CommittedRecord
-from fogline_cloud.consumer_thread import stuck_consumers
 from fogline_cloud.devices.device_table import DeviceTable
-from fogline_cloud.kafka import KafkaClients
-from fogline_cloud.record_tail import RecordTail
+from fogline_cloud.kafka import topics
+from fogline_cloud.kafka.clients import KafkaClients
+from fogline_cloud.kafka.committed_records import CommittedRecord
+from fogline_cloud.kafka.consumer_thread import stuck_consumers
+from fogline_cloud.kafka.record_tail import RecordTail
 from fogline_cloud.settings import CloudSettings
 
 FILES_S = 5.0

@@ -18,7 +18,7 @@ from fogline_cloud.api.logins import Logins, User
 from fogline_cloud.api.problems import Problem, not_at_present
 from fogline_cloud.commands.record import CommandRecord
 from fogline_cloud.devices.device_table import DeviceTable
-from fogline_cloud.record_tail import RecordTail
+from fogline_cloud.kafka.record_tail import RecordTail
 
 
 @dataclass(slots=True)

@@ -17,7 +17,6 @@ from fogline.process.user_file import read_text
 from fogline.signature import Signer, read_signer
 from fogline.tracing.activation import tracing
 from fogline.tracing.spans import ExportSpans
-from fogline_cloud import topics
 from fogline_cloud.access.access_file import Permissions, loosened, read_permissions
 from fogline_cloud.access.policy import Policy
 from fogline_cloud.bridge.commands.command_key import command_key
@@ -46,14 +45,15 @@ from fogline_cloud.bridge.peers.audit_trail import AuditTrail
 from fogline_cloud.bridge.peers.forwarding import Forwarder
 from fogline_cloud.commands.command_id import CommandIds
 from fogline_cloud.commands.routes import Routes
-from fogline_cloud.consumer_thread import stuck_consumers
 from fogline_cloud.devices.types_file import read_types
-from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.kafka import topics
+from fogline_cloud.kafka.clients import KafkaClients
+from fogline_cloud.kafka.consumer_thread import stuck_consumers
 from fogline_cloud.settings import BridgeSettings, CloudSettings, CommandPolicySettings, DeviceSettings
 from fogline_cloud.shard.producer import ShardProducer
 from fogline_cloud.shard.shard import Shard
 from fogline_cloud.shard.shard_writer import ShardWriter
-from fogline_cloud.topic_admin import check_topics
+from fogline_cloud.shard.topic_admin import check_topics
 
 STOP_S = 5.0
 """The time that threads get to end. A thread that waits for Kafka for longer ends with the process."""

@@ -14,12 +14,12 @@ from fogline.errors import Misconfigured, Poison, Unreachable
 from fogline.process.command_line import add_limit
 from fogline.process.listing import show_rows, utc
 from fogline.process.terminal import show, tell
-from fogline_cloud import topics
 from fogline_cloud.audit.chain import AuditLink, ChainCheck
 from fogline_cloud.audit.record import AuditRecord, decode_audit
 from fogline_cloud.cli.common import add_command, add_group
-from fogline_cloud.committed_records import CommittedRecord, read_committed
-from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.kafka import topics
+from fogline_cloud.kafka.clients import KafkaClients
+from fogline_cloud.kafka.committed_records import CommittedRecord, read_committed
 from fogline_cloud.settings import CloudSettings, load
 from fogline_cloud.shard.recovery import read_checkpoint
 

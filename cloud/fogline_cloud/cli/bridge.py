@@ -10,13 +10,13 @@ from fogline.process.one_cpu import stay_on_one_cpu
 from fogline.process.settings_file import require_loopback, split_endpoint
 from fogline.process.tls_files import require_tls
 from fogline.tracing.settings import collector_address
-from fogline_cloud import topic_admin
 from fogline_cloud.authority.own_certificate import own_certificate_problems
 from fogline_cloud.bridge.bridge import run_bridge
 from fogline_cloud.cli.common import add_command, add_group
 from fogline_cloud.cli.topics import report
-from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.settings import load
+from fogline_cloud.shard import topic_admin
 
 
 def register(groups: "argparse._SubParsersAction[Any]") -> None:

@@ -23,13 +23,13 @@ from fogline.process.checkup import Check, Finding, Grade
 from fogline.process.settings_file import split_endpoint
 from fogline.process.tls_files import client_context
 from fogline.tracing.collector import check_collector
-from fogline_cloud import topic_admin
 from fogline_cloud.authority.own_certificate import own_certificate_problems
 from fogline_cloud.cli.common import add_command
 from fogline_cloud.cli.operator_link import refused
 from fogline_cloud.commands.operator_security import operator_security
-from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.settings import CloudSettings, load
+from fogline_cloud.shard import topic_admin
 
 _HTTP_S = 5.0
 _CRL_WARN_SHARE = 1 / 3

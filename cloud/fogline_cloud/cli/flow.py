@@ -20,7 +20,7 @@ from fogline_cloud.cli import flow_state
 from fogline_cloud.cli.common import add_command, add_group
 from fogline_cloud.cli.flow_replay import add_replay
 from fogline_cloud.flows.start.lease import leased
-from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.maintenance.beside_flow import maintained
 from fogline_cloud.settings import CloudSettings, load
 

@@ -16,7 +16,7 @@ from fogline.process.terminal import escaped, show
 from fogline_cloud.access.access_file import read_permissions
 from fogline_cloud.cli.common import add_command, add_group, device_argument
 from fogline_cloud.cli.times import day, moment, seconds
-from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.ledger.balance import LedgerFinding, StreamEvidence, judge
 from fogline_cloud.ledger.coverage import coverage_of
 from fogline_cloud.ledger.proof import Proof, prove

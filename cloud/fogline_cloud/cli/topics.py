@@ -6,10 +6,12 @@ from typing import Any
 
 from fogline.process.command_line import add_watch
 from fogline.process.terminal import show, tell
-from fogline_cloud import acl_admin, kafka_rights, topic_admin
 from fogline_cloud.cli.common import add_command, add_group
-from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.kafka import acl_admin
+from fogline_cloud.kafka import rights as kafka_rights
+from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.settings import load
+from fogline_cloud.shard import topic_admin
 
 EXAMPLE = """\
 examples:

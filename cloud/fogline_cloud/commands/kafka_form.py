@@ -9,7 +9,7 @@ from fogline.event import Event, Lane, TimeQuality, rfc3339
 from fogline.identity import semantic_id
 from fogline.message import unpack_id
 from fogline_cloud.commands.record import CommandRecord
-from fogline_cloud.records import Headers
+from fogline_cloud.kafka.records import Headers
 
 FAILURE_TYPE = "application/vnd.eclipse-hono-delivery-failure-notification+json"
 """Content type of a response that no device has given."""

@@ -13,7 +13,7 @@ from fogline.message import Message
 from fogline_cloud.access.principal import KAFKA, Principal, PrincipalKind
 from fogline_cloud.commands.kafka_form import FailedCommand
 from fogline_cloud.commands.record import FAILURE_METADATA
-from fogline_cloud.committed_records import CommittedRecord
+from fogline_cloud.kafka.committed_records import CommittedRecord
 
 MAX_HEADERS = 16
 MAX_HEADER = 1024

@@ -15,7 +15,7 @@ from fogline_cloud.audit.record import AuditRecord
 from fogline_cloud.commands.kafka_form import in_hono_form, response_headers
 from fogline_cloud.commands.record import CommandRecord, apply_reply
 from fogline_cloud.commands.succession import may_replace
-from fogline_cloud.records import Headers
+from fogline_cloud.kafka.records import Headers
 
 MAX_SHOWN = 256
 """Characters of a refused event's attributes that its gap record repeats, at most."""

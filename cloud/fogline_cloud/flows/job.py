@@ -18,7 +18,6 @@ from pyspark.sql import SparkSession
 from fogline.errors import Misconfigured, Unreachable
 from fogline.process.service_manager import tell_progress
 from fogline.tracing.spans import ExportSpans
-from fogline_cloud import topics
 from fogline_cloud.flows.driver.commit import Progress, warm_up
 from fogline_cloud.flows.driver.metrics import Offsets
 from fogline_cloud.flows.driver.parsed_sink import FIRST_EVENTS, ParsedSink
@@ -29,6 +28,7 @@ from fogline_cloud.flows.driver.session import RAW_POOL, log_file, parsing_slots
 from fogline_cloud.flows.driver.spark_kafka_options import spark_options
 from fogline_cloud.flows.replay.slow_lane import SLOW_LANE, SlowLane
 from fogline_cloud.flows.start.positions import partitions
+from fogline_cloud.kafka import topics
 from fogline_cloud.settings import CloudSettings, FlowSettings
 
 log = logging.getLogger(__name__)

@@ -14,14 +14,14 @@ from fogline.errors import Poison
 from fogline.event import TimeQuality
 from fogline.gap import GAP_CONTENT_TYPE, decode_gap
 from fogline.ledger import STATEMENT_CONTENT_TYPE, decode_statement
-from fogline_cloud.committed_records import CommittedRecord
 from fogline_cloud.flows.tables.schema import RETENTION, EventOutcome
-from fogline_cloud.kafka import Partition
+from fogline_cloud.kafka.clients import Partition
+from fogline_cloud.kafka.committed_records import CommittedRecord
+from fogline_cloud.kafka.records import StreamPosition, is_replayed, known_position
 from fogline_cloud.ledger.arrow_rows import KafkaPosition, equals, is_of_tenant, runs, stream_rows, streams_of
 from fogline_cloud.ledger.balance import Loss, StreamEvidence
 from fogline_cloud.ledger.marks import EvidenceMarks, StreamMarks, StreamRecords
 from fogline_cloud.ledger.ranges import SequenceSet, SpanCollector, size, without
-from fogline_cloud.records import StreamPosition, is_replayed, known_position
 from fogline_cloud.shard.admission import StreamKey
 
 _NONE = 1 << 62  # instead of a sequence or a time: there is none

@@ -4,9 +4,9 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from fogline_cloud.committed_records import CommittedRecord, read_committed
 from fogline_cloud.flows.tables.files import TableFolder
-from fogline_cloud.kafka import KafkaClients, Partition
+from fogline_cloud.kafka.clients import KafkaClients, Partition
+from fogline_cloud.kafka.committed_records import CommittedRecord, read_committed
 from fogline_cloud.ledger.evidence import EvidenceReader
 from fogline_cloud.ledger.marks import FORMAT, OFFSETS, PartitionMarks, RecordMarks, StreamRecords
 from fogline_cloud.ledger.marks_file import MarksFile

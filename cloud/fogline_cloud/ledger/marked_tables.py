@@ -9,7 +9,7 @@ import msgspec
 import pyarrow as pa
 
 from fogline_cloud.flows.tables.files import TableFolder
-from fogline_cloud.kafka import Partition
+from fogline_cloud.kafka.clients import Partition
 from fogline_cloud.ledger import identities
 from fogline_cloud.ledger.arrow_rows import KafkaPosition, retention_gaps, stream_rows
 from fogline_cloud.ledger.day_changes import DayPlan, plan_day

@@ -3,8 +3,8 @@
 import time
 from dataclasses import dataclass
 
-from fogline_cloud import topics
-from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.kafka import topics
+from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.ledger.arrow_rows import stream_rows
 from fogline_cloud.ledger.balance import StreamEvidence
 from fogline_cloud.ledger.evidence import EvidenceReader

@@ -18,4 +18,5 @@
 `shard_writer`: events, commands and routes as Kafka records
 `sightings`: notes the last events of devices
 `submissions`: batches and client events within a transaction
+`topic_admin`: creates and checks topics
 """

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Mapping
 
 from fogline.errors import Unreachable
-from fogline_cloud.kafka import KafkaClients, Partition, end_offset
+from fogline_cloud.kafka.clients import KafkaClients, Partition, end_offset
 
 MARKERS_LIMIT_S = 3.0
 """Time within which the last stable offset must reach the high watermark after the end of a transaction."""

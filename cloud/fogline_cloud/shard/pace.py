@@ -7,7 +7,7 @@ of work gets twice the time: each shard goes on, however slow the line is.
 
 from dataclasses import dataclass, field
 
-from fogline_cloud.kafka import TRANSACTION_TIMEOUT_MS
+from fogline_cloud.kafka.clients import TRANSACTION_TIMEOUT_MS
 
 MOST_BYTES = 4 * 1024 * 1024
 LEAST_BYTES = 64 * 1024

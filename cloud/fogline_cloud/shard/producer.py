@@ -8,9 +8,9 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from fogline.errors import Unreachable
 from fogline.process.crash_points import CrashPoint, crash_point
-from fogline_cloud import topics
-from fogline_cloud.kafka import KafkaClients, mapped
-from fogline_cloud.records import Headers
+from fogline_cloud.kafka import topics
+from fogline_cloud.kafka.clients import KafkaClients, mapped
+from fogline_cloud.kafka.records import Headers
 from fogline_cloud.shard.hanging_transactions import Markers
 from fogline_cloud.shard.pace import LIMIT_S
 

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fogline.errors import Poison
-from fogline_cloud import topics
 from fogline_cloud.audit.chain import AuditLink, follow
 from fogline_cloud.commands.record import CommandRecord, decode_record
-from fogline_cloud.committed_records import READ_LIMIT_S, read_committed
 from fogline_cloud.devices.own_devices import OwnDevices
 from fogline_cloud.devices.record import read_key
-from fogline_cloud.kafka import KafkaClients
-from fogline_cloud.records import StreamPosition, position_of
+from fogline_cloud.kafka import topics
+from fogline_cloud.kafka.clients import KafkaClients
+from fogline_cloud.kafka.committed_records import READ_LIMIT_S, read_committed
+from fogline_cloud.kafka.records import StreamPosition, position_of
 from fogline_cloud.shard.admission import StreamKey, StreamState
 from fogline_cloud.shard.checkpoint import CheckpointChanges, RouteEntry, ShardCheckpoint, read_entries
 

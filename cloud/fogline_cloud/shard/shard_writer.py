@@ -10,15 +10,15 @@ from fogline.codec import Batch, Range, event_of
 from fogline.errors import FoglineError, Poison, Unreachable
 from fogline.event import Event
 from fogline.gap import Gap, GapReason, gap_event
-from fogline_cloud import topics
 from fogline_cloud.audit.chain import AuditLink, append
 from fogline_cloud.audit.record import AuditRecord
 from fogline_cloud.commands.kafka_form import response_headers
 from fogline_cloud.commands.record import CommandRecord, audit_of, encode
 from fogline_cloud.commands.reply_lane import MAX_SHOWN
 from fogline_cloud.devices.record import DeviceKey
-from fogline_cloud.kafka import KafkaClients
-from fogline_cloud.records import Headers, record_of, record_of_object
+from fogline_cloud.kafka import topics
+from fogline_cloud.kafka.clients import KafkaClients
+from fogline_cloud.kafka.records import Headers, record_of, record_of_object
 from fogline_cloud.shard.checkpoint import Entry, RouteEntry, ShardOwner, entry_of, route_entry
 from fogline_cloud.shard.hanging_transactions import find_hanging
 from fogline_cloud.shard.producer import ShardProducer

@@ -10,10 +10,10 @@ from fogline.errors import Poison
 from fogline.event import Event, Lane
 from fogline.gap import above
 from fogline.message import Message
-from fogline_cloud import topics
 from fogline_cloud.commands.record import CommandRecord
 from fogline_cloud.commands.reply_lane import CheckedReplies, check_replies
 from fogline_cloud.devices.record import encode_sighting, seen_key
+from fogline_cloud.kafka import topics
 from fogline_cloud.shard.admission import Covered, Duplicate, Foreign, Hole, Produce
 from fogline_cloud.shard.device_changes import write_reported
 from fogline_cloud.shard.foreign_devices import refuse_foreign

@@ -2,9 +2,9 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
-from fogline_cloud import topics
 from fogline_cloud.bridge.commands.command_key import command_key
-from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.kafka import topics
+from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.shard.recovery import read_checkpoint
 
 

@@ -16,8 +16,8 @@ from fogline_cloud.access.quotas import Use
 from fogline_cloud.bridge.consumers import consumers
 from fogline_cloud.bridge.consumers.consumers import EventConsumer
 from fogline_cloud.bridge.peers.peer import Peer
-from fogline_cloud.committed_records import CommittedRecord
-from fogline_cloud.records import record_of
+from fogline_cloud.kafka.committed_records import CommittedRecord
+from fogline_cloud.kafka.records import record_of
 from fogline_cloud.selector import read_selector
 from fogline_lab.amqp import within
 from fogline_lab.events import make_event

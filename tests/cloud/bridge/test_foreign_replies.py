@@ -10,11 +10,11 @@ from cloud.shard.shard_bench import LIMIT_S, Answers, Bench
 from fogline.amqp.outcome import ACCEPTED
 from fogline.command import CommandState
 from fogline.gap import decode_gap
-from fogline_cloud import topics
 from fogline_cloud.audit.record import AuditRecord, decode_audit
 from fogline_cloud.audit.throttle import BURST
 from fogline_cloud.commands.record import CommandRecord
-from fogline_cloud.committed_records import read_committed
+from fogline_cloud.kafka import topics
+from fogline_cloud.kafka.committed_records import read_committed
 from fogline_cloud.shard.command_changes import CommandChange
 from fogline_cloud.shard.recovery import read_commands
 from fogline_cloud.shard.shard import Shard

@@ -4,7 +4,7 @@ import pytest
 
 from fogline.errors import Poison
 from fogline_cloud.commands.kafka_request import MAX_CORRELATION, MAX_HEADER, MAX_HEADERS, answerable, read_kafka_command
-from fogline_cloud.committed_records import CommittedRecord
+from fogline_cloud.kafka.committed_records import CommittedRecord
 
 METADATA = "delivery-failure-notification-metadata"
 ASKED = {"device_id": "lamp-1", "subject": "switch", "response-required": "true", "correlation-id": "c-1"}

@@ -10,14 +10,14 @@ import pytest
 from fogline.event import Lane
 from fogline.gap import Gap, GapReason, gap_event
 from fogline.ledger import STATEMENT_CONTENT_TYPE, Counts, Statement, encode_statement
-from fogline_cloud.committed_records import CommittedRecord
 from fogline_cloud.flows.tables.files import TableFolder
+from fogline_cloud.kafka.committed_records import CommittedRecord
+from fogline_cloud.kafka.records import known_position, record_of
 from fogline_cloud.ledger import marked_records
 from fogline_cloud.ledger.balance import judge
 from fogline_cloud.ledger.evidence import EvidenceReader
 from fogline_cloud.ledger.marked_records import MarkedRecords, RecordsRead
 from fogline_cloud.ledger.marks import RecordMarks, decode_marks, encode_marks
-from fogline_cloud.records import known_position, record_of
 from fogline_lab.events import NOW_NS, make_event
 
 TOPIC = "fogline.telemetry.t"

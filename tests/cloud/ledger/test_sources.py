@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from fogline.errors import Misconfigured
 from fogline.gap import GAP_CONTENT_TYPE
 from fogline.ledger import STATEMENT_CONTENT_TYPE
-from fogline_cloud.committed_records import CommittedRecord
+from fogline_cloud.kafka.committed_records import CommittedRecord
+from fogline_cloud.kafka.records import record_of
 from fogline_cloud.ledger.balance import judge
 from fogline_cloud.ledger.evidence import EvidenceReader
 from fogline_cloud.ledger.marked_tables import MarkedTables
 from fogline_cloud.ledger.readings import ReadingSums
-from fogline_cloud.records import record_of
 from fogline_cloud.settings import CloudSettings, FlowSettings
 from fogline_lab.events import make_event
 

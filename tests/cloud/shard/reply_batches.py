@@ -5,9 +5,9 @@ from fogline.codec import Range, encode_batch, encode_event
 from fogline.event import Lane
 from fogline.gap import GAP_CONTENT_TYPE
 from fogline.message import Message
-from fogline_cloud import topics
 from fogline_cloud.commands.command_id import CommandIds
-from fogline_cloud.committed_records import CommittedRecord, read_committed
+from fogline_cloud.kafka import topics
+from fogline_cloud.kafka.committed_records import CommittedRecord, read_committed
 from fogline_lab.events import BEACON, make_event
 
 IDS = CommandIds(b"k" * 32)

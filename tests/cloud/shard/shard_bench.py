@@ -6,17 +6,17 @@ from collections.abc import Callable
 from fogline.codec import Range
 from fogline.event import Lane
 from fogline.message import Message
-from fogline_cloud import topics
-from fogline_cloud.committed_records import read_committed
-from fogline_cloud.kafka import KafkaClients
-from fogline_cloud.records import StreamPosition, position_of
+from fogline_cloud.kafka import topics
+from fogline_cloud.kafka.clients import KafkaClients
+from fogline_cloud.kafka.committed_records import read_committed
+from fogline_cloud.kafka.records import StreamPosition, position_of
 from fogline_cloud.settings import BridgeSettings, CloudSettings
 from fogline_cloud.shard.producer import ShardProducer
 from fogline_cloud.shard.recovery import read_checkpoint
 from fogline_cloud.shard.shard import Shard
 from fogline_cloud.shard.shard_writer import ShardWriter
 from fogline_cloud.shard.submissions import GatewayBatch
-from fogline_cloud.topic_admin import create_topics
+from fogline_cloud.shard.topic_admin import create_topics
 from fogline_lab.events import STREAM, make_batch
 
 LIMIT_S = 60.0

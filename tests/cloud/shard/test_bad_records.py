@@ -9,7 +9,7 @@ from fogline.amqp.outcome import ACCEPTED, DeliveryState
 from fogline.command import MAX_COMMAND_BYTES
 from fogline.event import Lane
 from fogline.gap import GAP_CONTENT_TYPE, decode_gap
-from fogline_cloud import topics
+from fogline_cloud.kafka import topics
 from fogline_cloud.shard.admission import StreamState
 from fogline_cloud.shard.checkpoint import POSITION, read_entries, stream_entry
 from fogline_cloud.shard.recovery import recover

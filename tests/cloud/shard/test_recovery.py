@@ -17,15 +17,15 @@ from fogline.codec import read_batch
 from fogline.command import CommandState
 from fogline.event import Lane
 from fogline.hello import Own, resume
-from fogline_cloud import topics
 from fogline_cloud.commands.record import encode
-from fogline_cloud.committed_records import CommittedRecord
+from fogline_cloud.kafka import topics
+from fogline_cloud.kafka.committed_records import CommittedRecord
 from fogline_cloud.shard import recovery
 from fogline_cloud.shard.checkpoint import ShardOwner
 from fogline_cloud.shard.inbox import MarksQuery
 from fogline_cloud.shard.recovery import read_checkpoint, recover
 from fogline_cloud.shard.submissions import ClientEvent
-from fogline_cloud.topic_admin import create_topics
+from fogline_cloud.shard.topic_admin import create_topics
 from fogline_lab.bridge.command_records import make_record
 from fogline_lab.events import STREAM, make_event
 

@@ -20,8 +20,8 @@ from fogline.errors import Poison
 from fogline.event import Lane
 from fogline.gap import Gap, GapReason, gap_event
 from fogline.message import Message
-from fogline_cloud import topics
-from fogline_cloud.committed_records import read_committed
+from fogline_cloud.kafka import topics
+from fogline_cloud.kafka.committed_records import read_committed
 from fogline_cloud.settings import BridgeSettings
 from fogline_cloud.shard.inbox import MarksQuery
 from fogline_cloud.shard.producer import ShardProducer

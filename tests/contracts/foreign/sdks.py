@@ -11,8 +11,8 @@ from typing import Any
 from cloudevents.core.bindings.kafka import KafkaMessage, from_kafka
 from cloudevents.core.formats.json import JSONFormat
 
-from fogline_cloud.committed_records import CommittedRecord, read_committed
-from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.kafka.clients import KafkaClients
+from fogline_cloud.kafka.committed_records import CommittedRecord, read_committed
 
 FOLDER = Path(__file__).parent
 GO_READER = FOLDER.parents[2] / ".fogline" / "bin" / "cloudevents-go"

@@ -6,11 +6,11 @@ import pytest
 
 from fogline.event import Lane
 from fogline.gap import GAP_CONTENT_TYPE, decode_gap
-from fogline_cloud.committed_records import CommittedRecord
+from fogline_cloud.kafka.committed_records import CommittedRecord
+from fogline_cloud.kafka.records import record_of
 from fogline_cloud.ledger.balance import judge
 from fogline_cloud.ledger.evidence import EvidenceReader
 from fogline_cloud.ledger.ranges import collect
-from fogline_cloud.records import record_of
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.outbox.store import OutboxStore
 from fogline_lab.clock import YEAR_NS, FakeClock

@@ -26,7 +26,7 @@ from confluent_kafka.admin import (
 )
 
 from fogline.event import Event, Lane, TimeQuality
-from fogline_cloud import records, topics
+from fogline_cloud.kafka import records, topics
 from fogline_lab.kafka_broker import KafkaBroker
 
 TENANT = "former"

@@ -19,7 +19,7 @@ from fogline_cloud.cli.main import main
 from fogline_cloud.commands.operator_security import operator_security
 from fogline_cloud.devices.types_file import read_types
 from fogline_cloud.flows.driver.ble_keys_file import load_keys
-from fogline_cloud.kafka_settings import read_secrets
+from fogline_cloud.kafka.connection_settings import read_secrets
 from fogline_cloud.parser_kit.sample_events import read_events
 from fogline_cloud.settings import CommandPolicySettings, OperatorSettings
 from fogline_cloud.settings import load as load_cloud

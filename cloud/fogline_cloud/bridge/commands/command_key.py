@@ -5,9 +5,9 @@ import time
 
 from fogline.amqp.backoff import Backoff
 from fogline.errors import Unreachable
-from fogline_cloud import topics
 from fogline_cloud.commands.command_id import KEY_BYTES
-from fogline_cloud.kafka import KafkaClients, mapped
+from fogline_cloud.kafka import topics
+from fogline_cloud.kafka.clients import KafkaClients, mapped
 from fogline_cloud.shard.checkpoint import CommandKey, entry_of
 from fogline_cloud.shard.recovery import read_checkpoint
 

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from fogline.address import CommandAddress
 from fogline.errors import Poison
-from fogline_cloud import topics
 from fogline_cloud.access.policy import Action, Policy
 from fogline_cloud.access.principal import Principal
 from fogline_cloud.commands.newest_commands import NewestCommands
 from fogline_cloud.commands.record import CommandRecord, decode_record
-from fogline_cloud.committed_records import read_committed
-from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.kafka import topics
+from fogline_cloud.kafka.clients import KafkaClients
+from fogline_cloud.kafka.committed_records import read_committed
 from fogline_cloud.listing import CommandQuery
 
 TURN = 200

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 
-from fogline_cloud import topics
-from fogline_cloud.committed_records import CommittedRecord
 from fogline_cloud.devices.device_table import DeviceEntry, DeviceTable
 from fogline_cloud.devices.record import device_key
-from fogline_cloud.kafka import KafkaClients
-from fogline_cloud.record_tail import RecordTail
+from fogline_cloud.kafka import topics
+from fogline_cloud.kafka.clients import KafkaClients
+from fogline_cloud.kafka.committed_records import CommittedRecord
+from fogline_cloud.kafka.record_tail import RecordTail
 
 
 class DeviceFeed(RecordTail):

@@ -13,7 +13,6 @@ from fogline.amqp.outcome import RELEASED, Outcome
 from fogline.errors import Poison, Unreachable
 from fogline.message import Message, pack_id
 from fogline.process.loop_calls import call_soon, on_thread
-from fogline_cloud import topics
 from fogline_cloud.access.policy import Action, Policy
 from fogline_cloud.access.principal import Principal
 from fogline_cloud.bridge.commands.device_feed import DeviceFeed
@@ -27,7 +26,8 @@ from fogline_cloud.devices.argument_check import refusal_of
 from fogline_cloud.devices.desired import read_want
 from fogline_cloud.devices.device_table import DeviceEntry, DeviceTable
 from fogline_cloud.devices.edits import IF_VERSION, WANT, DeviceEdit, check_edit, request_of
-from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.kafka import topics
+from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.settings import CloudSettings
 from fogline_cloud.shard.device_changes import DeviceChange, DeviceRemoval
 

@@ -19,7 +19,6 @@ from fogline.errors import Poison
 from fogline.process.kernel_clock import wall_clock_ms
 from fogline.process.log_throttle import LogThrottle
 from fogline.process.loop_calls import call_soon
-from fogline_cloud import topics
 from fogline_cloud.bridge.commands.operators import OperatorHandler
 from fogline_cloud.bridge.consumers.consumer_feed import ConsumerFeed
 from fogline_cloud.bridge.group.shard_table import ShardTable
@@ -28,8 +27,9 @@ from fogline_cloud.bridge.peers.peer import Peer
 from fogline_cloud.commands.kafka_form import failure_event
 from fogline_cloud.commands.kafka_request import answerable, read_kafka_command, sender
 from fogline_cloud.commands.refusals import status_of
-from fogline_cloud.committed_records import CommittedRecord
-from fogline_cloud.kafka import KafkaClients, readable
+from fogline_cloud.kafka import topics
+from fogline_cloud.kafka.clients import KafkaClients, readable
+from fogline_cloud.kafka.committed_records import CommittedRecord
 from fogline_cloud.settings import CloudSettings
 from fogline_cloud.shard.command_changes import FailureNotification
 

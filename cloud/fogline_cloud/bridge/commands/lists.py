@@ -32,7 +32,7 @@ from fogline_cloud.devices.device_facts import all_facts_of
 from fogline_cloud.devices.device_filter import read_filter
 from fogline_cloud.devices.device_search import matching_names
 from fogline_cloud.devices.device_table import DeviceEntry
-from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.listing import (
     COMPLETE,
     MORE,

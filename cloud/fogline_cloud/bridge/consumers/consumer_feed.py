@@ -15,9 +15,9 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from fogline.process.kernel_clock import wall_clock_ms
 from fogline_cloud.bridge.consumers.settled_offsets import SettledOffsets
-from fogline_cloud.committed_records import CommittedRecord, with_values
-from fogline_cloud.consumer_thread import ConsumerThread
-from fogline_cloud.kafka import KafkaClients, Partition, readable
+from fogline_cloud.kafka.clients import KafkaClients, Partition, readable
+from fogline_cloud.kafka.committed_records import CommittedRecord, with_values
+from fogline_cloud.kafka.consumer_thread import ConsumerThread
 
 Selected = TypeVar("Selected")
 COMMIT_S = 1.0

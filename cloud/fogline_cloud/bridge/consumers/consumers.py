@@ -31,14 +31,14 @@ from fogline.errors import Poison
 from fogline.message import Message
 from fogline.process.log_throttle import LogThrottle
 from fogline.process.loop_calls import call_soon
-from fogline_cloud import topics
 from fogline_cloud.access.policy import Action, Policy
 from fogline_cloud.bridge.consumers.consumer_feed import ConsumerFeed
 from fogline_cloud.bridge.consumers.event_messages import is_event, message_of, properties_of
 from fogline_cloud.bridge.peers.audit_trail import AuditTrail
 from fogline_cloud.bridge.peers.peer import LinkHandler, Peer
-from fogline_cloud.committed_records import CommittedRecord
-from fogline_cloud.kafka import KafkaClients, readable
+from fogline_cloud.kafka import topics
+from fogline_cloud.kafka.clients import KafkaClients, readable
+from fogline_cloud.kafka.committed_records import CommittedRecord
 from fogline_cloud.selector import Condition as Selects
 from fogline_cloud.selector import read_selector
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from fogline.amqp.wire import as_int
 from fogline.media_type import RESERVED
 from fogline.message import Message
-from fogline_cloud.committed_records import CommittedRecord
+from fogline_cloud.kafka.committed_records import CommittedRecord
 
 _NUMBERS = frozenset({"creation-time", "status", "ttd"})
 _NUMBER = re.compile(r"-?[0-9]{1,18}", re.ASCII)

@@ -1,6 +1,6 @@
 """Offsets of one consumer that are on their way, and the position up to which all are settled. Pure."""
 
-from fogline_cloud.kafka import Partition
+from fogline_cloud.kafka.clients import Partition
 
 
 class SettledOffsets:

@@ -12,9 +12,9 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicP
 from fogline.errors import Misconfigured
 from fogline.process.log_throttle import LogThrottle
 from fogline.process.tls_files import ReadAgain
-from fogline_cloud import topics
 from fogline_cloud.authority.revocation import RevocationList, read_revocation_list
-from fogline_cloud.kafka import KafkaClients, readable
+from fogline_cloud.kafka import topics
+from fogline_cloud.kafka.clients import KafkaClients, readable
 
 _KEY = b"crl"
 _END = KafkaError._PARTITION_EOF  # noqa: SLF001 - librdkafka's name for it

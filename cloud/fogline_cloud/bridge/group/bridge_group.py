@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from fogline_cloud.consumer_thread import ConsumerThread, KafkaPresence
-from fogline_cloud.kafka import KafkaClients, readable
+from fogline_cloud.kafka.clients import KafkaClients, readable
+from fogline_cloud.kafka.consumer_thread import ConsumerThread, KafkaPresence
 
 FRESH_S = 2.0
 """The time for which a result is kept."""

@@ -1,10 +1,10 @@
 """Learns from the checkpoints of all shards which gateway reaches a device, so that all bridges agree."""
 
-from fogline_cloud import topics
 from fogline_cloud.commands.routes import Routes
-from fogline_cloud.committed_records import CommittedRecord
-from fogline_cloud.kafka import KafkaClients
-from fogline_cloud.record_tail import RecordTail
+from fogline_cloud.kafka import topics
+from fogline_cloud.kafka.clients import KafkaClients
+from fogline_cloud.kafka.committed_records import CommittedRecord
+from fogline_cloud.kafka.record_tail import RecordTail
 from fogline_cloud.shard.checkpoint import ROUTE, read_entries
 
 

@@ -9,7 +9,7 @@ from fogline.process.metrics import Histogram, Sample
 from fogline.tracing.activation import read_tracing
 from fogline_cloud.flows.driver.commit import Progress
 from fogline_cloud.flows.driver.raw_sink import RawProgress
-from fogline_cloud.kafka import KafkaClients, Partition
+from fogline_cloud.kafka.clients import KafkaClients, Partition
 
 _LIMIT_S = 2.0  # time limit for the question for the ends of the raw topics
 

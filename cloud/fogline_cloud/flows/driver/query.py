@@ -28,7 +28,7 @@ from fogline_cloud.flows.start.topic_ids import TopicIds, read_topic_ids
 from fogline_cloud.flows.tables.batch import MicroBatch
 from fogline_cloud.flows.tables.delta_log import DeltaLog
 from fogline_cloud.flows.tables.owner import Owner
-from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.settings import CloudSettings
 
 log = logging.getLogger(__name__)

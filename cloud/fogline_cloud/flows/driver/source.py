@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark uses
 
-from fogline_cloud import topics
 from fogline_cloud.flows.driver.spark_kafka_options import spark_options
 from fogline_cloud.flows.start.positions import Positions, raw_partitions
+from fogline_cloud.kafka import topics
 from fogline_cloud.settings import CloudSettings
 
 _EARLIEST = -2

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from fogline.errors import Misconfigured
-from fogline_cloud.kafka_settings import SYSTEM_AUTHORITIES, mechanism_of, read_secrets
+from fogline_cloud.kafka.connection_settings import SYSTEM_AUTHORITIES, mechanism_of, read_secrets
 from fogline_cloud.settings import Scalar
 
 log = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from fogline.errors import Misconfigured
 from fogline_cloud.flows.tables.files import TableFolder
-from fogline_cloud.kafka import Partition
+from fogline_cloud.kafka.clients import Partition
 from fogline_cloud.settings import FlowSettings
 
 _INITIAL = "sources/0/0"  # the offsets at which the first batch begins

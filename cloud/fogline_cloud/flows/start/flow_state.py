@@ -7,7 +7,6 @@ import msgspec
 from deltalake import DeltaTable
 
 from fogline.errors import Misconfigured
-from fogline_cloud import topics
 from fogline_cloud.flows.start import positions
 from fogline_cloud.flows.start.checkpoint_files import CheckpointFiles, QueryCheckpoint, raw_checkpoint
 from fogline_cloud.flows.start.positions import Bounds, Positions, partitions, raw_partitions
@@ -19,7 +18,8 @@ from fogline_cloud.flows.tables.delta_log import DeltaLog
 from fogline_cloud.flows.tables.files import tables_in
 from fogline_cloud.flows.tables.owner import Owner
 from fogline_cloud.flows.tables.table_history import last_commit_s
-from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.kafka import topics
+from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.settings import CloudSettings
 
 STALLED_S = 300.0

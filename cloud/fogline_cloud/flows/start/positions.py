@@ -7,14 +7,14 @@ import msgspec
 import pyarrow as pa
 from deltalake import QueryBuilder
 
-from fogline_cloud import topics
 from fogline_cloud.flows.start.checkpoint_files import CheckpointFiles, QueryCheckpoint
 from fogline_cloud.flows.start.topic_ids import topic_application
 from fogline_cloud.flows.tables.batch import MicroBatch
 from fogline_cloud.flows.tables.delta_log import DeltaLog
 from fogline_cloud.flows.tables.owner import Owner
 from fogline_cloud.flows.tables.schema import RETENTION
-from fogline_cloud.kafka import KafkaClients, Partition
+from fogline_cloud.kafka import topics
+from fogline_cloud.kafka.clients import KafkaClients, Partition
 from fogline_cloud.settings import CloudSettings
 
 Positions = dict[Partition, int]

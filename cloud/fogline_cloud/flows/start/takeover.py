@@ -6,13 +6,13 @@ from dataclasses import dataclass
 import msgspec
 
 from fogline.errors import Misconfigured
-from fogline_cloud import topics
 from fogline_cloud.flows.start.checkpoint_files import QueryCheckpoint
 from fogline_cloud.flows.start.topic_ids import recreated, topic_application
 from fogline_cloud.flows.tables.batch import MicroBatch
 from fogline_cloud.flows.tables.delta_log import DeltaLog
 from fogline_cloud.flows.tables.owner import Owner
 from fogline_cloud.flows.tables.table_history import restored
+from fogline_cloud.kafka import topics
 from fogline_cloud.settings import FlowSettings
 
 _REMEDY = "delete this folder, and the flow continues after the last rows of the tables"

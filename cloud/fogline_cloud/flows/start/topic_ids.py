@@ -9,8 +9,8 @@ from collections.abc import Mapping
 import msgspec
 
 from fogline.errors import Misconfigured
-from fogline_cloud import topics
-from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.kafka import topics
+from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.settings import CloudSettings
 
 

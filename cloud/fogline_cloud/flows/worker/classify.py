@@ -13,11 +13,11 @@ from fogline.address import check_identifier
 from fogline.errors import Poison
 from fogline.event import Event, parse_rfc3339
 from fogline.short_cache import cache_short
-from fogline_cloud import records
 from fogline_cloud.flows.parsers import essence
 from fogline_cloud.flows.sandbox.parser_runner import CheckedReading, ParseResult, detail_text, reason_text
 from fogline_cloud.flows.tables.schema import EventOutcome
 from fogline_cloud.flows.worker.parser_choice import Choose
+from fogline_cloud.kafka import records
 
 MAX_HEADERS_BYTES = 96 * 1024
 """A record with more bytes of header values is dead, because its derived records could be larger than Kafka takes."""

@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fogline.gap import GapReason
-from fogline_cloud import topics
 from fogline_cloud.flows.tables import schema
 from fogline_cloud.flows.tables.schema import EventOutcome, arrow_schema
 from fogline_cloud.flows.worker.row_headers import COLUMNS, headers_of
-from fogline_cloud.records import Headers
+from fogline_cloud.kafka import topics
+from fogline_cloud.kafka.records import Headers
 
 FLEET_EVENTS = 200
 """Largest number of events in one fleet record."""

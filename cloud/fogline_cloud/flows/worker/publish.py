@@ -8,7 +8,7 @@ from confluent_kafka import KafkaError, Producer
 
 from fogline.errors import Unreachable
 from fogline_cloud.flows.worker.derive import DerivedRecord
-from fogline_cloud.kafka import KafkaClients, mapped
+from fogline_cloud.kafka.clients import KafkaClients, mapped
 from fogline_cloud.settings import Scalar
 
 LIMIT_S = 60.0

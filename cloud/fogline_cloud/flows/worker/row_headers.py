@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from fogline_cloud.records import Headers
+from fogline_cloud.kafka.records import Headers
 
 _HEADERS = {
     **{

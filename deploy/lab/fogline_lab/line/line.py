@@ -13,10 +13,10 @@ from fogline.amqp.backoff import Backoff
 from fogline.event import Lane, Receipt
 from fogline.process.tls_files import TlsSettings
 from fogline.signature import TrustedKeys
-from fogline_cloud import topics
 from fogline_cloud.bridge.bridge import Bridge
-from fogline_cloud.committed_records import CommittedRecord, read_committed
-from fogline_cloud.kafka import KafkaClients
+from fogline_cloud.kafka import topics
+from fogline_cloud.kafka.clients import KafkaClients
+from fogline_cloud.kafka.committed_records import CommittedRecord, read_committed
 from fogline_cloud.settings import CloudSettings
 from fogline_edge.downlink.downlink import Downlink
 from fogline_edge.outbox.outbox import Outbox

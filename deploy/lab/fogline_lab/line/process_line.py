@@ -11,13 +11,13 @@ from fogline.address import shard_of
 from fogline.amqp.backoff import Backoff
 from fogline.event import Lane, Receipt
 from fogline.process.tls_files import TlsSettings
-from fogline_cloud import topics
-from fogline_cloud.committed_records import read_committed
-from fogline_cloud.kafka import KafkaClients
-from fogline_cloud.records import position_of
+from fogline_cloud.kafka import topics
+from fogline_cloud.kafka.clients import KafkaClients
+from fogline_cloud.kafka.committed_records import read_committed
+from fogline_cloud.kafka.records import position_of
 from fogline_cloud.settings import CloudSettings
 from fogline_cloud.shard.checkpoint import read_entries
-from fogline_cloud.topic_admin import create_topics
+from fogline_cloud.shard.topic_admin import create_topics
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import EdgeSettings, UplinkSettings
 from fogline_edge.uplink.uplink import Uplink

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from confluent_kafka import Consumer, KafkaException
 
 from fogline.errors import FoglineError
-from fogline_cloud.kafka import readable
+from fogline_cloud.kafka.clients import readable
 
 RETRY_S = 1.0
 """The pause before a thread begins again after an error."""

@@ -6,8 +6,8 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType
 
 from fogline.errors import Misconfigured
-from fogline_cloud import topics
-from fogline_cloud.kafka import KafkaClients, mapped, readable
+from fogline_cloud.kafka import topics
+from fogline_cloud.kafka.clients import KafkaClients, mapped, readable
 from fogline_cloud.settings import CloudSettings
 from fogline_cloud.shard.checkpoint import Layout, entry_of
 from fogline_cloud.shard.recovery import read_checkpoint

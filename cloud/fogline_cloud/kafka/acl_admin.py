@@ -16,8 +16,8 @@ from confluent_kafka.admin import (
 )
 
 from fogline.errors import Misconfigured
-from fogline_cloud.kafka import KafkaClients, mapped
-from fogline_cloud.kafka_rights import Acl, Right
+from fogline_cloud.kafka.clients import KafkaClients, mapped
+from fogline_cloud.kafka.rights import Acl, Right
 
 _LIMIT_S = 30.0
 _KINDS = (ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID)

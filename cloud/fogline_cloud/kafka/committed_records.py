@@ -8,7 +8,7 @@ import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from fogline.errors import Unreachable
-from fogline_cloud.kafka import KafkaClients, Partition, mapped
+from fogline_cloud.kafka.clients import KafkaClients, Partition, mapped
 
 READ_LIMIT_S = 60.0
 """Time without progress after which reading fails."""

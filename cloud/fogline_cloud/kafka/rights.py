@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from fogline.errors import Misconfigured
-from fogline_cloud import topics
+from fogline_cloud.kafka import topics
 
 
 class KafkaRole(StrEnum):

@@ -13,9 +13,8 @@ from confluent_kafka.admin import AdminClient
 
 from fogline.errors import Misconfigured, Unreachable
 from fogline.process.log_throttle import LogThrottle
-from fogline_cloud.kafka_settings import mechanism_of, read_secrets
-from fogline_cloud.settings import Scalar
-from fogline_cloud.topics import READER_GROUP
+from fogline_cloud.kafka.connection_settings import KafkaValue, mechanism_of, read_secrets
+from fogline_cloud.kafka.topics import READER_GROUP
 
 TRANSACTION_TIMEOUT_MS = 15_000
 LINGER_MS = 1_000
@@ -23,11 +22,11 @@ LINGER_MS = 1_000
 the last millisecond of each linger, so a short linger costs a quarter of the bridge's CPU time."""
 BATCH_RECORDS = 500
 """Records that end a linger, so that the broker acknowledges most of a transaction before its end."""
-COMPRESSION: Final[Mapping[str, Scalar]] = {"compression.type": "gzip", "compression.level": 1}
+COMPRESSION: Final[Mapping[str, KafkaValue]] = {"compression.type": "gzip", "compression.level": 1}
 """The default for the raw topics: every Kafka client reads gzip, but not every one reads lz4 or zstd (docs/decisions/0018)."""
-DERIVED_COMPRESSION: Final[Mapping[str, Scalar]] = {"compression.type": "zstd"}
+DERIVED_COMPRESSION: Final[Mapping[str, KafkaValue]] = {"compression.type": "zstd"}
 """The default for derived topics, which Spark reads mostly, and for the list of revoked certificates."""
-LEAN: Final[Mapping[str, Scalar]] = {
+LEAN: Final[Mapping[str, KafkaValue]] = {
     "queued.max.messages.kbytes": 1024,
     "max.partition.fetch.bytes": 1_048_576,
     "fetch.max.bytes": 2_097_152,
@@ -68,7 +67,7 @@ _log.addFilter(LogThrottle())
 class KafkaClients:
     """Creates clients from the settings table `[kafka]`. Raises `Misconfigured` for files and settings that cannot be used."""
 
-    def __init__(self, settings: Mapping[str, Scalar]) -> None:
+    def __init__(self, settings: Mapping[str, KafkaValue]) -> None:
         self._bootstrap = str(settings["bootstrap.servers"])
         self._base = {"log_level": 3, **read_secrets(settings)}
         self._has_codec = "compression.type" in settings or "compression.codec" in settings
@@ -213,7 +212,7 @@ class KafkaClients:
             return f"{_plain(each)}; check {check}"
         return ""
 
-    def _codec(self, default: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    def _codec(self, default: Mapping[str, KafkaValue]) -> dict[str, KafkaValue]:
         return {} if self._has_codec else {key: value for key, value in default.items() if key not in self._base}
 
     def _make(self, kind: Any, settings: dict[str, Any]) -> Any:

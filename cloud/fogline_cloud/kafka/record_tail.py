@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, TopicPartition
 
 from fogline.errors import Unreachable
-from fogline_cloud.committed_records import CommittedRecord, with_values
-from fogline_cloud.consumer_thread import ConsumerThread, KafkaPresence
-from fogline_cloud.kafka import KafkaClients, Partition, readable
+from fogline_cloud.kafka.clients import KafkaClients, Partition, readable
+from fogline_cloud.kafka.committed_records import CommittedRecord, with_values
+from fogline_cloud.kafka.consumer_thread import ConsumerThread, KafkaPresence
 
 _BATCH = 500
 _WAIT_S = 0.2
