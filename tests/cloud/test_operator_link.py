@@ -2,7 +2,7 @@
 
 import pytest
 
-from fogline_cloud.cli.operator_link import refused
+from fogline_cloud.cli.operators.operator_link import refused
 
 
 @pytest.mark.parametrize(

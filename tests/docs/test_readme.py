@@ -91,7 +91,7 @@ def test_the_programs_of_the_readme_accept_its_commands(monkeypatch):
 def test_readme_quotes_the_output_of_demo_and_ledger():
     for quoted, printed, source in (
         ("lost 0, duplicate 0", "lost {len(self.lost)}, duplicate {len(self.duplicate)}", "deploy/demo/judgement.py"),
-        ("the ledger balances", "the ledger balances", "cloud/fogline_cloud/cli/ledger.py"),
+        ("the ledger balances", "the ledger balances", "cloud/fogline_cloud/cli/tables/ledger.py"),
     ):
         assert f"`{quoted}`" in README
         assert f'"{printed}' in (ROOT / source).read_text("utf-8")

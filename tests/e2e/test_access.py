@@ -22,7 +22,7 @@ from fogline.event import Lane
 from fogline.gap import GAP_CONTENT_TYPE, decode_gap
 from fogline.message import Message
 from fogline_cloud.authority.certificates import Role
-from fogline_cloud.cli.audit import _records as audit_records
+from fogline_cloud.cli.administration.audit import _records as audit_records
 from fogline_cloud.cli.main import main
 from fogline_cloud.commands.client import Ask, Operator
 from fogline_cloud.kafka import topics

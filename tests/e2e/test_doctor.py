@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from fogline.process.checkup import Grade
 from fogline_cloud.authority.ca_folder import LIST
 from fogline_cloud.authority.certificates import Role
-from fogline_cloud.cli import doctor as cloud_doctor
+from fogline_cloud.cli.administration import doctor as cloud_doctor
 from fogline_cloud.cli.main import main
 from fogline_edge.doctor import diagnose
 from fogline_lab.credentials.authority_folder import HERE, AuthorityFolder

@@ -15,7 +15,7 @@ from fogline.ledger import STATEMENT_CONTENT_TYPE, Counts, Statement, encode_sta
 from fogline_cloud.audit.chain import AuditLink, ChainCheck, append, follow
 from fogline_cloud.audit.record import AuditRecord, decode_audit, encode_audit
 from fogline_cloud.bridge.commands.replies import reply_message
-from fogline_cloud.cli.audit import row_of
+from fogline_cloud.cli.administration.audit import row_of
 from fogline_cloud.commands.record import CommandRecord, apply_reply, audit_of, decode_record, encode
 from fogline_cloud.commands.registry import Registry
 from fogline_cloud.flows.parsers import installed

@@ -1,28 +1,11 @@
-"""The command line `fogline`, with one module for each group of subcommands.
+"""The command line `fogline`, with one module for each group of subcommands, in three rooms.
 
-`access`: `fogline access`
+`administration`: commands that set up and check the cloud side: certificates, users, rights, topics, audit
 `api`: `fogline api`
-`audit`: `fogline audit`
 `bridge`: `fogline bridge`
-`ca`: `fogline ca`
-`command`: `fogline command`
-`command_cancel`: `fogline command cancel`
-`command_group`: `fogline command send --where` and `fogline command group`
-`command_send`: `fogline command send`
 `common`: shared options
-`dead`: `fogline dead`
-`device`: `fogline device`
-`doctor`: `fogline doctor`
-`flow`: `fogline flow`
-`flow_replay`: `fogline flow replay`
-`flow_state`: `fogline flow status` and `fogline flow resume`
-`gateway`: `fogline gateway`
-`ledger`: `fogline ledger`
 `main`: the whole command line
-`operator_link`: the bridge that operators' commands use
-`parser`: `fogline parser`
-`table`: `fogline table`
+`operators`: commands that operators use: they speak with a bridge, and need no Kafka
+`tables`: commands about the tables: the flow that writes them, dead events, parsers, the ledger
 `times`: times as people type them
-`topics`: `fogline topics`
-`user`: `fogline user`
 """

@@ -12,8 +12,8 @@ from fogline.process.tls_files import require_tls
 from fogline.tracing.settings import collector_address
 from fogline_cloud.authority.own_certificate import own_certificate_problems
 from fogline_cloud.bridge.bridge import run_bridge
+from fogline_cloud.cli.administration.topics import report
 from fogline_cloud.cli.common import add_command, add_group
-from fogline_cloud.cli.topics import report
 from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.settings import load
 from fogline_cloud.shard import topic_admin

@@ -11,10 +11,10 @@ from fogline.process.command_line import add_limit
 from fogline.process.listing import show_facts, show_rows, utc
 from fogline.process.terminal import show, tell
 from fogline.signature import make_key
-from fogline_cloud.cli.command_cancel import add_cancel
-from fogline_cloud.cli.command_send import add_send
 from fogline_cloud.cli.common import add_command, add_group, device_argument
-from fogline_cloud.cli.operator_link import add_bridge, command_of, commands_of
+from fogline_cloud.cli.operators.command_cancel import add_cancel
+from fogline_cloud.cli.operators.command_send import add_send
+from fogline_cloud.cli.operators.operator_link import add_bridge, command_of, commands_of
 from fogline_cloud.cli.times import moment
 from fogline_cloud.listing import MAX_COMMANDS, CommandQuery
 from fogline_cloud.settings import load

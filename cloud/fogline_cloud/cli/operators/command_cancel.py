@@ -8,7 +8,7 @@ from typing import Any
 from fogline.command import CommandState, Status
 from fogline.process.terminal import show, tell
 from fogline_cloud.cli.common import add_command
-from fogline_cloud.cli.operator_link import add_bridge, command_of, connected
+from fogline_cloud.cli.operators.operator_link import add_bridge, command_of, connected
 from fogline_cloud.cli.times import seconds
 from fogline_cloud.commands.command_id import ID_DIGITS
 from fogline_cloud.commands.verdict import CancelVerdict

@@ -13,7 +13,7 @@ from fogline.process.command_line import add_limit
 from fogline.process.listing import show_rows, utc
 from fogline.process.terminal import show, tell
 from fogline_cloud.cli.common import add_command, add_group, device_argument
-from fogline_cloud.cli.flow_replay import replay
+from fogline_cloud.cli.tables.flow_replay import replay
 from fogline_cloud.cli.times import moment
 from fogline_cloud.settings import CloudSettings, load
 

@@ -1,0 +1,9 @@
+"""Commands that operators use: they speak with a bridge, and need no Kafka.
+
+`command`: `fogline command`
+`command_cancel`: `fogline command cancel`
+`command_group`: `fogline command send --where` and `fogline command group`
+`command_send`: `fogline command send`
+`device`: `fogline device`
+`operator_link`: the bridge that operators' commands use
+"""

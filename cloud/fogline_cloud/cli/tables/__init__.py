@@ -1,0 +1,10 @@
+"""Commands about the tables: the flow that writes them, dead events, parsers, the ledger.
+
+`dead`: `fogline dead`
+`flow`: `fogline flow`
+`flow_replay`: `fogline flow replay`
+`flow_state`: `fogline flow status` and `fogline flow resume`
+`ledger`: `fogline ledger`
+`parser`: `fogline parser`
+`table`: `fogline table`
+"""
