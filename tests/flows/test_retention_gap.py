@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from fogline_cloud.flows.state import STALLED_S, accept_gaps, read_states
 
 from flows.tenant_flow import Flow
 from flows.topic_changes import delete_before
 from fogline.errors import Misconfigured
 from fogline_cloud.cli.tables import flow_state
-from fogline_cloud.flows import commit, query
+from fogline_cloud.flows.driver import commit, query
+from fogline_cloud.flows.start.flow_state import STALLED_S, accept_gaps, read_states
 from fogline_cloud.kafka import topics
 from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.ledger.balance import judge

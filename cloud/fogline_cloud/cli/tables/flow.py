@@ -19,7 +19,7 @@ from fogline.tracing.spans import ExportSpans
 from fogline_cloud.cli.common import add_command, add_group
 from fogline_cloud.cli.tables import flow_state
 from fogline_cloud.cli.tables.flow_replay import add_replay
-from fogline_cloud.flows.lease import leased
+from fogline_cloud.flows.start.lease import leased
 from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.maintenance.beside_flow import maintained
 from fogline_cloud.settings import CloudSettings, load
