@@ -13,7 +13,7 @@ from fogline.amqp.refusal import refusal_in
 from fogline.amqp.security import ClientSecurity
 from fogline.document_error import explained
 from fogline.errors import FoglineError, Misconfigured, Poison, SlowDown, Unreachable
-from fogline.process.settings_file import split_endpoint
+from fogline.process.files.settings_file import split_endpoint
 
 RETRY_S = 0.5
 """The pause before a question is asked again that no bridge could answer at the time."""

@@ -10,8 +10,8 @@ from msgspec import Meta
 from fogline.errors import Misconfigured
 from fogline.event import Lane
 from fogline.installed import credential
-from fogline.process.settings_file import load_settings
-from fogline.process.tls_files import TlsSettings, resolve_tls
+from fogline.process.files.settings_file import load_settings
+from fogline.process.files.tls_files import TlsSettings, resolve_tls
 from fogline.tracing.settings import TracingSettings, resolve_tracing
 from fogline_cloud.kafka.connection_settings import resolve_files
 

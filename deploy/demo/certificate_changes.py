@@ -15,7 +15,7 @@ from demo.scenario import FINISH_LIMIT_S, cancel
 from demo.workspace import Workspace
 from fogline.codec import decode_event
 from fogline.errors import Misconfigured
-from fogline.process.settings_file import split_endpoint
+from fogline.process.files.settings_file import split_endpoint
 from fogline_edge.first_settings import CERTIFICATE
 from fogline_edge.status import read_events
 from fogline_lab.supervisor import ChildProcess

@@ -10,7 +10,7 @@ from pathlib import Path
 from cryptography import x509
 
 from fogline.errors import Misconfigured
-from fogline.process.tls_files import TlsSettings, resolve_tls
+from fogline.process.files.tls_files import TlsSettings, resolve_tls
 from fogline_cloud.authority.ca_folder import LIST, ROOT, CaFolder, write_private
 from fogline_cloud.authority.certificates import Role, Subject, key_pem, make_key, now_utc, pem
 from fogline_cloud.settings import OperatorSettings

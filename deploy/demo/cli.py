@@ -24,7 +24,7 @@ from demo.serve import make_site, serve
 from demo.workspace import Workspace, choose_ports, take_folder
 from fogline.errors import Misconfigured
 from fogline.installed import find_jars, find_java
-from fogline.process import command_line
+from fogline.process.console import command_line
 
 DESCRIPTION = """\
 Runs all of Fogline on this machine: Kafka, a bridge, two gateways, Spark, simulated MQTT, CoAP and Bluetooth devices, and

@@ -123,7 +123,7 @@ class LastReading:
 class Snapshot:
     """State of all stages. `readings`: the last one of each kind of device. `down`: parts that are killed and not back.
 
-    `census`: counts that each part printed (see `fogline.process.statistics`).
+    `census`: counts that each part printed (see `fogline.process.monitoring.statistics`).
     """
 
     gateways: dict[str, GatewayStats]

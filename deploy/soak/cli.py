@@ -22,7 +22,7 @@ from demo.payload import fleet
 from demo.workspace import choose_ports, take_folder
 from fogline.errors import Misconfigured
 from fogline.installed import find_jars, find_java
-from fogline.process import command_line
+from fogline.process.console import command_line
 from soak.flat import ProcessSample, over_time
 from soak.lines import faulty_lines
 from soak.reconnects import FaultPlans

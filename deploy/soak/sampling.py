@@ -1,4 +1,4 @@
-"""Samples the memory and the counts of each process every few seconds, from /proc and from `fogline.process.statistics`."""
+"""Samples memory and counts of each process every few seconds: /proc, and `fogline.process.monitoring.statistics`."""
 
 import asyncio
 import contextlib

@@ -23,7 +23,7 @@ import msgspec
 
 from fogline.command import CommandState
 from fogline.errors import FoglineError, Misconfigured
-from fogline.process.owner import FolderOwner, become_owner, owner_of, run_as
+from fogline.process.files.owner import FolderOwner, become_owner, owner_of, run_as
 from fogline_edge.adapters.mqtt.session.session_state import PREFIX, carries_commands
 from fogline_edge.first_settings import require_none
 from fogline_edge.outbox.copy_file import OLDEST, CopyRecord, change_copy

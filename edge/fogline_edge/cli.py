@@ -14,16 +14,17 @@ import msgspec
 from fogline.enrolment import decode_token
 from fogline.errors import Misconfigured, Poison
 from fogline.installed import settings_folder
-from fogline.process import checkup, command_line
+from fogline.process import checkup
 from fogline.process.checkup import certificate_problem
-from fogline.process.command_line import Parser, ShowVersion, add_limit, add_watch
-from fogline.process.completion import add_completion
-from fogline.process.journal import name_gateway
-from fogline.process.listing import show_rows
+from fogline.process.console import command_line
+from fogline.process.console.command_line import Parser, ShowVersion, add_limit, add_watch
+from fogline.process.console.completion import add_completion
+from fogline.process.console.journal import name_gateway
+from fogline.process.console.listing import show_rows
+from fogline.process.console.terminal import show, tell
+from fogline.process.files.owner import become_owner
+from fogline.process.files.tls_files import require_tls
 from fogline.process.one_cpu import stay_on_one_cpu
-from fogline.process.owner import become_owner
-from fogline.process.terminal import show, tell
-from fogline.process.tls_files import require_tls
 from fogline_edge.adapters.ble.state import BleState, lines_of
 from fogline_edge.first_settings import FILE, ask, next_steps, require_none, write_first
 from fogline_edge.gateway import check, require_bluetooth, run_gateway

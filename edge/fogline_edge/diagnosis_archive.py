@@ -16,8 +16,8 @@ from typing import Any, BinaryIO
 import msgspec
 
 from fogline.errors import FoglineError, Misconfigured
-from fogline.process.owner import as_owner
-from fogline.process.user_file import read_text
+from fogline.process.files.owner import as_owner
+from fogline.process.files.user_file import read_text
 from fogline_edge.doctor import diagnose
 from fogline_edge.machine import read_machine
 from fogline_edge.settings import EdgeSettings, load

@@ -27,8 +27,8 @@ from fogline.process.checkup import (
     examine,
     megabytes,
 )
-from fogline.process.settings_file import split_endpoint
-from fogline.process.tls_files import client_context
+from fogline.process.files.settings_file import split_endpoint
+from fogline.process.files.tls_files import client_context
 from fogline.tracing.collector import check_collector
 from fogline_edge.ble_settings import BleSettings
 from fogline_edge.gateway import check

@@ -20,8 +20,8 @@ from fogline.enrolment import PRODUCT, REQUEST_TYPE, REVOKE_TYPE, USER_PREFIX, E
 from fogline.errors import Misconfigured, Poison, Unreachable
 from fogline.json_document import read_document
 from fogline.message import Message
-from fogline.process.settings_file import split_endpoint
-from fogline.process.tls_files import trusting
+from fogline.process.files.settings_file import split_endpoint
+from fogline.process.files.tls_files import trusting
 from fogline_edge.first_settings import CA, CERTIFICATE, FILE, FirstSettings, write_first
 from fogline_edge.renewal import times_line
 from fogline_edge.settings import EdgeSettings, load

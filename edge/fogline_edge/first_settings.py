@@ -9,8 +9,8 @@ from typing import NamedTuple
 from fogline.address import is_identifier
 from fogline.errors import Misconfigured
 from fogline.installed import SETTINGS, STATE
-from fogline.process.settings_file import is_loopback, split_endpoint
-from fogline.process.terminal import tell
+from fogline.process.console.terminal import tell
+from fogline.process.files.settings_file import is_loopback, split_endpoint
 
 FILE = "edge.toml"
 CERTIFICATE, CA = "gateway.pem", "ca.pem"

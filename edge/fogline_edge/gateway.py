@@ -18,9 +18,9 @@ from fogline.byte_budget import ByteBudget
 from fogline.errors import FoglineError, Misconfigured
 from fogline.process import service_manager
 from fogline.process.cancellation import end_tasks
+from fogline.process.files.settings_file import require_loopback, split_endpoint
+from fogline.process.monitoring.statistics import answer_sigusr1
 from fogline.process.service_manager import watched
-from fogline.process.settings_file import require_loopback, split_endpoint
-from fogline.process.statistics import answer_sigusr1
 from fogline.signature import read_keys
 from fogline.tracing.activation import tracing
 from fogline.tracing.settings import collector_address
@@ -236,7 +236,7 @@ async def _serve_metrics(
     *,
     stack: contextlib.AsyncExitStack,
 ) -> str:
-    from fogline.process.metrics_server import MetricsServer  # noqa: PLC0415 - costs 4 MB, and not all gateways are watched
+    from fogline.process.monitoring.metrics_server import MetricsServer  # noqa: PLC0415 - costs 4 MB, and not all gateways are watched
 
     assert settings.metrics is not None
     counters = [counted for each in adapters for counted in each.counters]

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from fogline.errors import Misconfigured
 from fogline.event import Lane
-from fogline.process.metrics import Sample, samples_of
-from fogline.process.statistics import read_process
+from fogline.process.monitoring.metrics import Sample, samples_of
+from fogline.process.monitoring.statistics import read_process
 from fogline.tracing.activation import read_tracing
 from fogline_edge.downlink.downlink import Downlink
 from fogline_edge.status import COUNTERS, read_oldest, read_status

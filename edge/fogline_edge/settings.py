@@ -9,8 +9,8 @@ from msgspec import Meta
 from fogline.errors import Misconfigured, Poison
 from fogline.event import Lane
 from fogline.media_type import OCTETS, check_media_type
-from fogline.process.settings_file import load_settings
-from fogline.process.tls_files import TlsSettings, resolve_tls
+from fogline.process.files.settings_file import load_settings
+from fogline.process.files.tls_files import TlsSettings, resolve_tls
 from fogline.tracing.settings import TracingSettings, resolve_tracing
 from fogline_edge.ble_settings import BleSettings
 from fogline_edge.settings_types import DeviceLane, Identifier, Port, Positive, StrictTable

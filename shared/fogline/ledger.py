@@ -11,7 +11,7 @@ STATEMENT_CONTENT_TYPE = "application/vnd.fogline-ledger+json"
 
 
 class Counts(msgspec.Struct, kw_only=True):
-    """Counts of one stream since it was opened; `fogline.process.metrics` has their meanings."""
+    """Counts of one stream since it was opened; `fogline.process.monitoring.metrics` has their meanings."""
 
     acknowledged: int = 0  # with retransmissions
     stored: int = 0  # with statements and gap records

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from fogline.process.tls_files import TlsSettings
+from fogline.process.files.tls_files import TlsSettings
 from fogline_cloud.authority.ca_folder import ROOT, CaFolder, write_private
 from fogline_cloud.authority.certificates import Role, Subject, key_pem, make_key, now_utc, pem
 

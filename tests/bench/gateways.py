@@ -27,7 +27,7 @@ from fogline.amqp.wire import decode, encode
 from fogline.codec import Beacon, Range, encode_batch, encode_event
 from fogline.event import Lane
 from fogline.message import Message
-from fogline.process.tls_files import client_context
+from fogline.process.files.tls_files import client_context
 
 BEACON = Beacon("5f3a0c1e-0000-4000-8000-000000000001", 123_456)
 ASK_AGAIN_S = 0.2

@@ -24,7 +24,7 @@ from fogline.amqp.security import ServerSecurity
 from fogline.amqp.wire import decode
 from fogline.codec import decode_batch, decode_range
 from fogline.message import Message
-from fogline.process.tls_files import server_context
+from fogline.process.files.tls_files import server_context
 
 
 class NullPeer:

@@ -14,7 +14,7 @@ from proton.utils import BlockingConnection
 from contracts.foreign.clients import Id, Note, Sent
 from contracts.foreign.java import QpidJms
 from contracts.foreign.javascript import Rhea
-from fogline.process.tls_files import TlsSettings
+from fogline.process.files.tls_files import TlsSettings
 from fogline_cloud.authority.certificates import Role
 from fogline_lab.amqp import within
 from fogline_lab.credentials.authority_folder import PASSWORD

@@ -4,7 +4,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from fogline.process.metrics import METRICS, MetricType
+from fogline.process.monitoring.metrics import METRICS, MetricType
 
 
 def promtool(*arguments: str | Path) -> None:

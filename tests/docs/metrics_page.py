@@ -1,9 +1,9 @@
-"""Writes docs/reference/metrics.md from `fogline.process.metrics`. `make docs` runs this module."""
+"""Writes docs/metrics.md from `fogline.process.monitoring.metrics`. `make docs` runs this module."""
 
 from itertools import groupby
 from pathlib import Path
 
-from fogline.process.metrics import METRICS, Metric
+from fogline.process.monitoring.metrics import METRICS, Metric
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 
@@ -21,7 +21,7 @@ Gateway, bridge and flow serve `/metrics` for Prometheus and `/healthz` over HTT
 `/readyz` and `/healthz` answer `200 ok`, or 503 and one line that says what is wrong, such as that Kafka does not answer.
 `/livez` answers 200 as long as the process answers at all. A counter begins at 0 when its process starts; the
 counters of the outbox are stored in its file and survive a restart. `fogline-edge status` reads the outbox's numbers from the
-same query. This page is generated from the list in `fogline.process.metrics` by `make docs`.
+same query. This page is generated from the list in `fogline.process.monitoring.metrics` by `make docs`.
 """
 
 _SUBJECTS = {

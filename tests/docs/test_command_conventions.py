@@ -77,7 +77,7 @@ def test_command_lines_have_one_way_to_print_a_time():
         for line in file.text.splitlines()
         if re.search(r"(?<!from)isoformat\(|strftime\(|:%Y-%m-%d %H", line)
     ]
-    assert not found, "call fogline.process.listing.utc:\n" + "\n".join(found)
+    assert not found, "call fogline.process.console.listing.utc:\n" + "\n".join(found)
 
 
 @pytest.mark.parametrize("parser", PARSERS, ids=lambda each: each.prog)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from docs.command_parsers import PARSERS, leaves, options
-from fogline.process.completion import SHELLS, completion
+from fogline.process.console.completion import SHELLS, completion
 
 SCRIPT = Path(__file__).parents[2] / "deploy" / "packages" / "man_page.py"
 page = runpy.run_path(str(SCRIPT))["page"]

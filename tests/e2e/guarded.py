@@ -4,7 +4,7 @@ import ssl
 
 from msgspec.structs import replace
 
-from fogline.process.tls_files import TlsSettings
+from fogline.process.files.tls_files import TlsSettings
 from fogline_cloud.authority.ca_folder import ROOT, write_private
 from fogline_cloud.authority.certificates import Role
 from fogline_cloud.bridge.door.passwords import password_line

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fogline.process.metrics import METRICS, Sample, samples_of
+from fogline.process.monitoring.metrics import METRICS, Sample, samples_of
 from fogline.signature import TrustedKeys
 from fogline_cloud.bridge.bridge import Bridge
 from fogline_cloud.settings import BridgeSettings, CloudSettings

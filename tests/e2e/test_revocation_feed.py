@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fogline.process.tls_files import ReadAgain
+from fogline.process.files.tls_files import ReadAgain
 from fogline_cloud.authority.ca_folder import LIST, ROOT, CaFolder
 from fogline_cloud.authority.certificates import Role, now_utc
 from fogline_cloud.authority.revocation import read_revocation_list

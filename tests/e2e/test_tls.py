@@ -16,7 +16,7 @@ from fogline.amqp.engine import Engine
 from fogline.amqp.login import EXTERNAL, PLAIN, Login
 from fogline.amqp.security import ClientSecurity, ServerSecurity
 from fogline.errors import Unreachable
-from fogline.process.tls_files import TlsSettings, client_context, server_context
+from fogline.process.files.tls_files import TlsSettings, client_context, server_context
 from fogline_cloud.authority.ca_folder import CaFolder
 from fogline_cloud.authority.certificates import Role, now_utc
 from fogline_cloud.commands.client import Ask, Operator

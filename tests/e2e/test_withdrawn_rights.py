@@ -13,8 +13,8 @@ from fogline.amqp.login import PLAIN, Login
 from fogline.amqp.outcome import UNAUTHORIZED
 from fogline.amqp.scheduler import Share
 from fogline.amqp.security import ClientSecurity
-from fogline.process import tls_files
-from fogline.process.tls_files import TlsSettings
+from fogline.process.files import tls_files
+from fogline.process.files.tls_files import TlsSettings
 from fogline_cloud.authority.ca_folder import ROOT
 from fogline_cloud.bridge import bridge as bridge_module
 from fogline_cloud.bridge.door.passwords import password_line

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fogline.errors import Misconfigured
-from fogline.process import command_line
+from fogline.process.console import command_line
 from fogline_cloud.cli.tables import flow as flow_command
 from fogline_cloud.flows.job import preflight
 from fogline_cloud.settings import CloudSettings, FlowSettings, ParserRuleSettings

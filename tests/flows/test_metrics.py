@@ -5,7 +5,7 @@ import time
 import msgspec
 
 from flows.tenant_flow import Flow
-from fogline.process.metrics import METRICS, Sample
+from fogline.process.monitoring.metrics import METRICS, Sample
 from fogline_cloud.flows.driver.commit import Progress
 from fogline_cloud.flows.driver.metrics import FlowMetrics
 from fogline_cloud.flows.driver.raw_sink import RawProgress

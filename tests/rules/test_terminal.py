@@ -4,7 +4,7 @@ import ast
 
 from rules.source import files
 
-COMMAND_LINES = ("cloud/fogline_cloud/cli", "edge/fogline_edge/cli.py", "shared/fogline/process/command_line.py")
+COMMAND_LINES = ("cloud/fogline_cloud/cli", "edge/fogline_edge/cli.py", "shared/fogline/process/console/command_line.py")
 COMMAND_LINES += ("shared/fogline/process/checkup.py",)
 STREAMS = {"stdout", "stderr"}
 
@@ -25,4 +25,4 @@ def test_command_lines_print_through_fogline_process_terminal_alone():
     own = [file for file in files("cloud", "edge", "shared") if file.path.startswith(COMMAND_LINES)]
     assert len(own) > 20
     found = [f"{file.path}:{node.lineno}" for file in own for node in ast.walk(file.tree) if prints(node)]
-    assert not found, "call show, tell, show_body or show_progress of fogline.process.terminal:\n" + "\n".join(found)
+    assert not found, "call show, tell, show_body or show_progress of fogline.process.console.terminal:\n" + "\n".join(found)

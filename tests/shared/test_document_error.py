@@ -8,7 +8,7 @@ import pytest
 from fogline.document_error import TOML, did_you_mean, explained
 from fogline.errors import Misconfigured, Poison
 from fogline.json_document import read_document
-from fogline.process.settings_file import convert_settings
+from fogline.process.files.settings_file import convert_settings
 from fogline_cloud.access.access_file import AccessFile
 from fogline_cloud.api.problems import Problem
 from fogline_cloud.api.requests import CommandRequest, decode_json

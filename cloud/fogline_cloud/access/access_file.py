@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from fogline.process.settings_file import load_settings
+from fogline.process.files.settings_file import load_settings
 from fogline_cloud.access.principal import PrincipalKind
 
 Pattern = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._:\-*?]{1,64}$")]

@@ -17,8 +17,8 @@ from uvicorn.server import ServerState
 from fogline.byte_budget import ByteBudget
 from fogline.errors import Misconfigured
 from fogline.http_framing import MAX_HEAD_BYTES, without_blank_lines
+from fogline.process.files.tls_files import ReadAgain, server_context
 from fogline.process.log_throttle import LogThrottle
-from fogline.process.tls_files import ReadAgain, server_context
 from fogline.unnamed_sockets import UnnamedSockets
 from fogline_cloud.api.http_door import HttpDoor
 from fogline_cloud.settings import ApiTlsSettings

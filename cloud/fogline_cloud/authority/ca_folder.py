@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from fogline.document_error import explained
 from fogline.errors import Misconfigured
-from fogline.process.tls_files import check_private
+from fogline.process.files.tls_files import check_private
 from fogline_cloud.authority.append_log import append_line, read_lines
 from fogline_cloud.authority.certificates import Authority, Key, Role, Subject, key_pem, make_authority, pem
 from fogline_cloud.authority.tokens import Tokens

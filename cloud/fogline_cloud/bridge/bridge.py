@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from fogline.errors import Misconfigured
+from fogline.process.files.settings_file import require_loopback, split_endpoint
+from fogline.process.files.tls_files import ReadAgain
+from fogline.process.files.user_file import read_text
 from fogline.process.loop_calls import call_soon
-from fogline.process.metrics_server import MetricsServer
+from fogline.process.monitoring.metrics_server import MetricsServer
+from fogline.process.monitoring.statistics import answer_sigusr1
 from fogline.process.service_manager import watched
-from fogline.process.settings_file import require_loopback, split_endpoint
-from fogline.process.statistics import answer_sigusr1
-from fogline.process.tls_files import ReadAgain
-from fogline.process.user_file import read_text
 from fogline.signature import Signer, read_signer
 from fogline.tracing.activation import tracing
 from fogline.tracing.spans import ExportSpans

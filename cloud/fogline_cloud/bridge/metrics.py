@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from fogline.command import CommandState
-from fogline.process.metrics import Sample, samples_of
-from fogline.process.statistics import read_process
+from fogline.process.monitoring.metrics import Sample, samples_of
+from fogline.process.monitoring.statistics import read_process
 from fogline.tracing.activation import read_tracing
 from fogline_cloud.bridge.commands.command_table import CommandTable
 from fogline_cloud.bridge.door.listener import Listener

@@ -4,8 +4,8 @@ import argparse
 import asyncio
 from typing import Any
 
-from fogline.process.command_line import announce
-from fogline.process.tls_files import require_tls
+from fogline.process.console.command_line import announce
+from fogline.process.files.tls_files import require_tls
 from fogline_cloud.api.api import run_api
 from fogline_cloud.cli.common import add_command, add_group
 from fogline_cloud.settings import load

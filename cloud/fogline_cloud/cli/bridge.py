@@ -5,10 +5,10 @@ import asyncio
 from typing import Any
 
 from fogline.errors import Misconfigured
-from fogline.process.command_line import announce
+from fogline.process.console.command_line import announce
+from fogline.process.files.settings_file import require_loopback, split_endpoint
+from fogline.process.files.tls_files import require_tls
 from fogline.process.one_cpu import stay_on_one_cpu
-from fogline.process.settings_file import require_loopback, split_endpoint
-from fogline.process.tls_files import require_tls
 from fogline.tracing.settings import collector_address
 from fogline_cloud.authority.own_certificate import own_certificate_problems
 from fogline_cloud.bridge.bridge import run_bridge

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 from fogline.address import addressed_device
 from fogline.errors import Misconfigured, Poison
 from fogline.installed import settings_folder
-from fogline.process.command_line import Run, add_watch
+from fogline.process.console.command_line import Run, add_watch
 
 _FILE = "cloud.toml"
 

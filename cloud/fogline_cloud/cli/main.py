@@ -5,10 +5,10 @@ import sys
 from collections.abc import Iterable, Sequence
 from importlib import import_module
 
-from fogline.process import command_line
-from fogline.process.command_line import Parser, ShowVersion
-from fogline.process.completion import add_completion
-from fogline.process.terminal import tell
+from fogline.process.console import command_line
+from fogline.process.console.command_line import Parser, ShowVersion
+from fogline.process.console.completion import add_completion
+from fogline.process.console.terminal import tell
 
 COMMANDS = {
     "ca": ("fogline_cloud.cli.administration.ca", "a certificate authority for TLS"),

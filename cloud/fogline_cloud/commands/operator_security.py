@@ -3,9 +3,9 @@
 from fogline.amqp.login import EXTERNAL, PLAIN, Login
 from fogline.amqp.security import ClientSecurity
 from fogline.errors import Misconfigured
-from fogline.process.settings_file import require_loopback
-from fogline.process.tls_files import TlsSettings, check_private, client_context
-from fogline.process.user_file import read_password
+from fogline.process.files.settings_file import require_loopback
+from fogline.process.files.tls_files import TlsSettings, check_private, client_context
+from fogline.process.files.user_file import read_password
 from fogline_cloud.settings import OperatorSettings
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from fogline.process.listing import utc
+from fogline.process.console.listing import utc
 from fogline_cloud.devices.desired import difference
 from fogline_cloud.devices.device_table import DeviceEntry
 

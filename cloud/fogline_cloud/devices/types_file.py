@@ -11,7 +11,7 @@ import msgspec
 
 from fogline.document_error import TOML, explained
 from fogline.errors import Misconfigured, Poison
-from fogline.process.settings_file import load_toml
+from fogline.process.files.settings_file import load_toml
 from fogline_cloud.devices.edits import checked_commands
 from fogline_cloud.devices.record import commands_text
 

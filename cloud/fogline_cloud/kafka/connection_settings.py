@@ -10,8 +10,8 @@ from typing import Final
 
 from fogline.errors import Misconfigured
 from fogline.installed import credential
-from fogline.process.tls_files import check_private
-from fogline.process.user_file import read_text
+from fogline.process.files.tls_files import check_private
+from fogline.process.files.user_file import read_text
 
 KafkaValue = str | int | float | bool
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fogline.errors import Misconfigured
 from fogline.event import Event
-from fogline.process.user_file import read_text
+from fogline.process.files.user_file import read_text
 from fogline_cloud.flows.parsers import GROUP, Parser, installed
 from fogline_cloud.flows.sandbox.careful_runner import CarefulRunner
 from fogline_cloud.flows.sandbox.parser_runner import ParseResult

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol, runtime_checkable
 
-from fogline.process.metrics import Histogram
+from fogline.process.monitoring.metrics import Histogram
 from fogline_cloud.audit.throttle import AuditThrottle
 from fogline_cloud.commands.record import CommandRecord
 from fogline_cloud.commands.registry import Registry
@@ -22,7 +22,7 @@ from fogline_cloud.shard.sightings import Sightings
 
 @dataclass(slots=True)
 class ShardCounters:
-    """Counts of a shard (see `fogline.process.metrics`) since this process took it."""
+    """Counts of a shard (see `fogline.process.monitoring.metrics`) since this process took it."""
 
     landed: int = 0
     duplicate: int = 0

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fogline.address import device_identifier
 from fogline.errors import Misconfigured, Poison
-from fogline.process.user_file import read_text
+from fogline.process.files.user_file import read_text
 
 _HASH_BYTES = 64
 _MAX_ITERATIONS = 10_000_000

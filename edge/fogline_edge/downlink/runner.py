@@ -20,7 +20,7 @@ BUDGET = RESERVE / 2
 
 @dataclass(slots=True)
 class DownlinkCounters:
-    """Counters since the start. `fogline.process.metrics` has their meanings."""
+    """Counters since the start. `fogline.process.monitoring.metrics` has their meanings."""
 
     received: int = 0
     known: int = 0

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from fogline.errors import Misconfigured
-from fogline.process.settings_file import load_settings
+from fogline.process.files.settings_file import load_settings
 from fogline_edge.profiles.ble import BleProfile, OwnProfile
 
 _BUILT_IN = Path(__file__).with_name("ble_devices")

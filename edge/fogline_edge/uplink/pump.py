@@ -12,7 +12,7 @@ from fogline.codec import MAX_BATCH_BYTES, Range, chain_of, encode_batch
 from fogline.errors import Unreachable
 from fogline.event import Lane
 from fogline.process.crash_points import CrashPoint, crash_point
-from fogline.process.metrics import Histogram
+from fogline.process.monitoring.metrics import Histogram
 from fogline.process.rates import Bucket
 from fogline.tracing.context import may_be_traced
 from fogline.tracing.spans import ExportSpans

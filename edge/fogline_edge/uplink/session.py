@@ -24,10 +24,10 @@ from fogline.command import Command, JournalQuery, decode_command, decode_query,
 from fogline.errors import Misconfigured, Poison, SlowDown, Unreachable
 from fogline.message import Message, Property
 from fogline.process.cancellation import end_tasks
-from fogline.process.metrics import Histogram
+from fogline.process.files.settings_file import require_loopback, split_endpoint
+from fogline.process.files.tls_files import client_context
+from fogline.process.monitoring.metrics import Histogram
 from fogline.process.rates import Bucket
-from fogline.process.settings_file import require_loopback, split_endpoint
-from fogline.process.tls_files import client_context
 from fogline.tracing.spans import ExportSpans
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import UplinkSettings

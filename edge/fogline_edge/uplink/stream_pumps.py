@@ -4,7 +4,7 @@ import asyncio
 
 from fogline.amqp.events import Link
 from fogline.errors import Unreachable
-from fogline.process.metrics import Histogram
+from fogline.process.monitoring.metrics import Histogram
 from fogline.process.rates import Bucket
 from fogline.tracing.spans import ExportSpans
 from fogline_edge.outbox.outbox import Outbox

@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 from fogline.amqp.backoff import Backoff
 from fogline.errors import SlowDown, Unreachable
 from fogline.process.cancellation import raise_if_cancelled
-from fogline.process.metrics import Histogram
+from fogline.process.monitoring.metrics import Histogram
 from fogline.process.rates import Bucket
 from fogline.tracing.spans import ExportSpans
 from fogline_edge.outbox.outbox import Outbox

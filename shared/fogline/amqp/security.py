@@ -16,7 +16,7 @@ BROKEN_OFF: Final = "the peer ended the connection during"
 class ServerSecurity(msgspec.Struct, frozen=True):
     """What a server requires. `mechanisms`: those of SASL that it offers; EXTERNAL only to a peer with a certificate.
 
-    `tls`: see `fogline.process.tls_files.server_context`; None for plain text.
+    `tls`: see `fogline.process.files.tls_files.server_context`; None for plain text.
     """
 
     mechanisms: tuple[str, ...] = (ANONYMOUS,)
@@ -24,7 +24,7 @@ class ServerSecurity(msgspec.Struct, frozen=True):
 
 
 class ClientSecurity(msgspec.Struct, frozen=True):
-    """What a client shows. `tls`: see `fogline.process.tls_files.client_context`; None for plain text."""
+    """What a client shows. `tls`: see `fogline.process.files.tls_files.client_context`; None for plain text."""
 
     login: Login = Login()
     tls: ssl.SSLContext | None = None

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fogline.errors import FoglineError
-from fogline.process import terminal
+from fogline.process.console import terminal
+from fogline.process.console.listing import utc
+from fogline.process.files.settings_file import split_endpoint
 from fogline.process.kernel_clock import machine_is_synchronized
-from fogline.process.listing import utc
-from fogline.process.settings_file import split_endpoint
 from fogline.tls import tls_reason
 
 CONNECT_S = 5.0

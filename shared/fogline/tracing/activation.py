@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
 
-from fogline.process.metrics import Sample
+from fogline.process.monitoring.metrics import Sample
 from fogline.tracing.settings import TracingSettings
 from fogline.tracing.spans import ExportSpans
 

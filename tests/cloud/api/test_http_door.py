@@ -5,7 +5,7 @@ import ssl
 
 import pytest
 
-from fogline.process.tls_files import TlsSettings, client_context
+from fogline.process.files.tls_files import TlsSettings, client_context
 from fogline_cloud.api.http_server import HttpServer
 from fogline_cloud.authority.ca_folder import ROOT, CaFolder, write_private
 from fogline_cloud.authority.certificates import Role, Subject, key_pem, make_key, now_utc, pem

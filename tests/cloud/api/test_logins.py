@@ -9,8 +9,8 @@ import pytest
 
 from fogline.amqp.security import ClientSecurity
 from fogline.errors import Unreachable
+from fogline.process.files.tls_files import TlsSettings, client_context
 from fogline.process.login_turns import MAX_OF_ADDRESS
-from fogline.process.tls_files import TlsSettings, client_context
 from fogline_cloud.api import logins
 from fogline_cloud.api.logins import Logins
 from fogline_cloud.api.problems import Problem

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from fogline.gateway_statistics import MachineNumbers
-from fogline.process.metrics import METRICS
+from fogline.process.monitoring.metrics import METRICS
 from fogline_cloud.bridge.gateways import fleet as fleet_module
 from fogline_cloud.bridge.gateways.fleet import FleetStatistics
 from shared.example_statistics import STATISTICS

@@ -7,8 +7,8 @@ import pytest
 
 from fogline.amqp.login import PLAIN, Login, LoginVerdict
 from fogline.errors import Misconfigured
-from fogline.process import tls_files
-from fogline.process.tls_files import ReadAgain
+from fogline.process.files import tls_files
+from fogline.process.files.tls_files import ReadAgain
 from fogline_cloud.bridge.door import passwords as passwords_module
 from fogline_cloud.bridge.door.passwords import Passwords, password_line, read_passwords
 from fogline_lab.amqp import within

@@ -6,7 +6,7 @@ import pytest
 
 from edge.http.client import basic, request
 from fogline.errors import Misconfigured
-from fogline.process import tls_files
+from fogline.process.files import tls_files
 from fogline_edge.adapters.http.access import check_http
 from fogline_edge.settings import HttpSettings
 from fogline_lab.commands import MemoryCommands, make_command

@@ -14,7 +14,7 @@ from edge.mqtt.refused_peers import (
     with_bytes,
     with_tls,
 )
-from fogline.process import tls_files
+from fogline.process.files import tls_files
 from fogline_edge.adapters.mqtt.server import connection, listener
 from fogline_lab.amqp import within
 from fogline_lab.clock import pass_time

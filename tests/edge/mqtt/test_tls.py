@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fogline.errors import Misconfigured
-from fogline.process import tls_files
+from fogline.process.files import tls_files
 from fogline_cloud.authority.certificates import Role, now_utc
 from fogline_edge.adapters.mqtt.protocol.packets import Disconnect, Publish
 from fogline_edge.adapters.mqtt.protocol.primitives import V3, V5, Reason

@@ -14,13 +14,13 @@ import pytest
 
 from fogline.dead_letter import dead_letter
 from fogline.errors import Poison
-from fogline.process import journal as module
-from fogline.process.journal import MAX_FIELD_BYTES, MAX_MESSAGE_BYTES, JournalHandler, log_handler, name_gateway
+from fogline.process.console import journal as module
+from fogline.process.console.journal import MAX_FIELD_BYTES, MAX_MESSAGE_BYTES, JournalHandler, log_handler, name_gateway
 
 LIMIT_S = 60
 PROGRAM = """
 import argparse, logging, sys
-from fogline.process.command_line import main
+from fogline.process.console.command_line import main
 parser = argparse.ArgumentParser(prog="fogline-test")
 parser.set_defaults(run=lambda _: logging.getLogger("fogline.x").warning("lamp %d", 1, extra={"device": "lamp-1"}) or 0)
 sys.exit(main(parser, []))
@@ -179,9 +179,8 @@ def run(tmp_path, *, under_systemd):
         if under_systemd:
             found = os.fstat(stderr.fileno())
             environment["JOURNAL_STREAM"] = f"{found.st_dev}:{found.st_ino}"
-        program = (
-            f"import fogline.process.journal as journal\njournal.log_handler.__defaults__ = ({str(tmp_path / 'journal')!r},)"
-        )
+        text = "from fogline.process.console import journal\n"
+        program = f"{text}journal.log_handler.__defaults__ = ({str(tmp_path / 'journal')!r},)"
         command = [sys.executable, "-c", program + PROGRAM]
         subprocess.run(command, stdin=subprocess.DEVNULL, stderr=stderr, env=environment, timeout=LIMIT_S, check=True)
     return (tmp_path / "stderr").read_text()

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from fogline.process.listing import show_facts, show_rows, utc
+from fogline.process.console.listing import show_facts, show_rows, utc
 
 LIMIT_S = 60
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from fogline.errors import Misconfigured
-from fogline.process.metrics import METRICS, Histogram, MetricType, Sample, samples_of
-from fogline.process.metrics_server import MAX_CLIENTS, MetricsServer, serve_in_thread
+from fogline.process.monitoring.metrics import METRICS, Histogram, MetricType, Sample, samples_of
+from fogline.process.monitoring.metrics_server import MAX_CLIENTS, MetricsServer, serve_in_thread
 from shared.process.metrics_client import LIMIT_S, get
 
 

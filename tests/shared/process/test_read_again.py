@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from fogline.errors import Misconfigured
-from fogline.process import tls_files
-from fogline.process.tls_files import QUIET_S, ReadAgain
+from fogline.process.files import tls_files
+from fogline.process.files.tls_files import QUIET_S, ReadAgain
 
 
 class Clock:

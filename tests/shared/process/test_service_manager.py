@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from fogline.process import service_manager
-from fogline.process.command_line import announce
+from fogline.process.console.command_line import announce
 from fogline.process.service_manager import patience_s, tell, tell_progress, tell_status, watched
 
 

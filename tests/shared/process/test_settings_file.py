@@ -3,7 +3,7 @@
 import pytest
 
 from fogline.errors import Misconfigured
-from fogline.process.settings_file import require_loopback, split_endpoint
+from fogline.process.files.settings_file import require_loopback, split_endpoint
 from fogline_cloud import settings as cloud
 from fogline_edge import settings as edge
 

@@ -7,7 +7,7 @@ import signal
 
 from fogline.amqp.scheduler import Share
 from fogline.message import Message
-from fogline.process.statistics import answer_sigusr1, census
+from fogline.process.monitoring.statistics import answer_sigusr1, census
 from fogline_lab.amqp import End, pair, within
 
 

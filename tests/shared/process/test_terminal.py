@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fogline.errors import Misconfigured
-from fogline.process import checkup, command_line, terminal
+from fogline.process import checkup
 from fogline.process.checkup import Finding, Grade
-from fogline.process.journal import log_handler
+from fogline.process.console import command_line, terminal
+from fogline.process.console.journal import log_handler
 
 EVIL = "on\x1b]0;owned\x07\x1b[2J\nlamp-2: SUCCEEDED 200\r\x9b31m\u202e\ud800"
 ESCAPED = r"on\x1b]0;owned\x07\x1b[2J\nlamp-2: SUCCEEDED 200\r\x9b31m\u202e\ud800"

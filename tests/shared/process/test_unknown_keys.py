@@ -3,7 +3,7 @@
 import pytest
 
 from fogline.errors import Misconfigured
-from fogline.process.settings_file import convert_settings
+from fogline.process.files.settings_file import convert_settings
 from fogline_cloud.settings import CloudSettings
 from fogline_edge.settings import EdgeSettings
 

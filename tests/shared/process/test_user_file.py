@@ -6,9 +6,9 @@ import re
 import pytest
 
 from fogline.errors import Misconfigured
-from fogline.process.settings_file import load_toml
-from fogline.process.tls_files import TlsSettings
-from fogline.process.user_file import read_password
+from fogline.process.files.settings_file import load_toml
+from fogline.process.files.tls_files import TlsSettings
+from fogline.process.files.user_file import read_password
 from fogline.signature import make_key
 from fogline_cloud.access.access_file import read_permissions
 from fogline_cloud.authority.ca_folder import ROOT, CaFolder
@@ -129,6 +129,6 @@ def test_files_of_users_are_read_by_one_function():
         f"{file.path}: {line.strip()}"
         for file in files(*PRODUCT)
         for line in file.text.splitlines()
-        if reads.search(line) and "resources.files(" not in line and not file.path.endswith("process/user_file.py")
+        if reads.search(line) and "resources.files(" not in line and not file.path.endswith("process/files/user_file.py")
     ]
-    assert not found, "call fogline.process.user_file.read_text:\n" + "\n".join(found)
+    assert not found, "call fogline.process.files.user_file.read_text:\n" + "\n".join(found)

@@ -22,9 +22,9 @@ from fogline.amqp.login import EXTERNAL, PLAIN, Login, LoginVerdict
 from fogline.amqp.security import ServerSecurity
 from fogline.enrolment import PRODUCT, USER_PREFIX
 from fogline.errors import Misconfigured
+from fogline.process.files.tls_files import ReadAgain, server_context
 from fogline.process.log_throttle import LogThrottle
 from fogline.process.rates import DeviceRates
-from fogline.process.tls_files import ReadAgain, server_context
 from fogline_cloud.access.principal import ASSERTED, KAFKA, Principal, PrincipalKind
 from fogline_cloud.authority.ca_folder import CaFolder
 from fogline_cloud.authority.certificates import Role, now_utc, subject_of

@@ -12,10 +12,10 @@ from typing import Final
 from fogline.address import is_identifier
 from fogline.amqp.login import Login, LoginVerdict
 from fogline.errors import Misconfigured, SlowDown
+from fogline.process.files.tls_files import ReadAgain, check_private
+from fogline.process.files.user_file import read_text
 from fogline.process.log_throttle import LogThrottle
 from fogline.process.login_turns import LoginTurns
-from fogline.process.tls_files import ReadAgain, check_private
-from fogline.process.user_file import read_text
 
 _COST: Final = {"n": 2**14, "r": 8, "p": 1}
 _NOBODY: Final = (b"nobody", b"")

@@ -10,8 +10,8 @@ from pathlib import Path
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
 
 from fogline.errors import Misconfigured
+from fogline.process.files.tls_files import ReadAgain
 from fogline.process.log_throttle import LogThrottle
-from fogline.process.tls_files import ReadAgain
 from fogline_cloud.authority.revocation import RevocationList, read_revocation_list
 from fogline_cloud.kafka import topics
 from fogline_cloud.kafka.clients import KafkaClients, readable

@@ -8,7 +8,7 @@ from datetime import datetime
 from fogline.event import Lane
 from fogline.gateway_statistics import GatewayStatistics
 from fogline.hello import KNOWN_MS
-from fogline.process.metrics import Sample
+from fogline.process.monitoring.metrics import Sample
 
 MAX_GATEWAYS = 10_000
 """Gateways of which metrics are kept. Beyond it, the one that was silent for longest is left out."""

@@ -30,9 +30,9 @@ from fogline.amqp.wire import encode
 from fogline.codec import MAX_MESSAGE_BYTES
 from fogline.errors import Misconfigured
 from fogline.message import Message
+from fogline.process.files.settings_file import split_endpoint
+from fogline.process.files.tls_files import client_context
 from fogline.process.log_throttle import LogThrottle
-from fogline.process.settings_file import split_endpoint
-from fogline.process.tls_files import client_context
 from fogline_cloud.bridge.group.shard_table import ShardTable
 from fogline_cloud.bridge.peers.peer import Peer
 from fogline_cloud.bridge.peers.upstream import Upstream

@@ -6,7 +6,7 @@ from typing import Any
 
 from fogline.address import CommandAddress, CommandResponse, parse_address
 from fogline.errors import Misconfigured, Poison
-from fogline.process.terminal import show
+from fogline.process.console.terminal import show
 from fogline_cloud.access.access_file import read_permissions
 from fogline_cloud.access.policy import Action, Policy
 from fogline_cloud.access.principal import Principal, PrincipalKind

@@ -11,9 +11,9 @@ import msgspec
 from fogline.address import printable
 from fogline.document_error import explained
 from fogline.errors import Misconfigured, Poison, Unreachable
-from fogline.process.command_line import add_limit
-from fogline.process.listing import show_rows, utc
-from fogline.process.terminal import show, tell
+from fogline.process.console.command_line import add_limit
+from fogline.process.console.listing import show_rows, utc
+from fogline.process.console.terminal import show, tell
 from fogline_cloud.audit.chain import AuditLink, ChainCheck
 from fogline_cloud.audit.record import AuditRecord, decode_audit
 from fogline_cloud.cli.common import add_command, add_group

@@ -12,10 +12,10 @@ from cryptography.hazmat.primitives.hashes import SHA256
 
 from fogline.address import is_identifier
 from fogline.errors import Misconfigured
-from fogline.process.command_line import add_limit
-from fogline.process.listing import show_rows, utc
-from fogline.process.owner import as_owner, become_owner
-from fogline.process.terminal import show
+from fogline.process.console.command_line import add_limit
+from fogline.process.console.listing import show_rows, utc
+from fogline.process.console.terminal import show
+from fogline.process.files.owner import as_owner, become_owner
 from fogline_cloud.authority.ca_folder import ROOT, STATES, CaFolder, Known, write_private
 from fogline_cloud.authority.certificates import Role, Subject, key_pem, make_key, now_utc, pem
 from fogline_cloud.cli.common import add_command, add_group

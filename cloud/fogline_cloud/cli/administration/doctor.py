@@ -20,8 +20,8 @@ from fogline.errors import Misconfigured
 from fogline.installed import find_java
 from fogline.process import checkup
 from fogline.process.checkup import Check, Finding, Grade
-from fogline.process.settings_file import split_endpoint
-from fogline.process.tls_files import client_context
+from fogline.process.files.settings_file import split_endpoint
+from fogline.process.files.tls_files import client_context
 from fogline.tracing.collector import check_collector
 from fogline_cloud.authority.own_certificate import own_certificate_problems
 from fogline_cloud.cli.common import add_command

@@ -9,8 +9,8 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from fogline.address import is_identifier
 from fogline.errors import Misconfigured
-from fogline.process.owner import become_owner
-from fogline.process.terminal import show
+from fogline.process.console.terminal import show
+from fogline.process.files.owner import become_owner
 from fogline_cloud.authority.ca_folder import CaFolder
 from fogline_cloud.authority.certificates import check_hosts, now_utc
 from fogline_cloud.cli.common import add_command, add_group

@@ -4,8 +4,8 @@ import argparse
 import json
 from typing import Any
 
-from fogline.process.command_line import add_watch
-from fogline.process.terminal import show, tell
+from fogline.process.console.command_line import add_watch
+from fogline.process.console.terminal import show, tell
 from fogline_cloud.cli.common import add_command, add_group
 from fogline_cloud.kafka import acl_admin
 from fogline_cloud.kafka import rights as kafka_rights

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from fogline.errors import Misconfigured
-from fogline.process.command_line import add_limit
-from fogline.process.listing import show_rows
-from fogline.process.owner import become_owner
-from fogline.process.terminal import show, tell
-from fogline.process.user_file import read_text
+from fogline.process.console.command_line import add_limit
+from fogline.process.console.listing import show_rows
+from fogline.process.console.terminal import show, tell
+from fogline.process.files.owner import become_owner
+from fogline.process.files.user_file import read_text
 from fogline_cloud.bridge.door.passwords import password_line, read_passwords
 from fogline_cloud.cli.common import add_command, add_group
 from fogline_cloud.settings import load

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from fogline.command import CommandState
-from fogline.process.command_line import add_limit
-from fogline.process.listing import show_facts, show_rows, utc
-from fogline.process.terminal import show, tell
+from fogline.process.console.command_line import add_limit
+from fogline.process.console.listing import show_facts, show_rows, utc
+from fogline.process.console.terminal import show, tell
 from fogline.signature import make_key
 from fogline_cloud.cli.common import add_command, add_group, device_argument
 from fogline_cloud.cli.operators.command_cancel import add_cancel

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from fogline.command import CommandState, Status
-from fogline.process.terminal import show, tell
+from fogline.process.console.terminal import show, tell
 from fogline_cloud.cli.common import add_command
 from fogline_cloud.cli.operators.operator_link import add_bridge, command_of, connected
 from fogline_cloud.cli.times import seconds

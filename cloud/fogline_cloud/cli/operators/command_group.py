@@ -13,10 +13,10 @@ from typing import Any
 from fogline.address import is_identifier
 from fogline.command import CommandState
 from fogline.errors import Misconfigured
-from fogline.process.command_line import INTERRUPTED
+from fogline.process.console.command_line import INTERRUPTED
+from fogline.process.console.listing import show_rows
+from fogline.process.console.terminal import show, show_progress, tell
 from fogline.process.kernel_clock import wall_clock_ms
-from fogline.process.listing import show_rows
-from fogline.process.terminal import show, show_progress, tell
 from fogline_cloud.cli.common import add_command, add_group
 from fogline_cloud.cli.operators.operator_link import add_bridge, connected, devices_of
 from fogline_cloud.commands.client import Ask

@@ -11,8 +11,8 @@ from typing import Any
 from fogline.address import addressed_device
 from fogline.command import CommandState
 from fogline.errors import Misconfigured, Poison
-from fogline.process.command_line import INTERRUPTED
-from fogline.process.terminal import show, show_body, show_progress, tell
+from fogline.process.console.command_line import INTERRUPTED
+from fogline.process.console.terminal import show, show_body, show_progress, tell
 from fogline_cloud.cli.common import add_command, json_argument
 from fogline_cloud.cli.operators.command_group import add_groups, require_no_device, send_group
 from fogline_cloud.cli.operators.operator_link import add_bridge, bridge_of, connected, refused

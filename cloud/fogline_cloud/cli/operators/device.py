@@ -11,10 +11,10 @@ import msgspec
 from fogline.address import DeviceAddress
 from fogline.amqp.outcome import DeliveryState, Outcome
 from fogline.errors import Misconfigured, Poison
-from fogline.process.command_line import add_limit
-from fogline.process.listing import show_facts, show_rows
-from fogline.process.settings_file import load_toml
-from fogline.process.terminal import show, tell
+from fogline.process.console.command_line import add_limit
+from fogline.process.console.listing import show_facts, show_rows
+from fogline.process.console.terminal import show, tell
+from fogline.process.files.settings_file import load_toml
 from fogline_cloud.cli.common import add_command, add_group, device_argument, json_argument
 from fogline_cloud.cli.operators.operator_link import add_bridge, bridge_of, devices_of, refused
 from fogline_cloud.commands.operator_security import operator_security

@@ -8,7 +8,7 @@ from typing import Any
 
 from fogline.address import CommandAddress, DeviceAddress, is_identifier
 from fogline.errors import Misconfigured, Poison, Unreachable
-from fogline.process.settings_file import split_endpoint
+from fogline.process.files.settings_file import split_endpoint
 from fogline_cloud.commands.client import Operator
 from fogline_cloud.commands.operator_security import operator_security
 from fogline_cloud.devices.device_filter import read_filter

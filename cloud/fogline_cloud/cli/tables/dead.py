@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from fogline.address import printable
-from fogline.process.command_line import add_limit
-from fogline.process.listing import show_rows, utc
-from fogline.process.terminal import show, tell
+from fogline.process.console.command_line import add_limit
+from fogline.process.console.listing import show_rows, utc
+from fogline.process.console.terminal import show, tell
 from fogline_cloud.cli.common import add_command, add_group, device_argument
 from fogline_cloud.cli.tables.flow_replay import replay
 from fogline_cloud.cli.times import moment

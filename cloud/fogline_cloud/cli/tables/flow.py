@@ -10,10 +10,10 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from fogline.process.command_line import announce
-from fogline.process.metrics_server import serve_in_thread
+from fogline.process.console.command_line import announce
+from fogline.process.console.terminal import show, tell
+from fogline.process.monitoring.metrics_server import serve_in_thread
 from fogline.process.service_manager import tell_status
-from fogline.process.terminal import show, tell
 from fogline.tracing.activation import tracing
 from fogline.tracing.spans import ExportSpans
 from fogline_cloud.cli.common import add_command, add_group

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from fogline.errors import Misconfigured
-from fogline.process.terminal import show, tell
+from fogline.process.console.terminal import show, tell
 from fogline_cloud.cli.common import add_command
 from fogline_cloud.settings import load
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
-from fogline.process.listing import utc
-from fogline.process.terminal import escaped, show
+from fogline.process.console.listing import utc
+from fogline.process.console.terminal import escaped, show
 from fogline_cloud.cli.common import add_command
 from fogline_cloud.settings import CloudSettings, load
 

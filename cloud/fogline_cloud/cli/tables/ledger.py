@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from fogline.process.listing import utc
-from fogline.process.terminal import escaped, show
+from fogline.process.console.listing import utc
+from fogline.process.console.terminal import escaped, show
 from fogline_cloud.access.access_file import read_permissions
 from fogline_cloud.cli.common import add_command, add_group, device_argument
 from fogline_cloud.cli.times import day, moment, seconds

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from fogline.process.command_line import announce
-from fogline.process.listing import utc
-from fogline.process.terminal import show
+from fogline.process.console.command_line import announce
+from fogline.process.console.listing import utc
+from fogline.process.console.terminal import show
 from fogline_cloud.cli.common import add_command, add_group, device_argument
 from fogline_cloud.maintenance.forget import ForgottenDay, forget
 from fogline_cloud.maintenance.maintain import MaintenanceStep, maintain

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from fogline.errors import FoglineError
-from fogline.process.metrics import Histogram, Sample
+from fogline.process.monitoring.metrics import Histogram, Sample
 from fogline.tracing.activation import read_tracing
 from fogline_cloud.flows.driver.commit import Progress
 from fogline_cloud.flows.driver.raw_sink import RawProgress

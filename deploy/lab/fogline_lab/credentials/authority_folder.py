@@ -9,7 +9,7 @@ import msgspec
 
 from fogline.amqp.login import EXTERNAL, Login
 from fogline.amqp.security import ClientSecurity
-from fogline.process.tls_files import TlsSettings, client_context
+from fogline.process.files.tls_files import TlsSettings, client_context
 from fogline_cloud.authority.ca_folder import ROOT, CaFolder, write_private
 from fogline_cloud.authority.certificates import Role, Subject, key_pem, make_key, now_utc, pem
 from fogline_cloud.bridge.door.passwords import password_line

@@ -4,7 +4,7 @@ import ssl
 from pathlib import Path
 from typing import Any
 
-from fogline.process.tls_files import TlsSettings, client_context
+from fogline.process.files.tls_files import TlsSettings, client_context
 from fogline_cloud.authority.ca_folder import LIST, CaFolder
 from fogline_cloud.authority.certificates import Role, now_utc
 from fogline_edge.settings import MqttTlsSettings

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from fogline.amqp.backoff import Backoff
 from fogline.event import Lane, Receipt
-from fogline.process.tls_files import TlsSettings
+from fogline.process.files.tls_files import TlsSettings
 from fogline.signature import TrustedKeys
 from fogline_cloud.bridge.bridge import Bridge
 from fogline_cloud.kafka import topics

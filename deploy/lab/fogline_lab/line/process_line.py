@@ -10,7 +10,7 @@ from pathlib import Path
 from fogline.address import shard_of
 from fogline.amqp.backoff import Backoff
 from fogline.event import Lane, Receipt
-from fogline.process.tls_files import TlsSettings
+from fogline.process.files.tls_files import TlsSettings
 from fogline_cloud.kafka import topics
 from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.kafka.committed_records import read_committed

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class BleCounters:
-    """Counters since the start. `fogline.process.metrics` has their meanings."""
+    """Counters since the start. `fogline.process.monitoring.metrics` has their meanings."""
 
     heard: int = 0
     taken: int = 0
@@ -30,7 +30,7 @@ class BleCounters:
 
 @dataclass(slots=True)
 class Steps:
-    """Observations and actions of the supervisor since the start. `fogline.process.metrics` has their meanings."""
+    """Observations and actions of the supervisor since the start. `fogline.process.monitoring.metrics` has their meanings."""
 
     bus_lost: int = 0
     daemon_lost: int = 0

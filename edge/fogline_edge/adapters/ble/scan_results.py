@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fogline.advertisement import Advertisement
-from fogline.process.terminal import escaped
+from fogline.process.console.terminal import escaped
 from fogline_edge.profiles.ble import BleProfile, device_of, fits
 
 _COLUMNS = ("address", "dBm", "heard", "profile", "device", "says")

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class CoapCounters:
-    """Counters since the start. `fogline.process.metrics` has their meanings."""
+    """Counters since the start. `fogline.process.monitoring.metrics` has their meanings."""
 
     datagrams: int = 0
     dropped: int = 0

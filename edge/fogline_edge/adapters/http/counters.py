@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class HttpCounters:
-    """Counters since the start. `fogline.process.metrics` has their meanings."""
+    """Counters since the start. `fogline.process.monitoring.metrics` has their meanings."""
 
     connected: int = 0
     connections: int = 0

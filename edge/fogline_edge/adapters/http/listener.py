@@ -5,8 +5,8 @@ import logging
 
 from fogline.byte_budget import ByteBudget
 from fogline.errors import Misconfigured
+from fogline.process.files.settings_file import is_loopback
 from fogline.process.rates import DeviceRates
-from fogline.process.settings_file import is_loopback
 from fogline.unnamed_sockets import UnnamedSockets
 from fogline_edge.adapters.bind_error import cannot_listen
 from fogline_edge.adapters.http.access import HttpLogins

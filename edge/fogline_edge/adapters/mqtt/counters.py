@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class MqttCounters:
-    """Counts since the listener started. `fogline.process.metrics` has their meanings."""
+    """Counts since the listener started. `fogline.process.monitoring.metrics` has their meanings."""
 
     connections: int = 0
     connected: int = 0

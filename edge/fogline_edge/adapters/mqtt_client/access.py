@@ -4,8 +4,8 @@ import ssl
 from dataclasses import dataclass, field
 
 from fogline.errors import Misconfigured
-from fogline.process.settings_file import is_loopback, split_endpoint
-from fogline.process.user_file import read_password
+from fogline.process.files.settings_file import is_loopback, split_endpoint
+from fogline.process.files.user_file import read_password
 from fogline_edge.settings import MqttClientSettings
 
 _FORBIDDEN = set("+#\0")

@@ -18,7 +18,7 @@ from fogline_edge.profiles.profile import BrokerMessage, Ignored, IgnoreReason, 
 
 @dataclass(slots=True)
 class MqttClientCounters:
-    """Counts since the client started. `fogline.process.metrics` has their meanings."""
+    """Counts since the client started. `fogline.process.monitoring.metrics` has their meanings."""
 
     connections: int = 0
     connected: int = 0

@@ -5,8 +5,8 @@ from functools import partial
 from pathlib import Path
 
 from fogline.errors import Misconfigured
-from fogline.process.settings_file import is_loopback
-from fogline.process.tls_files import ReadAgain, server_context
+from fogline.process.files.settings_file import is_loopback
+from fogline.process.files.tls_files import ReadAgain, server_context
 from fogline_edge.adapters.users import UserSecret, load_users
 from fogline_edge.settings import MqttSettings, MqttTlsSettings
 

@@ -9,9 +9,9 @@ from typing import NamedTuple
 from fogline.address import shown
 from fogline.byte_budget import ByteBudget
 from fogline.errors import Misconfigured, SlowDown
+from fogline.process.files.settings_file import is_loopback
 from fogline.process.login_turns import LoginTurns
 from fogline.process.rates import DeviceRates
-from fogline.process.settings_file import is_loopback
 from fogline.unnamed_sockets import UnnamedSockets
 from fogline_edge.adapters.bind_error import cannot_listen
 from fogline_edge.adapters.device_acl import DeviceAcl

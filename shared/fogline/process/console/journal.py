@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from fogline.process.terminal import escaped
+from fogline.process.console.terminal import escaped
 
 JOURNAL = "/run/systemd/journal/socket"
 FIELDS = ("tenant", "gateway", "device", "lane", "reason")

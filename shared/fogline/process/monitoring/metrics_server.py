@@ -16,8 +16,8 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
 from fogline.errors import Misconfigured
-from fogline.process.metrics import METRICS, Histogram, MetricType, Sample
-from fogline.process.settings_file import require_loopback, split_endpoint
+from fogline.process.files.settings_file import require_loopback, split_endpoint
+from fogline.process.monitoring.metrics import METRICS, Histogram, MetricType, Sample
 
 REQUEST_S = 5.0
 """Time that a client has to send its request and to read the response."""

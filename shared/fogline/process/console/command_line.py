@@ -21,8 +21,8 @@ from typing import Any, NoReturn
 
 from fogline.errors import FoglineError
 from fogline.process import service_manager
-from fogline.process.journal import log_handler
-from fogline.process.terminal import clear, show, tell
+from fogline.process.console.journal import log_handler
+from fogline.process.console.terminal import clear, show, tell
 
 INTERRUPTED = 130
 """Exit status after Ctrl-C: 128 + SIGINT, as shells have it."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from fogline.process.terminal import show
+from fogline.process.console.terminal import show
 
 SHELLS = ("bash", "zsh", "fish")
 

@@ -5,8 +5,8 @@ import signal
 from collections.abc import Iterator
 
 from fogline.amqp.driver import open_connections
-from fogline.process.command_line import announce
-from fogline.process.metrics import Sample
+from fogline.process.console.command_line import announce
+from fogline.process.monitoring.metrics import Sample
 
 
 def answer_sigusr1() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from fogline.process.terminal import show, tell
+from fogline.process.console.terminal import show, tell
 
 
 def show_rows(columns: Sequence[str], rows: Sequence[Sequence[object]], empty: str, more: int = 0) -> None:

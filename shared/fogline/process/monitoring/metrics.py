@@ -1,7 +1,7 @@
 """Every metric of Fogline: name, type, meaning. docs/reference/metrics.md is generated from `METRICS`.
 
 Names follow Prometheus: base units, `_total` for counters. The parts of a process count in plain objects with typed fields
-(`MqttCounters`, `ShardCounters`, ...); `fogline.process.metrics_server` reads them when it is asked.
+(`MqttCounters`, `ShardCounters`, ...); `fogline.process.monitoring.metrics_server` reads them when it is asked.
 """
 
 from bisect import bisect_left

@@ -8,7 +8,7 @@ import msgspec
 
 from fogline.document_error import TOML, explained
 from fogline.errors import Misconfigured
-from fogline.process.user_file import read_text
+from fogline.process.files.user_file import read_text
 
 T = TypeVar("T", bound=msgspec.Struct)
 

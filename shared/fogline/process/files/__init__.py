@@ -1,0 +1,7 @@
+"""Files that users write: settings, certificates, and whose rights a process needs for them.
+
+`owner`: root acts in another user's folder as that user
+`settings_file`: TOML files into types
+`tls_files`: TLS from the files that the settings name
+`user_file`: text files that users write
+"""
