@@ -28,7 +28,7 @@ from fogline_edge.adapters.mqtt.session.session_state import PREFIX, carries_com
 from fogline_edge.first_settings import require_none
 from fogline_edge.outbox.copy_file import OLDEST, CopyRecord, change_copy
 from fogline_edge.outbox.data_folder import DataFolder, RunEnd, forget_journal_name, sync_path
-from fogline_edge.outbox.schema import NEWEST_MIGRATION, open_database
+from fogline_edge.outbox.schema import MIGRATIONS, open_database
 from fogline_edge.outbox.startup import FILE
 from fogline_edge.settings import EdgeSettings, load
 
@@ -239,10 +239,10 @@ def _read(file: Path) -> _Content:
                 raise Misconfigured(f"the backup {file} is damaged: {found}. Take another one")
             made, by, settings = connection.execute("SELECT made, version, settings FROM backup").fetchone()
             files = connection.execute("SELECT name, mode, content FROM backup_file").fetchall()
-            (newest,) = connection.execute("SELECT max(name) FROM _sqlite_migrations").fetchone()
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
     except (sqlite3.Error, TypeError, ValueError) as error:
         raise Misconfigured(f"{file} is no backup that `fogline-edge backup` has written, or is damaged: {error}") from None
-    if newest > NEWEST_MIGRATION:
+    if version > len(MIGRATIONS):
         raise Misconfigured(f"the backup {file} is of fogline-edge {by}, which is newer: install that version first")
     for name, _, _ in files:
         if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:

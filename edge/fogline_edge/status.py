@@ -106,12 +106,9 @@ def read_events(folder: Path, table: str, limit: int) -> list[dict[str, Any]]:
 
     `recorded` (RFC 3339) and `device` are `-` if the event cannot be read.
     """
-    from sqlite_utils import Database  # noqa: PLC0415 - imports pandas if installed; a gateway, which does not call this, need not
-
     with _open_read_only(folder) as connection:
-        database = Database(connection)
         query = f"SELECT stream, sequence, body FROM {table} ORDER BY stream, sequence LIMIT ?"  # noqa: S608 - our own names
-        return [_readable(row) for row in database.query(query, [limit])]
+        return [_readable(dict(row)) for row in connection.execute(query, [limit])]
 
 
 def _readable(row: dict[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,6 @@ topic `fogline.commands`), `journal` (the gateway's file) and `replies` (the lan
 import sqlite3
 from collections import Counter, deque
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import SimpleNamespace
 
 from chaos import gateway_copies
@@ -32,12 +31,11 @@ from fogline_cloud.commands.reply_lane import check_replies
 from fogline_cloud.shard.command_changes import CommandChange
 from fogline_edge.downlink import journal
 from fogline_edge.downlink.downlink import Downlink
-from fogline_edge.outbox import outbox as outbox_module
 from fogline_edge.outbox.data_folder import journal_name
 from fogline_edge.outbox.group import Group
+from fogline_edge.outbox.schema import migrate
 from fogline_lab.bridge.command_side import CommandSide
 
-SCHEMA = Path(outbox_module.__file__).parent / "schema.sql"
 IDS = CommandIds(b"k" * 32)
 OPERATOR = Principal(PrincipalKind.CLIENT, "acme", "op-1", "password")
 ADDRESS = CommandAddress("acme", "lamp-1")
@@ -191,7 +189,7 @@ class World:
 
     def __post_init__(self) -> None:
         self.journal = sqlite3.connect(":memory:", isolation_level=None)
-        self.journal.executescript(SCHEMA.read_text())
+        migrate(self.journal)
         gateway_copies.begin(self)
         self.line = DeviceLine(self)
         self.bridge: Bridge = self.loop.call(Bridge, self)

@@ -5,7 +5,7 @@ import sqlite3
 from fogline.command import CommandState
 from fogline_edge.outbox.data_folder import forget_journal_name
 from fogline_edge.outbox.memory_expiry import MemoryExpiry
-from fogline_edge.outbox.schema import SCHEMA
+from fogline_edge.outbox.schema import migrate
 
 REPLY_STREAM = 1
 
@@ -76,7 +76,7 @@ def restore(world) -> None:
 def empty_card(world) -> None:
     """The gateway's card is gone. It gets a new one under its old name."""
     journal = sqlite3.connect(":memory:", isolation_level=None)
-    journal.executescript("".join(f"{each};" for each in SCHEMA))
+    migrate(journal)
     _replace(world, journal, [])
 
 

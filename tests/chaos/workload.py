@@ -75,7 +75,7 @@ class Life:
 
     async def forget(self, n: int) -> None:
         self.note("forgotten", n)
-        await self._committed(lambda done: self.outbox.port.forget("lamp-1", b"mqtt", done, n))
+        await self._committed(lambda done: self.outbox.port.forget(b"mqtt", done, n))
 
     async def keep(self, key: str, value: bytes | None) -> None:
         self.note("asked", key, value)

@@ -228,7 +228,7 @@ class PortContract:
             receipts = Receipts()
             forgotten = asyncio.Event()
             opened.port.put(arrival(b"a", slot=b"s"), receipts.done(b"1"))
-            opened.port.forget("d1", b"s", forgotten.set)
+            opened.port.forget(b"s", forgotten.set)
             opened.port.put(arrival(b"a", slot=b"s", again=True), receipts.done(b"2"))
             async with asyncio.timeout(LIMIT_S):
                 await forgotten.wait()

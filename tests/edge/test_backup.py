@@ -111,7 +111,7 @@ async def test_a_command_that_a_session_had_in_flight_is_not_sent_again(config, 
     publish = Publish(topic="command///req/C1/switch", payload=b"{}", qos=2, packet_id=1)
     begun = {1: InflightCommand("C1", "lamp-1", Deadline("boot", 1), publish, DeliveryPhase.SENT)}
     for client, inflight in (("begun", begun), ("idle", {})):
-        record = msgspec.msgpack.encode(SessionRecord(1, b"epoch", 3600, [], {}, inflight))
+        record = msgspec.msgpack.encode(SessionRecord(1, b"epoch", 3600, [], inflight))
         done = asyncio.get_running_loop().create_future()
         outbox.port.keep(f"mqtt/session//{client}", record, partial(done.set_result, None))
         await within(done, "not kept")
@@ -162,7 +162,7 @@ async def test_without_an_outbox_there_is_no_backup(config, tmp_path):
         ("UPDATE backup_file SET name = '../../etc/passwd' WHERE name = 'users'", "forged"),
         ("UPDATE backup_file SET name = '/etc/passwd' WHERE name = 'users'", "forged"),
         ("DELETE FROM backup_file", "no settings"),
-        ("UPDATE _sqlite_migrations SET name = 'm999_later' WHERE id = 1", "newer"),
+        ("PRAGMA user_version = 999", "newer"),
         ("UPDATE meta SET value = 'acme/gw-2' WHERE key = 'gateway'", "belongs to gateway acme/gw-2"),
     ],
 )

@@ -16,8 +16,8 @@ class _Recognition:
     """Receipts of arrivals, by the rules of the outbox for retransmissions and unchanged reports."""
 
     def __init__(self) -> None:
-        self.slots: dict[tuple[str, bytes, int], bytes] = {}
-        self.of_former_runs: set[tuple[str, bytes, int]] = set()
+        self.slots: dict[tuple[bytes, int], tuple[str, bytes]] = {}
+        self.of_former_runs: set[tuple[bytes, int]] = set()
         self._reported: dict[tuple[str, str], Reported] = {}
 
     def receipt(self, arrival: Arrival) -> Receipt:
@@ -29,12 +29,12 @@ class _Recognition:
                 return Receipt.FILTERED
             self._reported[arrival.device, arrival.channel] = Reported(content, now_ms)
         if resend is not None:
-            content = digest(arrival.channel, arrival.data, resend.token)
-            slot = (arrival.device, resend.slot, resend.number)
+            message = arrival.device, digest(arrival.channel, arrival.data, resend.token)
+            slot = (resend.slot, resend.number)
             unproven = resend.ack_delivery is AckDelivery.UNPROVEN or slot in self.of_former_runs
-            if resend.again and unproven and self.slots.get(slot) == content:
+            if resend.again and unproven and self.slots.get(slot) == message:
                 return Receipt.DUPLICATE
-            self.slots[slot] = content
+            self.slots[slot] = message
             self.of_former_runs.discard(slot)
         return Receipt.STORED
 
@@ -117,11 +117,11 @@ class MemoryPort:
         if not self.crowded:
             asyncio.get_running_loop().call_soon(self._call_for_room)
 
-    def forget(self, device: str, slot: bytes, done: Callable[[], None], number: int = 0) -> None:
+    def forget(self, slot: bytes, done: Callable[[], None], number: int = 0) -> None:
         """See `Port.forget`."""
 
         def commit() -> None:
-            self._recognition.slots.pop((device, slot, number), None)
+            self._recognition.slots.pop((slot, number), None)
             done()
 
         self._group.add(commit)

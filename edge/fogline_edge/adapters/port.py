@@ -34,7 +34,7 @@ class Port(Protocol):
     def when_room(self, call: Callable[[], None]) -> None:
         """Call `call` once, on the loop, when `put` accepts arrivals again (at the next turn if it does now)."""
 
-    def forget(self, device: str, slot: bytes, done: Callable[[], None], number: int = 0) -> None:
+    def forget(self, slot: bytes, done: Callable[[], None], number: int = 0) -> None:
         """Durably forget the last arrival of a `Retransmission`'s slot and number: its next use is a new message.
 
         Takes effect after every earlier `put`; `done` is called once, on the loop, after the commit.

@@ -22,7 +22,6 @@
 `last_seen`: counter values of advertisers, in memory
 `live_rows`: committed rows on the event loop
 `memory_expiry`: deletion of old memory of duplicates
-`migrations`: migrations of older files
 `outbox`: the file, its thread, and their interfaces on the event loop
 `pages`: SQLite's file format
 `port`: the interface for adapters, with limits of what may wait
@@ -32,7 +31,7 @@
 `requests`: reads and changes that the loop asks for
 `resend_memory`: the last message of each packet id
 `salvage`: a damaged file into a new one
-`schema`: the file, opened with the newest schema
+`schema`: the file, opened with the newest schema; the migrations
 `startup`: the file before it is used
 `store`: connection, transactions, and the state that mirrors the rows
 `stored_body`: event bodies as the file stores them

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from fogline.event import Lane
-from fogline_edge.outbox.pages import Cell, UnreadableError, Value, cell, cells, children, page_bytes_of, read_log
+from fogline_edge.outbox.pages import PAGE_BYTES, Cell, UnreadableError, Value, cell, cells, children, read_log
 from fogline_edge.outbox.recognition import MemoryEntry
 from fogline_edge.outbox.resend_memory import ENTRY
 from fogline_edge.outbox.streams import SEQUENCE_BITS, SEQUENCE_MASK
@@ -20,12 +20,7 @@ from fogline_edge.outbox.streams import SEQUENCE_BITS, SEQUENCE_MASK
 MAX_LOG_BYTES = 256 * 1024 * 1024
 """The most of a log that is read."""
 
-_SAMPLE_BYTES = 1024 * 1024
-_TABLES = frozenset({"stream", "event", "quarantine", "memory", "meta", "kept", "command", "resend", "slot"})
-_FORMER = {"event_by_key": "event"}
-"""Tables of a file that is being migrated, with the names that the rows of both have here."""
-_FORMER_SLOTS_BYTES = 768
-_FORMER_STREAM_VALUES = 16
+_TABLES = frozenset({"stream", "event", "quarantine", "memory", "meta", "kept", "command", "resend"})
 _NAME = re.compile(r"[0-9a-f]{16}")
 _LANES = frozenset(Lane)
 _trace = msgspec.msgpack.Decoder(MemoryEntry)
@@ -36,9 +31,8 @@ class Images:
 
     def __init__(self, database: Path, log: Path) -> None:
         self._files = [_opened(database), _opened(log)]
-        self._page_bytes = _page_bytes(database, log)
-        self.count = max(0, _size(database)) // self._page_bytes
-        self.log = read_log(_head(log), self._page_bytes)
+        self.count = max(0, _size(database)) // PAGE_BYTES
+        self.log = read_log(_head(log))
         self.log_bytes = max(0, _size(log))
         self.count = max(self.count, *self.log.newest, 0)
 
@@ -51,12 +45,12 @@ class Images:
     def place(self, number: int) -> int:
         """Return the place of the newest image of a page: its offset times 2, plus 1 if it is in the log."""
         at = self.log.newest.get(number)
-        return at * 2 + 1 if at is not None else (number - 1) * self._page_bytes * 2
+        return at * 2 + 1 if at is not None else (number - 1) * PAGE_BYTES * 2
 
     def others(self) -> list[tuple[int, int]]:
         """Return older images, and those that SQLite would not see, as page and place; the newest first."""
         found = [(page, at * 2 + 1) for page, at in sorted(self.log.others, key=lambda each: -each[1])]
-        return found + [(page, (page - 1) * self._page_bytes * 2) for page in self.log.newest]
+        return found + [(page, (page - 1) * PAGE_BYTES * 2) for page in self.log.newest]
 
     def at(self, place: int) -> bytes | None:
         """Return the page image at a place."""
@@ -64,10 +58,10 @@ class Images:
         if file is None or place < 0:
             return None
         try:
-            data = os.pread(file, self._page_bytes, place >> 1)
+            data = os.pread(file, PAGE_BYTES, place >> 1)
         except OSError:  # a bad sector: the other pages may be readable
             return None
-        return data if len(data) == self._page_bytes else None
+        return data if len(data) == PAGE_BYTES else None
 
     def page(self, number: int) -> bytes | None:
         """Return the newest image of a page."""
@@ -98,7 +92,7 @@ class Carving:
         for table, root in self._roots().items():
             self.whole.add(table)
             for number in self._tree(table, root):
-                yield from self._on(0, number, images.place(number), _FORMER.get(table, table))
+                yield from self._on(0, number, images.place(number), table)
         for number in range(1, images.count + 1):
             if number not in self._seen:
                 yield from self._on(1, number, images.place(number))
@@ -126,7 +120,7 @@ class Carving:
             for row in rows:
                 if len(row.values) == 5 and row.values[0] == "table":
                     name, root = row.values[1], row.values[3]
-                    if isinstance(name, str) and isinstance(root, int) and _FORMER.get(name, name) in _TABLES:
+                    if isinstance(name, str) and isinstance(root, int) and name in _TABLES:
                         found[name] = root
         return found
 
@@ -164,7 +158,7 @@ class Carving:
 
 
 class CarvedEvent(NamedTuple):
-    """A row of `event`, of this version or the former one. `message`: see `resend_memory`."""
+    """A row of `event`. `message`: see `resend_memory`."""
 
     number: int
     sequence: int
@@ -178,8 +172,6 @@ def event_of(row: Cell) -> CarvedEvent:
         case (_, _, bytes(body), message) if row.rowid > SEQUENCE_MASK:
             known = message if _long(message, ENTRY.size + 4) else None
             return CarvedEvent(row.rowid >> SEQUENCE_BITS, row.rowid & SEQUENCE_MASK, body, known)  # type: ignore[arg-type]
-        case (int(number), int(sequence), bytes(), bytes(body)):
-            return CarvedEvent(number, sequence, body, None)
         case _:
             raise UnreadableError("no row of events")
 
@@ -192,12 +184,9 @@ def table_of(row: Cell) -> str | None:
             return _event_or_memory(values, rowid)
         case 2:
             return _pair(values, rowid)
-        case 5:
-            slots = _long(values[0], 16) and _long(values[4], _FORMER_SLOTS_BYTES)
-            table, sound = "slot", slots and _are(values[1:4], int, str, int)
         case 6:
             table, sound = "quarantine", rowid > 0 and _are(values, int, int, str, str, bytes, str) and _is_place(values[:2])
-        case 16 | 18:
+        case 18:
             table, sound = "stream", rowid > 0 and _is_stream(values)
         case 17:
             table, sound = "command", rowid > 0 and _is_command(values)
@@ -218,12 +207,7 @@ def _event_or_memory(values: tuple[Value, ...], rowid: int) -> str | None:
     first, second, third, fourth = values
     if rowid > SEQUENCE_MASK and isinstance(third, bytes):
         return "event"  # whatever its other values are: the body has a checksum
-    if not isinstance(fourth, bytes):
-        return None
-    if isinstance(first, int):
-        event = isinstance(second, int) and first > 0 and second > 0 and _long(third, 16)
-        return "event" if event else None
-    if isinstance(second, str) and isinstance(third, int) and _long(first, 16):
+    if isinstance(second, str) and isinstance(third, int) and isinstance(fourth, bytes) and _long(first, 16):
         try:
             _trace.decode(fourth)
         except msgspec.MsgspecError:
@@ -237,13 +221,8 @@ def _is_place(values: Sequence[Value]) -> bool:
     return all(isinstance(each, int) and 0 < each < 1 << 53 for each in values)
 
 
-def stream_values(values: tuple[Value, ...]) -> tuple[Value, ...]:
-    """Return name, lane, open, head, settled and the rest of a row of `stream`. A former one has a chain after the head."""
-    return values[1:] if len(values) != _FORMER_STREAM_VALUES else (*values[1:5], *values[6:])
-
-
 def _is_stream(values: tuple[Value, ...]) -> bool:
-    name, lane, is_open, head, settled, settled_commit_id, *counts = stream_values(values)
+    _, name, lane, is_open, head, settled, settled_commit_id, *counts = values
     reason, *counts_since = counts[7:]
     return (
         _are((name, lane, head, settled, settled_commit_id, reason), str, str, int, int, bytes, str)
@@ -275,9 +254,9 @@ def _long(value: Value, length: int) -> bool:
     return isinstance(value, bytes) and len(value) == length
 
 
-def log_is_broken(database: Path, log: Path) -> bool:
+def log_is_broken(log: Path) -> bool:
     """Return True if the log holds durable commits that SQLite would not see."""
-    return read_log(_head(log), _page_bytes(database, log)).broken
+    return read_log(_head(log)).broken
 
 
 def _opened(path: Path) -> int | None:
@@ -294,13 +273,9 @@ def _size(path: Path) -> int:
         return -1
 
 
-def _head(path: Path, limit: int = MAX_LOG_BYTES) -> bytes:
+def _head(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            return file.read(limit)
+            return file.read(MAX_LOG_BYTES)
     except OSError:
         return b""
-
-
-def _page_bytes(database: Path, log: Path) -> int:
-    return page_bytes_of(_head(database, _SAMPLE_BYTES), _head(log, _SAMPLE_BYTES))

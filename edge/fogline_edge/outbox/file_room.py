@@ -7,9 +7,10 @@ from collections.abc import Callable
 
 from fogline.event import Lane
 from fogline_edge.outbox import drop_oldest
-from fogline_edge.outbox.free_space import disk_is_full, page_bytes, used_pages
+from fogline_edge.outbox.free_space import disk_is_full, used_pages
 from fogline_edge.outbox.full_record import FullCause, FullRecord
 from fogline_edge.outbox.ingest import Act, Waiting
+from fogline_edge.outbox.pages import PAGE_BYTES
 from fogline_edge.outbox.store import PURGED_ROWS, OutboxStore
 
 RESERVE = 0.10
@@ -37,8 +38,7 @@ class FileRoom:
         self._record = record
         self._drops_oldest = drops_oldest
         self._on_full = on_full
-        self._page_bytes = page_bytes(store.connection)
-        self._max_pages = store.max_bytes // self._page_bytes
+        self._max_pages = store.max_bytes // PAGE_BYTES
         self._next_purge = 0.0
 
     @property
@@ -66,7 +66,7 @@ class FileRoom:
             self._on_full(full)
 
     def _note_full(self) -> None:
-        used = used_pages(self._store.connection) * self._page_bytes
+        used = used_pages(self._store.connection) * PAGE_BYTES
         wanted = 0 if self._nearly_full else self._store.max_bytes - used
         cause = FullCause.DISK if disk_is_full(self._record.folder, wanted) else FullCause.BOUND
         _log.warning("the outbox is full: devices wait: %s", self._record.begin(cause, used), extra={"reason": cause.value})

@@ -82,12 +82,6 @@ def used_pages(connection: sqlite3.Connection) -> int:
     return int(pages) - int(free)
 
 
-def page_bytes(connection: sqlite3.Connection) -> int:
-    """Return the size of the file's pages. A file of a former version keeps its own."""
-    (size,) = connection.execute("PRAGMA page_size").fetchone()
-    return int(size)
-
-
 _ENVIRONMENT = frozenset(
     {
         sqlite3.SQLITE_PERM,

@@ -45,7 +45,7 @@ def examine(path: Path, *, last: RunEnd, owner: str | None, boot_id: str = "") -
     if owner and last is RunEnd.OPEN and not log_bytes:
         return LOG_MISSING
     thorough = last is not RunEnd.CLOSING or log_bytes > 0
-    if thorough and log_is_broken(path, log):
+    if thorough and log_is_broken(log):
         return "its log is damaged"
     try:
         return _look(path, owner, thorough=thorough, killed_in=boot_id if last is RunEnd.OPEN else "")
@@ -105,14 +105,9 @@ def _read(connection: sqlite3.Connection, tables: set[str], owner: str | None) -
 
 
 def _streams(connection: sqlite3.Connection, tables: set[str]) -> list[Any]:
-    """Return number, name and saved head of each stream, and its first row: the one after the settled ones, or the gap record.
-
-    A file of a former version, or one whose migration was interrupted, is not looked at so closely: it has no `resend` yet,
-    or a table `event_by_key`.
-    """
-    newest = {"stream", "event", "resend"} <= tables and "event_by_key" not in tables
+    """Return number, name and saved head of each stream, and its first row: after the settled ones, or the gap record."""
     first = "SELECT number, stream, head, max(settled + 1, dropped_upto) FROM stream"
-    return connection.execute(first).fetchall() if newest else []
+    return connection.execute(first).fetchall() if {"stream", "event"} <= tables else []
 
 
 def _look_closely(connection: sqlite3.Connection, tables: set[str], cpu_s: float) -> str | None:

@@ -1,15 +1,15 @@
 """SQLite's file format, read without SQLite, for damaged files. Pure: pages in, rows out.
 
 Sections are those of https://sqlite.org/fileformat2.html. Only the format of the outbox's own files is supported: pages
-without reserved bytes, of 2048 bytes (4096 in files of before), text in UTF-8, no vacuum.
+without reserved bytes, of 2048 bytes, text in UTF-8, no vacuum.
 """
 
 import struct
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-PAGE_BYTES, FORMER_PAGE_BYTES = 2048, 4096
-"""The size of pages in a new file. With 4096 bytes, a commit of one event writes 9.4 kB; with 2048, 7.2 kB."""
+PAGE_BYTES = 2048
+"""With 4096 bytes, a commit of one event writes 9.4 kB; with 2048, 7.2 kB."""
 MAX_PAYLOAD_BYTES = 8 * 1024 * 1024
 """More than any row of the outbox has."""
 
@@ -174,27 +174,13 @@ class Log(NamedTuple):
     broken: bool
 
 
-def page_bytes_of(file: bytes, log: bytes) -> int:
-    """Return the size of the pages, from the header of the file (section 1.3) or else of its log, or else from the pages.
-
-    `file`, `log`: their first bytes, as many as there are of the first pages.
-    """
-    sizes = (PAGE_BYTES, FORMER_PAGE_BYTES)
-    said = int.from_bytes(file[16:18]), int.from_bytes(log[8:12])
-    if known := next((each for each in said if each in sizes), 0):
-        return known
-    kinds = {INDEX_INTERIOR, TABLE_INTERIOR, INDEX_LEAF, TABLE_LEAF}
-    middles = range(PAGE_BYTES, len(file), FORMER_PAGE_BYTES)
-    return PAGE_BYTES if 2 * sum(file[each] in kinds for each in middles) >= len(middles) else FORMER_PAGE_BYTES
-
-
-def read_log(data: bytes, page_bytes: int) -> Log:
+def read_log(data: bytes) -> Log:
     """Read a whole log.
 
     A power cut may leave the last commit half written. That is no damage, because it was never acknowledged. A second commit
     behind it can only exist if the first one was complete once.
     """
-    frame_bytes = _FRAME_HEADER_BYTES + page_bytes
+    frame_bytes = _FRAME_HEADER_BYTES + PAGE_BYTES
     frames = (len(data) - _LOG_HEADER_BYTES) // frame_bytes
     if frames < 1:
         return Log({}, [], broken=False)
@@ -211,7 +197,7 @@ def read_log(data: bytes, page_bytes: int) -> Log:
         place = at + _FRAME_HEADER_BYTES
         if sound and intact:
             running = _checksum(data[at : at + 8], order, running)
-            running = _checksum(data[place : place + page_bytes], order, running)
+            running = _checksum(data[place : place + PAGE_BYTES], order, running)
             intact = salted == salts and running == (one, two)
         if not page or salted != salts:
             continue

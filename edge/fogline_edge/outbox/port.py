@@ -71,9 +71,9 @@ class OutboxPort:
         self._room_wanted.append(call)
         self._tell_room()
 
-    def forget(self, device: str, slot: bytes, done: Callable[[], None], number: int = 0) -> None:
+    def forget(self, slot: bytes, done: Callable[[], None], number: int = 0) -> None:
         """See `fogline_edge.adapters.port.Port.forget`."""
-        self.act(lambda ingest, _: ingest.duplicates.resends.forget(device, slot, number), lambda _: done(), size=len(slot))
+        self.act(lambda ingest, _: ingest.duplicates.resends.forget(slot, number), lambda _: done(), size=len(slot))
 
     def keep(self, key: str, value: bytes | None, done: Callable[[], None]) -> None:
         """See `fogline_edge.adapters.port.Port.keep`."""

@@ -13,7 +13,7 @@ from collections import OrderedDict, deque
 from functools import lru_cache
 
 from fogline.event import Arrival
-from fogline.identity import AckDelivery, Retransmission, digest
+from fogline.identity import AckDelivery, Retransmission
 from fogline_edge.outbox.queries import SQL
 
 ENTRY = struct.Struct(">8sH8sI")
@@ -75,10 +75,7 @@ class ResendMemory:
         from an earlier run of the gateway counts as repeated.
         """
         client = client_key(sent.slot)
-        if self._used(client, sent.number):
-            then_s = self._age(client, sent.number, fingerprint(arrival, sent))
-        else:  # perhaps an entry that a former version wrote: by device
-            then_s = self._age(_former_key(arrival.device, sent.slot), sent.number, _payload(arrival, sent))
+        then_s = self._age(client, sent.number, fingerprint(arrival, sent))
         if not then_s or age_s + 1 - then_s > sent.window_s:
             return False
         if sent.ack_delivery is AckDelivery.UNPROVEN:
@@ -105,14 +102,13 @@ class ResendMemory:
         self._noted += 1
         return entry + self._noted.to_bytes(4)
 
-    def forget(self, device: str, slot: bytes, number: int) -> None:
+    def forget(self, slot: bytes, number: int) -> None:
         """Free an id: its next message is new. The transaction must `save` it."""
         self.due, client = True, client_key(slot)
         self._ids.pop((client, number), None)
-        for each in (client, _former_key(device, slot)):
-            if (each, number // _A_PAGE) in self._pages:
-                self._set(each, number, _FREE)
-                self._pending.append(ENTRY.pack(each, number, bytes(8), 0))
+        if (client, number // _A_PAGE) in self._pages:
+            self._set(client, number, _FREE)
+            self._pending.append(ENTRY.pack(client, number, bytes(8), 0))
 
     def save(self) -> None:
         """Append the new entries to the log in the open transaction, and drop its oldest rows while half of it is outdated."""
@@ -154,10 +150,6 @@ class ResendMemory:
             return 0
         known, then_s = _SLOT.unpack_from(page, number % _A_PAGE * _SLOT.size)
         return then_s if known == payload else 0
-
-    def _used(self, client: bytes, number: int) -> bool:
-        page, at = self._pages.get((client, number // _A_PAGE), _EMPTY), number % _A_PAGE * _SLOT.size
-        return page[at : at + _SLOT.size] != _FREE
 
     def _holds(self, client: bytes, number: int, payload: bytes, then_s: int) -> bool:
         return bool(then_s) and self._age(client, number, payload) == then_s
@@ -210,21 +202,3 @@ def fingerprint(arrival: Arrival, sent: Retransmission) -> bytes:
     """Return the 8-byte digest of a message: its device, channel, token and payload."""
     frame = _frame(arrival.device, arrival.channel, sent.token)
     return hashlib.blake2b(frame + arrival.data, digest_size=8).digest()
-
-
-def _payload(arrival: Arrival, sent: Retransmission) -> bytes:
-    """Return the digest that the former version kept."""
-    return digest(arrival.channel, arrival.data, sent.token)[:8]
-
-
-@lru_cache(maxsize=4096)
-def _former_key(device: str, slot: bytes) -> bytes:
-    """Return the key that the former version gave to a client at one device."""
-    name = device.encode()
-    return hashlib.blake2b(len(name).to_bytes(2, "big") + name + slot, digest_size=16).digest()[:8]
-
-
-def former_entries(owner: bytes, page: int, value: bytes) -> bytes:
-    """Return the entries of a row of the former version, which held 64 ids."""
-    slots = enumerate(_SLOT.iter_unpack(value), page * 64)
-    return b"".join([ENTRY.pack(owner[:8], number & 0xFFFF, payload, then_s) for number, (payload, then_s) in slots if then_s])

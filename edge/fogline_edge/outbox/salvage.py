@@ -21,12 +21,12 @@ from fogline.errors import Poison
 from fogline.event import Lane
 from fogline.gap import Gap, GapReason, Lost
 from fogline_edge.boot import Clock
-from fogline_edge.outbox.carving import CarvedRow, Carving, Images, event_of, stream_values
+from fogline_edge.outbox.carving import CarvedRow, Carving, Images, event_of
 from fogline_edge.outbox.data_folder import sync_path
 from fogline_edge.outbox.ingest import insert_many
 from fogline_edge.outbox.quarantine import GapRecords
 from fogline_edge.outbox.queries import SQL
-from fogline_edge.outbox.resend_memory import ENTRY, former_entries
+from fogline_edge.outbox.resend_memory import ENTRY
 from fogline_edge.outbox.schema import open_database
 from fogline_edge.outbox.stored_body import unpack_body
 from fogline_edge.outbox.streams import COMMIT_ID_BYTES, EventRecord, Stream, Streams
@@ -215,7 +215,7 @@ class _Rebuilt:
 
     def _know(self, found: CarvedRow) -> None:
         """Learn a row of `stream`. Of several images of a row the highest values count."""
-        name, lane, _, head, settled, *_ = stream_values(found.cell.values)
+        _, name, lane, _, head, settled, *_ = found.cell.values
         former = self._former.setdefault(found.cell.rowid, FormerStream(str(name), Lane(str(lane)), 0, 0))
         if former.stream == name:
             former.head, former.settled = max(former.head, int(str(head))), max(former.settled, int(str(settled)))
@@ -230,13 +230,7 @@ class _Rebuilt:
             state = str(values[13])
             over = state in CommandState.__members__ and CommandState(state).terminal
             values = (found.cell.rowid, *values[1:13], state if over else CommandState.SENDING.value, *values[14:])
-        elif found.table == "slot":
-            owner, page, _, _, slots = values
-            assert isinstance(owner, bytes)
-            assert isinstance(page, int)
-            assert isinstance(slots, bytes)
-            values = (None, former_entries(owner, page, slots))
-        table = "resend" if found.table == "slot" else found.table
+        table = found.table
         marks = ", ".join("?" * len(values))
         statement = f"INSERT OR IGNORE INTO {table} VALUES ({marks})"  # noqa: S608 - one of our own names
         others, taken = self.report.others, self._connection.execute(statement, values).rowcount

@@ -8,17 +8,18 @@ it recorded that, its commits can be read only until the machine ends, and SQLit
 """
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import resources
 from pathlib import Path
 
 from fogline.errors import Misconfigured
-from fogline_edge.outbox.free_space import page_bytes
 from fogline_edge.outbox.pages import PAGE_BYTES
 
-NEWEST_MIGRATION = "m010_moved"
-SCHEMA = resources.files(__package__).joinpath("schema.sql").read_text("utf-8").removesuffix(";\n").split(";\n")
-"""The statements that make a new file."""
+MIGRATIONS = (resources.files(__package__).joinpath("schema.sql").read_text("utf-8"),)
+"""The scripts that bring a file from each version to the next. A script that was released never changes.
+
+A file's version is the number of scripts that it has had, in its `PRAGMA user_version`.
+"""
 
 Connect = Callable[[Path], sqlite3.Connection]
 """Opens a file in autocommit mode (`isolation_level=None`)."""
@@ -43,27 +44,22 @@ def open_database(path: Path, max_bytes: int, connect: Connect = connect_file) -
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA secure_delete = ON")  # deleted rows must not come back when a damaged file is salvaged
         connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
-        connection.execute(f"PRAGMA max_page_count = {max_bytes // page_bytes(connection)}")
+        connection.execute(f"PRAGMA max_page_count = {max_bytes // PAGE_BYTES}")
         connection.execute("PRAGMA journal_size_limit = 8388608")
         connection.execute("PRAGMA wal_autocheckpoint = 2000")
-        _bring_up_to_date(connection)
+        migrate(connection)
     except (OSError, sqlite3.Error) as error:
         hint = "check the folder, its owner and the free space"
         raise Misconfigured(f"the outbox {path} cannot be opened: {error}; {hint}") from error
     return connection
 
 
-def _bring_up_to_date(connection: sqlite3.Connection) -> None:
-    """Create the tables of an empty file, or apply pending migrations, in one transaction."""
-    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()}
-    if not tables:
+def migrate(connection: sqlite3.Connection, scripts: Sequence[str] = MIGRATIONS) -> None:
+    """Run the scripts that the file has not had, each in a transaction. A statement ends with `;` at the end of a line."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    for number, script in enumerate(scripts[version:], version + 1):
         connection.execute("BEGIN IMMEDIATE")
-        for statement in SCHEMA:
+        for statement in script.split(";\n"):
             connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {number}")
         connection.execute("COMMIT")
-        return
-    newest = "SELECT 1 FROM _sqlite_migrations WHERE migration_set = 'fogline-edge' AND name = ?"
-    if "_sqlite_migrations" not in tables or connection.execute(newest, (NEWEST_MIGRATION,)).fetchone() is None:
-        from fogline_edge.outbox.migrations import migrate  # noqa: PLC0415 - see there: the import takes 100 MB
-
-        migrate(connection)

@@ -1,29 +1,22 @@
 """A real store on a real file without the writer's thread: it commits, saves and rolls back as the gateway does."""
 
 import contextlib
-import hashlib
 import shutil
 import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from itertools import count
 from pathlib import Path
 
-from sqlite_utils import Database
-
 from fogline.event import Arrival, Receipt
-from fogline.identity import Retransmission, digest
 from fogline.ledger import Counts
 from fogline_edge.boot import SYSTEM, Clock, moment
 from fogline_edge.outbox.free_space import may_wait
 from fogline_edge.outbox.ingest import Waiting
-from fogline_edge.outbox.migrations import migrations
 from fogline_edge.outbox.resend_memory import ResendMemory
 from fogline_edge.outbox.schema import Connect, connect_file, open_database
 from fogline_edge.outbox.store import OutboxStore
 from fogline_edge.outbox.streams import EventRecord, Stream
-from fogline_lab.events import make_arrival
 
 LARGE = 10**9
 
@@ -124,57 +117,3 @@ def _copy(counts: Counts) -> Counts:
 
 def _ignore(_: Receipt) -> None:
     pass
-
-
-FORMER_IDS = (3, 70, 65_535)
-"""Packet ids of each device in `former_file`."""
-
-
-def former_file(folder: Path, *, devices: int, events_bytes: int = 0) -> tuple[Path, list[Arrival]]:
-    """Make a file of the version that kept messages by device (schema `m008_devices`), 64 ids a row of `slot`.
-
-    One client speaks for all devices, under the same packet ids. Events fill the file up to `events_bytes`. Returns the file,
-    and each device's last messages.
-    """
-    path, messages = folder / "outbox.db", []
-    with contextlib.closing(connect_file(path)) as connection:
-        connection.execute("PRAGMA page_size = 4096")
-        connection.execute("PRAGMA journal_mode = WAL")
-        migrations.apply(Database(connection), stop_before="m009_places")
-        for device in (f"lamp-{n}" for n in range(devices)):
-            sent = [Retransmission(b"client", again=False, number=number) for number in FORMER_IDS]
-            messages += [make_arrival(number, device=device, retransmission=sent[n]) for n, number in enumerate(FORMER_IDS)]
-            for number in FORMER_IDS:
-                ids = [bytes(12)] * 64
-                payload = digest("telemetry", b'{"n": %d}' % number)[:8]
-                ids[number % 64] = payload + (1).to_bytes(4, "big")
-                row = (_former_owner(device, b"client"), number // 64, device, 0, b"".join(ids))
-                connection.execute("INSERT INTO slot (owner, page, device, stored_s, value) VALUES (?, ?, ?, ?, ?)", row)
-        _fill(connection, events_bytes)
-    return path, messages
-
-
-def _fill(connection: sqlite3.Connection, events_bytes: int) -> None:
-    """Add events to a file of the former version until it has its size."""
-    (pages,) = connection.execute("PRAGMA page_count").fetchone()
-    if pages * 4096 >= events_bytes:
-        return
-    connection.execute(
-        "INSERT INTO stream (number, stream, lane, open, head, chain, settled, settled_chain, acknowledged, stored, duplicate,"
-        " dead, sent, settled_events, quarantined)"
-        " VALUES (1, '00112233445566aa', 'telemetry', 1, 0, x'', 0, x'', 0, 0, 0, 0, 0, 0, 0)"
-    )
-    connection.execute(f"PRAGMA max_page_count = {events_bytes // 4096}")
-    with contextlib.suppress(sqlite3.OperationalError):
-        for n in count(1):
-            sizes = (500, 900, 3000, 500)
-            body = b"%08d" % n + bytes(sizes[n % len(sizes)])
-            connection.execute("INSERT INTO event VALUES (1, ?, ?, ?)", (n, n.to_bytes(16, "big"), body))
-            connection.execute(
-                "UPDATE stream SET head = ?, acknowledged = ?, stored = ?, chain = ?", (n, n, n, n.to_bytes(16, "big"))
-            )
-
-
-def _former_owner(device: str, slot: bytes) -> bytes:
-    name = device.encode()
-    return hashlib.blake2b(len(name).to_bytes(2, "big") + name + slot, digest_size=16).digest()

@@ -42,7 +42,7 @@ async def test_answers_that_wait_for_room_are_bounded_in_bytes(folder, monkeypat
     "fill",
     [
         lambda outbox, n: outbox.port.keep(f"key-{n}", bytes(50 * KB), lambda: None),
-        lambda outbox, n: outbox.port.forget("lamp-1", b"slot" + bytes(50 * KB), lambda: None, n),
+        lambda outbox, n: outbox.port.forget(b"slot" + bytes(50 * KB), lambda: None, n),
         lambda outbox, n: outbox.port.put(make_arrival(n, data=bytes(50 * KB), lane=Lane.REPLY), lambda _: None),
         lambda outbox, n: outbox.port.put_when_room(make_arrival(n, data=bytes(50 * KB)), lambda _: None),
         lambda outbox, _: outbox.port.act(lambda *_: None, lambda _: None, size=50 * KB),

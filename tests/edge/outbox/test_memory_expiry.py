@@ -6,7 +6,6 @@ import sqlite3
 import threading
 
 import pytest
-from sqlite_utils import Database
 
 from fogline.event import Receipt
 from fogline.identity import UniqueId
@@ -14,10 +13,9 @@ from fogline.report_on_change import ReportPolicy
 from fogline_edge.outbox import housekeeping
 from fogline_edge.outbox import memory_expiry as module
 from fogline_edge.outbox.memory_expiry import REMEMBER_S, ROUND_S, MemoryExpiry
-from fogline_edge.outbox.migrations import migrations
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.outbox.pages import PAGE_BYTES
-from fogline_edge.outbox.schema import connect_file, open_database
+from fogline_edge.outbox.schema import open_database
 from fogline_edge.outbox.writer_queue import Call
 from fogline_lab.amqp import within
 from fogline_lab.clock import RIGHT_NS, FakeClock
@@ -26,7 +24,6 @@ from fogline_lab.gateway.outbox_use import put, settings
 
 NOW_S = 30 * 86_400
 LIMIT_S = 60.0
-NAMES = [each.name for each in migrations.pending(Database(memory=True))]
 
 
 @pytest.fixture
@@ -162,20 +159,6 @@ async def test_file_full_of_resend_memory_recovers(folder, when_full):
     (stream,) = await outbox.streams.pending()
     assert (stream.counts.dropped, stream.head) == (0, 2)
     await outbox.close()
-
-
-@pytest.mark.parametrize(("max_bytes", "rows"), [(10**9, 20_000), (3_100_000, 0)], ids=["room", "none"])
-def test_a_file_that_the_memory_filled_up_can_still_be_opened(tmp_path, max_bytes, rows):
-    with contextlib.closing(connect_file(tmp_path / "outbox.db")) as connection:
-        migrations.apply(Database(connection), stop_before=NAMES[7])
-        connection.execute("BEGIN")
-        for n in range(20_000):
-            values = (n.to_bytes(16, "big"), f"aa:bb:cc:dd:{n:05}", n, bytes(60))
-            connection.execute("INSERT INTO memory VALUES (?, ?, ?, ?)", values)
-        connection.execute("COMMIT")
-        assert connection.execute("PRAGMA page_count").fetchone()[0] * 4096 > 2_000_000
-    with contextlib.closing(open_database(tmp_path / "outbox.db", max_bytes)) as connection:
-        assert connection.execute("SELECT count(*) FROM memory").fetchone() == (rows,)
 
 
 async def test_while_there_is_work_little_is_forgotten_and_then_the_rest(folder, monkeypatch):

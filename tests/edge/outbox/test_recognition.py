@@ -20,7 +20,7 @@ from fogline_edge.outbox.recognition import (
     serial_distance,
 )
 from fogline_edge.outbox.resend_memory import ResendMemory
-from fogline_edge.outbox.schema import SCHEMA, connect_file
+from fogline_edge.outbox.schema import connect_file, migrate
 
 NAMES = count()
 
@@ -29,8 +29,7 @@ NAMES = count()
 def database():
     """One for all devices of a run: each has a name of its own there."""
     connection = connect_file(Path(":memory:"))
-    for statement in SCHEMA:
-        connection.execute(statement)
+    migrate(connection)
     return connection
 
 

@@ -7,12 +7,11 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
-from edge.outbox.stores import FORMER_IDS, LARGE, copy_file, former_file, open_store, resends, roll_back, take
+from edge.outbox.stores import LARGE, copy_file, open_store, resends, roll_back, take
 from fogline.event import Arrival, Receipt
 from fogline.identity import Retransmission
 from fogline_edge.outbox import resend_memory as module
 from fogline_edge.outbox import streams as streams_module
-from fogline_edge.outbox.migrations import SPARE_PAGES
 from fogline_edge.outbox.resend_memory import ENTRY, LEAST_ENTRIES, SHARE, ResendMemory
 from fogline_edge.outbox.schema import open_database
 from fogline_edge.outbox.store import OutboxStore
@@ -40,7 +39,7 @@ def forget(store: OutboxStore, arrival: Arrival) -> None:
     """Free the id of a message, as a client's PUBREL does."""
     sent = arrival.retransmission
     with store.transaction():
-        resends(store).forget(arrival.device, sent.slot, sent.number)
+        resends(store).forget(sent.slot, sent.number)
 
 
 def log_bytes(connection) -> int:
@@ -113,7 +112,7 @@ class Clients:
             for each in many:
                 slots.note(each, each.retransmission, self.store.age.s)
             for each in freed:
-                slots.forget(each.device, each.retransmission.slot, each.retransmission.number)
+                slots.forget(each.retransmission.slot, each.retransmission.number)
 
         roll_back(self.store, change, self.store.purge, self.store.save, self.store.save)
 
@@ -247,56 +246,6 @@ def test_a_device_that_was_silent_for_longer_than_its_window_is_not_recognised(p
     window_s = sent.retransmission.window_s
     assert resends(store).repeats(sent, again(sent).retransmission, window_s)
     assert not resends(store).repeats(sent, again(sent).retransmission, window_s + store.age.s + 1)
-    store.connection.close()
-
-
-# --- files of the former version
-
-
-@pytest.mark.fault("D1")
-def test_a_former_version_s_messages_are_recognised_for_every_device_of_a_client(memory):
-    """It kept the messages of a client by device, 64 ids a row."""
-    path, messages = former_file(memory, devices=20)
-    store = open_store(path)
-    for each in messages:
-        assert known(store, each)
-    stranger = replace(messages[0], retransmission=replace(messages[0].retransmission, slot=b"stranger"))
-    assert not known(store, stranger)
-    for each in messages[:10]:
-        assert take(store, again(each)) == [Receipt.DUPLICATE]
-        forget(store, each)
-    store.connection.close()
-    store = open_store(path)
-    assert [known(store, each) for each in messages] == [False] * 10 + [True] * (len(messages) - 10)
-    store.connection.close()
-
-
-@pytest.mark.fault("D1")
-def test_an_id_that_was_used_since_the_former_version_is_no_resend_of_the_message_before(memory):
-    """The first transmission of the third message is lost: it equals the first one, which the former version has stored."""
-    path, (first, *_) = former_file(memory, devices=1)
-    store = open_store(path)
-    second = replace(first, data=b"something else")
-    assert take(store, second) == [Receipt.STORED]
-    assert take(store, again(first)) == [Receipt.STORED]
-    store.connection.close()
-
-
-@pytest.mark.parametrize("filled", [0.5, 0.9, 1.0])
-@pytest.mark.fault("C10", "C12")
-def test_a_full_file_of_the_former_version_can_be_opened(memory, filled):
-    """Its messages took at most a share of the file; the rest are events."""
-    devices = int(MEGABYTE * 0.05) // (900 * len(FORMER_IDS))
-    path, messages = former_file(memory, devices=devices, events_bytes=int(MEGABYTE * filled))
-    store = open_store(path, max_bytes=MEGABYTE)
-    ((number, stored),) = store.connection.execute("SELECT stream, count(*) FROM event GROUP BY stream").fetchall()
-    assert (number, stored > 100) == (1, True)
-    bodies = store.connection.execute("SELECT sequence, body FROM event ORDER BY place").fetchall()
-    assert [(sequence, body[:8]) for sequence, body in bodies] == [(n, b"%08d" % n) for n in range(1, stored + 1)]
-    assert log_bytes(store.connection) <= share(MEGABYTE)
-    assert all(known(store, each) for each in messages)
-    (pages,) = store.connection.execute("PRAGMA page_count").fetchone()
-    assert pages * 4096 <= MEGABYTE + SPARE_PAGES * 4096
     store.connection.close()
 
 

@@ -64,7 +64,7 @@ def test_message_of_the_start_second_is_recognised_while_it_is_in_memory(databas
     assert slots.repeated_id(MESSAGE, FIRST) == "ID"
     assert slots.repeated_id(make_arrival(2), FIRST) is None
     assert slots.repeated_id(make_arrival(1, device="lamp-2"), FIRST) is None
-    slots.forget(MESSAGE.device, FIRST.slot, FIRST.number)
+    slots.forget(FIRST.slot, FIRST.number)
     assert slots.repeated_id(MESSAGE, FIRST) is None
 
 

@@ -1,32 +1,48 @@
-"""The schema of a new file, and the migrations of an older one, give the same tables."""
+"""The schema of a new file, and the migrations of an old one."""
 
 import contextlib
-import sqlite3
 from pathlib import Path
 
-from sqlite_utils import Database
+import pytest
 
-from fogline_edge.outbox.migrations import migrate, migrations
-from fogline_edge.outbox.schema import NEWEST_MIGRATION, connect_file, open_database
+from fogline.errors import Misconfigured
+from fogline_edge.outbox.schema import MIGRATIONS, connect_file, migrate, open_database
 
-ALL = "SELECT name, sql FROM sqlite_master ORDER BY name"
-
-
-def test_a_new_file_has_the_schema_that_all_migrations_give(tmp_path: Path) -> None:
-    with contextlib.closing(connect_file(tmp_path / "migrated.db")) as connection:
-        migrate(connection)
-        migrated, names = connection.execute(ALL).fetchall(), [each.name for each in migrations.applied(Database(connection))]
-    with contextlib.closing(open_database(tmp_path / "new.db", 10**9)) as connection:
-        assert connection.execute(ALL).fetchall() == migrated
-        assert [each.name for each in migrations.applied(Database(connection))] == names
-        assert migrations.pending(Database(connection)) == []
-    assert names[-1] == NEWEST_MIGRATION
+LATER = "ALTER TABLE stream ADD COLUMN colour TEXT;\nCREATE TABLE later (number INTEGER PRIMARY KEY);\n"
 
 
-def test_a_file_that_lacks_the_newest_migration_is_migrated(tmp_path: Path) -> None:
-    path = tmp_path / "old.db"
-    with contextlib.closing(connect_file(path)) as connection:
-        migrations.apply(Database(connection), stop_before=NEWEST_MIGRATION)
-    open_database(path, 10**9).close()
-    with contextlib.closing(sqlite3.connect(path)) as connection:
-        assert migrations.pending(Database(connection)) == []
+def version(connection) -> int:
+    return connection.execute("PRAGMA user_version").fetchone()[0]
+
+
+def test_a_new_file_has_the_newest_version(tmp_path: Path) -> None:
+    with contextlib.closing(open_database(tmp_path / "outbox.db", 10**9)) as connection:
+        assert version(connection) == len(MIGRATIONS)
+
+
+def test_a_file_gets_the_migrations_that_it_lacks_once(tmp_path: Path) -> None:
+    open_database(tmp_path / "outbox.db", 10**9).close()
+    with contextlib.closing(connect_file(tmp_path / "outbox.db")) as connection:
+        for _ in range(2):
+            migrate(connection, (*MIGRATIONS, LATER))
+            assert version(connection) == len(MIGRATIONS) + 1
+        assert connection.execute("SELECT colour FROM stream, later").fetchall() == []
+
+
+def test_a_migration_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+    open_database(tmp_path / "outbox.db", 10**9).close()
+    with (
+        contextlib.closing(connect_file(tmp_path / "outbox.db")) as connection,
+        pytest.raises(Exception, match="no such table"),
+    ):
+        migrate(connection, (*MIGRATIONS, LATER + "DROP TABLE missing;\n"))
+    with contextlib.closing(open_database(tmp_path / "outbox.db", 10**9)) as connection:
+        assert version(connection) == len(MIGRATIONS)
+        assert "colour" not in [name for _, name, *_ in connection.execute("PRAGMA table_info(stream)")]
+
+
+def test_a_file_with_tables_and_without_a_version_is_not_taken_for_a_new_one(tmp_path: Path) -> None:
+    with contextlib.closing(open_database(tmp_path / "outbox.db", 10**9)) as connection:
+        connection.execute("PRAGMA user_version = 0")
+    with pytest.raises(Misconfigured, match="cannot be opened"):
+        open_database(tmp_path / "outbox.db", 10**9)

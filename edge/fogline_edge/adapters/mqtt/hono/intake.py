@@ -175,14 +175,6 @@ class PublishIntake:
         return query or None
 
 
-def own_device(client: Client) -> tuple[str, ...]:
-    """Return the client's own device, or an empty tuple if its client id cannot name one."""
-    try:
-        return (device_of(client, None),)
-    except Poison:
-        return ()
-
-
 def device_of(client: Client, named: str | None) -> str:
     """Return device `named`, or else the client's own. Raises `Poison` (`not-authorised`, `bad-identifier`)."""
     if named is None:

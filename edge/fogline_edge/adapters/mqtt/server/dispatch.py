@@ -60,10 +60,8 @@ class Dispatch:
     def run(self, effect: Effect, carrier: Carrier | None) -> None:
         """Perform an effect of a connection, or (`None`) of a session without a connection."""
         match effect:
-            case Forget(devices, slot, packet_id, then):
-                for device in devices[:-1]:
-                    self._port.forget(device, slot, _resume(None, None), packet_id)
-                self._port.forget(devices[-1], slot, _resume(carrier, then), packet_id)
+            case Forget(slot, packet_id, then):
+                self._port.forget(slot, _resume(carrier, then), packet_id)
             case Keep(key, value, then):
                 self._port.keep(key, value, _resume(carrier, then))
             case ReportDelivery():

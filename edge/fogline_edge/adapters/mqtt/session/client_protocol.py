@@ -11,7 +11,7 @@ from fogline.certificate_names import CertificateNames
 from fogline.codec import Beacon
 from fogline.errors import Poison
 from fogline_edge.adapters.mqtt.counters import MqttCounters
-from fogline_edge.adapters.mqtt.hono.intake import Client, ClientKey, PublishIntake, own_device
+from fogline_edge.adapters.mqtt.hono.intake import Client, ClientKey, PublishIntake
 from fogline_edge.adapters.mqtt.protocol.packets import (
     Ack,
     Connack,
@@ -248,7 +248,6 @@ class ClientProtocol:
 
     def _attach(self, client: Client, state: SessionState) -> Sequence[Effect]:
         context, tenant = self._context, self._context.intake.tenant
-        state.usual_devices = (*own_device(client), context.intake.gateway)
         self._state = state
         counters, with_commands, pubacks = context.counters, context.with_commands, context.puback_delivery.open(client.key)
         quota = context.settings.receive_maximum if self.version == V5 else None

@@ -86,9 +86,8 @@ class Abort(NamedTuple):
 
 
 class Forget(NamedTuple):
-    """Durably forget a retransmission slot of these devices, then perform `then` if the connection is still open."""
+    """Durably free a packet id of a retransmission slot, then perform `then` if the connection is still open."""
 
-    devices: tuple[str, ...]
     slot: bytes
     packet_id: int
     then: "Continuation"

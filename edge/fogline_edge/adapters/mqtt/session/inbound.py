@@ -89,19 +89,13 @@ class Inbound:
         if pending is not None and not pending.due:  # the message may not be stored yet
             self._early_releases[packet_id] = pending
             return ()
-        state = self.state
-        device = state.unreleased.get(packet_id)
-        if device is None:
-            if not state.restored:
-                return self._complete(Reason.PACKET_IDENTIFIER_NOT_FOUND, packet_id)
-            devices = tuple(state.usual_devices)
-        elif device:
-            devices = (device,)
-        else:
+        if packet_id not in self.state.unreleased and not self.state.restored:
+            return self._complete(Reason.PACKET_IDENTIFIER_NOT_FOUND, packet_id)
+        if not self.state.unreleased.get(packet_id, True):
             return self._released(packet_id)
         if packet_id in self._qos2:
             self._qos2[packet_id] = None
-        return (Forget(devices, self._qos2_slot, packet_id, partial(self._released, packet_id)),)
+        return (Forget(self._qos2_slot, packet_id, partial(self._released, packet_id)),)
 
     def release_early(self) -> Sequence[Effect]:
         """Handle the PUBRELs that waited for PUBRECs which are now sent."""
@@ -114,7 +108,7 @@ class Inbound:
     def _released(self, packet_id: int) -> Sequence[Effect]:
         self.state.unreleased.pop(packet_id, None)
         self._qos2.pop(packet_id, None)
-        return (*self.state.save(), *self._complete(Reason.SUCCESS, packet_id))
+        return self._complete(Reason.SUCCESS, packet_id)
 
     def _complete(self, code: int, packet_id: int) -> Sequence[Effect]:
         self.counters.completed += 1
@@ -127,17 +121,14 @@ class Inbound:
         if len(state.unreleased) >= MAX_UNRELEASED and packet_id not in state.unreleased:
             raise ProtocolError(f"more than {MAX_UNRELEASED} messages wait for PUBREL", Reason.QUOTA_EXCEEDED)
         if publish.topic[0] == "c" and self.with_commands and is_response(publish.topic):
-            effect = self._respond(publish, PacketType.PUBREC)
-            device = "" if isinstance(effect, Respond) else effect.arrival.device
+            effect: Respond | Store = self._respond(publish, PacketType.PUBREC)
         else:
             effect = self._store_qos2(publish)
-            device = effect.arrival.device
         if effect.pending.code >= Reason.UNSPECIFIED and ack_order.version == V5:
             return (effect,)
         self._qos2[packet_id] = effect.pending
-        state.unreleased[packet_id] = device
-        kept = state.save() if device and device not in state.usual_devices else ()
-        return (*kept, effect)
+        state.unreleased[packet_id] = isinstance(effect, Store)
+        return (effect,)
 
     def _store_qos2(self, publish: Publish) -> Store:
         arrival, code = self.intake.arrival(self.client, publish, self._qos2_slot, again=bool(self.state.epoch))

@@ -1,6 +1,5 @@
 """The Session State of a client (5: 4.1), and its stored form, which survives a restart of the gateway: pure."""
 
-from collections.abc import Sequence
 from math import inf
 
 import msgspec
@@ -16,13 +15,12 @@ PREFIX = "mqtt/session/"
 
 
 class SessionRecord(msgspec.Struct, array_like=True):
-    """The stored form, as MessagePack. `unreleased`: only entries whose device is not among the client's usual devices."""
+    """The stored form, as MessagePack."""
 
     form: int
     epoch: bytes
     expiry_s: int
     subscriptions: list[Subscription]
-    unreleased: dict[int, str]
     inflight: dict[int, InflightCommand]
 
 
@@ -33,17 +31,16 @@ _decoder = msgspec.msgpack.Decoder(SessionRecord)
 class SessionState:
     """The state of one session. `epoch`: random name among all sessions of its client; empty if it ends with its connection.
 
-    `usual_devices`: devices that the client's messages usually belong to. `unreleased`: packet id -> device of each QoS 2
-    message that waits for PUBREL; the device is empty if the outbox has nothing to forget. `restored`: the session is older
-    than this run of the gateway, so `unreleased` may lack messages. `expires_at`: in the loop's time, `inf` while connected.
+    `unreleased`: the packet ids of QoS 2 messages that wait for PUBREL, and whether the outbox remembers the message.
+    `restored`: the session is older than this run of the gateway, so `unreleased` may lack messages. `expires_at`: in the
+    loop's time, `inf` while connected.
     """
 
     def __init__(self, key: ClientKey, epoch: bytes, expiry_s: int) -> None:
         self.key = key
         self.epoch = epoch
         self.expiry_s = expiry_s
-        self.usual_devices: Sequence[str] = ()
-        self.unreleased: dict[int, str] = {}
+        self.unreleased: dict[int, bool] = {}
         self.restored = False
         self.subscriptions = Subscriptions()
         self.outbound = OutboundCommands(self.save)
@@ -76,11 +73,9 @@ class SessionState:
         return effects
 
     def _encoded(self) -> bytes:
-        # A restored session looks for a message at all usual devices, so their entries need not be stored.
-        unusual = {key: device for key, device in self.unreleased.items() if device and device not in self.usual_devices}
         inflight = self.outbound.inflight
         subscriptions = list(self.subscriptions.values())
-        return msgspec.msgpack.encode(SessionRecord(_FORM, self.epoch, self.expiry_s, subscriptions, unusual, inflight.kept()))
+        return msgspec.msgpack.encode(SessionRecord(_FORM, self.epoch, self.expiry_s, subscriptions, inflight.kept()))
 
 
 def carries_commands(value: bytes) -> bool:
@@ -102,7 +97,6 @@ def restored(name: str, value: bytes) -> SessionState | None:
         return None
     state = SessionState((user, client_id), record.epoch, record.expiry_s)
     state.restored = True
-    state.unreleased = record.unreleased
     state.subscriptions.update({each.filter: each for each in record.subscriptions})
     for command in record.inflight.values():
         command.phase = DeliveryPhase.RELEASED if command.phase >= DeliveryPhase.ACCEPTED else DeliveryPhase.SENT
