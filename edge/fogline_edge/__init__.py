@@ -23,6 +23,7 @@
 `reset`: wipes a gateway
 `run_record`: the present run, and the ends of the last ones
 `settings`: the settings file
+`settings_check`: rules that the settings' types cannot express
 `settings_types`: types of the settings' tables
 `statistics`: the gateway's numbers for its bridge
 `status`: what a running gateway holds

@@ -27,9 +27,8 @@ from fogline.process.files.owner import FolderOwner, become_owner, owner_of, run
 from fogline_edge.adapters.mqtt.session.session_state import PREFIX, carries_commands
 from fogline_edge.first_settings import require_none
 from fogline_edge.outbox.copy_file import OLDEST, CopyRecord, change_copy
-from fogline_edge.outbox.data_folder import DataFolder, RunEnd, forget_journal_name, sync_path
+from fogline_edge.outbox.data_folder import FILE, DataFolder, RunEnd, forget_journal_name, sync_path
 from fogline_edge.outbox.schema import MIGRATIONS, open_database
-from fogline_edge.outbox.startup import FILE
 from fogline_edge.settings import EdgeSettings, load
 
 _FILE_KEYS = frozenset({"ca", "ca_file", "certificate", "crl", "key", "password_file", "users"})

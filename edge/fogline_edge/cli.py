@@ -27,12 +27,13 @@ from fogline.process.files.tls_files import require_tls
 from fogline.process.one_cpu import stay_on_one_cpu
 from fogline_edge.adapters.ble.state import BleState, lines_of
 from fogline_edge.first_settings import FILE, ask, next_steps, require_none, write_first
-from fogline_edge.gateway import check, require_bluetooth, run_gateway
+from fogline_edge.gateway import run_gateway
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.outbox.quarantine import EventKey
 from fogline_edge.profiles.ble_files import built_in_profiles, find_profiles
 from fogline_edge.run_record import RunState, lines_of_run
 from fogline_edge.settings import EdgeSettings, load
+from fogline_edge.settings_check import check, require_bluetooth
 from fogline_edge.status import read_events, read_status
 
 EXAMPLE = """\

@@ -31,13 +31,13 @@ from fogline.process.files.settings_file import split_endpoint
 from fogline.process.files.tls_files import client_context
 from fogline.tracing.collector import check_collector
 from fogline_edge.ble_settings import BleSettings
-from fogline_edge.gateway import check
 from fogline_edge.machine import read_machine
 from fogline_edge.outbox.copy_file import read_copy
-from fogline_edge.outbox.startup import FILE
+from fogline_edge.outbox.data_folder import FILE
 from fogline_edge.process_end import EndCause
 from fogline_edge.run_record import read_run
 from fogline_edge.settings import EdgeSettings, load
+from fogline_edge.settings_check import check
 from fogline_edge.status import read_oldest, read_status
 from fogline_edge.uplink.session import uplink_security
 

@@ -5,11 +5,9 @@ import contextlib
 import gc
 import logging
 import signal
-import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,32 +16,26 @@ from fogline.byte_budget import ByteBudget
 from fogline.errors import FoglineError, Misconfigured
 from fogline.process import service_manager
 from fogline.process.cancellation import end_tasks
-from fogline.process.files.settings_file import require_loopback, split_endpoint
 from fogline.process.monitoring.statistics import answer_sigusr1
 from fogline.process.service_manager import watched
 from fogline.signature import read_keys
 from fogline.tracing.activation import tracing
-from fogline.tracing.settings import collector_address
 from fogline.tracing.spans import ExportSpans
-from fogline_edge.adapters.ble.roster import read_settings
-from fogline_edge.adapters.coap.access import check_coap
-from fogline_edge.adapters.http.access import check_http
-from fogline_edge.adapters.mqtt.server.listener import MqttListener, check_mqtt, make_rates
-from fogline_edge.adapters.mqtt_client.access import check_client
+from fogline_edge.adapters.mqtt.server.listener import MqttListener, make_rates
 from fogline_edge.ble_settings import BleSettings
 from fogline_edge.downlink.downlink import Downlink
 from fogline_edge.metrics import AdapterCounters, read_gateway
+from fogline_edge.outbox.data_folder import FILE
 from fogline_edge.outbox.free_space import NoRoom
 from fogline_edge.outbox.full_record import FullCause, FullRecord
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.outbox.startup import FILE
 from fogline_edge.process_end import STOPPED_TEXT, EndCause
-from fogline_edge.renewal import read_times, renew_in_time
+from fogline_edge.renewal import renew_in_time
 from fogline_edge.replaced import deliver_the_rest
 from fogline_edge.run_record import RunRecord
 from fogline_edge.settings import EdgeSettings
+from fogline_edge.settings_check import check, require_bluetooth
 from fogline_edge.statistics import StatisticsReader
-from fogline_edge.uplink.session import uplink_security
 from fogline_edge.uplink.uplink import Uplink
 from fogline_edge.watchman import MemoryExceeded, Watchman
 
@@ -250,15 +242,6 @@ async def _serve_metrics(
     return await server.start()
 
 
-def require_bluetooth() -> None:
-    """Raise `Misconfigured` if Bluetooth is impossible here: it needs Linux with BlueZ, and bleak."""
-    if sys.platform != "linux":
-        raise Misconfigured("Bluetooth needs Linux with BlueZ; remove [ble] from the settings")
-    missing = [name for name in ("bleak", "bleak_retry_connector", "dbus_fast") if find_spec(name) is None]
-    if missing:
-        raise Misconfigured(f"Bluetooth needs {', '.join(missing)}: pip install fogline-edge")
-
-
 def make_ble(settings: BleSettings, outbox: Outbox, downlink: Downlink) -> "BleAdapter":
     """Create the Bluetooth adapter. Raises `Misconfigured`."""
     require_bluetooth()
@@ -271,41 +254,6 @@ async def _end(name: str, adapter: "_AnyAdapter") -> None:
     await adapter.close()
     counted = {each: value for each, value in asdict(adapter.counters).items() if value}
     _log.info("%s counted: %s", name, ", ".join(f"{each} {value}" for each, value in counted.items()) or "nothing")
-
-
-def check(settings: EdgeSettings) -> None:
-    """Check rules that the settings' types cannot express. Raises `Misconfigured`."""
-    for bridge in settings.uplink.bridges:
-        host, _ = split_endpoint(bridge, "uplink.bridge")
-        if settings.uplink.tls is None:
-            require_loopback(host, "uplink.bridge")
-    uplink_security(settings.uplink)
-    if settings.uplink.renew:
-        if settings.uplink.tls is None or settings.uplink.tls.certificate is None:
-            raise Misconfigured("uplink.renew needs [uplink.tls]")
-        read_times(settings.uplink.tls.certificate)
-    if settings.metrics is not None:
-        require_loopback(split_endpoint(settings.metrics, "metrics")[0], "metrics")
-    read_keys(settings.commands.keys, "commands.keys")
-    if settings.tracing is not None:
-        collector_address(settings.tracing)
-    _check_adapters(settings)
-
-
-def _check_adapters(settings: EdgeSettings) -> None:
-    if settings.mqtt is not None:
-        check_mqtt(settings.tenant, settings.mqtt)
-    if settings.coap is not None:
-        check_coap(settings.coap)
-    if settings.http is not None:
-        check_http(settings.http)
-    for each in settings.mqtt_clients:
-        check_client(each)
-    if settings.ble is not None:
-        require_bluetooth()
-        read_settings(settings.ble)
-    if not (settings.mqtt or settings.coap or settings.http or settings.ble or settings.mqtt_clients):
-        raise Misconfigured("no adapter is configured: add [mqtt], [coap], [http], [ble] or [[mqtt_clients]] to the settings")
 
 
 def _spare_collections() -> None:

@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 from fogline.gateway_statistics import MachineNumbers
-from fogline_edge.outbox.free_space import free_bytes
 
 SECTOR_BYTES = 512
 """The kernel counts in sectors of this size, whatever the disk's own are (Documentation/block/stat)."""
@@ -33,6 +32,15 @@ def read_machine(folder: Path, *, sys: Path = Path("/sys"), proc: Path = Path("/
         undervoltage=None if bits is None else bool(bits & _UNDERVOLTAGE),
         throttled=None if bits is None else bool(bits & _SLOWED),
     )
+
+
+def free_bytes(folder: Path) -> int | None:
+    """Return the bytes of the folder's file system that this user may still take, quotas aside. None if they are unknown."""
+    try:
+        free = os.statvfs(folder)
+    except OSError:
+        return None
+    return free.f_bavail * free.f_frsize
 
 
 def _text(path: Path) -> str | None:

@@ -8,7 +8,7 @@ from fogline.errors import FoglineError, Misconfigured
 from fogline.process.checkup import Finding, Grade
 from fogline_edge import run_record
 from fogline_edge.backup import named_files
-from fogline_edge.outbox import copy_file, full_record, startup
+from fogline_edge.outbox import copy_file, data_folder, full_record
 from fogline_edge.outbox.data_folder import DataFolder
 from fogline_edge.settings import EdgeSettings, load
 from fogline_edge.status import read_status
@@ -32,7 +32,7 @@ def reset(config: Path) -> Iterator[Finding]:
 
 def _waiting(settings: EdgeSettings) -> Iterator[Finding]:
     """Say how many events are deleted that the bridge does not have."""
-    if not (Path(settings.data) / startup.FILE).exists():
+    if not (Path(settings.data) / data_folder.FILE).exists():
         return
     try:
         backlog = read_status(Path(settings.data))["backlog"]
@@ -73,7 +73,7 @@ def _wiped(config: Path, settings: EdgeSettings, data: Path) -> Iterator[Finding
     """Delete the files. The settings are the last, so that a reset that was interrupted can be repeated."""
     named = named_files(config, settings)
     inside = sorted(named.inside.values(), key=lambda path: path.name == config.name)
-    patterns = (f"{startup.FILE}*", f"{copy_file.FILE}*", full_record.FILE, run_record.FILE, run_record.NOTE, "lock")
+    patterns = (f"{data_folder.FILE}*", f"{copy_file.FILE}*", full_record.FILE, run_record.FILE, run_record.NOTE, "lock")
     found = [*(each for pattern in patterns for each in sorted(data.glob(pattern))), *inside]
     deleted = 0
     for path in found:

@@ -13,8 +13,9 @@ from fogline.codec import decode_event
 from fogline.errors import Misconfigured, Poison
 from fogline.event import Lane, parse_rfc3339
 from fogline_edge.adapters.ble.state import STATE_KEY, decode_state
+from fogline_edge.machine import free_bytes
 from fogline_edge.outbox.copy_file import read_copy
-from fogline_edge.outbox.free_space import free_bytes
+from fogline_edge.outbox.data_folder import FILE
 from fogline_edge.outbox.full_record import read_full, state_of
 from fogline_edge.outbox.stored_body import unpack_body
 from fogline_edge.run_record import read_run
@@ -38,7 +39,7 @@ COUNTERS = ("acknowledged", "stored", "duplicate", "dead", "sent", "settled_even
 
 @contextlib.contextmanager
 def _open_read_only(folder: Path) -> Iterator[sqlite3.Connection]:
-    path = folder / "outbox.db"
+    path = folder / FILE
     if not path.exists():
         raise Misconfigured(f"there is no outbox in {folder}: no gateway has run with these settings")
     try:

@@ -21,20 +21,24 @@
 `integrity`: the check of the file before it is opened
 `last_seen`: counter values of advertisers, in memory
 `live_rows`: committed rows on the event loop
+`memory_entry`: an entry of the memory of duplicates
 `memory_expiry`: deletion of old memory of duplicates
 `outbox`: the file, its thread, and their interfaces on the event loop
 `pages`: SQLite's file format
 `port`: the interface for adapters, with limits of what may wait
 `quarantine`: events that the bridge rejected, and gap records
 `queries`: the named SQL queries
+`reading`: events of a stream for the uplink
 `recognition`: identity of an event, by what its device gives
-`requests`: reads and changes that the loop asks for
+`rejection`: rejected events into quarantine
+`renumbering`: events into new streams
 `resend_memory`: the last message of each packet id
 `salvage`: a damaged file into a new one
 `schema`: the file, opened with the newest schema; the migrations
 `startup`: the file before it is used
 `store`: connection, transactions, and the state that mirrors the rows
 `stored_body`: event bodies as the file stores them
+`stream_views`: the state of streams for hello
 `streams`: state and counts of each stream
 `uplink_streams`: the interface for the uplink, which reads and settles events
 `writer_queue`: the items of the thread's queue, and calls from the loop

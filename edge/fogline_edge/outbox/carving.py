@@ -12,8 +12,8 @@ from typing import NamedTuple
 import msgspec
 
 from fogline.event import Lane
+from fogline_edge.outbox.memory_entry import MemoryEntry
 from fogline_edge.outbox.pages import PAGE_BYTES, Cell, UnreadableError, Value, cell, cells, children, read_log
-from fogline_edge.outbox.recognition import MemoryEntry
 from fogline_edge.outbox.resend_memory import ENTRY
 from fogline_edge.outbox.streams import SEQUENCE_BITS, SEQUENCE_MASK
 

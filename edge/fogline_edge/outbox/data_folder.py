@@ -16,6 +16,7 @@ from fogline.event import rfc3339
 from fogline_edge.boot import Clock
 from fogline_edge.outbox.queries import SQL
 
+FILE = "outbox.db"
 _WIDTH = 8
 
 

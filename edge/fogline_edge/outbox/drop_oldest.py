@@ -1,7 +1,7 @@
 """Drops the oldest rows of a lane when the outbox is nearly full, and puts one gap record in their place.
 
 The gap record takes the sequence and the commit id of the last dropped row. Whenever it is sent, it begins at the lowest
-unconfirmed sequence (`requests.read`). A stream has at most one, in front of all its rows: later drops extend it.
+unconfirmed sequence (`reading.read`). A stream has at most one, in front of all its rows: later drops extend it.
 """
 
 import logging

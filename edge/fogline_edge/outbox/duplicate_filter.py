@@ -15,8 +15,9 @@ from fogline.identity import Retransmission, digest
 from fogline.report_on_change import Reported, ReportPolicy, is_news
 from fogline_edge.outbox.group import Group
 from fogline_edge.outbox.last_seen import LastSeen
+from fogline_edge.outbox.memory_entry import MemoryEntry
 from fogline_edge.outbox.queries import SQL
-from fogline_edge.outbox.recognition import RENEW_S, KnownEvent, MemoryEntry, NewEvent, recognise, report_key
+from fogline_edge.outbox.recognition import RENEW_S, KnownEvent, NewEvent, recognise, report_key
 from fogline_edge.outbox.resend_memory import ResendMemory
 
 _entry = msgspec.msgpack.Decoder(MemoryEntry)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fogline.errors import Misconfigured
+from fogline_edge.machine import free_bytes
 
 PROBE_BYTES = 1024 * 1024
 """The room that a folder must have, in bytes."""
@@ -42,15 +43,6 @@ def opening(folder: Path) -> Iterator[None]:
             why = "the disk, or this user's quota of it, is full; check the folder's free space"
             raise NoRoom(f"the outbox in {folder} cannot be opened: {why}") from error
         raise
-
-
-def free_bytes(folder: Path) -> int | None:
-    """Return the bytes of the folder's file system that this user may still take, quotas aside. None if they are unknown."""
-    try:
-        free = os.statvfs(folder)
-    except OSError:
-        return None
-    return free.f_bavail * free.f_frsize
 
 
 def disk_is_full(folder: Path, wanted_bytes: int) -> bool:

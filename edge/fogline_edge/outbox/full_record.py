@@ -10,7 +10,7 @@ import msgspec
 from fogline.event import parse_rfc3339, rfc3339
 from fogline_edge.boot import SYSTEM, Clock
 from fogline_edge.fixed_file import overwrite
-from fogline_edge.outbox.free_space import free_bytes
+from fogline_edge.machine import free_bytes
 
 FILE = "full.json"
 _SIZE = 512

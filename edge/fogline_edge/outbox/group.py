@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass, field
 
 from fogline.codec import Beacon
-from fogline_edge.outbox.recognition import MemoryEntry
+from fogline_edge.outbox.memory_entry import MemoryEntry
 from fogline_edge.outbox.streams import COMMIT_ID_BYTES, Stream
 
 

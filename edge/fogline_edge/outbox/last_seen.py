@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from fogline.event import Arrival
 from fogline.identity import Counter
-from fogline_edge.outbox.recognition import CounterValue, MemoryEntry, report_key
+from fogline_edge.outbox.memory_entry import CounterValue, MemoryEntry
+from fogline_edge.outbox.recognition import report_key
 
 PAUSE_S = 15
 MAX_SEEN = 4096

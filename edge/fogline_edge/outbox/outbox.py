@@ -11,7 +11,6 @@ from typing import TypeVar
 
 from fogline.tracing.spans import ExportSpans
 from fogline_edge.boot import SYSTEM, Clock
-from fogline_edge.outbox import requests
 from fogline_edge.outbox.copy_file import CopyFile
 from fogline_edge.outbox.data_folder import DataFolder, RunEnd, journal_name
 from fogline_edge.outbox.free_space import is_damage, may_wait, opening
@@ -21,6 +20,7 @@ from fogline_edge.outbox.ingest import Act, Waiting
 from fogline_edge.outbox.port import OutboxPort
 from fogline_edge.outbox.quarantine import EventKey
 from fogline_edge.outbox.queries import SQL
+from fogline_edge.outbox.rejection import empty_quarantine
 from fogline_edge.outbox.schema import Connect, connect_file
 from fogline_edge.outbox.startup import open_file
 from fogline_edge.outbox.store import OutboxStore
@@ -150,7 +150,7 @@ class Outbox:
 
         Returns the number of events that existed, or were readable. Raises `Unreachable` if there is no room to move them all.
         """
-        return await self._calls.call(partial(requests.empty_quarantine, keys=keys, resend=resend))
+        return await self._calls.call(partial(empty_quarantine, keys=keys, resend=resend))
 
     def _submit(self, group: list[Waiting | Act]) -> None:
         self.streams.hand_over()

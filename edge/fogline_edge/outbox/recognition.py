@@ -8,10 +8,9 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import msgspec
-
 from fogline.event import Arrival
 from fogline.identity import Counter, Dedup, DeviceTime, SessionCounter, UniqueId, digest, semantic_id
+from fogline_edge.outbox.memory_entry import CounterValue, MemoryEntry
 
 COUNTER_RESEND_S = 60
 """Time after the first copy within which the same counter value with the same payload is a duplicate, in seconds."""
@@ -24,29 +23,6 @@ MAX_CONTENTS = 4
 MAX_RECENT = 64
 """The most counter values of a device that a duplicate may repeat."""
 _ALL_MISSING = (1 << COUNTER_RESEND_DISTANCE + 1) - 2
-
-
-class CounterValue(msgspec.Struct, frozen=True, array_like=True):
-    """A value of a counter, extended over its wraps, with the payload's digest and the age at which it came."""
-
-    value: int
-    digest: bytes
-    age_s: int
-
-
-class MemoryEntry(msgspec.Struct, frozen=True, array_like=True):
-    """An entry of memory: the payload's digest, its age, and numbers whose meaning depends on the key.
-
-    `recent`: counter values that a duplicate may repeat.
-    """
-
-    digest: bytes
-    age_s: int
-    first: int = 0
-    second: int = 0
-    third: int = 0
-    recent: tuple[CounterValue, ...] = ()
-
 
 Recall = Callable[[bytes], MemoryEntry | None]
 

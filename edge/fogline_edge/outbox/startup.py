@@ -8,14 +8,22 @@ from fogline.errors import Misconfigured
 from fogline_edge.boot import Clock
 from fogline_edge.outbox import salvage
 from fogline_edge.outbox.age import Age
-from fogline_edge.outbox.data_folder import DataFolder, RunEnd, check_owner, foreign, journal_name, note_start, write_again
+from fogline_edge.outbox.data_folder import (
+    FILE,
+    DataFolder,
+    RunEnd,
+    check_owner,
+    foreign,
+    journal_name,
+    note_start,
+    write_again,
+)
 from fogline_edge.outbox.free_space import is_damage
 from fogline_edge.outbox.integrity import examine
 from fogline_edge.outbox.queries import SQL
 from fogline_edge.outbox.schema import Connect, open_database
 from fogline_edge.settings import EdgeSettings
 
-FILE = "outbox.db"
 KEPT_STREAMS = 100
 """The newest streams, whose counts `status` shows also when they are closed and empty. Older ones are deleted at the start."""
 

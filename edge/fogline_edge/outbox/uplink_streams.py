@@ -7,10 +7,10 @@ from functools import partial
 
 from fogline.event import Lane
 from fogline.hello import Own
-from fogline_edge.outbox import requests
+from fogline_edge.outbox import reading, rejection, renumbering, stream_views
 from fogline_edge.outbox.live_rows import LiveRows
-from fogline_edge.outbox.requests import StreamView
 from fogline_edge.outbox.store import PURGED_ROWS, OutboxStore
+from fogline_edge.outbox.stream_views import StreamView
 from fogline_edge.outbox.streams import EventRecord
 from fogline_edge.outbox.writer_queue import IGNORE, Call, LoopCalls, NewRows, Settlement
 
@@ -34,14 +34,14 @@ class UplinkStreams:
     async def pending(self) -> list[StreamView]:
         """Return every stream that hello announces: open ones, and closed ones with unsettled rows."""
         self.hand_over()
-        return await self._calls.call(requests.pending)
+        return await self._calls.call(stream_views.pending)
 
     async def own(self, stream: str, chain_sequence: int, now_ns: int) -> Own | None:
         """Return a stream's state for hello, or None if there is none of that name.
 
         `chain_sequence`: the sequence of the bridge's newest chain value. `now_ns`: the bridge's clock.
         """
-        return await self._calls.call(partial(requests.own, name=stream, chain_sequence=chain_sequence, now_ns=now_ns))
+        return await self._calls.call(partial(stream_views.own, name=stream, chain_sequence=chain_sequence, now_ns=now_ns))
 
     async def read(self, stream: str, after: int, limit: int, limit_bytes: int | None = None) -> list[EventRecord]:
         """Return at most `limit` events of a stream with sequences above `after`, in order.
@@ -53,7 +53,7 @@ class UplinkStreams:
             return rows
 
         def run(store: OutboxStore) -> list[EventRecord]:
-            found, live = requests.read(store, stream, after, limit, limit_bytes)
+            found, live = reading.read(store, stream, after, limit, limit_bytes)
             if live:  # before any row that is committed later
                 self._calls.call_on_loop(self.live_rows.follow, stream, found[-1].sequence if found else after)
             return found
@@ -68,7 +68,7 @@ class UplinkStreams:
         """Note that the connection has ended: nothing is sent until the next one reads the streams again."""
         self._wake = IGNORE
         self.live_rows.clear()
-        self._calls.submit(Call(requests.leave, done=IGNORE, failed=IGNORE))
+        self._calls.submit(Call(reading.leave, done=IGNORE, failed=IGNORE))
 
     def settle(self, stream: str, upto: int) -> None:
         """Note that the bridge accepted everything up to `upto`. The rows are deleted later, many at a time.
@@ -91,15 +91,15 @@ class UplinkStreams:
 
         Returns False if the event is itself a gap record, which is never quarantined.
         """
-        rejected = requests.RejectedEvent(stream, sequence, condition, description)
-        done = await self._calls.call(partial(requests.quarantine, rejected=rejected))
+        rejected = rejection.RejectedEvent(stream, sequence, condition, description)
+        done = await self._calls.call(partial(rejection.quarantine, rejected=rejected))
         self._wake(None)  # events that were deleted to make room have a gap record at the end of a stream
         return done
 
     async def reopen(self, stream: str, upto: int, why: str) -> None:
         """Move a stream's events above `upto` to a new stream, marked `replayed`: its numbering cannot be trusted."""
         _log.error("stream %s: %s. Resending its unconfirmed events in a new stream.", stream, why)
-        while await self._calls.call(partial(requests.reopen, name=stream, upto=upto, why=why)):
+        while await self._calls.call(partial(renumbering.reopen, name=stream, upto=upto, why=why)):
             pass
         self._wake(None)
 
@@ -109,7 +109,7 @@ class UplinkStreams:
         Raises `Unreachable` if there is no room for the new stream.
         """
         self.hand_over()
-        for each in await self._calls.call(partial(requests.split_backlog, lanes=lanes, events=events)):
+        for each in await self._calls.call(partial(renumbering.split_backlog, lanes=lanes, events=events)):
             text, extra = "lane %s: %d events wait; new events are sent before them", {"lane": each.lane.value}
             _log.warning(text, each.lane, each.backlog, extra=extra)
 
@@ -121,7 +121,7 @@ class UplinkStreams:
             if rows is None:
                 self.live_rows.leave(name)
             elif not self.live_rows.add(name, rows):
-                self._calls.submit(Call(partial(requests.leave, name=name), done=IGNORE, failed=IGNORE))
+                self._calls.submit(Call(partial(reading.leave, name=name), done=IGNORE, failed=IGNORE))
             self._wake(name)
 
     def set_full(self, full: bool) -> None:  # noqa: FBT001 - a state, not an option

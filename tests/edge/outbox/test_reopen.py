@@ -8,12 +8,12 @@ import pytest
 from edge.outbox.stores import open_store, take
 from fogline.codec import decode_event
 from fogline.hello import Mark, Reopen, resume
-from fogline_edge.outbox import requests
+from fogline_edge.outbox import renumbering, stream_views
 from fogline_edge.outbox.outbox import Outbox
 from fogline_lab.events import make_arrival
 from fogline_lab.gateway.outbox_use import bodies, put, settings
 
-EVENTS = 2 * requests.MOVED_ROWS + 10
+EVENTS = 2 * renumbering.MOVED_ROWS + 10
 
 
 async def test_g8_an_arrival_is_stored_between_two_steps(folder):
@@ -40,7 +40,7 @@ async def test_g8_an_arrival_is_stored_between_two_steps(folder):
         lambda stream, _: Mark(stream, EVENTS + 5, EVENTS + 5, "ff" * 16),
         lambda stream, _: Mark(stream, 3, 3, "ff" * 16),
         lambda stream, _: Mark(stream, EVENTS, EVENTS, "ff" * 16),
-        lambda stream, _: Mark(stream, requests.MOVED_ROWS, requests.MOVED_ROWS, "ff" * 16),
+        lambda stream, _: Mark(stream, renumbering.MOVED_ROWS, renumbering.MOVED_ROWS, "ff" * 16),
         lambda stream, chain: Mark(stream, 3, 3, chain),
     ],
     ids=["an older copy", "another copy", "another copy at the head", "another copy at a step", "Kafka lost data"],
@@ -52,15 +52,15 @@ def test_g8_a_move_that_a_kill_cut_short_goes_on_at_the_next_hello(folder, mark,
     (stream,) = store.streams.opened()
     old, ids = stream.stream, [decode_event(row.body).id for row in store.events(stream, 5, EVENTS)]
     store.accept(old, 5)
-    own = requests.own(store, old, 3, 0)
+    own = stream_views.own(store, old, 3, 0)
     assert own is not None
     known = mark(old, own.chain_at_mark)
     for done in itertools.count():
-        own = requests.own(store, old, known.chain_sequence, 0)
+        own = stream_views.own(store, old, known.chain_sequence, 0)
         assert own is not None
         verdict = resume(own, known)
         assert isinstance(verdict, Reopen)
-        if not requests.reopen(store, old, own.settled, verdict.why):
+        if not renumbering.reopen(store, old, own.settled, verdict.why):
             break
         if done == steps:
             store.connection.close()
@@ -74,9 +74,9 @@ def test_g8_a_move_that_a_kill_cut_short_goes_on_at_the_next_hello(folder, mark,
 
 def test_g8_a_step_of_large_events_moves_few_of_them(folder):
     store = open_store(folder / "outbox.db")
-    half = requests.MOVED_BYTES // 2
+    half = renumbering.MOVED_BYTES // 2
     take(store, *(make_arrival(n, data=b"x" * half) for n in range(6)))
     (stream,) = store.streams.opened()
-    assert requests.reopen(store, stream.stream, 0, "it is a test")
+    assert renumbering.reopen(store, stream.stream, 0, "it is a test")
     assert (stream.backlog, store.streams.opened()[0].head) == (5, 1)
     store.connection.close()

@@ -13,7 +13,7 @@ from fogline.event import Arrival, Lane, Receipt
 from fogline.identity import Retransmission, UniqueId
 from fogline.report_on_change import ReportPolicy
 from fogline_edge.boot import moment
-from fogline_edge.outbox import drop_oldest, requests
+from fogline_edge.outbox import drop_oldest, reading, rejection, renumbering
 from fogline_edge.outbox import streams as module
 from fogline_edge.outbox.data_folder import RunEnd
 from fogline_edge.outbox.group import Group
@@ -71,7 +71,7 @@ class Life:
 
     def read(self) -> None:
         if (stream := self._stream()) is not None:
-            requests.read(self.store, stream.stream, stream.settled, self.random.randint(1, 50), None)
+            reading.read(self.store, stream.stream, stream.settled, self.random.randint(1, 50), None)
 
     def accept(self) -> None:
         if (stream := self._stream()) is not None:
@@ -88,10 +88,10 @@ class Life:
     def quarantine(self) -> None:
         if (stream := self._stream()) is not None and stream.backlog and stream.kept_after < stream.head:
             sequence = self.random.randint(stream.kept_after + 1, stream.head)
-            requests.quarantine(self.store, requests.RejectedEvent(stream.stream, sequence, "amqp:decode-error", ""))
+            rejection.quarantine(self.store, rejection.RejectedEvent(stream.stream, sequence, "amqp:decode-error", ""))
 
     def split(self) -> None:
-        requests.split_backlog(self.store, frozenset(LANES), 50)
+        renumbering.split_backlog(self.store, frozenset(LANES), 50)
 
     def fail(self) -> None:
         """A group that does not fit: nothing of it happened."""

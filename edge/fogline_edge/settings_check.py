@@ -1,0 +1,62 @@
+"""Checks the rules that the settings' types cannot express, and what the settings need on this machine."""
+
+import sys
+from importlib.util import find_spec
+
+from fogline.process.settings_file import require_loopback, split_endpoint
+
+from fogline.errors import Misconfigured
+from fogline.signature import read_keys
+from fogline.tracing.settings import collector_address
+from fogline_edge.adapters.ble.roster import read_settings
+from fogline_edge.adapters.coap.access import check_coap
+from fogline_edge.adapters.http.access import check_http
+from fogline_edge.adapters.mqtt.server.listener import check_mqtt
+from fogline_edge.adapters.mqtt_client.access import check_client
+from fogline_edge.renewal import read_times
+from fogline_edge.settings import EdgeSettings
+from fogline_edge.uplink.session import uplink_security
+
+
+def check(settings: EdgeSettings) -> None:
+    """Check rules that the settings' types cannot express. Raises `Misconfigured`."""
+    for bridge in settings.uplink.bridges:
+        host, _ = split_endpoint(bridge, "uplink.bridge")
+        if settings.uplink.tls is None:
+            require_loopback(host, "uplink.bridge")
+    uplink_security(settings.uplink)
+    if settings.uplink.renew:
+        if settings.uplink.tls is None or settings.uplink.tls.certificate is None:
+            raise Misconfigured("uplink.renew needs [uplink.tls]")
+        read_times(settings.uplink.tls.certificate)
+    if settings.metrics is not None:
+        require_loopback(split_endpoint(settings.metrics, "metrics")[0], "metrics")
+    read_keys(settings.commands.keys, "commands.keys")
+    if settings.tracing is not None:
+        collector_address(settings.tracing)
+    _check_adapters(settings)
+
+
+def _check_adapters(settings: EdgeSettings) -> None:
+    if settings.mqtt is not None:
+        check_mqtt(settings.tenant, settings.mqtt)
+    if settings.coap is not None:
+        check_coap(settings.coap)
+    if settings.http is not None:
+        check_http(settings.http)
+    for each in settings.mqtt_clients:
+        check_client(each)
+    if settings.ble is not None:
+        require_bluetooth()
+        read_settings(settings.ble)
+    if not (settings.mqtt or settings.coap or settings.http or settings.ble or settings.mqtt_clients):
+        raise Misconfigured("no adapter is configured: add [mqtt], [coap], [http], [ble] or [[mqtt_clients]] to the settings")
+
+
+def require_bluetooth() -> None:
+    """Raise `Misconfigured` if Bluetooth is impossible here: it needs Linux with BlueZ, and bleak."""
+    if sys.platform != "linux":
+        raise Misconfigured("Bluetooth needs Linux with BlueZ; remove [ble] from the settings")
+    missing = [name for name in ("bleak", "bleak_retry_connector", "dbus_fast") if find_spec(name) is None]
+    if missing:
+        raise Misconfigured(f"Bluetooth needs {', '.join(missing)}: pip install fogline-edge")
