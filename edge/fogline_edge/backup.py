@@ -4,7 +4,7 @@ The file is an SQLite database: the outbox as of one moment, with two tables mor
 holds the settings and the files that they name: certificate, keys, passwords, profiles.
 
 A restored gateway keeps its name and its streams: `fogline.hello.resume` finds out by the commit ids what the bridge has. The
-bridge gives the copy a new number (`fogline_edge.outbox.copy_file`), so that the former gateway learns that it is replaced.
+bridge gives the copy a new number (`outbox.file.copy_file`), so that the former gateway learns that it is replaced.
 """
 
 import contextlib
@@ -26,9 +26,9 @@ from fogline.errors import FoglineError, Misconfigured
 from fogline.process.files.owner import FolderOwner, become_owner, owner_of, run_as
 from fogline_edge.adapters.mqtt.session.session_state import PREFIX, carries_commands
 from fogline_edge.first_settings import require_none
-from fogline_edge.outbox.copy_file import OLDEST, CopyRecord, change_copy
-from fogline_edge.outbox.data_folder import FILE, DataFolder, RunEnd, forget_journal_name, sync_path
-from fogline_edge.outbox.schema import MIGRATIONS, open_database
+from fogline_edge.outbox.file.copy_file import OLDEST, CopyRecord, change_copy
+from fogline_edge.outbox.file.data_folder import FILE, DataFolder, RunEnd, forget_journal_name, sync_path
+from fogline_edge.outbox.file.schema import MIGRATIONS, open_database
 from fogline_edge.settings import EdgeSettings, load
 
 _FILE_KEYS = frozenset({"ca", "ca_file", "certificate", "crl", "key", "password_file", "users"})

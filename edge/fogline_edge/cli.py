@@ -29,7 +29,7 @@ from fogline_edge.adapters.ble.state import BleState, lines_of
 from fogline_edge.first_settings import FILE, ask, next_steps, require_none, write_first
 from fogline_edge.gateway import run_gateway
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.outbox.quarantine import EventKey
+from fogline_edge.outbox.writer.quarantine import EventKey
 from fogline_edge.profiles.ble_files import built_in_profiles, find_profiles
 from fogline_edge.run_record import RunState, lines_of_run
 from fogline_edge.settings import EdgeSettings, load

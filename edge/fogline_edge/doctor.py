@@ -32,8 +32,8 @@ from fogline.process.files.tls_files import client_context
 from fogline.tracing.collector import check_collector
 from fogline_edge.ble_settings import BleSettings
 from fogline_edge.machine import read_machine
-from fogline_edge.outbox.copy_file import read_copy
-from fogline_edge.outbox.data_folder import FILE
+from fogline_edge.outbox.file.copy_file import read_copy
+from fogline_edge.outbox.file.data_folder import FILE
 from fogline_edge.process_end import EndCause
 from fogline_edge.run_record import read_run
 from fogline_edge.settings import EdgeSettings, load

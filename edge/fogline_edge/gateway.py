@@ -25,9 +25,9 @@ from fogline_edge.adapters.mqtt.server.listener import MqttListener, make_rates
 from fogline_edge.ble_settings import BleSettings
 from fogline_edge.downlink.downlink import Downlink
 from fogline_edge.metrics import AdapterCounters, read_gateway
-from fogline_edge.outbox.data_folder import FILE
-from fogline_edge.outbox.free_space import NoRoom
-from fogline_edge.outbox.full_record import FullCause, FullRecord
+from fogline_edge.outbox.file.data_folder import FILE
+from fogline_edge.outbox.file.free_space import NoRoom
+from fogline_edge.outbox.file.full_record import FullCause, FullRecord
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.process_end import STOPPED_TEXT, EndCause
 from fogline_edge.renewal import renew_in_time

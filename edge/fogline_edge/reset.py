@@ -8,8 +8,8 @@ from fogline.errors import FoglineError, Misconfigured
 from fogline.process.checkup import Finding, Grade
 from fogline_edge import run_record
 from fogline_edge.backup import named_files
-from fogline_edge.outbox import copy_file, data_folder, full_record
-from fogline_edge.outbox.data_folder import DataFolder
+from fogline_edge.outbox.file import copy_file, data_folder, full_record
+from fogline_edge.outbox.file.data_folder import DataFolder
 from fogline_edge.settings import EdgeSettings, load
 from fogline_edge.status import read_status
 

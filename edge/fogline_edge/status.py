@@ -14,10 +14,10 @@ from fogline.errors import Misconfigured, Poison
 from fogline.event import Lane, parse_rfc3339
 from fogline_edge.adapters.ble.state import STATE_KEY, decode_state
 from fogline_edge.machine import free_bytes
-from fogline_edge.outbox.copy_file import read_copy
-from fogline_edge.outbox.data_folder import FILE
-from fogline_edge.outbox.full_record import read_full, state_of
-from fogline_edge.outbox.stored_body import unpack_body
+from fogline_edge.outbox.file.copy_file import read_copy
+from fogline_edge.outbox.file.data_folder import FILE
+from fogline_edge.outbox.file.full_record import read_full, state_of
+from fogline_edge.outbox.rows.stored_body import unpack_body
 from fogline_edge.run_record import read_run
 
 _STREAMS = """

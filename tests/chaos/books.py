@@ -11,8 +11,8 @@ from fogline.event import Arrival, Lane, Receipt
 from fogline.gap import GAP_CONTENT_TYPE
 from fogline.identity import Retransmission, UniqueId
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.outbox.stored_body import unpack_body
-from fogline_edge.outbox.streams import COMMIT_ID_BYTES, Streams
+from fogline_edge.outbox.rows.stored_body import unpack_body
+from fogline_edge.outbox.rows.streams import COMMIT_ID_BYTES, Streams
 from fogline_lab.amqp import within
 from fogline_lab.events import make_arrival
 

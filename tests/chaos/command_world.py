@@ -31,9 +31,9 @@ from fogline_cloud.commands.reply_lane import check_replies
 from fogline_cloud.shard.command_changes import CommandChange
 from fogline_edge.downlink import journal
 from fogline_edge.downlink.downlink import Downlink
-from fogline_edge.outbox.data_folder import journal_name
-from fogline_edge.outbox.group import Group
-from fogline_edge.outbox.schema import migrate
+from fogline_edge.outbox.file.data_folder import journal_name
+from fogline_edge.outbox.file.schema import migrate
+from fogline_edge.outbox.rows.group import Group
 from fogline_lab.bridge.command_side import CommandSide
 
 IDS = CommandIds(b"k" * 32)

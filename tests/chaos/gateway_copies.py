@@ -3,9 +3,9 @@
 import sqlite3
 
 from fogline.command import CommandState
-from fogline_edge.outbox.data_folder import forget_journal_name
-from fogline_edge.outbox.memory_expiry import MemoryExpiry
-from fogline_edge.outbox.schema import migrate
+from fogline_edge.outbox.file.data_folder import forget_journal_name
+from fogline_edge.outbox.file.schema import migrate
+from fogline_edge.outbox.memory.memory_expiry import MemoryExpiry
 
 REPLY_STREAM = 1
 

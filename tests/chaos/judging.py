@@ -2,7 +2,7 @@
 
 from chaos.books import Books, Found
 from chaos.workload import settings
-from fogline_edge.outbox import full_record
+from fogline_edge.outbox.file import full_record
 from fogline_edge.outbox.outbox import Outbox
 from fogline_lab.disk import DiskOperation
 from fogline_lab.power_cut import PowerCut

@@ -5,7 +5,7 @@ import sqlite3
 
 import pytest
 
-from fogline_edge.outbox.schema import MIGRATIONS, migrate, open_database
+from fogline_edge.outbox.file.schema import MIGRATIONS, migrate, open_database
 from fogline_lab.disk import Disk, DiskOperation
 from fogline_lab.power_cut import PowerCut
 

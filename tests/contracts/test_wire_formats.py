@@ -39,7 +39,7 @@ from fogline_cloud.shard.checkpoint import (
     position_entry,
     stream_entry,
 )
-from fogline_edge.outbox.schema import open_database
+from fogline_edge.outbox.file.schema import open_database
 from fogline_lab.commands import make_command
 from fogline_lab.events import BEACON, NOW_NS, STREAM, make_batch, make_event
 from shared.example_statistics import STATISTICS

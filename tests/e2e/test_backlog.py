@@ -14,7 +14,7 @@ from fogline_cloud.kafka.records import position_of
 from fogline_cloud.ledger.balance import judge
 from fogline_cloud.ledger.sources import gather
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.outbox.renumbering import MAX_BEHIND
+from fogline_edge.outbox.writer.renumbering import MAX_BEHIND
 from fogline_edge.settings import EdgeSettings, UplinkSettings
 from fogline_lab.amqp import within
 from fogline_lab.events import make_arrival

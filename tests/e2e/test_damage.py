@@ -7,10 +7,10 @@ from fogline.codec import decode_event
 from fogline.event import Lane
 from fogline.gap import GAP_CONTENT_TYPE, decode_gap
 from fogline_cloud.kafka.records import is_replayed
-from fogline_edge.outbox.carving import Carving, Images, event_of
+from fogline_edge.outbox.file.pages import PAGE_BYTES as PAGE
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.outbox.pages import PAGE_BYTES as PAGE
-from fogline_edge.outbox.stored_body import unpack_body
+from fogline_edge.outbox.rows.stored_body import unpack_body
+from fogline_edge.outbox.salvage.carving import Carving, Images, event_of
 
 
 def pages_of_events(file):

@@ -15,7 +15,7 @@ from fogline.errors import Misconfigured
 from fogline_cloud.authority.certificates import now_utc
 from fogline_edge.backup import renew_restored, restore, write_backup
 from fogline_edge.first_settings import CERTIFICATE
-from fogline_edge.outbox.copy_file import read_copy
+from fogline_edge.outbox.file.copy_file import read_copy
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.reset import reset
 from fogline_edge.settings import load

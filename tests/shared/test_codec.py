@@ -27,7 +27,7 @@ from fogline.event import Lane, parse_rfc3339, rfc3339
 from fogline.gap import GAP_CONTENT_TYPE, Gap, GapReason, above, decode_gap, encode_gap, gap_event
 from fogline.json_payload import MAX_JSON_DEPTH, is_bare_json
 from fogline.message import Message
-from fogline_edge.outbox.event_template import fill_template, template_of
+from fogline_edge.outbox.writer.event_template import fill_template, template_of
 from fogline_lab.events import BEACON, STREAM, make_batch, make_event
 
 JSON_LIKE = st.one_of(

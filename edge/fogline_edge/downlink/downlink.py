@@ -19,9 +19,9 @@ from fogline_edge.downlink.cancellations import Cancellations
 from fogline_edge.downlink.command_task import CommandTask, Finish, NextStep
 from fogline_edge.downlink.journal import JournalResult
 from fogline_edge.downlink.runner import CommandRunner, DownlinkCounters
-from fogline_edge.outbox.group import Group
-from fogline_edge.outbox.ingest import Ingest
 from fogline_edge.outbox.outbox import Outbox
+from fogline_edge.outbox.rows.group import Group
+from fogline_edge.outbox.writer.ingest import Ingest
 
 _log = logging.getLogger("fogline.downlink")
 

@@ -16,9 +16,9 @@ from fogline.identity import UniqueId
 from fogline.process.crash_points import CrashPoint, crash_point
 from fogline_edge.boot import moment
 from fogline_edge.downlink.command_task import cancelled
-from fogline_edge.outbox.group import Group
-from fogline_edge.outbox.ingest import Ingest, Waiting
-from fogline_edge.outbox.queries import SQL
+from fogline_edge.outbox.file.queries import SQL
+from fogline_edge.outbox.rows.group import Group
+from fogline_edge.outbox.writer.ingest import Ingest, Waiting
 
 NO_CONTENT_TYPE = "application/octet-stream"
 """Content type of an event on lane `reply` whose answer has none."""

@@ -11,8 +11,8 @@ from fogline_edge.downlink import journal
 from fogline_edge.downlink.command_task import CommandTask, Effect, Finish, NextStep
 from fogline_edge.downlink.device_queues import DeviceQueues
 from fogline_edge.downlink.open_commands import OpenCommands
-from fogline_edge.outbox.file_room import RESERVE
 from fogline_edge.outbox.outbox import Outbox
+from fogline_edge.outbox.writer.file_room import RESERVE
 
 BUDGET = RESERVE / 2
 """Share of the outbox that open commands may take: half of its reserve, so that their answers find room there."""

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from fogline.event import Arrival, Receipt
 from fogline_edge.boot import Clock, moment
-from fogline_edge.outbox.ingest import Act, Waiting
+from fogline_edge.outbox.writer.ingest import Act, Waiting
 from fogline_edge.settings import OutboxSettings
 
 COMPANY_S = 0.001

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from fogline_edge.outbox.streams import EventRecord
+from fogline_edge.outbox.rows.streams import EventRecord
 
 MAX_BYTES = 1024 * 1024
 """The most bytes of bodies that one stream keeps here. Beyond, the uplink reads from the file again."""

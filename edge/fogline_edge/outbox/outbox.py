@@ -11,22 +11,22 @@ from typing import TypeVar
 
 from fogline.tracing.spans import ExportSpans
 from fogline_edge.boot import SYSTEM, Clock
-from fogline_edge.outbox.copy_file import CopyFile
-from fogline_edge.outbox.data_folder import DataFolder, RunEnd, journal_name
-from fogline_edge.outbox.free_space import is_damage, may_wait, opening
-from fogline_edge.outbox.full_record import FullRecord
+from fogline_edge.outbox.file.copy_file import CopyFile
+from fogline_edge.outbox.file.data_folder import DataFolder, RunEnd, journal_name
+from fogline_edge.outbox.file.free_space import is_damage, may_wait, opening
+from fogline_edge.outbox.file.full_record import FullRecord
+from fogline_edge.outbox.file.queries import SQL
+from fogline_edge.outbox.file.schema import Connect, connect_file
 from fogline_edge.outbox.gathering import Gathering
-from fogline_edge.outbox.ingest import Act, Waiting
 from fogline_edge.outbox.port import OutboxPort
-from fogline_edge.outbox.quarantine import EventKey
-from fogline_edge.outbox.queries import SQL
-from fogline_edge.outbox.rejection import empty_quarantine
-from fogline_edge.outbox.schema import Connect, connect_file
 from fogline_edge.outbox.startup import open_file
-from fogline_edge.outbox.store import OutboxStore
 from fogline_edge.outbox.uplink_streams import UplinkStreams
-from fogline_edge.outbox.writer import Writer
-from fogline_edge.outbox.writer_queue import LoopCalls, NewRows, Results, Settlement, WriterCallbacks
+from fogline_edge.outbox.writer.ingest import Act, Waiting
+from fogline_edge.outbox.writer.quarantine import EventKey
+from fogline_edge.outbox.writer.rejection import empty_quarantine
+from fogline_edge.outbox.writer.store import OutboxStore
+from fogline_edge.outbox.writer.writer import Writer
+from fogline_edge.outbox.writer.writer_queue import LoopCalls, NewRows, Results, Settlement, WriterCallbacks
 from fogline_edge.settings import EdgeSettings
 
 _log = logging.getLogger("fogline.outbox")

@@ -9,9 +9,9 @@ from typing import TypeVar
 from fogline.errors import SlowDown
 from fogline.event import Arrival, Lane, Receipt
 from fogline_edge.outbox.gathering import Gathering
-from fogline_edge.outbox.group import Group
-from fogline_edge.outbox.ingest import Act, Ingest
-from fogline_edge.outbox.writer_queue import FAILED, Results
+from fogline_edge.outbox.rows.group import Group
+from fogline_edge.outbox.writer.ingest import Act, Ingest
+from fogline_edge.outbox.writer.writer_queue import FAILED, Results
 from fogline_edge.settings import EdgeSettings
 
 MAX_WAITING_EVENTS = 10_000

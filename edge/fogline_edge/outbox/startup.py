@@ -6,9 +6,8 @@ from pathlib import Path
 
 from fogline.errors import Misconfigured
 from fogline_edge.boot import Clock
-from fogline_edge.outbox import salvage
-from fogline_edge.outbox.age import Age
-from fogline_edge.outbox.data_folder import (
+from fogline_edge.outbox.file.age import Age
+from fogline_edge.outbox.file.data_folder import (
     FILE,
     DataFolder,
     RunEnd,
@@ -18,10 +17,11 @@ from fogline_edge.outbox.data_folder import (
     note_start,
     write_again,
 )
-from fogline_edge.outbox.free_space import is_damage
-from fogline_edge.outbox.integrity import examine
-from fogline_edge.outbox.queries import SQL
-from fogline_edge.outbox.schema import Connect, open_database
+from fogline_edge.outbox.file.free_space import is_damage
+from fogline_edge.outbox.file.queries import SQL
+from fogline_edge.outbox.file.schema import Connect, open_database
+from fogline_edge.outbox.salvage import salvage
+from fogline_edge.outbox.salvage.integrity import examine
 from fogline_edge.settings import EdgeSettings
 
 KEPT_STREAMS = 100

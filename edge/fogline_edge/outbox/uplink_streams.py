@@ -7,12 +7,12 @@ from functools import partial
 
 from fogline.event import Lane
 from fogline.hello import Own
-from fogline_edge.outbox import reading, rejection, renumbering, stream_views
 from fogline_edge.outbox.live_rows import LiveRows
-from fogline_edge.outbox.store import PURGED_ROWS, OutboxStore
-from fogline_edge.outbox.stream_views import StreamView
-from fogline_edge.outbox.streams import EventRecord
-from fogline_edge.outbox.writer_queue import IGNORE, Call, LoopCalls, NewRows, Settlement
+from fogline_edge.outbox.rows.streams import EventRecord
+from fogline_edge.outbox.writer import reading, rejection, renumbering, stream_views
+from fogline_edge.outbox.writer.store import PURGED_ROWS, OutboxStore
+from fogline_edge.outbox.writer.stream_views import StreamView
+from fogline_edge.outbox.writer.writer_queue import IGNORE, Call, LoopCalls, NewRows, Settlement
 
 _SETTLE_DELAY_S, _SETTLE_DELAY_FULL_S = 5.0, 0.1  # until the writer learns of settlements if nothing else wakes it
 

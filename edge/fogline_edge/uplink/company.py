@@ -6,7 +6,7 @@ from collections.abc import Callable
 from fogline.codec import MAX_BATCH_BYTES
 from fogline.event import Lane
 from fogline_edge.outbox.live_rows import LiveRows
-from fogline_edge.outbox.stream_views import StreamView
+from fogline_edge.outbox.writer.stream_views import StreamView
 
 LANES = frozenset({Lane.TELEMETRY, Lane.BULK})
 """Lanes whose events wait. A device has its acknowledgement already, and a message for each event costs gateway, bridge and

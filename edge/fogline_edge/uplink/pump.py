@@ -18,8 +18,8 @@ from fogline.tracing.context import may_be_traced
 from fogline.tracing.spans import ExportSpans
 from fogline_edge.event_spans import forward_spans
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.outbox.stream_views import StreamView
-from fogline_edge.outbox.streams import EventRecord
+from fogline_edge.outbox.rows.streams import EventRecord
+from fogline_edge.outbox.writer.stream_views import StreamView
 from fogline_edge.settings import UplinkSettings
 from fogline_edge.uplink.company import Company
 from fogline_edge.uplink.window import Halve, HelloAgain, InflightWindow, PauseSending, QuarantineEvent, Settle

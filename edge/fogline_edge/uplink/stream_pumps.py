@@ -8,7 +8,7 @@ from fogline.process.monitoring.metrics import Histogram
 from fogline.process.rates import Bucket
 from fogline.tracing.spans import ExportSpans
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.outbox.stream_views import StreamView
+from fogline_edge.outbox.writer.stream_views import StreamView
 from fogline_edge.settings import UplinkSettings
 from fogline_edge.uplink.lanes import LaneLinks
 from fogline_edge.uplink.pump import Pump

@@ -13,7 +13,7 @@ from fogline.signature import make_key, read_keys, read_signer
 from fogline_edge.downlink import budget as module
 from fogline_edge.downlink import command_task
 from fogline_edge.downlink.command_task import LEAST_LEFT_MS
-from fogline_edge.outbox.memory_expiry import REMEMBER_COMMANDS_S
+from fogline_edge.outbox.memory.memory_expiry import REMEMBER_COMMANDS_S
 from fogline_lab.clock import pass_time
 from fogline_lab.device.command_device import CommandDevice
 from fogline_lab.gateway.connected_gateway import durable_command, offline_gateway

@@ -13,9 +13,9 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from fogline.codec import decode_event
+from fogline_edge.outbox.file.schema import open_database
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.outbox.schema import open_database
-from fogline_edge.outbox.stored_body import unpack_body
+from fogline_edge.outbox.rows.stored_body import unpack_body
 from fogline_edge.settings import EdgeSettings
 from fogline_lab.amqp import within
 from fogline_lab.tcp_line import LineFault, PlannedFault, TcpLine, no_fault

@@ -13,9 +13,9 @@ from fogline_edge.adapters.mqtt.protocol.primitives import V3, V5, PacketType, R
 from fogline_edge.adapters.mqtt.session import client_protocol, puback_delivery
 from fogline_edge.adapters.mqtt.session.ack_order import PendingAck
 from fogline_edge.adapters.mqtt.session.puback_delivery import DELIVERED_AFTER_S, MAX_OF_CLIENT, RECONNECT_S, PubackDelivery
+from fogline_edge.outbox.file.schema import open_database
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.outbox.schema import open_database
-from fogline_edge.outbox.stored_body import unpack_body
+from fogline_edge.outbox.rows.stored_body import unpack_body
 from fogline_edge.settings import EdgeSettings, OutboxSettings
 from fogline_lab.device.mqtt_talk import MqttTalk
 from fogline_lab.port import MemoryPort

@@ -10,9 +10,9 @@ from fogline_edge.adapters.mqtt.protocol.packets import Ack, Connack, Publish
 from fogline_edge.adapters.mqtt.protocol.primitives import V3, V5, PacketType
 from fogline_edge.adapters.mqtt.protocol.properties import Properties
 from fogline_edge.boot import beacon
+from fogline_edge.outbox.file.schema import open_database
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.outbox.schema import open_database
-from fogline_edge.outbox.stored_body import unpack_body
+from fogline_edge.outbox.rows.stored_body import unpack_body
 from fogline_edge.settings import EdgeSettings, OutboxSettings
 from fogline_lab.commands import MemoryCommands, make_command
 

@@ -10,9 +10,9 @@ import pytest
 from fogline.codec import decode_event
 from fogline.dead_letter import decode_dead_letter
 from fogline.event import Lane, Receipt
+from fogline_edge.outbox.file.schema import open_database
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.outbox.schema import open_database
-from fogline_edge.outbox.stored_body import unpack_body
+from fogline_edge.outbox.rows.stored_body import unpack_body
 from fogline_edge.profiles.profile import IgnoreReason
 from fogline_edge.settings import EdgeSettings, TopicSettings
 from fogline_lab.port import MemoryPort

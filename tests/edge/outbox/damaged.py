@@ -15,10 +15,10 @@ from fogline.event import Lane
 from fogline.gap import GAP_CONTENT_TYPE, decode_gap
 from fogline.identity import UniqueId
 from fogline_edge.downlink import journal
-from fogline_edge.outbox.carving import Carving, Images, event_of
+from fogline_edge.outbox.file.pages import PAGE_BYTES
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.outbox.pages import PAGE_BYTES
-from fogline_edge.outbox.stored_body import unpack_body
+from fogline_edge.outbox.rows.stored_body import unpack_body
+from fogline_edge.outbox.salvage.carving import Carving, Images, event_of
 from fogline_lab.commands import make_command
 from fogline_lab.events import make_arrival, make_noise
 from fogline_lab.gateway.outbox_use import put, settings

@@ -3,7 +3,7 @@
 import asyncio
 
 from fogline.errors import SlowDown
-from fogline_edge.outbox import free_space
+from fogline_edge.outbox.file import free_space
 from fogline_edge.outbox.outbox import Outbox
 from fogline_lab.amqp import within
 from fogline_lab.disk import DiskOperation

@@ -11,8 +11,8 @@ import msgspec
 
 from fogline.event import Arrival, Lane
 from fogline.identity import Counter, DeviceTime, Evidence, Retransmission, SessionCounter, UniqueId
-from fogline_edge.outbox.memory_expiry import REMEMBER_S
-from fogline_edge.outbox.recognition import COUNTER_RESEND_S
+from fogline_edge.outbox.memory.memory_expiry import REMEMBER_S
+from fogline_edge.outbox.memory.recognition import COUNTER_RESEND_S
 from fogline_lab.events import NOW_NS
 
 FIRST, SECOND, BOTH = (0,), (1,), (0, 1)

@@ -11,12 +11,12 @@ from pathlib import Path
 from fogline.event import Arrival, Receipt
 from fogline.ledger import Counts
 from fogline_edge.boot import SYSTEM, Clock, moment
-from fogline_edge.outbox.free_space import may_wait
-from fogline_edge.outbox.ingest import Waiting
-from fogline_edge.outbox.resend_memory import ResendMemory
-from fogline_edge.outbox.schema import Connect, connect_file, open_database
-from fogline_edge.outbox.store import OutboxStore
-from fogline_edge.outbox.streams import EventRecord, Stream
+from fogline_edge.outbox.file.free_space import may_wait
+from fogline_edge.outbox.file.schema import Connect, connect_file, open_database
+from fogline_edge.outbox.memory.resend_memory import ResendMemory
+from fogline_edge.outbox.rows.streams import EventRecord, Stream
+from fogline_edge.outbox.writer.ingest import Waiting
+from fogline_edge.outbox.writer.store import OutboxStore
 
 LARGE = 10**9
 

@@ -7,9 +7,9 @@ import pytest
 from contracts.port_contract import Opened, PortContract
 from fogline.codec import decode_event
 from fogline_edge.outbox import port as module
+from fogline_edge.outbox.file.schema import open_database
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.outbox.schema import open_database
-from fogline_edge.outbox.stored_body import unpack_body
+from fogline_edge.outbox.rows.stored_body import unpack_body
 from fogline_edge.settings import EdgeSettings
 
 

@@ -9,9 +9,9 @@ from fogline.identity import DeviceTime
 from fogline.signature import TrustedKeys
 from fogline_edge.downlink import journal
 from fogline_edge.downlink.downlink import Downlink
-from fogline_edge.outbox import clock_correction as module
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.outbox.stored_body import unpack_body
+from fogline_edge.outbox.rows.stored_body import unpack_body
+from fogline_edge.outbox.writer import clock_correction as module
 from fogline_lab.clock import RIGHT_NS, SECOND_NS, YEAR_NS, FakeClock
 from fogline_lab.commands import make_command
 from fogline_lab.events import make_arrival

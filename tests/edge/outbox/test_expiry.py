@@ -12,7 +12,7 @@ from fogline_cloud.ledger.balance import judge
 from fogline_cloud.ledger.evidence import EvidenceReader
 from fogline_cloud.ledger.ranges import collect
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.outbox.store import OutboxStore
+from fogline_edge.outbox.writer.store import OutboxStore
 from fogline_lab.clock import YEAR_NS, FakeClock
 from fogline_lab.events import make_arrival
 from fogline_lab.gateway.outbox_use import bodies, put, settings

@@ -11,9 +11,9 @@ from edge.outbox.full_outbox import Full
 from fogline.errors import Misconfigured
 from fogline.event import Receipt
 from fogline_edge import gateway
-from fogline_edge.outbox import free_space as module
-from fogline_edge.outbox.data_folder import DataFolder
-from fogline_edge.outbox.free_space import NoRoom
+from fogline_edge.outbox.file import free_space as module
+from fogline_edge.outbox.file.data_folder import DataFolder
+from fogline_edge.outbox.file.free_space import NoRoom
 from fogline_edge.outbox.outbox import Outbox
 from fogline_lab.amqp import within
 from fogline_lab.disk import Disk, DiskOperation, quota_exceeded, sync_failed

@@ -13,8 +13,8 @@ from fogline_edge import fixed_file as module
 from fogline_edge import gateway
 from fogline_edge.cli import main
 from fogline_edge.doctor import diagnose
-from fogline_edge.outbox.free_space import NoRoom
-from fogline_edge.outbox.full_record import FILE, FullCause, FullRecord, read_full, state_of
+from fogline_edge.outbox.file.free_space import NoRoom
+from fogline_edge.outbox.file.full_record import FILE, FullCause, FullRecord, read_full, state_of
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.status import read_status
 from fogline_lab.amqp import within

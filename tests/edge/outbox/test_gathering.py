@@ -6,7 +6,7 @@ import pytest
 
 from fogline_edge.boot import SYSTEM
 from fogline_edge.outbox.gathering import WAITS_IN_VAIN, Gathering
-from fogline_edge.outbox.ingest import Act
+from fogline_edge.outbox.writer.ingest import Act
 from fogline_edge.settings import OutboxSettings
 from fogline_lab.amqp import within
 from fogline_lab.events import make_arrival

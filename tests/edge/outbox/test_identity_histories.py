@@ -10,8 +10,8 @@ from edge.outbox.histories import KINDS, Device, Sent
 from edge.outbox.stores import open_store, rows, take
 from fogline.event import Receipt
 from fogline.identity import Counter, DeviceTime, Retransmission, SessionCounter, UniqueId
-from fogline_edge.outbox.memory_expiry import REMEMBER_S
-from fogline_edge.outbox.recognition import COUNTER_RESEND_S
+from fogline_edge.outbox.memory.memory_expiry import REMEMBER_S
+from fogline_edge.outbox.memory.recognition import COUNTER_RESEND_S
 from fogline_lab.clock import FakeClock
 from fogline_lab.events import NOW_NS
 

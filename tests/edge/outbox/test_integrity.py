@@ -7,8 +7,8 @@ import pytest
 
 from edge.outbox.damaged import PAGE, Sound, copy, end_badly, healthy_but, judge, make_sound, readable, start
 from fogline_edge.boot import boot_id
-from fogline_edge.outbox import integrity
-from fogline_edge.outbox.data_folder import RunEnd
+from fogline_edge.outbox.file.data_folder import RunEnd
+from fogline_edge.outbox.salvage import integrity
 
 ANOTHER_BOOT = "00000000-0000-4000-8000-000000000000"
 MIDDLE = 60

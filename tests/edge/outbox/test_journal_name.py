@@ -7,10 +7,10 @@ import sqlite3
 import pytest
 
 from fogline.command import REMEMBER_COMMANDS_S
-from fogline_edge.outbox.data_folder import forget_journal_name, journal_name
-from fogline_edge.outbox.memory_expiry import LATE_MS, MemoryExpiry
+from fogline_edge.outbox.file.data_folder import forget_journal_name, journal_name
+from fogline_edge.outbox.file.schema import open_database
+from fogline_edge.outbox.memory.memory_expiry import LATE_MS, MemoryExpiry
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.outbox.schema import open_database
 from fogline_lab.clock import FakeClock
 from fogline_lab.gateway.outbox_use import settings
 

@@ -9,9 +9,9 @@ from edge.outbox.stores import open_store, take
 from fogline.event import Receipt
 from fogline.identity import Counter
 from fogline.report_on_change import ReportPolicy
-from fogline_edge.outbox import last_seen as module
-from fogline_edge.outbox.last_seen import PAUSE_S
-from fogline_edge.outbox.recognition import COUNTER_RESEND_S
+from fogline_edge.outbox.memory import last_seen as module
+from fogline_edge.outbox.memory.last_seen import PAUSE_S
+from fogline_edge.outbox.memory.recognition import COUNTER_RESEND_S
 from fogline_lab.clock import FakeClock
 from fogline_lab.events import NOW_NS, make_arrival
 

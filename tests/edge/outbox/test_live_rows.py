@@ -8,7 +8,7 @@ import pytest
 from fogline_edge.outbox import live_rows
 from fogline_edge.outbox.live_rows import LiveRows
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.outbox.streams import EventRecord
+from fogline_edge.outbox.rows.streams import EventRecord
 from fogline_lab.amqp import within
 from fogline_lab.events import make_arrival
 from fogline_lab.gateway.outbox_use import put, settings

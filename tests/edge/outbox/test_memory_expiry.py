@@ -10,13 +10,13 @@ import pytest
 from fogline.event import Receipt
 from fogline.identity import UniqueId
 from fogline.report_on_change import ReportPolicy
-from fogline_edge.outbox import housekeeping
-from fogline_edge.outbox import memory_expiry as module
-from fogline_edge.outbox.memory_expiry import REMEMBER_S, ROUND_S, MemoryExpiry
+from fogline_edge.outbox.file.pages import PAGE_BYTES
+from fogline_edge.outbox.file.schema import open_database
+from fogline_edge.outbox.memory import memory_expiry as module
+from fogline_edge.outbox.memory.memory_expiry import REMEMBER_S, ROUND_S, MemoryExpiry
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.outbox.pages import PAGE_BYTES
-from fogline_edge.outbox.schema import open_database
-from fogline_edge.outbox.writer_queue import Call
+from fogline_edge.outbox.writer import housekeeping
+from fogline_edge.outbox.writer.writer_queue import Call
 from fogline_lab.amqp import within
 from fogline_lab.clock import RIGHT_NS, FakeClock
 from fogline_lab.events import make_arrival

@@ -18,7 +18,7 @@ from fogline.gap import GAP_CONTENT_TYPE, decode_gap
 from fogline.identity import UniqueId
 from fogline_edge.boot import beacon
 from fogline_edge.downlink import journal
-from fogline_edge.outbox import schema
+from fogline_edge.outbox.file import schema
 from fogline_edge.outbox.outbox import Outbox
 from fogline_lab.events import make_arrival
 from fogline_lab.gateway.outbox_use import put, settings

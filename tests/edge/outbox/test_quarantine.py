@@ -10,8 +10,8 @@ from fogline.codec import decode_event
 from fogline.event import Lane, Receipt
 from fogline.gap import GAP_CONTENT_TYPE, decode_gap
 from fogline_edge.cli import main
-from fogline_edge.outbox import quarantine as module
 from fogline_edge.outbox.outbox import Outbox
+from fogline_edge.outbox.writer import quarantine as module
 from fogline_lab.events import make_arrival
 from fogline_lab.gateway.outbox_use import bodies, put, settings
 

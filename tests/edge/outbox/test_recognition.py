@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from fogline.event import Arrival, Lane
 from fogline.identity import Counter, Dedup, DeviceTime, Retransmission, SessionCounter, UniqueId, digest
-from fogline_edge.outbox.recognition import (
+from fogline_edge.outbox.file.schema import connect_file, migrate
+from fogline_edge.outbox.memory.recognition import (
     COUNTER_RESEND_DISTANCE,
     COUNTER_RESEND_S,
     KnownEvent,
@@ -19,8 +20,7 @@ from fogline_edge.outbox.recognition import (
     recognise,
     serial_distance,
 )
-from fogline_edge.outbox.resend_memory import ResendMemory
-from fogline_edge.outbox.schema import connect_file, migrate
+from fogline_edge.outbox.memory.resend_memory import ResendMemory
 
 NAMES = count()
 

@@ -10,11 +10,11 @@ from msgspec.structs import replace
 from edge.outbox.stores import LARGE, copy_file, open_store, resends, roll_back, take
 from fogline.event import Arrival, Receipt
 from fogline.identity import Retransmission
-from fogline_edge.outbox import resend_memory as module
-from fogline_edge.outbox import streams as streams_module
-from fogline_edge.outbox.resend_memory import ENTRY, LEAST_ENTRIES, SHARE, ResendMemory
-from fogline_edge.outbox.schema import open_database
-from fogline_edge.outbox.store import OutboxStore
+from fogline_edge.outbox.file.schema import open_database
+from fogline_edge.outbox.memory import resend_memory as module
+from fogline_edge.outbox.memory.resend_memory import ENTRY, LEAST_ENTRIES, SHARE, ResendMemory
+from fogline_edge.outbox.rows import streams as streams_module
+from fogline_edge.outbox.writer.store import OutboxStore
 from fogline_lab.events import make_arrival
 
 IDS = 65_535

@@ -8,10 +8,10 @@ from fogline.codec import decode_event
 from fogline.dead_letter import DEAD_TYPE
 from fogline.event import POSSIBLE_DUPLICATE, Receipt
 from fogline.identity import AckDelivery, Retransmission
-from fogline_edge.outbox import resend_memory as module
+from fogline_edge.outbox.file.schema import open_database
+from fogline_edge.outbox.memory import resend_memory as module
+from fogline_edge.outbox.memory.resend_memory import ResendMemory
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.outbox.resend_memory import ResendMemory
-from fogline_edge.outbox.schema import open_database
 from fogline_edge.settings import EdgeSettings
 from fogline_lab.amqp import within
 from fogline_lab.events import make_arrival

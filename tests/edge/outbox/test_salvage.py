@@ -32,10 +32,10 @@ from fogline.gap import GapReason
 from fogline_edge.boot import beacon
 from fogline_edge.downlink import journal
 from fogline_edge.downlink.command_task import IN_DOUBT, CommandTask
-from fogline_edge.outbox import salvage as module
-from fogline_edge.outbox.carving import Carving
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.outbox.stored_body import unpack_body
+from fogline_edge.outbox.rows.stored_body import unpack_body
+from fogline_edge.outbox.salvage import salvage as module
+from fogline_edge.outbox.salvage.carving import Carving
 from fogline_lab.commands import make_command
 from fogline_lab.events import make_arrival
 from fogline_lab.gateway.outbox_use import put, settings

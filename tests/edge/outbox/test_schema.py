@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fogline.errors import Misconfigured
-from fogline_edge.outbox.schema import MIGRATIONS, connect_file, migrate, open_database
+from fogline_edge.outbox.file.schema import MIGRATIONS, connect_file, migrate, open_database
 
 LATER = "ALTER TABLE stream ADD COLUMN colour TEXT;\nCREATE TABLE later (number INTEGER PRIMARY KEY);\n"
 

@@ -8,9 +8,9 @@ import pytest
 from edge.outbox.stores import open_store, roll_back, rows, states, take
 from fogline.errors import SlowDown
 from fogline.event import Lane, Receipt
-from fogline_edge.outbox import store as module
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.outbox.store import PURGED_BYTES, PURGED_ROWS
+from fogline_edge.outbox.writer import store as module
+from fogline_edge.outbox.writer.store import PURGED_BYTES, PURGED_ROWS
 from fogline_lab.amqp import within
 from fogline_lab.events import make_arrival, make_noise
 from fogline_lab.gateway.outbox_use import put, settings

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fogline.codec import encode_event
 from fogline.errors import Poison
-from fogline_edge.outbox.stored_body import pack_body, unpack_body
+from fogline_edge.outbox.rows.stored_body import pack_body, unpack_body
 from fogline_lab.events import make_event, make_noise
 
 BODY = encode_event(make_event(7))

@@ -13,13 +13,13 @@ from fogline.event import Arrival, Lane, Receipt
 from fogline.identity import Retransmission, UniqueId
 from fogline.report_on_change import ReportPolicy
 from fogline_edge.boot import moment
-from fogline_edge.outbox import drop_oldest, reading, rejection, renumbering
-from fogline_edge.outbox import streams as module
-from fogline_edge.outbox.data_folder import RunEnd
-from fogline_edge.outbox.group import Group
-from fogline_edge.outbox.ingest import Waiting
-from fogline_edge.outbox.integrity import examine
-from fogline_edge.outbox.streams import Stream
+from fogline_edge.outbox.file.data_folder import RunEnd
+from fogline_edge.outbox.rows import streams as module
+from fogline_edge.outbox.rows.group import Group
+from fogline_edge.outbox.rows.streams import Stream
+from fogline_edge.outbox.salvage.integrity import examine
+from fogline_edge.outbox.writer import drop_oldest, reading, rejection, renumbering
+from fogline_edge.outbox.writer.ingest import Waiting
 from fogline_lab.events import make_arrival
 
 LANES = (Lane.TELEMETRY, Lane.ALARM)

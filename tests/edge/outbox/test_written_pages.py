@@ -10,10 +10,10 @@ import pytest
 from edge.outbox.stores import open_store, take
 from fogline.event import Receipt
 from fogline.identity import Retransmission
-from fogline_edge.outbox.carving import Carving, Images
+from fogline_edge.outbox.file.pages import PAGE_BYTES
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.outbox.pages import PAGE_BYTES
-from fogline_edge.outbox.streams import SAVED_ROWS
+from fogline_edge.outbox.rows.streams import SAVED_ROWS
+from fogline_edge.outbox.salvage.carving import Carving, Images
 from fogline_lab.clock import FakeClock
 from fogline_lab.events import make_arrival
 from fogline_lab.gateway.outbox_use import put, settings

@@ -1,0 +1,7 @@
+"""The rows of streams, events and memory, as values.
+
+`group`: the rows of one transaction
+`memory_entry`: an entry of the memory of duplicates
+`stored_body`: event bodies as the file stores them
+`streams`: state and counts of each stream
+"""

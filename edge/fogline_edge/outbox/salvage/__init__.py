@@ -1,0 +1,6 @@
+"""The check of the file before it is opened, and the salvage of a damaged one.
+
+`carving`: rows of a damaged file
+`integrity`: the check of the file before it is opened
+`salvage`: a damaged file into a new one
+"""

@@ -1,0 +1,229 @@
+"""Turns one group of arrivals into rows within one transaction: recognise, number, insert, remember, count."""
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import msgspec
+
+from fogline.dead_letter import DEAD_TYPE
+from fogline.event import Arrival, Receipt
+from fogline.identity import AckDelivery, Dedup, digest, sequence_id
+from fogline.ledger import STATEMENT_CONTENT_TYPE, Statement, encode_statement
+from fogline.tracing.spans import ExportSpans
+from fogline_edge.boot import SYSTEM, Clock, Moment
+from fogline_edge.event_spans import store_spans
+from fogline_edge.outbox.file.queries import SQL
+from fogline_edge.outbox.memory.duplicate_filter import DuplicateFilter
+from fogline_edge.outbox.memory.recognition import KnownEvent, NewEvent
+from fogline_edge.outbox.memory.resend_memory import ResendMemory
+from fogline_edge.outbox.rows.group import Group
+from fogline_edge.outbox.rows.streams import EventRecord, EventRow, Stream, Streams
+from fogline_edge.outbox.writer.event_encoder import EventEncoder, has_rare_attributes
+
+ROWS_PER_STATEMENT = 32
+_INSERT_MANY = SQL["insert_event"].rstrip(";") + ", (?, ?, ?, ?)" * (ROWS_PER_STATEMENT - 1)
+
+
+@dataclass(slots=True)
+class Waiting:
+    """An arrival, the time at which it came, and the callback that gets its receipt after the commit."""
+
+    arrival: Arrival
+    when: Moment
+    done: Callable[[Receipt], None]
+
+    @property
+    def size(self) -> int:
+        """Size of the payload in bytes."""
+        return len(self.arrival.data)
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """A change of the file that commits with the group, in its order among the arrivals.
+
+    `run` is called within the transaction; `done` gets its result after the commit. `size`: bytes that `run` holds in memory.
+    """
+
+    run: Callable[["Ingest", Group], Any]
+    done: Callable[[Any], None]
+    size: int = 0
+
+
+class Ingest:
+    """Stores groups. Used on the writer's thread only.
+
+    `identity`: tenant and gateway. `unsynced`: some rows may have times that need correction. `export`: takes the spans of
+    committed events.
+    """
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        streams: Streams,
+        tenant: str,
+        gateway: str,
+        clock: Clock = SYSTEM,
+        *,
+        resends: ResendMemory,
+        export: ExportSpans | None = None,
+    ) -> None:
+        self.connection = connection
+        self.clock = clock
+        self.unsynced = bool(connection.execute(SQL["any_unsynced"]).fetchone()[0])
+        self.identity = (tenant, gateway)
+        self._streams = streams
+        self.duplicates = DuplicateFilter(connection, tenant, resends)
+        self._encoder = EventEncoder(tenant, gateway)
+        self._written: list[tuple[Stream, list[EventRecord]]] = []
+        self._export = export
+
+    def store(self, items: Sequence[Waiting | Act], age_ms: int) -> list[Any]:
+        """Store a group within the open transaction. Returns one result per item; the result of an arrival is its receipt."""
+        group = Group(age_ms)
+        results = [self.take(group, each) if isinstance(each, Waiting) else each.run(self, group) for each in items]
+        self.write(group)
+        return results
+
+    def committed(self) -> None:
+        """Keep the committed rows in memory for the uplink, and export their spans. Call it after the commit."""
+        written, self._written = self._written, []
+        for stream, events in written:
+            stream.keep(events)
+        if self._export is not None:
+            committed_ns = self.clock.time_ns()
+            self._export(store_spans((each.body for _, events in written for each in events), committed_ns))
+
+    def keep(self, key: str, value: bytes | None) -> None:
+        """Store an adapter's own value, or delete it if `value` is None."""
+        if value is None:
+            self.connection.execute(SQL["drop_kept"], (key,))
+        else:
+            self.connection.execute(SQL["keep"], (key, value))
+
+    def write(self, group: Group) -> None:
+        """Write the rows that a group has collected."""
+        streams = self._streams
+        for stream in group.touched.values():
+            events, rows = stream.take_unwritten()
+            insert_many(self.connection, rows)
+            self._written.append((stream, events))
+            streams.appended(stream, len(rows))
+        if group.unsynced:
+            self.unsynced = True
+            times = [(stream, *span, *msgspec.structs.astuple(beacon)) for (stream, beacon), span in group.unsynced.items()]
+            self.connection.executemany(SQL["note_unsynced"], times)
+        self.duplicates.write(group)
+
+    def append_statement(self, group: Group, stream: Stream, when: Moment, *, closed: bool = False) -> None:
+        """Append a statement of the stream's counts to the stream itself, which must be open. `closed`: it is the last one."""
+        self._streams.changed(stream)
+        stream.stated = stream.arrivals
+        heads = {each.stream: each.head for each in self._streams.pending()}
+        body = encode_statement(Statement(stream.stream, stream.lane.value, stream.counts, closed, heads))
+        arrival = Arrival(
+            device=self.identity[1],
+            channel="ledger",
+            lane=stream.lane,
+            content_type=STATEMENT_CONTENT_TYPE,
+            data=body,
+            adapter="fogline",
+            type="ledger",
+        )
+        self.append(group, arrival, when, NewEvent(None, Dedup.STRONG, ()))
+
+    def take(self, group: Group, waiting: Waiting) -> Receipt:
+        """Recognise an arrival as a duplicate, or append it to its lane's stream."""
+        arrival = waiting.arrival
+        sent = arrival.retransmission
+        if sent is not None and sent.ack_delivery is AckDelivery.DOUBTFUL and arrival.type != DEAD_TYPE:
+            arrival = self.duplicates.with_possible_original(arrival, sent)
+        if arrival.evidence is not None or has_rare_attributes(arrival):
+            return self._take_special(group, arrival, waiting.when)
+        return self._take_plain(group, arrival, waiting.when)
+
+    def _take_plain(self, group: Group, arrival: Arrival, when: Moment) -> Receipt:
+        """Take an arrival without device identity and rare attributes.
+
+        Nearly all arrivals are such. So this is one function, which `append` repeats in part, and it encodes by a template.
+        """
+        stream = self._streams.of_lane(arrival.lane)
+        counts = stream.counts
+        counts.acknowledged += 1
+        group.touched[stream.stream] = stream
+        event_id = sequence_id(stream.stream, stream.head + 1, group.tag)
+        message = None
+        if (sent := arrival.retransmission) is not None:
+            resends = self.duplicates.resends
+            if sent.again and resends.repeats(arrival, sent, group.age_s):
+                counts.duplicate += 1
+                self._streams.changed(stream)
+                return Receipt.DUPLICATE
+            message = resends.note(arrival, sent, group.age_s, event_id)
+        stream.head = head = stream.head + 1
+        counts.stored += 1
+        body = self._encoder.encode_plain(arrival, event_id, when, stream)
+        stream.unwritten.append((EventRecord(head, group.commit_id, body), message))
+        if when.beacon is not None:
+            group.note_unsynced(stream, when.beacon)
+        if arrival.type == DEAD_TYPE:
+            counts.dead += 1
+            self._streams.changed(stream)
+            return Receipt.DEAD
+        return Receipt.STORED
+
+    def _take_special(self, group: Group, arrival: Arrival, when: Moment) -> Receipt:
+        """Take an arrival with a device identity or with rare attributes."""
+        sent, duplicates = arrival.retransmission, self.duplicates
+        payload = digest(arrival.channel, arrival.data, sent.token if sent else b"")
+        stream = self._streams.of_lane(arrival.lane)
+        verdict = None
+        if arrival.report is None or duplicates.is_news(group, arrival, arrival.report):
+            verdict = duplicates.judge(group, arrival, payload)
+        if verdict is None or (isinstance(verdict, KnownEvent) and arrival.report is not None and sent is None):
+            # The count is saved with the next change of another kind: an unchanged report alone causes no write.
+            duplicates.note_unchanged(group, arrival, payload)
+            stream.counts.filtered += 1
+            self._streams.appended(stream, 0)
+            return Receipt.FILTERED
+        stream.counts.acknowledged += 1
+        if isinstance(verdict, KnownEvent):
+            group.memory.update((key, (arrival.device, entry)) for key, entry in verdict.remember)
+            stream.counts.duplicate += 1
+            group.touched[stream.stream] = stream
+            self._streams.changed(stream)
+            return Receipt.DUPLICATE
+        self.append(group, arrival, when, verdict)
+        if arrival.report is not None:
+            duplicates.note_reported(group, arrival)
+        return Receipt.STORED
+
+    def append(self, group: Group, arrival: Arrival, when: Moment, verdict: NewEvent) -> None:
+        """Append an arrival to its lane's stream. The caller counts it as acknowledged."""
+        stream = self._streams.of_lane(arrival.lane)
+        stream.head += 1
+        stream.counts.stored += 1
+        event_id = verdict.id or sequence_id(stream.stream, stream.head, group.tag)
+        body = self._encoder.encode(arrival, event_id, when, verdict, stream)
+        sent = arrival.retransmission
+        message = self.duplicates.resends.note(arrival, sent, group.age_s, event_id) if sent is not None else None
+        stream.unwritten.append((EventRecord(stream.head, group.commit_id, body), message))
+        if when.beacon is not None:
+            group.note_unsynced(stream, when.beacon)
+        group.touched[stream.stream] = stream
+        for key, entry in verdict.remember:
+            group.memory[key] = (arrival.device, entry)
+
+
+def insert_many(connection: sqlite3.Connection, rows: list[EventRow]) -> None:
+    """Insert rows of `event`, many per statement.
+
+    `sqlite3` releases the interpreter's lock for each statement, and to get it back costs more than a row.
+    """
+    whole = len(rows) - len(rows) % ROWS_PER_STATEMENT
+    for first in range(0, whole, ROWS_PER_STATEMENT):
+        connection.execute(_INSERT_MANY, list(chain.from_iterable(rows[first : first + ROWS_PER_STATEMENT])))
+    connection.executemany(SQL["insert_event"], rows[whole:])
