@@ -16,8 +16,8 @@ from demo.workspace import Workspace
 from fogline.codec import decode_event
 from fogline.errors import Misconfigured
 from fogline.process.files.settings_file import split_endpoint
-from fogline_edge.first_settings import CERTIFICATE
-from fogline_edge.status import read_events
+from fogline_edge.operate.first_settings import CERTIFICATE
+from fogline_edge.operate.status import read_events
 from fogline_lab.supervisor import ChildProcess
 
 TRACKER = Device("tracker-1", DeviceKind.LAMP, 5, 0)

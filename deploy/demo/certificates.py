@@ -14,7 +14,7 @@ from fogline.process.files.tls_files import TlsSettings, resolve_tls
 from fogline_cloud.authority.ca_folder import LIST, ROOT, CaFolder, write_private
 from fogline_cloud.authority.certificates import Role, Subject, key_pem, make_key, now_utc, pem
 from fogline_cloud.settings import OperatorSettings
-from fogline_edge.first_settings import CA, CERTIFICATE
+from fogline_edge.operate.first_settings import CA, CERTIFICATE
 from fogline_lab.supervisor import find_script, run_to_end
 
 HOST = "127.0.0.1"

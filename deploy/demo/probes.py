@@ -18,7 +18,7 @@ from fogline.errors import Misconfigured
 from fogline.event import parse_rfc3339
 from fogline_cloud.kafka import topics
 from fogline_cloud.kafka.clients import KafkaClients
-from fogline_edge.status import read_status
+from fogline_edge.operate.status import read_status
 from fogline_lab.supervisor import Line
 
 OUTBOX_S = 0.5

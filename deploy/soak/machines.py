@@ -10,7 +10,7 @@ from demo.polling import until
 from demo.snapshot import Snapshot
 from demo.workspace import Workspace
 from fogline.errors import Misconfigured
-from fogline_edge.status import read_status
+from fogline_edge.operate.status import read_status
 from fogline_lab.supervisor import ChildProcess, find_script, run_to_end
 
 DRAIN_S = 600.0

@@ -26,15 +26,15 @@ from fogline.process.files.owner import become_owner
 from fogline.process.files.tls_files import require_tls
 from fogline.process.one_cpu import stay_on_one_cpu
 from fogline_edge.adapters.ble.state import BleState, lines_of
-from fogline_edge.first_settings import FILE, ask, next_steps, require_none, write_first
 from fogline_edge.gateway import run_gateway
+from fogline_edge.machine.run_record import RunState, lines_of_run
+from fogline_edge.operate.first_settings import FILE, ask, next_steps, require_none, write_first
+from fogline_edge.operate.settings_check import check, require_bluetooth
+from fogline_edge.operate.status import read_events, read_status
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.outbox.writer.quarantine import EventKey
 from fogline_edge.profiles.ble_files import built_in_profiles, find_profiles
-from fogline_edge.run_record import RunState, lines_of_run
 from fogline_edge.settings import EdgeSettings, load
-from fogline_edge.settings_check import check, require_bluetooth
-from fogline_edge.status import read_events, read_status
 
 EXAMPLE = """\
 examples:
@@ -201,7 +201,7 @@ def run_init(arguments: argparse.Namespace) -> int:
 
 def run_enroll(arguments: argparse.Namespace) -> int:
     """Get the gateway's first certificate."""
-    from fogline_edge.enrolment import enroll  # noqa: PLC0415 - takes 6 MB, which a gateway that runs does not need
+    from fogline_edge.operate.enrolment import enroll  # noqa: PLC0415 - takes 6 MB, which a gateway that runs does not need
 
     try:
         word = arguments.token
@@ -225,7 +225,7 @@ def _typed_token() -> str:
 
 def run_renew(arguments: argparse.Namespace) -> int:
     """Get a new certificate."""
-    from fogline_edge.enrolment import renew  # noqa: PLC0415 - see `run_enroll`
+    from fogline_edge.operate.enrolment import renew  # noqa: PLC0415 - see `run_enroll`
 
     become_owner(arguments.config.parent)
     settings = load(arguments.config)
@@ -274,14 +274,14 @@ def run_status(arguments: argparse.Namespace) -> int:
 
 def run_doctor(arguments: argparse.Namespace) -> int:
     """Print the findings as they come."""
-    from fogline_edge.doctor import diagnose  # noqa: PLC0415 - not needed to run
+    from fogline_edge.operate.doctor import diagnose  # noqa: PLC0415 - not needed to run
 
     return checkup.show(diagnose(arguments.config), as_json=arguments.json)
 
 
 def run_diag(arguments: argparse.Namespace) -> int:
     """Write the archive."""
-    from fogline_edge.diagnosis_archive import write_archive  # noqa: PLC0415 - not needed to run
+    from fogline_edge.operate.diagnosis_archive import write_archive  # noqa: PLC0415 - not needed to run
 
     path = write_archive(arguments.config, arguments.out)
     show(json.dumps({"archive": str(path)}) if arguments.json else f"wrote {path}. Look into it before you send it")
@@ -290,7 +290,7 @@ def run_diag(arguments: argparse.Namespace) -> int:
 
 def run_backup(arguments: argparse.Namespace) -> int:
     """Write the backup."""
-    from fogline_edge.backup import write_backup  # noqa: PLC0415 - not needed to run
+    from fogline_edge.operate.backup import write_backup  # noqa: PLC0415 - not needed to run
 
     made = write_backup(arguments.config, arguments.file)
     if arguments.json:
@@ -305,7 +305,7 @@ def run_backup(arguments: argparse.Namespace) -> int:
 
 def run_restore(arguments: argparse.Namespace) -> int:
     """Make the gateway of a backup, with a certificate of its own if the bridge can be reached."""
-    from fogline_edge.backup import renew_restored, restore  # noqa: PLC0415 - not needed to run
+    from fogline_edge.operate.backup import renew_restored, restore  # noqa: PLC0415 - not needed to run
 
     made = restore(arguments.file, arguments.out)
     not_renewed = renew_restored(made.settings)
@@ -321,7 +321,7 @@ def run_restore(arguments: argparse.Namespace) -> int:
 
 def run_reset(arguments: argparse.Namespace) -> int:
     """Wipe the gateway, and say what could not be done."""
-    from fogline_edge.reset import reset  # noqa: PLC0415 - not needed to run
+    from fogline_edge.operate.reset import reset  # noqa: PLC0415 - not needed to run
 
     if not arguments.yes_wipe_everything:
         what = "all events that wait, the keys, the certificate and the settings"

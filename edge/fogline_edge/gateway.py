@@ -24,20 +24,20 @@ from fogline.tracing.spans import ExportSpans
 from fogline_edge.adapters.mqtt.server.listener import MqttListener, make_rates
 from fogline_edge.ble_settings import BleSettings
 from fogline_edge.downlink.downlink import Downlink
-from fogline_edge.metrics import AdapterCounters, read_gateway
+from fogline_edge.machine.process_end import STOPPED_TEXT, EndCause
+from fogline_edge.machine.run_record import RunRecord
+from fogline_edge.machine.watchman import MemoryExceeded, Watchman
+from fogline_edge.operate.final_delivery import deliver_the_rest
+from fogline_edge.operate.metrics import AdapterCounters, read_gateway
+from fogline_edge.operate.renewal import renew_in_time
+from fogline_edge.operate.settings_check import check, require_bluetooth
+from fogline_edge.operate.statistics import StatisticsReader
 from fogline_edge.outbox.file.data_folder import FILE
 from fogline_edge.outbox.file.free_space import NoRoom
 from fogline_edge.outbox.file.full_record import FullCause, FullRecord
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.process_end import STOPPED_TEXT, EndCause
-from fogline_edge.renewal import renew_in_time
-from fogline_edge.replaced import deliver_the_rest
-from fogline_edge.run_record import RunRecord
 from fogline_edge.settings import EdgeSettings
-from fogline_edge.settings_check import check, require_bluetooth
-from fogline_edge.statistics import StatisticsReader
 from fogline_edge.uplink.uplink import Uplink
-from fogline_edge.watchman import MemoryExceeded, Watchman
 
 if TYPE_CHECKING:
     from fogline_edge.adapters.ble.adapter import BleAdapter

@@ -14,7 +14,7 @@ from processes import Bench, Failed, quantile
 
 from fogline.command import CommandState
 from fogline_cloud.commands.client import Ask, Operator
-from fogline_edge.status import read_status
+from fogline_edge.operate.status import read_status
 from fogline_lab.tcp_line import TcpLine
 
 SHARDS = 2

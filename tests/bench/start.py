@@ -15,7 +15,7 @@ from mqtt_load import Client
 from processes import Bench, Failed, cpu_s, gateway_settings, port_of
 from systems import free_ports
 
-from fogline_edge.status import read_status
+from fogline_edge.operate.status import read_status
 from fogline_lab.memory import proportional_bytes, resident_bytes
 
 NAME = "gw-start"

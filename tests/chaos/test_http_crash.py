@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from fogline.process.crash_points import CrashPoint
-from fogline_edge.status import read_status
+from fogline_edge.operate.status import read_status
 from fogline_lab.gateway.gateway_process import SETTINGS
 from fogline_lab.supervisor import ChildProcess, find_script, start_child, stop_children
 

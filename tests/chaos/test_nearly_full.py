@@ -17,9 +17,9 @@ from fogline_cloud.ledger.balance import judge
 from fogline_cloud.ledger.sources import gather
 from fogline_cloud.settings import CloudSettings
 from fogline_cloud.shard.topic_admin import create_topics
+from fogline_edge.operate.status import read_status
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import EdgeSettings, OutboxSettings, UplinkSettings
-from fogline_edge.status import read_status
 from fogline_lab.amqp import within
 from fogline_lab.device.mqtt_lamp import MqttLamp
 from fogline_lab.disk import Disk

@@ -19,7 +19,7 @@ from fogline.amqp.engine import SERVER_IDLE_TIMEOUT_S, Engine
 from fogline.amqp.outcome import Condition
 from fogline.command import CommandState
 from fogline_cloud.commands.client import Ask, Operator
-from fogline_edge.boot import SYSTEM
+from fogline_edge.machine.boot import SYSTEM
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import UplinkSettings
 from fogline_edge.uplink.session import BridgeSession

@@ -11,7 +11,7 @@ import pytest
 from edge.mqtt.refused_peers import HELLO, REFUSED, SILENT
 from fogline_edge.adapters.mqtt.protocol.packets import Connack, Connect
 from fogline_edge.adapters.mqtt.protocol.primitives import V5
-from fogline_edge.status import read_events
+from fogline_edge.operate.status import read_events
 from fogline_lab.amqp import within
 from fogline_lab.credentials.mqtt_tls_files import HERE, PASSWORD, MqttTlsFiles
 from fogline_lab.device.mqtt_wire import MqttWire

@@ -23,8 +23,8 @@ from fogline.process.crash_points import STOP_VARIABLE, CrashPoint
 from fogline.signature import TrustedKeys
 from fogline_cloud.commands.client import Ask, Operator
 from fogline_edge.adapters.mqtt.protocol.packets import PacketType
-from fogline_edge.boot import beacon
 from fogline_edge.downlink.downlink import Downlink
+from fogline_edge.machine.boot import beacon
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import EdgeSettings, UplinkSettings
 from fogline_edge.uplink.uplink import Uplink

@@ -10,8 +10,8 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from fogline.enrolment import EnrolmentToken, decode_token
 from fogline_cloud.authority.ca_folder import CaFolder
 from fogline_cloud.authority.certificates import now_utc
-from fogline_edge.enrolment import enroll
-from fogline_edge.first_settings import CERTIFICATE
+from fogline_edge.operate.enrolment import enroll
+from fogline_edge.operate.first_settings import CERTIFICATE
 from fogline_lab.credentials.authority_folder import HERE, AuthorityFolder
 from fogline_lab.line.line import Line
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from edge.mqtt.tls_page import COMMANDS
-from fogline_edge.first_settings import CERTIFICATE, FILE
-from fogline_edge.status import read_events
+from fogline_edge.operate.first_settings import CERTIFICATE, FILE
+from fogline_edge.operate.status import read_events
 from fogline_lab.supervisor import ChildProcess
 from rules.source import ROOT
 

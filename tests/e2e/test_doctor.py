@@ -13,7 +13,7 @@ from fogline_cloud.authority.ca_folder import LIST
 from fogline_cloud.authority.certificates import Role
 from fogline_cloud.cli.administration import doctor as cloud_doctor
 from fogline_cloud.cli.main import main
-from fogline_edge.doctor import diagnose
+from fogline_edge.operate.doctor import diagnose
 from fogline_lab.credentials.authority_folder import HERE, AuthorityFolder
 from fogline_lab.line.line import Line
 from fogline_lab.line.secure_line import secure

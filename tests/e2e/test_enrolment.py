@@ -22,12 +22,12 @@ from fogline.message import Message
 from fogline_cloud.authority.ca_folder import LIST, CaFolder
 from fogline_cloud.authority.certificates import Role, Subject, make_key, now_utc, pem
 from fogline_cloud.settings import CaSettings
-from fogline_edge import enrolment
-from fogline_edge.enrolment import _converse as converse
-from fogline_edge.enrolment import check_certificate, renew
-from fogline_edge.first_settings import CERTIFICATE, FirstSettings, write_first
+from fogline_edge.operate import enrolment
+from fogline_edge.operate.enrolment import _converse as converse
+from fogline_edge.operate.enrolment import check_certificate, renew
+from fogline_edge.operate.first_settings import CERTIFICATE, FirstSettings, write_first
+from fogline_edge.operate.renewal import LOOK_S, _renew, due_in_s, pause_s, read_times, renew_in_time, times_line
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.renewal import LOOK_S, _renew, due_in_s, pause_s, read_times, renew_in_time, times_line
 from fogline_edge.settings import load
 from fogline_lab.amqp import within
 from fogline_lab.credentials.authority_folder import HERE, AuthorityFolder
@@ -256,14 +256,14 @@ async def test_certificates_that_end_every_few_seconds_lose_and_double_nothing(i
 
 
 async def test_renewal_goes_on_after_the_file_was_not_readable_for_a_while(folder, monkeypatch, caplog):
-    monkeypatch.setattr("fogline_edge.renewal.LOOK_S", 0.01)
+    monkeypatch.setattr("fogline_edge.operate.renewal.LOOK_S", 0.01)
     renewed = asyncio.Event()
 
     async def renew(_: Path) -> str:
         renewed.set()
         return ""
 
-    monkeypatch.setattr("fogline_edge.renewal._renew", renew)
+    monkeypatch.setattr("fogline_edge.operate.renewal._renew", renew)
     file = folder / CERTIFICATE
     renewing = asyncio.create_task(renew_in_time(str(file), folder / "edge.toml"))
 

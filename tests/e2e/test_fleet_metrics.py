@@ -9,8 +9,8 @@ from fogline.amqp.backoff import Backoff
 from fogline_cloud.bridge.bridge import Bridge
 from fogline_cloud.bridge.metrics import read_bridge
 from fogline_edge.downlink.runner import DownlinkCounters
+from fogline_edge.operate.statistics import StatisticsReader
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.statistics import StatisticsReader
 from fogline_edge.uplink.uplink import Uplink
 from fogline_lab.gateway.connected_gateway import no_commands
 from fogline_lab.line.line import Line

@@ -16,10 +16,10 @@ from fogline_cloud.kafka import consumer_thread
 from fogline_cloud.kafka.clients import KafkaClients
 from fogline_cloud.settings import ApiSettings, CloudSettings
 from fogline_cloud.shard.topic_admin import create_topics
-from fogline_edge.boot import SYSTEM
 from fogline_edge.cli import main as edge
-from fogline_edge.doctor import diagnose
-from fogline_edge.run_record import RunRecord, lines_of_run, read_run
+from fogline_edge.machine.boot import SYSTEM
+from fogline_edge.machine.run_record import RunRecord, lines_of_run, read_run
+from fogline_edge.operate.doctor import diagnose
 from fogline_lab.credentials.authority_folder import HERE
 from fogline_lab.kafka_broker import KafkaBroker
 from fogline_lab.line.line import Line

@@ -13,7 +13,7 @@ from e2e.http_device import http_device
 from fogline.command import CommandState
 from fogline.event import Lane
 from fogline_cloud.commands.client import Ask, Operator
-from fogline_edge.status import read_events, read_status
+from fogline_edge.operate.status import read_events, read_status
 from fogline_lab.amqp import within
 from fogline_lab.credentials.mosquitto_passwords import password_file
 from fogline_lab.line.line import gateway

@@ -13,7 +13,7 @@ from fogline_edge.adapters.mqtt.counters import MqttCounters
 from fogline_edge.adapters.mqtt_client.inflow import MqttClientCounters
 from fogline_edge.downlink.downlink import Downlink
 from fogline_edge.downlink.runner import DownlinkCounters
-from fogline_edge.metrics import AdapterCounters, read_gateway
+from fogline_edge.operate.metrics import AdapterCounters, read_gateway
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.uplink.uplink import Uplink
 from fogline_lab.line.line import Line

@@ -13,13 +13,13 @@ import pytest
 from e2e.enrolling import enrolled, serial, token_of
 from fogline.errors import Misconfigured
 from fogline_cloud.authority.certificates import now_utc
-from fogline_edge.backup import renew_restored, restore, write_backup
-from fogline_edge.first_settings import CERTIFICATE
+from fogline_edge.operate.backup import renew_restored, restore, write_backup
+from fogline_edge.operate.first_settings import CERTIFICATE
+from fogline_edge.operate.reset import reset
+from fogline_edge.operate.status import read_status
 from fogline_edge.outbox.file.copy_file import read_copy
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.reset import reset
 from fogline_edge.settings import load
-from fogline_edge.status import read_status
 from fogline_lab.amqp import within
 from fogline_lab.credentials.authority_folder import AuthorityFolder
 from fogline_lab.line.line import Line

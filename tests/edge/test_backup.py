@@ -15,8 +15,8 @@ from fogline.errors import Misconfigured
 from fogline_edge.adapters.mqtt.protocol.packets import Publish
 from fogline_edge.adapters.mqtt.session.inflight import DeliveryPhase, InflightCommand
 from fogline_edge.adapters.mqtt.session.session_state import SessionRecord
-from fogline_edge.backup import restore, write_backup
 from fogline_edge.cli import main
+from fogline_edge.operate.backup import restore, write_backup
 from fogline_edge.outbox.file.copy_file import OLDEST, CopyFile, CopyRecord, change_copy, read_copy
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import load

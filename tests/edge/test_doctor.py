@@ -10,9 +10,9 @@ import pytest
 
 from fogline.process import checkup
 from fogline.process.checkup import Grade
-from fogline_edge import doctor
 from fogline_edge.cli import main
-from fogline_edge.doctor import diagnose, running_pid
+from fogline_edge.operate import doctor
+from fogline_edge.operate.doctor import diagnose, running_pid
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import load
 from fogline_lab.events import make_arrival

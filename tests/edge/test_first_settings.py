@@ -13,9 +13,9 @@ import pytest
 
 from fogline import installed
 from fogline.errors import Misconfigured
-from fogline_edge.first_settings import CA, CERTIFICATE, FILE, FirstSettings, next_steps, settings_text, write_first
+from fogline_edge.operate.first_settings import CA, CERTIFICATE, FILE, FirstSettings, next_steps, settings_text, write_first
+from fogline_edge.operate.settings_check import check
 from fogline_edge.settings import load
-from fogline_edge.settings_check import check
 
 PROGRAM = [sys.executable, "-m", "fogline_edge.cli", "init"]
 ANSWERS = ["--tenant", "acme", "--gateway", "gw-1", "--bridge", "127.0.0.1:5672"]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fogline.gateway_statistics import MachineNumbers
-from fogline_edge.machine import read_machine
+from fogline_edge.machine.health import read_machine
 
 
 class Kernel:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fogline_edge.process_end import STOPPED_TEXT, EndCause, ProcessEnd, Witness, end_of
+from fogline_edge.machine.process_end import STOPPED_TEXT, EndCause, ProcessEnd, Witness, end_of
 
 AT = "2026-09-21T14:13:20Z"
 STOPPED = ProcessEnd("2026-09-21T14:13:19Z", EndCause.STOPPED, STOPPED_TEXT)

@@ -4,7 +4,7 @@ import asyncio
 from typing import cast
 
 from fogline.codec import Beacon
-from fogline_edge.boot import SystemClock
+from fogline_edge.machine.boot import SystemClock
 
 RIGHT_NS = 1_790_000_000_000_000_000
 SECOND_NS = 1_000_000_000
@@ -12,7 +12,7 @@ YEAR_NS = 365 * 86_400 * SECOND_NS
 
 
 class FakeClock:
-    """Implements `fogline_edge.boot.Clock`. `wall_ns`: the wall clock, which a test may set, as NTP does.
+    """Implements `fogline_edge.machine.boot.Clock`. `wall_ns`: the wall clock, which a test may set, as NTP does.
 
     `synchronized`: the kernel reports that the wall clock is right.
     """

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from fogline.command import Command, Deadline, Reply
 from fogline.event import Receipt
-from fogline_edge.boot import boot_id
+from fogline_edge.machine.boot import boot_id
 
 
 class Executes(Protocol):

@@ -14,8 +14,8 @@ from fogline.command import Command, CommandState, Deadline, Reply, digest, may_
 from fogline.event import Arrival, CommandOutcome, Lane, Receipt
 from fogline.identity import UniqueId
 from fogline.process.crash_points import CrashPoint, crash_point
-from fogline_edge.boot import moment
 from fogline_edge.downlink.command_task import cancelled
+from fogline_edge.machine.boot import moment
 from fogline_edge.outbox.file.queries import SQL
 from fogline_edge.outbox.rows.group import Group
 from fogline_edge.outbox.writer.ingest import Ingest, Waiting

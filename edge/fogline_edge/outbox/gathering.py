@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from fogline.event import Arrival, Receipt
-from fogline_edge.boot import Clock, moment
+from fogline_edge.machine.boot import Clock, moment
 from fogline_edge.outbox.writer.ingest import Act, Waiting
 from fogline_edge.settings import OutboxSettings
 

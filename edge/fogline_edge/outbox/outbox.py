@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from fogline.tracing.spans import ExportSpans
-from fogline_edge.boot import SYSTEM, Clock
+from fogline_edge.machine.boot import SYSTEM, Clock
 from fogline_edge.outbox.file.copy_file import CopyFile
 from fogline_edge.outbox.file.data_folder import DataFolder, RunEnd, journal_name
 from fogline_edge.outbox.file.free_space import is_damage, may_wait, opening

@@ -5,7 +5,7 @@ import sqlite3
 from pathlib import Path
 
 from fogline.errors import Misconfigured
-from fogline_edge.boot import Clock
+from fogline_edge.machine.boot import Clock
 from fogline_edge.outbox.file.age import Age
 from fogline_edge.outbox.file.data_folder import (
     FILE,

@@ -9,7 +9,7 @@ from fogline.command import Deadline
 from fogline.errors import SlowDown
 from fogline_edge.adapters.ble.counters import BleCounters
 from fogline_edge.adapters.ble.gatt_commands import ConnectedDevice, GattCommands
-from fogline_edge.boot import beacon
+from fogline_edge.machine.boot import beacon
 from fogline_lab.ble.gatt_client import ANSWERS, LOCK_PROFILE, FakeGattClient
 from fogline_lab.commands import MemoryCommands, make_command
 

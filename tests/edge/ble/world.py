@@ -18,8 +18,8 @@ import msgspec
 from fogline.advertisement import decode
 from fogline.command import Command, Deadline
 from fogline_edge.adapters.ble.state import BleState, lines_of
-from fogline_edge.boot import beacon
-from fogline_edge.status import read_status
+from fogline_edge.machine.boot import beacon
+from fogline_edge.operate.status import read_status
 from fogline_lab.amqp import within
 from fogline_lab.ble.air import BTHOME, EDDYSTONE, IBEACON, RUUVITAG, Broadcaster
 from fogline_lab.ble.bluez import FakeBluez

@@ -8,7 +8,7 @@ import pytest
 
 from edge.http.client import request
 from fogline.command import Deadline
-from fogline_edge.boot import beacon
+from fogline_edge.machine.boot import beacon
 from fogline_lab.commands import MemoryCommands, make_command
 from fogline_lab.port import MemoryPort
 

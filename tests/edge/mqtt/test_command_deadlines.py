@@ -18,7 +18,7 @@ from fogline_edge.adapters.mqtt.session.effects import (
     ReportDelivery,
 )
 from fogline_edge.adapters.mqtt.session.session_state import restored
-from fogline_edge.boot import beacon
+from fogline_edge.machine.boot import beacon
 from fogline_lab.commands import MemoryCommands, make_command
 from fogline_lab.device.mqtt_talk import MqttTalk, make_context
 from fogline_lab.mqtt_packets import encode

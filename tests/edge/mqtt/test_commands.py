@@ -13,7 +13,7 @@ from fogline_edge.adapters.mqtt.protocol.packets import Ack, Connack, Disconnect
 from fogline_edge.adapters.mqtt.protocol.primitives import V3, V5, PacketType, Reason
 from fogline_edge.adapters.mqtt.protocol.properties import Properties
 from fogline_edge.adapters.mqtt.server import connection
-from fogline_edge.boot import beacon
+from fogline_edge.machine.boot import beacon
 from fogline_lab.clock import pass_time
 from fogline_lab.commands import MemoryCommands, make_command
 from fogline_lab.port import MemoryPort

@@ -9,7 +9,7 @@ from fogline.command import Deadline
 from fogline_edge.adapters.mqtt.protocol.packets import Ack, Connack, Publish
 from fogline_edge.adapters.mqtt.protocol.primitives import V3, V5, PacketType
 from fogline_edge.adapters.mqtt.protocol.properties import Properties
-from fogline_edge.boot import beacon
+from fogline_edge.machine.boot import beacon
 from fogline_edge.outbox.file.schema import open_database
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.outbox.rows.stored_body import unpack_body

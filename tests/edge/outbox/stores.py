@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fogline.event import Arrival, Receipt
 from fogline.ledger import Counts
-from fogline_edge.boot import SYSTEM, Clock, moment
+from fogline_edge.machine.boot import SYSTEM, Clock, moment
 from fogline_edge.outbox.file.free_space import may_wait
 from fogline_edge.outbox.file.schema import Connect, connect_file, open_database
 from fogline_edge.outbox.memory.resend_memory import ResendMemory

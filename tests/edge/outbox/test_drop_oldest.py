@@ -18,13 +18,13 @@ from fogline.event import Lane, Receipt
 from fogline.gap import GAP_CONTENT_TYPE, GapReason, Lost, above, decode_gap
 from fogline.hello import Mark, Reopen, Resume, resume
 from fogline.ledger import STATEMENT_CONTENT_TYPE
+from fogline_edge.operate.status import read_status
 from fogline_edge.outbox.file.data_folder import RunEnd
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.outbox.rows.streams import DroppedRange
 from fogline_edge.outbox.salvage.integrity import examine
 from fogline_edge.outbox.writer import drop_oldest
 from fogline_edge.settings import EdgeSettings, OutboxSettings, UplinkSettings
-from fogline_edge.status import read_status
 from fogline_lab.amqp import within
 from fogline_lab.events import BEACON, make_arrival, make_noise
 

@@ -9,14 +9,14 @@ import pytest
 from edge.outbox.full_outbox import Full, full, heal
 from fogline.errors import Misconfigured
 from fogline.event import Receipt
-from fogline_edge import fixed_file as module
 from fogline_edge import gateway
 from fogline_edge.cli import main
-from fogline_edge.doctor import diagnose
+from fogline_edge.machine import fixed_file as module
+from fogline_edge.operate.doctor import diagnose
+from fogline_edge.operate.status import read_status
 from fogline_edge.outbox.file.free_space import NoRoom
 from fogline_edge.outbox.file.full_record import FILE, FullCause, FullRecord, read_full, state_of
 from fogline_edge.outbox.outbox import Outbox
-from fogline_edge.status import read_status
 from fogline_lab.amqp import within
 from fogline_lab.clock import YEAR_NS, FakeClock
 from fogline_lab.disk import Disk, DiskOperation, quota_exceeded

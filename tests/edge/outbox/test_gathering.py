@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from fogline_edge.boot import SYSTEM
+from fogline_edge.machine.boot import SYSTEM
 from fogline_edge.outbox.gathering import WAITS_IN_VAIN, Gathering
 from fogline_edge.outbox.writer.ingest import Act
 from fogline_edge.settings import OutboxSettings

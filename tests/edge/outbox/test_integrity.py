@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from edge.outbox.damaged import PAGE, Sound, copy, end_badly, healthy_but, judge, make_sound, readable, start
-from fogline_edge.boot import boot_id
+from fogline_edge.machine.boot import boot_id
 from fogline_edge.outbox.file.data_folder import RunEnd
 from fogline_edge.outbox.salvage import integrity
 

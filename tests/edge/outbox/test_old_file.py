@@ -16,8 +16,8 @@ from fogline.codec import Range, chain_of, decode_batch, encode_batch
 from fogline.event import Lane, Receipt
 from fogline.gap import GAP_CONTENT_TYPE, decode_gap
 from fogline.identity import UniqueId
-from fogline_edge.boot import beacon
 from fogline_edge.downlink import journal
+from fogline_edge.machine.boot import beacon
 from fogline_edge.outbox.file import schema
 from fogline_edge.outbox.outbox import Outbox
 from fogline_lab.events import make_arrival

@@ -6,10 +6,10 @@ from pathlib import Path
 from fogline.codec import decode_event
 from fogline.event import Lane
 from fogline.ledger import STATEMENT_CONTENT_TYPE, Statement, decode_statement
+from fogline_edge.operate.status import read_events
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.outbox.writer import housekeeping
 from fogline_edge.settings import EdgeSettings, UplinkSettings
-from fogline_edge.status import read_events
 from fogline_lab.amqp import within
 from fogline_lab.events import make_arrival
 

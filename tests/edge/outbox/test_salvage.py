@@ -29,9 +29,9 @@ from fogline.command import Deadline
 from fogline.errors import Misconfigured
 from fogline.event import Lane
 from fogline.gap import GapReason
-from fogline_edge.boot import beacon
 from fogline_edge.downlink import journal
 from fogline_edge.downlink.command_task import IN_DOUBT, CommandTask
+from fogline_edge.machine.boot import beacon
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.outbox.rows.stored_body import unpack_body
 from fogline_edge.outbox.salvage import salvage as module

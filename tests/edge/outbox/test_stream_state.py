@@ -12,7 +12,7 @@ from fogline.dead_letter import DEAD_TYPE
 from fogline.event import Arrival, Lane, Receipt
 from fogline.identity import Retransmission, UniqueId
 from fogline.report_on_change import ReportPolicy
-from fogline_edge.boot import moment
+from fogline_edge.machine.boot import moment
 from fogline_edge.outbox.file.data_folder import RunEnd
 from fogline_edge.outbox.rows import streams as module
 from fogline_edge.outbox.rows.group import Group

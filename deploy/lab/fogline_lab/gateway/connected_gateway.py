@@ -15,8 +15,8 @@ from fogline.codec import decode_event
 from fogline.command import Command, Deadline, JournalQuery, Reply, digest
 from fogline.event import Lane, Receipt
 from fogline.signature import TrustedKeys
-from fogline_edge.boot import beacon
 from fogline_edge.downlink.downlink import Downlink
+from fogline_edge.machine.boot import beacon
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import EdgeSettings, OutboxSettings, UplinkSettings
 from fogline_edge.uplink.session import OnCommand

@@ -5,7 +5,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from fogline_edge.status import read_status
+from fogline_edge.operate.status import read_status
 from fogline_lab.supervisor import ChildProcess, find_script, start_child, stop_children
 
 LIMIT_S = 60.0

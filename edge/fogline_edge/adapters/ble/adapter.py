@@ -22,7 +22,7 @@ from fogline_edge.adapters.ble.state_publisher import BleStatePublisher
 from fogline_edge.adapters.ble.supervisor import RadioTimeouts, Supervisor
 from fogline_edge.adapters.port import CommandPort, Port
 from fogline_edge.ble_settings import BleSettings
-from fogline_edge.boot import SYSTEM, Clock
+from fogline_edge.machine.boot import SYSTEM, Clock
 
 _log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from fogline_edge.adapters.ble.roster import KnownDevice, Roster
 from fogline_edge.adapters.ble.state import STATE_KEY, BleState, DeviceState
 from fogline_edge.adapters.ble.supervisor import Supervisor
 from fogline_edge.adapters.port import Port
-from fogline_edge.boot import Clock
+from fogline_edge.machine.boot import Clock
 
 MAX_DEVICES_SHOWN = 200
 

@@ -18,7 +18,7 @@ from fogline.errors import Misconfigured
 from fogline_edge.adapters.coap.counters import CoapCounters
 from fogline_edge.adapters.coap.wire import OCTETS, media_type, number_of
 from fogline_edge.adapters.port import CommandPort, answer_when_room
-from fogline_edge.boot import beacon
+from fogline_edge.machine.boot import beacon
 from fogline_edge.settings import CoapSettings, ServingSettings
 
 _log = logging.getLogger(__name__)

@@ -21,7 +21,7 @@ from fogline_edge.adapters.coap.message_layer import Confirmation, MessageLayer
 from fogline_edge.adapters.coap.requests import Request
 from fogline_edge.adapters.coap.wire import CoapResponse, Code, Option, uint
 from fogline_edge.adapters.port import CommandPort
-from fogline_edge.boot import beacon
+from fogline_edge.machine.boot import beacon
 
 REGISTER = 0
 DEREGISTER = 1

@@ -17,7 +17,7 @@ from fogline_edge.adapters.http.counters import HttpCounters
 from fogline_edge.adapters.http.exchange import HttpExchange
 from fogline_edge.adapters.http.wire import ACCEPTED, HttpResponse
 from fogline_edge.adapters.port import CommandPort
-from fogline_edge.boot import beacon
+from fogline_edge.machine.boot import beacon
 
 
 @dataclass(eq=False)

@@ -13,7 +13,7 @@ from fogline_edge.adapters.http.codec import HttpCodec
 from fogline_edge.adapters.http.request_loop import HttpContext, OnRead, RequestLoop
 from fogline_edge.adapters.http.wire import HttpRefused, problem
 from fogline_edge.adapters.send_limit import SendLimit
-from fogline_edge.boot import beacon
+from fogline_edge.machine.boot import beacon
 
 READ_BYTES = 16_384
 """Bytes that are read from a socket at once."""

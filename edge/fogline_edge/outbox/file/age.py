@@ -7,7 +7,7 @@ and a payload, or a message id, mark a duplicate: in doubt an event is stored.
 
 import sqlite3
 
-from fogline_edge.boot import Clock
+from fogline_edge.machine.boot import Clock
 from fogline_edge.outbox.file.queries import SQL
 
 SAVED_EVERY_S = 60

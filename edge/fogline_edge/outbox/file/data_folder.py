@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from fogline.errors import Misconfigured
 from fogline.event import rfc3339
-from fogline_edge.boot import Clock
+from fogline_edge.machine.boot import Clock
 from fogline_edge.outbox.file.queries import SQL
 
 FILE = "outbox.db"

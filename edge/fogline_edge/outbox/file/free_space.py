@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fogline.errors import Misconfigured
-from fogline_edge.machine import free_bytes
+from fogline_edge.machine.health import free_bytes
 
 PROBE_BYTES = 1024 * 1024
 """The room that a folder must have, in bytes."""

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import msgspec
 
 from fogline.event import parse_rfc3339, rfc3339
-from fogline_edge.boot import SYSTEM, Clock
-from fogline_edge.fixed_file import overwrite
-from fogline_edge.machine import free_bytes
+from fogline_edge.machine.boot import SYSTEM, Clock
+from fogline_edge.machine.fixed_file import overwrite
+from fogline_edge.machine.health import free_bytes
 
 FILE = "full.json"
 _SIZE = 512

@@ -11,7 +11,7 @@ import logging
 import sqlite3
 
 from fogline.command import REMEMBER_COMMANDS_S
-from fogline_edge.boot import SYSTEM, Clock
+from fogline_edge.machine.boot import SYSTEM, Clock
 from fogline_edge.outbox.file.queries import SQL
 
 REMEMBER_S = 48 * 3600

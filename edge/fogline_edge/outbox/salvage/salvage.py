@@ -20,7 +20,7 @@ from fogline.command import CommandState
 from fogline.errors import Poison
 from fogline.event import Lane
 from fogline.gap import Gap, GapReason, Lost
-from fogline_edge.boot import Clock
+from fogline_edge.machine.boot import Clock
 from fogline_edge.outbox.file.data_folder import sync_path
 from fogline_edge.outbox.file.queries import SQL
 from fogline_edge.outbox.file.schema import open_database

@@ -2,7 +2,7 @@
 
 from fogline.codec import encode_event
 from fogline.event import Arrival, Event, Lane, TimeQuality, rfc3339
-from fogline_edge.boot import Moment
+from fogline_edge.machine.boot import Moment
 from fogline_edge.outbox.memory.recognition import NO_IDENTITY, NewEvent
 from fogline_edge.outbox.rows.streams import Stream
 from fogline_edge.outbox.writer.event_template import EventTemplate, fill_template, template_of

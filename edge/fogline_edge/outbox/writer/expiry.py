@@ -10,7 +10,7 @@ from fogline.codec import decode_event, encode_event
 from fogline.errors import Poison
 from fogline.event import Event, TimeQuality, parse_rfc3339
 from fogline.gap import Gap, GapReason
-from fogline_edge.boot import Moment, moment
+from fogline_edge.machine.boot import Moment, moment
 from fogline_edge.outbox.file.queries import SQL
 from fogline_edge.outbox.rows.streams import EventRecord, Stream, event_place
 from fogline_edge.outbox.writer.store import OutboxStore

@@ -4,7 +4,7 @@ import sqlite3
 import time
 from collections.abc import Callable
 
-from fogline_edge.boot import moment
+from fogline_edge.machine.boot import moment
 from fogline_edge.outbox.file.age import SAVED_EVERY_S
 from fogline_edge.outbox.memory.memory_expiry import MemoryExpiry
 from fogline_edge.outbox.rows.group import Group

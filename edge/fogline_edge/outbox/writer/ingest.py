@@ -13,8 +13,8 @@ from fogline.event import Arrival, Receipt
 from fogline.identity import AckDelivery, Dedup, digest, sequence_id
 from fogline.ledger import STATEMENT_CONTENT_TYPE, Statement, encode_statement
 from fogline.tracing.spans import ExportSpans
-from fogline_edge.boot import SYSTEM, Clock, Moment
 from fogline_edge.event_spans import store_spans
+from fogline_edge.machine.boot import SYSTEM, Clock, Moment
 from fogline_edge.outbox.file.queries import SQL
 from fogline_edge.outbox.memory.duplicate_filter import DuplicateFilter
 from fogline_edge.outbox.memory.recognition import KnownEvent, NewEvent

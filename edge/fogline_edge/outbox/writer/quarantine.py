@@ -14,7 +14,7 @@ from fogline.codec import Replay, encode_event
 from fogline.errors import Poison
 from fogline.event import Event, Lane
 from fogline.gap import Gap, GapReason, Lost, gap_event
-from fogline_edge.boot import Clock, time_quality
+from fogline_edge.machine.boot import Clock, time_quality
 from fogline_edge.outbox.file.queries import SQL
 from fogline_edge.outbox.rows.streams import COMMIT_ID_BYTES, Stream, Streams, event_place
 

@@ -6,7 +6,7 @@ from fogline.codec import Replay, encode_event
 from fogline.errors import Poison
 from fogline.event import Lane
 from fogline.gap import GapReason
-from fogline_edge.boot import moment
+from fogline_edge.machine.boot import moment
 from fogline_edge.outbox.file.queries import SQL
 from fogline_edge.outbox.rows.group import Group
 from fogline_edge.outbox.rows.stored_body import pack_body

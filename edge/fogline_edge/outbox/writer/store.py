@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterator
 from fogline.errors import Poison
 from fogline.event import Lane
 from fogline.tracing.spans import ExportSpans
-from fogline_edge.boot import SYSTEM, Clock
+from fogline_edge.machine.boot import SYSTEM, Clock
 from fogline_edge.outbox.file.age import Age
 from fogline_edge.outbox.file.queries import SQL
 from fogline_edge.outbox.memory.resend_memory import ResendMemory

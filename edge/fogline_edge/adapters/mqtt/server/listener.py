@@ -29,7 +29,7 @@ from fogline_edge.adapters.mqtt.session.client_protocol import ProtocolContext
 from fogline_edge.adapters.mqtt.session.effects import ClientAccepted, CloseReason, LastWill, Verify
 from fogline_edge.adapters.mqtt.session.sessions import Sessions
 from fogline_edge.adapters.port import CommandPort, Port
-from fogline_edge.boot import beacon
+from fogline_edge.machine.boot import beacon
 from fogline_edge.settings import LimitSettings, MqttSettings
 
 _log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from fogline_edge.adapters.coap.access import check_coap
 from fogline_edge.adapters.http.access import check_http
 from fogline_edge.adapters.mqtt.server.listener import check_mqtt
 from fogline_edge.adapters.mqtt_client.access import check_client
-from fogline_edge.renewal import read_times
+from fogline_edge.operate.renewal import read_times
 from fogline_edge.settings import EdgeSettings
 from fogline_edge.uplink.session import uplink_security
 

@@ -25,7 +25,7 @@ from fogline.command import CommandState
 from fogline.errors import FoglineError, Misconfigured
 from fogline.process.files.owner import FolderOwner, become_owner, owner_of, run_as
 from fogline_edge.adapters.mqtt.session.session_state import PREFIX, carries_commands
-from fogline_edge.first_settings import require_none
+from fogline_edge.operate.first_settings import require_none
 from fogline_edge.outbox.file.copy_file import OLDEST, CopyRecord, change_copy
 from fogline_edge.outbox.file.data_folder import FILE, DataFolder, RunEnd, forget_journal_name, sync_path
 from fogline_edge.outbox.file.schema import MIGRATIONS, open_database
@@ -183,7 +183,7 @@ def renew_restored(config: Path) -> str:
     tls = settings.uplink.tls
     if tls is None or tls.certificate is None:
         return ""
-    from fogline_edge.enrolment import renew  # noqa: PLC0415 - see `fogline_edge.cli.run_enroll`
+    from fogline_edge.operate.enrolment import renew  # noqa: PLC0415 - see `fogline_edge.cli.run_enroll`
 
     try:
         renew(settings)

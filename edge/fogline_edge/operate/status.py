@@ -13,12 +13,12 @@ from fogline.codec import decode_event
 from fogline.errors import Misconfigured, Poison
 from fogline.event import Lane, parse_rfc3339
 from fogline_edge.adapters.ble.state import STATE_KEY, decode_state
-from fogline_edge.machine import free_bytes
+from fogline_edge.machine.health import free_bytes
+from fogline_edge.machine.run_record import read_run
 from fogline_edge.outbox.file.copy_file import read_copy
 from fogline_edge.outbox.file.data_folder import FILE
 from fogline_edge.outbox.file.full_record import read_full, state_of
 from fogline_edge.outbox.rows.stored_body import unpack_body
-from fogline_edge.run_record import read_run
 
 _STREAMS = """
 SELECT stream, lane, open, head + unsaved AS head, settled, head + unsaved - settled AS backlog,

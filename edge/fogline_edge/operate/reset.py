@@ -6,12 +6,12 @@ from pathlib import Path
 
 from fogline.errors import FoglineError, Misconfigured
 from fogline.process.checkup import Finding, Grade
-from fogline_edge import run_record
-from fogline_edge.backup import named_files
+from fogline_edge.machine import run_record
+from fogline_edge.operate.backup import named_files
+from fogline_edge.operate.status import read_status
 from fogline_edge.outbox.file import copy_file, data_folder, full_record
 from fogline_edge.outbox.file.data_folder import DataFolder
 from fogline_edge.settings import EdgeSettings, load
-from fogline_edge.status import read_status
 
 
 def reset(config: Path) -> Iterator[Finding]:
@@ -49,7 +49,7 @@ def _revoked(settings: EdgeSettings) -> Finding:
     if copy_file.read_copy(Path(settings.data)).replaced:
         why = "it is not revoked, because the gateway that replaced this one may use it still"
         return Finding(Grade.WARN, "certificate", why, _by_hand(settings))
-    from fogline_edge.enrolment import revoke  # noqa: PLC0415 - see `fogline_edge.cli.run_enroll`
+    from fogline_edge.operate.enrolment import revoke  # noqa: PLC0415 - see `fogline_edge.cli.run_enroll`
 
     try:
         return Finding(Grade.OK, "certificate", f"the bridge has revoked {revoke(settings)}")

@@ -18,10 +18,10 @@ import msgspec
 from fogline.errors import FoglineError, Misconfigured
 from fogline.process.files.owner import as_owner
 from fogline.process.files.user_file import read_text
-from fogline_edge.doctor import diagnose
-from fogline_edge.machine import read_machine
+from fogline_edge.machine.health import read_machine
+from fogline_edge.operate.doctor import diagnose
+from fogline_edge.operate.status import read_status
 from fogline_edge.settings import EdgeSettings, load
-from fogline_edge.status import read_status
 
 UNIT = "fogline-edge.service"
 JOURNAL_LINES = 5000

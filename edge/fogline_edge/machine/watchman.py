@@ -13,8 +13,8 @@ from pathlib import Path
 
 from fogline.errors import FoglineError
 from fogline.event import rfc3339
-from fogline_edge.boot import AGREES_NS, Clock, moment
-from fogline_edge.run_record import ClockJump, RunRecord
+from fogline_edge.machine.boot import AGREES_NS, Clock, moment
+from fogline_edge.machine.run_record import ClockJump, RunRecord
 
 EVERY_S = 2.0
 """Interval of the checks: neither memory nor a clock tells anybody that it has changed."""

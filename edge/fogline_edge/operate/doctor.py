@@ -31,14 +31,14 @@ from fogline.process.files.settings_file import split_endpoint
 from fogline.process.files.tls_files import client_context
 from fogline.tracing.collector import check_collector
 from fogline_edge.ble_settings import BleSettings
-from fogline_edge.machine import read_machine
+from fogline_edge.machine.health import read_machine
+from fogline_edge.machine.process_end import EndCause
+from fogline_edge.machine.run_record import read_run
+from fogline_edge.operate.settings_check import check
+from fogline_edge.operate.status import read_oldest, read_status
 from fogline_edge.outbox.file.copy_file import read_copy
 from fogline_edge.outbox.file.data_folder import FILE
-from fogline_edge.process_end import EndCause
-from fogline_edge.run_record import read_run
 from fogline_edge.settings import EdgeSettings, load
-from fogline_edge.settings_check import check
-from fogline_edge.status import read_oldest, read_status
 from fogline_edge.uplink.session import uplink_security
 
 CARD_CYCLES = 300

@@ -8,11 +8,11 @@ from typing import Any
 
 from fogline.event import Lane
 from fogline.gateway_statistics import CommandNumbers, GatewayStatistics, LaneBacklog, OutboxNumbers
-from fogline_edge.boot import Clock, moment
 from fogline_edge.downlink.runner import DownlinkCounters
-from fogline_edge.machine import read_machine
+from fogline_edge.machine.boot import Clock, moment
+from fogline_edge.machine.health import read_machine
+from fogline_edge.operate.status import read_oldest, read_status
 from fogline_edge.settings import EdgeSettings
-from fogline_edge.status import read_oldest, read_status
 
 _COUNTED = ("dead", "dropped", "quarantined")
 

@@ -11,7 +11,7 @@ from fogline.process.monitoring.metrics import Sample, samples_of
 from fogline.process.monitoring.statistics import read_process
 from fogline.tracing.activation import read_tracing
 from fogline_edge.downlink.downlink import Downlink
-from fogline_edge.status import COUNTERS, read_oldest, read_status
+from fogline_edge.operate.status import COUNTERS, read_oldest, read_status
 from fogline_edge.uplink.uplink import Uplink
 
 

@@ -1,4 +1,4 @@
-"""A gateway that a restored copy of it has replaced: it delivers the events that it has, and serves no devices."""
+"""Delivers the events of a gateway that a restored copy has replaced, and serves no devices."""
 
 import asyncio
 import logging

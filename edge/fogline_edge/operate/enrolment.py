@@ -22,8 +22,8 @@ from fogline.json_document import read_document
 from fogline.message import Message
 from fogline.process.files.settings_file import split_endpoint
 from fogline.process.files.tls_files import trusting
-from fogline_edge.first_settings import CA, CERTIFICATE, FILE, FirstSettings, write_first
-from fogline_edge.renewal import times_line
+from fogline_edge.operate.first_settings import CA, CERTIFICATE, FILE, FirstSettings, write_first
+from fogline_edge.operate.renewal import times_line
 from fogline_edge.settings import EdgeSettings, load
 from fogline_edge.uplink.session import uplink_security
 
