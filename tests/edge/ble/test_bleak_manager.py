@@ -5,7 +5,7 @@ import errno
 
 import pytest
 
-from fogline_edge.adapters.ble.bleak_manager import ignore_dead_bus
+from fogline_edge.adapters.ble.radio.bleak_manager import ignore_dead_bus
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ import pytest
 from bleak.exc import BleakDBusError, BleakGATTProtocolError
 
 from fogline.advertisement import short_uuid
-from fogline_edge.adapters.ble import gatt_connection
 from fogline_edge.adapters.ble.counters import BleCounters
-from fogline_edge.adapters.ble.gatt_connection import characteristic_of, subscribe
+from fogline_edge.adapters.ble.gatt import connection as gatt_connection
+from fogline_edge.adapters.ble.gatt.connection import characteristic_of, subscribe
 
 T = short_uuid(0x2A6E)
 IN_PROGRESS = BleakDBusError("org.bluez.Error.InProgress", [])

@@ -8,7 +8,7 @@ from bleak.exc import BleakError, BleakGATTProtocolError
 from fogline.command import Deadline
 from fogline.errors import SlowDown
 from fogline_edge.adapters.ble.counters import BleCounters
-from fogline_edge.adapters.ble.gatt_commands import ConnectedDevice, GattCommands
+from fogline_edge.adapters.ble.gatt.commands import ConnectedDevice, GattCommands
 from fogline_edge.machine.boot import beacon
 from fogline_lab.ble.gatt_client import ANSWERS, LOCK_PROFILE, FakeGattClient
 from fogline_lab.commands import MemoryCommands, make_command

@@ -1,7 +1,7 @@
 """The ladder against silence, by the supervisor, second by second (R3)."""
 
 from edge.ble.supervisor_effects import NEW_SCANNER, POWER_CYCLE, SCANNING
-from fogline_edge.adapters.ble.supervisor import Effect, RadioTimeouts, Supervisor
+from fogline_edge.adapters.ble.supervision.supervisor import Effect, RadioTimeouts, Supervisor
 
 from .supervisor_effects import NEW_CLIENTS
 

@@ -1,7 +1,7 @@
 """Times without scanning, as `fogline-edge status` shows them."""
 
-from fogline_edge.adapters.ble.bluez_state import RadioPhase
-from fogline_edge.adapters.ble.outages import KEPT, OutageLog, RadioOutage
+from fogline_edge.adapters.ble.supervision.bluez_state import RadioPhase
+from fogline_edge.adapters.ble.supervision.outages import KEPT, OutageLog, RadioOutage
 
 GONE = "there is no Bluetooth adapter; plug one in"
 

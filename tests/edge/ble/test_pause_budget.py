@@ -4,7 +4,7 @@ from collections import Counter
 from operator import itemgetter
 from random import Random
 
-from fogline_edge.adapters.ble.pause_budget import (
+from fogline_edge.adapters.ble.supervision.pause_budget import (
     DEVICE_PAUSE_S,
     RESERVED_S,
     SPREAD_S,

@@ -1,6 +1,6 @@
 """Changes of the radio's problem that are logged."""
 
-from fogline_edge.adapters.ble.bluez_state import GRACE_S, ProblemLog
+from fogline_edge.adapters.ble.supervision.bluez_state import GRACE_S, ProblemLog
 
 
 def test_each_change_is_logged_once():

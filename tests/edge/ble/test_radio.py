@@ -6,13 +6,13 @@ from contextlib import asynccontextmanager
 import pytest
 from bleak.exc import BleakError, BleakGATTProtocolError
 
-from fogline_edge.adapters.ble import radio as radio_module
-from fogline_edge.adapters.ble.bleak_manager import error_text
-from fogline_edge.adapters.ble.bluez_state import BluezState
 from fogline_edge.adapters.ble.counters import BleCounters
-from fogline_edge.adapters.ble.radio import Radio
-from fogline_edge.adapters.ble.scanner import Scanner
-from fogline_edge.adapters.ble.supervisor import RadioTimeouts, Supervisor
+from fogline_edge.adapters.ble.radio import radio as radio_module
+from fogline_edge.adapters.ble.radio.bleak_manager import error_text
+from fogline_edge.adapters.ble.radio.radio import Radio
+from fogline_edge.adapters.ble.radio.scanner import Scanner
+from fogline_edge.adapters.ble.supervision.bluez_state import BluezState
+from fogline_edge.adapters.ble.supervision.supervisor import RadioTimeouts, Supervisor
 from fogline_lab.amqp import within
 from fogline_lab.ble.bluez import FakeBluez
 from fogline_lab.ble.bus import PrivateBus

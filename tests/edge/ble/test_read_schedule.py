@@ -3,7 +3,7 @@
 import pytest
 
 from fogline.advertisement import short_uuid
-from fogline_edge.adapters.ble.read_schedule import ECHO_S, ReadEchoes, ReadSchedule
+from fogline_edge.adapters.ble.gatt.read_schedule import ECHO_S, ReadEchoes, ReadSchedule
 from fogline_edge.profiles.ble import Read
 
 T, H = short_uuid(0x2A6E), short_uuid(0x2A6F)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fogline_edge.adapters.ble.bluez import blocked
+from fogline_edge.adapters.ble.radio.bluez import blocked
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from fogline.advertisement import Advertisement, decode, decode_heard, short_uui
 from fogline.errors import Misconfigured
 from fogline.identity import Counter
 from fogline.report_on_change import ReportPolicy
-from fogline_edge.adapters.ble.gatt_commands import is_att_error, reply_of
+from fogline_edge.adapters.ble.gatt.commands import is_att_error, reply_of
 from fogline_edge.adapters.ble.intake import of_advertisement, of_value
 from fogline_edge.adapters.ble.roster import FORGOTTEN_S, ListedDevice, Roster, read_settings, report_of
 from fogline_edge.adapters.ble.scan_results import ScanResults

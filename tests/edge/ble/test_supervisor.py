@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from edge.ble.supervisor_effects import DROP, NEW_CLIENTS, NEW_SCANNER, RENEW, SCANNING, STALE, START
-from fogline_edge.adapters.ble.bluez_state import Adapters, BluezState, RadioPhase
-from fogline_edge.adapters.ble.supervisor import LOOK_AGAIN_S, Effect, RadioTimeouts, Supervisor
+from fogline_edge.adapters.ble.supervision.bluez_state import Adapters, BluezState, RadioPhase
+from fogline_edge.adapters.ble.supervision.supervisor import LOOK_AGAIN_S, Effect, RadioTimeouts, Supervisor
 
 HCI0 = "/org/bluez/hci0"
 LOST = [DROP, RENEW]

@@ -6,7 +6,7 @@ import pytest
 
 from fogline.command import CommandState
 from fogline_edge.adapters.ble.counters import BleCounters
-from fogline_edge.adapters.ble.gatt_commands import ConnectedDevice, GattCommands
+from fogline_edge.adapters.ble.gatt.commands import ConnectedDevice, GattCommands
 from fogline_edge.downlink import device_queues as module
 from fogline_edge.downlink.command_task import MAX_DOUBTS, CommandTask
 from fogline_edge.downlink.device_queues import DeviceQueues

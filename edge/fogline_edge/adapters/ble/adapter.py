@@ -9,17 +9,17 @@ from fogline.advertisement import Advertisement
 from fogline.errors import Poison, SlowDown
 from fogline.event import Arrival, Receipt
 from fogline.process.rates import DeviceRates
-from fogline_edge.adapters.ble.bleak_manager import ignore_dead_bus
 from fogline_edge.adapters.ble.counters import BleCounters
-from fogline_edge.adapters.ble.gatt_commands import GattCommands
+from fogline_edge.adapters.ble.gatt.commands import GattCommands
+from fogline_edge.adapters.ble.gatt.link import DeviceLink
 from fogline_edge.adapters.ble.intake import of_advertisement, of_value
-from fogline_edge.adapters.ble.link import DeviceLink
-from fogline_edge.adapters.ble.outages import OutageLog
-from fogline_edge.adapters.ble.radio import Radio
+from fogline_edge.adapters.ble.radio.bleak_manager import ignore_dead_bus
+from fogline_edge.adapters.ble.radio.radio import Radio
 from fogline_edge.adapters.ble.roster import READS_MISSED, KnownDevice, Roster, read_settings
 from fogline_edge.adapters.ble.state import STATE_KEY, kept_outages
 from fogline_edge.adapters.ble.state_publisher import BleStatePublisher
-from fogline_edge.adapters.ble.supervisor import RadioTimeouts, Supervisor
+from fogline_edge.adapters.ble.supervision.outages import OutageLog
+from fogline_edge.adapters.ble.supervision.supervisor import RadioTimeouts, Supervisor
 from fogline_edge.adapters.port import CommandPort, Port
 from fogline_edge.ble_settings import BleSettings
 from fogline_edge.machine.boot import SYSTEM, Clock

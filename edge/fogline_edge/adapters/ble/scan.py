@@ -13,10 +13,10 @@ from bleak.backends.device import BLEDevice
 from fogline.advertisement import Advertisement
 from fogline.errors import Misconfigured, Unreachable
 from fogline.process.cancellation import end_tasks
-from fogline_edge.adapters.ble.bluez import CALL_LIMIT_S, Bluez
-from fogline_edge.adapters.ble.bluez_state import BluezState, RadioPhase, problem_of
+from fogline_edge.adapters.ble.radio.bluez import CALL_LIMIT_S, Bluez
+from fogline_edge.adapters.ble.radio.scanner import Scanner
 from fogline_edge.adapters.ble.scan_results import ScanResults
-from fogline_edge.adapters.ble.scanner import Scanner
+from fogline_edge.adapters.ble.supervision.bluez_state import BluezState, RadioPhase, problem_of
 from fogline_edge.profiles.ble import BleProfile
 
 _REDRAW_S = 1.0

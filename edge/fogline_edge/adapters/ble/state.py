@@ -6,7 +6,7 @@ import msgspec
 
 from fogline.errors import Poison
 from fogline.json_document import read_document
-from fogline_edge.adapters.ble.outages import RadioOutage
+from fogline_edge.adapters.ble.supervision.outages import RadioOutage
 
 STATE_KEY = "ble/state"
 

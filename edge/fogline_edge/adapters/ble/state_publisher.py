@@ -8,11 +8,11 @@ import msgspec
 
 from fogline.event import rfc3339
 from fogline_edge.adapters.ble.counters import BleCounters
-from fogline_edge.adapters.ble.link import DeviceLink
-from fogline_edge.adapters.ble.outages import OutageLog
+from fogline_edge.adapters.ble.gatt.link import DeviceLink
 from fogline_edge.adapters.ble.roster import KnownDevice, Roster
 from fogline_edge.adapters.ble.state import STATE_KEY, BleState, DeviceState
-from fogline_edge.adapters.ble.supervisor import Supervisor
+from fogline_edge.adapters.ble.supervision.outages import OutageLog
+from fogline_edge.adapters.ble.supervision.supervisor import Supervisor
 from fogline_edge.adapters.port import Port
 from fogline_edge.machine.boot import Clock
 

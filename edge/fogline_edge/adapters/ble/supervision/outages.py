@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from fogline_edge.adapters.ble.bluez_state import RadioPhase
+from fogline_edge.adapters.ble.supervision.bluez_state import RadioPhase
 
 KEPT = 5
 

@@ -10,9 +10,9 @@ from bleak import BleakClient
 from bleak.backends.characteristic import BleakGATTCharacteristic
 from bleak.exc import BleakDBusError, BleakError, BleakGATTProtocolError
 
-from fogline_edge.adapters.ble.bleak_manager import BLUEZ_ERRORS, error_text
 from fogline_edge.adapters.ble.counters import BleCounters
-from fogline_edge.adapters.ble.read_schedule import ReadEchoes, ReadSchedule
+from fogline_edge.adapters.ble.gatt.read_schedule import ReadEchoes, ReadSchedule
+from fogline_edge.adapters.ble.radio.bleak_manager import BLUEZ_ERRORS, error_text
 from fogline_edge.profiles.ble import BleProfile, full_uuid
 
 ATT_LIMIT_S = 30.0

@@ -18,13 +18,13 @@ from bleak.backends.device import BLEDevice
 from fogline.amqp.backoff import Backoff
 from fogline.errors import Unreachable
 from fogline.process.cancellation import end_tasks
-from fogline_edge.adapters.ble.bleak_manager import BLUEZ_ERRORS, error_text
-from fogline_edge.adapters.ble.connect_attempt import ConnectTurns, connect
 from fogline_edge.adapters.ble.counters import BleCounters
-from fogline_edge.adapters.ble.gatt_commands import GattCommands
-from fogline_edge.adapters.ble.gatt_connection import ConnectedDevice, GattConnection
-from fogline_edge.adapters.ble.pause_budget import attempt_s
+from fogline_edge.adapters.ble.gatt.commands import GattCommands
+from fogline_edge.adapters.ble.gatt.connection import ConnectedDevice, GattConnection
+from fogline_edge.adapters.ble.radio.bleak_manager import BLUEZ_ERRORS, error_text
+from fogline_edge.adapters.ble.radio.connect_attempt import ConnectTurns, connect
 from fogline_edge.adapters.ble.roster import KnownDevice
+from fogline_edge.adapters.ble.supervision.pause_budget import attempt_s
 from fogline_edge.ble_settings import BleSettings
 
 RECENT_S = 10.0

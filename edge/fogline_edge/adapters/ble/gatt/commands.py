@@ -11,9 +11,9 @@ from bleak.exc import BleakGATTProtocolError
 
 from fogline.command import Command, Reply
 from fogline.errors import Poison
-from fogline_edge.adapters.ble.bleak_manager import BLUEZ_ERRORS, error_text
 from fogline_edge.adapters.ble.counters import BleCounters
-from fogline_edge.adapters.ble.gatt_connection import ConnectedDevice, characteristic_of
+from fogline_edge.adapters.ble.gatt.connection import ConnectedDevice, characteristic_of
+from fogline_edge.adapters.ble.radio.bleak_manager import BLUEZ_ERRORS, error_text
 from fogline_edge.adapters.port import CommandPort, answer_when_room
 from fogline_edge.machine.boot import beacon
 from fogline_edge.profiles.ble import AnswerBy, CommandRule, full_uuid

@@ -9,7 +9,7 @@ from bleak.backends.device import BLEDevice
 from bleak.backends.scanner import AdvertisementData
 
 from fogline.advertisement import Advertisement
-from fogline_edge.adapters.ble.bleak_manager import BLUEZ_ERRORS, error_text, leave_dead_bus
+from fogline_edge.adapters.ble.radio.bleak_manager import BLUEZ_ERRORS, error_text, leave_dead_bus
 
 _START_LIMIT_S = 10.0
 _STOP_LIMIT_S = 5.0

@@ -14,8 +14,8 @@ from bleak.backends.device import BLEDevice
 from bleak_retry_connector import BleakNotFoundError, establish_connection
 
 from fogline.errors import Unreachable
-from fogline_edge.adapters.ble.pause_budget import SPREAD_S, PauseBudget
-from fogline_edge.adapters.ble.supervisor import Effect, Supervisor
+from fogline_edge.adapters.ble.supervision.pause_budget import SPREAD_S, PauseBudget
+from fogline_edge.adapters.ble.supervision.supervisor import Effect, Supervisor
 
 Ask = Callable[[Callable[[], list[Effect]]], asyncio.Future[None]]
 """Lets the supervisor decide something at its turn; the future is done after the effects."""

@@ -12,7 +12,7 @@ from dbus_fast.aio import MessageBus
 from dbus_fast.errors import AuthError, DBusError, InvalidAddressError
 
 from fogline.errors import Unreachable
-from fogline_edge.adapters.ble.bluez_state import Adapters, BluezState
+from fogline_edge.adapters.ble.supervision.bluez_state import Adapters, BluezState
 
 CALL_LIMIT_S = 5.0
 """Time limit of a call to BlueZ, so that a daemon that hangs blocks nothing."""

@@ -13,13 +13,13 @@ from fogline.advertisement import Advertisement
 from fogline.amqp.backoff import Backoff
 from fogline.errors import Unreachable
 from fogline.process.cancellation import end_tasks
-from fogline_edge.adapters.ble.bleak_manager import close_stale_links, error_text, renew
-from fogline_edge.adapters.ble.bluez import Bluez
-from fogline_edge.adapters.ble.bluez_state import ProblemLog, RadioPhase
-from fogline_edge.adapters.ble.connect_attempt import ConnectTurns
 from fogline_edge.adapters.ble.counters import BleCounters
-from fogline_edge.adapters.ble.scanner import OnAdvertisement, Scanner
-from fogline_edge.adapters.ble.supervisor import Effect, Supervisor
+from fogline_edge.adapters.ble.radio.bleak_manager import close_stale_links, error_text, renew
+from fogline_edge.adapters.ble.radio.bluez import Bluez
+from fogline_edge.adapters.ble.radio.connect_attempt import ConnectTurns
+from fogline_edge.adapters.ble.radio.scanner import OnAdvertisement, Scanner
+from fogline_edge.adapters.ble.supervision.bluez_state import ProblemLog, RadioPhase
+from fogline_edge.adapters.ble.supervision.supervisor import Effect, Supervisor
 
 _AGAIN_S = 1.0
 _log = logging.getLogger(__name__)

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
 
-from fogline_edge.adapters.ble.bluez_state import BluezState, RadioPhase, loss_between, problem_of
 from fogline_edge.adapters.ble.counters import Steps
-from fogline_edge.adapters.ble.ladder import ACTIONS, Ladder, Rung
+from fogline_edge.adapters.ble.supervision.bluez_state import BluezState, RadioPhase, loss_between, problem_of
+from fogline_edge.adapters.ble.supervision.ladder import ACTIONS, Ladder, Rung
 
 LOOK_AGAIN_S = 10.0
 """Interval of asking BlueZ for its adapters while there is none to use. BlueZ signals changes, but a signal may be lost."""
