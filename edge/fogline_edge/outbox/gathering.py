@@ -8,11 +8,11 @@ from fogline_edge.machine.boot import Clock, moment
 from fogline_edge.outbox.writer.ingest import Act, Waiting
 from fogline_edge.settings import OutboxSettings
 
-COMPANY_S = 0.001
-"""Shortest time in which another item joins a group, if one comes at all. Otherwise, twice the time between the last items."""
+LEAST_WAIT_S = 0.001
+"""Shortest wait for another item after an item has joined a group. Otherwise, twice the time between the last items."""
 SAME_TIME_S = 0.001
 """Events of a group that come within this time get one time stamp: to make one takes as long as to store an event."""
-WAITS_IN_VAIN = 8  # single items that are committed at once after one has waited for others in vain
+UNDELAYED_ITEMS = 8  # single items that skip the delay, after one delay gathered no other item
 
 
 class Gathering:
@@ -33,7 +33,7 @@ class Gathering:
         self._committing = 0
         self._timer: asyncio.TimerHandle | None = None
         self._until_s = self._item_s = self._submitted_s = 0.0
-        self._waits_in_vain = 0
+        self._undelayed = 0
 
     def put(self, arrival: Arrival, done: Callable[[Receipt], None]) -> None:
         """Add an arrival."""
@@ -85,11 +85,11 @@ class Gathering:
         if self._timer is not None:
             self._timer.cancel()
         else:
-            self._until_s = now_s if self._waits_in_vain else now_s + self._longest_s
-            self._waits_in_vain -= self._waits_in_vain > 0
+            self._until_s = now_s if self._undelayed else now_s + self._longest_s
+            self._undelayed -= self._undelayed > 0
         wait_s = self._until_s - now_s
         if len(self._items) > 1:
-            wait_s = min(wait_s, max(COMPANY_S, 2 * self._item_s))
+            wait_s = min(wait_s, max(LEAST_WAIT_S, 2 * self._item_s))
         self._timer = self._loop.call_later(wait_s, self._look, len(self._items))
 
     def _look(self, before: int) -> None:
@@ -97,6 +97,6 @@ class Gathering:
         if len(self._items) > before and self._loop.time() < self._until_s:
             self._wait()
             return
-        if len(self._items) == 1 and not self._waits_in_vain:
-            self._waits_in_vain = WAITS_IN_VAIN
+        if len(self._items) == 1 and not self._undelayed:
+            self._undelayed = UNDELAYED_ITEMS
         self.submit()

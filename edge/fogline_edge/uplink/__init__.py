@@ -1,6 +1,6 @@
 """Events from the outbox to the bridge, over one AMQP connection.
 
-`company`: lets new rows wait for others while a batch is in flight
+`batch_delay`: delays new rows, so that batches grow
 `lanes`: the links of the lanes
 `pump`: sends one stream over one link
 `session`: one connection, from hello to its end

@@ -21,7 +21,7 @@ from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.outbox.rows.streams import EventRecord
 from fogline_edge.outbox.writer.stream_views import StreamView
 from fogline_edge.settings import UplinkSettings
-from fogline_edge.uplink.company import Company
+from fogline_edge.uplink.batch_delay import BatchDelay
 from fogline_edge.uplink.window import Halve, HelloAgain, InflightWindow, PauseSending, QuarantineEvent, Settle
 
 RETRY_S = 0.5
@@ -73,7 +73,7 @@ class Pump:
         self._budget = budget if stream.lane in CAPPED else None
         self._loop = asyncio.get_running_loop()
         self._budget_timer: asyncio.TimerHandle | None = None
-        self._company = Company(stream, outbox.streams.live_rows, settings.batch_events, self._look)
+        self._batch_delay = BatchDelay(stream, outbox.streams.live_rows, settings.batch_events, self._look)
         self._more = True
         self._changed = asyncio.Event()
 
@@ -83,12 +83,12 @@ class Pump:
         return bool(self._outcomes)
 
     def wake(self) -> None:
-        """Look for new rows, at once or when they have waited for company."""
-        if not (self._outcomes and self._company.wait()):
+        """Look for new rows, at once or after the delay of a batch."""
+        if not (self._outcomes and self._batch_delay.begin()):
             self._look()
 
     def _look(self) -> None:
-        self._company.end()
+        self._batch_delay.end()
         self._more = True
         self._changed.set()
 
@@ -97,7 +97,7 @@ class Pump:
         try:
             await self._run()
         finally:
-            self._company.end()
+            self._batch_delay.end()
             if self._budget_timer is not None:
                 self._budget_timer.cancel()
 
@@ -120,7 +120,7 @@ class Pump:
         return 0
 
     async def _send(self, limit: int) -> bool:
-        self._company.end()
+        self._batch_delay.end()
         self._more = False
         most = MAX_BATCH_BYTES if self._budget is None else min(MAX_BATCH_BYTES, int(self._budget.burst))
         rows = await self._outbox.streams.read(self._stream, self._window.sent, limit, most)

@@ -1,7 +1,7 @@
 """What a process tells the service manager that started it (systemd: sd_notify(3)). Without a service manager, nothing.
 
 The manager gives the address of its socket in `NOTIFY_SOCKET`, and in `WATCHDOG_USEC` the time after which it kills a process
-that has told of no progress, and starts it again.
+that has not pinged the watchdog, and starts it again.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ def tell(text: str) -> None:
 
 
 def patience_s() -> float:
-    """Return the seconds after which this process is killed if it tells of no progress; 0: never."""
+    """Return the seconds without a ping after which this process is killed; 0: never."""
     if os.environ.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
         return 0.0
     text = os.environ.get("WATCHDOG_USEC", "0")
@@ -43,7 +43,7 @@ def patience_s() -> float:
 
 
 def tell_progress() -> None:
-    """Tell of progress, if it is asked for: at most three times in the manager's patience."""
+    """Ping the watchdog if there is one, at most three times in the manager's patience."""
     global _last_told  # noqa: PLW0603 - one process has one manager
     patience, now = patience_s(), time.monotonic()
     if patience and now - _last_told >= patience / 3:
@@ -58,7 +58,7 @@ def tell_status(text: str) -> None:
 
 @contextlib.asynccontextmanager
 async def watched(answers: Callable[[], Awaitable[str | None]], status: Callable[[], str] = str) -> AsyncIterator[None]:
-    """Within this, tell of progress each time that `answers` has returned, unless it returns what makes no progress.
+    """Ping the watchdog while `answers` returns nothing; otherwise report the stuck part that it returns.
 
     `status` returns the line that `systemctl status` shows, for example why a working process waits.
     """

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from fogline_edge.machine.boot import SYSTEM
-from fogline_edge.outbox.gathering import WAITS_IN_VAIN, Gathering
+from fogline_edge.outbox.gathering import UNDELAYED_ITEMS, Gathering
 from fogline_edge.outbox.writer.ingest import Act
 from fogline_edge.settings import OutboxSettings
 from fogline_lab.amqp import within
@@ -63,11 +63,11 @@ async def test_several_items_wait_only_while_others_come():
 
 async def test_a_lone_item_that_waited_in_vain_lets_the_next_go_at_once():
     groups = Groups(group_commit_ms=20)
-    for _ in range(1 + WAITS_IN_VAIN + 1):
+    for _ in range(1 + UNDELAYED_ITEMS + 1):
         groups.put()
         await groups.next()
         groups.gathering.committed(1)
-    assert groups.sizes == [1] * (WAITS_IN_VAIN + 2)
+    assert groups.sizes == [1] * (UNDELAYED_ITEMS + 2)
 
 
 async def test_an_urgent_act_takes_the_others_with_it_at_once():

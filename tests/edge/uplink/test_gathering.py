@@ -15,7 +15,7 @@ from fogline.codec import decode_range
 from fogline.event import Lane
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import EdgeSettings, UplinkSettings
-from fogline_edge.uplink import company
+from fogline_edge.uplink import batch_delay
 from fogline_edge.uplink.uplink import Uplink
 from fogline_lab.bridge.accepting_bridge import AcceptingBridge
 from fogline_lab.events import make_arrival
@@ -89,7 +89,7 @@ async def line(folder) -> AsyncIterator[Line]:
 
 
 async def test_events_that_come_while_a_batch_is_in_flight_are_sent_together_after_it(folder, monkeypatch):
-    monkeypatch.setattr(company, "LONGEST_S", LONG_S)
+    monkeypatch.setattr(batch_delay, "LONGEST_S", LONG_S)
     async with line(folder) as made:
         await made.put(1)
         await made.until((Lane.TELEMETRY, 1))
@@ -99,7 +99,7 @@ async def test_events_that_come_while_a_batch_is_in_flight_are_sent_together_aft
 
 
 async def test_enough_events_for_a_batch_wait_for_no_more(folder, monkeypatch):
-    monkeypatch.setattr(company, "LONGEST_S", LONG_S)
+    monkeypatch.setattr(batch_delay, "LONGEST_S", LONG_S)
     async with line(folder) as made:
         await made.put(1)
         await made.until((Lane.TELEMETRY, 1))
@@ -108,7 +108,7 @@ async def test_enough_events_for_a_batch_wait_for_no_more(folder, monkeypatch):
 
 
 async def test_events_gather_only_so_long_if_the_bridge_settles_nothing(folder, monkeypatch):
-    monkeypatch.setattr(company, "LONGEST_S", 0.05)
+    monkeypatch.setattr(batch_delay, "LONGEST_S", 0.05)
     async with line(folder) as made:
         await made.put(1)
         await made.until((Lane.TELEMETRY, 1))
@@ -118,7 +118,7 @@ async def test_events_gather_only_so_long_if_the_bridge_settles_nothing(folder, 
 
 @pytest.mark.parametrize("lane", [Lane.ALARM, Lane.REPLY])
 async def test_alarms_and_replies_are_not_delayed(folder, monkeypatch, lane):
-    monkeypatch.setattr(company, "LONGEST_S", LONG_S)
+    monkeypatch.setattr(batch_delay, "LONGEST_S", LONG_S)
     async with line(folder) as made:
         await made.put(1, lane)
         await made.until((lane, 1))
