@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from fogline.amqp.outcome import Outcome
@@ -32,6 +33,20 @@ CAPPED = frozenset({Lane.TELEMETRY, Lane.BULK})
 _log = logging.getLogger("fogline.uplink")
 
 
+@dataclass(frozen=True, slots=True)
+class PumpContext:
+    """The values that all pumps of an uplink share.
+
+    `budget`: bytes that all `CAPPED` lanes together may send. `export`: takes the spans of settled events.
+    """
+
+    outbox: Outbox
+    settings: UplinkSettings
+    budget: Bucket | None
+    settlement_seconds: Histogram
+    export: ExportSpans | None
+
+
 class _SentBatch(NamedTuple):
     """The time at which a batch was sent, by the loop's clock, and its events that may be traced, by the wall clock."""
 
@@ -41,39 +56,25 @@ class _SentBatch(NamedTuple):
 
 
 class Pump:
-    """Sends stored rows and settles accepted ones. `progressed` counts settlements.
+    """Sends stored rows and settles accepted ones. `progressed` counts settlements. `epoch`: of the connection's hello."""
 
-    `epoch`: of the connection's hello. `budget`: bytes that all `CAPPED` lanes together may send. `export`: takes the spans of
-    settled events.
-    """
-
-    def __init__(
-        self,
-        outbox: Outbox,
-        sender: Sender,
-        stream: StreamView,
-        settings: UplinkSettings,
-        *,
-        epoch: str,
-        budget: Bucket | None,
-        settlement_seconds: Histogram,
-        export: ExportSpans | None = None,
-    ) -> None:
+    def __init__(self, context: PumpContext, sender: Sender, stream: StreamView, epoch: str) -> None:
+        settings = context.settings
         self.progressed = 0
         self.lane = stream.lane
-        self._outbox = outbox
+        self._outbox = context.outbox
         self.sender = sender
         self._stream = stream.stream
         self._epoch = epoch
         self._window = InflightWindow(stream.settled, settings.batch_events, settings.batches_in_flight)
         self._outcomes: deque[asyncio.Future[Outcome]] = deque()
         self._sent: deque[_SentBatch] = deque()
-        self._export = export
-        self._settlement_seconds = settlement_seconds
-        self._budget = budget if stream.lane in CAPPED else None
+        self._export = context.export
+        self._settlement_seconds = context.settlement_seconds
+        self._budget = context.budget if stream.lane in CAPPED else None
         self._loop = asyncio.get_running_loop()
         self._budget_timer: asyncio.TimerHandle | None = None
-        self._batch_delay = BatchDelay(stream, outbox.streams.live_rows, settings.batch_events, self._look)
+        self._batch_delay = BatchDelay(stream, context.outbox.streams.live_rows, settings.batch_events, self._look)
         self._more = True
         self._changed = asyncio.Event()
 

@@ -26,12 +26,9 @@ from fogline.message import Message, Property
 from fogline.process.cancellation import end_tasks
 from fogline.process.files.settings_file import require_loopback, split_endpoint
 from fogline.process.files.tls_files import client_context
-from fogline.process.monitoring.metrics import Histogram
-from fogline.process.rates import Bucket
-from fogline.tracing.spans import ExportSpans
-from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import UplinkSettings
 from fogline_edge.uplink.lanes import LaneLinks
+from fogline_edge.uplink.pump import PumpContext
 from fogline_edge.uplink.statistics_sender import ReadStatistics, send_statistics
 from fogline_edge.uplink.stream_pumps import StreamPumps
 
@@ -73,27 +70,20 @@ class BridgeSession:
 
     def __init__(
         self,
-        outbox: Outbox,
-        settings: UplinkSettings,
-        on_command: OnCommand,
+        context: PumpContext,
         bridge: str,
-        budget: Bucket | None,
-        *,
-        settlement_seconds: Histogram,
-        statistics: ReadStatistics | None = None,
-        export: ExportSpans | None = None,
-        on_welcome: Callable[[], None] = lambda: None,
+        on_command: OnCommand,
+        statistics: ReadStatistics | None,
+        on_welcome: Callable[[], None],
     ) -> None:
-        self._on_welcome = on_welcome
+        self._context = context
         self._bridge = bridge
-        self._budget = budget
-        self._settlement_seconds = settlement_seconds
-        self._statistics = statistics
-        self._export = export
-        self.welcomed = False
         self._on_command = on_command
-        self._outbox = outbox
-        self._settings = settings
+        self._statistics = statistics
+        self._on_welcome = on_welcome
+        self.welcomed = False
+        self._outbox = context.outbox
+        self._settings = context.settings
         self._loop = asyncio.get_running_loop()
         self._opened: asyncio.Future[None] = self._loop.create_future()
         self._welcome: asyncio.Future[hello.Welcome] = self._loop.create_future()
@@ -128,15 +118,7 @@ class BridgeSession:
             await self._reconcile(welcome)
             target = str(address.IngestAddress(self._outbox.tenant, welcome.shard))
             self._lanes = LaneLinks(connection, target, self._hello_id.hex)
-            self._pumps = StreamPumps(
-                self._outbox,
-                self._lanes,
-                self._settings,
-                self._budget,
-                self._over,
-                settlement_seconds=self._settlement_seconds,
-                export=self._export,
-            )
+            self._pumps = StreamPumps(self._context, self._lanes, self._over)
             self.welcomed = True
             self._on_welcome()
             self._outbox.streams.start_sending(self._pumps.wake)

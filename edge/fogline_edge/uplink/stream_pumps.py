@@ -4,14 +4,9 @@ import asyncio
 
 from fogline.amqp.events import Link
 from fogline.errors import Unreachable
-from fogline.process.monitoring.metrics import Histogram
-from fogline.process.rates import Bucket
-from fogline.tracing.spans import ExportSpans
-from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.outbox.writer.stream_views import StreamView
-from fogline_edge.settings import UplinkSettings
 from fogline_edge.uplink.lanes import LaneLinks
-from fogline_edge.uplink.pump import Pump
+from fogline_edge.uplink.pump import Pump, PumpContext
 
 PROGRESS_S = 30.0
 """The connection is given up if events are in flight and none is settled for so long."""
@@ -20,23 +15,10 @@ PROGRESS_S = 30.0
 class StreamPumps:
     """One `Pump` for each stream. `connection_end`: the reason for the end of the connection, once it is over."""
 
-    def __init__(
-        self,
-        outbox: Outbox,
-        lanes: LaneLinks,
-        settings: UplinkSettings,
-        budget: Bucket | None,
-        connection_end: "asyncio.Future[str]",
-        *,
-        settlement_seconds: Histogram,
-        export: ExportSpans | None = None,
-    ) -> None:
-        self._outbox = outbox
+    def __init__(self, context: PumpContext, lanes: LaneLinks, connection_end: "asyncio.Future[str]") -> None:
+        self._context = context
+        self._outbox = context.outbox
         self._lanes = lanes
-        self._settings = settings
-        self._budget = budget
-        self._settlement_seconds = settlement_seconds
-        self._export = export
         self._connection_end = connection_end
         self._pumps: dict[str, Pump] = {}
         self._new_rows = asyncio.Event()
@@ -75,16 +57,7 @@ class StreamPumps:
         backlog = not stream.open
         while True:
             sender = await self._lanes.sender(stream.lane, backlog=backlog)
-            pump = self._pumps[stream.stream] = Pump(
-                self._outbox,
-                sender,
-                stream,
-                self._settings,
-                epoch=self._lanes.epoch,
-                budget=self._budget,
-                settlement_seconds=self._settlement_seconds,
-                export=self._export,
-            )
+            pump = self._pumps[stream.stream] = Pump(self._context, sender, stream, self._lanes.epoch)
             try:
                 await pump.run()
             except Unreachable:

@@ -5,6 +5,7 @@ import gc
 import logging
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import cycle
 from typing import Protocol, TypeVar
 
@@ -16,6 +17,7 @@ from fogline.process.rates import Bucket
 from fogline.tracing.spans import ExportSpans
 from fogline_edge.outbox.outbox import Outbox
 from fogline_edge.settings import UplinkSettings
+from fogline_edge.uplink.pump import PumpContext
 from fogline_edge.uplink.session import BridgeSession, OnCommand, Redirect
 from fogline_edge.uplink.statistics_sender import ReadStatistics
 
@@ -72,17 +74,15 @@ class Uplink:
     ) -> None:
         self._on_state = on_state
         self.state = UplinkState()
-        self._outbox = outbox
-        self._settings = settings
         self._on_command = on_command
         self._statistics = statistics
-        self._export = export
         self._backoff = backoff or Backoff(settings.retry_s, settings.retry_cap_s)
         self._bridges = cycle(settings.bridges)
         self._warned: dict[str, str] = {}
         self._session: BridgeSession | None = None
         bytes_s = 1024 * settings.max_kib_s
-        self._budget = Bucket(bytes_s, bytes_s, asyncio.get_running_loop().time()) if bytes_s else None
+        budget = Bucket(bytes_s, bytes_s, asyncio.get_running_loop().time()) if bytes_s else None
+        self._context = PumpContext(outbox, settings, budget, self.state.settlement_seconds, export)
 
     @property
     def connected(self) -> bool:
@@ -118,18 +118,8 @@ class Uplink:
 
     async def _serve(self, bridge: str) -> SlowDown | None:
         """Serve one connection to its end. Returns the bridge's refusal or redirect, `None` if there was none."""
-        settlements = self.state.settlement_seconds
-        session = BridgeSession(
-            self._outbox,
-            self._settings,
-            self._on_command,
-            bridge,
-            self._budget,
-            settlement_seconds=settlements,
-            statistics=self._statistics,
-            export=self._export,
-            on_welcome=lambda: self._on_state(bridge, "", connected=True),
-        )
+        on_welcome = partial(self._on_state, bridge, "", connected=True)
+        session = BridgeSession(self._context, bridge, self._on_command, self._statistics, on_welcome)
         self._session = session
         began = time.monotonic()
         refusal: SlowDown | None = None
