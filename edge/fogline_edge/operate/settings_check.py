@@ -3,9 +3,8 @@
 import sys
 from importlib.util import find_spec
 
-from fogline.process.settings_file import require_loopback, split_endpoint
-
 from fogline.errors import Misconfigured
+from fogline.process.files.settings_file import require_loopback, split_endpoint
 from fogline.signature import read_keys
 from fogline.tracing.settings import collector_address
 from fogline_edge.adapters.ble.roster import read_settings
