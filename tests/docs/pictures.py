@@ -49,11 +49,16 @@ def _table(package: str, layers: list[str]) -> str:
     rooms = {path.parent.name for path in _folder(package).glob("*/__init__.py") if path.read_text("utf-8")}
     rows = [[name.strip() for name in re.split(r"[|:]", layer)] for layer in layers]
     rest = sorted(rooms - {name for row in rows for name in row})
-    lines = [row[at : at + _ACROSS] for row in [*rows, rest] for at in range(0, len(row), _ACROSS)]
-    body = "".join(f"<tr>{''.join(_cells(package, line, rooms))}</tr>" for line in lines)
+    apart = f'<tr><td colspan="{_ACROSS}" border="0"><i>in no layer</i></td></tr>' if layers and rest else ""
+    body = f"{_lines(package, rows, rooms)}{apart}{_lines(package, [rest], rooms)}"
     colour = _COLOURS[package.partition(".")[0]]
     head = f'<tr><td bgcolor="{colour}" colspan="{_ACROSS}"><b>{package}</b></td></tr>'
     return f'<table border="1" cellborder="1" cellspacing="4" cellpadding="4" style="rounded">{head}{body}</table>'
+
+
+def _lines(package: str, rows: list[list[str]], rooms: set[str]) -> str:
+    lines = [row[at : at + _ACROSS] for row in rows for at in range(0, len(row), _ACROSS)]
+    return "".join(f"<tr>{''.join(_cells(package, line, rooms))}</tr>" for line in lines)
 
 
 def _cells(package: str, names: list[str], rooms: set[str]) -> Iterator[str]:
