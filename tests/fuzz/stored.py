@@ -19,7 +19,7 @@ from fogline_cloud.cli.administration.audit import row_of
 from fogline_cloud.commands.record import CommandRecord, apply_reply, audit_of, decode_record, encode
 from fogline_cloud.commands.registry import Registry
 from fogline_cloud.flows.parsers import installed
-from fogline_cloud.flows.sandbox.careful_runner import CarefulRunner
+from fogline_cloud.flows.sandbox.task_parsers import TaskParsers
 from fogline_cloud.flows.sandbox.time_limit import TimeLimit
 from fogline_cloud.flows.tables.batch import MicroBatch
 from fogline_cloud.flows.worker.parse import Plan, decide_batch
@@ -132,8 +132,8 @@ class Flow:
             names=["topic", "partition", "offset", "ingested", "value", "headers"],
         )
         with self._limit as limit:  # each record is asked for anew: nothing is remembered of a slow parser
-            runner = CarefulRunner(installed(), limit, 1 << 30)
-            rows = decide_batch(batch, self._plan, MicroBatch("main", "uuid", 4), chooser({}), runner)
+            parsers = TaskParsers(installed(), limit, 1 << 30, ())
+            rows = decide_batch(batch, self._plan, MicroBatch("main", "uuid", 4), chooser({}), parsers)
         assert rows.num_rows == 1
         (outcome,) = rows.column("outcome").to_pylist()
         (reason,) = rows.column("reason").to_pylist()

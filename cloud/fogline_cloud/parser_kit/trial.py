@@ -10,8 +10,8 @@ from fogline.errors import Misconfigured
 from fogline.event import Event
 from fogline.process.files.user_file import read_text
 from fogline_cloud.flows.parsers import GROUP, Parser, installed
-from fogline_cloud.flows.sandbox.careful_runner import CarefulRunner
 from fogline_cloud.flows.sandbox.parser_runner import ParseResult
+from fogline_cloud.flows.sandbox.task_parsers import TaskParsers
 from fogline_cloud.flows.sandbox.time_limit import TimeLimit
 from fogline_cloud.settings import FlowSettings
 
@@ -20,8 +20,8 @@ def try_parser(parser: Parser, events: Sequence[Event], name: str = "parser") ->
     """Return the result of each event, with the default limits of `[flow]`. Must be called in the main thread."""
     limits = FlowSettings()
     with TimeLimit(limits.parse_limit_ms / 1000) as limit:
-        runner = CarefulRunner({name: parser}, limit, limits.parse_memory_mib << 20, suspect_all=True)
-        return runner.results([(name, event) for event in events])
+        parsers = TaskParsers({name: parser}, limit, limits.parse_memory_mib << 20, {name})
+        return parsers.results([(name, event) for event in events])
 
 
 def find_parser(name: str, folder: Path | None) -> Parser:

@@ -22,6 +22,6 @@ def test_body_from_the_field_gives_its_intended_readings(event, expected):
     assert event.subject == expected["topic"]
     name = parser_name(event.content_type, {})
     with TimeLimit(10) as limit:
-        result = ParserRunner(installed(), limit, lambda *_: None).run(name, event)
+        result = ParserRunner(installed(), limit).run(name, event)
     assert result.outcome.value == expected["outcome"]
     assert {metric: value for _, metric, value, *_ in result.readings} == expected["values"]

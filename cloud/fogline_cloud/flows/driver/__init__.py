@@ -10,7 +10,7 @@
 `probation`: parsers that have ended their process
 `query`: a streaming query
 `raw_sink`: the sink of the query that writes table `raw`
-`retried_task`: what a Spark task knows about its former attempts
+`retried_task`: a task that Spark tries again
 `session`: the Spark session
 `source`: the raw topics
 `spark_failure`: Spark's failures as one line, by reaction

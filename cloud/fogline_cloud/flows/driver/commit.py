@@ -28,7 +28,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spar
 
 from fogline.tracing.spans import ExportSpans
 from fogline_cloud.flows.driver.probation import Probation
-from fogline_cloud.flows.driver.retried_task import careful_again
+from fogline_cloud.flows.driver.retried_task import with_children
 from fogline_cloud.flows.parsers import installed
 from fogline_cloud.flows.start.topic_ids import TopicIds
 from fogline_cloud.flows.tables import schema
@@ -97,7 +97,7 @@ class MicroBatchCommitter:
 
     def _parse_and_commit(self, raw: DataFrame, batch: MicroBatch) -> Derived:
         begun_ns = time_ns()
-        plan = msgspec.structs.replace(self.task.plan, suspects=self.probation.parsers)
+        plan = msgspec.structs.replace(self.task.plan, in_child=self.probation.parsers)
         stage = partial(_stage, msgspec.structs.replace(self.task, plan=plan), batch)
         staged = collected(raw.coalesce(self.parallel).mapInArrow(stage, tasks.REPLY))
         self.probation.landed({*staged.killers})
@@ -155,7 +155,7 @@ class MicroBatchCommitter:
 
 
 def _stage(task: tasks.WorkerTask, batch: MicroBatch, records: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    return tasks.stage_records(msgspec.structs.replace(task, plan=careful_again(task.plan)), batch, records)
+    return tasks.stage_records(msgspec.structs.replace(task, plan=with_children(task.plan)), batch, records)
 
 
 def _staged(work: Callable[[], StagedFiles], numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -28,7 +28,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark uses
 
 from fogline.errors import Misconfigured
-from fogline_cloud.flows.driver.retried_task import careful_again
+from fogline_cloud.flows.driver.retried_task import with_children
 from fogline_cloud.flows.driver.table_creation import is_table
 from fogline_cloud.flows.replay.difference import Difference
 from fogline_cloud.flows.replay.landing import ROWS, FileChange, Landing
@@ -264,14 +264,14 @@ def _reparse(
 ) -> Iterator[pa.RecordBatch]:
     rows, coverage = list[int](), list[Coverage]()
     batches = read_stored(stored, every, coverage)
-    changed = reparse(careful_again(plan), stored.selection.parser, counted(batches, rows))
+    changed = reparse(with_children(plan), stored.selection.parser, counted(batches, rows))
     return stage_changed(folders, below, rows, changed, coverage)
 
 
 def _parse(
     plan: Plan, flow: str, folders: ReplayFolders, below: str, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    return stage_rows(folders, below, parse(careful_again(plan), MicroBatch(flow, "", 0), batches))
+    return stage_rows(folders, below, parse(with_children(plan), MicroBatch(flow, "", 0), batches))
 
 
 def _send(kafka: dict[str, Scalar], tenant: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

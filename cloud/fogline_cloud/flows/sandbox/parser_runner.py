@@ -3,7 +3,7 @@
 import math
 import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -31,7 +31,7 @@ CheckedReading = tuple[int, str, float | None, str | None, str | None, int | Non
 """A reading of column `readings`: ordinal, metric, value, text, unit, time in microseconds since 1970."""
 
 
-class ParseResult(msgspec.Struct, frozen=True, gc=False):
+class ParseResult(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """Result for one event. `readings` is empty unless the outcome is ok. `detail` of an ok one names what is left over."""
 
     outcome: EventOutcome
@@ -42,15 +42,11 @@ class ParseResult(msgspec.Struct, frozen=True, gc=False):
 
 
 class ParserRunner:
-    """Runs parsers for the events of one task (one micro-batch), one event after the other. Not thread-safe.
+    """Runs parsers for the events of one task (one micro-batch), one event after the other. Not thread-safe."""
 
-    `watch` is called before each call of a parser: `Guard.watch`.
-    """
-
-    def __init__(self, parsers: Mapping[str, Parser], limit: TimeLimit, watch: Callable[[int, float], None]) -> None:
+    def __init__(self, parsers: Mapping[str, Parser], limit: TimeLimit) -> None:
         self._parsers = parsers
         self._limit = limit
-        self._watch = watch
         self._overruns = OverrunBudget()
 
     def run(self, name: str, event: Event) -> ParseResult:
@@ -61,7 +57,6 @@ class ParserRunner:
             return ParseResult(EventOutcome.SLOW, 0, "not-asked", detail)
         parser = self._parsers[name]
         begun = time.perf_counter_ns()
-        self._watch(begun, share)
         try:
             readings, leftovers = self._limit.call(lambda: _parse(parser, event), share)
         except KeyboardInterrupt:

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 
 from fogline_cloud.flows.parsers import installed
 from fogline_cloud.flows.parsers.ble.keys import NO_KEYS, DeviceKeys, keyed
-from fogline_cloud.flows.sandbox.careful_runner import CarefulRunner
 from fogline_cloud.flows.sandbox.parser_runner import EARLIEST_NS, LATEST_NS
+from fogline_cloud.flows.sandbox.task_parsers import TaskParsers
 from fogline_cloud.flows.sandbox.time_limit import TimeLimit
 from fogline_cloud.flows.tables.batch import MicroBatch
 from fogline_cloud.flows.tables.schema import ARROW, DECIDED, READING, READINGS_TYPE, STORED, EventOutcome
@@ -25,8 +25,7 @@ _WITHOUT_BODY = pa.array([EventOutcome.OK.value, EventOutcome.DUPLICATE.value])
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of parsing. `limit_s`: CPU time per event. `parsers` and `rules`: of `parser_choice.chooser`.
 
-    `memory_bytes`: memory that parsers may take. `suspects`: parsers that have killed a process, to run in a child.
-    `suspect_all`: run every parser in a child.
+    `memory_bytes`: memory that parsers may take. `in_child`: names of the parsers that run in a child process.
     """
 
     tenant: str
@@ -35,8 +34,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     rules: tuple[ParserRuleSettings, ...] = ()
     keys: DeviceKeys = NO_KEYS
     memory_bytes: int = 1 << 30
-    suspects: frozenset[str] = frozenset()
-    suspect_all: bool = False
+    in_child: frozenset[str] = frozenset()
 
 
 def parse(
@@ -47,17 +45,16 @@ def parse(
     Must run in the main thread of its process, because the time limit needs it.
     """
     with TimeLimit(plan.limit_s) as limit:
-        parsers = keyed(installed(), plan.keys)
-        runner = CarefulRunner(parsers, limit, plan.memory_bytes, suspects=plan.suspects, suspect_all=plan.suspect_all)
+        parsers = TaskParsers(keyed(installed(), plan.keys), limit, plan.memory_bytes, plan.in_child)
         choose = chooser(plan.parsers, plan.rules)
         for each in records:
-            yield decide_batch(each, plan, batch, choose, runner)
+            yield decide_batch(each, plan, batch, choose, parsers)
         if killers is not None:
-            killers |= runner.killers
+            killers |= parsers.killers
 
 
 def decide_batch(
-    records: pa.RecordBatch, plan: Plan, batch: MicroBatch, choose: Choose, runner: CarefulRunner
+    records: pa.RecordBatch, plan: Plan, batch: MicroBatch, choose: Choose, parsers: TaskParsers
 ) -> pa.RecordBatch:
     """Return the rows of some records."""
     values = records.column("value")
@@ -68,7 +65,7 @@ def decide_batch(
         read_record(Raw(found, value or b"", ingested * 1000, partial(_position, records, row)), plan.tenant, choose)
         for row, (found, value, ingested) in enumerate(zip(headers, _objects(values), ingested_us, strict=True))
     ]
-    rows = list(_rows(read, runner))
+    rows = list(_rows(read, parsers))
     decided = dict(zip((column.name for column in DECIDED), _columns(rows), strict=True))
     parsed_whole = pc.and_(pc.is_in(decided["outcome"], _WITHOUT_BODY), pc.is_null(decided["detail"]))
     body = pc.if_else(parsed_whole, pa.scalar(None, pa.binary()), values)
@@ -84,9 +81,9 @@ def decide_batch(
     return pa.RecordBatch.from_arrays([columns[field.name].cast(field.type) for field in STORED], schema=STORED)
 
 
-def _rows(read: Sequence[ReadRecord | EventRow], runner: CarefulRunner) -> Iterator[EventRow]:
+def _rows(read: Sequence[ReadRecord | EventRow], parsers: TaskParsers) -> Iterator[EventRow]:
     to_parse = [(each.parser, each.event) for each in read if isinstance(each, ReadRecord) and each.result is None]
-    results = iter(runner.results(to_parse))
+    results = iter(parsers.results(to_parse))
     for each in read:
         yield each if isinstance(each, EventRow) else row_of(each, each.result or next(results))
 
